@@ -1,0 +1,316 @@
+//! The full life of a step through the engine, next to a bare SQLite loop that does the same updates, in the same run.
+//!
+//! `cargo bench --bench engine` prints one JSON line on stdout; progress is on stderr. `-- --quick` is a short run that
+//! shows that the benchmark works, not how fast anything is.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, named_params};
+use serde_json::json;
+use stepward::clock::SystemClock;
+use stepward::domain::Uptime;
+use stepward::domain::task::{Definition, StepDraft, TaskDraft};
+use stepward::engine::{Engine, Poll, Report, Settings, Submission};
+use stepward::store::{Frozen, Registration, Store, StoreOptions};
+
+const CALLERS: [usize; 3] = [1, 64, 512];
+const CHAIN: usize = 10;
+const JOB_STEPS: usize = 1_000;
+const BARE_PER_COMMIT: usize = 256;
+
+struct Sizes {
+    finished_steps: usize,
+    jobs: [usize; 3],
+    bare_steps: usize,
+}
+
+fn main() {
+    let quick = std::env::args().any(|arg| arg == "--quick");
+    let sizes = if quick {
+        Sizes { finished_steps: 10_000, jobs: [1, 1, 2], bare_steps: 2_000 }
+    } else {
+        Sizes { finished_steps: 1_000_000, jobs: [2, 40, 100], bare_steps: 100_000 }
+    };
+
+    let empty = tempfile::tempdir_in(target_folder()).unwrap();
+    let full = tempfile::tempdir_in(target_folder()).unwrap();
+    Store::open(full.path(), StoreOptions::default()).unwrap();
+    eprintln!("filling a table with {} finished steps", sizes.finished_steps);
+    fill(&full.path().join("stepward.db"), sizes.finished_steps);
+
+    let bare_per_s = bare_loop(sizes.bare_steps);
+    eprintln!("bare SQLite: {bare_per_s:.0} steps/s, {BARE_PER_COMMIT} to a commit");
+    let empty_runs = run_all("empty", empty.path(), &sizes, bare_per_s);
+    let full_runs = run_all("full", full.path(), &sizes, bare_per_s);
+    let submit_cpu_s = submit_cpu();
+    eprintln!("submit of 10,000 steps: {submit_cpu_s:.3} s of CPU");
+
+    let line = json!({
+        "bench": "engine",
+        "quick": quick,
+        "bare_steps_per_s": bare_per_s.round(),
+        "empty": json_of(&empty_runs),
+        "full": json_of(&full_runs),
+        "finished_steps": sizes.finished_steps,
+        "full_to_empty": CALLERS.iter().zip(empty_runs.iter().zip(&full_runs))
+            .map(|(callers, (empty, full))| (callers.to_string(), json!(round(full.per_s / empty.per_s))))
+            .collect::<serde_json::Map<_, _>>(),
+        "submit_10000_steps_cpu_s": round(submit_cpu_s),
+    });
+    println!("{line}");
+}
+
+fn target_folder() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+struct Run {
+    per_s: f64,
+    to_bare: f64,
+    p50: Duration,
+    p99: Duration,
+    calls_per_commit: f64,
+}
+
+fn json_of(runs: &[Run]) -> serde_json::Map<String, serde_json::Value> {
+    let run = |run: &Run| {
+        json!({
+            "steps_per_s": run.per_s.round(),
+            "to_bare": round(run.to_bare),
+            "call_p50_us": run.p50.as_micros() as u64,
+            "call_p99_us": run.p99.as_micros() as u64,
+            "calls_per_commit": round(run.calls_per_commit),
+        })
+    };
+    CALLERS.iter().zip(runs).map(|(callers, found)| (callers.to_string(), run(found))).collect()
+}
+
+fn round(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+fn run_all(name: &str, folder: &Path, sizes: &Sizes, bare_per_s: f64) -> Vec<Run> {
+    let store = Store::open(folder, StoreOptions::default()).unwrap();
+    let engine = Engine::new(store, Settings::default());
+    let runs = CALLERS.iter().zip(sizes.jobs).map(|(&callers, jobs)| {
+        let run = run_callers(&engine, callers, jobs, bare_per_s);
+        eprintln!(
+            "{name} table, {callers} callers: {:.0} steps/s, {:.2} of bare, p50 {:?}, p99 {:?}, {:.1} calls a commit",
+            run.per_s, run.to_bare, run.p50, run.p99, run.calls_per_commit
+        );
+        run
+    });
+    runs.collect()
+}
+
+/// Chains side by side, so that nearly every end releases a step.
+fn chains(steps: usize) -> Frozen {
+    let step = |at: usize| {
+        let draft = StepDraft::script(&format!("s{at}"), "true");
+        if at % CHAIN == 0 { draft } else { draft.after(&[&format!("s{}", at - 1)]) }
+    };
+    let task = TaskDraft::new("chains", (0..steps).map(step).collect());
+    Frozen::new(Arc::new(Definition::check("chains", vec![task]).unwrap()))
+}
+
+fn run_callers(engine: &Engine, callers: usize, jobs: usize, bare_per_s: f64) -> Run {
+    let clock = SystemClock::continuing(Uptime(0));
+    let frozen = chains(JOB_STEPS);
+    for _ in 0..jobs {
+        engine.submit(Submission::of(&frozen), clock.now()).unwrap();
+    }
+    let sessions: Vec<String> = (0..callers).map(|n| format!("bench-{callers}-{n}")).collect();
+    for key in &sessions {
+        let registration = Registration {
+            instance_key: key.clone(),
+            session_key: key.clone(),
+            name: key.clone(),
+            tags: vec!["script".to_string()],
+            slots: 1,
+            version: String::new(),
+            platform: String::new(),
+        };
+        engine.open_session(registration, Vec::new(), clock.now()).unwrap();
+    }
+    let steps = jobs * JOB_STEPS;
+    let finished = AtomicUsize::new(0);
+    let (groups_before, calls_before) = engine.store.groups();
+    let begun = Instant::now();
+    let latencies: Vec<Vec<Duration>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = sessions
+            .iter()
+            .map(|key| scope.spawn(|| call(engine, &clock, key, &finished, steps)))
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let elapsed = begun.elapsed();
+    let (groups, calls) = engine.store.groups();
+    let mut latencies: Vec<Duration> = latencies.concat();
+    latencies.sort();
+    let per_s = steps as f64 / elapsed.as_secs_f64();
+    Run {
+        per_s,
+        to_bare: per_s / bare_per_s,
+        p50: latencies[latencies.len() / 2],
+        p99: latencies[latencies.len() * 99 / 100],
+        calls_per_commit: (calls - calls_before) as f64 / (groups - groups_before) as f64,
+    }
+}
+
+/// One caller: poll, start, finish, until all steps have ended.
+fn call(
+    engine: &Engine,
+    clock: &SystemClock,
+    key: &str,
+    finished: &AtomicUsize,
+    steps: usize,
+) -> Vec<Duration> {
+    let mut latencies = Vec::new();
+    let mut timed = |begun: Instant| latencies.push(begun.elapsed());
+    while finished.load(Ordering::Relaxed) < steps {
+        let begun = Instant::now();
+        let poll = Poll { session_key: key.to_string(), free_slots: 1, held: Vec::new() };
+        let answer = engine.poll(poll, clock.now()).unwrap();
+        timed(begun);
+        let Some(assignment) = answer.assignments.first() else { continue };
+        let begun = Instant::now();
+        engine.start(key, assignment.attempt, clock.now()).unwrap();
+        timed(begun);
+        let begun = Instant::now();
+        engine.finish(key, assignment.attempt, Report::completed(), clock.now()).unwrap();
+        timed(begun);
+        finished.fetch_add(1, Ordering::Relaxed);
+    }
+    latencies
+}
+
+/// The limit: the same three updates of the step and those of the counters, and nothing else.
+fn bare_loop(steps: usize) -> f64 {
+    let folder = tempfile::tempdir_in(target_folder()).unwrap();
+    {
+        // Submitted through the engine, so that the rows are the same.
+        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+        let engine = Engine::new(store, Settings::default());
+        let clock = SystemClock::continuing(Uptime(0));
+        let frozen = chains(JOB_STEPS);
+        for _ in 0..steps.div_ceil(JOB_STEPS) {
+            engine.submit(Submission::of(&frozen), clock.now()).unwrap();
+        }
+        let registration = Registration {
+            instance_key: "bare".to_string(),
+            session_key: "bare".to_string(),
+            name: "bare".to_string(),
+            tags: vec!["script".to_string()],
+            slots: 1,
+            version: String::new(),
+            platform: String::new(),
+        };
+        engine.open_session(registration, Vec::new(), clock.now()).unwrap();
+    }
+    let sql = Connection::open(folder.path().join("stepward.db")).unwrap();
+    sql.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).unwrap();
+    sql.pragma_update(None, "synchronous", "FULL").unwrap();
+    sql.pragma_update(None, "foreign_keys", true).unwrap();
+    sql.pragma_update(None, "wal_autocheckpoint", 4_000).unwrap();
+    let rows: Vec<(i64, i64, i64)> = sql
+        .prepare("SELECT step_id, job_id, position FROM step ORDER BY step_id")
+        .unwrap()
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    // The bare loop walks the rows in order and has no scheduler: it sets each one ready beforehand, outside the clock.
+    sql.execute_batch("UPDATE step SET state = 'ready', waiting_on = 0, ready_at = 0, queued_up = 0").unwrap();
+    let mut assign = sql
+        .prepare(
+            "UPDATE step SET state = 'assigned', attempt = attempt + 1, worker_id = 1, session_id = 1, assigned_at = :now,
+                    started_at = NULL, since_up = :now, due_up = :now + 60000
+              WHERE step_id = :step_id AND state = 'ready' AND attempt = 0",
+        )
+        .unwrap();
+    let mut start = sql
+        .prepare(
+            "UPDATE step SET state = 'running', started_at = :now, since_up = :now, due_up = :now + 86400000,
+                    tries = tries + 1
+              WHERE step_id = :step_id AND state = 'assigned' AND attempt = 1 AND session_id = 1",
+        )
+        .unwrap();
+    let mut finish = sql
+        .prepare(
+            "UPDATE step SET state = 'completed', exit_code = 0, ended_at = :now, since_up = :now, due_up = NULL
+              WHERE step_id = :step_id AND state = 'running' AND attempt = 1",
+        )
+        .unwrap();
+    let mut count_dependent = sql
+        .prepare("UPDATE step SET waiting_on = waiting_on WHERE job_id = :job_id AND position = :position AND item = -1")
+        .unwrap();
+    let mut count_job =
+        sql.prepare("UPDATE job SET steps_open = steps_open - 1 WHERE job_id = :job_id").unwrap();
+
+    let begun = Instant::now();
+    for (group, rows) in rows.chunks(BARE_PER_COMMIT).enumerate() {
+        sql.execute_batch("BEGIN IMMEDIATE").unwrap();
+        for &(step_id, job_id, position) in rows {
+            let now = group as i64;
+            for update in [&mut assign, &mut start, &mut finish] {
+                let changed =
+                    update.execute(named_params! {":now": now, ":step_id": step_id}).unwrap();
+                assert_eq!(changed, 1);
+            }
+            let next = named_params! {":job_id": job_id, ":position": position + 1};
+            if (position + 1) % CHAIN as i64 != 0 {
+                assert_eq!(count_dependent.execute(next).unwrap(), 1);
+            }
+            assert_eq!(count_job.execute(named_params! {":job_id": job_id}).unwrap(), 1);
+        }
+        sql.execute_batch("COMMIT").unwrap();
+    }
+    rows.len() as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// A million finished steps, as if a hundred jobs had run.
+fn fill(file: &Path, steps: usize) {
+    let sql = Connection::open(file).unwrap();
+    sql.execute_batch("PRAGMA synchronous = OFF; BEGIN").unwrap();
+    let frozen = json!([{"name": "old", "steps": []}]).to_string();
+    sql.execute("INSERT INTO definition (hash, body) VALUES ('old', ?1)", [frozen]).unwrap();
+    sql.execute_batch("INSERT INTO requirement (tags) VALUES ('script')").unwrap();
+    let jobs = steps.div_ceil(10_000);
+    sql.execute(
+        "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)
+         INSERT INTO job (definition_id, task_index, task, state, source, input, labels, priority, depth, steps_open,
+                          change_seq, created_at, started_at, ended_at, since_up)
+         SELECT 1, 0, 'old', 'completed', 'submit', '{}', '{}', 0, 0, 0, n, 0, 0, 0, 0 FROM n",
+        [jobs as i64],
+    )
+    .unwrap();
+    sql.execute(
+        "WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < ?1 - 1)
+         INSERT INTO step (job_id, position, kind, state, requirement_id, priority, attempt, tries, waiting_on,
+                           exit_code, ready_at, assigned_at, started_at, ended_at, queued_up, since_up)
+         SELECT n / 10000 + 1, n % 10000, 'work', 'completed', 1, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0 FROM n",
+        [steps as i64],
+    )
+    .unwrap();
+    sql.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+}
+
+/// The whole process's CPU time, so that work moved to another thread is counted as well.
+fn cpu_s() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+fn submit_cpu() -> f64 {
+    let folder = tempfile::tempdir_in(target_folder()).unwrap();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    let engine = Engine::new(store, Settings::default());
+    let clock = SystemClock::continuing(Uptime(0));
+    let begun = cpu_s();
+    let frozen = chains(10_000);
+    engine.submit(Submission::of(&frozen), clock.now()).unwrap();
+    cpu_s() - begun
+}

@@ -1,0 +1,288 @@
+-- The whole database of Stepward. Compiled into the binary; a new data folder is made from this text.
+--
+-- Conventions. Tables are singular and STRICT. Ids are integers that people can type and are never used twice.
+-- `…_at` is wall-clock time in milliseconds since 1970: for display, `not_before` and cron. `…_up` is the service
+-- clock, milliseconds that the server has been up over all its lives: for order, liveness and timeouts.
+-- JSON is text that no statement looks into. State machines stand in the CHECKs a third time, after the table of moves
+-- (src/domain) and the guarded updates (src/store), so that a bug in those two cannot reach the disk.
+-- Indexes on live rows are partial, so that history costs nothing.
+
+-- One row: this installation.
+CREATE TABLE server (
+    only_row         INTEGER PRIMARY KEY CHECK (only_row = 1),
+    installation_key TEXT    NOT NULL,              -- random; workers refuse another installation's server
+    service_clock_up INTEGER NOT NULL               -- where the next life of the server continues the service clock
+) STRICT;
+
+-- A frozen definition: a task and every task that it calls. Interned, so that a thousand jobs of one task share a row.
+CREATE TABLE definition (
+    definition_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    hash          TEXT NOT NULL UNIQUE,             -- SHA-256 of the body
+    body          TEXT NOT NULL                     -- JSON
+) STRICT;
+
+-- A distinct set of required tags. A step points here, so that matching costs O(distinct sets), not O(steps).
+CREATE TABLE requirement (
+    requirement_id INTEGER PRIMARY KEY AUTOINCREMENT,
+    tags           TEXT NOT NULL UNIQUE             -- sorted, one space between
+) STRICT;
+
+-- A machine or process that runs steps. Deleted ones stay for the history that names them.
+CREATE TABLE worker (
+    worker_id     INTEGER PRIMARY KEY AUTOINCREMENT,
+    instance_key  TEXT    NOT NULL,                 -- made once by the worker, kept in its folder
+    name          TEXT    NOT NULL,
+    state         TEXT    NOT NULL CHECK (state = 'active' OR state = 'inactive'),
+    draining      INTEGER NOT NULL DEFAULT 0 CHECK (draining IN (0, 1)),
+    paused        INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
+    tags          TEXT    NOT NULL,                 -- sorted, one space between
+    slots         INTEGER NOT NULL CHECK (slots >= 0),
+    version       TEXT    NOT NULL,
+    platform      TEXT    NOT NULL,
+    session_id    INTEGER REFERENCES session (session_id),   -- the current one
+    heartbeat_seq INTEGER NOT NULL DEFAULT -1,      -- last in-order heartbeat of the current session
+    seen_at       INTEGER NOT NULL,
+    seen_up       INTEGER NOT NULL,
+    created_at    INTEGER NOT NULL,
+    deleted_at    INTEGER,
+    CHECK (deleted_at IS NULL OR state = 'inactive')
+) STRICT;
+
+-- Opening a session finds the worker by what it keeps in its folder.
+CREATE UNIQUE INDEX worker_by_instance ON worker (instance_key) WHERE deleted_at IS NULL;
+-- Deleting or replacing a session looks for the workers that point at it.
+CREATE INDEX worker_by_session ON worker (session_id) WHERE session_id IS NOT NULL;
+-- Recovery looks for active workers that were silent for too long.
+CREATE INDEX worker_by_silence ON worker (seen_up) WHERE state = 'active';
+
+-- One life of a worker process. A restart is a different session, never a later start time.
+CREATE TABLE session (
+    session_id  INTEGER PRIMARY KEY AUTOINCREMENT,
+    worker_id   INTEGER NOT NULL REFERENCES worker (worker_id),
+    session_key TEXT    NOT NULL UNIQUE,            -- opaque, made by the worker at its start
+    opened_at   INTEGER NOT NULL,
+    closed_at   INTEGER                             -- replaced by the next one, or its worker was deleted
+) STRICT;
+
+-- A worker has one at a time.
+CREATE UNIQUE INDEX session_open ON session (worker_id) WHERE closed_at IS NULL;
+
+-- Which requirements a worker satisfies: computed when it opens its session, and when a requirement is new.
+CREATE TABLE capability (
+    worker_id      INTEGER NOT NULL REFERENCES worker (worker_id),
+    requirement_id INTEGER NOT NULL REFERENCES requirement (requirement_id),
+    PRIMARY KEY (worker_id, requirement_id)
+) STRICT, WITHOUT ROWID;
+
+-- "Who could run this?" asks from the other side.
+CREATE INDEX capability_by_requirement ON capability (requirement_id, worker_id);
+
+-- One submission of a task.
+CREATE TABLE job (
+    job_id            INTEGER PRIMARY KEY AUTOINCREMENT,
+    definition_id     INTEGER NOT NULL REFERENCES definition (definition_id),
+    task_index        INTEGER NOT NULL,             -- which task of the definition
+    task              TEXT    NOT NULL,             -- its name
+    state             TEXT    NOT NULL,
+    reason            TEXT,
+    message           TEXT,
+    source            TEXT    NOT NULL,
+    input             TEXT    NOT NULL,
+    labels            TEXT    NOT NULL,
+    priority          INTEGER NOT NULL,
+    parent_step_id    INTEGER REFERENCES step (step_id),
+    parent_attempt    INTEGER,
+    depth             INTEGER NOT NULL CHECK (depth BETWEEN 0 AND 10),
+    retry_of          INTEGER REFERENCES job (job_id),
+    hold              TEXT    CHECK (hold = 'not_before' OR hold = 'concurrency'),
+    not_before        INTEGER,
+    concurrency_group TEXT,
+    steps_open        INTEGER NOT NULL CHECK (steps_open >= 0),
+    steps_failed      INTEGER NOT NULL DEFAULT 0,   -- without continue_on_failure
+    steps_cancelled   INTEGER NOT NULL DEFAULT 0,
+    failed_step_id    INTEGER REFERENCES step (step_id), -- the first of steps_failed: why the job will have failed
+    change_seq        INTEGER NOT NULL,             -- grows with every commit that touches the job; streams resume from it
+    created_at        INTEGER NOT NULL,
+    started_at        INTEGER,
+    ended_at          INTEGER,
+    since_up          INTEGER NOT NULL,             -- when it entered its state
+    due_up            INTEGER,                      -- when recovery ends it: waiting too long, or running too long
+
+    CHECK ((parent_step_id IS NULL) = (parent_attempt IS NULL)),
+    CHECK (CASE state
+        WHEN 'pending'   THEN ended_at IS NULL AND started_at IS NULL
+        WHEN 'running'   THEN ended_at IS NULL AND started_at IS NOT NULL AND hold IS NULL
+        WHEN 'completed' THEN ended_at IS NOT NULL AND steps_open = 0 AND steps_failed = 0 AND due_up IS NULL
+        WHEN 'failed'    THEN ended_at IS NOT NULL AND steps_open = 0 AND due_up IS NULL
+                              AND reason IS NOT NULL AND message IS NOT NULL
+        WHEN 'cancelled' THEN ended_at IS NOT NULL AND steps_open = 0 AND due_up IS NULL
+                              AND reason IS NOT NULL AND message IS NOT NULL
+        WHEN 'skipped'   THEN ended_at IS NOT NULL AND steps_open = 0 AND due_up IS NULL
+                              AND reason IS NOT NULL AND message IS NOT NULL AND started_at IS NULL
+        ELSE 0 END)
+) STRICT;
+
+-- Live streams resume from here.
+CREATE INDEX job_by_change ON job (change_seq);
+-- A step's child jobs: one per attempt, by construction.
+CREATE UNIQUE INDEX job_by_parent ON job (parent_step_id, parent_attempt) WHERE parent_step_id IS NOT NULL;
+-- A job's retries.
+CREATE INDEX job_by_retry ON job (retry_of) WHERE retry_of IS NOT NULL;
+-- What time alone releases.
+CREATE INDEX job_by_not_before ON job (not_before) WHERE hold = 'not_before';
+-- Who is in a concurrency group, and who waits for it, in order.
+CREATE INDEX job_in_group ON job (concurrency_group, hold, priority DESC, job_id)
+    WHERE concurrency_group IS NOT NULL AND ended_at IS NULL;
+-- Recovery: the next job whose time is up.
+CREATE INDEX job_by_due ON job (due_up) WHERE due_up IS NOT NULL;
+
+-- One node of a job's graph, and the attempt it is in or ended with. Its name and what it does are in the definition.
+CREATE TABLE step (
+    step_id        INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_id         INTEGER NOT NULL REFERENCES job (job_id),
+    position       INTEGER NOT NULL,                -- in the definition
+    item           INTEGER NOT NULL DEFAULT -1,     -- which instance of a loop; -1: not an instance
+    kind           TEXT    NOT NULL,                -- who carries it out
+    state          TEXT    NOT NULL,
+    reason         TEXT,
+    message        TEXT,
+    requirement_id INTEGER REFERENCES requirement (requirement_id),
+    priority       INTEGER NOT NULL,
+    attempt        INTEGER NOT NULL DEFAULT 0,      -- the fence: each assignment increments it, each report quotes it
+    tries          INTEGER NOT NULL DEFAULT 0,      -- started attempts
+    returns        INTEGER NOT NULL DEFAULT 0,      -- assignments that came back unstarted, since the last start
+    waiting_on     INTEGER NOT NULL CHECK (waiting_on >= 0), -- open dependencies; of a running loop, open instances
+    worker_id      INTEGER REFERENCES worker (worker_id),
+    session_id     INTEGER REFERENCES session (session_id),
+    child_job_id   INTEGER REFERENCES job (job_id),
+    origin_step_id INTEGER REFERENCES step (step_id), -- in a retried job: what may be carried over from the former one
+    exit_code      INTEGER,
+    output         TEXT,
+    item_value     TEXT,
+    absent_beats   INTEGER NOT NULL DEFAULT 0,      -- heartbeats in a row that did not mention it while it was running
+    ready_at       INTEGER,
+    assigned_at    INTEGER,
+    started_at     INTEGER,
+    ended_at       INTEGER,
+    queued_up      INTEGER,                         -- when it first became ready: its place in the queue
+    since_up       INTEGER NOT NULL,                -- when it entered its state
+    due_up         INTEGER,                         -- when recovery acts on it if nothing happens
+    not_before_up  INTEGER,                         -- a retry waits until then
+
+    CHECK (CASE kind
+        WHEN 'work'     THEN requirement_id IS NOT NULL AND child_job_id IS NULL
+        WHEN 'loop'     THEN requirement_id IS NULL AND child_job_id IS NULL AND session_id IS NULL AND item = -1
+        WHEN 'task'     THEN requirement_id IS NULL AND session_id IS NULL
+        WHEN 'approval' THEN requirement_id IS NULL AND child_job_id IS NULL AND session_id IS NULL AND item = -1
+        ELSE 0 END),
+    CHECK (CASE state
+        WHEN 'pending'   THEN ended_at IS NULL AND ready_at IS NULL AND session_id IS NULL AND due_up IS NULL
+                              AND not_before_up IS NULL AND attempt = 0
+        WHEN 'ready'     THEN ended_at IS NULL AND queued_up IS NOT NULL AND session_id IS NULL AND due_up IS NULL
+                              AND child_job_id IS NULL AND waiting_on = 0
+        WHEN 'assigned'  THEN ended_at IS NULL AND session_id IS NOT NULL AND worker_id IS NOT NULL
+                              AND assigned_at IS NOT NULL AND started_at IS NULL AND due_up IS NOT NULL
+                              AND attempt > tries AND not_before_up IS NULL
+        WHEN 'running'   THEN ended_at IS NULL AND started_at IS NOT NULL AND not_before_up IS NULL
+                              AND (kind <> 'work' OR (session_id IS NOT NULL AND worker_id IS NOT NULL AND tries > 0))
+                              AND (kind <> 'task' OR child_job_id IS NOT NULL)
+                              AND kind <> 'approval'
+        WHEN 'suspended' THEN ended_at IS NULL AND (kind = 'approval' OR kind = 'work') AND session_id IS NULL
+                              AND not_before_up IS NULL
+        WHEN 'completed' THEN ended_at IS NOT NULL AND due_up IS NULL AND not_before_up IS NULL AND reason IS NULL
+        WHEN 'failed'    THEN ended_at IS NOT NULL AND due_up IS NULL AND not_before_up IS NULL
+                              AND reason IS NOT NULL AND message IS NOT NULL
+        WHEN 'skipped'   THEN ended_at IS NOT NULL AND due_up IS NULL AND attempt = 0
+                              AND reason IS NOT NULL AND message IS NOT NULL
+        WHEN 'cancelled' THEN ended_at IS NOT NULL AND due_up IS NULL AND not_before_up IS NULL
+                              AND reason IS NOT NULL AND message IS NOT NULL
+        ELSE 0 END)
+) STRICT;
+
+-- A job's steps, a loop's instances, a dependency by its position.
+CREATE UNIQUE INDEX step_of_job ON step (job_id, position, item);
+-- A worker's poll: the next claimable step of a requirement, priority first, then first in first out.
+CREATE INDEX step_claimable ON step (requirement_id, priority DESC, queued_up, step_id)
+    WHERE state = 'ready' AND not_before_up IS NULL AND requirement_id IS NOT NULL;
+-- What a session holds: heartbeats, polls, restarts.
+CREATE INDEX step_held ON step (session_id) WHERE ended_at IS NULL AND session_id IS NOT NULL;
+-- A retry whose delay is over.
+CREATE INDEX step_delayed ON step (not_before_up) WHERE not_before_up IS NOT NULL;
+-- The next instance of a loop that `max_parallel` held back.
+CREATE INDEX step_next_instance ON step (job_id, position, item) WHERE state = 'pending' AND item >= 0;
+-- Recovery: the next step whose time is up.
+CREATE INDEX step_by_due ON step (due_up) WHERE due_up IS NOT NULL;
+
+-- The attempts that did not settle their step: came back unstarted, or were followed by a retry. The last attempt of
+-- a step is in the step's own row, so a step that is tried once costs nothing here.
+CREATE TABLE former_attempt (
+    step_id     INTEGER NOT NULL REFERENCES step (step_id),
+    attempt     INTEGER NOT NULL,
+    worker_id   INTEGER,
+    session_id  INTEGER,
+    child_job_id INTEGER,
+    outcome     TEXT    NOT NULL CHECK (outcome = 'returned' OR outcome = 'failed'),
+    reason      TEXT    NOT NULL,
+    message     TEXT    NOT NULL,
+    exit_code   INTEGER,
+    assigned_at INTEGER,
+    started_at  INTEGER,
+    ended_at    INTEGER NOT NULL,
+    PRIMARY KEY (step_id, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- Workers that just gave a step back, and until when they are passed over for it.
+CREATE TABLE avoidance (
+    step_id   INTEGER NOT NULL REFERENCES step (step_id),
+    worker_id INTEGER NOT NULL REFERENCES worker (worker_id),
+    until_up  INTEGER NOT NULL,
+    PRIMARY KEY (step_id, worker_id)
+) STRICT, WITHOUT ROWID;
+
+-- A poll first asks whether it must look at all; deleting a worker removes its rows.
+CREATE INDEX avoidance_by_worker ON avoidance (worker_id);
+
+-- What a person must be told. Rows outlive the jobs and workers that they speak of.
+CREATE TABLE event (
+    seq       INTEGER PRIMARY KEY AUTOINCREMENT,
+    at        INTEGER NOT NULL,
+    kind      TEXT    NOT NULL,
+    phase     INTEGER CHECK (phase BETWEEN 1 AND 4),
+    job_id    INTEGER,
+    step_id   INTEGER,
+    worker_id INTEGER,
+    attempt   INTEGER,
+    reason    TEXT,
+    message   TEXT    NOT NULL
+) STRICT;
+
+-- The story of a job.
+CREATE INDEX event_by_job ON event (job_id, seq) WHERE job_id IS NOT NULL;
+-- The story of a worker.
+CREATE INDEX event_by_worker ON event (worker_id, seq) WHERE worker_id IS NOT NULL;
+-- Each thing is told once per attempt.
+CREATE UNIQUE INDEX event_once ON event (step_id, attempt, kind) WHERE step_id IS NOT NULL;
+
+-- Hooks and notifications to deliver after the commit, at least once; outbox_id is the stable id they carry.
+CREATE TABLE outbox (
+    outbox_id    INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_id       INTEGER NOT NULL REFERENCES job (job_id),
+    step_id      INTEGER REFERENCES step (step_id),  -- of on_suspended
+    hook_on      TEXT    NOT NULL,
+    hook_index   INTEGER NOT NULL,                   -- among the hooks of the task
+    created_at   INTEGER NOT NULL,
+    delivered_at INTEGER
+) STRICT;
+
+-- Exactly once per outcome: a job has one outcome, a step is suspended for approval once.
+CREATE UNIQUE INDEX outbox_once ON outbox (job_id, hook_on, hook_index, coalesce(step_id, 0));
+-- What is left to deliver.
+CREATE INDEX outbox_pending ON outbox (outbox_id) WHERE delivered_at IS NULL;
+
+-- The same key answers with the same job.
+CREATE TABLE idempotency (
+    idempotency_key TEXT PRIMARY KEY,
+    request_hash    TEXT    NOT NULL,                -- another request under the same key is refused
+    job_id          INTEGER NOT NULL REFERENCES job (job_id),
+    created_at      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,93 @@
+//! Every fact we record, once. Ordinary progress is told by the rows' own times; events are what a person must be told.
+
+use super::reason::Reason;
+use super::{EventSeq, JobId, StepId, Timestamp, WorkerId, words};
+
+words! {
+    /// Past tense, the noun in front.
+    pub enum EventKind {
+        JobSubmitted = "job_submitted",
+        JobHeld = "job_held",
+        JobReleased = "job_released",
+        JobCompleted = "job_completed",
+        JobFailed = "job_failed",
+        JobCancelled = "job_cancelled",
+        JobSkipped = "job_skipped",
+        StepFailed = "step_failed",
+        StepRequeued = "step_requeued",
+        StepRetried = "step_retried",
+        StepSuspended = "step_suspended",
+        StepHeld = "step_held",
+        StepApproved = "step_approved",
+        StepRejected = "step_rejected",
+        StepResumed = "step_resumed",
+        ReportFenced = "report_fenced",
+        WorkerRegistered = "worker_registered",
+        WorkerRestarted = "worker_restarted",
+        WorkerActive = "worker_active",
+        WorkerInactive = "worker_inactive",
+        WorkerDraining = "worker_draining",
+        WorkerPaused = "worker_paused",
+        WorkerResumed = "worker_resumed",
+        WorkerDeleted = "worker_deleted",
+    }
+}
+
+/// An event about to be recorded. Everything but its kind and its sentence is optional.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEvent {
+    pub kind: EventKind,
+    pub message: String,
+    pub job_id: Option<JobId>,
+    pub step_id: Option<StepId>,
+    pub worker_id: Option<WorkerId>,
+    pub attempt: Option<u32>,
+    pub reason: Option<Reason>,
+    /// The recovery phase that acted, 1 to 4.
+    pub phase: Option<u8>,
+}
+
+impl NewEvent {
+    pub fn new(kind: EventKind, message: impl Into<String>) -> NewEvent {
+        NewEvent {
+            kind,
+            message: message.into(),
+            job_id: None,
+            step_id: None,
+            worker_id: None,
+            attempt: None,
+            reason: None,
+            phase: None,
+        }
+    }
+
+    pub fn job(self, job_id: JobId) -> NewEvent {
+        NewEvent { job_id: Some(job_id), ..self }
+    }
+
+    pub fn step(self, step: &super::step::Step) -> NewEvent {
+        NewEvent {
+            job_id: Some(step.job_id),
+            step_id: Some(step.step_id),
+            attempt: Some(step.attempt),
+            worker_id: step.worker_id,
+            ..self
+        }
+    }
+
+    pub fn worker(self, worker_id: WorkerId) -> NewEvent {
+        NewEvent { worker_id: Some(worker_id), ..self }
+    }
+
+    pub fn reason(self, reason: Reason) -> NewEvent {
+        NewEvent { reason: Some(reason), ..self }
+    }
+}
+
+/// An event as it was recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    pub seq: EventSeq,
+    pub at: Timestamp,
+    pub fact: NewEvent,
+}

@@ -1,0 +1,51 @@
+//! The bounds of what a definition or a submission may ask for. Everything has one.
+
+pub const JOB_STEPS_MAX: usize = 10_000;
+/// Levels of child jobs below a root job.
+pub const NESTING_MAX: usize = 10;
+pub const LOOP_ITEMS_MAX: usize = 10_000;
+/// Groups within groups in `depends_on`.
+pub const DEPENDS_DEPTH_MAX: usize = 10;
+pub const STEP_TAGS_MAX: usize = 100;
+pub const TAG_BYTES_MAX: usize = 64;
+pub const NAME_BYTES_MAX: usize = 128;
+pub const SCRIPT_BYTES_MAX: usize = 1 << 20;
+/// All tasks frozen into a job, taken together.
+pub const DEFINITION_BYTES_MAX: usize = 16 << 20;
+pub const TASKS_MAX: usize = 1_000;
+pub const INPUT_BYTES_MAX: usize = 1 << 20;
+pub const OUTPUT_BYTES_MAX: usize = 64 << 10;
+pub const MESSAGE_BYTES_MAX: usize = 4 << 10;
+pub const LABELS_MAX: usize = 64;
+pub const LABEL_BYTES_MAX: usize = 256;
+pub const KEY_BYTES_MAX: usize = 256;
+pub const ATTEMPTS_MAX: u32 = 100;
+pub const SLOTS_MAX: u32 = 10_000;
+/// An eternity that still adds up in milliseconds: ten years.
+pub const DURATION_MS_MAX: i64 = 10 * 366 * 24 * 3_600_000;
+/// Assignments that come back without having started before the step is given up.
+pub const RETURNS_MAX: u32 = 5;
+/// Steps that one event may create through child jobs and loops; more needs a `max_parallel`.
+pub const CREATED_STEPS_MAX: usize = 100_000;
+
+/// A hostile name may be megabytes long; what we echo of it is not.
+pub fn shorten(text: &str) -> String {
+    const SHOWN_CHARS_MAX: usize = 60;
+    let mut shown: String = text.chars().take(SHOWN_CHARS_MAX).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    format!("{shown:?}")
+}
+
+/// Cuts a sentence to what a row may hold, at a character boundary.
+pub fn clip(text: &str, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
+        return text.to_string();
+    }
+    let mut end = bytes_max.saturating_sub('…'.len_utf8());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…", &text[..end])
+}

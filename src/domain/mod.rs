@@ -1,0 +1,119 @@
+//! What exists and the rules that bind it: pure values, no I/O, no clock, no thread.
+//!
+//! Deliberately not here: SQL, JSON decoding, the time. Whatever a rule needs comes in as an argument, so that every
+//! rule can be tested by a table.
+
+pub mod cascade;
+pub mod depends;
+pub mod event;
+pub mod job;
+pub mod limits;
+pub mod reason;
+pub mod retry;
+pub mod step;
+pub mod task;
+pub mod worker;
+
+use std::fmt;
+
+/// A closed set of words that is the same in SQL, Rust, JSON and on the pages.
+macro_rules! words {
+    ($(#[$doc:meta])* pub enum $name:ident { $($(#[$variant_doc:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$variant_doc])* $variant,)+ }
+
+        impl $name {
+            pub const ALL: &'static [$name] = &[$($name::$variant,)+];
+
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $word,)+ }
+            }
+
+            pub fn from_word(word: &str) -> Option<$name> {
+                match word { $($word => Some($name::$variant),)+ _ => None }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+/// Ids are integers that people can type; a newtype each, so that a job is never taken for a step.
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident)+) => {$(
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub i64);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )+};
+}
+
+ids! {
+    JobId
+    StepId
+    WorkerId
+    /// The server's own number for one life of a worker process; the opaque key the worker made is `session_key`.
+    SessionId
+    /// A distinct set of required tags, interned.
+    RequirementId
+    /// A distinct frozen definition, interned.
+    DefinitionId
+    EventSeq
+}
+
+/// Wall-clock time in milliseconds since 1970, UTC. For display, `not_before` and cron; never for liveness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+/// Service-clock time: milliseconds the server has been up, over all its lives.
+///
+/// It cannot jump, and downtime is not in it, so every timeout and every order in a queue is measured on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Uptime(pub i64);
+
+impl Uptime {
+    pub fn plus_ms(self, ms: i64) -> Uptime {
+        Uptime(self.0.saturating_add(ms))
+    }
+}
+
+/// Both clocks, read once per verb by its caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    pub wall: Timestamp,
+    pub up: Uptime,
+}
+
+/// One JSON value as text. Whoever brings it in has checked that it is one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Json(pub String);
+
+impl Json {
+    pub fn empty_object() -> Json {
+        Json("{}".to_string())
+    }
+}
+
+/// One attempt of one step: what fences a report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AttemptRef {
+    pub step_id: StepId,
+    pub attempt: u32,
+}
+
+impl fmt::Display for AttemptRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "step {} attempt {}", self.step_id, self.attempt)
+    }
+}

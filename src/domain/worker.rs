@@ -1,0 +1,64 @@
+//! A worker: a machine or process that runs steps; its state, its flags, and what it may be given.
+
+use super::{SessionId, Timestamp, Uptime, WorkerId, words};
+
+words! {
+    pub enum WorkerState {
+        Active = "active",
+        Inactive = "inactive",
+    }
+}
+
+words! {
+    pub enum WorkerMove {
+        /// It was silent for too long.
+        Silence = "silence",
+        /// Any contact of its current session.
+        Speak = "speak",
+    }
+}
+
+impl WorkerState {
+    /// `None`: it is there already, and nothing is told.
+    pub fn after(self, worker_move: WorkerMove) -> Option<WorkerState> {
+        use {WorkerMove::*, WorkerState::*};
+        match (self, worker_move) {
+            (Active, Silence) => Some(Inactive),
+            (Inactive, Speak) => Some(Active),
+            (Active, Speak) | (Inactive, Silence) => None,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Worker {
+    pub worker_id: WorkerId,
+    /// Made once by the worker and kept in its folder: the same machine after a restart.
+    pub instance_key: String,
+    pub name: String,
+    pub state: WorkerState,
+    /// Belongs to the session: finishes what it has, takes nothing new, leaves.
+    pub draining: bool,
+    /// Belongs to the worker: takes nothing new until resumed, over restarts.
+    pub paused: bool,
+    pub deleted_at: Option<Timestamp>,
+    pub tags: Vec<String>,
+    pub slots: u32,
+    pub version: String,
+    pub platform: String,
+    pub session_id: Option<SessionId>,
+    pub session_key: Option<String>,
+    pub heartbeat_seq: i64,
+    pub seen_at: Timestamp,
+    pub seen_up: Uptime,
+}
+
+impl Worker {
+    /// Whether it may be given new steps at all. Being busy is another question.
+    pub fn takes_work(&self) -> bool {
+        self.state == WorkerState::Active
+            && !self.draining
+            && !self.paused
+            && self.deleted_at.is_none()
+    }
+}

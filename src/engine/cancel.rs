@@ -1,0 +1,25 @@
+//! Somebody cancels a job: all its open steps and child jobs end with it, at once; workers hear of it and stop.
+
+use super::cascade::Cascade;
+use super::submit::check_text;
+use super::{Engine, EngineError};
+use crate::domain::limits;
+use crate::domain::reason::Reason;
+use crate::domain::{JobId, Now};
+
+impl Engine {
+    pub fn cancel(&self, job_id: JobId, who: &str, now: Now) -> Result<(), EngineError> {
+        check_text("name", who, limits::NAME_BYTES_MAX)?;
+        let settings = self.settings;
+        let message = format!("cancelled by {who}");
+        self.store.write(move |tx| {
+            let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+            if job.state.is_terminal() {
+                return Err(EngineError::JobEnded { job_id, state: job.state });
+            }
+            let mut cascade = Cascade::new(tx, &settings, now);
+            cascade.cancel_job(job_id, Reason::CancelledByUser, &message)?;
+            cascade.settle()
+        })
+    }
+}

@@ -1,0 +1,454 @@
+//! A step ended: its dependents are decided, its loop goes on or settles, its job counts it. `domain::cascade` decides,
+//! this applies.
+//!
+//! A `Cascade` is what one verb sets in motion inside its transaction. It holds a list of ends not yet followed up, and per
+//! job what is to be counted, so the cost of an end is that of its dependents, whatever the size of the job.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::{EngineError, Settings};
+use crate::domain::cascade::{Decision, decide};
+use crate::domain::depends::Outcome;
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::limits::{self, clip};
+use crate::domain::reason::Reason;
+use crate::domain::retry::{AfterFailure, after_failure};
+use crate::domain::step::{Step, StepKind, StepMove, StepState};
+use crate::domain::task::{Definition, HookOn, StepDraft, Task};
+use crate::domain::{DefinitionId, JobId, Now, StepId};
+use crate::store::{Ending, FormerOutcome, StepTally, StepView, Tx};
+
+/// The frozen definition that a job is made from.
+#[derive(Clone)]
+pub(super) struct JobContext {
+    pub job_id: JobId,
+    pub definition_id: DefinitionId,
+    pub definition: Arc<Definition>,
+    pub task_index: u32,
+}
+
+impl JobContext {
+    pub fn task(&self) -> &Task {
+        self.definition.task(self.task_index)
+    }
+
+    pub fn draft(&self, step: &Step) -> &StepDraft {
+        self.task().step(step.position)
+    }
+
+    pub fn name(&self, step: &Step) -> String {
+        self.task().step_name(step.position, step.item)
+    }
+}
+
+/// A failed try, as it was reported or found.
+pub(super) struct Failure {
+    pub reason: Reason,
+    pub message: String,
+    pub exit_code: Option<i32>,
+}
+
+impl Failure {
+    pub fn new(reason: Reason, message: impl Into<String>) -> Failure {
+        Failure { reason, message: message.into(), exit_code: None }
+    }
+}
+
+/// A step that became terminal and whose consequences are still to come.
+struct Ended {
+    job_id: JobId,
+    position: u32,
+    item: Option<u32>,
+}
+
+pub(super) struct Cascade<'a> {
+    pub tx: &'a Tx<'a>,
+    pub settings: &'a Settings,
+    pub now: Now,
+    /// Steps made by this event so far: loops of child jobs of loops multiply.
+    pub steps_created: usize,
+    pub(super) tallies: BTreeMap<JobId, StepTally>,
+    ended: VecDeque<Ended>,
+    contexts: HashMap<JobId, JobContext>,
+    outcomes: HashMap<(JobId, u32), Outcome>,
+}
+
+impl<'a> Cascade<'a> {
+    pub fn new(tx: &'a Tx<'a>, settings: &'a Settings, now: Now) -> Cascade<'a> {
+        Cascade {
+            tx,
+            settings,
+            now,
+            steps_created: 0,
+            tallies: BTreeMap::new(),
+            ended: VecDeque::new(),
+            contexts: HashMap::new(),
+            outcomes: HashMap::new(),
+        }
+    }
+
+    /// Follows up everything that has ended, until nothing is left to decide, count or settle.
+    pub fn settle(mut self) -> Result<(), EngineError> {
+        loop {
+            while let Some(ended) = self.ended.pop_front() {
+                match ended.item {
+                    Some(_) => self.instance_ended(&ended)?,
+                    None => self.decide_dependents(&ended)?,
+                }
+            }
+            // Children have larger ids than their parents: settled first, they are counted in the same round.
+            let Some((job_id, change)) = self.tallies.pop_last() else { return Ok(()) };
+            if let Some(tally) = self.tx.tally(job_id, change)?
+                && let Some(job_move) = tally.settles()
+            {
+                self.settle_job(job_id, job_move)?;
+            }
+        }
+    }
+
+    pub fn context(&mut self, job_id: JobId) -> Result<JobContext, EngineError> {
+        if let Some(context) = self.contexts.get(&job_id) {
+            return Ok(context.clone());
+        }
+        let job = self.tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+        self.learn_context(job_id, job.definition_id, job.task_index)
+    }
+
+    pub fn context_of(&mut self, view: &StepView) -> Result<JobContext, EngineError> {
+        self.learn_context(view.step.job_id, view.definition_id, view.task_index)
+    }
+
+    pub fn learn_context(
+        &mut self,
+        job_id: JobId,
+        definition_id: DefinitionId,
+        task_index: u32,
+    ) -> Result<JobContext, EngineError> {
+        let definition = self.tx.definition(definition_id)?;
+        let context = JobContext { job_id, definition_id, definition, task_index };
+        self.contexts.insert(job_id, context.clone());
+        Ok(context)
+    }
+
+    /// The one terminal writer. `false`: someone else was first, and nothing happened.
+    pub fn finish_step(
+        &mut self,
+        context: &JobContext,
+        step: &Step,
+        ending: Ending,
+    ) -> Result<bool, EngineError> {
+        if !self.tx.end_step(step, &ending, self.now)? {
+            return Ok(false);
+        }
+        if step.returns > 0 {
+            self.tx.forget_avoidances(step.step_id)?;
+        }
+        if ending.step_move == StepMove::Fail {
+            let name = context.name(step);
+            let message = ending.message.as_deref().unwrap_or_default();
+            let mut event = NewEvent::new(EventKind::StepFailed, format!("step {name} failed: {message}"));
+            event.reason = ending.reason;
+            self.tx.record(&event.step(step), self.now)?;
+        }
+        let outcome = match ending.step_move {
+            StepMove::Complete => Outcome::Completed,
+            StepMove::Fail => Outcome::Failed,
+            StepMove::Cancel => Outcome::Cancelled,
+            other => unreachable!("{other} does not finish a step that could run"),
+        };
+        self.note_end(context, step.step_id, step.position, step.item, outcome);
+        Ok(true)
+    }
+
+    /// A try failed: by policy the step is tried again, held for a person, or failed.
+    pub fn fail_or_retry(
+        &mut self,
+        context: &JobContext,
+        step: &Step,
+        failure: Failure,
+    ) -> Result<bool, EngineError> {
+        let draft = context.draft(step);
+        let message = clip(&failure.message, limits::MESSAGE_BYTES_MAX);
+        let after = after_failure(
+            &draft.retry,
+            draft.on_worker_loss,
+            failure.reason,
+            step.tries,
+            step.attempt_ref(),
+        );
+        match after {
+            AfterFailure::Fail => {
+                let ending = Ending {
+                    step_move: StepMove::Fail,
+                    reason: Some(failure.reason),
+                    message: Some(message),
+                    exit_code: failure.exit_code,
+                    output: None,
+                };
+                self.finish_step(context, step, ending)
+            }
+            AfterFailure::Hold => self.hold_step(context, step, failure.reason, &message),
+            AfterFailure::RetryIn { delay_ms } => {
+                self.retry_step(context, step, &failure, &message, delay_ms)
+            }
+        }
+    }
+
+    fn hold_step(
+        &mut self,
+        context: &JobContext,
+        step: &Step,
+        reason: Reason,
+        message: &str,
+    ) -> Result<bool, EngineError> {
+        let why = Some((reason, message));
+        if !self.tx.suspend_step(step, StepMove::Hold, None, why, self.now)? {
+            return Ok(false);
+        }
+        let name = context.name(step);
+        let text = format!("step {name} is held until someone resumes or fails it: {message}");
+        let event = NewEvent::new(EventKind::StepHeld, text).step(step).reason(reason);
+        self.tx.record(&event, self.now)?;
+        Ok(true)
+    }
+
+    fn retry_step(
+        &mut self,
+        context: &JobContext,
+        step: &Step,
+        failure: &Failure,
+        message: &str,
+        delay_ms: i64,
+    ) -> Result<bool, EngineError> {
+        let not_before_up = (delay_ms > 0).then(|| self.now.up.plus_ms(delay_ms));
+        if !self.tx.retry_step(step, not_before_up, self.now)? {
+            return Ok(false);
+        }
+        self.tx.record_former_attempt(
+            step,
+            FormerOutcome::Failed,
+            failure.reason.as_str(),
+            message,
+            failure.exit_code,
+            self.now,
+        )?;
+        let name = context.name(step);
+        let text = format!(
+            "step {name} failed (try {}) and is tried again in {}: {message}",
+            step.tries,
+            seconds(delay_ms)
+        );
+        let event = NewEvent::new(EventKind::StepRetried, text).step(step).reason(failure.reason);
+        self.tx.record(&event, self.now)?;
+        if step.kind == StepKind::Task && not_before_up.is_none() {
+            let again = self.tx.step(step.step_id)?.expect("it was just moved");
+            self.dispatch_child(context, &again)?;
+        }
+        Ok(true)
+    }
+
+    /// Counts an end and queues its consequences.
+    pub(super) fn note_end(
+        &mut self,
+        context: &JobContext,
+        step_id: StepId,
+        position: u32,
+        item: Option<u32>,
+        outcome: Outcome,
+    ) {
+        let job_id = context.job_id;
+        let tally = self.tallies.entry(job_id).or_default();
+        tally.ended += 1;
+        if item.is_none() {
+            // A loop counts once, through its placeholder.
+            match outcome {
+                Outcome::Failed if !context.task().step(position).continue_on_failure => {
+                    tally.failed += 1;
+                    tally.failed_step_id.get_or_insert(step_id);
+                }
+                Outcome::Cancelled => tally.cancelled += 1,
+                _ => {}
+            }
+            self.outcomes.insert((job_id, position), outcome);
+        }
+        self.ended.push_back(Ended { job_id, position, item });
+    }
+
+    fn decide_dependents(&mut self, ended: &Ended) -> Result<(), EngineError> {
+        let context = self.context(ended.job_id)?;
+        for &dependent in context.task().dependents(ended.position) {
+            if let Some((step_id, 0)) = self.tx.dependency_ended(ended.job_id, dependent)? {
+                self.decide_step(&context, step_id, dependent)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every dependency of a pending step is terminal: it runs, waits for a person, is made by the server, or is skipped.
+    pub(super) fn decide_step(
+        &mut self,
+        context: &JobContext,
+        step_id: StepId,
+        position: u32,
+    ) -> Result<(), EngineError> {
+        for &dependency in context.task().dependencies(position) {
+            self.learn_outcome(context.job_id, dependency)?;
+        }
+        let outcome_of = |position| self.outcomes[&(context.job_id, position)];
+        let task = context.task();
+        match decide(task.step(position), task.depends_on(position), &outcome_of) {
+            Decision::Release => {
+                self.tx.release_step(step_id, self.now)?;
+            }
+            Decision::Skip { reason, refused_by } => {
+                let message = skip_sentence(task, reason, &refused_by);
+                if self.tx.skip_step(step_id, reason, &message, self.now)? {
+                    let outcome = match reason {
+                        Reason::DependencyNotAccepted => Outcome::Omitted,
+                        _ => Outcome::Skipped,
+                    };
+                    self.note_end(context, step_id, position, None, outcome);
+                }
+            }
+            Decision::Suspend => self.suspend_for_approval(context, step_id)?,
+            Decision::Dispatch => {
+                let step = self.pending_step(step_id)?;
+                self.dispatch_child(context, &step)?;
+            }
+            Decision::Expand => {
+                let step = self.pending_step(step_id)?;
+                self.expand_loop(context, &step)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pending_step(&self, step_id: StepId) -> Result<Step, EngineError> {
+        let step = self.tx.step(step_id)?.ok_or(EngineError::StepNotFound { step_id })?;
+        assert_eq!(step.state, StepState::Pending, "nobody moves it within our transaction");
+        Ok(step)
+    }
+
+    fn learn_outcome(&mut self, job_id: JobId, position: u32) -> Result<(), EngineError> {
+        if !self.outcomes.contains_key(&(job_id, position)) {
+            let outcome = self.tx.outcome_at(job_id, position)?;
+            let outcome = outcome.expect("a step is decided when all that it waits for has ended");
+            self.outcomes.insert((job_id, position), outcome);
+        }
+        Ok(())
+    }
+
+    fn suspend_for_approval(
+        &mut self,
+        context: &JobContext,
+        step_id: StepId,
+    ) -> Result<(), EngineError> {
+        let step = self.pending_step(step_id)?;
+        let timeout_ms = context.draft(&step).timeout_ms;
+        let due_up = timeout_ms.map(|ms| self.now.up.plus_ms(ms));
+        self.tx.suspend_step(&step, StepMove::Suspend, due_up, None, self.now)?;
+        self.start_job(context)?;
+        let name = context.name(&step);
+        let text = format!("step {name} waits for approval");
+        self.tx.record(&NewEvent::new(EventKind::StepSuspended, text).step(&step), self.now)?;
+        self.post_hooks(context, HookOn::Suspended, Some(step_id))
+    }
+
+    /// The job's first step started. Later ones change nothing.
+    pub(super) fn start_job(&mut self, context: &JobContext) -> Result<(), EngineError> {
+        let timeout_ms = context.task().draft.timeout_ms.unwrap_or(self.settings.job_timeout_ms);
+        let due_up = self.now.up.plus_ms(timeout_ms);
+        self.tx.start_job(context.job_id, Some(due_up), self.now)?;
+        Ok(())
+    }
+
+    /// One instance of a loop ended: the next one starts, or the loop is over.
+    fn instance_ended(&mut self, ended: &Ended) -> Result<(), EngineError> {
+        let (job_id, position) = (ended.job_id, ended.position);
+        match self.tx.instance_ended(job_id, position)? {
+            // The loop was cancelled with its job.
+            None => Ok(()),
+            Some(0) => self.roll_up_loop(job_id, position),
+            Some(_) => {
+                let context = self.context(job_id)?;
+                let for_each = context.task().step(position).for_each.as_ref();
+                if for_each.is_some_and(|for_each| for_each.max_parallel.is_some())
+                    && let Some(next) = self.tx.next_instance(job_id, position)?
+                {
+                    self.begin_instance(&context, &next)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// All instances of a loop ended, so the loop did.
+    pub(super) fn roll_up_loop(&mut self, job_id: JobId, position: u32) -> Result<(), EngineError> {
+        let context = self.context(job_id)?;
+        let instances = self.tx.instances(job_id, position)?;
+        let placeholder =
+            self.tx.step_at(job_id, position, None)?.expect("instances have their placeholder");
+        let step_move = instances.roll_up();
+        let (reason, message) = match step_move {
+            StepMove::Complete => (None, None),
+            StepMove::Fail => {
+                let names: Vec<String> = self
+                    .tx
+                    .first_failed_instances(job_id, position)?
+                    .into_iter()
+                    .map(|item| context.task().step_name(position, Some(item)))
+                    .collect();
+                let more = if instances.failed as usize > names.len() { ", …" } else { "" };
+                let message = format!(
+                    "{} of {} instances failed: {}{more}",
+                    instances.failed,
+                    instances.total(),
+                    names.join(", ")
+                );
+                (Some(Reason::InstanceFailed), Some(message))
+            }
+            _ => {
+                let (cancelled, total) = (instances.cancelled, instances.total());
+                let message = format!("{cancelled} of {total} instances were cancelled");
+                (Some(Reason::ChildCancelled), Some(message))
+            }
+        };
+        let ending = Ending { step_move, reason, message, exit_code: None, output: None };
+        self.finish_step(&context, &placeholder, ending)?;
+        Ok(())
+    }
+}
+
+fn skip_sentence(task: &Task, reason: Reason, refused_by: &[(u32, Outcome)]) -> String {
+    const NAMED_MAX: usize = 3;
+    match reason {
+        Reason::WhenFalse => "its condition is false".to_string(),
+        Reason::EmptyLoop => "its list is empty".to_string(),
+        _ => {
+            let named: Vec<String> = refused_by
+                .iter()
+                .take(NAMED_MAX)
+                .map(|&(position, outcome)| match outcome {
+                    Outcome::Skipped | Outcome::Omitted | Outcome::Cancelled => {
+                        format!("step {} was {outcome}", task.step(position).name)
+                    }
+                    Outcome::Completed | Outcome::Failed => {
+                        format!("step {} {outcome}", task.step(position).name)
+                    }
+                })
+                .collect();
+            let more = refused_by.len().saturating_sub(NAMED_MAX);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            format!("{}{more}, which it does not accept", named.join(", "))
+        }
+    }
+}
+
+/// A duration as people say it in these sentences.
+pub(super) fn seconds(ms: i64) -> String {
+    match (ms / 1000, ms % 1000) {
+        (secs, 0) => format!("{secs} s"),
+        (secs, ms) => format!("{secs}.{ms:03} s"),
+    }
+}

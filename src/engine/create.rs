@@ -1,0 +1,396 @@
+//! Jobs and loop instances come into being: inserted, held back by a group or a time, and their first steps decided.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::EngineError;
+use super::cascade::{Cascade, Failure, JobContext};
+use super::retry::Carried;
+use crate::domain::cascade::{Decision, decide};
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::job::{Hold, JobMove, ParentStep, Source};
+use crate::domain::limits;
+use crate::domain::reason::Reason;
+use crate::domain::step::{Step, StepKind, StepMove, StepState};
+use crate::domain::task::{Action, Definition, WhenFull};
+use crate::domain::{DefinitionId, JobId, Json, RequirementId, StepId, Timestamp, Uptime};
+use crate::store::{Ending, NewJob, NewStep, StepTally};
+
+/// A job about to be made.
+pub(super) struct JobPlan {
+    pub definition_id: DefinitionId,
+    pub definition: Arc<Definition>,
+    pub task_index: u32,
+    pub source: Source,
+    pub input: Json,
+    pub labels: Json,
+    pub priority: i32,
+    pub parent: Option<ParentStep>,
+    pub depth: u32,
+    pub not_before: Option<Timestamp>,
+    pub carried: Carried,
+}
+
+impl Cascade<'_> {
+    /// Inserts a job with its steps. Unless something holds it, its first steps are decided as well.
+    pub fn create_job(&mut self, plan: JobPlan) -> Result<Created, EngineError> {
+        let task = plan.definition.task(plan.task_index);
+        let steps_open = task.draft.steps.len() - plan.carried.kept.len();
+        let queue_due_up = self.queue_due_up(&plan.definition, plan.task_index);
+        let waits_for_time = plan.not_before.is_some_and(|at| at > self.now.wall);
+        let job_id = self.tx.insert_job(
+            &NewJob {
+                definition_id: plan.definition_id,
+                task_index: plan.task_index,
+                task: task.draft.name.clone(),
+                source: plan.source,
+                input: plan.input,
+                labels: plan.labels,
+                priority: plan.priority,
+                parent: plan.parent,
+                depth: plan.depth,
+                retry_of: plan.carried.retry_of,
+                not_before: plan.not_before,
+                concurrency_group: task.draft.concurrency.as_ref().map(|c| c.group.clone()),
+                steps_open: steps_open as u32,
+                due_up: queue_due_up.filter(|_| !waits_for_time),
+            },
+            self.now,
+        )?;
+        let context = self.learn_context(job_id, plan.definition_id, plan.task_index)?;
+        let entry = if waits_for_time {
+            Entry::Hold(Hold::NotBefore)
+        } else {
+            self.enter(&context, plan.parent)?
+        };
+        let held = match entry {
+            Entry::Enter => false,
+            Entry::Hold(hold) => {
+                self.hold_job(job_id, hold)?;
+                true
+            }
+            Entry::Skip { message } => {
+                // It ends with all its steps unmade.
+                let change = StepTally { ended: steps_open as u32, ..StepTally::default() };
+                self.tx.tally(job_id, change)?;
+                let why = Some((Reason::OverlapSkipped, message.as_str()));
+                self.end_job(job_id, JobMove::Skip, why)?;
+                return Ok(Created { job_id, skipped: Some(message) });
+            }
+        };
+        let undecided = self.insert_steps(&context, &plan.carried, plan.priority, held)?;
+        for (step_id, position) in undecided {
+            self.decide_step(&context, step_id, position)?;
+        }
+        Ok(Created { job_id, skipped: None })
+    }
+
+    /// When a job that never starts is given up.
+    pub(super) fn queue_due_up(
+        &self,
+        definition: &Definition,
+        task_index: u32,
+    ) -> Option<Uptime> {
+        let queue_timeout_ms = definition.task(task_index).draft.queue_timeout_ms;
+        queue_timeout_ms.map(|ms| self.now.up.plus_ms(ms))
+    }
+
+    /// Returns the steps without open dependencies that could not simply be inserted as ready.
+    fn insert_steps(
+        &mut self,
+        context: &JobContext,
+        carried: &Carried,
+        priority: i32,
+        held: bool,
+    ) -> Result<Vec<(StepId, u32)>, EngineError> {
+        let task = context.task();
+        let mut requirements: BTreeMap<Vec<String>, RequirementId> = BTreeMap::new();
+        let mut undecided = Vec::new();
+        for (position, draft) in task.draft.steps.iter().enumerate() {
+            let position = position as u32;
+            if let Some(&origin_step_id) = carried.kept.get(&position) {
+                let kept = self.tx.carry_step(context.job_id, origin_step_id, self.now)?;
+                assert!(kept, "only completed and skipped steps are kept");
+                if draft.kind() == StepKind::Loop {
+                    for instance in self.tx.carried_instances(origin_step_id)? {
+                        self.tx.carry_step(context.job_id, instance.step_id, self.now)?;
+                    }
+                }
+                continue;
+            }
+            let kind = draft.kind();
+            let requirement_id = match kind {
+                StepKind::Work => {
+                    let tags = draft.required_tags();
+                    Some(match requirements.get(&tags) {
+                        Some(&requirement_id) => requirement_id,
+                        None => {
+                            let requirement_id = self.tx.intern_requirement(&tags)?;
+                            requirements.insert(tags, requirement_id);
+                            requirement_id
+                        }
+                    })
+                }
+                _ => None,
+            };
+            let open = |dependency: &&u32| !carried.kept.contains_key(dependency);
+            let waiting_on = task.dependencies(position).iter().filter(open).count() as u32;
+            let no_dependencies = task.dependencies(position).is_empty();
+            // The common case needs no second statement: a first step that a worker may take at once.
+            let ready = !held
+                && no_dependencies
+                && decide(draft, task.depends_on(position), &|_| unreachable!("it names no step"))
+                    == Decision::Release;
+            let step_id = self.tx.insert_step(
+                &NewStep {
+                    job_id: context.job_id,
+                    position,
+                    item: None,
+                    kind,
+                    requirement_id,
+                    priority,
+                    ready,
+                    waiting_on,
+                    origin_step_id: carried.origins.get(&position).copied(),
+                    item_value: None,
+                },
+                self.now,
+            )?;
+            self.steps_created += 1;
+            if waiting_on == 0 && !ready && !held {
+                undecided.push((step_id, position));
+            }
+        }
+        Ok(undecided)
+    }
+
+    /// What held a job is over: its first steps are decided now.
+    pub(super) fn release_first_steps(&mut self, job_id: JobId) -> Result<(), EngineError> {
+        let context = self.context(job_id)?;
+        for step in self.tx.steps_of_job(job_id)? {
+            if step.state == StepState::Pending
+                && step.waiting_on == 0
+                && step.item.is_none()
+            {
+                self.decide_step(&context, step.step_id, step.position)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates the child job that a `task` step stands for, one per attempt.
+    pub(super) fn dispatch_child(
+        &mut self,
+        context: &JobContext,
+        step: &Step,
+    ) -> Result<(), EngineError> {
+        let draft = context.draft(step);
+        let Action::Task { input, .. } = &draft.action else {
+            unreachable!("only task steps are dispatched");
+        };
+        let task_index = context.task().calls(step.position).expect("checked with the definition");
+        let steps = context.definition.task(task_index).draft.steps.len();
+        if self.steps_created + steps > limits::CREATED_STEPS_MAX {
+            return self.refuse_creation(context, step);
+        }
+        let job = self.tx.job(step.job_id)?.expect("a step has its job");
+        let carried = match step.origin_step_id {
+            Some(origin_step_id) if step.attempt == 0 => {
+                self.carried_by_child(context, task_index, origin_step_id)?
+            }
+            _ => Carried::default(),
+        };
+        let child = self.create_job(JobPlan {
+            definition_id: context.definition_id,
+            definition: context.definition.clone(),
+            task_index,
+            source: Source::Task,
+            input: input.clone(),
+            labels: job.labels.clone(),
+            priority: job.priority,
+            parent: Some(ParentStep { step_id: step.step_id, attempt: step.attempt + 1 }),
+            depth: job.depth + 1,
+            not_before: None,
+            carried,
+        })?;
+        let due_up = draft.timeout_ms.map(|ms| self.now.up.plus_ms(ms));
+        let dispatched = self.tx.dispatch_step(step, Some(child.job_id), 0, due_up, self.now)?;
+        assert!(dispatched, "nobody moves the step within our transaction");
+        self.start_job(context)?;
+        if let Some(message) = child.skipped {
+            // Its end came before the step could hear of it.
+            let running = self.tx.step(step.step_id)?.expect("just dispatched");
+            let text = format!("child job {} was skipped: {message}", child.job_id);
+            self.fail_or_retry(context, &running, Failure::new(Reason::ChildFailed, text))?;
+        }
+        Ok(())
+    }
+
+    /// Turns a `for_each` into its instances, of which the first `max_parallel` begin at once.
+    pub(super) fn expand_loop(
+        &mut self,
+        context: &JobContext,
+        placeholder: &Step,
+    ) -> Result<(), EngineError> {
+        let draft = context.draft(placeholder);
+        let for_each = draft.for_each.as_ref().expect("a loop has its list");
+        if self.steps_created + for_each.items.len() > limits::CREATED_STEPS_MAX {
+            return self.refuse_creation(context, placeholder);
+        }
+        let mut kept: BTreeMap<u32, StepId> = BTreeMap::new();
+        if let Some(origin_step_id) = placeholder.origin_step_id {
+            for instance in self.tx.carried_instances(origin_step_id)? {
+                let item = instance.item.expect("instances have an item");
+                if for_each.items.get(item as usize) == instance.item_value.as_ref() {
+                    kept.insert(item, instance.step_id);
+                }
+            }
+        }
+        let open = (for_each.items.len() - kept.len()) as u32;
+        let dispatched = self.tx.dispatch_step(placeholder, None, open, None, self.now)?;
+        assert!(dispatched, "nobody moves it within our transaction");
+        self.tallies.entry(context.job_id).or_default().added += open;
+
+        let kind = draft.action.kind();
+        let requirement_id = match kind {
+            StepKind::Work => Some(self.tx.intern_requirement(&draft.required_tags())?),
+            _ => None,
+        };
+        let mut free = for_each.max_parallel.unwrap_or(u32::MAX);
+        for (item, value) in for_each.items.iter().enumerate() {
+            let item = item as u32;
+            if let Some(&origin_step_id) = kept.get(&item) {
+                self.tx.carry_step(context.job_id, origin_step_id, self.now)?;
+                continue;
+            }
+            let begins = free > 0;
+            free = free.saturating_sub(1);
+            let step_id = self.tx.insert_step(
+                &NewStep {
+                    job_id: context.job_id,
+                    position: placeholder.position,
+                    item: Some(item),
+                    kind,
+                    requirement_id,
+                    priority: placeholder.priority,
+                    ready: begins && kind == StepKind::Work,
+                    waiting_on: 0,
+                    origin_step_id: None,
+                    item_value: Some(value.clone()),
+                },
+                self.now,
+            )?;
+            self.steps_created += 1;
+            if begins && kind == StepKind::Task {
+                let step = self.tx.step(step_id)?.expect("just inserted");
+                self.dispatch_child(context, &step)?;
+            }
+        }
+        if open == 0 { self.roll_up_loop(context.job_id, placeholder.position) } else { Ok(()) }
+    }
+
+    /// The next instance that `max_parallel` had held back.
+    pub(super) fn begin_instance(
+        &mut self,
+        context: &JobContext,
+        step: &Step,
+    ) -> Result<(), EngineError> {
+        match step.kind {
+            StepKind::Task => self.dispatch_child(context, step),
+            _ => {
+                self.tx.release_step(step.step_id, self.now)?;
+                Ok(())
+            }
+        }
+    }
+
+    fn refuse_creation(&mut self, context: &JobContext, step: &Step) -> Result<(), EngineError> {
+        let max = limits::CREATED_STEPS_MAX;
+        let failure = Failure::new(
+            Reason::PayloadError,
+            format!("it would make more than {max} steps at once, give the loop a max_parallel"),
+        );
+        let ending = Ending {
+            step_move: StepMove::Fail,
+            reason: Some(failure.reason),
+            message: Some(failure.message),
+            exit_code: None,
+            output: None,
+        };
+        self.finish_step(context, step, ending)?;
+        Ok(())
+    }
+
+    /// Asks the job's concurrency group for a place.
+    pub(super) fn enter(
+        &mut self,
+        context: &JobContext,
+        parent: Option<ParentStep>,
+    ) -> Result<Entry, EngineError> {
+        let Some(concurrency) = context.task().draft.concurrency.clone() else {
+            return Ok(Entry::Enter);
+        };
+        let group = &concurrency.group;
+        if let Some(parent) = parent
+            && self.tx.has_ancestor_in_group(parent, group)?
+        {
+            return Ok(Entry::Enter);
+        }
+        // The job itself is in the group already, not held: it was just inserted or released.
+        let others: Vec<JobId> = self
+            .tx
+            .group_running(group)?
+            .into_iter()
+            .filter(|&job_id| job_id != context.job_id)
+            .collect();
+        if (others.len() as u32) < concurrency.limit {
+            return Ok(Entry::Enter);
+        }
+        match concurrency.when_full {
+            WhenFull::Queue => Ok(Entry::Hold(Hold::Concurrency)),
+            WhenFull::Skip => Ok(Entry::Skip {
+                message: format!(
+                    "group {group} is full: job {} is in it, the limit is {}",
+                    others[0], concurrency.limit
+                ),
+            }),
+            WhenFull::CancelPrevious => {
+                let surplus = others.len() + 1 - concurrency.limit as usize;
+                for &job_id in &others[..surplus] {
+                    let message = format!("superseded by job {} in group {group}", context.job_id);
+                    self.cancel_job(job_id, Reason::Superseded, &message)?;
+                }
+                Ok(Entry::Enter)
+            }
+        }
+    }
+
+    /// Keeps a pending job's first steps back, and says why.
+    pub(super) fn hold_job(&mut self, job_id: JobId, hold: Hold) -> Result<(), EngineError> {
+        let context = self.context(job_id)?;
+        let due_up = match hold {
+            // Waiting that the submitter asked for is not waiting in a queue.
+            Hold::NotBefore => None,
+            Hold::Concurrency => self.queue_due_up(&context.definition, context.task_index),
+        };
+        self.tx.hold_job(job_id, hold, due_up)?;
+        let text = match hold {
+            Hold::NotBefore => format!("job {job_id} waits for its time"),
+            Hold::Concurrency => format!("job {job_id} waits for a place in its concurrency group"),
+        };
+        Ok(self.tx.record(&NewEvent::new(EventKind::JobHeld, text).job(job_id), self.now)?)
+    }
+}
+
+/// A job that was made, and why it ended at once if its group did not let it in.
+pub(super) struct Created {
+    pub job_id: JobId,
+    pub skipped: Option<String>,
+}
+
+/// What a concurrency group says to a job.
+pub(super) enum Entry {
+    Enter,
+    Hold(Hold),
+    Skip { message: String },
+}

@@ -1,0 +1,98 @@
+//! An assignment comes back unstarted: the step keeps its place in the queue, and others are preferred for it.
+
+use super::cascade::{Cascade, JobContext};
+use super::poll::AVOID_MS;
+use super::submit::check_text;
+use super::{Engine, EngineError, Verdict};
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::limits;
+use crate::domain::reason::Reason;
+use crate::domain::step::{Step, StepMove, StepState};
+use crate::domain::{AttemptRef, Now, WorkerId};
+use crate::store::{Ending, FormerOutcome};
+
+impl Engine {
+    /// A worker cannot or will not start what it was assigned. After `start` it is too late for that.
+    pub fn decline(
+        &self,
+        session_key: &str,
+        attempt: AttemptRef,
+        why: &str,
+        now: Now,
+    ) -> Result<Verdict, EngineError> {
+        check_text("reason", why, limits::MESSAGE_BYTES_MAX)?;
+        let settings = self.settings;
+        let (session_key, why) = (session_key.to_string(), why.to_string());
+        self.store.write(move |tx| {
+            let mut cascade = Cascade::new(tx, &settings, now);
+            let (session, view) = match cascade.fence(&session_key, attempt)? {
+                Ok(found) => found,
+                Err(verdict) => return Ok(verdict),
+            };
+            view.step.state.after(StepMove::Requeue)?;
+            let context = cascade.context_of(&view)?;
+            let text = format!("worker {} declined: {why}", session.worker_name);
+            let avoid = Some(session.worker_id);
+            cascade.return_step(&context, &view.step, "declined", &text, avoid)?;
+            cascade.settle()?;
+            Ok(Verdict::Accepted)
+        })
+    }
+}
+
+impl Cascade<'_> {
+    /// Puts an assigned step back in the queue, or gives it up when that has happened too often.
+    ///
+    /// `what` is a word for the attempt's record, `text` the sentence, `avoid` the worker to pass over.
+    pub(super) fn return_step(
+        &mut self,
+        context: &JobContext,
+        step: &Step,
+        what: &str,
+        text: &str,
+        avoid: Option<WorkerId>,
+    ) -> Result<bool, EngineError> {
+        assert_eq!(step.state, StepState::Assigned, "only an assignment can come back");
+        if step.returns + 1 >= limits::RETURNS_MAX {
+            return self.give_up_assigning(context, step, text);
+        }
+        if !self.tx.requeue_step(step, self.now)? {
+            return Ok(false);
+        }
+        self.tx.record_former_attempt(step, FormerOutcome::Returned, what, text, None, self.now)?;
+        if let Some(worker_id) = avoid {
+            self.tx.avoid(step.step_id, worker_id, self.now.up.plus_ms(AVOID_MS))?;
+        }
+        let name = context.name(step);
+        let event = NewEvent::new(EventKind::StepRequeued, format!("step {name} is ready again: {text}"));
+        self.tx.record(&event.step(step), self.now)?;
+        Ok(true)
+    }
+
+    fn give_up_assigning(
+        &mut self,
+        context: &JobContext,
+        step: &Step,
+        text: &str,
+    ) -> Result<bool, EngineError> {
+        let former = self.tx.former_attempts(step.step_id)?;
+        let returned = former.iter().rev().take(step.returns as usize);
+        let mut story: Vec<String> =
+            returned.map(|former| format!("attempt {}: {}", former.attempt, former.message)).collect();
+        story.reverse();
+        story.push(format!("attempt {}: {text}", step.attempt));
+        let message = format!(
+            "it was assigned {} times and never started: {}",
+            step.returns + 1,
+            story.join("; ")
+        );
+        let ending = Ending {
+            step_move: StepMove::Fail,
+            reason: Some(Reason::AssignmentExhausted),
+            message: Some(limits::clip(&message, limits::MESSAGE_BYTES_MAX)),
+            exit_code: None,
+            output: None,
+        };
+        self.finish_step(context, step, ending)
+    }
+}

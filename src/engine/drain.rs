@@ -1,0 +1,100 @@
+//! Workers are put out of use: drained, paused, deleted.
+
+use super::cascade::Cascade;
+use super::heartbeat::current_session;
+use super::{Engine, EngineError};
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::reason::Reason;
+use crate::domain::worker::Worker;
+use crate::domain::{Now, WorkerId};
+use crate::store::Tx;
+
+impl Engine {
+    /// The worker's own goodbye: it takes nothing new, finishes what it has and leaves.
+    pub fn drain_session(&self, session_key: &str, now: Now) -> Result<(), EngineError> {
+        let session_key = session_key.to_string();
+        self.store.write(move |tx| {
+            let session = current_session(tx, &session_key)?;
+            drain(tx, session.worker_id, session.draining, &session.worker_name, now)
+        })
+    }
+
+    /// Lasts until the worker opens its next session.
+    pub fn drain(&self, worker_id: WorkerId, now: Now) -> Result<(), EngineError> {
+        self.store.write(move |tx| {
+            let worker = existing(tx, worker_id)?;
+            drain(tx, worker_id, worker.draining, &worker.name, now)
+        })
+    }
+
+    /// Lasts until somebody resumes, over restarts of the worker.
+    pub fn pause(&self, worker_id: WorkerId, now: Now) -> Result<(), EngineError> {
+        self.set_paused(worker_id, true, now)
+    }
+
+    pub fn resume(&self, worker_id: WorkerId, now: Now) -> Result<(), EngineError> {
+        self.set_paused(worker_id, false, now)
+    }
+
+    fn set_paused(&self, worker_id: WorkerId, paused: bool, now: Now) -> Result<(), EngineError> {
+        self.store.write(move |tx| {
+            let worker = existing(tx, worker_id)?;
+            if worker.paused == paused {
+                return Ok(());
+            }
+            tx.set_paused(worker_id, paused)?;
+            let (kind, what) = match paused {
+                true => (EventKind::WorkerPaused, "was paused and takes no new steps"),
+                false => (EventKind::WorkerResumed, "was resumed"),
+            };
+            let text = format!("worker {} {what}", worker.name);
+            Ok(tx.record(&NewEvent::new(kind, text).worker(worker_id), now)?)
+        })
+    }
+
+    /// Refused while it holds steps, unless forced: then what it runs is lost and the rest goes back to the queue.
+    pub fn delete_worker(
+        &self,
+        worker_id: WorkerId,
+        force: bool,
+        now: Now,
+    ) -> Result<(), EngineError> {
+        let settings = self.settings;
+        self.store.write(move |tx| {
+            let worker = existing(tx, worker_id)?;
+            let held = match worker.session_id {
+                Some(session_id) => tx.held_steps(session_id)?.len(),
+                None => 0,
+            };
+            if held > 0 && !force {
+                return Err(EngineError::WorkerHolds { worker_id, held });
+            }
+            let mut cascade = Cascade::new(tx, &settings, now);
+            tx.delete_worker(worker_id, now)?;
+            let text = format!("worker {} was deleted, it held {held} steps", worker.name);
+            tx.record(&NewEvent::new(EventKind::WorkerDeleted, text).worker(worker_id), now)?;
+            cascade.close_session(&worker, Reason::WorkerDeleted)?;
+            cascade.settle()
+        })
+    }
+}
+
+fn existing(tx: &Tx, worker_id: WorkerId) -> Result<Worker, EngineError> {
+    let worker = tx.worker(worker_id)?.filter(|worker| worker.deleted_at.is_none());
+    worker.ok_or(EngineError::WorkerNotFound { worker_id })
+}
+
+fn drain(
+    tx: &Tx,
+    worker_id: WorkerId,
+    draining: bool,
+    name: &str,
+    now: Now,
+) -> Result<(), EngineError> {
+    if draining {
+        return Ok(());
+    }
+    tx.set_draining(worker_id, true)?;
+    let text = format!("worker {name} drains: it finishes what it has and takes no new steps");
+    Ok(tx.record(&NewEvent::new(EventKind::WorkerDraining, text).worker(worker_id), now)?)
+}

@@ -1,0 +1,141 @@
+//! A worker says that it lives and what it holds; it is told what to abort.
+
+use std::collections::HashMap;
+
+use super::{Engine, EngineError, Settings};
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::step::StepState;
+use crate::domain::worker::{WorkerMove, WorkerState};
+use crate::domain::{AttemptRef, Now, Uptime};
+use crate::store::{Held, SessionView, Tx};
+
+/// Contact other than a heartbeat is written down when the last sign of life is older than this.
+const SIGN_OF_LIFE_MS: i64 = 5_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldPhase {
+    Preparing,
+    Running,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldAttempt {
+    pub attempt: AttemptRef,
+    pub phase: HeldPhase,
+}
+
+#[derive(Debug, Clone)]
+pub struct Beat {
+    pub session_key: String,
+    /// Grows with every heartbeat of the session: one that was overtaken says nothing about what is held now.
+    pub seq: i64,
+    /// Everything that the worker holds. Empty means none.
+    pub held: Vec<HeldAttempt>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BeatAnswer {
+    pub abort: Vec<AttemptRef>,
+    pub draining: bool,
+}
+
+impl Engine {
+    pub fn heartbeat(&self, beat: Beat, now: Now) -> Result<BeatAnswer, EngineError> {
+        let settings = self.settings;
+        self.store.write(move |tx| {
+            let session = current_session(tx, &beat.session_key)?;
+            let believed = tx.held_steps(session.session_id)?;
+            tell_if_back(tx, &session, now)?;
+            tx.heartbeat(&session, beat.seq, now)?;
+            if beat.seq > session.heartbeat_seq {
+                note_absences(tx, &session, &believed, &beat.held)?;
+                keep_preparing_alive(tx, &session, &settings, &believed, &beat.held, now)?;
+            }
+            let held = beat.held.iter().map(|held| held.attempt);
+            Ok(BeatAnswer { abort: to_abort(&believed, held), draining: session.draining })
+        })
+    }
+}
+
+/// The session, if it is its worker's current one.
+pub(super) fn current_session(tx: &Tx, session_key: &str) -> Result<SessionView, EngineError> {
+    let session = tx.session(session_key)?.ok_or(EngineError::SessionUnknown)?;
+    if !session.current {
+        return Err(EngineError::SessionReplaced);
+    }
+    Ok(session)
+}
+
+/// Any contact of a current session is a sign of life; written down now and then.
+pub(super) fn sign_of_life(tx: &Tx, session: &SessionView, now: Now) -> Result<(), EngineError> {
+    tell_if_back(tx, session, now)?;
+    let silent_ms = now.up.0 - session.seen_up.0;
+    if session.worker_state == WorkerState::Inactive || silent_ms >= SIGN_OF_LIFE_MS {
+        tx.worker_speaks(session, now)?;
+    }
+    Ok(())
+}
+
+fn tell_if_back(tx: &Tx, session: &SessionView, now: Now) -> Result<(), EngineError> {
+    if session.worker_state.after(WorkerMove::Speak).is_some() {
+        let text = format!("worker {} is back and may claim steps again", session.worker_name);
+        let event = NewEvent::new(EventKind::WorkerActive, text).worker(session.worker_id);
+        tx.record(&event, now)?;
+    }
+    Ok(())
+}
+
+/// What the worker says it holds and the server does not believe it holds.
+pub(super) fn to_abort(
+    believed: &[Held],
+    held: impl Iterator<Item = AttemptRef>,
+) -> Vec<AttemptRef> {
+    let believed: HashMap<_, _> =
+        believed.iter().map(|step| (step.step_id, step.attempt)).collect();
+    held.filter(|held| believed.get(&held.step_id) != Some(&held.attempt)).collect()
+}
+
+/// Counts for each running step the heartbeats in a row that left it out. Recovery draws the conclusion.
+fn note_absences(
+    tx: &Tx,
+    session: &SessionView,
+    believed: &[Held],
+    held: &[HeldAttempt],
+) -> Result<(), EngineError> {
+    for step in believed.iter().filter(|step| step.state == StepState::Running) {
+        let mentioned = held.iter().any(|held| {
+            held.attempt == AttemptRef { step_id: step.step_id, attempt: step.attempt }
+        });
+        let absent_beats = if mentioned { 0 } else { step.absent_beats.saturating_add(1) };
+        if absent_beats != step.absent_beats {
+            tx.note_absence(step, session.session_id, absent_beats)?;
+        }
+    }
+    Ok(())
+}
+
+/// A heartbeat that lists an attempt as preparing keeps its assignment alive.
+fn keep_preparing_alive(
+    tx: &Tx,
+    session: &SessionView,
+    settings: &Settings,
+    believed: &[Held],
+    held: &[HeldAttempt],
+    now: Now,
+) -> Result<(), EngineError> {
+    for step in believed.iter().filter(|step| step.state == StepState::Assigned) {
+        let attempt = AttemptRef { step_id: step.step_id, attempt: step.attempt };
+        let preparing = HeldAttempt { attempt, phase: HeldPhase::Preparing };
+        if held.contains(&preparing) {
+            let due_up = ack_due_up(settings, step.since_up, now);
+            tx.keep_alive(step.step_id, step.attempt, session.session_id, due_up)?;
+        }
+    }
+    Ok(())
+}
+
+/// The next acknowledgement deadline: never past the cap on preparation.
+pub(super) fn ack_due_up(settings: &Settings, assigned_up: Uptime, now: Now) -> Uptime {
+    let cap = assigned_up.plus_ms(settings.prepare_timeout_ms);
+    now.up.plus_ms(settings.ack_timeout_ms).min(cap)
+}

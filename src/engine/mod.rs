@@ -1,0 +1,127 @@
+//! What can be done. One verb per file, one transaction per verb, always in the order
+//! load → check → move → record → cascade → settle → outbox.
+//!
+//! | verb | file | who |
+//! |---|---|---|
+//! | submit | `submit.rs` | people, schedules, hooks |
+//! | open_session, heartbeat, poll | `session.rs` `heartbeat.rs` `poll.rs` | workers |
+//! | start, keep_alive, decline, finish | `start.rs` `decline.rs` `finish.rs` | workers |
+//! | cancel, retry, approve, reject | `cancel.rs` `retry.rs` `approve.rs` | people |
+//! | drain, pause, resume, delete_worker | `drain.rs` | people, workers |
+//! | release_due | `release.rs` | time |
+//! | why, job, output | `why.rs` `queries.rs` | everyone, read-only |
+//!
+//! What follows from a verb is in `cascade.rs` (dependents, loops), `create.rs` (jobs, instances) and `settle.rs` (the end
+//! of a job, its group, its parent). Deliberately not here: SQL, HTTP, processes, the time.
+
+mod approve;
+mod cancel;
+mod cascade;
+mod create;
+mod decline;
+mod drain;
+mod finish;
+mod heartbeat;
+mod poll;
+mod queries;
+mod release;
+mod retry;
+mod session;
+mod settle;
+mod start;
+mod submit;
+mod why;
+
+use crate::domain::job::JobState;
+use crate::domain::step::{IllegalMove, StepState};
+use crate::domain::task::Problems;
+use crate::domain::{JobId, StepId, WorkerId};
+use crate::store::{Store, StoreError};
+
+pub use approve::Decision;
+pub use finish::{Report, Verdict};
+pub use heartbeat::{Beat, BeatAnswer, HeldAttempt, HeldPhase};
+pub use poll::{Assignment, Poll, PollAnswer};
+pub use queries::JobView;
+pub use retry::RetryScope;
+pub use session::{OpenedSession, Spooled};
+pub use submit::{Submission, Submitted};
+pub use why::{Code, Why, WhyOutcome};
+
+/// The timings and defaults that verbs need. `config` reads them from the settings file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    pub heartbeat_interval_ms: i64,
+    pub heartbeat_timeout_ms: i64,
+    pub unmatched_step_timeout_ms: i64,
+    /// How long an assignment may go without a sign of its preparation.
+    pub ack_timeout_ms: i64,
+    /// How long it may prepare at all; keep-alives cannot extend this.
+    pub prepare_timeout_ms: i64,
+    pub step_timeout_ms: i64,
+    pub job_timeout_ms: i64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            heartbeat_interval_ms: 30_000,
+            heartbeat_timeout_ms: 120_000,
+            unmatched_step_timeout_ms: 30_000,
+            ack_timeout_ms: 60_000,
+            prepare_timeout_ms: 900_000,
+            step_timeout_ms: 24 * 3_600_000,
+            job_timeout_ms: 7 * 24 * 3_600_000,
+        }
+    }
+}
+
+/// The verbs, on one store.
+#[derive(Clone)]
+pub struct Engine {
+    pub store: Store,
+    pub settings: Settings,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error("{0}")]
+    InvalidTask(#[from] Problems),
+    /// Something in a request, outside of a task definition.
+    #[error("{place} {fault}")]
+    Invalid { place: &'static str, fault: String },
+    #[error("job {job_id} does not exist")]
+    JobNotFound { job_id: JobId },
+    #[error("step {step_id} does not exist")]
+    StepNotFound { step_id: StepId },
+    #[error("job {job_id} has no step {step}")]
+    NoSuchStep { job_id: JobId, step: String },
+    #[error("worker {worker_id} does not exist")]
+    WorkerNotFound { worker_id: WorkerId },
+    #[error("job {job_id} is {state} already")]
+    JobEnded { job_id: JobId, state: JobState },
+    #[error("job {job_id} is {state}, only a job that has ended can be retried; cancel it first")]
+    JobNotEnded { job_id: JobId, state: JobState },
+    #[error("job {job_id} has no step to retry: all completed; retry all, or from a step")]
+    NothingToRetry { job_id: JobId },
+    #[error("step {step_id} is {state}, it does not wait for a decision")]
+    NotSuspended { step_id: StepId, state: StepState },
+    #[error("idempotency key {key} was used for another request, take a new one")]
+    IdempotencyMismatch { key: String },
+    #[error("the session is not known here, open a new one")]
+    SessionUnknown,
+    #[error("the session was replaced or its worker deleted: stop everything, then open a new one")]
+    SessionReplaced,
+    #[error("worker {worker_id} holds {held} steps: drain it first, or force the deletion, which fails them")]
+    WorkerHolds { worker_id: WorkerId, held: usize },
+    #[error(transparent)]
+    IllegalMove(#[from] IllegalMove),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Engine {
+    pub fn new(store: Store, settings: Settings) -> Engine {
+        Engine { store, settings }
+    }
+}

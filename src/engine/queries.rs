@@ -1,0 +1,133 @@
+//! Read-only views: a job with its steps, and what a step or job gave.
+
+use super::cascade::JobContext;
+use super::{Engine, EngineError};
+use crate::domain::event::Event;
+use crate::domain::job::Job;
+use crate::domain::limits::shorten;
+use crate::domain::step::{Step, StepKind, StepState};
+use crate::domain::task::Task;
+use crate::domain::{EventSeq, JobId, Json};
+use crate::store::{Breach, Tx};
+
+/// Outputs of outputs of child jobs add up; more than this is not given out in one piece.
+const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+/// A job and its steps, each under the name that people know it by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobView {
+    pub job: Job,
+    pub steps: Vec<(String, Step)>,
+}
+
+impl JobView {
+    pub fn step(&self, name: &str) -> Option<&Step> {
+        self.steps.iter().find(|(known, _)| known == name).map(|(_, step)| step)
+    }
+}
+
+impl Engine {
+    pub fn job(&self, job_id: JobId) -> Result<JobView, EngineError> {
+        self.store.read(|tx| {
+            let (job, context) = load(tx, job_id)?;
+            let steps = tx.steps_of_job(job_id)?;
+            let steps = steps.into_iter().map(|step| (context.name(&step), step)).collect();
+            Ok(JobView { job, steps })
+        })
+    }
+
+    pub fn events_of_job(&self, job_id: JobId) -> Result<Vec<Event>, EngineError> {
+        const EVENTS_MAX: u32 = 10_000;
+        self.store.read(|tx| Ok(tx.events_of_job(job_id, EventSeq(0), EVENTS_MAX)?))
+    }
+
+    /// What a step gave: its own output, of a loop the list of its instances', of a child job what that gave.
+    ///
+    /// Only the first is stored; the others are made from it whenever somebody asks.
+    pub fn output(&self, job_id: JobId, step: &str) -> Result<Option<Json>, EngineError> {
+        self.store.read(|tx| {
+            let (_, context) = load(tx, job_id)?;
+            let no_such_step = || EngineError::NoSuchStep { job_id, step: shorten(step) };
+            let (name, item) = split_name(step);
+            let position = context.task().position(name).ok_or_else(no_such_step)?;
+            let step = tx.step_at(job_id, position, item)?.ok_or_else(no_such_step)?;
+            step_output(tx, context.task(), &step)
+        })
+    }
+
+    /// What a whole job gave: the outputs of the steps that nothing depends on, by name.
+    pub fn job_output(&self, job_id: JobId) -> Result<Json, EngineError> {
+        self.store.read(|tx| output_of_job(tx, job_id))
+    }
+
+    /// Everything in the database that must not be so.
+    pub fn breaches(&self) -> Result<Vec<Breach>, EngineError> {
+        self.store.read(|tx| Ok(tx.breaches()?))
+    }
+}
+
+pub(super) fn load(tx: &Tx, job_id: JobId) -> Result<(Job, JobContext), EngineError> {
+    let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+    let (definition_id, task_index) = (job.definition_id, job.task_index);
+    let definition = tx.definition(definition_id)?;
+    Ok((job, JobContext { job_id, definition_id, definition, task_index }))
+}
+
+/// `test[2]` is the third instance of `test`.
+fn split_name(name: &str) -> (&str, Option<u32>) {
+    let instance = name.strip_suffix(']').and_then(|name| name.rsplit_once('['));
+    match instance.and_then(|(name, item)| Some((name, item.parse().ok()?))) {
+        Some((name, item)) => (name, Some(item)),
+        None => (name, None),
+    }
+}
+
+fn step_output(tx: &Tx, task: &Task, step: &Step) -> Result<Option<Json>, EngineError> {
+    if step.state != StepState::Completed {
+        return Ok(None);
+    }
+    match step.kind {
+        StepKind::Work | StepKind::Approval => Ok(step.output.clone()),
+        StepKind::Task => match step.child_job_id {
+            Some(child_job_id) => Ok(Some(output_of_job(tx, child_job_id)?)),
+            None => Ok(None),
+        },
+        StepKind::Loop => {
+            let items = task.step(step.position).for_each.as_ref().map_or(0, |each| each.items.len());
+            let mut outputs = Vec::with_capacity(items);
+            for item in 0..items as u32 {
+                let instance = tx.step_at(step.job_id, step.position, Some(item))?;
+                let output = match instance {
+                    Some(instance) => step_output(tx, task, &instance)?,
+                    None => None,
+                };
+                outputs.push(output.map_or("null".to_string(), |output| output.0));
+                bound(&outputs)?;
+            }
+            Ok(Some(Json(format!("[{}]", outputs.join(",")))))
+        }
+    }
+}
+
+fn output_of_job(tx: &Tx, job_id: JobId) -> Result<Json, EngineError> {
+    let (_, context) = load(tx, job_id)?;
+    let task = context.task();
+    let mut members = Vec::new();
+    for position in (0..task.draft.steps.len() as u32).filter(|&at| task.dependents(at).is_empty()) {
+        let Some(step) = tx.step_at(job_id, position, None)? else { continue };
+        if let Some(output) = step_output(tx, task, &step)? {
+            let name = serde_json::Value::from(task.step(position).name.as_str());
+            members.push(format!("{name}:{}", output.0));
+            bound(&members)?;
+        }
+    }
+    Ok(Json(format!("{{{}}}", members.join(","))))
+}
+
+fn bound(parts: &[String]) -> Result<(), EngineError> {
+    if parts.iter().map(String::len).sum::<usize>() <= OUTPUT_BYTES_MAX {
+        return Ok(());
+    }
+    let fault = format!("is more than {OUTPUT_BYTES_MAX} bytes in all, ask for its steps one by one");
+    Err(EngineError::Invalid { place: "output", fault })
+}

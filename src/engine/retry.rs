@@ -1,0 +1,142 @@
+//! Somebody retries a job that has ended: a new job, linked to it, in which what need not run again stands as it ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cascade::{Cascade, JobContext};
+use super::create::JobPlan;
+use super::{Engine, EngineError};
+use crate::domain::depends::Outcome;
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::job::{Job, Source};
+use crate::domain::limits::shorten;
+use crate::domain::step::StepKind;
+use crate::domain::{JobId, Now, StepId};
+use crate::store::Tx;
+
+/// How much of a job runs again. Whatever depends on a step that does, does too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RetryScope {
+    /// What did not complete.
+    Failed,
+    /// This step, and what did not complete.
+    From(String),
+    All,
+}
+
+/// What a new job takes over from a former one.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Carried {
+    pub retry_of: Option<JobId>,
+    /// Stand in the new job as they ended, with their outputs.
+    pub kept: BTreeMap<u32, StepId>,
+    /// Loops and child jobs that run again, but whose completed parts need not.
+    pub origins: BTreeMap<u32, StepId>,
+}
+
+impl Engine {
+    pub fn retry(&self, job_id: JobId, scope: RetryScope, now: Now) -> Result<JobId, EngineError> {
+        let settings = self.settings;
+        self.store.write(move |tx| {
+            let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+            if !job.state.is_terminal() {
+                return Err(EngineError::JobNotEnded { job_id, state: job.state });
+            }
+            let mut cascade = Cascade::new(tx, &settings, now);
+            let context = cascade.context(job_id)?;
+            let carried = carry(tx, &context, &job, &scope)?;
+            if carried.kept.len() == context.task().draft.steps.len() {
+                return Err(EngineError::NothingToRetry { job_id });
+            }
+            let created = cascade.create_job(JobPlan {
+                definition_id: context.definition_id,
+                definition: context.definition.clone(),
+                task_index: context.task_index,
+                source: Source::Retry,
+                input: job.input.clone(),
+                labels: job.labels.clone(),
+                priority: job.priority,
+                parent: None,
+                depth: 0,
+                not_before: None,
+                carried,
+            })?;
+            let text = format!("job {} retries job {job_id}", created.job_id);
+            tx.record(&NewEvent::new(EventKind::JobSubmitted, text).job(created.job_id), now)?;
+            cascade.settle()?;
+            Ok(created.job_id)
+        })
+    }
+}
+
+impl Cascade<'_> {
+    /// The child job of a retried step: what the former child completed is carried over as well.
+    pub(super) fn carried_by_child(
+        &mut self,
+        context: &JobContext,
+        task_index: u32,
+        origin_step_id: StepId,
+    ) -> Result<Carried, EngineError> {
+        let origin = self.tx.step(origin_step_id)?;
+        let Some(former_id) = origin.and_then(|step| step.child_job_id) else {
+            return Ok(Carried::default());
+        };
+        let former = self.tx.job(former_id)?.ok_or(EngineError::JobNotFound { job_id: former_id })?;
+        let child_context =
+            JobContext { job_id: former_id, task_index, ..context.clone() };
+        let carried = carry(self.tx, &child_context, &former, &RetryScope::Failed)?;
+        // A child that completed, under a step that did not, runs again as a whole.
+        let steps = child_context.task().draft.steps.len();
+        if carried.kept.len() == steps { Ok(Carried::default()) } else { Ok(carried) }
+    }
+}
+
+fn carry(
+    tx: &Tx,
+    context: &JobContext,
+    job: &Job,
+    scope: &RetryScope,
+) -> Result<Carried, EngineError> {
+    let task = context.task();
+    let all = 0..task.draft.steps.len() as u32;
+    let mut ended_well: BTreeMap<u32, StepId> = BTreeMap::new();
+    let mut former: BTreeMap<u32, StepId> = BTreeMap::new();
+    for step in tx.steps_of_job(job.job_id)?.into_iter().filter(|step| step.item.is_none()) {
+        former.insert(step.position, step.step_id);
+        if matches!(step.outcome(), Some(Outcome::Completed | Outcome::Skipped)) {
+            ended_well.insert(step.position, step.step_id);
+        }
+    }
+    let mut again: BTreeSet<u32> = all.clone().filter(|at| !ended_well.contains_key(at)).collect();
+    let mut whole: BTreeSet<u32> = BTreeSet::new();
+    match scope {
+        RetryScope::Failed => {}
+        RetryScope::All => {
+            again.extend(all.clone());
+            whole.extend(all.clone());
+        }
+        RetryScope::From(name) => {
+            let position = task.position(name).ok_or_else(|| EngineError::NoSuchStep {
+                job_id: job.job_id,
+                step: shorten(name),
+            })?;
+            again.insert(position);
+            whole.insert(position);
+        }
+    }
+    let again = task.with_dependents(again);
+    let kept: BTreeMap<u32, StepId> =
+        ended_well.into_iter().filter(|(position, _)| !again.contains(position)).collect();
+    // Its completed parts are still good if nothing before it runs again.
+    let continues = |position: &u32| {
+        let kind = task.step(*position).kind();
+        matches!(kind, StepKind::Loop | StepKind::Task)
+            && !whole.contains(position)
+            && task.dependencies(*position).iter().all(|dependency| kept.contains_key(dependency))
+    };
+    let origins = again
+        .iter()
+        .filter(|position| continues(position))
+        .filter_map(|position| former.get(position).map(|&step_id| (*position, step_id)))
+        .collect();
+    Ok(Carried { retry_of: Some(job.job_id), kept, origins })
+}

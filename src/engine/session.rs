@@ -1,0 +1,183 @@
+//! A worker opens a session: it is new, or it restarted and what its former life held is settled here and now.
+
+use super::cascade::{Cascade, Failure};
+use super::finish::Report;
+use super::submit::check_text;
+use super::{Engine, EngineError, Settings, Verdict};
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::limits;
+use crate::domain::reason::Reason;
+use crate::domain::step::StepState;
+use crate::domain::task::tag_fault;
+use crate::domain::worker::Worker;
+use crate::domain::{AttemptRef, Now, SessionId, WorkerId};
+use crate::store::{Registration, SessionView, Tx};
+
+/// A result that a former life of the worker could not deliver any more.
+#[derive(Debug, Clone)]
+pub struct Spooled {
+    pub attempt: AttemptRef,
+    /// The session that ran it.
+    pub session_key: String,
+    pub report: Report,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenedSession {
+    pub worker_id: WorkerId,
+    pub session_id: SessionId,
+    /// All timings that the server wants kept.
+    pub settings: Settings,
+    /// What became of each spooled result, in order.
+    pub spooled: Vec<Verdict>,
+}
+
+impl Engine {
+    /// Spooled results come first; then the former session's running steps are lost and its assigned ones go back.
+    pub fn open_session(
+        &self,
+        mut registration: Registration,
+        spooled: Vec<Spooled>,
+        now: Now,
+    ) -> Result<OpenedSession, EngineError> {
+        registration.tags.sort();
+        registration.tags.dedup();
+        check(&registration)?;
+        for result in &spooled {
+            result.report.check()?;
+        }
+        let settings = self.settings;
+        self.store.write(move |tx| {
+            if let Some(session) = tx.session(&registration.session_key)? {
+                return reopen(tx, &session, &settings, &spooled, now);
+            }
+            let mut cascade = Cascade::new(tx, &settings, now);
+            let known = tx.worker_by_instance(&registration.instance_key)?;
+            let worker_id = match &known {
+                Some(worker) => worker.worker_id,
+                None => tx.insert_worker(&registration, now)?,
+            };
+            let verdicts = accept_spooled(&mut cascade, Some(worker_id), &spooled)?;
+            if let Some(worker) = &known {
+                cascade.close_session(worker, Reason::WorkerRestarted)?;
+            }
+            let session_id = tx.begin_session(worker_id, &registration, now)?;
+            if known.as_ref().is_none_or(|worker| worker.tags != registration.tags) {
+                tx.match_worker(worker_id, &registration.tags)?;
+            }
+            tx.record(&opened_event(worker_id, &registration, known.is_some()), now)?;
+            cascade.settle()?;
+            Ok(OpenedSession { worker_id, session_id, settings, spooled: verdicts })
+        })
+    }
+}
+
+/// The answer to an earlier call was lost: the same session again.
+fn reopen(
+    tx: &Tx,
+    session: &SessionView,
+    settings: &Settings,
+    spooled: &[Spooled],
+    now: Now,
+) -> Result<OpenedSession, EngineError> {
+    if !session.current {
+        return Err(EngineError::SessionReplaced);
+    }
+    let mut cascade = Cascade::new(tx, settings, now);
+    let verdicts = accept_spooled(&mut cascade, Some(session.worker_id), spooled)?;
+    cascade.settle()?;
+    Ok(OpenedSession {
+        worker_id: session.worker_id,
+        session_id: session.session_id,
+        settings: *settings,
+        spooled: verdicts,
+    })
+}
+
+/// Takes what a former session of this worker finished, if the attempt is still its.
+fn accept_spooled(
+    cascade: &mut Cascade,
+    worker_id: Option<WorkerId>,
+    spooled: &[Spooled],
+) -> Result<Vec<Verdict>, EngineError> {
+    let mut verdicts = Vec::with_capacity(spooled.len());
+    for result in spooled {
+        let session = cascade.tx.session(&result.session_key)?;
+        verdicts.push(match session {
+            Some(session) if Some(session.worker_id) == worker_id => {
+                cascade.finish_attempt(&session, result.attempt, &result.report)?
+            }
+            _ => Verdict::abort("the session is not this worker's"),
+        });
+    }
+    Ok(verdicts)
+}
+
+impl Cascade<'_> {
+    /// A session ends with its worker's restart or deletion: what it was running is lost, the rest goes back.
+    pub(super) fn close_session(
+        &mut self,
+        worker: &Worker,
+        reason: Reason,
+    ) -> Result<(), EngineError> {
+        let Some(session_id) = worker.session_id else { return Ok(()) };
+        for held in self.tx.held_steps(session_id)? {
+            let view = self.tx.step_view(held.step_id)?.expect("it was just listed");
+            let context = self.context_of(&view)?;
+            let step = &view.step;
+            let what = match reason {
+                Reason::WorkerDeleted => "was deleted",
+                _ => "restarted",
+            };
+            match step.state {
+                StepState::Running => {
+                    let text = format!(
+                        "worker {} {what} while it ran attempt {}; the step may have run partly",
+                        worker.name, step.attempt
+                    );
+                    self.fail_or_retry(&context, step, Failure::new(reason, text))?;
+                }
+                StepState::Assigned => {
+                    let text = format!("worker {} {what} before it started the step", worker.name);
+                    self.return_step(&context, step, reason.as_str(), &text, None)?;
+                }
+                other => unreachable!("a session holds no {other} step"),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn opened_event(worker_id: WorkerId, registration: &Registration, restarted: bool) -> NewEvent {
+    let name = &registration.name;
+    let (kind, what) = match restarted {
+        true => (EventKind::WorkerRestarted, "is back with a new session"),
+        false => (EventKind::WorkerRegistered, "registered"),
+    };
+    let text = format!("worker {name} {what}: {}", registration.tags.join(", "));
+    NewEvent::new(kind, text).worker(worker_id)
+}
+
+fn check(registration: &Registration) -> Result<(), EngineError> {
+    check_text("worker name", &registration.name, limits::NAME_BYTES_MAX)?;
+    check_text("instance key", &registration.instance_key, limits::KEY_BYTES_MAX)?;
+    check_text("session key", &registration.session_key, limits::KEY_BYTES_MAX)?;
+    let invalid = |place, fault| Err(EngineError::Invalid { place, fault });
+    for (place, text) in [("version", &registration.version), ("platform", &registration.platform)] {
+        if text.len() > limits::NAME_BYTES_MAX || text.contains('\0') {
+            return invalid(place, "is too long or holds a NUL byte".to_string());
+        }
+    }
+    if registration.slots == 0 || registration.slots > limits::SLOTS_MAX {
+        let (slots, max) = (registration.slots, limits::SLOTS_MAX);
+        return invalid("slots", format!("are {slots}, expected 1 to {max}"));
+    }
+    if registration.tags.len() > limits::STEP_TAGS_MAX {
+        let (count, max) = (registration.tags.len(), limits::STEP_TAGS_MAX);
+        return invalid("tags", format!("are {count}, at most {max} are allowed"));
+    }
+    match registration.tags.iter().find(|tag| tag_fault(tag).is_some()) {
+        None => Ok(()),
+        Some(tag) => invalid("tag", format!("{} is not allowed", limits::shorten(tag))),
+    }
+}

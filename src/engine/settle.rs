@@ -1,0 +1,209 @@
+//! The end of a job: told, its hooks posted, its group's next one let in, its parent's step moved; all in one transaction.
+
+use super::EngineError;
+use super::cascade::{Cascade, Failure, JobContext};
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::job::{Hold, Job, JobMove, Source};
+use crate::domain::reason::Reason;
+use crate::domain::step::{StepMove, StepState};
+use crate::domain::task::HookOn;
+use crate::domain::{JobId, StepId};
+use crate::store::{Ending, StepTally};
+
+impl Cascade<'_> {
+    /// All steps of a job have ended.
+    pub(super) fn settle_job(&mut self, job_id: JobId, job_move: JobMove) -> Result<(), EngineError> {
+        let context = self.context(job_id)?;
+        match job_move {
+            JobMove::Fail => {
+                let (reason, message) = self.first_failure(&context)?;
+                self.end_job(job_id, job_move, Some((reason, &message)))
+            }
+            JobMove::Cancel => {
+                let name = match self.tx.first_cancelled(job_id)? {
+                    Some(position) => context.task().step(position).name.clone(),
+                    None => "a step".to_string(),
+                };
+                let message = format!("step {name} was cancelled");
+                self.end_job(job_id, job_move, Some((Reason::ChildCancelled, &message)))
+            }
+            _ => self.end_job(job_id, job_move, None),
+        }
+    }
+
+    fn first_failure(&mut self, context: &JobContext) -> Result<(Reason, String), EngineError> {
+        let job = self.tx.job(context.job_id)?.expect("it was just counted");
+        let step_id = job.failed_step_id.expect("a job fails because a step did");
+        let step = self.tx.step(step_id)?.expect("the job points at it");
+        let reason = step.reason.expect("a failed step has a reason");
+        let message = step.message.as_deref().unwrap_or_default();
+        Ok((reason, format!("step {} failed: {message}", context.name(&step))))
+    }
+
+    /// Ends a job whose steps have all ended, and everything that follows from it.
+    pub(super) fn end_job(
+        &mut self,
+        job_id: JobId,
+        job_move: JobMove,
+        why: Option<(Reason, &str)>,
+    ) -> Result<(), EngineError> {
+        let job = self.tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+        let ended = self.tx.end_job(&job, job_move, why, self.now)?;
+        assert!(ended, "nobody moves job {job_id} within our transaction");
+        let context = self.context(job_id)?;
+
+        let (kind, state) = match job_move {
+            JobMove::Complete => (EventKind::JobCompleted, "completed"),
+            JobMove::Fail => (EventKind::JobFailed, "failed"),
+            JobMove::Cancel => (EventKind::JobCancelled, "cancelled"),
+            JobMove::Skip => (EventKind::JobSkipped, "skipped"),
+            JobMove::Start => unreachable!("a start is no end"),
+        };
+        let text = match why {
+            None => format!("job {job_id} {state}"),
+            Some((_, message)) => format!("job {job_id} {state}: {message}"),
+        };
+        let mut event = NewEvent::new(kind, text).job(job_id);
+        event.reason = why.map(|(reason, _)| reason);
+        self.tx.record(&event, self.now)?;
+
+        if job.source != Source::Hook {
+            match job_move {
+                JobMove::Complete => self.post_hooks(&context, HookOn::Success, None)?,
+                JobMove::Fail => self.post_hooks(&context, HookOn::Error, None)?,
+                JobMove::Cancel => self.post_hooks(&context, HookOn::Cancel, None)?,
+                JobMove::Skip | JobMove::Start => {}
+            }
+        }
+        if let Some(group) = &job.concurrency_group {
+            self.admit_next(group)?;
+        }
+        self.tell_parent(&job, job_move, why)
+    }
+
+    /// Leaves a row for each hook of this kind: delivered after the commit, exactly once per outcome.
+    pub(super) fn post_hooks(
+        &mut self,
+        context: &JobContext,
+        on: HookOn,
+        step_id: Option<StepId>,
+    ) -> Result<(), EngineError> {
+        for (index, hook) in context.task().draft.hooks.iter().enumerate() {
+            if hook.on == on {
+                self.tx.post(context.job_id, step_id, on, index as u32, self.now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A place in a group is free: whoever waits first, by priority, comes in.
+    fn admit_next(&mut self, group: &str) -> Result<(), EngineError> {
+        while let Some(next) = self.tx.next_in_group(group)? {
+            let context =
+                self.learn_context(next.job_id, next.definition_id, next.task_index)?;
+            let limit = context.task().draft.concurrency.as_ref().map_or(1, |c| c.limit);
+            if self.tx.group_place(group)?.running >= limit {
+                return Ok(());
+            }
+            self.release_held(&next, Hold::Concurrency)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn release_held(&mut self, job: &Job, hold: Hold) -> Result<(), EngineError> {
+        let context = self.learn_context(job.job_id, job.definition_id, job.task_index)?;
+        let due_up = self.queue_due_up(&context.definition, context.task_index);
+        if self.tx.release_job(job.job_id, hold, due_up)? {
+            let text = format!("job {} goes ahead", job.job_id);
+            let event = NewEvent::new(EventKind::JobReleased, text).job(job.job_id);
+            self.tx.record(&event, self.now)?;
+            self.release_first_steps(job.job_id)?;
+        }
+        Ok(())
+    }
+
+    /// A child's end becomes its parent step's, unless that step has gone on without it.
+    fn tell_parent(
+        &mut self,
+        job: &Job,
+        job_move: JobMove,
+        why: Option<(Reason, &str)>,
+    ) -> Result<(), EngineError> {
+        let Some(parent) = job.parent else { return Ok(()) };
+        let view = self
+            .tx
+            .step_view(parent.step_id)?
+            .ok_or(EngineError::StepNotFound { step_id: parent.step_id })?;
+        let step = &view.step;
+        if step.state != StepState::Running
+            || step.attempt != parent.attempt
+            || step.child_job_id != Some(job.job_id)
+        {
+            return Ok(());
+        }
+        let context = self.context_of(&view)?;
+        let message = why.map(|(_, message)| message).unwrap_or_default();
+        let child = job.job_id;
+        let ending = |step_move, why: Option<(Reason, String)>| {
+            let (reason, message) = why.unzip();
+            Ending { step_move, reason, message, exit_code: None, output: None }
+        };
+        match job_move {
+            JobMove::Complete => {
+                self.finish_step(&context, step, ending(StepMove::Complete, None))?;
+            }
+            JobMove::Cancel => {
+                let why = (Reason::ChildCancelled, format!("child job {child} was cancelled: {message}"));
+                self.finish_step(&context, step, ending(StepMove::Cancel, Some(why)))?;
+            }
+            JobMove::Fail | JobMove::Skip => {
+                let state = if job_move == JobMove::Fail { "failed" } else { "was skipped" };
+                let text = format!("child job {child} {state}: {message}");
+                self.fail_or_retry(&context, step, Failure::new(Reason::ChildFailed, text))?;
+            }
+            JobMove::Start => unreachable!("a start is no end"),
+        }
+        Ok(())
+    }
+
+    /// Ends a job and all that is open in it and below it, whatever its steps were doing.
+    pub(super) fn cancel_job(
+        &mut self,
+        job_id: JobId,
+        reason: Reason,
+        message: &str,
+    ) -> Result<(), EngineError> {
+        let mut unvisited = vec![(job_id, reason, message.to_string())];
+        while let Some((job_id, reason, message)) = unvisited.pop() {
+            let job = self.tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+            if job.state.is_terminal() {
+                continue;
+            }
+            let children = self.cancel_open_steps(job_id, reason, &message)?;
+            self.end_job(job_id, JobMove::Cancel, Some((reason, &message)))?;
+            for child in children {
+                let message = format!("its parent, job {job_id}, was cancelled");
+                unvisited.push((child, Reason::CancelledByParent, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Cancels and counts all open steps of a job, so that it can end; the child jobs they had.
+    pub(super) fn cancel_open_steps(
+        &mut self,
+        job_id: JobId,
+        reason: Reason,
+        message: &str,
+    ) -> Result<Vec<JobId>, EngineError> {
+        let (cancelled, children) = self.tx.cancel_steps(job_id, reason, message, self.now)?;
+        let uncounted = self.tallies.remove(&job_id).unwrap_or_default();
+        let change = StepTally {
+            ended: uncounted.ended + cancelled,
+            cancelled: uncounted.cancelled + cancelled,
+            ..uncounted
+        };
+        self.tx.tally(job_id, change)?;
+        Ok(children)
+    }
+}

@@ -1,0 +1,161 @@
+//! Somebody submits a task: a job is made, with all its steps, or nothing is.
+
+use std::collections::BTreeMap;
+
+use super::cascade::Cascade;
+use super::create::JobPlan;
+use super::retry::Carried;
+use super::{Engine, EngineError};
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::job::Source;
+use crate::domain::limits::{self, shorten};
+use crate::domain::{JobId, Json, Now, Timestamp};
+use crate::store::{Frozen, hex_sha256};
+
+#[derive(Debug, Clone)]
+pub struct Submission {
+    pub frozen: Frozen,
+    pub source: Source,
+    /// A JSON object.
+    pub input: Json,
+    /// `None`: what the task says.
+    pub priority: Option<i32>,
+    pub not_before: Option<Timestamp>,
+    pub labels: BTreeMap<String, String>,
+    pub idempotency_key: Option<String>,
+}
+
+impl Submission {
+    pub fn of(frozen: &Frozen) -> Submission {
+        Submission {
+            frozen: frozen.clone(),
+            source: Source::Submit,
+            input: Json::empty_object(),
+            priority: None,
+            not_before: None,
+            labels: BTreeMap::new(),
+            idempotency_key: None,
+        }
+    }
+
+    /// What a repetition under the same key must agree in. Not the definition: it may have been edited in between.
+    fn request_hash(&self) -> String {
+        let task = &self.frozen.definition.root().draft.name;
+        let request = serde_json::json!([
+            task,
+            self.input.0,
+            self.priority,
+            self.not_before.map(|at| at.0),
+            self.labels
+        ]);
+        hex_sha256(request.to_string().as_bytes())
+    }
+
+    fn check(&self) -> Result<(), EngineError> {
+        let invalid = |place, fault| Err(EngineError::Invalid { place, fault });
+        let bytes = self.frozen.bytes();
+        if bytes > limits::DEFINITION_BYTES_MAX {
+            let max = limits::DEFINITION_BYTES_MAX;
+            return invalid("definition", format!("is {bytes} bytes long, at most {max} are allowed"));
+        }
+        check_json("input", &self.input, limits::INPUT_BYTES_MAX)?;
+        if !self.input.0.trim_start().starts_with('{') {
+            return invalid("input", "is not a JSON object".to_string());
+        }
+        if self.labels.len() > limits::LABELS_MAX {
+            let (count, max) = (self.labels.len(), limits::LABELS_MAX);
+            return invalid("labels", format!("are {count}, at most {max} are allowed"));
+        }
+        for (label, value) in &self.labels {
+            check_text("label", label, limits::LABEL_BYTES_MAX)?;
+            if !value.is_empty() {
+                check_text("label", value, limits::LABEL_BYTES_MAX)?;
+            }
+        }
+        if let Some(key) = &self.idempotency_key {
+            check_text("idempotency key", key, limits::KEY_BYTES_MAX)?;
+        }
+        Ok(())
+    }
+}
+
+/// The answer to a submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Submitted {
+    pub job_id: JobId,
+    /// The key had been used for this very request: this is the job it made.
+    pub repeated: bool,
+}
+
+impl Engine {
+    pub fn submit(&self, submission: Submission, now: Now) -> Result<Submitted, EngineError> {
+        submission.check()?;
+        let request_hash = submission.request_hash();
+        let settings = self.settings;
+        self.store.write(move |tx| {
+            if let Some(key) = &submission.idempotency_key
+                && let Some((job_id, first_hash)) = tx.idempotent_job(key)?
+            {
+                if first_hash != request_hash {
+                    return Err(EngineError::IdempotencyMismatch { key: shorten(key) });
+                }
+                return Ok(Submitted { job_id, repeated: true });
+            }
+            let definition_id = tx.intern_definition(&submission.frozen)?;
+            let definition = submission.frozen.definition.clone();
+            let draft = &definition.root().draft;
+            let (task, priority) = (draft.name.clone(), draft.priority);
+            let labels = serde_json::to_string(&submission.labels).expect("a map has a JSON form");
+            let mut cascade = Cascade::new(tx, &settings, now);
+            let created = cascade.create_job(JobPlan {
+                definition_id,
+                definition,
+                task_index: 0,
+                source: submission.source,
+                input: submission.input.clone(),
+                labels: Json(labels),
+                priority: submission.priority.unwrap_or(priority),
+                parent: None,
+                depth: 0,
+                not_before: submission.not_before,
+                carried: Carried::default(),
+            })?;
+            let job_id = created.job_id;
+            let text = format!("task {task} was submitted as job {job_id}");
+            tx.record(&NewEvent::new(EventKind::JobSubmitted, text).job(job_id), now)?;
+            if let Some(key) = &submission.idempotency_key {
+                tx.remember_key(key, &request_hash, job_id, now)?;
+            }
+            cascade.settle()?;
+            Ok(Submitted { job_id, repeated: false })
+        })
+    }
+}
+
+pub(super) fn check_text(
+    place: &'static str,
+    text: &str,
+    bytes_max: usize,
+) -> Result<(), EngineError> {
+    let fault = match text {
+        "" => "is empty".to_string(),
+        text if text.len() > bytes_max => {
+            format!("is {} bytes long, at most {bytes_max} are allowed", text.len())
+        }
+        text if text.contains('\0') => "holds a NUL byte".to_string(),
+        _ => return Ok(()),
+    };
+    Err(EngineError::Invalid { place, fault })
+}
+
+pub(super) fn check_json(
+    place: &'static str,
+    json: &Json,
+    bytes_max: usize,
+) -> Result<(), EngineError> {
+    check_text(place, &json.0, bytes_max)?;
+    match serde_json::from_str::<serde::de::IgnoredAny>(&json.0) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(EngineError::Invalid { place, fault: format!("is not JSON: {error}") }),
+    }
+}

@@ -1,0 +1,340 @@
+//! One explanation for any step at any time: what it waits for, who could take it, what recovery will do about it and when;
+//! or what ended it, down to the root cause.
+
+use std::fmt;
+
+use super::cascade::{JobContext, seconds};
+use super::queries::load;
+use super::{Engine, EngineError, Settings};
+use crate::domain::depends::Outcome;
+use crate::domain::job::{Hold, Job};
+use crate::domain::reason::{Reason, Waiting};
+use crate::domain::step::{Step, StepKind, StepState};
+use crate::domain::task::{Action, Unmatched};
+use crate::domain::worker::{Worker, WorkerState};
+use crate::domain::{Now, StepId, WorkerId};
+use crate::store::Tx;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    Waiting(Waiting),
+    Ended(Reason),
+    Completed,
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Code::Waiting(waiting) => waiting.fmt(f),
+            Code::Ended(reason) => reason.fmt(f),
+            Code::Completed => f.write_str("completed"),
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Why {
+    pub code: Code,
+    pub sentence: String,
+    /// One line per worker, dependency or job that matters here.
+    pub facts: Vec<String>,
+    /// What recovery will do if nothing happens.
+    pub outcome: Option<WhyOutcome>,
+    /// What a person can do.
+    pub fix: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WhyOutcome {
+    pub action: &'static str,
+    pub phase: u8,
+    pub in_ms: i64,
+}
+
+impl Why {
+    fn new(waiting: Waiting, sentence: impl Into<String>) -> Why {
+        Why {
+            code: Code::Waiting(waiting),
+            sentence: sentence.into(),
+            facts: Vec::new(),
+            outcome: None,
+            fix: Vec::new(),
+        }
+    }
+}
+
+impl Engine {
+    pub fn why(&self, step_id: StepId, now: Now) -> Result<Why, EngineError> {
+        self.store.read(|tx| {
+            let step = tx.step(step_id)?.ok_or(EngineError::StepNotFound { step_id })?;
+            let (job, context) = load(tx, step.job_id)?;
+            Asked { tx, settings: &self.settings, job, context, step, now }.why()
+        })
+    }
+}
+
+/// One question, with everything needed to answer it.
+struct Asked<'a> {
+    tx: &'a Tx<'a>,
+    settings: &'a Settings,
+    job: Job,
+    context: JobContext,
+    step: Step,
+    now: Now,
+}
+
+impl Asked<'_> {
+    fn why(&self) -> Result<Why, EngineError> {
+        match self.step.state {
+            StepState::Pending => self.pending(),
+            StepState::Ready => self.ready(),
+            StepState::Assigned => self.assigned(),
+            StepState::Running => self.running(),
+            StepState::Suspended => Ok(self.suspended()),
+            StepState::Completed => Ok(Why { code: Code::Completed, ..Why::new(Waiting::Running, "completed") }),
+            StepState::Failed | StepState::Skipped | StepState::Cancelled => self.ended(),
+        }
+    }
+
+    fn pending(&self) -> Result<Why, EngineError> {
+        if self.step.item.is_some() {
+            let for_each = self.draft().for_each.as_ref();
+            let limit = for_each.and_then(|for_each| for_each.max_parallel).unwrap_or(0);
+            let sentence = format!("max_parallel lets {limit} instances of the loop run at a time");
+            return Ok(Why::new(Waiting::Concurrency, sentence));
+        }
+        match self.job.hold {
+            Some(Hold::NotBefore) => {
+                let in_ms = self.job.not_before.map_or(0, |at| at.0 - self.now.wall.0).max(0);
+                let sentence = format!("its job starts in {}", seconds(in_ms));
+                Ok(Why::new(Waiting::NotBefore, sentence))
+            }
+            Some(Hold::Concurrency) => {
+                let group = self.job.concurrency_group.as_deref().unwrap_or_default();
+                let mut why = Why::new(
+                    Waiting::Concurrency,
+                    format!("its job waits for a place in group {group}"),
+                );
+                for job_id in self.tx.group_running(group)? {
+                    why.facts.push(format!("job {job_id} is in the group"));
+                }
+                why.outcome = self.outcome(self.job.due_up, "its job is cancelled", 3);
+                Ok(why)
+            }
+            None => self.dependencies(),
+        }
+    }
+
+    fn dependencies(&self) -> Result<Why, EngineError> {
+        const FACTS_MAX: usize = 10;
+        let task = self.context.task();
+        let mut facts = Vec::new();
+        for &position in task.dependencies(self.step.position) {
+            if facts.len() == FACTS_MAX {
+                break;
+            }
+            let dependency = self.tx.step_at(self.step.job_id, position, None)?;
+            if let Some(dependency) = dependency.filter(|step| !step.state.is_terminal()) {
+                facts.push(format!("step {} is {}", task.step(position).name, dependency.state));
+            }
+        }
+        let count = self.step.waiting_on;
+        let noun = if count == 1 { "step" } else { "steps" };
+        let sentence = format!("it waits for {count} {noun} to end");
+        Ok(Why { facts, ..Why::new(Waiting::Dependencies, sentence) })
+    }
+
+    fn ready(&self) -> Result<Why, EngineError> {
+        if let Some(not_before_up) = self.step.not_before_up {
+            let in_ms = (not_before_up.0 - self.now.up.0).max(0);
+            let (next, max) = (self.step.tries + 1, self.draft().retry.max_attempts);
+            let sentence = format!("try {next} of {max} begins in {}", seconds(in_ms));
+            return Ok(Why::new(Waiting::RetryBackoff, sentence));
+        }
+        let Some(requirement_id) = self.step.requirement_id else {
+            return Ok(Why::new(Waiting::Claimable, "the server takes it next"));
+        };
+        let able = self.tx.workers_able_to(requirement_id)?;
+        let active: Vec<&Worker> =
+            able.iter().filter(|worker| worker.state == WorkerState::Active).collect();
+        let taking: Vec<&&Worker> = active.iter().filter(|worker| worker.takes_work()).collect();
+        if taking.is_empty() {
+            let tags = self.tx.requirement_tags(requirement_id)?;
+            return self.nobody_takes_it(&tags, &able, &active);
+        }
+        for worker in &taking {
+            let used = match worker.session_id {
+                Some(session_id) => self.tx.slots_used(session_id)?,
+                None => 0,
+            };
+            if used < worker.slots {
+                let sentence = format!("worker {} can take it with its next poll", worker.name);
+                return Ok(Why::new(Waiting::Claimable, sentence));
+            }
+        }
+        let facts =
+            taking.iter().map(|worker| format!("worker {}: all {} slots busy", worker.name, worker.slots));
+        let facts = facts.collect();
+        let sentence = "every worker that could take it is busy";
+        Ok(Why { facts, ..Why::new(Waiting::WorkersBusy, sentence) })
+    }
+
+    fn nobody_takes_it(
+        &self,
+        tags: &[String],
+        able: &[Worker],
+        active: &[&Worker],
+    ) -> Result<Why, EngineError> {
+        let needs = tags.join(" + ");
+        let (waiting, sentence) = if able.is_empty() {
+            (Waiting::NoMatchingWorker, format!("no worker offers {needs}"))
+        } else if active.is_empty() {
+            (Waiting::MatchingWorkersSilent, format!("the workers that offer {needs} are silent"))
+        } else {
+            (Waiting::Paused, format!("the workers that offer {needs} are paused or drain"))
+        };
+        let mut why = Why::new(waiting, sentence);
+        for worker in self.tx.workers()? {
+            let lacks: Vec<&String> = tags.iter().filter(|tag| !worker.tags.contains(tag)).collect();
+            let name = &worker.name;
+            let fact = if !lacks.is_empty() {
+                let lacks: Vec<&str> = lacks.iter().map(|tag| tag.as_str()).collect();
+                format!("worker {name} lacks {}", lacks.join(", "))
+            } else if worker.state == WorkerState::Inactive {
+                format!("worker {name} matches, silent for {}", seconds(self.now.up.0 - worker.seen_up.0))
+            } else if worker.paused {
+                format!("worker {name} matches, but is paused")
+            } else {
+                format!("worker {name} matches, but drains")
+            };
+            why.facts.push(fact);
+        }
+        if self.draft().unmatched == Unmatched::Fail {
+            let due_up = self.step.since_up.plus_ms(self.settings.unmatched_step_timeout_ms);
+            why.outcome = self.outcome(Some(due_up), "the step fails", 4);
+        }
+        why.fix = able.iter().take(3).map(|worker| revive(worker)).collect();
+        why.fix.push(format!("stepward worker --tags {}", tags.join(",")));
+        Ok(why)
+    }
+
+    fn assigned(&self) -> Result<Why, EngineError> {
+        let worker = self.worker_name(self.step.worker_id)?;
+        let sentence = format!("worker {worker} prepares it for {}", self.since());
+        let mut why = Why::new(Waiting::Preparing, sentence);
+        why.outcome = self.outcome(self.step.due_up, "the step goes back to the queue", 1);
+        Ok(why)
+    }
+
+    fn running(&self) -> Result<Why, EngineError> {
+        let mut why = match self.step.kind {
+            StepKind::Task => {
+                let child = self.step.child_job_id.map_or("?".to_string(), |id| id.to_string());
+                Why::new(Waiting::ChildJob, format!("child job {child} runs for {}", self.since()))
+            }
+            StepKind::Loop => {
+                let open = self.step.waiting_on;
+                Why::new(Waiting::Instances, format!("{open} instances have not ended"))
+            }
+            StepKind::Work | StepKind::Approval => {
+                let worker = self.worker_name(self.step.worker_id)?;
+                Why::new(Waiting::Running, format!("worker {worker} runs it for {}", self.since()))
+            }
+        };
+        why.outcome = self.outcome(self.step.due_up, "the step fails", 2);
+        Ok(why)
+    }
+
+    fn suspended(&self) -> Why {
+        let (waiting, sentence) = match &self.draft().action {
+            Action::Approval { message } => (Waiting::Approval, format!("someone must decide: {message}")),
+            _ => {
+                let message = self.step.message.as_deref().unwrap_or_default();
+                (Waiting::Held, format!("someone must resume or fail it: {message}"))
+            }
+        };
+        let mut why = Why::new(waiting, sentence);
+        why.outcome = self.outcome(self.step.due_up, "the step fails", 2);
+        let (job_id, name) = (self.step.job_id, self.context.name(&self.step));
+        why.fix = vec![
+            format!("stepward approve {job_id} {name}"),
+            format!("stepward reject {job_id} {name}"),
+        ];
+        why
+    }
+
+    fn ended(&self) -> Result<Why, EngineError> {
+        let reason = self.step.reason.unwrap_or(Reason::PayloadError);
+        let mut sentence = self.step.message.clone().unwrap_or_default();
+        let mut facts = Vec::new();
+        if reason == Reason::DependencyNotAccepted
+            && let Some((name, root)) = self.root_cause()?
+        {
+            let message = root.message.as_deref().unwrap_or("it completed, which was not accepted");
+            facts.push(format!("root cause: step {name} {}: {message}", root.state));
+        }
+        if let Some(child_job_id) = self.step.child_job_id {
+            facts.push(format!("child job {child_job_id}"));
+        }
+        if sentence.is_empty() {
+            sentence = reason.to_string();
+        }
+        Ok(Why { code: Code::Ended(reason), sentence, facts, outcome: None, fix: Vec::new() })
+    }
+
+    /// Follows blocked steps back to the one that was not blocked itself.
+    fn root_cause(&self) -> Result<Option<(String, Step)>, EngineError> {
+        let task = self.context.task();
+        let mut position = self.step.position;
+        // Every round goes one step back in an acyclic graph, so this ends.
+        loop {
+            let mut outcomes = std::collections::HashMap::new();
+            for &dependency in task.dependencies(position) {
+                let outcome = self.tx.outcome_at(self.step.job_id, dependency)?;
+                outcomes.insert(dependency, outcome.unwrap_or(Outcome::Completed));
+            }
+            let refusals = task.depends_on(position).refusals(&|at| outcomes[&at]);
+            let Some(&(refused_by, outcome)) = refusals.first() else { return Ok(None) };
+            if outcome == Outcome::Omitted {
+                position = refused_by;
+                continue;
+            }
+            let step = self.tx.step_at(self.step.job_id, refused_by, None)?;
+            return Ok(step.map(|step| (task.step(refused_by).name.clone(), step)));
+        }
+    }
+
+    fn draft(&self) -> &crate::domain::task::StepDraft {
+        self.context.draft(&self.step)
+    }
+
+    fn since(&self) -> String {
+        seconds((self.now.up.0 - self.step.since_up.0).max(0))
+    }
+
+    fn worker_name(&self, worker_id: Option<WorkerId>) -> Result<String, EngineError> {
+        let worker = match worker_id {
+            Some(worker_id) => self.tx.worker(worker_id)?,
+            None => None,
+        };
+        Ok(worker.map_or("?".to_string(), |worker| worker.name))
+    }
+
+    fn outcome(
+        &self,
+        due_up: Option<crate::domain::Uptime>,
+        action: &'static str,
+        phase: u8,
+    ) -> Option<WhyOutcome> {
+        let in_ms = (due_up?.0 - self.now.up.0).max(0);
+        Some(WhyOutcome { action, phase, in_ms })
+    }
+}
+
+fn revive(worker: &Worker) -> String {
+    if worker.paused {
+        format!("stepward worker resume {}", worker.name)
+    } else {
+        format!("start worker {} again", worker.name)
+    }
+}

@@ -1,0 +1,31 @@
+//! A worker orchestrator in one binary: a server that keeps jobs in SQLite, workers that run them.
+//!
+//! # Words
+//! A *task* is a definition. Submitting it makes a *job*. A job is made of *steps*; each step does one *action*, by one
+//! *worker*, in one or more *attempts*. One life of a worker process is a *session*. What happened is an *event*; why
+//! something waits or ended is a *reason*.
+//!
+//! # Where to start
+//! `domain/step.rs` for what can happen to a step, `engine/mod.rs` for everything that can be done, `engine/finish.rs` for how
+//! any of it is done, `engine/cascade.rs` for what follows, `schema.sql` for what is kept.
+//!
+//! # How anything happens
+//! A verb of the engine sends one closure to the store's writer thread. There it loads, checks, moves, records, cascades
+//! and settles, all in one transaction that shares its commit with whatever else is queued. The caller is answered when
+//! the commit is on disk. So a crash leaves all of an event or nothing of it.
+//!
+//! # What is deliberately absent
+//! - No SQL outside `store`.
+//! - No state in memory that is not in the database: kill the process at any point and start it again.
+//! - No clock below `cli`: time is an argument. Only `clock.rs` asks for it.
+//! - No decision in `store`, no I/O in `domain`. `tests/walls.rs` holds these walls.
+
+// In reading order. The blank lines keep it: rustfmt sorts `mod` lines that touch each other.
+
+pub mod domain; // what exists
+
+pub mod store; // where it is kept
+
+pub mod engine; // what can be done
+
+pub mod clock; // what time it is

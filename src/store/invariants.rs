@@ -1,0 +1,208 @@
+//! Everything that must not be so, as queries that must find nothing. Tests run it at their end, people with `db check`.
+
+use std::collections::BTreeMap;
+
+use super::{StoreError, Tx};
+use crate::domain::JobId;
+use crate::domain::depends::Outcome;
+use crate::domain::job::Tally;
+use crate::domain::step::{Step, StepKind, StepState};
+
+/// One thing that is wrong in the database.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Breach {
+    pub rule: &'static str,
+    pub what: String,
+}
+
+/// (rule, query that returns one text per breach). Whole-table scans: never on a hot path.
+const RULES: &[(&str, &str)] = &[
+    ("a terminal job has only terminal steps", "
+        SELECT 'job ' || j.job_id || ' is ' || j.state || ', its step ' || s.step_id || ' is ' || s.state
+          FROM job AS j JOIN step AS s ON s.job_id = j.job_id
+         WHERE j.ended_at IS NOT NULL AND s.ended_at IS NULL"),
+    ("a job whose steps have all ended has ended", "
+        SELECT 'job ' || j.job_id || ' is ' || j.state
+          FROM job AS j
+         WHERE j.ended_at IS NULL
+           AND NOT EXISTS (SELECT 1 FROM step AS s WHERE s.job_id = j.job_id AND s.ended_at IS NULL)"),
+    ("a job that is not held can go on", "
+        SELECT 'job ' || j.job_id || ' has only pending steps'
+          FROM job AS j
+         WHERE j.ended_at IS NULL AND j.hold IS NULL
+           AND NOT EXISTS (SELECT 1 FROM step AS s
+                            WHERE s.job_id = j.job_id AND s.ended_at IS NULL AND s.state <> 'pending')"),
+    ("a held job has not begun", "
+        SELECT 'job ' || j.job_id || ' is held, its step ' || s.step_id || ' is ' || s.state
+          FROM job AS j JOIN step AS s ON s.job_id = j.job_id
+         WHERE j.hold IS NOT NULL AND s.state NOT IN ('pending', 'completed', 'skipped')"),
+    ("a pending job has nothing running", "
+        SELECT 'job ' || j.job_id || ' is pending, its step ' || s.step_id || ' is ' || s.state
+          FROM job AS j JOIN step AS s ON s.job_id = j.job_id
+         WHERE j.state = 'pending' AND s.kind <> 'loop' AND s.state IN ('running', 'suspended')"),
+    ("what did not complete has a reason and a sentence", "
+        SELECT 'step ' || step_id || ' is ' || state
+          FROM step
+         WHERE state IN ('failed', 'skipped', 'cancelled') AND (reason IS NULL OR coalesce(message, '') = '')
+         UNION ALL
+        SELECT 'job ' || job_id || ' is ' || state
+          FROM job
+         WHERE state IN ('failed', 'skipped', 'cancelled') AND (reason IS NULL OR coalesce(message, '') = '')"),
+    ("a parent step runs for as long as its child job does", "
+        SELECT 'step ' || s.step_id || ' is ' || s.state || ' (attempt ' || s.attempt || '), child job ' || j.job_id
+               || ' is ' || j.state
+          FROM job AS j JOIN step AS s ON s.step_id = j.parent_step_id
+         WHERE (j.ended_at IS NULL AND NOT (s.state = 'running' AND s.child_job_id = j.job_id
+                                            AND s.attempt = j.parent_attempt))
+            OR (j.ended_at IS NOT NULL AND s.state = 'running' AND s.child_job_id = j.job_id)"),
+    ("a running task step has its child job", "
+        SELECT 'step ' || s.step_id
+          FROM step AS s LEFT JOIN job AS j ON j.job_id = s.child_job_id AND j.parent_step_id = s.step_id
+         WHERE s.kind = 'task' AND s.state = 'running' AND j.job_id IS NULL"),
+    ("an attempt number is issued once", "
+        SELECT 'step ' || s.step_id || ' is at attempt ' || s.attempt || ' after ' || count(f.attempt) || ' former ones'
+          FROM step AS s LEFT JOIN former_attempt AS f ON f.step_id = s.step_id
+         WHERE s.kind IN ('work', 'task') AND s.origin_step_id IS NULL
+         GROUP BY s.step_id
+        HAVING s.attempt <> count(f.attempt)
+                          + (s.state IN ('assigned', 'running', 'suspended')
+                             OR (s.ended_at IS NOT NULL AND (s.worker_id IS NOT NULL OR s.child_job_id IS NOT NULL)))"),
+    ("a session holds no more than its worker has slots", "
+        SELECT 'worker ' || w.worker_id || ' holds ' || count(*) || ' of ' || w.slots
+          FROM step AS s JOIN worker AS w ON w.worker_id = s.worker_id
+         WHERE s.state IN ('assigned', 'running') AND s.kind = 'work' AND s.session_id = w.session_id
+         GROUP BY w.worker_id
+        HAVING count(*) > w.slots"),
+    ("what a session holds is its worker's, and the session is current", "
+        SELECT 'step ' || s.step_id || ' is ' || s.state || ' in session ' || s.session_id
+          FROM step AS s JOIN session AS n ON n.session_id = s.session_id JOIN worker AS w ON w.worker_id = n.worker_id
+         WHERE s.state IN ('assigned', 'running')
+           AND (w.worker_id <> s.worker_id OR w.session_id <> s.session_id OR w.deleted_at IS NOT NULL)"),
+    ("a worker holds only what its tags allow", "
+        SELECT 'step ' || s.step_id || ' is held by worker ' || s.worker_id
+          FROM step AS s
+         WHERE s.state IN ('assigned', 'running') AND s.kind = 'work'
+           AND NOT EXISTS (SELECT 1 FROM capability AS c
+                            WHERE c.worker_id = s.worker_id AND c.requirement_id = s.requirement_id)"),
+    ("a running loop waits for exactly its open instances", "
+        SELECT 'step ' || l.step_id || ' waits for ' || l.waiting_on || ' instances'
+          FROM step AS l
+         WHERE l.kind = 'loop' AND l.state = 'running'
+           AND l.waiting_on <> (SELECT count(*) FROM step AS s
+                                 WHERE s.job_id = l.job_id AND s.position = l.position AND s.item >= 0
+                                   AND s.ended_at IS NULL)"),
+    ("an ended loop has only ended instances", "
+        SELECT 'step ' || s.step_id || ' is ' || s.state
+          FROM step AS l JOIN step AS s ON s.job_id = l.job_id AND s.position = l.position AND s.item >= 0
+         WHERE l.kind = 'loop' AND l.ended_at IS NOT NULL AND s.ended_at IS NULL"),
+    ("every failed step was told once", "
+        SELECT 'step ' || s.step_id || ' has ' || count(e.seq) || ' events'
+          FROM step AS s LEFT JOIN event AS e ON e.step_id = s.step_id AND e.kind = 'step_failed'
+         WHERE s.state = 'failed'
+         GROUP BY s.step_id
+        HAVING count(e.seq) <> 1"),
+    ("every ended job was told once", "
+        SELECT 'job ' || j.job_id || ' has ' || count(e.seq) || ' events'
+          FROM job AS j
+          LEFT JOIN event AS e ON e.job_id = j.job_id AND e.kind = 'job_' || j.state
+         WHERE j.ended_at IS NOT NULL
+         GROUP BY j.job_id
+        HAVING count(e.seq) <> 1"),
+    ("a group has no more members than its limit lets in", "
+        SELECT 'group ' || concurrency_group || ' has jobs waiting and none in it'
+          FROM job
+         WHERE concurrency_group IS NOT NULL AND ended_at IS NULL AND hold IS NOT 'not_before'
+         GROUP BY concurrency_group
+        HAVING count(*) FILTER (WHERE hold IS NULL) = 0"),
+];
+
+/// A list for a person; a thousand breaches are no better than a hundred.
+const BREACHES_MAX: usize = 100;
+
+impl Tx<'_> {
+    /// Everything in the database that must not be so, up to a hundred.
+    pub fn breaches(&self) -> Result<Vec<Breach>, StoreError> {
+        let mut breaches = Vec::new();
+        for &(rule, query) in RULES {
+            let mut statement = self.sql(query)?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                breaches.push(Breach { rule, what: row.get(0)? });
+                if breaches.len() >= BREACHES_MAX {
+                    return Ok(breaches);
+                }
+            }
+        }
+        let mut jobs = self.sql("SELECT job_id FROM job ORDER BY job_id")?;
+        let mut rows = jobs.query([])?;
+        while let Some(row) = rows.next()? {
+            self.graph_breaches(JobId(row.get(0)?), &mut breaches)?;
+            if breaches.len() >= BREACHES_MAX {
+                break;
+            }
+        }
+        breaches.truncate(BREACHES_MAX);
+        Ok(breaches)
+    }
+
+    /// What the job's graph says about its steps, and its counters about both.
+    fn graph_breaches(&self, job_id: JobId, breaches: &mut Vec<Breach>) -> Result<(), StoreError> {
+        let Some(job) = self.job(job_id)? else { return Ok(()) };
+        let definition = self.definition(job.definition_id)?;
+        let task = definition.task(job.task_index);
+        let steps = self.steps_of_job(job_id)?;
+        let flow: BTreeMap<u32, &Step> =
+            steps.iter().filter(|step| step.item.is_none()).map(|step| (step.position, step)).collect();
+        let mut breach = |rule, what: String| breaches.push(Breach { rule, what });
+
+        for (&position, step) in &flow {
+            let named = task.dependencies(position);
+            let open: Vec<u32> = named
+                .iter()
+                .copied()
+                .filter(|dependency| flow.get(dependency).is_none_or(|step| step.outcome().is_none()))
+                .collect();
+            let name = &task.step(position).name;
+            if step.state == StepState::Pending && step.waiting_on as usize != open.len() {
+                let what = format!(
+                    "job {job_id} step {name} waits for {} steps, {} are open",
+                    step.waiting_on,
+                    open.len()
+                );
+                breach("a pending step waits for exactly its open dependencies", what);
+            }
+            if step.state == StepState::Pending && open.is_empty() && job.hold.is_none() {
+                breach("every dependent of an ended step is decided", format!("job {job_id} step {name}"));
+            }
+            let decided = !matches!(step.state, StepState::Pending | StepState::Cancelled);
+            if decided && !open.is_empty() {
+                let what = format!("job {job_id} step {name} is {}, {} are open", step.state, open.len());
+                breach("a step is decided after all that it depends on", what);
+            }
+            if decided && open.is_empty() {
+                let outcome_of = |at: u32| flow[&at].outcome().expect("none is open");
+                let accepted = task.depends_on(position).accepts(&outcome_of);
+                if accepted == (step.outcome() == Some(Outcome::Omitted)) {
+                    let what = format!("job {job_id} step {name} is {}", step.state);
+                    breach("a step runs if and only if its dependencies are accepted", what);
+                }
+            }
+            if step.kind != task.step(position).kind() && step.kind != StepKind::Loop {
+                breach("a step is what its definition says", format!("job {job_id} step {name}"));
+            }
+        }
+        let untolerated = |step: &&&Step| {
+            step.state == StepState::Failed && !task.step(step.position).continue_on_failure
+        };
+        let counted = Tally {
+            open: steps.iter().filter(|step| !step.state.is_terminal()).count() as u32,
+            failed: flow.values().filter(untolerated).count() as u32,
+            cancelled: job.tally.cancelled,
+        };
+        if counted != job.tally {
+            let what = format!("job {job_id} counts {:?}, its steps are {counted:?}", job.tally);
+            breach("a job counts its steps", what);
+        }
+        Ok(())
+    }
+}

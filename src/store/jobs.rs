@@ -1,0 +1,417 @@
+//! Jobs: made, counted down, started, ended; concurrency groups; idempotency keys.
+
+use std::sync::atomic::Ordering;
+
+use rusqlite::{Connection, OptionalExtension, named_params};
+
+use super::rows::{self, job_columns};
+use super::{Changes, StoreError, Tx};
+use crate::domain::job::{Hold, Job, JobMove, JobState, ParentStep, Source, Tally};
+use crate::domain::reason::Reason;
+use crate::domain::{DefinitionId, JobId, Json, Now, StepId, Timestamp, Uptime};
+
+pub const STATEMENTS: &[&str] = &[
+    INSERT_JOB,
+    JOB,
+    TALLY,
+    START_JOB,
+    END_JOB,
+    HOLD_JOB,
+    RELEASE_JOB,
+    DUE_JOBS,
+    GROUP_COUNTS,
+    GROUP_RUNNING,
+    NEXT_IN_GROUP,
+    HAS_ANCESTOR_IN_GROUP,
+    NOTE_CHANGE,
+    IDEMPOTENT_JOB,
+    REMEMBER_KEY,
+    SAVE_SERVICE_CLOCK,
+    SERVICE_CLOCK,
+];
+
+/// A job about to be made.
+pub struct NewJob {
+    pub definition_id: DefinitionId,
+    pub task_index: u32,
+    pub task: String,
+    pub source: Source,
+    pub input: Json,
+    pub labels: Json,
+    pub priority: i32,
+    pub parent: Option<ParentStep>,
+    pub depth: u32,
+    pub retry_of: Option<JobId>,
+    pub not_before: Option<Timestamp>,
+    pub concurrency_group: Option<String>,
+    pub steps_open: u32,
+    pub due_up: Option<Uptime>,
+}
+
+/// What one event changes in a job's counters.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct StepTally {
+    pub added: u32,
+    pub ended: u32,
+    pub failed: u32,
+    pub cancelled: u32,
+    pub failed_step_id: Option<StepId>,
+}
+
+/// How full a concurrency group is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GroupPlace {
+    pub running: u32,
+    pub waiting: u32,
+}
+
+const INSERT_JOB: &str = "
+    INSERT INTO job (definition_id, task_index, task, state, source, input, labels, priority, parent_step_id,
+                     parent_attempt, depth, retry_of, not_before, concurrency_group, steps_open, change_seq, created_at,
+                     since_up, due_up)
+    VALUES (:definition_id, :task_index, :task, 'pending', :source, :input, :labels, :priority, :parent_step_id,
+            :parent_attempt, :depth, :retry_of, :not_before, :concurrency_group, :steps_open, 0, :wall,
+            :up, :due_up)
+";
+
+const JOB: &str = concat!("SELECT ", job_columns!(), " FROM job AS j WHERE j.job_id = :job_id");
+
+const TALLY: &str = "
+    UPDATE job
+       SET steps_open      = steps_open + :added - :ended,
+           steps_failed    = steps_failed + :failed,
+           steps_cancelled = steps_cancelled + :cancelled,
+           failed_step_id  = coalesce(failed_step_id, :failed_step_id)
+     WHERE job_id = :job_id
+       AND ended_at IS NULL
+ RETURNING steps_open, steps_failed, steps_cancelled
+";
+
+const START_JOB: &str = "
+    UPDATE job
+       SET state = 'running', started_at = :wall, since_up = :up, due_up = :due_up
+     WHERE job_id = :job_id
+       AND state  = 'pending'
+";
+
+const END_JOB: &str = "
+    UPDATE job
+       SET state = :next, reason = :reason, message = :message, ended_at = :wall, since_up = :up, due_up = NULL,
+           hold = NULL
+     WHERE job_id     = :job_id
+       AND state      = :from
+       AND steps_open = 0
+";
+
+const HOLD_JOB: &str = "
+    UPDATE job
+       SET hold = :hold, due_up = coalesce(due_up, :due_up)
+     WHERE job_id = :job_id
+       AND state  = 'pending'
+";
+
+/// Waiting that the submitter asked for is not waiting in a queue: its time runs from the release.
+const RELEASE_JOB: &str = "
+    UPDATE job
+       SET hold = NULL, due_up = coalesce(due_up, :due_up)
+     WHERE job_id = :job_id
+       AND state  = 'pending'
+       AND hold   = :hold
+";
+
+const DUE_JOBS: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    " FROM job AS j
+      WHERE j.hold = 'not_before' AND j.not_before <= :wall
+      ORDER BY j.not_before, j.job_id
+      LIMIT :limit"
+);
+
+/// Bounded by the members of one group that have not ended.
+const GROUP_COUNTS: &str = "
+    SELECT count(*) FILTER (WHERE hold IS NULL), count(*) FILTER (WHERE hold = 'concurrency')
+      FROM job
+     WHERE concurrency_group = :group AND ended_at IS NULL
+";
+
+/// Bounded by the limit of the group.
+const GROUP_RUNNING: &str = "
+    SELECT job_id
+      FROM job
+     WHERE concurrency_group = :group AND ended_at IS NULL AND hold IS NULL
+     ORDER BY job_id
+";
+
+const NEXT_IN_GROUP: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    " FROM job AS j
+      WHERE j.concurrency_group = :group AND j.ended_at IS NULL AND j.hold = 'concurrency'
+      ORDER BY j.priority DESC, j.job_id
+      LIMIT 1"
+);
+
+/// A child that waited for its own ancestor's place would wait for ever.
+const HAS_ANCESTOR_IN_GROUP: &str = "
+    WITH RECURSIVE ancestor (job_id) AS (
+        SELECT s.job_id FROM step AS s WHERE s.step_id = :parent_step_id
+        UNION ALL
+        SELECT s.job_id
+          FROM ancestor AS a
+          JOIN job AS j ON j.job_id = a.job_id
+          JOIN step AS s ON s.step_id = j.parent_step_id)
+    SELECT EXISTS (
+        SELECT 1
+          FROM ancestor AS a
+          JOIN job AS j ON j.job_id = a.job_id
+         WHERE j.concurrency_group = :group AND j.hold IS NULL)
+";
+
+const NOTE_CHANGE: &str = "
+    UPDATE job SET change_seq = :change_seq WHERE job_id = :job_id
+";
+
+const IDEMPOTENT_JOB: &str = "
+    SELECT job_id, request_hash FROM idempotency WHERE idempotency_key = :key
+";
+
+const REMEMBER_KEY: &str = "
+    INSERT INTO idempotency (idempotency_key, request_hash, job_id, created_at)
+    VALUES (:key, :request_hash, :job_id, :wall)
+";
+
+const SAVE_SERVICE_CLOCK: &str = "
+    UPDATE server SET service_clock_up = max(service_clock_up, :up) WHERE only_row = 1
+";
+
+const SERVICE_CLOCK: &str = "
+    SELECT service_clock_up FROM server WHERE only_row = 1
+";
+
+/// Where the change sequence goes on after a start.
+pub fn change_seq_max(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.query_row("SELECT coalesce(max(change_seq), 0) FROM job", [], |row| row.get(0))
+}
+
+impl Tx<'_> {
+    pub fn insert_job(&self, job: &NewJob, now: Now) -> Result<JobId, StoreError> {
+        self.sql(INSERT_JOB)?.execute(named_params! {
+            ":definition_id": job.definition_id.0,
+            ":task_index": job.task_index,
+            ":task": job.task,
+            ":source": job.source.as_str(),
+            ":input": job.input.0,
+            ":labels": job.labels.0,
+            ":priority": job.priority,
+            ":parent_step_id": job.parent.map(|parent| parent.step_id.0),
+            ":parent_attempt": job.parent.map(|parent| parent.attempt),
+            ":depth": job.depth,
+            ":retry_of": job.retry_of.map(|id| id.0),
+            ":not_before": job.not_before.map(|at| at.0),
+            ":concurrency_group": job.concurrency_group,
+            ":steps_open": job.steps_open,
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+            ":due_up": job.due_up.map(|up| up.0),
+        })?;
+        let job_id = JobId(self.connection.last_insert_rowid());
+        self.touch_job(job_id);
+        Ok(job_id)
+    }
+
+    pub fn job(&self, job_id: JobId) -> Result<Option<Job>, StoreError> {
+        self.one_job(JOB, named_params! {":job_id": job_id.0})
+    }
+
+    /// Counts what an event changed. `None`: the job has ended, and its counters with it.
+    pub fn tally(&self, job_id: JobId, change: StepTally) -> Result<Option<Tally>, StoreError> {
+        let tally = self
+            .sql(TALLY)?
+            .query_row(
+                named_params! {
+                    ":job_id": job_id.0,
+                    ":added": change.added,
+                    ":ended": change.ended,
+                    ":failed": change.failed,
+                    ":cancelled": change.cancelled,
+                    ":failed_step_id": change.failed_step_id.map(|id| id.0),
+                },
+                |row| {
+                    Ok(Tally { open: row.get(0)?, failed: row.get(1)?, cancelled: row.get(2)? })
+                },
+            )
+            .optional()?;
+        self.touch_job(job_id);
+        Ok(tally)
+    }
+
+    /// The job's first step started: from now on its running time counts.
+    pub fn start_job(
+        &self,
+        job_id: JobId,
+        due_up: Option<Uptime>,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        let changed = self.sql(START_JOB)?.execute(named_params! {
+            ":job_id": job_id.0,
+            ":due_up": due_up.map(|up| up.0),
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        self.touch_job(job_id);
+        Ok(changed == 1)
+    }
+
+    /// Makes a job terminal, if it is still where it was read.
+    pub fn end_job(
+        &self,
+        job: &Job,
+        job_move: JobMove,
+        why: Option<(Reason, &str)>,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        let next = job.state.after(job_move).expect("the verb has checked that the move is legal");
+        assert!(next.is_terminal() && (next == JobState::Completed) == why.is_none());
+        let changed = self.sql(END_JOB)?.execute(named_params! {
+            ":job_id": job.job_id.0,
+            ":from": job.state.as_str(),
+            ":next": next.as_str(),
+            ":reason": why.map(|(reason, _)| reason.as_str()),
+            ":message": why.map(|(_, message)| message),
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        self.touch_job(job.job_id);
+        Ok(changed == 1)
+    }
+
+    pub fn hold_job(
+        &self,
+        job_id: JobId,
+        hold: Hold,
+        due_up: Option<Uptime>,
+    ) -> Result<bool, StoreError> {
+        let changed = self.sql(HOLD_JOB)?.execute(named_params! {
+            ":job_id": job_id.0,
+            ":hold": hold.as_str(),
+            ":due_up": due_up.map(|up| up.0),
+        })?;
+        self.touch_job(job_id);
+        Ok(changed == 1)
+    }
+
+    /// Lets go of a job that was held for this reason.
+    pub fn release_job(
+        &self,
+        job_id: JobId,
+        hold: Hold,
+        due_up: Option<Uptime>,
+    ) -> Result<bool, StoreError> {
+        let changed = self.sql(RELEASE_JOB)?.execute(named_params! {
+            ":job_id": job_id.0,
+            ":hold": hold.as_str(),
+            ":due_up": due_up.map(|up| up.0),
+        })?;
+        self.touch_job(job_id);
+        Ok(changed == 1)
+    }
+
+    /// Jobs whose `not_before` has come.
+    pub fn due_jobs(&self, now: Now, limit: u32) -> Result<Vec<Job>, StoreError> {
+        let mut statement = self.sql(DUE_JOBS)?;
+        let mut rows =
+            statement.query(named_params! {":wall": now.wall.0, ":limit": limit})?;
+        let mut jobs = Vec::new();
+        while let Some(row) = rows.next()? {
+            jobs.push(rows::job(row)?);
+        }
+        Ok(jobs)
+    }
+
+    pub fn group_place(&self, group: &str) -> Result<GroupPlace, StoreError> {
+        Ok(self.sql(GROUP_COUNTS)?.query_row(named_params! {":group": group}, |row| {
+            Ok(GroupPlace { running: row.get(0)?, waiting: row.get(1)? })
+        })?)
+    }
+
+    /// The jobs that are in a group, not those that wait for it.
+    pub fn group_running(&self, group: &str) -> Result<Vec<JobId>, StoreError> {
+        let mut statement = self.sql(GROUP_RUNNING)?;
+        let jobs = statement.query_map(named_params! {":group": group}, |row| row.get(0))?;
+        Ok(jobs.map(|job_id| job_id.map(JobId)).collect::<Result<_, _>>()?)
+    }
+
+    pub fn next_in_group(&self, group: &str) -> Result<Option<Job>, StoreError> {
+        self.one_job(NEXT_IN_GROUP, named_params! {":group": group})
+    }
+
+    /// Whether a job above this parent step is in the group already.
+    pub fn has_ancestor_in_group(
+        &self,
+        parent: ParentStep,
+        group: &str,
+    ) -> Result<bool, StoreError> {
+        Ok(self.sql(HAS_ANCESTOR_IN_GROUP)?.query_row(
+            named_params! {":parent_step_id": parent.step_id.0, ":group": group},
+            |row| row.get(0),
+        )?)
+    }
+
+    /// The job that a key stands for, and the hash of the request that made it.
+    pub fn idempotent_job(&self, key: &str) -> Result<Option<(JobId, String)>, StoreError> {
+        Ok(self
+            .sql(IDEMPOTENT_JOB)?
+            .query_row(named_params! {":key": key}, |row| Ok((JobId(row.get(0)?), row.get(1)?)))
+            .optional()?)
+    }
+
+    pub fn remember_key(
+        &self,
+        key: &str,
+        request_hash: &str,
+        job_id: JobId,
+        now: Now,
+    ) -> Result<(), StoreError> {
+        self.sql(REMEMBER_KEY)?.execute(named_params! {
+            ":key": key,
+            ":request_hash": request_hash,
+            ":job_id": job_id.0,
+            ":wall": now.wall.0,
+        })?;
+        Ok(())
+    }
+
+    /// Where the next life of the server continues the service clock.
+    pub fn save_service_clock(&self, up: Uptime) -> Result<(), StoreError> {
+        self.sql(SAVE_SERVICE_CLOCK)?.execute(named_params! {":up": up.0})?;
+        Ok(())
+    }
+
+    pub fn service_clock(&self) -> Result<Uptime, StoreError> {
+        Ok(Uptime(self.sql(SERVICE_CLOCK)?.query_row([], |row| row.get(0))?))
+    }
+
+    /// Last in a group of calls: one new number for all jobs that the group touched.
+    pub(super) fn seal(&self, changes: &Changes) -> Result<(), StoreError> {
+        if changes.jobs.is_empty() {
+            return Ok(());
+        }
+        let change_seq = self.shared.change_seq.fetch_add(1, Ordering::Relaxed) + 1;
+        for job_id in &changes.jobs {
+            self.sql(NOTE_CHANGE)?
+                .execute(named_params! {":job_id": job_id.0, ":change_seq": change_seq})?;
+        }
+        Ok(())
+    }
+
+    fn one_job(
+        &self,
+        statement: &'static str,
+        params: &[(&str, &dyn rusqlite::ToSql)],
+    ) -> Result<Option<Job>, StoreError> {
+        let mut statement = self.sql(statement)?;
+        let mut rows = statement.query(params)?;
+        rows.next()?.map(rows::job).transpose()
+    }
+}

@@ -1,0 +1,294 @@
+//! Where it is kept: the only SQL in the house.
+//!
+//! `Store::write` runs a closure on the writer thread, in a transaction that it shares with whatever else is queued, and
+//! returns when the commit is on disk. `Store::read` runs one on a snapshot. Both hand out a `Tx`: domain-worded methods,
+//! one file per noun, no SQLite type in a signature.
+//!
+//! Deliberately not here: decisions. A method loads, or changes what the caller has decided, guarded by what it had read.
+
+mod definitions;
+mod events;
+mod invariants;
+mod jobs;
+mod requirements;
+mod rows;
+mod schema;
+mod steps;
+mod workers;
+mod writer;
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use r2d2_sqlite::SqliteConnectionManager;
+use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags};
+
+use crate::domain::task::Definition;
+use crate::domain::{DefinitionId, JobId};
+
+pub use definitions::{Frozen, hex_sha256};
+pub use events::OutboxRow;
+pub use invariants::Breach;
+pub use jobs::{GroupPlace, NewJob, StepTally};
+pub use schema::OpenError;
+pub use steps::{Claim, Ending, FormerAttempt, FormerOutcome, Held, NewStep, Payload, StepView};
+pub use workers::{Registration, SessionView};
+
+/// What a caller of the store must be ready for.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("the store is busy: nothing was written after {waited_ms} ms, try again")]
+    Busy { waited_ms: u64 },
+    #[error("the disk is full: nothing was written, make room and try again")]
+    Full,
+    #[error("the write was begun but not confirmed in time: it may or may not have happened, look before repeating it")]
+    OutcomeUnknown,
+    #[error("the store is stopped")]
+    Stopped,
+    #[error("a bug was met and its change undone: {message}")]
+    Panicked { message: String },
+    #[error("the database holds {found:?} where {expected} belongs, run: stepward db check")]
+    Unreadable { expected: &'static str, found: String },
+    #[error("the database refused: {0}")]
+    Sqlite(rusqlite::Error),
+    #[error("no connection to read with: {0}")]
+    Pool(r2d2::Error),
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> StoreError {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => StoreError::Full,
+            _ => StoreError::Sqlite(error),
+        }
+    }
+}
+
+/// Called before each statement with its number. Tests count with it, and end the process at a chosen one.
+pub type StatementObserver = Arc<dyn Fn(u64) + Send + Sync>;
+
+#[derive(Clone)]
+pub struct StoreOptions {
+    /// Calls that may wait for the writer; one more waits for room, up to the deadline.
+    pub queue_max: usize,
+    pub write_deadline: Duration,
+    pub readers_max: u32,
+    pub on_statement: Option<StatementObserver>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions {
+            queue_max: 4096,
+            write_deadline: Duration::from_secs(5),
+            readers_max: 4,
+            on_statement: None,
+        }
+    }
+}
+
+/// The database in one data folder. Clones share it; the last one to go closes it.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+/// In the order in which they must end: readers, then the writer, then the lock on the folder.
+struct Inner {
+    readers: r2d2::Pool<SqliteConnectionManager>,
+    writer: writer::Writer,
+    shared: Arc<Shared>,
+    folder: PathBuf,
+    _lock: schema::FolderLock,
+}
+
+/// What the writer thread and the readers have in common.
+struct Shared {
+    options: StoreOptions,
+    definitions: Mutex<HashMap<DefinitionId, Arc<Definition>>>,
+    change_seq: AtomicI64,
+    stats: Stats,
+}
+
+#[derive(Default)]
+struct Stats {
+    statements: AtomicU64,
+    groups: AtomicU64,
+    calls: AtomicU64,
+}
+
+/// Frozen definitions kept parsed. They never change, so nothing of the state lives here.
+const DEFINITIONS_KEPT_MAX: usize = 256;
+
+impl Store {
+    pub fn open(folder: &Path, options: StoreOptions) -> Result<Store, OpenError> {
+        let (lock, connection) = schema::open(folder)?;
+        let file = folder.join(schema::DATABASE_FILE);
+        let refuse = |source| OpenError::Sqlite { file: file.clone(), source };
+        let change_seq = jobs::change_seq_max(&connection).map_err(refuse)?;
+        let readers = open_readers(&file, options.readers_max)?;
+        let shared = Arc::new(Shared {
+            options,
+            definitions: Mutex::new(HashMap::new()),
+            change_seq: AtomicI64::new(change_seq),
+            stats: Stats::default(),
+        });
+        let writer = writer::Writer::start(connection, shared.clone())
+            .map_err(|source| OpenError::Folder { folder: folder.into(), source })?;
+        let inner = Inner { readers, writer, shared, folder: folder.into(), _lock: lock };
+        Ok(Store { inner: Arc::new(inner) })
+    }
+
+    /// Runs the closure on the writer thread and returns when its changes are on disk, or none of them happened.
+    ///
+    /// The closure may run more than once, so it touches nothing but `tx`.
+    pub fn write<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: Fn(&Tx) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.inner.writer.write(work)
+    }
+
+    /// Runs the closure on one snapshot of what is committed.
+    pub fn read<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(&Tx) -> Result<T, E>,
+        E: From<StoreError>,
+    {
+        let connection = self.inner.readers.get().map_err(StoreError::Pool)?;
+        let snapshot = connection.unchecked_transaction().map_err(StoreError::from)?;
+        let tx = Tx::new(&snapshot, &self.inner.shared);
+        let result = work(&tx)?;
+        self.inner.shared.remember(tx.into_changes().definitions);
+        Ok(result)
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.inner.folder
+    }
+
+    /// Statements executed so far.
+    pub fn statements(&self) -> u64 {
+        self.inner.shared.stats.statements.load(Ordering::Relaxed)
+    }
+
+    /// Commits so far, and the calls that shared them.
+    pub fn groups(&self) -> (u64, u64) {
+        let stats = &self.inner.shared.stats;
+        (stats.groups.load(Ordering::Relaxed), stats.calls.load(Ordering::Relaxed))
+    }
+}
+
+fn open_readers(
+    file: &Path,
+    readers_max: u32,
+) -> Result<r2d2::Pool<SqliteConnectionManager>, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let manager = SqliteConnectionManager::file(file).with_flags(flags).with_init(|connection| {
+        schema::configure(connection)?;
+        connection.pragma_update(None, "query_only", true)
+    });
+    r2d2::Pool::builder()
+        .max_size(readers_max)
+        .min_idle(Some(1))
+        .test_on_check_out(false)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connection_timeout(Duration::from_secs(5))
+        .build(manager)
+        .map_err(|error| OpenError::Folder {
+            folder: file.into(),
+            source: std::io::Error::other(error.to_string()),
+        })
+}
+
+impl Shared {
+    fn count_statement(&self) {
+        let number = self.stats.statements.fetch_add(1, Ordering::Relaxed) + 1;
+        if let Some(observer) = &self.options.on_statement {
+            observer(number);
+        }
+    }
+
+    /// After the commit: what readers and later writers may rely on.
+    fn publish(&self, changes: Changes) {
+        self.remember(changes.definitions);
+    }
+
+    fn remember(&self, definitions: HashMap<DefinitionId, Arc<Definition>>) {
+        if definitions.is_empty() {
+            return;
+        }
+        let mut kept = self.definitions.lock().expect("no panic while it is held");
+        if kept.len() + definitions.len() > DEFINITIONS_KEPT_MAX {
+            // Those in use come back at the price of one read each.
+            kept.clear();
+        }
+        kept.extend(definitions);
+    }
+
+    fn definition(&self, definition_id: DefinitionId) -> Option<Arc<Definition>> {
+        self.definitions.lock().expect("no panic while it is held").get(&definition_id).cloned()
+    }
+}
+
+/// What a transaction changed that others must learn of once it is committed, and not before.
+#[derive(Default)]
+struct Changes {
+    jobs: BTreeSet<JobId>,
+    definitions: HashMap<DefinitionId, Arc<Definition>>,
+}
+
+impl Changes {
+    fn absorb(&mut self, other: Changes) {
+        self.jobs.extend(other.jobs);
+        self.definitions.extend(other.definitions);
+    }
+}
+
+/// One transaction. Its methods are the store's vocabulary; they live beside their SQL, one file per noun.
+pub struct Tx<'a> {
+    connection: &'a Connection,
+    shared: &'a Shared,
+    changes: RefCell<Changes>,
+}
+
+impl<'a> Tx<'a> {
+    fn new(connection: &'a Connection, shared: &'a Shared) -> Tx<'a> {
+        Tx { connection, shared, changes: RefCell::default() }
+    }
+
+    fn into_changes(self) -> Changes {
+        self.changes.into_inner()
+    }
+
+    /// The prepared statement, counted.
+    fn sql(&self, statement: &'static str) -> Result<CachedStatement<'_>, StoreError> {
+        self.shared.count_statement();
+        Ok(self.connection.prepare_cached(statement)?)
+    }
+
+    /// The job's row or one of its steps changed: streams will be told.
+    fn touch_job(&self, job_id: JobId) {
+        self.changes.borrow_mut().jobs.insert(job_id);
+    }
+}
+
+/// Every statement of the house, for the test that looks at their plans.
+pub fn statements() -> Vec<&'static str> {
+    [
+        definitions::STATEMENTS,
+        events::STATEMENTS,
+        jobs::STATEMENTS,
+        requirements::STATEMENTS,
+        steps::STATEMENTS,
+        workers::STATEMENTS,
+    ]
+    .concat()
+}

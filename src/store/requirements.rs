@@ -1,0 +1,139 @@
+//! Required tags, interned, and which worker satisfies which set.
+
+use std::collections::BTreeSet;
+
+use rusqlite::{OptionalExtension, named_params};
+
+use super::rows::split_tags;
+use super::{StoreError, Tx};
+use crate::domain::{RequirementId, WorkerId};
+
+pub const STATEMENTS: &[&str] = &[
+    REQUIREMENT_BY_TAGS,
+    INSERT_REQUIREMENT,
+    REQUIREMENT_TAGS,
+    FORGET_CAPABILITIES,
+    ADD_CAPABILITY,
+    HAS_OTHER_ABLE_WORKER,
+];
+
+/// Read whole: bounded by the distinct sets of tags, not by jobs.
+const ALL_REQUIREMENTS: &str = "
+    SELECT requirement_id, tags FROM requirement ORDER BY requirement_id
+";
+
+/// Read whole, only when a set of tags is seen for the first time.
+const ALL_WORKER_TAGS: &str = "
+    SELECT worker_id, tags FROM worker WHERE deleted_at IS NULL ORDER BY worker_id
+";
+
+const REQUIREMENT_BY_TAGS: &str = "
+    SELECT requirement_id FROM requirement WHERE tags = :tags
+";
+
+const INSERT_REQUIREMENT: &str = "
+    INSERT INTO requirement (tags) VALUES (:tags)
+";
+
+const REQUIREMENT_TAGS: &str = "
+    SELECT tags FROM requirement WHERE requirement_id = :requirement_id
+";
+
+const FORGET_CAPABILITIES: &str = "
+    DELETE FROM capability WHERE worker_id = :worker_id
+";
+
+const ADD_CAPABILITY: &str = "
+    INSERT INTO capability (worker_id, requirement_id) VALUES (:worker_id, :requirement_id)
+";
+
+const HAS_OTHER_ABLE_WORKER: &str = "
+    SELECT EXISTS (
+        SELECT 1
+          FROM capability AS c
+          JOIN worker AS w ON w.worker_id = c.worker_id
+         WHERE c.requirement_id = :requirement_id
+           AND c.worker_id <> :worker_id
+           AND w.state = 'active' AND w.draining = 0 AND w.paused = 0 AND w.slots > 0)
+";
+
+impl Tx<'_> {
+    /// The id of this set of tags (sorted, once each). A new one is matched against every worker at once.
+    pub fn intern_requirement(&self, tags: &[String]) -> Result<RequirementId, StoreError> {
+        let text = tags.join(" ");
+        let known: Option<i64> = self
+            .sql(REQUIREMENT_BY_TAGS)?
+            .query_row(named_params! {":tags": text}, |row| row.get(0))
+            .optional()?;
+        if let Some(requirement_id) = known {
+            return Ok(RequirementId(requirement_id));
+        }
+        self.sql(INSERT_REQUIREMENT)?.execute(named_params! {":tags": text})?;
+        let requirement_id = RequirementId(self.connection.last_insert_rowid());
+        let required: BTreeSet<String> = tags.iter().cloned().collect();
+        for (worker_id, offered) in self.tag_sets(ALL_WORKER_TAGS)? {
+            if required.is_subset(&offered) {
+                self.add_capability(WorkerId(worker_id), requirement_id)?;
+            }
+        }
+        Ok(requirement_id)
+    }
+
+    /// Computes anew what a worker with these tags satisfies.
+    pub fn match_worker(&self, worker_id: WorkerId, tags: &[String]) -> Result<(), StoreError> {
+        self.forget_capabilities(worker_id)?;
+        let offered: BTreeSet<String> = tags.iter().cloned().collect();
+        for (requirement_id, required) in self.tag_sets(ALL_REQUIREMENTS)? {
+            if required.is_subset(&offered) {
+                self.add_capability(worker_id, RequirementId(requirement_id))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub fn requirement_tags(&self, requirement_id: RequirementId) -> Result<Vec<String>, StoreError> {
+        let tags: String = self
+            .sql(REQUIREMENT_TAGS)?
+            .query_row(named_params! {":requirement_id": requirement_id.0}, |row| row.get(0))?;
+        Ok(split_tags(&tags))
+    }
+
+    /// Whether a worker other than this one could take such a step now.
+    pub fn has_other_able_worker(
+        &self,
+        requirement_id: RequirementId,
+        worker_id: WorkerId,
+    ) -> Result<bool, StoreError> {
+        Ok(self.sql(HAS_OTHER_ABLE_WORKER)?.query_row(
+            named_params! {":requirement_id": requirement_id.0, ":worker_id": worker_id.0},
+            |row| row.get(0),
+        )?)
+    }
+
+    pub(super) fn forget_capabilities(&self, worker_id: WorkerId) -> Result<(), StoreError> {
+        self.sql(FORGET_CAPABILITIES)?.execute(named_params! {":worker_id": worker_id.0})?;
+        Ok(())
+    }
+
+    fn add_capability(
+        &self,
+        worker_id: WorkerId,
+        requirement_id: RequirementId,
+    ) -> Result<(), StoreError> {
+        self.sql(ADD_CAPABILITY)?.execute(
+            named_params! {":worker_id": worker_id.0, ":requirement_id": requirement_id.0},
+        )?;
+        Ok(())
+    }
+
+    fn tag_sets(&self, statement: &'static str) -> Result<Vec<(i64, BTreeSet<String>)>, StoreError> {
+        let mut statement = self.sql(statement)?;
+        let mut rows = statement.query([])?;
+        let mut sets = Vec::new();
+        while let Some(row) = rows.next()? {
+            let tags: String = row.get(1)?;
+            sets.push((row.get(0)?, split_tags(&tags).into_iter().collect()));
+        }
+        Ok(sets)
+    }
+}

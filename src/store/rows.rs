@@ -1,0 +1,169 @@
+//! Rows as the domain sees them. Data read from disk is never trusted into a panic: a word we do not know is an error.
+
+use rusqlite::Row;
+
+use super::StoreError;
+use crate::domain::job::{Hold, Job, JobState, ParentStep, Source, Tally};
+use crate::domain::reason::Reason;
+use crate::domain::step::{Step, StepKind, StepState};
+use crate::domain::worker::{Worker, WorkerState};
+use crate::domain::{
+    DefinitionId, JobId, Json, RequirementId, SessionId, StepId, Timestamp, Uptime, WorkerId,
+};
+
+/// In the order in which `step` reads them.
+macro_rules! step_columns {
+    () => {
+        "s.step_id, s.job_id, s.position, s.item, s.kind, s.state, s.reason, s.message, s.requirement_id, s.priority,
+         s.attempt, s.tries, s.returns, s.waiting_on, s.worker_id, s.session_id, s.child_job_id, s.origin_step_id,
+         s.exit_code, s.output, s.item_value, s.absent_beats, s.ready_at, s.assigned_at, s.started_at, s.ended_at,
+         s.queued_up, s.since_up, s.due_up, s.not_before_up"
+    };
+}
+pub(super) use step_columns;
+
+/// How many columns `step_columns` has: what comes after them in a joined row starts here.
+pub(super) const STEP_COLUMNS: usize = 30;
+
+/// In the order in which `job` reads them.
+macro_rules! job_columns {
+    () => {
+        "j.job_id, j.definition_id, j.task_index, j.task, j.state, j.reason, j.message, j.source, j.input, j.labels,
+         j.priority, j.parent_step_id, j.parent_attempt, j.depth, j.retry_of, j.hold, j.not_before,
+         j.concurrency_group, j.steps_open, j.steps_failed, j.steps_cancelled, j.change_seq, j.created_at, j.started_at,
+         j.ended_at, j.since_up, j.due_up, j.failed_step_id"
+    };
+}
+pub(super) use job_columns;
+
+/// In the order in which `worker` reads them; needs `worker AS w LEFT JOIN session AS n`.
+macro_rules! worker_columns {
+    () => {
+        "w.worker_id, w.instance_key, w.name, w.state, w.draining, w.paused, w.deleted_at, w.tags, w.slots, w.version,
+         w.platform, w.session_id, n.session_key, w.heartbeat_seq, w.seen_at, w.seen_up"
+    };
+}
+pub(super) use worker_columns;
+
+/// A word of one of the domain's closed sets.
+pub(super) fn word<T>(
+    row: &Row,
+    column: usize,
+    from_word: fn(&str) -> Option<T>,
+    expected: &'static str,
+) -> Result<T, StoreError> {
+    let text = row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?;
+    from_word(text).ok_or_else(|| StoreError::Unreadable { expected, found: text.to_string() })
+}
+
+pub(super) fn word_or_null<T>(
+    row: &Row,
+    column: usize,
+    from_word: fn(&str) -> Option<T>,
+    expected: &'static str,
+) -> Result<Option<T>, StoreError> {
+    if row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?.is_none() {
+        return Ok(None);
+    }
+    word(row, column, from_word, expected).map(Some)
+}
+
+fn id<T>(row: &Row, column: usize, make: fn(i64) -> T) -> rusqlite::Result<Option<T>> {
+    Ok(row.get::<_, Option<i64>>(column)?.map(make))
+}
+
+pub(super) fn step(row: &Row) -> Result<Step, StoreError> {
+    let item: i64 = row.get(3)?;
+    Ok(Step {
+        step_id: StepId(row.get(0)?),
+        job_id: JobId(row.get(1)?),
+        position: row.get(2)?,
+        item: u32::try_from(item).ok(),
+        kind: word(row, 4, StepKind::from_word, "the kind of a step")?,
+        state: word(row, 5, StepState::from_word, "the state of a step")?,
+        reason: word_or_null(row, 6, Reason::from_word, "a reason")?,
+        message: row.get(7)?,
+        requirement_id: id(row, 8, RequirementId)?,
+        priority: row.get(9)?,
+        attempt: row.get(10)?,
+        tries: row.get(11)?,
+        returns: row.get(12)?,
+        waiting_on: row.get(13)?,
+        worker_id: id(row, 14, WorkerId)?,
+        session_id: id(row, 15, SessionId)?,
+        child_job_id: id(row, 16, JobId)?,
+        origin_step_id: id(row, 17, StepId)?,
+        exit_code: row.get(18)?,
+        output: row.get::<_, Option<String>>(19)?.map(Json),
+        item_value: row.get::<_, Option<String>>(20)?.map(Json),
+        absent_beats: row.get(21)?,
+        ready_at: id(row, 22, Timestamp)?,
+        assigned_at: id(row, 23, Timestamp)?,
+        started_at: id(row, 24, Timestamp)?,
+        ended_at: id(row, 25, Timestamp)?,
+        queued_up: id(row, 26, Uptime)?,
+        since_up: Uptime(row.get(27)?),
+        due_up: id(row, 28, Uptime)?,
+        not_before_up: id(row, 29, Uptime)?,
+    })
+}
+
+pub(super) fn job(row: &Row) -> Result<Job, StoreError> {
+    let parent_step_id = id(row, 11, StepId)?;
+    let parent_attempt: Option<u32> = row.get(12)?;
+    Ok(Job {
+        job_id: JobId(row.get(0)?),
+        definition_id: DefinitionId(row.get(1)?),
+        task_index: row.get(2)?,
+        task: row.get(3)?,
+        state: word(row, 4, JobState::from_word, "the state of a job")?,
+        reason: word_or_null(row, 5, Reason::from_word, "a reason")?,
+        message: row.get(6)?,
+        source: word(row, 7, Source::from_word, "the source of a job")?,
+        input: Json(row.get(8)?),
+        labels: Json(row.get(9)?),
+        priority: row.get(10)?,
+        parent: parent_step_id
+            .zip(parent_attempt)
+            .map(|(step_id, attempt)| ParentStep { step_id, attempt }),
+        depth: row.get(13)?,
+        retry_of: id(row, 14, JobId)?,
+        hold: word_or_null(row, 15, Hold::from_word, "what holds a job")?,
+        not_before: id(row, 16, Timestamp)?,
+        concurrency_group: row.get(17)?,
+        tally: Tally { open: row.get(18)?, failed: row.get(19)?, cancelled: row.get(20)? },
+        change_seq: row.get(21)?,
+        created_at: Timestamp(row.get(22)?),
+        started_at: id(row, 23, Timestamp)?,
+        ended_at: id(row, 24, Timestamp)?,
+        since_up: Uptime(row.get(25)?),
+        due_up: id(row, 26, Uptime)?,
+        failed_step_id: id(row, 27, StepId)?,
+    })
+}
+
+pub(super) fn worker(row: &Row) -> Result<Worker, StoreError> {
+    let tags: String = row.get(7)?;
+    Ok(Worker {
+        worker_id: WorkerId(row.get(0)?),
+        instance_key: row.get(1)?,
+        name: row.get(2)?,
+        state: word(row, 3, WorkerState::from_word, "the state of a worker")?,
+        draining: row.get(4)?,
+        paused: row.get(5)?,
+        deleted_at: id(row, 6, Timestamp)?,
+        tags: split_tags(&tags),
+        slots: row.get(8)?,
+        version: row.get(9)?,
+        platform: row.get(10)?,
+        session_id: id(row, 11, SessionId)?,
+        session_key: row.get(12)?,
+        heartbeat_seq: row.get(13)?,
+        seen_at: Timestamp(row.get(14)?),
+        seen_up: Uptime(row.get(15)?),
+    })
+}
+
+pub(super) fn split_tags(tags: &str) -> Vec<String> {
+    tags.split_whitespace().map(str::to_string).collect()
+}

@@ -1,0 +1,343 @@
+//! Opens the database file: takes the folder, refuses what must not be opened, makes or upgrades the schema.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::config::DbConfig;
+use rusqlite::limits::Limit;
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rustix::fs::{FlockOperation, flock, statfs, statvfs};
+use rustix::io::Errno;
+
+const SCHEMA: &str = include_str!("../../schema.sql");
+
+/// "STPW": marks a SQLite file as ours.
+const APPLICATION_ID: i32 = 0x5354_5057;
+
+/// What brings a database of version n+1 to version n+2: entry n. Forward only; `schema.sql` is the sum of all.
+const UPGRADES: &[&str] = &[];
+const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
+
+pub const DATABASE_FILE: &str = "stepward.db";
+const LOCK_FILE: &str = "LOCK";
+
+/// Checking every page takes longer the larger the file is; above these sizes `stepward db check` does it on demand.
+const CHECKED_BYTES_MAX: u64 = 64 << 20;
+const CHECKED_BYTES_MAX_AFTER_CRASH: u64 = 256 << 20;
+
+/// Less than this is a full disk: not even the write-ahead log could grow.
+const FREE_BYTES_MIN: u64 = 1 << 20;
+
+const STATEMENT_CACHE: usize = 256;
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a data folder is not opened. One line each: what, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("data folder {folder} is in use by another server{owner}, stop it or choose another data_dir")]
+    InUse { folder: PathBuf, owner: String },
+    #[error("data folder {folder} cannot be written: {cause}, make it writable or choose another data_dir")]
+    ReadOnly { folder: PathBuf, cause: String },
+    #[error("the disk of data folder {folder} is full ({free_bytes} bytes free), make room and start again")]
+    Full { folder: PathBuf, free_bytes: u64 },
+    #[error("data folder {folder} is on a network filesystem ({kind}), where SQLite loses data; choose a local data_dir")]
+    NetworkFilesystem { folder: PathBuf, kind: &'static str },
+    #[error("{file} is not a database, move it away or choose another data_dir")]
+    NotADatabase { file: PathBuf },
+    #[error("{file} is a database of another program, choose another data_dir")]
+    Foreign { file: PathBuf },
+    #[error(
+        "{file} has schema version {found}, this program knows up to {known}; use a newer stepward"
+    )]
+    NewerSchema { file: PathBuf, found: i64, known: i64 },
+    #[error("{file} is corrupt ({detail}), restore it from a backup")]
+    Corrupt { file: PathBuf, detail: String },
+    #[error("data folder {folder} cannot be used: {source}")]
+    Folder { folder: PathBuf, source: io::Error },
+    #[error("{file} cannot be opened: {source}")]
+    Sqlite { file: PathBuf, source: rusqlite::Error },
+}
+
+/// The folder, held for as long as this lives: no second process gets in.
+#[derive(Debug)]
+pub struct FolderLock {
+    _file: File,
+}
+
+/// Takes the folder and makes the database in it ready for use.
+pub fn open(folder: &Path) -> Result<(FolderLock, Connection), OpenError> {
+    make_folder(folder)?;
+    refuse_network_filesystem(folder)?;
+    let lock = lock_folder(folder)?;
+    refuse_full_disk(folder)?;
+    let file = folder.join(DATABASE_FILE);
+    let crashed = folder.join("stepward.db-wal").exists();
+    let bytes = inspect_file(folder, &file)?;
+    let connection = open_writer(folder, &file)?;
+    refuse_strangers(&connection, &file, bytes)?;
+    let checked_bytes_max =
+        if crashed { CHECKED_BYTES_MAX_AFTER_CRASH } else { CHECKED_BYTES_MAX };
+    if bytes <= checked_bytes_max {
+        quick_check(&connection, &file)?;
+    }
+    bring_up_to_date(&connection, folder, &file, UPGRADES)?;
+    prove_writable(&connection, folder, &file)?;
+    Ok((lock, connection))
+}
+
+fn make_folder(folder: &Path) -> Result<(), OpenError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|cause| refusal(folder, cause))
+}
+
+fn refuse_network_filesystem(folder: &Path) -> Result<(), OpenError> {
+    let found = statfs(folder).map_err(|cause| refusal(folder, cause.into()))?;
+    let kind = match found.f_type as u32 {
+        0x6969 => "nfs",
+        0x517B => "smb",
+        0xFF53_4D42 => "cifs",
+        0xFE53_4D42 => "smb2",
+        0x0102_1997 => "9p",
+        _ => return Ok(()),
+    };
+    Err(OpenError::NetworkFilesystem { folder: folder.into(), kind })
+}
+
+fn refuse_full_disk(folder: &Path) -> Result<(), OpenError> {
+    let found = statvfs(folder).map_err(|cause| refusal(folder, cause.into()))?;
+    let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
+    if free_bytes < FREE_BYTES_MIN {
+        return Err(OpenError::Full { folder: folder.into(), free_bytes });
+    }
+    Ok(())
+}
+
+fn lock_folder(folder: &Path) -> Result<FolderLock, OpenError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let mut file = options.open(folder.join(LOCK_FILE)).map_err(|cause| refusal(folder, cause))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let mut pid = String::new();
+            // Who holds it is a courtesy; that it is held is the message.
+            let _ = file.read_to_string(&mut pid);
+            let owner = match pid.trim() {
+                "" => String::new(),
+                pid => format!(" (process {pid})"),
+            };
+            return Err(OpenError::InUse { folder: folder.into(), owner });
+        }
+        Err(cause) => return Err(refusal(folder, cause.into())),
+    }
+    let written = file
+        .set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| writeln!(file, "{}", std::process::id()));
+    written.map_err(|cause| refusal(folder, cause))?;
+    Ok(FolderLock { _file: file })
+}
+
+/// Makes an empty file if there is none, so that nobody else can read what comes into it; looks at the header of one
+/// that exists. Plain I/O is safe only here, before SQLite holds locks on the file.
+fn inspect_file(folder: &Path, path: &Path) -> Result<u64, OpenError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let mut file = options.open(path).map_err(|cause| refusal(folder, cause))?;
+    let bytes = file.metadata().map_err(|cause| refusal(folder, cause))?.len();
+    if bytes > 0 {
+        let mut header = [0; 16];
+        let read = file.read_exact(&mut header);
+        if read.is_err() || header != *b"SQLite format 3\0" {
+            return Err(OpenError::NotADatabase { file: path.into() });
+        }
+    }
+    Ok(bytes)
+}
+
+fn refusal(folder: &Path, source: io::Error) -> OpenError {
+    let folder = folder.to_path_buf();
+    match source.kind() {
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
+            OpenError::ReadOnly { folder, cause: source.to_string() }
+        }
+        io::ErrorKind::StorageFull => OpenError::Full { folder, free_bytes: 0 },
+        _ => OpenError::Folder { folder, source },
+    }
+}
+
+/// The connection that writes. It checkpoints by itself only when told to.
+fn open_writer(folder: &Path, file: &Path) -> Result<Connection, OpenError> {
+    let refuse = |source| sqlite_refusal(folder, file, source);
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(file, flags).map_err(refuse)?;
+    configure(&connection).map_err(refuse)?;
+    (|| {
+        let mode: String =
+            connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+        assert_eq!(mode, "wal", "a local file can always be in WAL mode");
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+        connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
+        connection.pragma_update(None, "secure_delete", "FAST")
+    })()
+    .map_err(refuse)?;
+    Ok(connection)
+}
+
+/// What every connection has, readers too.
+pub fn configure(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
+    // With STAT4 compiled in, a cached statement is parsed again whenever a bound value meets an indexed column.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, 32 << 20)?;
+    connection.set_limit(Limit::SQLITE_LIMIT_ATTACHED, 1)?; // VACUUM INTO needs one
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "mmap_size", 0)?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    let foreign_keys: bool =
+        connection.pragma_query_value(None, "foreign_keys", |row| row.get(0))?;
+    assert!(foreign_keys, "the bundled SQLite has foreign keys");
+    Ok(())
+}
+
+fn refuse_strangers(connection: &Connection, path: &Path, bytes: u64) -> Result<(), OpenError> {
+    let file = path.to_path_buf();
+    let refuse = |source| sqlite_refusal(path.parent().unwrap_or(path), path, source);
+    let application_id: i32 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(refuse)?;
+    let found = user_version(connection).map_err(refuse)?;
+    match (bytes, application_id, found) {
+        (_, APPLICATION_ID, found) if found > SCHEMA_VERSION => {
+            Err(OpenError::NewerSchema { file, found, known: SCHEMA_VERSION })
+        }
+        (_, APPLICATION_ID, _) => Ok(()),
+        // Made a moment ago by us, or by a start that was killed before its first commit.
+        (_, 0, 0) if is_empty(connection).map_err(refuse)? => Ok(()),
+        _ => Err(OpenError::Foreign { file }),
+    }
+}
+
+fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| row.get(0))
+}
+
+fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+fn quick_check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let found = connection
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
+        .map_err(|source| sqlite_refusal(path.parent().unwrap_or(path), path, source))?;
+    if found != "ok" {
+        let detail = found.lines().last().unwrap_or("damaged").to_string();
+        return Err(OpenError::Corrupt { file: path.into(), detail });
+    }
+    Ok(())
+}
+
+/// Makes the schema, or upgrades it one version at a time, each in its own transaction, after a copy was made.
+fn bring_up_to_date(
+    connection: &Connection,
+    folder: &Path,
+    path: &Path,
+    upgrades: &[&str],
+) -> Result<(), OpenError> {
+    let refuse = |source| sqlite_refusal(folder, path, source);
+    let target = 1 + upgrades.len() as i64;
+    let version = user_version(connection).map_err(refuse)?;
+    if version == 0 {
+        return in_one_transaction(connection, SCHEMA, target).map_err(refuse);
+    }
+    if version < target {
+        let copy = folder.join(format!("stepward.db.version-{version}"));
+        // A copy that a killed upgrade left behind may be half of one.
+        if copy.exists() {
+            std::fs::remove_file(&copy).map_err(|cause| refusal(folder, cause))?;
+        }
+        let copy_name = copy.to_string_lossy();
+        connection.execute("VACUUM INTO ?1", [&copy_name]).map_err(refuse)?;
+        log::info!("upgrading the database from version {version} to {target}, copy in {copy_name}");
+    }
+    for step in version..target {
+        let upgrade = upgrades[step as usize - 1];
+        in_one_transaction(connection, upgrade, step + 1).map_err(refuse)?;
+    }
+    Ok(())
+}
+
+fn in_one_transaction(connection: &Connection, ddl: &str, version: i64) -> rusqlite::Result<()> {
+    let tx = connection.unchecked_transaction()?;
+    tx.execute_batch(ddl)?;
+    tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+    tx.pragma_update(None, "user_version", version)?;
+    tx.commit()
+}
+
+/// A disk may be full or read-only in ways that only a write shows. The first one also names the installation.
+fn prove_writable(connection: &Connection, folder: &Path, path: &Path) -> Result<(), OpenError> {
+    let mut key = [0; 16];
+    getrandom::fill(&mut key).map_err(|cause| OpenError::Folder {
+        folder: folder.into(),
+        source: io::Error::other(cause.to_string()),
+    })?;
+    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    connection
+        .execute(
+            "INSERT INTO server (only_row, installation_key, service_clock_up) VALUES (1, ?1, 0)
+             ON CONFLICT (only_row) DO UPDATE SET service_clock_up = service_clock_up",
+            [key],
+        )
+        .map(|_| ())
+        .map_err(|source| sqlite_refusal(folder, path, source))
+}
+
+fn sqlite_refusal(folder: &Path, file: &Path, source: rusqlite::Error) -> OpenError {
+    let (folder, file) = (folder.to_path_buf(), file.to_path_buf());
+    match source.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { file },
+        Some(ErrorCode::DatabaseCorrupt) => {
+            OpenError::Corrupt { file, detail: source.to_string() }
+        }
+        Some(ErrorCode::DiskFull) => OpenError::Full { folder, free_bytes: 0 },
+        Some(ErrorCode::ReadOnly) => {
+            OpenError::ReadOnly { folder, cause: "the filesystem is read-only".to_string() }
+        }
+        _ => OpenError::Sqlite { file, source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Upgrades have no caller yet, so their mechanism is tested here, on a database of its own.
+    #[test]
+    fn an_upgrade_is_all_or_nothing_and_leaves_a_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(DATABASE_FILE);
+        let connection = Connection::open(&path).unwrap();
+        configure(&connection).unwrap();
+        bring_up_to_date(&connection, folder.path(), &path, &[]).unwrap();
+        assert_eq!(user_version(&connection).unwrap(), 1);
+
+        let broken = ["CREATE TABLE added (a INTEGER) STRICT; CREATE TABLE added (a INTEGER);"];
+        bring_up_to_date(&connection, folder.path(), &path, &broken).unwrap_err();
+        assert_eq!(user_version(&connection).unwrap(), 1);
+        assert!(connection.prepare("SELECT a FROM added").is_err());
+
+        let upgrades = ["CREATE TABLE added (a INTEGER) STRICT", "ALTER TABLE added ADD b TEXT"];
+        bring_up_to_date(&connection, folder.path(), &path, &upgrades).unwrap();
+        assert_eq!(user_version(&connection).unwrap(), 3);
+        connection.prepare("SELECT a, b FROM added").unwrap();
+        let copy = Connection::open(folder.path().join("stepward.db.version-1")).unwrap();
+        assert_eq!(user_version(&copy).unwrap(), 1);
+        assert!(copy.prepare("SELECT a FROM added").is_err());
+    }
+}

@@ -1,0 +1,1009 @@
+//! Steps: claim, move, end. Every move names the state and the attempt that it leaves; `false` means someone was first.
+
+use rusqlite::{OptionalExtension, Row, named_params};
+
+use super::rows::{self, STEP_COLUMNS, step_columns};
+use super::{StoreError, Tx};
+use crate::domain::cascade::Instances;
+use crate::domain::depends::Outcome;
+use crate::domain::job::JobState;
+use crate::domain::reason::Reason;
+use crate::domain::step::{self, Step, StepKind, StepMove, StepState};
+use crate::domain::{
+    DefinitionId, JobId, Json, Now, RequirementId, SessionId, StepId, Timestamp, Uptime, WorkerId,
+};
+
+pub const STATEMENTS: &[&str] = &[
+    INSERT_STEP,
+    CARRY_STEP,
+    SKIP_STEP,
+    PAYLOAD,
+    FIRST_CANCELLED,
+    STEP,
+    STEP_VIEW,
+    STEP_AT,
+    STEPS_OF_JOB,
+    OUTCOME_AT,
+    DEPENDENCY_ENDED,
+    RELEASE_STEP,
+    NEXT_REQUIREMENT,
+    CLAIM_CANDIDATES,
+    ASSIGN_STEP,
+    START_STEP,
+    KEEP_ALIVE,
+    END_STEP,
+    BACK_TO_READY,
+    SUSPEND_STEP,
+    DISPATCH_STEP,
+    HELD_STEPS,
+    NOTE_ABSENCE,
+    DUE_RETRIES,
+    WAKE_STEP,
+    CANCEL_STEPS,
+    NEXT_INSTANCE,
+    INSTANCE_ENDED,
+    INSTANCES,
+    FIRST_FAILED_INSTANCES,
+    CARRIED_INSTANCES,
+    INSERT_FORMER_ATTEMPT,
+    FORMER_ATTEMPTS,
+    AVOID,
+    HAS_AVOIDANCES,
+    FORGET_AVOIDANCES,
+];
+
+/// A step about to be made: pending, or ready at once.
+pub struct NewStep {
+    pub job_id: JobId,
+    pub position: u32,
+    pub item: Option<u32>,
+    pub kind: StepKind,
+    pub requirement_id: Option<RequirementId>,
+    pub priority: i32,
+    pub ready: bool,
+    pub waiting_on: u32,
+    pub origin_step_id: Option<StepId>,
+    pub item_value: Option<Json>,
+}
+
+/// What an assignment hands to the worker, beside the step's part of the definition.
+pub struct Payload {
+    pub job_id: JobId,
+    pub position: u32,
+    pub item: Option<u32>,
+    pub item_value: Option<Json>,
+    pub definition_id: DefinitionId,
+    pub task_index: u32,
+    pub input: Json,
+}
+
+/// A step and what its verbs must know of its job.
+pub struct StepView {
+    pub step: Step,
+    pub job_state: JobState,
+    pub definition_id: DefinitionId,
+    pub task_index: u32,
+}
+
+/// A step that a worker may be given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    pub step_id: StepId,
+    pub job_id: JobId,
+    pub attempt: u32,
+    pub priority: i32,
+    pub queued_up: Uptime,
+}
+
+/// A step in the hands of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    pub step_id: StepId,
+    pub attempt: u32,
+    pub state: StepState,
+    pub since_up: Uptime,
+    pub absent_beats: u32,
+}
+
+/// How a step ends.
+#[derive(Debug, Clone)]
+pub struct Ending {
+    pub step_move: StepMove,
+    pub reason: Option<Reason>,
+    pub message: Option<String>,
+    pub exit_code: Option<i32>,
+    pub output: Option<Json>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FormerOutcome {
+    /// Never started.
+    Returned,
+    Failed,
+}
+
+/// An attempt that did not settle its step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormerAttempt {
+    pub attempt: u32,
+    pub worker_id: Option<WorkerId>,
+    pub session_id: Option<SessionId>,
+    pub outcome: FormerOutcome,
+    pub reason: String,
+    pub message: String,
+    pub exit_code: Option<i32>,
+    pub assigned_at: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Timestamp,
+}
+
+const INSERT_STEP: &str = "
+    INSERT INTO step (job_id, position, item, kind, state, requirement_id, priority, waiting_on, origin_step_id,
+                      item_value, since_up, ready_at, queued_up)
+    VALUES (:job_id, :position, :item, :kind, :state, :requirement_id, :priority, :waiting_on, :origin_step_id,
+            :item_value, :up, :ready_at, :queued_up)
+";
+
+/// A step of a former job stands in the new one as it ended there.
+const CARRY_STEP: &str = "
+    INSERT INTO step (job_id, position, item, kind, state, reason, message, requirement_id, priority, waiting_on,
+                      child_job_id, origin_step_id, exit_code, output, item_value, ended_at, since_up)
+    SELECT :job_id, position, item, kind, state, reason, message, requirement_id, priority, 0,
+           child_job_id, step_id, exit_code, output, item_value, ended_at, :up
+      FROM step
+     WHERE step_id = :origin_step_id
+       AND (state = 'completed' OR state = 'skipped')
+";
+
+const SKIP_STEP: &str = "
+    UPDATE step
+       SET state = 'skipped', reason = :reason, message = :message, ended_at = :wall, since_up = :up
+     WHERE step_id = :step_id
+       AND state   = 'pending'
+";
+
+const PAYLOAD: &str = "
+    SELECT s.job_id, s.position, s.item, s.item_value, j.definition_id, j.task_index, j.input
+      FROM step AS s
+      JOIN job AS j ON j.job_id = s.job_id
+     WHERE s.step_id = :step_id
+";
+
+const FIRST_CANCELLED: &str = "
+    SELECT position
+      FROM step
+     WHERE job_id = :job_id AND item = -1 AND state = 'cancelled'
+     ORDER BY position
+     LIMIT 1
+";
+
+const STEP: &str = concat!("SELECT ", step_columns!(), " FROM step AS s WHERE s.step_id = :step_id");
+
+const STEP_VIEW: &str = concat!(
+    "SELECT ",
+    step_columns!(),
+    ", j.state, j.definition_id, j.task_index
+       FROM step AS s
+       JOIN job AS j ON j.job_id = s.job_id
+      WHERE s.step_id = :step_id"
+);
+
+const STEP_AT: &str = concat!(
+    "SELECT ",
+    step_columns!(),
+    " FROM step AS s WHERE s.job_id = :job_id AND s.position = :position AND s.item = :item"
+);
+
+/// Bounded by the limits on steps and loop items; pages come with the API.
+const STEPS_OF_JOB: &str = concat!(
+    "SELECT ",
+    step_columns!(),
+    " FROM step AS s WHERE s.job_id = :job_id ORDER BY s.position, s.item"
+);
+
+const OUTCOME_AT: &str = "
+    SELECT state, reason FROM step WHERE job_id = :job_id AND position = :position AND item = -1
+";
+
+const DEPENDENCY_ENDED: &str = "
+    UPDATE step
+       SET waiting_on = waiting_on - 1
+     WHERE job_id = :job_id AND position = :position AND item = -1
+       AND state  = 'pending'
+ RETURNING step_id, waiting_on
+";
+
+const RELEASE_STEP: &str = "
+    UPDATE step
+       SET state = 'ready', ready_at = :wall, queued_up = :up, since_up = :up
+     WHERE step_id    = :step_id
+       AND state      = 'pending'
+       AND waiting_on = 0
+";
+
+/// The next requirement, in order of id, of which a step is claimable.
+const NEXT_REQUIREMENT: &str = "
+    SELECT min(requirement_id)
+      FROM step
+     WHERE state = 'ready' AND not_before_up IS NULL AND requirement_id IS NOT NULL
+       AND requirement_id > :after
+";
+
+/// Nothing, if the worker lacks a tag.
+const CLAIM_CANDIDATES: &str = "
+    SELECT s.step_id, s.job_id, s.attempt, s.priority, s.queued_up
+      FROM step AS s
+     WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id = :requirement_id
+       AND EXISTS (SELECT 1 FROM capability AS c
+                    WHERE c.worker_id = :worker_id AND c.requirement_id = :requirement_id)
+       AND (s.returns = 0 OR NOT EXISTS (SELECT 1 FROM avoidance AS a
+                                          WHERE a.step_id = s.step_id AND a.worker_id = :worker_id
+                                            AND a.until_up > :avoided_until))
+     ORDER BY s.priority DESC, s.queued_up, s.step_id
+     LIMIT :limit
+";
+
+const ASSIGN_STEP: &str = "
+    UPDATE step
+       SET state = 'assigned', attempt = attempt + 1, worker_id = :worker_id, session_id = :session_id,
+           assigned_at = :wall, started_at = NULL, since_up = :up, due_up = :due_up
+     WHERE step_id = :step_id
+       AND state   = 'ready'
+       AND attempt = :attempt
+";
+
+const START_STEP: &str = "
+    UPDATE step
+       SET state = 'running', started_at = :wall, since_up = :up, due_up = :due_up, tries = tries + 1, returns = 0,
+           absent_beats = 0
+     WHERE step_id    = :step_id
+       AND state      = 'assigned'
+       AND attempt    = :attempt
+       AND session_id = :session_id
+";
+
+const KEEP_ALIVE: &str = "
+    UPDATE step
+       SET due_up = :due_up
+     WHERE step_id    = :step_id
+       AND state      = 'assigned'
+       AND attempt    = :attempt
+       AND session_id = :session_id
+";
+
+const END_STEP: &str = "
+    UPDATE step
+       SET state = :next, reason = :reason, message = :message, exit_code = :exit_code, output = :output,
+           ended_at = :wall, since_up = :up, due_up = NULL, not_before_up = NULL
+     WHERE step_id = :step_id
+       AND state   = :from
+       AND attempt = :attempt
+";
+
+/// `queued_up` is kept when an assignment comes back, and new when a try failed.
+const BACK_TO_READY: &str = "
+    UPDATE step
+       SET state = 'ready', worker_id = NULL, session_id = NULL, child_job_id = NULL, assigned_at = NULL,
+           started_at = NULL, due_up = NULL, since_up = :up, absent_beats = 0, reason = NULL, message = NULL,
+           ready_at = :wall, queued_up = :queued_up, returns = :returns, not_before_up = :not_before_up
+     WHERE step_id = :step_id
+       AND state   = :from
+       AND attempt = :attempt
+";
+
+const SUSPEND_STEP: &str = "
+    UPDATE step
+       SET state = 'suspended', since_up = :up, due_up = :due_up, session_id = NULL, reason = :reason,
+           message = :message
+     WHERE step_id = :step_id
+       AND state   = :from
+       AND attempt = :attempt
+";
+
+const DISPATCH_STEP: &str = "
+    UPDATE step
+       SET state = 'running', started_at = :wall, since_up = :up, due_up = :due_up, child_job_id = :child_job_id,
+           waiting_on = :waiting_on, attempt = :attempt_next, tries = :tries, not_before_up = NULL
+     WHERE step_id = :step_id
+       AND state   = :from
+       AND attempt = :attempt
+";
+
+/// At most as many as the worker has slots.
+const HELD_STEPS: &str = "
+    SELECT step_id, attempt, state, since_up, absent_beats
+      FROM step
+     WHERE session_id = :session_id AND ended_at IS NULL
+     ORDER BY step_id
+";
+
+const NOTE_ABSENCE: &str = "
+    UPDATE step
+       SET absent_beats = :absent_beats
+     WHERE step_id    = :step_id
+       AND state      = 'running'
+       AND attempt    = :attempt
+       AND session_id = :session_id
+";
+
+const DUE_RETRIES: &str = concat!(
+    "SELECT ",
+    step_columns!(),
+    " FROM step AS s WHERE s.not_before_up <= :up ORDER BY s.not_before_up, s.step_id LIMIT :limit"
+);
+
+const WAKE_STEP: &str = "
+    UPDATE step
+       SET not_before_up = NULL
+     WHERE step_id = :step_id
+       AND state   = 'ready'
+       AND attempt = :attempt
+       AND not_before_up <= :up
+";
+
+/// All open steps of a job at once: its end does not depend on how many they are.
+const CANCEL_STEPS: &str = "
+    UPDATE step
+       SET state = 'cancelled', reason = :reason, message = :message, ended_at = :wall, since_up = :up, due_up = NULL,
+           not_before_up = NULL
+     WHERE job_id = :job_id
+       AND ended_at IS NULL
+ RETURNING child_job_id
+";
+
+const NEXT_INSTANCE: &str = concat!(
+    "SELECT ",
+    step_columns!(),
+    " FROM step AS s
+      WHERE s.job_id = :job_id AND s.position = :position AND s.item >= 0 AND s.state = 'pending'
+      ORDER BY s.item
+      LIMIT 1"
+);
+
+const INSTANCE_ENDED: &str = "
+    UPDATE step
+       SET waiting_on = waiting_on - 1
+     WHERE job_id = :job_id AND position = :position AND item = -1
+       AND kind   = 'loop'
+       AND state  = 'running'
+ RETURNING waiting_on
+";
+
+const INSTANCES: &str = "
+    SELECT sum(state = 'completed'), sum(state = 'failed'), sum(state = 'cancelled')
+      FROM step
+     WHERE job_id = :job_id AND position = :position AND item >= 0
+";
+
+const FIRST_FAILED_INSTANCES: &str = "
+    SELECT item
+      FROM step
+     WHERE job_id = :job_id AND position = :position AND item >= 0 AND state = 'failed'
+     ORDER BY item
+     LIMIT 3
+";
+
+/// Instances of a former job's loop that need not run again. Bounded by the limit on loop items.
+const CARRIED_INSTANCES: &str = concat!(
+    "SELECT ",
+    step_columns!(),
+    " FROM step AS o
+      JOIN step AS s ON s.job_id = o.job_id AND s.position = o.position AND s.item >= 0
+      WHERE o.step_id = :origin_step_id AND s.state = 'completed'
+      ORDER BY s.item"
+);
+
+const INSERT_FORMER_ATTEMPT: &str = "
+    INSERT INTO former_attempt (step_id, attempt, worker_id, session_id, child_job_id, outcome, reason, message,
+                                exit_code, assigned_at, started_at, ended_at)
+    VALUES (:step_id, :attempt, :worker_id, :session_id, :child_job_id, :outcome, :reason, :message,
+            :exit_code, :assigned_at, :started_at, :wall)
+";
+
+/// At most `retry.max_attempts` times `RETURNS_MAX`.
+const FORMER_ATTEMPTS: &str = "
+    SELECT attempt, worker_id, session_id, outcome, reason, message, exit_code, assigned_at, started_at, ended_at
+      FROM former_attempt
+     WHERE step_id = :step_id
+     ORDER BY attempt
+";
+
+const AVOID: &str = "
+    INSERT INTO avoidance (step_id, worker_id, until_up) VALUES (:step_id, :worker_id, :until_up)
+    ON CONFLICT (step_id, worker_id) DO UPDATE SET until_up = excluded.until_up
+";
+
+const HAS_AVOIDANCES: &str = "
+    SELECT EXISTS (SELECT 1 FROM avoidance WHERE worker_id = :worker_id AND until_up > :up)
+";
+
+const FORGET_AVOIDANCES: &str = "
+    DELETE FROM avoidance WHERE step_id = :step_id
+";
+
+/// SQL keeps "not an instance" as -1, so that the unique index sees it.
+fn item_column(item: Option<u32>) -> i64 {
+    item.map_or(-1, i64::from)
+}
+
+/// Where a move leads. Verbs check first; a move that is not in the table is a bug of theirs.
+fn after(step: &Step, step_move: StepMove) -> StepState {
+    step.state.after(step_move).expect("the verb has checked that the move is legal")
+}
+
+impl Tx<'_> {
+    pub fn insert_step(&self, step: &NewStep, now: Now) -> Result<StepId, StoreError> {
+        self.sql(INSERT_STEP)?.execute(named_params! {
+            ":job_id": step.job_id.0,
+            ":position": step.position,
+            ":item": item_column(step.item),
+            ":kind": step.kind.as_str(),
+            ":state": if step.ready { "ready" } else { "pending" },
+            ":ready_at": step.ready.then_some(now.wall.0),
+            ":queued_up": step.ready.then_some(now.up.0),
+            ":requirement_id": step.requirement_id.map(|id| id.0),
+            ":priority": step.priority,
+            ":waiting_on": step.waiting_on,
+            ":origin_step_id": step.origin_step_id.map(|id| id.0),
+            ":item_value": step.item_value.as_ref().map(|value| &value.0),
+            ":up": now.up.0,
+        })?;
+        Ok(StepId(self.connection.last_insert_rowid()))
+    }
+
+    /// Takes a step over from a former job. `false`: there it neither completed nor was skipped.
+    pub fn carry_step(
+        &self,
+        job_id: JobId,
+        origin_step_id: StepId,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        let inserted = self.sql(CARRY_STEP)?.execute(named_params! {
+            ":job_id": job_id.0,
+            ":origin_step_id": origin_step_id.0,
+            ":up": now.up.0,
+        })?;
+        Ok(inserted == 1)
+    }
+
+    /// A pending step will never run. `false`: it is not pending any more.
+    pub fn skip_step(
+        &self,
+        step_id: StepId,
+        reason: Reason,
+        message: &str,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        let changed = self.sql(SKIP_STEP)?.execute(named_params! {
+            ":step_id": step_id.0,
+            ":reason": reason.as_str(),
+            ":message": message,
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        Ok(changed == 1)
+    }
+
+    pub fn payload(&self, step_id: StepId) -> Result<Payload, StoreError> {
+        Ok(self.sql(PAYLOAD)?.query_row(named_params! {":step_id": step_id.0}, |row| {
+            Ok(Payload {
+                job_id: JobId(row.get(0)?),
+                position: row.get(1)?,
+                item: u32::try_from(row.get::<_, i64>(2)?).ok(),
+                item_value: row.get::<_, Option<String>>(3)?.map(Json),
+                definition_id: DefinitionId(row.get(4)?),
+                task_index: row.get(5)?,
+                input: Json(row.get(6)?),
+            })
+        })?)
+    }
+
+    /// The first cancelled step of a job, for the sentence.
+    pub fn first_cancelled(&self, job_id: JobId) -> Result<Option<u32>, StoreError> {
+        Ok(self
+            .sql(FIRST_CANCELLED)?
+            .query_row(named_params! {":job_id": job_id.0}, |row| row.get(0))
+            .optional()?)
+    }
+
+    pub fn step(&self, step_id: StepId) -> Result<Option<Step>, StoreError> {
+        self.one_step(STEP, named_params! {":step_id": step_id.0})
+    }
+
+    pub fn step_view(&self, step_id: StepId) -> Result<Option<StepView>, StoreError> {
+        let mut statement = self.sql(STEP_VIEW)?;
+        let mut rows = statement.query(named_params! {":step_id": step_id.0})?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        Ok(Some(StepView {
+            step: rows::step(row)?,
+            job_state: rows::word(row, STEP_COLUMNS, JobState::from_word, "the state of a job")?,
+            definition_id: DefinitionId(row.get(STEP_COLUMNS + 1)?),
+            task_index: row.get(STEP_COLUMNS + 2)?,
+        }))
+    }
+
+    pub fn step_at(
+        &self,
+        job_id: JobId,
+        position: u32,
+        item: Option<u32>,
+    ) -> Result<Option<Step>, StoreError> {
+        self.one_step(
+            STEP_AT,
+            named_params! {":job_id": job_id.0, ":position": position, ":item": item_column(item)},
+        )
+    }
+
+    pub fn steps_of_job(&self, job_id: JobId) -> Result<Vec<Step>, StoreError> {
+        self.many_steps(STEPS_OF_JOB, named_params! {":job_id": job_id.0})
+    }
+
+    /// How the step at this position ended; `None` while it has not.
+    pub fn outcome_at(&self, job_id: JobId, position: u32) -> Result<Option<Outcome>, StoreError> {
+        let mut statement = self.sql(OUTCOME_AT)?;
+        let mut rows =
+            statement.query(named_params! {":job_id": job_id.0, ":position": position})?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        let state = rows::word(row, 0, StepState::from_word, "the state of a step")?;
+        let reason = rows::word_or_null(row, 1, Reason::from_word, "a reason")?;
+        Ok(step::outcome(state, reason))
+    }
+
+    /// One dependency less to wait for. `None`: the dependent is not pending any more.
+    pub fn dependency_ended(
+        &self,
+        job_id: JobId,
+        position: u32,
+    ) -> Result<Option<(StepId, u32)>, StoreError> {
+        Ok(self
+            .sql(DEPENDENCY_ENDED)?
+            .query_row(named_params! {":job_id": job_id.0, ":position": position}, |row| {
+                Ok((StepId(row.get(0)?), row.get(1)?))
+            })
+            .optional()?)
+    }
+
+    pub fn release_step(&self, step_id: StepId, now: Now) -> Result<bool, StoreError> {
+        let changed = self.sql(RELEASE_STEP)?.execute(
+            named_params! {":step_id": step_id.0, ":wall": now.wall.0, ":up": now.up.0},
+        )?;
+        Ok(changed == 1)
+    }
+
+    /// The next requirement with claimable steps, after the given one.
+    pub fn next_requirement(
+        &self,
+        after: RequirementId,
+    ) -> Result<Option<RequirementId>, StoreError> {
+        let next: Option<i64> = self
+            .sql(NEXT_REQUIREMENT)?
+            .query_row(named_params! {":after": after.0}, |row| row.get(0))?;
+        Ok(next.map(RequirementId))
+    }
+
+    /// What this worker could be given of one requirement, best first.
+    pub fn claim_candidates(
+        &self,
+        requirement_id: RequirementId,
+        worker_id: WorkerId,
+        avoided_until: Uptime,
+        limit: u32,
+    ) -> Result<Vec<Claim>, StoreError> {
+        let mut statement = self.sql(CLAIM_CANDIDATES)?;
+        let claims = statement.query_map(
+            named_params! {
+                ":requirement_id": requirement_id.0,
+                ":worker_id": worker_id.0,
+                ":avoided_until": avoided_until.0,
+                ":limit": limit,
+            },
+            |row| {
+                Ok(Claim {
+                    step_id: StepId(row.get(0)?),
+                    job_id: JobId(row.get(1)?),
+                    attempt: row.get(2)?,
+                    priority: row.get(3)?,
+                    queued_up: Uptime(row.get(4)?),
+                })
+            },
+        )?;
+        Ok(claims.collect::<Result<_, _>>()?)
+    }
+
+    pub fn assign_step(
+        &self,
+        claim: &Claim,
+        worker_id: WorkerId,
+        session_id: SessionId,
+        due_up: Uptime,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        let changed = self.sql(ASSIGN_STEP)?.execute(named_params! {
+            ":step_id": claim.step_id.0,
+            ":attempt": claim.attempt,
+            ":worker_id": worker_id.0,
+            ":session_id": session_id.0,
+            ":due_up": due_up.0,
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        self.touch_job(claim.job_id);
+        Ok(changed == 1)
+    }
+
+    pub fn start_step(
+        &self,
+        step: &Step,
+        session_id: SessionId,
+        due_up: Option<Uptime>,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        assert_eq!(after(step, StepMove::Start), StepState::Running);
+        let changed = self.sql(START_STEP)?.execute(named_params! {
+            ":step_id": step.step_id.0,
+            ":attempt": step.attempt,
+            ":session_id": session_id.0,
+            ":due_up": due_up.map(|up| up.0),
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        self.touch_job(step.job_id);
+        Ok(changed == 1)
+    }
+
+    /// Moves the acknowledgement deadline of an assigned step.
+    pub fn keep_alive(
+        &self,
+        step_id: StepId,
+        attempt: u32,
+        session_id: SessionId,
+        due_up: Uptime,
+    ) -> Result<bool, StoreError> {
+        let changed = self.sql(KEEP_ALIVE)?.execute(named_params! {
+            ":step_id": step_id.0,
+            ":attempt": attempt,
+            ":session_id": session_id.0,
+            ":due_up": due_up.0,
+        })?;
+        Ok(changed == 1)
+    }
+
+    /// Makes a step terminal, if it is still where it was read.
+    pub fn end_step(&self, step: &Step, ending: &Ending, now: Now) -> Result<bool, StoreError> {
+        let next = after(step, ending.step_move);
+        assert!(next.is_terminal(), "{} is not an end", ending.step_move);
+        let changed = self.sql(END_STEP)?.execute(named_params! {
+            ":step_id": step.step_id.0,
+            ":from": step.state.as_str(),
+            ":attempt": step.attempt,
+            ":next": next.as_str(),
+            ":reason": ending.reason.map(Reason::as_str),
+            ":message": ending.message,
+            ":exit_code": ending.exit_code,
+            ":output": ending.output.as_ref().map(|output| &output.0),
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        self.touch_job(step.job_id);
+        Ok(changed == 1)
+    }
+
+    /// An assignment comes back unstarted: the step keeps its place in the queue.
+    pub fn requeue_step(&self, step: &Step, now: Now) -> Result<bool, StoreError> {
+        let queued_up = step.queued_up.unwrap_or(now.up);
+        self.back_to_ready(step, StepMove::Requeue, queued_up, step.returns + 1, None, now)
+    }
+
+    /// A try failed and another follows: at the end of the queue, not before the given time.
+    pub fn retry_step(
+        &self,
+        step: &Step,
+        not_before_up: Option<Uptime>,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        self.back_to_ready(step, StepMove::Retry, now.up, 0, not_before_up, now)
+    }
+
+    /// A held step is told to run again.
+    pub fn resume_step(&self, step: &Step, now: Now) -> Result<bool, StoreError> {
+        self.back_to_ready(step, StepMove::Resume, now.up, 0, None, now)
+    }
+
+    fn back_to_ready(
+        &self,
+        step: &Step,
+        step_move: StepMove,
+        queued_up: Uptime,
+        returns: u32,
+        not_before_up: Option<Uptime>,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        assert_eq!(after(step, step_move), StepState::Ready);
+        let changed = self.sql(BACK_TO_READY)?.execute(named_params! {
+            ":step_id": step.step_id.0,
+            ":from": step.state.as_str(),
+            ":attempt": step.attempt,
+            ":queued_up": queued_up.0,
+            ":returns": returns,
+            ":not_before_up": not_before_up.map(|up| up.0),
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        self.touch_job(step.job_id);
+        Ok(changed == 1)
+    }
+
+    /// An approval waits for a person (`Suspend`), or a step whose worker was lost does (`Hold`).
+    pub fn suspend_step(
+        &self,
+        step: &Step,
+        step_move: StepMove,
+        due_up: Option<Uptime>,
+        why: Option<(Reason, &str)>,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        assert_eq!(after(step, step_move), StepState::Suspended);
+        let changed = self.sql(SUSPEND_STEP)?.execute(named_params! {
+            ":step_id": step.step_id.0,
+            ":from": step.state.as_str(),
+            ":attempt": step.attempt,
+            ":due_up": due_up.map(|up| up.0),
+            ":reason": why.map(|(reason, _)| reason.as_str()),
+            ":message": why.map(|(_, message)| message),
+            ":up": now.up.0,
+        })?;
+        self.touch_job(step.job_id);
+        Ok(changed == 1)
+    }
+
+    /// The server itself carries a step out: its child job, or so many instances.
+    pub fn dispatch_step(
+        &self,
+        step: &Step,
+        child_job_id: Option<JobId>,
+        instances: u32,
+        due_up: Option<Uptime>,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        assert_eq!(after(step, StepMove::Dispatch), StepState::Running);
+        // A child job is an attempt; instances count their own.
+        let tried = u32::from(child_job_id.is_some());
+        let changed = self.sql(DISPATCH_STEP)?.execute(named_params! {
+            ":step_id": step.step_id.0,
+            ":from": step.state.as_str(),
+            ":attempt": step.attempt,
+            ":attempt_next": step.attempt + tried,
+            ":tries": step.tries + tried,
+            ":child_job_id": child_job_id.map(|id| id.0),
+            ":waiting_on": instances,
+            ":due_up": due_up.map(|up| up.0),
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        self.touch_job(step.job_id);
+        Ok(changed == 1)
+    }
+
+    /// What the server believes to be in the hands of a session.
+    pub fn held_steps(&self, session_id: SessionId) -> Result<Vec<Held>, StoreError> {
+        let mut statement = self.sql(HELD_STEPS)?;
+        let mut rows = statement.query(named_params! {":session_id": session_id.0})?;
+        let mut held = Vec::new();
+        while let Some(row) = rows.next()? {
+            held.push(Held {
+                step_id: StepId(row.get(0)?),
+                attempt: row.get(1)?,
+                state: rows::word(row, 2, StepState::from_word, "the state of a step")?,
+                since_up: Uptime(row.get(3)?),
+                absent_beats: row.get(4)?,
+            });
+        }
+        Ok(held)
+    }
+
+    /// Notes for how many heartbeats in a row a running step was not mentioned.
+    pub fn note_absence(
+        &self,
+        held: &Held,
+        session_id: SessionId,
+        absent_beats: u32,
+    ) -> Result<bool, StoreError> {
+        let changed = self.sql(NOTE_ABSENCE)?.execute(named_params! {
+            ":step_id": held.step_id.0,
+            ":attempt": held.attempt,
+            ":session_id": session_id.0,
+            ":absent_beats": absent_beats,
+        })?;
+        Ok(changed == 1)
+    }
+
+    /// Steps whose retry delay is over.
+    pub fn due_retries(&self, now: Now, limit: u32) -> Result<Vec<Step>, StoreError> {
+        self.many_steps(DUE_RETRIES, named_params! {":up": now.up.0, ":limit": limit})
+    }
+
+    /// Lets workers claim a step whose retry delay is over.
+    pub fn wake_step(&self, step: &Step, now: Now) -> Result<bool, StoreError> {
+        let changed = self.sql(WAKE_STEP)?.execute(named_params! {
+            ":step_id": step.step_id.0,
+            ":attempt": step.attempt,
+            ":up": now.up.0,
+        })?;
+        self.touch_job(step.job_id);
+        Ok(changed == 1)
+    }
+
+    /// Cancels all open steps of a job: how many, and which child jobs they had.
+    pub fn cancel_steps(
+        &self,
+        job_id: JobId,
+        reason: Reason,
+        message: &str,
+        now: Now,
+    ) -> Result<(u32, Vec<JobId>), StoreError> {
+        let mut statement = self.sql(CANCEL_STEPS)?;
+        let mut rows = statement.query(named_params! {
+            ":job_id": job_id.0,
+            ":reason": reason.as_str(),
+            ":message": message,
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        let (mut cancelled, mut children) = (0, Vec::new());
+        while let Some(row) = rows.next()? {
+            cancelled += 1;
+            children.extend(row.get::<_, Option<i64>>(0)?.map(JobId));
+        }
+        self.touch_job(job_id);
+        Ok((cancelled, children))
+    }
+
+    /// The first instance that `max_parallel` still holds back.
+    pub fn next_instance(&self, job_id: JobId, position: u32) -> Result<Option<Step>, StoreError> {
+        self.one_step(NEXT_INSTANCE, named_params! {":job_id": job_id.0, ":position": position})
+    }
+
+    /// One instance less to wait for; how many are left. `None`: the loop is not running any more.
+    pub fn instance_ended(&self, job_id: JobId, position: u32) -> Result<Option<u32>, StoreError> {
+        Ok(self
+            .sql(INSTANCE_ENDED)?
+            .query_row(named_params! {":job_id": job_id.0, ":position": position}, |row| row.get(0))
+            .optional()?)
+    }
+
+    pub fn instances(&self, job_id: JobId, position: u32) -> Result<Instances, StoreError> {
+        Ok(self.sql(INSTANCES)?.query_row(
+            named_params! {":job_id": job_id.0, ":position": position},
+            |row| {
+                Ok(Instances {
+                    completed: row.get(0)?,
+                    failed: row.get(1)?,
+                    cancelled: row.get(2)?,
+                })
+            },
+        )?)
+    }
+
+    /// A few of those that failed, for the sentence.
+    pub fn first_failed_instances(
+        &self,
+        job_id: JobId,
+        position: u32,
+    ) -> Result<Vec<u32>, StoreError> {
+        let mut statement = self.sql(FIRST_FAILED_INSTANCES)?;
+        let items = statement.query_map(
+            named_params! {":job_id": job_id.0, ":position": position},
+            |row| row.get(0),
+        )?;
+        Ok(items.collect::<Result<_, _>>()?)
+    }
+
+    /// The completed instances of a former job's loop.
+    pub fn carried_instances(&self, origin_step_id: StepId) -> Result<Vec<Step>, StoreError> {
+        self.many_steps(CARRIED_INSTANCES, named_params! {":origin_step_id": origin_step_id.0})
+    }
+
+    /// Remembers an attempt that its step goes on without.
+    pub fn record_former_attempt(
+        &self,
+        step: &Step,
+        outcome: FormerOutcome,
+        reason: &str,
+        message: &str,
+        exit_code: Option<i32>,
+        now: Now,
+    ) -> Result<(), StoreError> {
+        self.sql(INSERT_FORMER_ATTEMPT)?.execute(named_params! {
+            ":step_id": step.step_id.0,
+            ":attempt": step.attempt,
+            ":worker_id": step.worker_id.map(|id| id.0),
+            ":session_id": step.session_id.map(|id| id.0),
+            ":child_job_id": step.child_job_id.map(|id| id.0),
+            ":outcome": match outcome {
+                FormerOutcome::Returned => "returned",
+                FormerOutcome::Failed => "failed",
+            },
+            ":reason": reason,
+            ":message": message,
+            ":exit_code": exit_code,
+            ":assigned_at": step.assigned_at.map(|at| at.0),
+            ":started_at": step.started_at.map(|at| at.0),
+            ":wall": now.wall.0,
+        })?;
+        Ok(())
+    }
+
+    pub fn former_attempts(&self, step_id: StepId) -> Result<Vec<FormerAttempt>, StoreError> {
+        let mut statement = self.sql(FORMER_ATTEMPTS)?;
+        let attempts = statement.query_map(named_params! {":step_id": step_id.0}, |row: &Row| {
+            Ok(FormerAttempt {
+                attempt: row.get(0)?,
+                worker_id: row.get::<_, Option<i64>>(1)?.map(WorkerId),
+                session_id: row.get::<_, Option<i64>>(2)?.map(SessionId),
+                outcome: match row.get_ref(3)?.as_str()? {
+                    "returned" => FormerOutcome::Returned,
+                    _ => FormerOutcome::Failed,
+                },
+                reason: row.get(4)?,
+                message: row.get(5)?,
+                exit_code: row.get(6)?,
+                assigned_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
+                started_at: row.get::<_, Option<i64>>(8)?.map(Timestamp),
+                ended_at: Timestamp(row.get(9)?),
+            })
+        })?;
+        Ok(attempts.collect::<Result<_, _>>()?)
+    }
+
+    /// Passes a worker over for a step until the given time.
+    pub fn avoid(
+        &self,
+        step_id: StepId,
+        worker_id: WorkerId,
+        until_up: Uptime,
+    ) -> Result<(), StoreError> {
+        self.sql(AVOID)?.execute(named_params! {
+            ":step_id": step_id.0,
+            ":worker_id": worker_id.0,
+            ":until_up": until_up.0,
+        })?;
+        Ok(())
+    }
+
+    /// Whether there is any step for which this worker is passed over now.
+    pub fn has_avoidances(&self, worker_id: WorkerId, now: Now) -> Result<bool, StoreError> {
+        Ok(self.sql(HAS_AVOIDANCES)?.query_row(
+            named_params! {":worker_id": worker_id.0, ":up": now.up.0},
+            |row| row.get(0),
+        )?)
+    }
+
+    pub fn forget_avoidances(&self, step_id: StepId) -> Result<(), StoreError> {
+        self.sql(FORGET_AVOIDANCES)?.execute(named_params! {":step_id": step_id.0})?;
+        Ok(())
+    }
+
+    fn one_step(
+        &self,
+        statement: &'static str,
+        params: &[(&str, &dyn rusqlite::ToSql)],
+    ) -> Result<Option<Step>, StoreError> {
+        let mut statement = self.sql(statement)?;
+        let mut rows = statement.query(params)?;
+        rows.next()?.map(rows::step).transpose()
+    }
+
+    fn many_steps(
+        &self,
+        statement: &'static str,
+        params: &[(&str, &dyn rusqlite::ToSql)],
+    ) -> Result<Vec<Step>, StoreError> {
+        let mut statement = self.sql(statement)?;
+        let mut rows = statement.query(params)?;
+        let mut steps = Vec::new();
+        while let Some(row) = rows.next()? {
+            steps.push(rows::step(row)?);
+        }
+        Ok(steps)
+    }
+}

@@ -1,0 +1,338 @@
+//! Workers and their sessions.
+
+use rusqlite::named_params;
+
+use super::rows::{self, worker_columns};
+use super::{StoreError, Tx};
+use crate::domain::worker::{Worker, WorkerState};
+use crate::domain::{Now, RequirementId, SessionId, Uptime, WorkerId};
+
+pub const STATEMENTS: &[&str] = &[
+    WORKER,
+    WORKER_BY_INSTANCE,
+    INSERT_WORKER,
+    UPDATE_WORKER,
+    INSERT_SESSION,
+    CLOSE_SESSIONS,
+    SESSION,
+    WORKER_SPEAKS,
+    HEARTBEAT,
+    SILENCE_WORKER,
+    SET_DRAINING,
+    SET_PAUSED,
+    DELETE_WORKER,
+    FORGET_WORKER_AVOIDANCES,
+    WORKERS_ABLE_TO,
+    SLOTS_USED,
+];
+
+/// What a worker says of itself when it opens a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registration {
+    pub instance_key: String,
+    pub session_key: String,
+    pub name: String,
+    /// Sorted, once each.
+    pub tags: Vec<String>,
+    pub slots: u32,
+    pub version: String,
+    pub platform: String,
+}
+
+/// A session and what its verbs must know of its worker.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionView {
+    pub session_id: SessionId,
+    pub worker_id: WorkerId,
+    pub worker_name: String,
+    pub worker_state: WorkerState,
+    pub draining: bool,
+    pub paused: bool,
+    pub slots: u32,
+    pub heartbeat_seq: i64,
+    pub seen_up: Uptime,
+    /// False once the worker opened another session or was deleted.
+    pub current: bool,
+}
+
+const WORKER: &str = concat!(
+    "SELECT ",
+    worker_columns!(),
+    " FROM worker AS w LEFT JOIN session AS n ON n.session_id = w.session_id
+      WHERE w.worker_id = :worker_id"
+);
+
+const WORKER_BY_INSTANCE: &str = concat!(
+    "SELECT ",
+    worker_columns!(),
+    " FROM worker AS w LEFT JOIN session AS n ON n.session_id = w.session_id
+      WHERE w.instance_key = :instance_key AND w.deleted_at IS NULL"
+);
+
+/// Read whole: as many as there are machines. Pages come with the API.
+const ALL_WORKERS: &str = concat!(
+    "SELECT ",
+    worker_columns!(),
+    " FROM worker AS w LEFT JOIN session AS n ON n.session_id = w.session_id
+      WHERE w.deleted_at IS NULL
+      ORDER BY w.worker_id"
+);
+
+const INSERT_WORKER: &str = "
+    INSERT INTO worker (instance_key, name, state, tags, slots, version, platform, seen_at, seen_up, created_at)
+    VALUES (:instance_key, :name, 'active', :tags, :slots, :version, :platform, :wall, :up, :wall)
+";
+
+/// A new session clears `draining`; `paused` stays until somebody resumes.
+const UPDATE_WORKER: &str = "
+    UPDATE worker
+       SET name = :name, state = 'active', draining = 0, tags = :tags, slots = :slots, version = :version,
+           platform = :platform, session_id = :session_id, heartbeat_seq = -1, seen_at = :wall, seen_up = :up
+     WHERE worker_id = :worker_id
+       AND deleted_at IS NULL
+";
+
+const INSERT_SESSION: &str = "
+    INSERT INTO session (worker_id, session_key, opened_at) VALUES (:worker_id, :session_key, :wall)
+";
+
+const CLOSE_SESSIONS: &str = "
+    UPDATE session SET closed_at = :wall WHERE worker_id = :worker_id AND closed_at IS NULL
+";
+
+const SESSION: &str = "
+    SELECT n.session_id, w.worker_id, w.name, w.state, w.draining, w.paused, w.slots, w.heartbeat_seq, w.seen_up,
+           w.session_id = n.session_id AND w.deleted_at IS NULL
+      FROM session AS n
+      JOIN worker AS w ON w.worker_id = n.worker_id
+     WHERE n.session_key = :session_key
+";
+
+const WORKER_SPEAKS: &str = "
+    UPDATE worker
+       SET state = 'active', seen_at = :wall, seen_up = :up
+     WHERE worker_id  = :worker_id
+       AND session_id = :session_id
+       AND deleted_at IS NULL
+";
+
+const HEARTBEAT: &str = "
+    UPDATE worker
+       SET state = 'active', seen_at = :wall, seen_up = :up, heartbeat_seq = max(heartbeat_seq, :seq)
+     WHERE worker_id  = :worker_id
+       AND session_id = :session_id
+       AND deleted_at IS NULL
+";
+
+const SILENCE_WORKER: &str = "
+    UPDATE worker
+       SET state = 'inactive'
+     WHERE worker_id = :worker_id
+       AND state     = 'active'
+       AND seen_up   = :seen_up
+";
+
+const SET_DRAINING: &str = "
+    UPDATE worker SET draining = :draining WHERE worker_id = :worker_id AND deleted_at IS NULL
+";
+
+const SET_PAUSED: &str = "
+    UPDATE worker SET paused = :paused WHERE worker_id = :worker_id AND deleted_at IS NULL
+";
+
+const DELETE_WORKER: &str = "
+    UPDATE worker
+       SET state = 'inactive', deleted_at = :wall
+     WHERE worker_id = :worker_id
+       AND deleted_at IS NULL
+";
+
+const FORGET_WORKER_AVOIDANCES: &str = "
+    DELETE FROM avoidance WHERE worker_id = :worker_id
+";
+
+/// Bounded by the number of workers.
+const WORKERS_ABLE_TO: &str = concat!(
+    "SELECT ",
+    worker_columns!(),
+    " FROM capability AS c
+      JOIN worker AS w ON w.worker_id = c.worker_id
+      LEFT JOIN session AS n ON n.session_id = w.session_id
+      WHERE c.requirement_id = :requirement_id AND w.deleted_at IS NULL
+      ORDER BY w.worker_id"
+);
+
+const SLOTS_USED: &str = "
+    SELECT count(*) FROM step WHERE session_id = :session_id AND ended_at IS NULL
+";
+
+impl Tx<'_> {
+    pub fn worker(&self, worker_id: WorkerId) -> Result<Option<Worker>, StoreError> {
+        self.one_worker(WORKER, named_params! {":worker_id": worker_id.0})
+    }
+
+    /// The worker that keeps this key in its folder, unless it was deleted.
+    pub fn worker_by_instance(&self, instance_key: &str) -> Result<Option<Worker>, StoreError> {
+        self.one_worker(WORKER_BY_INSTANCE, named_params! {":instance_key": instance_key})
+    }
+
+    pub fn workers(&self) -> Result<Vec<Worker>, StoreError> {
+        self.many_workers(ALL_WORKERS, &[])
+    }
+
+    /// The workers whose tags contain these, in whatever state they are.
+    pub fn workers_able_to(&self, requirement_id: RequirementId) -> Result<Vec<Worker>, StoreError> {
+        self.many_workers(WORKERS_ABLE_TO, named_params! {":requirement_id": requirement_id.0})
+    }
+
+    pub fn insert_worker(
+        &self,
+        registration: &Registration,
+        now: Now,
+    ) -> Result<WorkerId, StoreError> {
+        self.sql(INSERT_WORKER)?.execute(named_params! {
+            ":instance_key": registration.instance_key,
+            ":name": registration.name,
+            ":tags": registration.tags.join(" "),
+            ":slots": registration.slots,
+            ":version": registration.version,
+            ":platform": registration.platform,
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        Ok(WorkerId(self.connection.last_insert_rowid()))
+    }
+
+    /// Makes the session the worker's current one. Former ones are closed.
+    pub fn begin_session(
+        &self,
+        worker_id: WorkerId,
+        registration: &Registration,
+        now: Now,
+    ) -> Result<SessionId, StoreError> {
+        self.sql(CLOSE_SESSIONS)?
+            .execute(named_params! {":worker_id": worker_id.0, ":wall": now.wall.0})?;
+        self.sql(INSERT_SESSION)?.execute(named_params! {
+            ":worker_id": worker_id.0,
+            ":session_key": registration.session_key,
+            ":wall": now.wall.0,
+        })?;
+        let session_id = SessionId(self.connection.last_insert_rowid());
+        self.sql(UPDATE_WORKER)?.execute(named_params! {
+            ":worker_id": worker_id.0,
+            ":name": registration.name,
+            ":tags": registration.tags.join(" "),
+            ":slots": registration.slots,
+            ":version": registration.version,
+            ":platform": registration.platform,
+            ":session_id": session_id.0,
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        Ok(session_id)
+    }
+
+    pub fn session(&self, session_key: &str) -> Result<Option<SessionView>, StoreError> {
+        let mut statement = self.sql(SESSION)?;
+        let mut rows = statement.query(named_params! {":session_key": session_key})?;
+        let Some(row) = rows.next()? else { return Ok(None) };
+        Ok(Some(SessionView {
+            session_id: SessionId(row.get(0)?),
+            worker_id: WorkerId(row.get(1)?),
+            worker_name: row.get(2)?,
+            worker_state: rows::word(row, 3, WorkerState::from_word, "the state of a worker")?,
+            draining: row.get(4)?,
+            paused: row.get(5)?,
+            slots: row.get(6)?,
+            heartbeat_seq: row.get(7)?,
+            seen_up: Uptime(row.get(8)?),
+            current: row.get::<_, Option<bool>>(9)?.unwrap_or(false),
+        }))
+    }
+
+    /// A sign of life of the current session.
+    pub fn worker_speaks(&self, session: &SessionView, now: Now) -> Result<bool, StoreError> {
+        let changed = self.sql(WORKER_SPEAKS)?.execute(named_params! {
+            ":worker_id": session.worker_id.0,
+            ":session_id": session.session_id.0,
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        Ok(changed == 1)
+    }
+
+    pub fn heartbeat(&self, session: &SessionView, seq: i64, now: Now) -> Result<bool, StoreError> {
+        let changed = self.sql(HEARTBEAT)?.execute(named_params! {
+            ":worker_id": session.worker_id.0,
+            ":session_id": session.session_id.0,
+            ":seq": seq,
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        Ok(changed == 1)
+    }
+
+    /// Marks a worker inactive, unless it has spoken since it was read.
+    pub fn silence_worker(&self, worker: &Worker) -> Result<bool, StoreError> {
+        let changed = self.sql(SILENCE_WORKER)?.execute(
+            named_params! {":worker_id": worker.worker_id.0, ":seen_up": worker.seen_up.0},
+        )?;
+        Ok(changed == 1)
+    }
+
+    pub fn set_draining(&self, worker_id: WorkerId, draining: bool) -> Result<bool, StoreError> {
+        let changed = self
+            .sql(SET_DRAINING)?
+            .execute(named_params! {":worker_id": worker_id.0, ":draining": draining})?;
+        Ok(changed == 1)
+    }
+
+    pub fn set_paused(&self, worker_id: WorkerId, paused: bool) -> Result<bool, StoreError> {
+        let changed = self
+            .sql(SET_PAUSED)?
+            .execute(named_params! {":worker_id": worker_id.0, ":paused": paused})?;
+        Ok(changed == 1)
+    }
+
+    /// The row stays, for the history that names it; its session and its capabilities end.
+    pub fn delete_worker(&self, worker_id: WorkerId, now: Now) -> Result<bool, StoreError> {
+        let id = worker_id.0;
+        let changed = self
+            .sql(DELETE_WORKER)?
+            .execute(named_params! {":worker_id": id, ":wall": now.wall.0})?;
+        self.forget_capabilities(worker_id)?;
+        self.sql(FORGET_WORKER_AVOIDANCES)?.execute(named_params! {":worker_id": id})?;
+        self.sql(CLOSE_SESSIONS)?.execute(named_params! {":worker_id": id, ":wall": now.wall.0})?;
+        Ok(changed == 1)
+    }
+
+    pub fn slots_used(&self, session_id: SessionId) -> Result<u32, StoreError> {
+        Ok(self
+            .sql(SLOTS_USED)?
+            .query_row(named_params! {":session_id": session_id.0}, |row| row.get(0))?)
+    }
+
+    fn one_worker(
+        &self,
+        statement: &'static str,
+        params: &[(&str, &dyn rusqlite::ToSql)],
+    ) -> Result<Option<Worker>, StoreError> {
+        let mut statement = self.sql(statement)?;
+        let mut rows = statement.query(params)?;
+        rows.next()?.map(rows::worker).transpose()
+    }
+
+    fn many_workers(
+        &self,
+        statement: &'static str,
+        params: &[(&str, &dyn rusqlite::ToSql)],
+    ) -> Result<Vec<Worker>, StoreError> {
+        let mut statement = self.sql(statement)?;
+        let mut rows = statement.query(params)?;
+        let mut workers = Vec::new();
+        while let Some(row) = rows.next()? {
+            workers.push(rows::worker(row)?);
+        }
+        Ok(workers)
+    }
+}

@@ -1,0 +1,341 @@
+//! The writer thread: it owns the connection that writes, and commits what is queued as one group.
+//!
+//! Nobody is told "done" before the commit is on disk. A closure that fails or panics is rolled back alone. When the
+//! disk is full the group is rolled back and its callers are told; any other error of a commit leaves open whether it
+//! happened, so the process says so and aborts: the next start finds out.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
+use rusqlite::hooks::Wal;
+use rusqlite::{Connection, ErrorCode};
+
+use super::{Shared, StoreError, Tx};
+
+/// A group larger than this gains nothing and makes its first caller wait.
+const GROUP_MAX: usize = 1024;
+
+/// New pages in the write-ahead log: worth a checkpoint when nothing is queued; and due.
+const WAL_PAGES_WORTH: i32 = 1_000;
+const WAL_PAGES_DUE: i32 = 4_000;
+const IDLE: Duration = Duration::from_millis(50);
+
+/// A call's life, so that one whose caller gave up never runs.
+const QUEUED: u8 = 0;
+const TAKEN: u8 = 1;
+const ABANDONED: u8 = 2;
+
+/// What the writer runs and answers; the caller's types are erased.
+trait Call: Send {
+    /// Returns false if the caller has left.
+    fn take(&self) -> bool;
+    /// Runs the closure; returns whether its changes are to be kept.
+    fn run(&mut self, tx: &Tx) -> bool;
+    /// The closure's changes did not last; it answers this instead.
+    fn undo(&mut self, error: StoreError);
+    fn answer(self: Box<Self>);
+}
+
+struct TypedCall<T, E, F> {
+    work: F,
+    status: Arc<AtomicU8>,
+    result: Option<Result<T, E>>,
+    reply: Sender<Result<T, E>>,
+}
+
+impl<T, E, F> Call for TypedCall<T, E, F>
+where
+    F: Fn(&Tx) -> Result<T, E> + Send,
+    T: Send,
+    E: From<StoreError> + Send,
+{
+    fn take(&self) -> bool {
+        self.status.compare_exchange(QUEUED, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn run(&mut self, tx: &Tx) -> bool {
+        let result = catch_unwind(AssertUnwindSafe(|| (self.work)(tx)))
+            .unwrap_or_else(|panic| Err(StoreError::Panicked { message: panic_text(&*panic) }.into()));
+        let keep = result.is_ok();
+        self.result = Some(result);
+        keep
+    }
+
+    fn undo(&mut self, error: StoreError) {
+        self.result = Some(Err(error.into()));
+    }
+
+    fn answer(self: Box<Self>) {
+        let result = self.result.expect("a call is run before it is answered");
+        // A caller that stopped waiting was told that the outcome is unknown.
+        let _ = self.reply.send(result);
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_string())
+}
+
+/// The callers' side of the writer thread.
+pub struct Writer {
+    calls: Option<Sender<Box<dyn Call>>>,
+    thread: Option<JoinHandle<()>>,
+    deadline: Duration,
+}
+
+impl Writer {
+    pub fn start(connection: Connection, shared: Arc<Shared>) -> std::io::Result<Writer> {
+        let (calls_tx, calls_rx) = bounded(shared.options.queue_max);
+        let deadline = shared.options.write_deadline;
+        let thread = std::thread::Builder::new()
+            .name("writer".to_string())
+            .spawn(move || WriterThread { connection, shared, wal_pages_old: 0 }.run(&calls_rx))?;
+        Ok(Writer { calls: Some(calls_tx), thread: Some(thread), deadline })
+    }
+
+    pub fn write<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: Fn(&Tx) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let begun = Instant::now();
+        let busy = || StoreError::Busy { waited_ms: begun.elapsed().as_millis() as u64 };
+        let (reply, answer) = bounded(1);
+        let status = Arc::new(AtomicU8::new(QUEUED));
+        let call = TypedCall { work, status: status.clone(), result: None, reply };
+        let calls = self.calls.as_ref().expect("there until the writer is dropped");
+        match calls.send_timeout(Box::new(call), self.deadline) {
+            Ok(()) => {}
+            Err(SendTimeoutError::Timeout(_)) => return Err(busy().into()),
+            Err(SendTimeoutError::Disconnected(_)) => return Err(StoreError::Stopped.into()),
+        }
+        match answer.recv_deadline(begun + self.deadline) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Disconnected) => return Err(StoreError::Stopped.into()),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if status.compare_exchange(QUEUED, ABANDONED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            return Err(busy().into());
+        }
+        // It is being carried out: "busy" would be a lie now.
+        match answer.recv_timeout(self.deadline) {
+            Ok(result) => result,
+            Err(RecvTimeoutError::Disconnected) => Err(StoreError::Stopped.into()),
+            Err(RecvTimeoutError::Timeout) => Err(StoreError::OutcomeUnknown.into()),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.calls = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the writer thread panicked");
+        }
+    }
+}
+
+thread_local! {
+    /// Pages in the write-ahead log after the last commit of this thread. The hook is a plain function.
+    static WAL_PAGES: Cell<i32> = const { Cell::new(0) };
+}
+
+fn note_wal_pages(_: &Wal, pages: i32) -> rusqlite::Result<()> {
+    WAL_PAGES.set(pages);
+    Ok(())
+}
+
+struct WriterThread {
+    connection: Connection,
+    shared: Arc<Shared>,
+    /// What the last checkpoint had to leave in the log.
+    wal_pages_old: i32,
+}
+
+/// How a group's attempt to commit ended.
+enum GroupEnd {
+    Committed,
+    /// The whole transaction is gone: this call's error took the others with it.
+    LostBy(usize),
+    Full,
+    /// Nothing was begun: another process holds the database.
+    Refused,
+}
+
+impl WriterThread {
+    fn run(mut self, calls: &Receiver<Box<dyn Call>>) {
+        self.connection.wal_hook(Some(note_wal_pages));
+        loop {
+            let first = if self.wal_pages_new() > WAL_PAGES_WORTH {
+                match calls.recv_timeout(IDLE) {
+                    Ok(call) => call,
+                    Err(RecvTimeoutError::Timeout) => {
+                        self.checkpoint();
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+            } else {
+                match calls.recv() {
+                    Ok(call) => call,
+                    Err(_) => break,
+                }
+            };
+            self.serve_group(first, calls);
+            if self.wal_pages_new() > WAL_PAGES_DUE {
+                self.checkpoint();
+            }
+        }
+        // Closing the last connection moves the rest of the log into the database.
+    }
+
+    fn wal_pages_new(&self) -> i32 {
+        WAL_PAGES.get() - self.wal_pages_old
+    }
+
+    /// Takes what is queued, never waits for more, and answers after the commit.
+    fn serve_group(&self, first: Box<dyn Call>, calls: &Receiver<Box<dyn Call>>) {
+        let mut group: Vec<Box<dyn Call>> = Vec::new();
+        let mut take = |call: Box<dyn Call>| {
+            if call.take() {
+                group.push(call);
+            }
+        };
+        take(first);
+        let mut taken = 1;
+        while taken < GROUP_MAX
+            && let Ok(call) = calls.try_recv()
+        {
+            take(call);
+            taken += 1;
+        }
+        while !group.is_empty() {
+            match self.commit_group(&mut group) {
+                GroupEnd::Committed => break,
+                // The others run once more without it. Each round is one call shorter, so this ends.
+                GroupEnd::LostBy(culprit) => group.remove(culprit).answer(),
+                GroupEnd::Full => {
+                    group.iter_mut().for_each(|call| call.undo(StoreError::Full));
+                    break;
+                }
+                GroupEnd::Refused => {
+                    let busy = || StoreError::Busy { waited_ms: 0 };
+                    group.iter_mut().for_each(|call| call.undo(busy()));
+                    break;
+                }
+            }
+        }
+        self.shared.stats.groups.fetch_add(1, Ordering::Relaxed);
+        self.shared.stats.calls.fetch_add(group.len() as u64, Ordering::Relaxed);
+        group.into_iter().for_each(Call::answer);
+    }
+
+    fn commit_group(&self, group: &mut [Box<dyn Call>]) -> GroupEnd {
+        if let Err(error) = self.statement("BEGIN IMMEDIATE") {
+            return match error.sqlite_error_code() {
+                Some(ErrorCode::DiskFull) => GroupEnd::Full,
+                Some(ErrorCode::DatabaseBusy) => {
+                    log::error!("another process holds the database: {error}");
+                    GroupEnd::Refused
+                }
+                _ => self.abort("a transaction could not begin", &error),
+            };
+        }
+        let mut changes = super::Changes::default();
+        for (index, call) in group.iter_mut().enumerate() {
+            match self.run_call(call.as_mut()) {
+                Ok(Some(kept)) => changes.absorb(kept),
+                Ok(None) => {}
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+                    return self.roll_back(GroupEnd::Full);
+                }
+                Err(error) => self.abort("a savepoint could not be kept", &error),
+            }
+            if self.connection.is_autocommit() {
+                return GroupEnd::LostBy(index);
+            }
+        }
+        let tx = Tx::new(&self.connection, &self.shared);
+        let sealed = tx.seal(&changes).and_then(|()| Ok(self.statement("COMMIT")?));
+        match sealed {
+            Ok(()) => {
+                self.shared.publish(changes);
+                GroupEnd::Committed
+            }
+            Err(StoreError::Full) => self.roll_back(GroupEnd::Full),
+            Err(error) => self.abort("a commit failed and its outcome is unknown", &error),
+        }
+    }
+
+    /// One call in its savepoint; its changes, if they are kept.
+    fn run_call(&self, call: &mut dyn Call) -> rusqlite::Result<Option<super::Changes>> {
+        self.statement("SAVEPOINT one_call")?;
+        let tx = Tx::new(&self.connection, &self.shared);
+        let keep = call.run(&tx);
+        if self.connection.is_autocommit() {
+            return Ok(None);
+        }
+        if !keep {
+            self.statement("ROLLBACK TO one_call")?;
+        }
+        self.statement("RELEASE one_call")?;
+        Ok(keep.then(|| tx.into_changes()))
+    }
+
+    fn roll_back(&self, end: GroupEnd) -> GroupEnd {
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.statement("ROLLBACK")
+        {
+            self.abort("a rollback failed", &error);
+        }
+        end
+    }
+
+    fn statement(&self, sql: &'static str) -> rusqlite::Result<()> {
+        self.shared.count_statement();
+        self.connection.prepare_cached(sql)?.execute([]).map(|_| ())
+    }
+
+    /// Moves the log into the database, as far as no reader still needs it. Never waits for one.
+    fn checkpoint(&mut self) {
+        let moved = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+            Ok((row.get::<_, i32>(1)?, row.get::<_, i32>(2)?))
+        });
+        match moved {
+            Ok((pages, pages_moved)) if pages_moved < pages => self.wal_pages_old = pages,
+            // The next commit begins the log anew.
+            Ok(_) => {
+                self.wal_pages_old = 0;
+                WAL_PAGES.set(0);
+            }
+            Err(error) => match error.sqlite_error_code() {
+                // The log keeps what the database has no room for.
+                Some(ErrorCode::DiskFull | ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                    log::warn!("checkpoint put off: {error}");
+                    self.wal_pages_old = WAL_PAGES.get();
+                }
+                _ => self.abort("a checkpoint failed", &error),
+            },
+        }
+    }
+
+    fn abort(&self, what: &str, error: &dyn std::fmt::Display) -> ! {
+        let message = format!(
+            "stepward: {what}: {error}; stopping at once, the next start recovers what is on disk"
+        );
+        log::error!("{message}");
+        // The logger may be off or buffered; this line must be seen.
+        eprintln!("{message}");
+        std::process::abort()
+    }
+}
