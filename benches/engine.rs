@@ -13,10 +13,12 @@ use serde_json::json;
 use stepward::clock::SystemClock;
 use stepward::domain::Uptime;
 use stepward::domain::task::{Definition, StepDraft, TaskDraft};
-use stepward::engine::{Engine, Poll, Report, Settings, Submission};
+use stepward::engine::{Engine, Finished, News, Reports, Settings, Submission, Verdict};
 use stepward::store::{Frozen, Registration, Store, StoreOptions};
 
 const CALLERS: [usize; 3] = [1, 64, 512];
+/// Steps that one caller, a worker, carries out at a time.
+const SLOTS: u32 = 8;
 const CHAIN: usize = 10;
 const JOB_STEPS: usize = 1_000;
 const BARE_PER_COMMIT: usize = 256;
@@ -35,6 +37,17 @@ fn main() {
         Sizes { finished_steps: 1_000_000, jobs: [2, 40, 100], bare_steps: 100_000 }
     };
 
+    if std::env::args().any(|arg| arg == "--profile") {
+        let folder = tempfile::tempdir_in(target_folder()).unwrap();
+        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+        let engine = Engine::new(store, Settings::default());
+        for slots in [1, 4, 8] {
+            let run = run_callers(&engine, 512, slots, 100, 50_000.0);
+            let bare = bare_loop(100_000);
+            eprintln!("{slots} slots: {:.0} steps/s, bare {bare:.0}: {:.3}, {:.0} calls a commit", run.per_s, run.per_s / bare, run.calls_per_commit);
+        }
+        return;
+    }
     let empty = tempfile::tempdir_in(target_folder()).unwrap();
     let full = tempfile::tempdir_in(target_folder()).unwrap();
     Store::open(full.path(), StoreOptions::default()).unwrap();
@@ -96,7 +109,7 @@ fn run_all(name: &str, folder: &Path, sizes: &Sizes, bare_per_s: f64) -> Vec<Run
     let store = Store::open(folder, StoreOptions::default()).unwrap();
     let engine = Engine::new(store, Settings::default());
     let runs = CALLERS.iter().zip(sizes.jobs).map(|(&callers, jobs)| {
-        let run = run_callers(&engine, callers, jobs, bare_per_s);
+        let run = run_callers(&engine, callers, SLOTS, jobs, bare_per_s);
         eprintln!(
             "{name} table, {callers} callers: {:.0} steps/s, {:.2} of bare, p50 {:?}, p99 {:?}, {:.1} calls a commit",
             run.per_s, run.to_bare, run.p50, run.p99, run.calls_per_commit
@@ -116,20 +129,20 @@ fn chains(steps: usize) -> Frozen {
     Frozen::new(Arc::new(Definition::check("chains", vec![task]).unwrap()))
 }
 
-fn run_callers(engine: &Engine, callers: usize, jobs: usize, bare_per_s: f64) -> Run {
+fn run_callers(engine: &Engine, callers: usize, slots: u32, jobs: usize, bare_per_s: f64) -> Run {
     let clock = SystemClock::continuing(Uptime(0));
     let frozen = chains(JOB_STEPS);
     for _ in 0..jobs {
         engine.submit(Submission::of(&frozen), clock.now()).unwrap();
     }
-    let sessions: Vec<String> = (0..callers).map(|n| format!("bench-{callers}-{n}")).collect();
+    let sessions: Vec<String> = (0..callers).map(|n| format!("bench-{callers}-{slots}-{n}")).collect();
     for key in &sessions {
         let registration = Registration {
             instance_key: key.clone(),
             session_key: key.clone(),
             name: key.clone(),
             tags: vec!["script".to_string()],
-            slots: 1,
+            slots,
             version: String::new(),
             platform: String::new(),
         };
@@ -142,7 +155,7 @@ fn run_callers(engine: &Engine, callers: usize, jobs: usize, bare_per_s: f64) ->
     let latencies: Vec<Vec<Duration>> = std::thread::scope(|scope| {
         let threads: Vec<_> = sessions
             .iter()
-            .map(|key| scope.spawn(|| call(engine, &clock, key, &finished, steps)))
+            .map(|key| scope.spawn(|| call(engine, &clock, key, slots, &finished, steps)))
             .collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
@@ -160,29 +173,38 @@ fn run_callers(engine: &Engine, callers: usize, jobs: usize, bare_per_s: f64) ->
     }
 }
 
-/// One caller: poll, start, finish, until all steps have ended.
+/// One caller, a worker: it reports what it finished and asks for more in one call, as the protocol does, then reports
+/// what it started; until all steps have ended.
 fn call(
     engine: &Engine,
     clock: &SystemClock,
     key: &str,
+    slots: u32,
     finished: &AtomicUsize,
     steps: usize,
 ) -> Vec<Duration> {
     let mut latencies = Vec::new();
-    let mut timed = |begun: Instant| latencies.push(begun.elapsed());
+    let mut report = |items, poll| {
+        let begun = Instant::now();
+        let reports = Reports { session_key: key.to_string(), items, poll };
+        let answer = engine.report(reports, clock.now()).unwrap();
+        latencies.push(begun.elapsed());
+        assert!(answer.verdicts.iter().all(|verdict| *verdict == Verdict::Accepted));
+        answer
+    };
+    let mut done = Vec::new();
     while finished.load(Ordering::Relaxed) < steps {
-        let begun = Instant::now();
-        let poll = Poll { session_key: key.to_string(), free_slots: 1, held: Vec::new() };
-        let answer = engine.poll(poll, clock.now()).unwrap();
-        timed(begun);
-        let Some(assignment) = answer.assignments.first() else { continue };
-        let begun = Instant::now();
-        engine.start(key, assignment.attempt, clock.now()).unwrap();
-        timed(begun);
-        let begun = Instant::now();
-        engine.finish(key, assignment.attempt, Report::completed(), clock.now()).unwrap();
-        timed(begun);
-        finished.fetch_add(1, Ordering::Relaxed);
+        let count = done.len();
+        let answer = report(std::mem::take(&mut done), Some((slots, Vec::new())));
+        finished.fetch_add(count, Ordering::Relaxed);
+        let assignments = answer.poll.unwrap().assignments;
+        if assignments.is_empty() {
+            continue;
+        }
+        let started = assignments.iter().map(|found| (found.attempt, News::Started)).collect();
+        report(started, None);
+        let ended = |attempt| (attempt, News::Finished(Finished::completed()));
+        done = assignments.iter().map(|found| ended(found.attempt)).collect();
     }
     latencies
 }
@@ -214,6 +236,7 @@ fn bare_loop(steps: usize) -> f64 {
     sql.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).unwrap();
     sql.pragma_update(None, "synchronous", "FULL").unwrap();
     sql.pragma_update(None, "foreign_keys", true).unwrap();
+    sql.pragma_update(None, "cache_size", -(64 << 10)).unwrap();
     sql.pragma_update(None, "wal_autocheckpoint", 4_000).unwrap();
     let rows: Vec<(i64, i64, i64)> = sql
         .prepare("SELECT step_id, job_id, position FROM step ORDER BY step_id")
@@ -252,14 +275,18 @@ fn bare_loop(steps: usize) -> f64 {
 
     let begun = Instant::now();
     for (group, rows) in rows.chunks(BARE_PER_COMMIT).enumerate() {
+        let now = group as i64;
+        // Three commits, since a step starts only after its assignment is on disk, and ends after its start is.
+        for update in [&mut assign, &mut start] {
+            sql.execute_batch("BEGIN IMMEDIATE").unwrap();
+            for &(step_id, _, _) in rows {
+                move_one(update, step_id, now);
+            }
+            sql.execute_batch("COMMIT").unwrap();
+        }
         sql.execute_batch("BEGIN IMMEDIATE").unwrap();
         for &(step_id, job_id, position) in rows {
-            let now = group as i64;
-            for update in [&mut assign, &mut start, &mut finish] {
-                let changed =
-                    update.execute(named_params! {":now": now, ":step_id": step_id}).unwrap();
-                assert_eq!(changed, 1);
-            }
+            move_one(&mut finish, step_id, now);
             let next = named_params! {":job_id": job_id, ":position": position + 1};
             if (position + 1) % CHAIN as i64 != 0 {
                 assert_eq!(count_dependent.execute(next).unwrap(), 1);
@@ -269,6 +296,11 @@ fn bare_loop(steps: usize) -> f64 {
         sql.execute_batch("COMMIT").unwrap();
     }
     rows.len() as f64 / begun.elapsed().as_secs_f64()
+}
+
+fn move_one(update: &mut rusqlite::Statement, step_id: i64, now: i64) {
+    let changed = update.execute(named_params! {":now": now, ":step_id": step_id}).unwrap();
+    assert_eq!(changed, 1);
 }
 
 /// A million finished steps, as if a hundred jobs had run.

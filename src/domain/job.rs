@@ -130,7 +130,26 @@ pub struct Tally {
     pub cancelled: u32,
 }
 
+/// What one event changes in a job's counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TallyChange {
+    pub added: u32,
+    pub ended: u32,
+    pub failed: u32,
+    pub cancelled: u32,
+    /// The first of those that failed.
+    pub failed_step_id: Option<StepId>,
+}
+
 impl Tally {
+    pub fn after(self, change: TallyChange) -> Tally {
+        Tally {
+            open: self.open + change.added - change.ended,
+            failed: self.failed + change.failed,
+            cancelled: self.cancelled + change.cancelled,
+        }
+    }
+
     /// How a job whose steps all ended has ended; `None` while one is open.
     pub fn settles(self) -> Option<JobMove> {
         match self {

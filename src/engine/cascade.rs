@@ -11,13 +11,14 @@ use super::{EngineError, Settings};
 use crate::domain::cascade::{Decision, decide};
 use crate::domain::depends::Outcome;
 use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::job::{Tally, TallyChange};
 use crate::domain::limits::{self, clip};
 use crate::domain::reason::Reason;
 use crate::domain::retry::{AfterFailure, after_failure};
 use crate::domain::step::{Step, StepKind, StepMove, StepState};
 use crate::domain::task::{Definition, HookOn, StepDraft, Task};
 use crate::domain::{DefinitionId, JobId, Now, StepId};
-use crate::store::{Ending, FormerOutcome, StepTally, StepView, Tx};
+use crate::store::{Ending, FormerOutcome, StepView, Tx};
 
 /// The frozen definition that a job is made from.
 #[derive(Clone)]
@@ -26,6 +27,8 @@ pub(super) struct JobContext {
     pub definition_id: DefinitionId,
     pub definition: Arc<Definition>,
     pub task_index: u32,
+    /// The job's counters, as they are in the database now.
+    pub tally: Tally,
 }
 
 impl JobContext {
@@ -68,7 +71,7 @@ pub(super) struct Cascade<'a> {
     pub now: Now,
     /// Steps made by this event so far: loops of child jobs of loops multiply.
     pub steps_created: usize,
-    pub(super) tallies: BTreeMap<JobId, StepTally>,
+    pub(super) uncounted: BTreeMap<JobId, TallyChange>,
     ended: VecDeque<Ended>,
     contexts: HashMap<JobId, JobContext>,
     outcomes: HashMap<(JobId, u32), Outcome>,
@@ -81,7 +84,7 @@ impl<'a> Cascade<'a> {
             settings,
             now,
             steps_created: 0,
-            tallies: BTreeMap::new(),
+            uncounted: BTreeMap::new(),
             ended: VecDeque::new(),
             contexts: HashMap::new(),
             outcomes: HashMap::new(),
@@ -98,13 +101,26 @@ impl<'a> Cascade<'a> {
                 }
             }
             // Children have larger ids than their parents: settled first, they are counted in the same round.
-            let Some((job_id, change)) = self.tallies.pop_last() else { return Ok(()) };
-            if let Some(tally) = self.tx.tally(job_id, change)?
-                && let Some(job_move) = tally.settles()
-            {
+            let Some((job_id, change)) = self.uncounted.pop_last() else { return Ok(()) };
+            if let Some(job_move) = self.count(job_id, change)?.and_then(Tally::settles) {
                 self.settle_job(job_id, job_move)?;
             }
         }
+    }
+
+    /// Brings a job's counters up to date. `None`: it has ended meanwhile.
+    pub(super) fn count(
+        &mut self,
+        job_id: JobId,
+        change: TallyChange,
+    ) -> Result<Option<Tally>, EngineError> {
+        let was = self.context(job_id)?.tally;
+        let tally = was.after(change);
+        if !self.tx.tally(job_id, was, tally, change.failed_step_id)? {
+            return Ok(None);
+        }
+        self.contexts.get_mut(&job_id).expect("just looked at").tally = tally;
+        Ok(Some(tally))
     }
 
     pub fn context(&mut self, job_id: JobId) -> Result<JobContext, EngineError> {
@@ -112,21 +128,24 @@ impl<'a> Cascade<'a> {
             return Ok(context.clone());
         }
         let job = self.tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
-        self.learn_context(job_id, job.definition_id, job.task_index)
+        self.learn_context(job_id, job.definition_id, job.task_index, job.tally)
     }
 
     pub fn context_of(&mut self, view: &StepView) -> Result<JobContext, EngineError> {
-        self.learn_context(view.step.job_id, view.definition_id, view.task_index)
+        let job_id = view.step.job_id;
+        self.learn_context(job_id, view.definition_id, view.task_index, view.tally)
     }
 
+    /// What is known of a job that was just read or made.
     pub fn learn_context(
         &mut self,
         job_id: JobId,
         definition_id: DefinitionId,
         task_index: u32,
+        tally: Tally,
     ) -> Result<JobContext, EngineError> {
         let definition = self.tx.definition(definition_id)?;
-        let context = JobContext { job_id, definition_id, definition, task_index };
+        let context = JobContext { job_id, definition_id, definition, task_index, tally };
         self.contexts.insert(job_id, context.clone());
         Ok(context)
     }
@@ -258,16 +277,16 @@ impl<'a> Cascade<'a> {
         outcome: Outcome,
     ) {
         let job_id = context.job_id;
-        let tally = self.tallies.entry(job_id).or_default();
-        tally.ended += 1;
+        let change = self.uncounted.entry(job_id).or_default();
+        change.ended += 1;
         if item.is_none() {
             // A loop counts once, through its placeholder.
             match outcome {
                 Outcome::Failed if !context.task().step(position).continue_on_failure => {
-                    tally.failed += 1;
-                    tally.failed_step_id.get_or_insert(step_id);
+                    change.failed += 1;
+                    change.failed_step_id.get_or_insert(step_id);
                 }
-                Outcome::Cancelled => tally.cancelled += 1,
+                Outcome::Cancelled => change.cancelled += 1,
                 _ => {}
             }
             self.outcomes.insert((job_id, position), outcome);
@@ -277,7 +296,17 @@ impl<'a> Cascade<'a> {
 
     fn decide_dependents(&mut self, ended: &Ended) -> Result<(), EngineError> {
         let context = self.context(ended.job_id)?;
-        for &dependent in context.task().dependents(ended.position) {
+        let task = context.task();
+        for &dependent in task.dependents(ended.position) {
+            if let &[only] = task.dependencies(dependent) {
+                // The usual chain: its one dependency decides it, so counting down and releasing are one statement.
+                let outcome = self.outcomes[&(ended.job_id, only)];
+                let depends_on = task.depends_on(dependent);
+                if decide(task.step(dependent), depends_on, &|_| outcome) == Decision::Release {
+                    self.tx.release_only_dependent(ended.job_id, dependent, self.now)?;
+                    continue;
+                }
+            }
             if let Some((step_id, 0)) = self.tx.dependency_ended(ended.job_id, dependent)? {
                 self.decide_step(&context, step_id, dependent)?;
             }

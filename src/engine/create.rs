@@ -8,13 +8,13 @@ use super::cascade::{Cascade, Failure, JobContext};
 use super::retry::Carried;
 use crate::domain::cascade::{Decision, decide};
 use crate::domain::event::{EventKind, NewEvent};
-use crate::domain::job::{Hold, JobMove, ParentStep, Source};
+use crate::domain::job::{Hold, JobMove, ParentStep, Source, Tally, TallyChange};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepMove, StepState};
 use crate::domain::task::{Action, Definition, WhenFull};
 use crate::domain::{DefinitionId, JobId, Json, RequirementId, StepId, Timestamp, Uptime};
-use crate::store::{Ending, NewJob, NewStep, StepTally};
+use crate::store::{Ending, NewJob, NewStep};
 
 /// A job about to be made.
 pub(super) struct JobPlan {
@@ -57,7 +57,12 @@ impl Cascade<'_> {
             },
             self.now,
         )?;
-        let context = self.learn_context(job_id, plan.definition_id, plan.task_index)?;
+        let context = self.learn_context(
+            job_id,
+            plan.definition_id,
+            plan.task_index,
+            Tally { open: steps_open as u32, ..Tally::default() },
+        )?;
         let entry = if waits_for_time {
             Entry::Hold(Hold::NotBefore)
         } else {
@@ -71,8 +76,8 @@ impl Cascade<'_> {
             }
             Entry::Skip { message } => {
                 // It ends with all its steps unmade.
-                let change = StepTally { ended: steps_open as u32, ..StepTally::default() };
-                self.tx.tally(job_id, change)?;
+                let change = TallyChange { ended: steps_open as u32, ..TallyChange::default() };
+                self.count(job_id, change)?;
                 let why = Some((Reason::OverlapSkipped, message.as_str()));
                 self.end_job(job_id, JobMove::Skip, why)?;
                 return Ok(Created { job_id, skipped: Some(message) });
@@ -249,7 +254,7 @@ impl Cascade<'_> {
         let open = (for_each.items.len() - kept.len()) as u32;
         let dispatched = self.tx.dispatch_step(placeholder, None, open, None, self.now)?;
         assert!(dispatched, "nobody moves it within our transaction");
-        self.tallies.entry(context.job_id).or_default().added += open;
+        self.uncounted.entry(context.job_id).or_default().added += open;
 
         let kind = draft.action.kind();
         let requirement_id = match kind {

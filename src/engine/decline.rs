@@ -1,46 +1,33 @@
 //! An assignment comes back unstarted: the step keeps its place in the queue, and others are preferred for it.
 
+use super::EngineError;
 use super::cascade::{Cascade, JobContext};
 use super::poll::AVOID_MS;
-use super::submit::check_text;
-use super::{Engine, EngineError, Verdict};
+use super::report::Verdict;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepMove, StepState};
-use crate::domain::{AttemptRef, Now, WorkerId};
-use crate::store::{Ending, FormerOutcome};
-
-impl Engine {
-    /// A worker cannot or will not start what it was assigned. After `start` it is too late for that.
-    pub fn decline(
-        &self,
-        session_key: &str,
-        attempt: AttemptRef,
-        why: &str,
-        now: Now,
-    ) -> Result<Verdict, EngineError> {
-        check_text("reason", why, limits::MESSAGE_BYTES_MAX)?;
-        let settings = self.settings;
-        let (session_key, why) = (session_key.to_string(), why.to_string());
-        self.store.write(move |tx| {
-            let mut cascade = Cascade::new(tx, &settings, now);
-            let (session, view) = match cascade.fence(&session_key, attempt)? {
-                Ok(found) => found,
-                Err(verdict) => return Ok(verdict),
-            };
-            view.step.state.after(StepMove::Requeue)?;
-            let context = cascade.context_of(&view)?;
-            let text = format!("worker {} declined: {why}", session.worker_name);
-            let avoid = Some(session.worker_id);
-            cascade.return_step(&context, &view.step, "declined", &text, avoid)?;
-            cascade.settle()?;
-            Ok(Verdict::Accepted)
-        })
-    }
-}
+use crate::domain::WorkerId;
+use crate::store::{Ending, FormerOutcome, SessionView, StepView};
 
 impl Cascade<'_> {
+    /// A worker cannot or will not start what it was assigned. After `start` it is too late for that.
+    pub(super) fn decline_attempt(
+        &mut self,
+        session: &SessionView,
+        view: &StepView,
+        why: &str,
+    ) -> Result<Verdict, EngineError> {
+        if let Err(illegal) = view.step.state.after(StepMove::Requeue) {
+            return Ok(Verdict::Refused { why: illegal.to_string() });
+        }
+        let context = self.context_of(view)?;
+        let text = format!("worker {} declined: {why}", session.worker_name);
+        self.return_step(&context, &view.step, "declined", &text, Some(session.worker_id))?;
+        Ok(Verdict::Accepted)
+    }
+
     /// Puts an assigned step back in the queue, or gives it up when that has happened too often.
     ///
     /// `what` is a word for the attempt's record, `text` the sentence, `avoid` the worker to pass over.

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | submit | `submit.rs` | people, schedules, hooks |
 //! | open_session, heartbeat, poll | `session.rs` `heartbeat.rs` `poll.rs` | workers |
-//! | start, keep_alive, decline, finish | `start.rs` `decline.rs` `finish.rs` | workers |
+//! | report: start, keep_alive, decline, finish | `report.rs` `start.rs` `decline.rs` `finish.rs` | workers |
 //! | cancel, retry, approve, reject | `cancel.rs` `retry.rs` `approve.rs` | people |
 //! | drain, pause, resume, delete_worker | `drain.rs` | people, workers |
 //! | release_due | `release.rs` | time |
@@ -25,6 +25,7 @@ mod heartbeat;
 mod poll;
 mod queries;
 mod release;
+mod report;
 mod retry;
 mod session;
 mod settle;
@@ -39,10 +40,11 @@ use crate::domain::{JobId, StepId, WorkerId};
 use crate::store::{Store, StoreError};
 
 pub use approve::Decision;
-pub use finish::{Report, Verdict};
+pub use finish::Finished;
 pub use heartbeat::{Beat, BeatAnswer, HeldAttempt, HeldPhase};
 pub use poll::{Assignment, Poll, PollAnswer};
 pub use queries::JobView;
+pub use report::{News, Reports, ReportsAnswer, Verdict};
 pub use retry::RetryScope;
 pub use session::{OpenedSession, Spooled};
 pub use submit::{Submission, Submitted};

@@ -1,12 +1,12 @@
 //! A worker asks for work: it gets up to its free slots, the oldest of the highest priority that its tags allow, and once
 //! more whatever it should hold and does not.
 
-use super::heartbeat::{ack_due_up, current_session, sign_of_life, to_abort};
+use super::heartbeat::{ack_due_up, current_holdings, sign_of_life, to_abort};
 use super::{Engine, EngineError, Settings};
 use crate::domain::step::StepState;
 use crate::domain::task::Action;
-use crate::domain::{AttemptRef, JobId, Json, Now, RequirementId, Uptime};
-use crate::store::{Claim, SessionView, Tx};
+use crate::domain::{AttemptRef, JobId, Json, Now, RequirementId, Uptime, WorkerId};
+use crate::store::{Claim, Holdings, Payload, Tx};
 
 /// How long a worker is passed over for a step that it gave back: while others could take it, and when none can.
 pub(super) const AVOID_MS: i64 = 300_000;
@@ -46,52 +46,66 @@ pub struct Assignment {
 impl Engine {
     pub fn poll(&self, poll: Poll, now: Now) -> Result<PollAnswer, EngineError> {
         let settings = self.settings;
-        self.store.write(move |tx| {
-            let session = current_session(tx, &poll.session_key)?;
-            sign_of_life(tx, &session, now)?;
-            let believed = tx.held_steps(session.session_id)?;
-            let mut assignments = Vec::new();
-            for step in believed.iter().filter(|step| step.state == StepState::Assigned) {
-                let attempt = AttemptRef { step_id: step.step_id, attempt: step.attempt };
-                if !poll.held.contains(&attempt) {
-                    assignments.push(assignment(tx, &settings, attempt)?);
-                }
-            }
-            if !session.draining && !session.paused {
-                let free = session.slots.saturating_sub(believed.len() as u32).min(poll.free_slots);
-                for claim in best_claims(tx, &session, free, now)? {
-                    let due_up = ack_due_up(&settings, now.up, now);
-                    let (worker_id, session_id) = (session.worker_id, session.session_id);
-                    if tx.assign_step(&claim, worker_id, session_id, due_up, now)? {
-                        let attempt =
-                            AttemptRef { step_id: claim.step_id, attempt: claim.attempt + 1 };
-                        assignments.push(assignment(tx, &settings, attempt)?);
-                    }
-                }
-            }
-            let abort = to_abort(&believed, poll.held.iter().copied());
-            Ok(PollAnswer { assignments, abort, draining: session.draining })
-        })
+        self.store.write(move |tx| answer_poll(tx, &settings, &poll, now))
     }
+}
+
+pub(super) fn answer_poll(
+    tx: &Tx,
+    settings: &Settings,
+    poll: &Poll,
+    now: Now,
+) -> Result<PollAnswer, EngineError> {
+    let holdings = current_holdings(tx, &poll.session_key, now)?;
+    let (session, believed) = (&holdings.session, &holdings.held);
+    sign_of_life(tx, session, now)?;
+    let mut assignments = Vec::new();
+    for step in believed.iter().filter(|step| step.state == StepState::Assigned) {
+        let attempt = AttemptRef { step_id: step.step_id, attempt: step.attempt };
+        if !poll.held.contains(&attempt) {
+            let payload = tx.payload(step.step_id)?;
+            assignments.push(assignment(tx, settings, attempt, payload)?);
+        }
+    }
+    if !session.draining && !session.paused {
+        let free = session.slots.saturating_sub(believed.len() as u32).min(poll.free_slots);
+        let due_up = ack_due_up(settings, now.up, now);
+        for claim in best_claims(tx, &holdings, free, now)? {
+            if tx.assign_step(&claim, session.worker_id, session.session_id, due_up, now)? {
+                let attempt = AttemptRef { step_id: claim.step_id, attempt: claim.attempt + 1 };
+                assignments.push(assignment(tx, settings, attempt, claim.payload)?);
+            }
+        }
+    }
+    let abort = to_abort(believed, poll.held.iter().copied());
+    Ok(PollAnswer { assignments, abort, draining: session.draining })
 }
 
 /// The oldest claimable steps of the highest priority, over all requirements that the worker satisfies.
 fn best_claims(
     tx: &Tx,
-    session: &SessionView,
+    holdings: &Holdings,
     free: u32,
     now: Now,
 ) -> Result<Vec<Claim>, EngineError> {
-    if free == 0 {
-        return Ok(Vec::new());
-    }
-    let avoids = tx.has_avoidances(session.worker_id, now)?;
+    let worker_id = holdings.session.worker_id;
     let mut claims: Vec<Claim> = Vec::new();
-    let mut last = RequirementId(0);
-    while let Some(requirement_id) = tx.next_requirement(last)? {
-        last = requirement_id;
-        let avoided_until = if avoids { avoided_until(tx, session, requirement_id, now)? } else { now.up };
-        claims.extend(tx.claim_candidates(requirement_id, session.worker_id, avoided_until, free)?);
+    let mut after = RequirementId(0);
+    let mut more = free > 0;
+    while more && let Some(next) = tx.next_claim(after, worker_id)? {
+        (after, more) = (next.requirement_id, next.more);
+        if !next.able {
+            continue;
+        }
+        if free == 1 && !next.returned {
+            claims.push(next.claim);
+            continue;
+        }
+        let avoided_until = match holdings.avoided {
+            true => avoided_until(tx, worker_id, next.requirement_id, now)?,
+            false => now.up,
+        };
+        claims.extend(tx.claim_candidates(next.requirement_id, worker_id, avoided_until, free)?);
     }
     claims.sort_by_key(|claim| (-i64::from(claim.priority), claim.queued_up, claim.step_id));
     claims.truncate(free as usize);
@@ -101,11 +115,11 @@ fn best_claims(
 /// Avoidances that end later than this count. A worker that is the only one able is passed over for a moment only.
 fn avoided_until(
     tx: &Tx,
-    session: &SessionView,
+    worker_id: WorkerId,
     requirement_id: RequirementId,
     now: Now,
 ) -> Result<Uptime, EngineError> {
-    let others = tx.has_other_able_worker(requirement_id, session.worker_id)?;
+    let others = tx.has_other_able_worker(requirement_id, worker_id)?;
     Ok(if others { now.up } else { now.up.plus_ms(AVOID_MS - AVOID_ALONE_MS) })
 }
 
@@ -113,8 +127,8 @@ fn assignment(
     tx: &Tx,
     settings: &Settings,
     attempt: AttemptRef,
+    payload: Payload,
 ) -> Result<Assignment, EngineError> {
-    let payload = tx.payload(attempt.step_id)?;
     let definition = tx.definition(payload.definition_id)?;
     let task = definition.task(payload.task_index);
     let draft = task.step(payload.position);

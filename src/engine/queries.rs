@@ -68,9 +68,9 @@ impl Engine {
 
 pub(super) fn load(tx: &Tx, job_id: JobId) -> Result<(Job, JobContext), EngineError> {
     let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
-    let (definition_id, task_index) = (job.definition_id, job.task_index);
+    let (definition_id, task_index, tally) = (job.definition_id, job.task_index, job.tally);
     let definition = tx.definition(definition_id)?;
-    Ok((job, JobContext { job_id, definition_id, definition, task_index }))
+    Ok((job, JobContext { job_id, definition_id, definition, task_index, tally }))
 }
 
 /// `test[2]` is the third instance of `test`.

@@ -45,7 +45,7 @@ impl Engine {
 
 impl Cascade<'_> {
     fn release_due_job(&mut self, job: &Job) -> Result<(), EngineError> {
-        let context = self.learn_context(job.job_id, job.definition_id, job.task_index)?;
+        let context = self.context(job.job_id)?;
         match self.enter(&context, job.parent)? {
             Entry::Enter => self.release_held(job, Hold::NotBefore),
             Entry::Hold(hold) => self.hold_job(job.job_id, hold),

@@ -1,7 +1,7 @@
 //! A worker opens a session: it is new, or it restarted and what its former life held is settled here and now.
 
 use super::cascade::{Cascade, Failure};
-use super::finish::Report;
+use super::finish::Finished;
 use super::submit::check_text;
 use super::{Engine, EngineError, Settings, Verdict};
 use crate::domain::event::{EventKind, NewEvent};
@@ -19,7 +19,7 @@ pub struct Spooled {
     pub attempt: AttemptRef,
     /// The session that ran it.
     pub session_key: String,
-    pub report: Report,
+    pub finished: Finished,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Engine {
         registration.tags.dedup();
         check(&registration)?;
         for result in &spooled {
-            result.report.check()?;
+            result.finished.check()?;
         }
         let settings = self.settings;
         self.store.write(move |tx| {
@@ -57,7 +57,7 @@ impl Engine {
                 Some(worker) => worker.worker_id,
                 None => tx.insert_worker(&registration, now)?,
             };
-            let verdicts = accept_spooled(&mut cascade, Some(worker_id), &spooled)?;
+            let verdicts = accept_spooled(&mut cascade, worker_id, &spooled)?;
             if let Some(worker) = &known {
                 cascade.close_session(worker, Reason::WorkerRestarted)?;
             }
@@ -84,7 +84,7 @@ fn reopen(
         return Err(EngineError::SessionReplaced);
     }
     let mut cascade = Cascade::new(tx, settings, now);
-    let verdicts = accept_spooled(&mut cascade, Some(session.worker_id), spooled)?;
+    let verdicts = accept_spooled(&mut cascade, session.worker_id, spooled)?;
     cascade.settle()?;
     Ok(OpenedSession {
         worker_id: session.worker_id,
@@ -97,17 +97,20 @@ fn reopen(
 /// Takes what a former session of this worker finished, if the attempt is still its.
 fn accept_spooled(
     cascade: &mut Cascade,
-    worker_id: Option<WorkerId>,
+    worker_id: WorkerId,
     spooled: &[Spooled],
 ) -> Result<Vec<Verdict>, EngineError> {
     let mut verdicts = Vec::with_capacity(spooled.len());
     for result in spooled {
-        let session = cascade.tx.session(&result.session_key)?;
-        verdicts.push(match session {
-            Some(session) if Some(session.worker_id) == worker_id => {
-                cascade.finish_attempt(&session, result.attempt, &result.report)?
+        let found = cascade.tx.fenced_step(result.attempt.step_id, &result.session_key)?;
+        verdicts.push(match found {
+            Some((view, Some(session))) if session.worker_id == worker_id => {
+                match cascade.fence(&session, view, result.attempt)? {
+                    Ok(view) => cascade.finish_attempt(&view, &result.finished)?,
+                    Err(verdict) => verdict,
+                }
             }
-            _ => Verdict::abort("the session is not this worker's"),
+            _ => Verdict::abort("the step or the session is not this worker's"),
         });
     }
     Ok(verdicts)

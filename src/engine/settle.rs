@@ -3,12 +3,12 @@
 use super::EngineError;
 use super::cascade::{Cascade, Failure, JobContext};
 use crate::domain::event::{EventKind, NewEvent};
-use crate::domain::job::{Hold, Job, JobMove, Source};
+use crate::domain::job::{Hold, Job, JobMove, Source, TallyChange};
 use crate::domain::reason::Reason;
 use crate::domain::step::{StepMove, StepState};
 use crate::domain::task::HookOn;
 use crate::domain::{JobId, StepId};
-use crate::store::{Ending, StepTally};
+use crate::store::Ending;
 
 impl Cascade<'_> {
     /// All steps of a job have ended.
@@ -99,8 +99,7 @@ impl Cascade<'_> {
     /// A place in a group is free: whoever waits first, by priority, comes in.
     fn admit_next(&mut self, group: &str) -> Result<(), EngineError> {
         while let Some(next) = self.tx.next_in_group(group)? {
-            let context =
-                self.learn_context(next.job_id, next.definition_id, next.task_index)?;
+            let context = self.context(next.job_id)?;
             let limit = context.task().draft.concurrency.as_ref().map_or(1, |c| c.limit);
             if self.tx.group_place(group)?.running >= limit {
                 return Ok(());
@@ -111,7 +110,7 @@ impl Cascade<'_> {
     }
 
     pub(super) fn release_held(&mut self, job: &Job, hold: Hold) -> Result<(), EngineError> {
-        let context = self.learn_context(job.job_id, job.definition_id, job.task_index)?;
+        let context = self.context(job.job_id)?;
         let due_up = self.queue_due_up(&context.definition, context.task_index);
         if self.tx.release_job(job.job_id, hold, due_up)? {
             let text = format!("job {} goes ahead", job.job_id);
@@ -197,13 +196,13 @@ impl Cascade<'_> {
         message: &str,
     ) -> Result<Vec<JobId>, EngineError> {
         let (cancelled, children) = self.tx.cancel_steps(job_id, reason, message, self.now)?;
-        let uncounted = self.tallies.remove(&job_id).unwrap_or_default();
-        let change = StepTally {
+        let uncounted = self.uncounted.remove(&job_id).unwrap_or_default();
+        let change = TallyChange {
             ended: uncounted.ended + cancelled,
             cancelled: uncounted.cancelled + cancelled,
             ..uncounted
         };
-        self.tx.tally(job_id, change)?;
+        self.count(job_id, change)?;
         Ok(children)
     }
 }

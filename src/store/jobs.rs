@@ -48,16 +48,6 @@ pub struct NewJob {
     pub due_up: Option<Uptime>,
 }
 
-/// What one event changes in a job's counters.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StepTally {
-    pub added: u32,
-    pub ended: u32,
-    pub failed: u32,
-    pub cancelled: u32,
-    pub failed_step_id: Option<StepId>,
-}
-
 /// How full a concurrency group is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupPlace {
@@ -78,13 +68,11 @@ const JOB: &str = concat!("SELECT ", job_columns!(), " FROM job AS j WHERE j.job
 
 const TALLY: &str = "
     UPDATE job
-       SET steps_open      = steps_open + :added - :ended,
-           steps_failed    = steps_failed + :failed,
-           steps_cancelled = steps_cancelled + :cancelled,
-           failed_step_id  = coalesce(failed_step_id, :failed_step_id)
-     WHERE job_id = :job_id
+       SET steps_open = :open, steps_failed = :failed, steps_cancelled = :cancelled,
+           failed_step_id = coalesce(failed_step_id, :failed_step_id)
+     WHERE job_id     = :job_id
        AND ended_at IS NULL
- RETURNING steps_open, steps_failed, steps_cancelled
+       AND steps_open = :was_open
 ";
 
 const START_JOB: &str = "
@@ -224,26 +212,24 @@ impl Tx<'_> {
         self.one_job(JOB, named_params! {":job_id": job_id.0})
     }
 
-    /// Counts what an event changed. `None`: the job has ended, and its counters with it.
-    pub fn tally(&self, job_id: JobId, change: StepTally) -> Result<Option<Tally>, StoreError> {
-        let tally = self
-            .sql(TALLY)?
-            .query_row(
-                named_params! {
-                    ":job_id": job_id.0,
-                    ":added": change.added,
-                    ":ended": change.ended,
-                    ":failed": change.failed,
-                    ":cancelled": change.cancelled,
-                    ":failed_step_id": change.failed_step_id.map(|id| id.0),
-                },
-                |row| {
-                    Ok(Tally { open: row.get(0)?, failed: row.get(1)?, cancelled: row.get(2)? })
-                },
-            )
-            .optional()?;
+    /// Counts what an event changed. `false`: the job has ended, and its counters with it.
+    pub fn tally(
+        &self,
+        job_id: JobId,
+        was: Tally,
+        tally: Tally,
+        failed_step_id: Option<StepId>,
+    ) -> Result<bool, StoreError> {
+        let changed = self.sql(TALLY)?.execute(named_params! {
+            ":job_id": job_id.0,
+            ":was_open": was.open,
+            ":open": tally.open,
+            ":failed": tally.failed,
+            ":cancelled": tally.cancelled,
+            ":failed_step_id": failed_step_id.map(|id| id.0),
+        })?;
         self.touch_job(job_id);
-        Ok(tally)
+        Ok(changed == 1)
     }
 
     /// The job's first step started: from now on its running time counts.

@@ -33,10 +33,12 @@ use crate::domain::{DefinitionId, JobId};
 pub use definitions::{Frozen, hex_sha256};
 pub use events::OutboxRow;
 pub use invariants::Breach;
-pub use jobs::{GroupPlace, NewJob, StepTally};
+pub use jobs::{GroupPlace, NewJob};
 pub use schema::OpenError;
-pub use steps::{Claim, Ending, FormerAttempt, FormerOutcome, Held, NewStep, Payload, StepView};
-pub use workers::{Registration, SessionView};
+pub use steps::{
+    Claim, Ending, FormerAttempt, FormerOutcome, Held, NewStep, NextClaim, Payload, StepView,
+};
+pub use workers::{Holdings, Registration, SessionView};
 
 /// What a caller of the store must be ready for.
 #[derive(Debug, thiserror::Error)]

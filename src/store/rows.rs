@@ -2,7 +2,7 @@
 
 use rusqlite::Row;
 
-use super::StoreError;
+use super::{Held, SessionView, StoreError};
 use crate::domain::job::{Hold, Job, JobState, ParentStep, Source, Tally};
 use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
@@ -44,6 +44,18 @@ macro_rules! worker_columns {
     };
 }
 pub(super) use worker_columns;
+
+/// In the order in which `session` reads them; needs `session AS n` and `worker AS w`.
+macro_rules! session_columns {
+    () => {
+        "n.session_id, w.worker_id, w.name, w.state, w.draining, w.paused, w.slots, w.heartbeat_seq, w.seen_up,
+         w.session_id = n.session_id AND w.deleted_at IS NULL"
+    };
+}
+pub(super) use session_columns;
+
+/// How many columns `session_columns` has.
+pub(super) const SESSION_COLUMNS: usize = 10;
 
 /// A word of one of the domain's closed sets.
 pub(super) fn word<T>(
@@ -161,6 +173,33 @@ pub(super) fn worker(row: &Row) -> Result<Worker, StoreError> {
         heartbeat_seq: row.get(13)?,
         seen_at: Timestamp(row.get(14)?),
         seen_up: Uptime(row.get(15)?),
+    })
+}
+
+/// `None`: an outer join found no session.
+pub(super) fn session(row: &Row, at: usize) -> Result<Option<SessionView>, StoreError> {
+    let Some(session_id) = id(row, at, SessionId)? else { return Ok(None) };
+    Ok(Some(SessionView {
+        session_id,
+        worker_id: WorkerId(row.get(at + 1)?),
+        worker_name: row.get(at + 2)?,
+        worker_state: word(row, at + 3, WorkerState::from_word, "the state of a worker")?,
+        draining: row.get(at + 4)?,
+        paused: row.get(at + 5)?,
+        slots: row.get(at + 6)?,
+        heartbeat_seq: row.get(at + 7)?,
+        seen_up: Uptime(row.get(at + 8)?),
+        current: row.get::<_, Option<bool>>(at + 9)?.unwrap_or(false),
+    }))
+}
+
+pub(super) fn held(row: &Row, at: usize) -> Result<Held, StoreError> {
+    Ok(Held {
+        step_id: StepId(row.get(at)?),
+        attempt: row.get(at + 1)?,
+        state: word(row, at + 2, StepState::from_word, "the state of a step")?,
+        since_up: Uptime(row.get(at + 3)?),
+        absent_beats: row.get(at + 4)?,
     })
 }
 

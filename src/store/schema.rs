@@ -31,6 +31,7 @@ const CHECKED_BYTES_MAX_AFTER_CRASH: u64 = 256 << 20;
 /// Less than this is a full disk: not even the write-ahead log could grow.
 const FREE_BYTES_MIN: u64 = 1 << 20;
 
+const WRITER_CACHE_KIB: i64 = 64 << 10;
 const STATEMENT_CACHE: usize = 256;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -179,6 +180,10 @@ fn open_writer(folder: &Path, file: &Path) -> Result<Connection, OpenError> {
             connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
         assert_eq!(mode, "wal", "a local file can always be in WAL mode");
         connection.pragma_update(None, "synchronous", "FULL")?;
+        // The live part of the tables: without it a group of calls reads and spills the same pages again and again.
+        connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
+        // What a savepoint may have to undo is kept in memory; a file would be written and thrown away with each call.
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
         connection.pragma_update(None, "secure_delete", "FAST")

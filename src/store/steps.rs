@@ -2,11 +2,11 @@
 
 use rusqlite::{OptionalExtension, Row, named_params};
 
-use super::rows::{self, STEP_COLUMNS, step_columns};
-use super::{StoreError, Tx};
+use super::rows::{self, STEP_COLUMNS, session_columns, step_columns};
+use super::{SessionView, StoreError, Tx};
 use crate::domain::cascade::Instances;
 use crate::domain::depends::Outcome;
-use crate::domain::job::JobState;
+use crate::domain::job::{JobState, Tally};
 use crate::domain::reason::Reason;
 use crate::domain::step::{self, Step, StepKind, StepMove, StepState};
 use crate::domain::{
@@ -24,9 +24,12 @@ pub const STATEMENTS: &[&str] = &[
     STEP_AT,
     STEPS_OF_JOB,
     OUTCOME_AT,
+    FENCED_STEP,
+    DEPENDENT,
     DEPENDENCY_ENDED,
+    RELEASE_ONLY_DEPENDENT,
     RELEASE_STEP,
-    NEXT_REQUIREMENT,
+    NEXT_CLAIM,
     CLAIM_CANDIDATES,
     ASSIGN_STEP,
     START_STEP,
@@ -48,7 +51,6 @@ pub const STATEMENTS: &[&str] = &[
     INSERT_FORMER_ATTEMPT,
     FORMER_ATTEMPTS,
     AVOID,
-    HAS_AVOIDANCES,
     FORGET_AVOIDANCES,
 ];
 
@@ -67,6 +69,7 @@ pub struct NewStep {
 }
 
 /// What an assignment hands to the worker, beside the step's part of the definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Payload {
     pub job_id: JobId,
     pub position: u32,
@@ -83,16 +86,29 @@ pub struct StepView {
     pub job_state: JobState,
     pub definition_id: DefinitionId,
     pub task_index: u32,
+    pub tally: Tally,
 }
 
 /// A step that a worker may be given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
     pub step_id: StepId,
-    pub job_id: JobId,
     pub attempt: u32,
     pub priority: i32,
     pub queued_up: Uptime,
+    pub payload: Payload,
+}
+
+/// The first claimable step of the next requirement that has any.
+pub struct NextClaim {
+    pub requirement_id: RequirementId,
+    /// Whether the asking worker has all its tags.
+    pub able: bool,
+    /// It came back from some worker: whether it is avoided must be looked up.
+    pub returned: bool,
+    /// Whether a further requirement has claimable steps.
+    pub more: bool,
+    pub claim: Claim,
 }
 
 /// A step in the hands of a session.
@@ -182,11 +198,26 @@ const STEP: &str = concat!("SELECT ", step_columns!(), " FROM step AS s WHERE s.
 const STEP_VIEW: &str = concat!(
     "SELECT ",
     step_columns!(),
-    ", j.state, j.definition_id, j.task_index
+    ", j.state, j.definition_id, j.task_index, j.steps_open, j.steps_failed, j.steps_cancelled
        FROM step AS s
        JOIN job AS j ON j.job_id = s.job_id
       WHERE s.step_id = :step_id"
 );
+
+/// A report's step and its session in one look. The session may be unknown; that is for the caller to say.
+const FENCED_STEP: &str = concat!(
+    "SELECT ",
+    step_columns!(),
+    ", j.state, j.definition_id, j.task_index, j.steps_open, j.steps_failed, j.steps_cancelled, ",
+    session_columns!(),
+    " FROM step AS s
+      JOIN job AS j ON j.job_id = s.job_id
+      LEFT JOIN session AS n ON n.session_key = :session_key
+      LEFT JOIN worker AS w ON w.worker_id = n.worker_id
+      WHERE s.step_id = :step_id"
+);
+
+const VIEW_COLUMNS: usize = STEP_COLUMNS + 6;
 
 const STEP_AT: &str = concat!(
     "SELECT ",
@@ -205,12 +236,27 @@ const OUTCOME_AT: &str = "
     SELECT state, reason FROM step WHERE job_id = :job_id AND position = :position AND item = -1
 ";
 
+const DEPENDENT: &str = "
+    SELECT step_id, waiting_on
+      FROM step
+     WHERE job_id = :job_id AND position = :position AND item = -1 AND state = 'pending'
+";
+
 const DEPENDENCY_ENDED: &str = "
     UPDATE step
-       SET waiting_on = waiting_on - 1
+       SET waiting_on = :waiting_on - 1
+     WHERE step_id    = :step_id
+       AND state      = 'pending'
+       AND waiting_on = :waiting_on
+";
+
+/// For a step with a single dependency, whose end decides it at once.
+const RELEASE_ONLY_DEPENDENT: &str = "
+    UPDATE step
+       SET state = 'ready', waiting_on = 0, ready_at = :wall, queued_up = :up, since_up = :up
      WHERE job_id = :job_id AND position = :position AND item = -1
-       AND state  = 'pending'
- RETURNING step_id, waiting_on
+       AND state      = 'pending'
+       AND waiting_on = 1
 ";
 
 const RELEASE_STEP: &str = "
@@ -221,27 +267,42 @@ const RELEASE_STEP: &str = "
        AND waiting_on = 0
 ";
 
-/// The next requirement, in order of id, of which a step is claimable.
-const NEXT_REQUIREMENT: &str = "
-    SELECT min(requirement_id)
-      FROM step
-     WHERE state = 'ready' AND not_before_up IS NULL AND requirement_id IS NOT NULL
-       AND requirement_id > :after
-";
+/// In the order in which `claim` reads them.
+macro_rules! claim_columns {
+    () => {
+        "s.step_id, s.attempt, s.priority, s.queued_up, s.job_id, s.position, s.item, s.item_value, j.definition_id,
+         j.task_index, j.input"
+    };
+}
+const CLAIM_COLUMNS: usize = 11;
 
-/// Nothing, if the worker lacks a tag.
-const CLAIM_CANDIDATES: &str = "
-    SELECT s.step_id, s.job_id, s.attempt, s.priority, s.queued_up
-      FROM step AS s
-     WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id = :requirement_id
-       AND EXISTS (SELECT 1 FROM capability AS c
-                    WHERE c.worker_id = :worker_id AND c.requirement_id = :requirement_id)
-       AND (s.returns = 0 OR NOT EXISTS (SELECT 1 FROM avoidance AS a
-                                          WHERE a.step_id = s.step_id AND a.worker_id = :worker_id
-                                            AND a.until_up > :avoided_until))
-     ORDER BY s.priority DESC, s.queued_up, s.step_id
-     LIMIT :limit
-";
+const NEXT_CLAIM: &str = concat!(
+    "SELECT ",
+    claim_columns!(),
+    ", s.requirement_id, s.returns > 0,
+       EXISTS (SELECT 1 FROM capability AS c
+                WHERE c.worker_id = :worker_id AND c.requirement_id = s.requirement_id),
+       EXISTS (SELECT 1 FROM step AS t
+                WHERE t.state = 'ready' AND t.not_before_up IS NULL AND t.requirement_id > s.requirement_id)
+       FROM step AS s
+       JOIN job AS j ON j.job_id = s.job_id
+      WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id > :after
+      ORDER BY s.requirement_id, s.priority DESC, s.queued_up, s.step_id
+      LIMIT 1"
+);
+
+const CLAIM_CANDIDATES: &str = concat!(
+    "SELECT ",
+    claim_columns!(),
+    " FROM step AS s
+      JOIN job AS j ON j.job_id = s.job_id
+      WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id = :requirement_id
+        AND (s.returns = 0 OR NOT EXISTS (SELECT 1 FROM avoidance AS a
+                                           WHERE a.step_id = s.step_id AND a.worker_id = :worker_id
+                                             AND a.until_up > :avoided_until))
+      ORDER BY s.priority DESC, s.queued_up, s.step_id
+      LIMIT :limit"
+);
 
 const ASSIGN_STEP: &str = "
     UPDATE step
@@ -413,10 +474,6 @@ const AVOID: &str = "
     ON CONFLICT (step_id, worker_id) DO UPDATE SET until_up = excluded.until_up
 ";
 
-const HAS_AVOIDANCES: &str = "
-    SELECT EXISTS (SELECT 1 FROM avoidance WHERE worker_id = :worker_id AND until_up > :up)
-";
-
 const FORGET_AVOIDANCES: &str = "
     DELETE FROM avoidance WHERE step_id = :step_id
 ";
@@ -424,6 +481,43 @@ const FORGET_AVOIDANCES: &str = "
 /// SQL keeps "not an instance" as -1, so that the unique index sees it.
 fn item_column(item: Option<u32>) -> i64 {
     item.map_or(-1, i64::from)
+}
+
+fn claim(row: &Row) -> rusqlite::Result<Claim> {
+    Ok(Claim {
+        step_id: StepId(row.get(0)?),
+        attempt: row.get(1)?,
+        priority: row.get(2)?,
+        queued_up: Uptime(row.get(3)?),
+        payload: payload(row, 4)?,
+    })
+}
+
+fn payload(row: &Row, at: usize) -> rusqlite::Result<Payload> {
+    Ok(Payload {
+        job_id: JobId(row.get(at)?),
+        position: row.get(at + 1)?,
+        item: u32::try_from(row.get::<_, i64>(at + 2)?).ok(),
+        item_value: row.get::<_, Option<String>>(at + 3)?.map(Json),
+        definition_id: DefinitionId(row.get(at + 4)?),
+        task_index: row.get(at + 5)?,
+        input: Json(row.get(at + 6)?),
+    })
+}
+
+fn view(row: &Row) -> Result<StepView, StoreError> {
+    let at = STEP_COLUMNS;
+    Ok(StepView {
+        step: rows::step(row)?,
+        job_state: rows::word(row, at, JobState::from_word, "the state of a job")?,
+        definition_id: DefinitionId(row.get(at + 1)?),
+        task_index: row.get(at + 2)?,
+        tally: Tally {
+            open: row.get(at + 3)?,
+            failed: row.get(at + 4)?,
+            cancelled: row.get(at + 5)?,
+        },
+    })
 }
 
 /// Where a move leads. Verbs check first; a move that is not in the table is a bug of theirs.
@@ -485,17 +579,8 @@ impl Tx<'_> {
     }
 
     pub fn payload(&self, step_id: StepId) -> Result<Payload, StoreError> {
-        Ok(self.sql(PAYLOAD)?.query_row(named_params! {":step_id": step_id.0}, |row| {
-            Ok(Payload {
-                job_id: JobId(row.get(0)?),
-                position: row.get(1)?,
-                item: u32::try_from(row.get::<_, i64>(2)?).ok(),
-                item_value: row.get::<_, Option<String>>(3)?.map(Json),
-                definition_id: DefinitionId(row.get(4)?),
-                task_index: row.get(5)?,
-                input: Json(row.get(6)?),
-            })
-        })?)
+        let mut statement = self.sql(PAYLOAD)?;
+        Ok(statement.query_row(named_params! {":step_id": step_id.0}, |row| payload(row, 0))?)
     }
 
     /// The first cancelled step of a job, for the sentence.
@@ -513,13 +598,20 @@ impl Tx<'_> {
     pub fn step_view(&self, step_id: StepId) -> Result<Option<StepView>, StoreError> {
         let mut statement = self.sql(STEP_VIEW)?;
         let mut rows = statement.query(named_params! {":step_id": step_id.0})?;
+        rows.next()?.map(view).transpose()
+    }
+
+    /// A step and the session that reports about it, if there is one of that key.
+    pub fn fenced_step(
+        &self,
+        step_id: StepId,
+        session_key: &str,
+    ) -> Result<Option<(StepView, Option<SessionView>)>, StoreError> {
+        let mut statement = self.sql(FENCED_STEP)?;
+        let mut rows = statement
+            .query(named_params! {":step_id": step_id.0, ":session_key": session_key})?;
         let Some(row) = rows.next()? else { return Ok(None) };
-        Ok(Some(StepView {
-            step: rows::step(row)?,
-            job_state: rows::word(row, STEP_COLUMNS, JobState::from_word, "the state of a job")?,
-            definition_id: DefinitionId(row.get(STEP_COLUMNS + 1)?),
-            task_index: row.get(STEP_COLUMNS + 2)?,
-        }))
+        Ok(Some((view(row)?, rows::session(row, VIEW_COLUMNS)?)))
     }
 
     pub fn step_at(
@@ -555,12 +647,32 @@ impl Tx<'_> {
         job_id: JobId,
         position: u32,
     ) -> Result<Option<(StepId, u32)>, StoreError> {
-        Ok(self
-            .sql(DEPENDENCY_ENDED)?
+        let dependent: Option<(i64, u32)> = self
+            .sql(DEPENDENT)?
             .query_row(named_params! {":job_id": job_id.0, ":position": position}, |row| {
-                Ok((StepId(row.get(0)?), row.get(1)?))
+                Ok((row.get(0)?, row.get(1)?))
             })
-            .optional()?)
+            .optional()?;
+        let Some((step_id, waiting_on)) = dependent else { return Ok(None) };
+        self.sql(DEPENDENCY_ENDED)?
+            .execute(named_params! {":step_id": step_id, ":waiting_on": waiting_on})?;
+        Ok(Some((StepId(step_id), waiting_on - 1)))
+    }
+
+    /// The only dependency of this step has ended and is accepted. `false`: it is not pending any more.
+    pub fn release_only_dependent(
+        &self,
+        job_id: JobId,
+        position: u32,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        let changed = self.sql(RELEASE_ONLY_DEPENDENT)?.execute(named_params! {
+            ":job_id": job_id.0,
+            ":position": position,
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        Ok(changed == 1)
     }
 
     pub fn release_step(&self, step_id: StepId, now: Now) -> Result<bool, StoreError> {
@@ -570,18 +682,27 @@ impl Tx<'_> {
         Ok(changed == 1)
     }
 
-    /// The next requirement with claimable steps, after the given one.
-    pub fn next_requirement(
+    /// The first claimable step of the next requirement, in order of id, that has any.
+    pub fn next_claim(
         &self,
         after: RequirementId,
-    ) -> Result<Option<RequirementId>, StoreError> {
-        let next: Option<i64> = self
-            .sql(NEXT_REQUIREMENT)?
-            .query_row(named_params! {":after": after.0}, |row| row.get(0))?;
-        Ok(next.map(RequirementId))
+        worker_id: WorkerId,
+    ) -> Result<Option<NextClaim>, StoreError> {
+        Ok(self
+            .sql(NEXT_CLAIM)?
+            .query_row(named_params! {":after": after.0, ":worker_id": worker_id.0}, |row| {
+                Ok(NextClaim {
+                    claim: claim(row)?,
+                    requirement_id: RequirementId(row.get(CLAIM_COLUMNS)?),
+                    returned: row.get(CLAIM_COLUMNS + 1)?,
+                    able: row.get(CLAIM_COLUMNS + 2)?,
+                    more: row.get(CLAIM_COLUMNS + 3)?,
+                })
+            })
+            .optional()?)
     }
 
-    /// What this worker could be given of one requirement, best first.
+    /// What this worker could be given of one requirement, best first. That it has the tags is known.
     pub fn claim_candidates(
         &self,
         requirement_id: RequirementId,
@@ -597,15 +718,7 @@ impl Tx<'_> {
                 ":avoided_until": avoided_until.0,
                 ":limit": limit,
             },
-            |row| {
-                Ok(Claim {
-                    step_id: StepId(row.get(0)?),
-                    job_id: JobId(row.get(1)?),
-                    attempt: row.get(2)?,
-                    priority: row.get(3)?,
-                    queued_up: Uptime(row.get(4)?),
-                })
-            },
+            claim,
         )?;
         Ok(claims.collect::<Result<_, _>>()?)
     }
@@ -627,7 +740,7 @@ impl Tx<'_> {
             ":wall": now.wall.0,
             ":up": now.up.0,
         })?;
-        self.touch_job(claim.job_id);
+        self.touch_job(claim.payload.job_id);
         Ok(changed == 1)
     }
 
@@ -790,13 +903,7 @@ impl Tx<'_> {
         let mut rows = statement.query(named_params! {":session_id": session_id.0})?;
         let mut held = Vec::new();
         while let Some(row) = rows.next()? {
-            held.push(Held {
-                step_id: StepId(row.get(0)?),
-                attempt: row.get(1)?,
-                state: rows::word(row, 2, StepState::from_word, "the state of a step")?,
-                since_up: Uptime(row.get(3)?),
-                absent_beats: row.get(4)?,
-            });
+            held.push(rows::held(row, 0)?);
         }
         Ok(held)
     }
@@ -968,14 +1075,6 @@ impl Tx<'_> {
             ":until_up": until_up.0,
         })?;
         Ok(())
-    }
-
-    /// Whether there is any step for which this worker is passed over now.
-    pub fn has_avoidances(&self, worker_id: WorkerId, now: Now) -> Result<bool, StoreError> {
-        Ok(self.sql(HAS_AVOIDANCES)?.query_row(
-            named_params! {":worker_id": worker_id.0, ":up": now.up.0},
-            |row| row.get(0),
-        )?)
     }
 
     pub fn forget_avoidances(&self, step_id: StepId) -> Result<(), StoreError> {

@@ -1,9 +1,10 @@
 //! Workers and their sessions.
 
 use rusqlite::named_params;
+use rusqlite::types::ValueRef;
 
-use super::rows::{self, worker_columns};
-use super::{StoreError, Tx};
+use super::rows::{self, SESSION_COLUMNS, session_columns, worker_columns};
+use super::{Held, StoreError, Tx};
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{Now, RequirementId, SessionId, Uptime, WorkerId};
 
@@ -15,6 +16,7 @@ pub const STATEMENTS: &[&str] = &[
     INSERT_SESSION,
     CLOSE_SESSIONS,
     SESSION,
+    SESSION_HOLDINGS,
     WORKER_SPEAKS,
     HEARTBEAT,
     SILENCE_WORKER,
@@ -53,6 +55,14 @@ pub struct SessionView {
     pub seen_up: Uptime,
     /// False once the worker opened another session or was deleted.
     pub current: bool,
+}
+
+/// A session and what is in its hands.
+pub struct Holdings {
+    pub session: SessionView,
+    /// Whether there is any step for which its worker is passed over now.
+    pub avoided: bool,
+    pub held: Vec<Held>,
 }
 
 const WORKER: &str = concat!(
@@ -100,13 +110,26 @@ const CLOSE_SESSIONS: &str = "
     UPDATE session SET closed_at = :wall WHERE worker_id = :worker_id AND closed_at IS NULL
 ";
 
-const SESSION: &str = "
-    SELECT n.session_id, w.worker_id, w.name, w.state, w.draining, w.paused, w.slots, w.heartbeat_seq, w.seen_up,
-           w.session_id = n.session_id AND w.deleted_at IS NULL
-      FROM session AS n
+const SESSION: &str = concat!(
+    "SELECT ",
+    session_columns!(),
+    " FROM session AS n
       JOIN worker AS w ON w.worker_id = n.worker_id
-     WHERE n.session_key = :session_key
-";
+      WHERE n.session_key = :session_key"
+);
+
+/// A session, whether its worker is passed over for any step, and all that it holds: one row each, at least one.
+const SESSION_HOLDINGS: &str = concat!(
+    "SELECT ",
+    session_columns!(),
+    ", EXISTS (SELECT 1 FROM avoidance AS a WHERE a.worker_id = w.worker_id AND a.until_up > :up),
+       s.step_id, s.attempt, s.state, s.since_up, s.absent_beats
+       FROM session AS n
+       JOIN worker AS w ON w.worker_id = n.worker_id
+       LEFT JOIN step AS s ON s.session_id = n.session_id AND s.ended_at IS NULL
+      WHERE n.session_key = :session_key
+      ORDER BY s.step_id"
+);
 
 const WORKER_SPEAKS: &str = "
     UPDATE worker
@@ -235,19 +258,36 @@ impl Tx<'_> {
     pub fn session(&self, session_key: &str) -> Result<Option<SessionView>, StoreError> {
         let mut statement = self.sql(SESSION)?;
         let mut rows = statement.query(named_params! {":session_key": session_key})?;
-        let Some(row) = rows.next()? else { return Ok(None) };
-        Ok(Some(SessionView {
-            session_id: SessionId(row.get(0)?),
-            worker_id: WorkerId(row.get(1)?),
-            worker_name: row.get(2)?,
-            worker_state: rows::word(row, 3, WorkerState::from_word, "the state of a worker")?,
-            draining: row.get(4)?,
-            paused: row.get(5)?,
-            slots: row.get(6)?,
-            heartbeat_seq: row.get(7)?,
-            seen_up: Uptime(row.get(8)?),
-            current: row.get::<_, Option<bool>>(9)?.unwrap_or(false),
-        }))
+        match rows.next()? {
+            Some(row) => rows::session(row, 0),
+            None => Ok(None),
+        }
+    }
+
+    /// A session with everything that the server believes it holds.
+    pub fn session_holdings(
+        &self,
+        session_key: &str,
+        now: Now,
+    ) -> Result<Option<Holdings>, StoreError> {
+        let mut statement = self.sql(SESSION_HOLDINGS)?;
+        let mut rows =
+            statement.query(named_params! {":session_key": session_key, ":up": now.up.0})?;
+        let mut holdings: Option<Holdings> = None;
+        while let Some(row) = rows.next()? {
+            let holdings = match &mut holdings {
+                Some(holdings) => holdings,
+                None => {
+                    let Some(session) = rows::session(row, 0)? else { return Ok(None) };
+                    let avoided = row.get(SESSION_COLUMNS)?;
+                    holdings.insert(Holdings { session, avoided, held: Vec::new() })
+                }
+            };
+            if row.get_ref(SESSION_COLUMNS + 1)? != ValueRef::Null {
+                holdings.held.push(rows::held(row, SESSION_COLUMNS + 1)?);
+            }
+        }
+        Ok(holdings)
     }
 
     /// A sign of life of the current session.

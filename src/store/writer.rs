@@ -7,9 +7,9 @@
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex};
+use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
@@ -42,11 +42,11 @@ trait Call: Send {
     fn answer(self: Box<Self>);
 }
 
-struct TypedCall<T, E, F> {
+struct TypedCall<T, E: From<StoreError>, F> {
     work: F,
-    status: Arc<AtomicU8>,
     result: Option<Result<T, E>>,
-    reply: Sender<Result<T, E>>,
+    /// Gone once it is answered.
+    reply: Option<Arc<Reply<Result<T, E>>>>,
 }
 
 impl<T, E, F> Call for TypedCall<T, E, F>
@@ -56,7 +56,7 @@ where
     E: From<StoreError> + Send,
 {
     fn take(&self) -> bool {
-        self.status.compare_exchange(QUEUED, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.reply.as_ref().is_some_and(|reply| reply.change_status(QUEUED, TAKEN))
     }
 
     fn run(&mut self, tx: &Tx) -> bool {
@@ -71,10 +71,55 @@ where
         self.result = Some(Err(error.into()));
     }
 
-    fn answer(self: Box<Self>) {
-        let result = self.result.expect("a call is run before it is answered");
-        // A caller that stopped waiting was told that the outcome is unknown.
-        let _ = self.reply.send(result);
+    fn answer(mut self: Box<Self>) {
+        let result = self.result.take().expect("a call is run before it is answered");
+        if let Some(reply) = self.reply.take() {
+            reply.give(result);
+        }
+    }
+}
+
+impl<T, E: From<StoreError>, F> Drop for TypedCall<T, E, F> {
+    /// A call that is dropped unanswered leaves nobody waiting.
+    fn drop(&mut self) {
+        if let Some(reply) = self.reply.take() {
+            reply.give(Err(StoreError::Stopped.into()));
+        }
+    }
+}
+
+/// Where one caller waits for its answer. A channel would do, but its receiver spins before it sleeps, and hundreds of
+/// spinning callers take the processor from the writer that they wait for.
+struct Reply<R> {
+    status: AtomicU8,
+    answer: Mutex<Option<R>>,
+    caller: Thread,
+}
+
+impl<R> Reply<R> {
+    fn new() -> Reply<R> {
+        let status = AtomicU8::new(QUEUED);
+        Reply { status, answer: Mutex::new(None), caller: std::thread::current() }
+    }
+
+    fn change_status(&self, from: u8, to: u8) -> bool {
+        self.status.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    fn give(&self, answer: R) {
+        *self.answer.lock().expect("no panic while it is held") = Some(answer);
+        self.caller.unpark();
+    }
+
+    /// The answer, or `None` at the deadline.
+    fn wait_until(&self, deadline: Instant) -> Option<R> {
+        loop {
+            if let Some(answer) = self.answer.lock().expect("no panic while it is held").take() {
+                return Some(answer);
+            }
+            let left = deadline.checked_duration_since(Instant::now())?;
+            std::thread::park_timeout(left);
+        }
     }
 }
 
@@ -108,28 +153,24 @@ impl Writer {
     {
         let begun = Instant::now();
         let busy = || StoreError::Busy { waited_ms: begun.elapsed().as_millis() as u64 };
-        let (reply, answer) = bounded(1);
-        let status = Arc::new(AtomicU8::new(QUEUED));
-        let call = TypedCall { work, status: status.clone(), result: None, reply };
+        let reply = Arc::new(Reply::new());
+        let call = TypedCall { work, result: None, reply: Some(reply.clone()) };
         let calls = self.calls.as_ref().expect("there until the writer is dropped");
         match calls.send_timeout(Box::new(call), self.deadline) {
             Ok(()) => {}
             Err(SendTimeoutError::Timeout(_)) => return Err(busy().into()),
             Err(SendTimeoutError::Disconnected(_)) => return Err(StoreError::Stopped.into()),
         }
-        match answer.recv_deadline(begun + self.deadline) {
-            Ok(result) => return result,
-            Err(RecvTimeoutError::Disconnected) => return Err(StoreError::Stopped.into()),
-            Err(RecvTimeoutError::Timeout) => {}
+        if let Some(result) = reply.wait_until(begun + self.deadline) {
+            return result;
         }
-        if status.compare_exchange(QUEUED, ABANDONED, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        if reply.change_status(QUEUED, ABANDONED) {
             return Err(busy().into());
         }
         // It is being carried out: "busy" would be a lie now.
-        match answer.recv_timeout(self.deadline) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Disconnected) => Err(StoreError::Stopped.into()),
-            Err(RecvTimeoutError::Timeout) => Err(StoreError::OutcomeUnknown.into()),
+        match reply.wait_until(Instant::now() + self.deadline) {
+            Some(result) => result,
+            None => Err(StoreError::OutcomeUnknown.into()),
         }
     }
 }

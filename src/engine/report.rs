@@ -1,0 +1,220 @@
+//! A worker reports about its attempts, as many as it has news of, and may ask for more work in the same call.
+//!
+//! Every item names its attempt. What is not, or no longer, in this session's hands is answered `Abort` and changes nothing;
+//! one bad item does not touch the others.
+
+use super::cascade::Cascade;
+use super::finish::Finished;
+use super::heartbeat::sign_of_life;
+use super::poll::{Poll, PollAnswer, answer_poll};
+use super::submit::check_text;
+use super::{Engine, EngineError};
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::limits;
+use crate::domain::step::StepState;
+use crate::domain::{AttemptRef, Now};
+use crate::store::{SessionView, StepView};
+
+/// What a worker has to say about one attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// Preparation is done; the step may run once this is answered.
+    Started,
+    /// Preparation goes on.
+    KeepAlive,
+    /// The assignment comes back unstarted.
+    Declined { why: String },
+    Finished(Finished),
+}
+
+impl News {
+    fn check(&self) -> Result<(), EngineError> {
+        match self {
+            News::Started | News::KeepAlive => Ok(()),
+            News::Declined { why } => check_text("reason", why, limits::MESSAGE_BYTES_MAX),
+            News::Finished(finished) => finished.check(),
+        }
+    }
+}
+
+/// The answer to one item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Accepted,
+    /// The attempt is not, or no longer, this session's: kill what still runs of it and forget it.
+    Abort { why: String },
+    /// The attempt is this session's, but this cannot be said of it now.
+    Refused { why: String },
+}
+
+impl Verdict {
+    pub(super) fn abort(why: impl Into<String>) -> Verdict {
+        Verdict::Abort { why: why.into() }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Reports {
+    pub session_key: String,
+    pub items: Vec<(AttemptRef, News)>,
+    /// Asks for more work, with what is held besides the items: free slots and held attempts as in a poll.
+    pub poll: Option<(u32, Vec<AttemptRef>)>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportsAnswer {
+    /// One per item, in order.
+    pub verdicts: Vec<Verdict>,
+    /// `None`: nothing was asked for, or the session may not have any.
+    pub poll: Option<PollAnswer>,
+}
+
+impl Engine {
+    pub fn report(&self, reports: Reports, now: Now) -> Result<ReportsAnswer, EngineError> {
+        let settings = self.settings;
+        self.store.write(move |tx| {
+            let mut cascade = Cascade::new(tx, &settings, now);
+            let mut session = None;
+            let mut verdicts = Vec::with_capacity(reports.items.len());
+            for (attempt, news) in &reports.items {
+                verdicts.push(match news.check() {
+                    Ok(()) => {
+                        cascade.take_news(&reports.session_key, &mut session, *attempt, news)?
+                    }
+                    Err(error) => Verdict::Refused { why: error.to_string() },
+                });
+            }
+            cascade.settle()?;
+            let poll = match &reports.poll {
+                None => None,
+                Some((free_slots, held)) => {
+                    let session_key = reports.session_key.clone();
+                    let poll = Poll { session_key, free_slots: *free_slots, held: held.clone() };
+                    match answer_poll(tx, &settings, &poll, now) {
+                        Ok(answer) => Some(answer),
+                        // The items say so already.
+                        Err(EngineError::SessionUnknown | EngineError::SessionReplaced) => None,
+                        Err(error) => return Err(error),
+                    }
+                }
+            };
+            Ok(ReportsAnswer { verdicts, poll })
+        })
+    }
+
+    /// Repeating it while the step runs changes nothing and answers the same.
+    pub fn start(
+        &self,
+        session_key: &str,
+        attempt: AttemptRef,
+        now: Now,
+    ) -> Result<Verdict, EngineError> {
+        self.report_one(session_key, attempt, News::Started, now)
+    }
+
+    pub fn keep_alive(
+        &self,
+        session_key: &str,
+        attempt: AttemptRef,
+        now: Now,
+    ) -> Result<Verdict, EngineError> {
+        self.report_one(session_key, attempt, News::KeepAlive, now)
+    }
+
+    pub fn decline(
+        &self,
+        session_key: &str,
+        attempt: AttemptRef,
+        why: &str,
+        now: Now,
+    ) -> Result<Verdict, EngineError> {
+        self.report_one(session_key, attempt, News::Declined { why: why.to_string() }, now)
+    }
+
+    pub fn finish(
+        &self,
+        session_key: &str,
+        attempt: AttemptRef,
+        finished: Finished,
+        now: Now,
+    ) -> Result<Verdict, EngineError> {
+        self.report_one(session_key, attempt, News::Finished(finished), now)
+    }
+
+    fn report_one(
+        &self,
+        session_key: &str,
+        attempt: AttemptRef,
+        news: News,
+        now: Now,
+    ) -> Result<Verdict, EngineError> {
+        let session_key = session_key.to_string();
+        let reports = Reports { session_key, items: vec![(attempt, news)], poll: None };
+        let mut answer = self.report(reports, now)?;
+        Ok(answer.verdicts.remove(0))
+    }
+}
+
+impl Cascade<'_> {
+    /// The session is looked up with the first item and kept for the others.
+    fn take_news(
+        &mut self,
+        session_key: &str,
+        session: &mut Option<SessionView>,
+        attempt: AttemptRef,
+        news: &News,
+    ) -> Result<Verdict, EngineError> {
+        let found = match session {
+            Some(session) => self.tx.step_view(attempt.step_id)?.map(|view| (view, session)),
+            None => match self.tx.fenced_step(attempt.step_id, session_key)? {
+                None => None,
+                Some((_, None)) => return Ok(Verdict::abort("the session is not known here")),
+                Some((view, Some(first))) => {
+                    if first.current {
+                        sign_of_life(self.tx, &first, self.now)?;
+                    }
+                    Some((view, session.insert(first)))
+                }
+            },
+        };
+        let Some((view, session)) = found else {
+            return Ok(Verdict::abort(format!("step {} does not exist", attempt.step_id)));
+        };
+        let view = match self.fence(session, view, attempt)? {
+            Ok(view) => view,
+            Err(verdict) => return Ok(verdict),
+        };
+        match news {
+            News::Started => self.start_attempt(session, &view),
+            News::KeepAlive => self.keep_attempt_alive(session, &view),
+            News::Declined { why } => self.decline_attempt(session, &view, why),
+            News::Finished(finished) => self.finish_attempt(&view, finished),
+        }
+    }
+
+    /// The step, if this attempt of it is in this session's hands; else the answer.
+    pub(super) fn fence(
+        &mut self,
+        session: &SessionView,
+        view: StepView,
+        attempt: AttemptRef,
+    ) -> Result<Result<StepView, Verdict>, EngineError> {
+        let step = &view.step;
+        let same = step.attempt == attempt.attempt && step.session_id == Some(session.session_id);
+        let why = match (same, step.state) {
+            (true, StepState::Assigned | StepState::Running) => return Ok(Ok(view)),
+            // The answer to its own report was lost, or the job was cancelled meanwhile: nothing to tell.
+            (true, state) => return Ok(Err(Verdict::abort(format!("the step is {state} already")))),
+            (false, _) if step.attempt != attempt.attempt => {
+                format!("the step is at attempt {}, the report is for attempt {}", step.attempt, attempt.attempt)
+            }
+            (false, _) => "the attempt belongs to another session".to_string(),
+        };
+        let text = format!("a report of worker {} was turned away: {why}", session.worker_name);
+        let mut event = NewEvent::new(EventKind::ReportFenced, text).step(step);
+        event.attempt = Some(attempt.attempt);
+        event.worker_id = Some(session.worker_id);
+        self.tx.record_once(&event, self.now)?;
+        Ok(Err(Verdict::Abort { why }))
+    }
+}
