@@ -1,0 +1,20 @@
+//! One file per verb, and one for what must hold whatever the verb.
+
+mod approve;
+mod bad_input;
+mod cancel;
+mod children;
+mod concurrency;
+mod cost;
+mod decline;
+mod graphs;
+mod loops;
+mod poll;
+mod race;
+mod release;
+mod reports;
+mod retry;
+mod session;
+mod submit;
+mod why;
+mod workers;

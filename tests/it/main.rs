@@ -1,0 +1,10 @@
+//! All tests that need no extra package, in one binary: stories on the engine, the contract of the store, the seams.
+
+mod house;
+
+mod engine;
+mod store;
+
+mod config;
+mod readme;
+mod simulation;
