@@ -1,1 +1,138 @@
-//! todo
+//! Concurrency groups: so many at a time, the others wait, are skipped, or take their place.
+
+use stepward::domain::event::EventKind;
+use stepward::domain::job::{Hold, JobState};
+use stepward::domain::reason::Reason;
+use stepward::domain::task::{Concurrency, StepDraft, TaskDraft, WhenFull};
+use stepward::domain::{JobId, Timestamp};
+use stepward::engine::Submission;
+
+use crate::house::{TestHouse, frozen, script};
+
+fn grouped(name: &str, limit: u32, when_full: WhenFull, steps: Vec<StepDraft>) -> TaskDraft {
+    let concurrency = Some(Concurrency { group: "deploy".to_string(), limit, when_full });
+    TaskDraft { concurrency, ..TaskDraft::new(name, steps) }
+}
+
+fn submit(house: &TestHouse, when_full: WhenFull) -> JobId {
+    house.submit_tasks(vec![grouped("main", 1, when_full, vec![script("a")])])
+}
+
+fn hold(house: &TestHouse, job: JobId) -> Option<Hold> {
+    house.job(job).job.hold
+}
+
+#[test]
+fn a_full_group_lets_the_next_one_in_when_one_ends() {
+    let house = TestHouse::new();
+    let jobs: Vec<_> = (0..3).map(|_| submit(&house, WhenFull::Queue)).collect();
+    assert_eq!(
+        jobs.iter().map(|&job| hold(&house, job)).collect::<Vec<_>>(),
+        [None, Some(Hold::Concurrency), Some(Hold::Concurrency)]
+    );
+    let worker = house.worker("ann", &[], 3);
+    for (at, &job) in jobs.iter().enumerate() {
+        let claimed = worker.begin();
+        assert_eq!(claimed.job_id, job);
+        assert_eq!(worker.claim_names(1), Vec::<String>::new());
+        if at == 1 { worker.fail(claimed.attempt) } else { worker.complete(claimed.attempt) };
+    }
+    assert_eq!(
+        house.event_kinds(jobs[1]),
+        [EventKind::JobHeld, EventKind::JobSubmitted, EventKind::JobReleased, EventKind::StepFailed, EventKind::JobFailed]
+    );
+}
+
+#[test]
+fn a_waiting_job_of_higher_priority_goes_first() {
+    let house = TestHouse::new();
+    let task = frozen(vec![grouped("main", 1, WhenFull::Queue, vec![script("a")])]);
+    let submit = |priority| {
+        let submission = Submission { priority: Some(priority), ..Submission::of(&task) };
+        house.submission(submission).unwrap()
+    };
+    let (first, low, high) = (submit(0), submit(1), submit(2));
+    house.engine.cancel(first, "eve", house.now()).unwrap();
+    assert_eq!((hold(&house, low), hold(&house, high)), (Some(Hold::Concurrency), None));
+}
+
+#[test]
+fn a_full_group_may_skip() {
+    let house = TestHouse::new();
+    let first = submit(&house, WhenFull::Skip);
+    let second = submit(&house, WhenFull::Skip);
+    let job = house.job(second).job;
+    assert_eq!((job.state, job.reason), (JobState::Skipped, Some(Reason::OverlapSkipped)));
+    assert_eq!(job.message.unwrap(), "group deploy is full: job 1 is in it, the limit is 1");
+    house.run_all(&[]);
+    assert_eq!(house.job_state(first), JobState::Completed);
+    assert_eq!(house.summary(submit(&house, WhenFull::Skip)), "a ready → pending");
+}
+
+#[test]
+fn a_newcomer_may_take_the_place() {
+    let house = TestHouse::new();
+    let first = submit(&house, WhenFull::CancelPrevious);
+    let worker = house.worker("ann", &[], 2);
+    let claimed = worker.begin();
+    let second = submit(&house, WhenFull::CancelPrevious);
+    let job = house.job(first).job;
+    assert_eq!((job.state, job.reason), (JobState::Cancelled, Some(Reason::Superseded)));
+    assert_eq!(worker.poll(0, &[claimed.attempt]).abort, [claimed.attempt]);
+    assert_eq!(house.summary(second), "a ready → pending");
+}
+
+#[test]
+fn a_child_does_not_wait_for_its_own_parent() {
+    let house = TestHouse::new();
+    let job = house.submit_tasks(vec![
+        grouped("top", 1, WhenFull::Queue, vec![StepDraft::task("go", "child")]),
+        grouped("child", 1, WhenFull::Queue, vec![script("a")]),
+    ]);
+    house.run_all(&[]);
+    assert_eq!(house.summary(job), "go completed → completed");
+}
+
+#[test]
+fn a_child_that_is_skipped_fails_its_parents_step() {
+    let house = TestHouse::new();
+    submit(&house, WhenFull::Skip);
+    let job = house.submit_tasks(vec![
+        TaskDraft::new("top", vec![StepDraft::task("go", "child")]),
+        grouped("child", 1, WhenFull::Skip, vec![script("a")]),
+    ]);
+    assert_eq!(house.summary(job), "go failed → failed");
+    assert_eq!(house.step(job, "go").reason, Some(Reason::ChildFailed));
+}
+
+#[test]
+fn a_job_of_later_asks_its_group_when_its_time_has_come() {
+    for (when_full, expected) in [
+        (WhenFull::Queue, "a pending → pending"),
+        (WhenFull::Skip, "a cancelled → skipped"),
+        (WhenFull::CancelPrevious, "a ready → pending"),
+    ] {
+        let house = TestHouse::new();
+        let task = frozen(vec![grouped("main", 1, when_full, vec![script("a")])]);
+        let later = house.submission(Submission {
+            not_before: Some(Timestamp(house.now().wall.0 + 1_000)),
+            ..Submission::of(&task)
+        });
+        let later = later.unwrap();
+        let first = submit(&house, when_full);
+        assert_eq!(hold(&house, first), None, "one that waits for its time is not in the group");
+        house.clock.advance_ms(1_000);
+        house.engine.release_due(house.now()).unwrap();
+        assert_eq!(house.summary(later), expected, "{when_full}");
+        assert_eq!(house.engine.release_due(house.now()).unwrap(), 0);
+    }
+}
+
+#[test]
+fn a_held_job_can_be_cancelled() {
+    let house = TestHouse::new();
+    submit(&house, WhenFull::Queue);
+    let held = submit(&house, WhenFull::Queue);
+    house.engine.cancel(held, "eve", house.now()).unwrap();
+    assert_eq!(house.summary(held), "a cancelled → cancelled");
+}

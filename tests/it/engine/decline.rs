@@ -1,1 +1,91 @@
-//! todo
+//! Assignments that come back: the place in the queue is kept, others are preferred, and it ends.
+
+use stepward::domain::event::EventKind;
+use stepward::domain::reason::Reason;
+use stepward::domain::step::StepState;
+use stepward::engine::Verdict;
+
+use crate::house::{TestHouse, script};
+
+#[test]
+fn a_declined_step_keeps_its_place_and_goes_to_another_worker() {
+    let house = TestHouse::new();
+    let first = house.submit(vec![script("first")]);
+    house.clock.advance_ms(1);
+    house.submit(vec![script("second")]);
+    let (ann, bob) = (house.worker("ann", &[], 2), house.worker("bob", &[], 2));
+    let claimed = ann.claim();
+    assert_eq!(claimed.step, "first");
+    assert_eq!(ann.decline(claimed.attempt, "no disk"), Verdict::Accepted);
+    assert_eq!(house.step_state(first, "first"), StepState::Ready);
+    assert_eq!(house.count_events(first, EventKind::StepRequeued), 1);
+    // Ann is passed over for it, bob gets it before what came later.
+    assert_eq!(ann.claim_names(1), ["second"]);
+    assert_eq!(bob.claim_names(1), ["first"]);
+    assert_eq!(house.step(first, "first").attempt, 2);
+}
+
+#[test]
+fn the_only_able_worker_gets_it_again_after_a_moment() {
+    let house = TestHouse::new();
+    house.submit(vec![script("a")]);
+    let ann = house.worker("ann", &[], 1);
+    ann.decline(ann.claim().attempt, "busy");
+    house.clock.advance_ms(9_999);
+    assert_eq!(ann.claim_names(1), Vec::<String>::new());
+    house.clock.advance_ms(1);
+    assert_eq!(ann.claim_names(1), ["a"]);
+}
+
+#[test]
+fn with_a_choice_it_is_passed_over_for_five_minutes() {
+    let house = TestHouse::new();
+    house.submit(vec![script("a")]);
+    let ann = house.worker("ann", &[], 1);
+    let bob = house.worker("bob", &[], 1);
+    ann.decline(ann.claim().attempt, "busy");
+    house.clock.advance_ms(299_999);
+    assert_eq!(ann.claim_names(1), Vec::<String>::new());
+    house.clock.advance_ms(1);
+    assert_eq!(ann.claim_names(1), ["a"]);
+    assert_eq!(bob.claim_names(1), Vec::<String>::new());
+}
+
+#[test]
+fn five_returns_without_a_start_fail_the_step_with_the_list() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a"), script("b").after(&["a"])]);
+    let ann = house.worker("ann", &[], 1);
+    for n in 1..=5 {
+        ann.decline(ann.claim().attempt, &format!("excuse {n}"));
+        house.clock.advance_ms(10_000);
+    }
+    assert_eq!(house.summary(job), "a failed, b skipped → failed");
+    let step = house.step(job, "a");
+    assert_eq!(step.reason, Some(Reason::AssignmentExhausted));
+    assert_eq!(
+        step.message.unwrap(),
+        "it was assigned 5 times and never started: attempt 1: worker ann declined: excuse 1; \
+         attempt 2: worker ann declined: excuse 2; attempt 3: worker ann declined: excuse 3; \
+         attempt 4: worker ann declined: excuse 4; attempt 5: worker ann declined: excuse 5"
+    );
+    assert_eq!(step.tries, 0);
+}
+
+#[test]
+fn a_start_forgives_earlier_returns() {
+    let house = TestHouse::new();
+    let mut step = script("a");
+    step.retry = stepward::domain::retry::RetryPolicy::times(2);
+    let job = house.submit(vec![step]);
+    let ann = house.worker("ann", &[], 1);
+    for _ in 0..4 {
+        ann.decline(ann.claim().attempt, "not yet");
+        house.clock.advance_ms(10_000);
+    }
+    let claimed = ann.begin();
+    assert_eq!(house.step(job, "a").returns, 0);
+    ann.fail(claimed.attempt);
+    ann.decline(ann.claim().attempt, "once more");
+    assert_eq!(house.step_state(job, "a"), StepState::Ready);
+}

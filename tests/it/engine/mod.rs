@@ -11,7 +11,6 @@ mod graphs;
 mod loops;
 mod poll;
 mod race;
-mod release;
 mod reports;
 mod retry;
 mod session;

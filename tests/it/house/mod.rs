@@ -157,7 +157,7 @@ impl Drop for TestHouse {
 
 /// A worker that does what it is told, in the words of the protocol.
 pub struct TestWorker<'a> {
-    house: &'a TestHouse,
+    pub house: &'a TestHouse,
     pub worker_id: WorkerId,
     pub key: String,
 }
