@@ -113,12 +113,11 @@ impl Cascade<'_> {
         let mut undecided = Vec::new();
         for (position, draft) in task.draft.steps.iter().enumerate() {
             let position = position as u32;
-            if let Some(&origin_step_id) = carried.kept.get(&position) {
-                let kept = self.tx.carry_step(context.job_id, origin_step_id, self.now)?;
-                assert!(kept, "only completed and skipped steps are kept");
+            if let Some(origin) = carried.kept.get(&position) {
+                self.tx.carry_step(context.job_id, origin, self.now)?;
                 if draft.kind() == StepKind::Loop {
-                    for instance in self.tx.carried_instances(origin_step_id)? {
-                        self.tx.carry_step(context.job_id, instance.step_id, self.now)?;
+                    for instance in self.tx.carried_instances(origin.step_id)? {
+                        self.tx.carry_step(context.job_id, &instance, self.now)?;
                     }
                 }
                 continue;
@@ -242,12 +241,12 @@ impl Cascade<'_> {
         if self.steps_created + for_each.items.len() > limits::CREATED_STEPS_MAX {
             return self.refuse_creation(context, placeholder);
         }
-        let mut kept: BTreeMap<u32, StepId> = BTreeMap::new();
+        let mut kept: BTreeMap<u32, Step> = BTreeMap::new();
         if let Some(origin_step_id) = placeholder.origin_step_id {
             for instance in self.tx.carried_instances(origin_step_id)? {
                 let item = instance.item.expect("instances have an item");
                 if for_each.items.get(item as usize) == instance.item_value.as_ref() {
-                    kept.insert(item, instance.step_id);
+                    kept.insert(item, instance);
                 }
             }
         }
@@ -264,8 +263,8 @@ impl Cascade<'_> {
         let mut free = for_each.max_parallel.unwrap_or(u32::MAX);
         for (item, value) in for_each.items.iter().enumerate() {
             let item = item as u32;
-            if let Some(&origin_step_id) = kept.get(&item) {
-                self.tx.carry_step(context.job_id, origin_step_id, self.now)?;
+            if let Some(origin) = kept.get(&item) {
+                self.tx.carry_step(context.job_id, origin, self.now)?;
                 continue;
             }
             let begins = free > 0;

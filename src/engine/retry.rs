@@ -9,7 +9,7 @@ use crate::domain::depends::Outcome;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Job, Source};
 use crate::domain::limits::shorten;
-use crate::domain::step::StepKind;
+use crate::domain::step::{Step, StepKind};
 use crate::domain::{JobId, Now, StepId};
 use crate::store::Tx;
 
@@ -28,7 +28,7 @@ pub enum RetryScope {
 pub(super) struct Carried {
     pub retry_of: Option<JobId>,
     /// Stand in the new job as they ended, with their outputs.
-    pub kept: BTreeMap<u32, StepId>,
+    pub kept: BTreeMap<u32, Step>,
     /// Loops and child jobs that run again, but whose completed parts need not.
     pub origins: BTreeMap<u32, StepId>,
 }
@@ -98,12 +98,12 @@ fn carry(
 ) -> Result<Carried, EngineError> {
     let task = context.task();
     let all = 0..task.draft.steps.len() as u32;
-    let mut ended_well: BTreeMap<u32, StepId> = BTreeMap::new();
+    let mut ended_well: BTreeMap<u32, Step> = BTreeMap::new();
     let mut former: BTreeMap<u32, StepId> = BTreeMap::new();
     for step in tx.steps_of_job(job.job_id)?.into_iter().filter(|step| step.item.is_none()) {
         former.insert(step.position, step.step_id);
         if matches!(step.outcome(), Some(Outcome::Completed | Outcome::Skipped)) {
-            ended_well.insert(step.position, step.step_id);
+            ended_well.insert(step.position, step);
         }
     }
     let mut again: BTreeSet<u32> = all.clone().filter(|at| !ended_well.contains_key(at)).collect();
@@ -124,7 +124,7 @@ fn carry(
         }
     }
     let again = task.with_dependents(again);
-    let kept: BTreeMap<u32, StepId> =
+    let kept: BTreeMap<u32, Step> =
         ended_well.into_iter().filter(|(position, _)| !again.contains(position)).collect();
     // Its completed parts are still good if nothing before it runs again.
     let continues = |position: &u32| {

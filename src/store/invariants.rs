@@ -108,7 +108,7 @@ const RULES: &[(&str, &str)] = &[
          WHERE j.ended_at IS NOT NULL
          GROUP BY j.job_id
         HAVING count(e.seq) <> 1"),
-    ("a group has no more members than its limit lets in", "
+    ("nobody waits for an empty group", "
         SELECT 'group ' || concurrency_group || ' has jobs waiting and none in it'
           FROM job
          WHERE concurrency_group IS NOT NULL AND ended_at IS NULL AND hold IS NOT 'not_before'

@@ -140,19 +140,19 @@ const NEXT_IN_GROUP: &str = concat!(
       LIMIT 1"
 );
 
-/// A child that waited for its own ancestor's place would wait for ever.
+/// A child that waited for its own ancestor's place would wait for ever. CROSS JOIN fixes the order: upwards, by id.
 const HAS_ANCESTOR_IN_GROUP: &str = "
     WITH RECURSIVE ancestor (job_id) AS (
         SELECT s.job_id FROM step AS s WHERE s.step_id = :parent_step_id
         UNION ALL
         SELECT s.job_id
           FROM ancestor AS a
-          JOIN job AS j ON j.job_id = a.job_id
-          JOIN step AS s ON s.step_id = j.parent_step_id)
+          CROSS JOIN job AS j ON j.job_id = a.job_id
+          CROSS JOIN step AS s ON s.step_id = j.parent_step_id)
     SELECT EXISTS (
         SELECT 1
           FROM ancestor AS a
-          JOIN job AS j ON j.job_id = a.job_id
+          CROSS JOIN job AS j ON j.job_id = a.job_id
          WHERE j.concurrency_group = :group AND j.hold IS NULL)
 ";
 

@@ -180,6 +180,11 @@ impl Store {
         self.inner.shared.stats.statements.load(Ordering::Relaxed)
     }
 
+    /// Calls that wait for the writer.
+    pub fn queued(&self) -> usize {
+        self.inner.writer.queued()
+    }
+
     /// Commits so far, and the calls that shared them.
     pub fn groups(&self) -> (u64, u64) {
         let stats = &self.inner.shared.stats;

@@ -160,15 +160,13 @@ const INSERT_STEP: &str = "
             :item_value, :up, :ready_at, :queued_up)
 ";
 
-/// A step of a former job stands in the new one as it ended there.
+/// A step of a former job stands in the new one as it ended there. Row by row: an INSERT … SELECT into a table that
+/// others refer to makes SQLite read all of those for every row.
 const CARRY_STEP: &str = "
     INSERT INTO step (job_id, position, item, kind, state, reason, message, requirement_id, priority, waiting_on,
                       child_job_id, origin_step_id, exit_code, output, item_value, ended_at, since_up)
-    SELECT :job_id, position, item, kind, state, reason, message, requirement_id, priority, 0,
-           child_job_id, step_id, exit_code, output, item_value, ended_at, :up
-      FROM step
-     WHERE step_id = :origin_step_id
-       AND (state = 'completed' OR state = 'skipped')
+    VALUES (:job_id, :position, :item, :kind, :state, :reason, :message, :requirement_id, :priority, 0,
+            :child_job_id, :origin_step_id, :exit_code, :output, :item_value, :ended_at, :up)
 ";
 
 const SKIP_STEP: &str = "
@@ -545,19 +543,28 @@ impl Tx<'_> {
         Ok(StepId(self.connection.last_insert_rowid()))
     }
 
-    /// Takes a step over from a former job. `false`: there it neither completed nor was skipped.
-    pub fn carry_step(
-        &self,
-        job_id: JobId,
-        origin_step_id: StepId,
-        now: Now,
-    ) -> Result<bool, StoreError> {
-        let inserted = self.sql(CARRY_STEP)?.execute(named_params! {
+    /// Takes a step over from a former job, where it completed or was skipped.
+    pub fn carry_step(&self, job_id: JobId, origin: &Step, now: Now) -> Result<(), StoreError> {
+        assert!(matches!(origin.state, StepState::Completed | StepState::Skipped));
+        self.sql(CARRY_STEP)?.execute(named_params! {
             ":job_id": job_id.0,
-            ":origin_step_id": origin_step_id.0,
+            ":position": origin.position,
+            ":item": item_column(origin.item),
+            ":kind": origin.kind.as_str(),
+            ":state": origin.state.as_str(),
+            ":reason": origin.reason.map(Reason::as_str),
+            ":message": origin.message,
+            ":requirement_id": origin.requirement_id.map(|id| id.0),
+            ":priority": origin.priority,
+            ":child_job_id": origin.child_job_id.map(|id| id.0),
+            ":origin_step_id": origin.step_id.0,
+            ":exit_code": origin.exit_code,
+            ":output": origin.output.as_ref().map(|output| &output.0),
+            ":item_value": origin.item_value.as_ref().map(|value| &value.0),
+            ":ended_at": origin.ended_at.map(|at| at.0),
             ":up": now.up.0,
         })?;
-        Ok(inserted == 1)
+        Ok(())
     }
 
     /// A pending step will never run. `false`: it is not pending any more.

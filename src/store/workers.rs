@@ -182,7 +182,7 @@ const WORKERS_ABLE_TO: &str = concat!(
       JOIN worker AS w ON w.worker_id = c.worker_id
       LEFT JOIN session AS n ON n.session_id = w.session_id
       WHERE c.requirement_id = :requirement_id AND w.deleted_at IS NULL
-      ORDER BY w.worker_id"
+      ORDER BY c.worker_id"
 );
 
 const SLOTS_USED: &str = "

@@ -145,6 +145,10 @@ impl Writer {
         Ok(Writer { calls: Some(calls_tx), thread: Some(thread), deadline })
     }
 
+    pub fn queued(&self) -> usize {
+        self.calls.as_ref().map_or(0, Sender::len)
+    }
+
     pub fn write<T, E, F>(&self, work: F) -> Result<T, E>
     where
         F: Fn(&Tx) -> Result<T, E> + Send + 'static,

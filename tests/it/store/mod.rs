@@ -1,1 +1,6 @@
-//! t
+//! The contract of `Store` and `Tx`, backend-neutral but for `open.rs` and `statements.rs`.
+
+mod group_commit;
+mod invariants;
+mod open;
+mod statements;

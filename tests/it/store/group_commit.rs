@@ -1,0 +1,237 @@
+//! One writer, many callers: shared commits, failures that stay alone, a queue that says when it is full.
+
+use std::sync::Barrier;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use stepward::domain::event::{EventKind, NewEvent};
+use stepward::domain::{EventSeq, Now, Timestamp, Uptime};
+use stepward::store::{Store, StoreError, StoreOptions, Tx};
+
+const NOW: Now = Now { wall: Timestamp(0), up: Uptime(0) };
+
+fn open(options: StoreOptions) -> (tempfile::TempDir, Store) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), options).unwrap();
+    (folder, store)
+}
+
+fn record(tx: &Tx, text: &str) -> Result<(), StoreError> {
+    tx.record(&NewEvent::new(EventKind::WorkerActive, text), NOW)
+}
+
+fn recorded(store: &Store) -> Vec<String> {
+    let events = store.read(|tx| tx.events_after(EventSeq(0), 10_000)).unwrap();
+    events.into_iter().map(|event| event.fact.message).collect()
+}
+
+/// Keeps the writer inside one call until the sender is dropped, so that what comes next is queued together.
+fn occupy(store: &Store) -> (mpsc::Sender<()>, std::thread::JoinHandle<()>) {
+    let (release_tx, release_rx) = mpsc::channel::<()>();
+    let (inside_tx, inside_rx) = mpsc::channel();
+    let store = store.clone();
+    let release_rx = std::sync::Mutex::new(release_rx);
+    let thread = std::thread::spawn(move || {
+        store
+            .write(move |_| {
+                inside_tx.send(()).unwrap();
+                // Ends when the test lets go of its end.
+                let _ = release_rx.lock().unwrap().recv();
+                Ok::<_, StoreError>(())
+            })
+            .unwrap();
+    });
+    inside_rx.recv().unwrap();
+    (release_tx, thread)
+}
+
+/// Waits until so many calls stand in the queue.
+fn await_queue(store: &Store, length: usize) {
+    while store.queued() < length {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn an_answered_write_is_there_for_every_reader() {
+    let (_folder, store) = open(StoreOptions::default());
+    for n in 0..20 {
+        store.write(move |tx| record(tx, &n.to_string())).unwrap();
+        assert_eq!(recorded(&store).len(), n + 1);
+    }
+}
+
+#[test]
+fn what_is_queued_together_shares_one_commit() {
+    let (_folder, store) = open(StoreOptions::default());
+    let (release, occupier) = occupy(&store);
+    let (groups_before, _) = store.groups();
+    let callers: Vec<_> = (0..40)
+        .map(|n| {
+            let store = store.clone();
+            std::thread::spawn(move || store.write(move |tx| record(tx, &n.to_string())).unwrap())
+        })
+        .collect();
+    await_queue(&store, 40);
+    drop(release);
+    callers.into_iter().for_each(|caller| caller.join().unwrap());
+    occupier.join().unwrap();
+    let (groups, calls) = store.groups();
+    assert_eq!((groups - groups_before, calls), (2, 41));
+    assert_eq!(recorded(&store).len(), 40);
+}
+
+#[test]
+fn a_call_that_fails_or_panics_is_undone_alone() {
+    let (_folder, store) = open(StoreOptions::default());
+    let (release, occupier) = occupy(&store);
+    let call = |n: u32| {
+        let store = store.clone();
+        std::thread::spawn(move || {
+            store.write(move |tx| {
+                record(tx, &n.to_string())?;
+                match n % 3 {
+                    1 => Err(StoreError::Stopped),
+                    2 => panic!("call {n} meets a bug"),
+                    _ => Ok(n),
+                }
+            })
+        })
+    };
+    let callers: Vec<_> = (0..30).map(call).collect();
+    await_queue(&store, 30);
+    drop(release);
+    occupier.join().unwrap();
+    for (n, caller) in callers.into_iter().enumerate() {
+        let result = caller.join().unwrap();
+        match n % 3 {
+            0 => assert_eq!(result.unwrap(), n as u32),
+            1 => assert!(matches!(result, Err(StoreError::Stopped))),
+            _ => assert_eq!(
+                result.unwrap_err().to_string(),
+                format!("a bug was met and its change undone: call {n} meets a bug")
+            ),
+        }
+    }
+    let mut kept: Vec<u32> = recorded(&store).iter().map(|text| text.parse().unwrap()).collect();
+    kept.sort();
+    assert_eq!(kept, (0..30).filter(|n| n % 3 == 0).collect::<Vec<_>>());
+}
+
+#[test]
+fn nobody_is_answered_before_the_commit() {
+    let (_folder, store) = open(StoreOptions::default());
+    let (release, occupier) = occupy(&store);
+    let other = store.clone();
+    let caller = std::thread::spawn(move || {
+        other.write(|tx| record(tx, "late")).unwrap();
+        // The group has committed, so a snapshot taken now must have it.
+        recorded(&other).len()
+    });
+    await_queue(&store, 1);
+    assert_eq!(recorded(&store).len(), 0);
+    drop(release);
+    assert_eq!(caller.join().unwrap(), 1);
+    occupier.join().unwrap();
+}
+
+#[test]
+fn a_call_that_waited_too_long_is_busy_and_never_runs() {
+    let options = StoreOptions { write_deadline: Duration::from_millis(50), ..Default::default() };
+    let (_folder, store) = open(options);
+    let occupied = store.clone();
+    let barrier = std::sync::Arc::new(Barrier::new(2));
+    let inside = barrier.clone();
+    let (release_tx, release_rx) = mpsc::channel::<()>();
+    let release_rx = std::sync::Mutex::new(release_rx);
+    let occupier = std::thread::spawn(move || {
+        occupied.write(move |tx| {
+            record(tx, "slow")?;
+            inside.wait();
+            // Ends when the test lets go of its end.
+            let _ = release_rx.lock().unwrap().recv();
+            Ok::<_, StoreError>(())
+        })
+    });
+    barrier.wait();
+    let refused = store.write(|tx| record(tx, "never")).unwrap_err();
+    assert!(refused.to_string().starts_with("the store is busy: nothing was written after "));
+    // The one that is being carried out is not called busy: nobody knows yet how it ends.
+    let unknown = occupier.join().unwrap().unwrap_err();
+    assert!(matches!(unknown, StoreError::OutcomeUnknown), "{unknown}");
+    drop(release_tx);
+    while recorded(&store) != ["slow"] {
+        std::thread::yield_now();
+    }
+    // The same thread serves the next call: what was abandoned has been passed over.
+    retry_while_busy(&store, "next");
+    assert_eq!(recorded(&store), ["slow", "next"]);
+}
+
+fn retry_while_busy(store: &Store, text: &'static str) {
+    while matches!(store.write(move |tx| record(tx, text)), Err(StoreError::Busy { .. })) {}
+}
+
+#[test]
+fn a_full_queue_is_busy() {
+    let options = StoreOptions {
+        queue_max: 2,
+        write_deadline: Duration::from_millis(50),
+        ..Default::default()
+    };
+    let (_folder, store) = open(options);
+    let occupied = store.clone();
+    let (release_tx, release_rx) = mpsc::channel::<()>();
+    let (inside_tx, inside_rx) = mpsc::channel();
+    let release_rx = std::sync::Mutex::new(release_rx);
+    let occupier = std::thread::spawn(move || {
+        let _ = occupied.write(move |_| {
+            inside_tx.send(()).unwrap();
+            // Ends when the test lets go of its end.
+            let _ = release_rx.lock().unwrap().recv();
+            Ok::<_, StoreError>(())
+        });
+    });
+    inside_rx.recv().unwrap();
+    let callers: Vec<_> = (0..5)
+        .map(|_| {
+            let store = store.clone();
+            std::thread::spawn(move || store.write(|tx| record(tx, "x")).unwrap_err().to_string())
+        })
+        .collect();
+    for caller in callers {
+        assert!(caller.join().unwrap().starts_with("the store is busy"));
+    }
+    drop(release_tx);
+    occupier.join().unwrap();
+    assert_eq!(recorded(&store), Vec::<String>::new());
+}
+
+#[test]
+fn a_reader_cannot_write() {
+    let (_folder, store) = open(StoreOptions::default());
+    let refused = store.read(|tx| record(tx, "x")).unwrap_err();
+    assert!(refused.to_string().contains("readonly"), "{refused}");
+}
+
+#[test]
+fn the_change_sequence_grows_with_every_commit_that_touches_a_job() {
+    let house = crate::house::TestHouse::new();
+    let job = house.submit(vec![crate::house::script("a")]);
+    let seq = || house.job(job).job.change_seq;
+    let mut last = seq();
+    let worker = house.worker("ann", &[], 1);
+    let claimed = worker.claim();
+    for step in 0..3 {
+        assert!(seq() > last, "{step}");
+        last = seq();
+        match step {
+            0 => worker.start(claimed.attempt),
+            _ => worker.complete(claimed.attempt),
+        };
+        if step == 1 {
+            break;
+        }
+    }
+    assert!(seq() > last);
+}

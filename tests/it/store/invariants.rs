@@ -1,0 +1,159 @@
+//! The invariant checker finds what it is there for: each rule is broken by hand, past all guards.
+
+use rusqlite::Connection;
+use stepward::clock::ManualClock;
+use stepward::domain::task::{StepDraft, TaskDraft};
+use stepward::engine::{Engine, Finished, Poll, Settings, Submission};
+use stepward::store::Store;
+
+use crate::house::{frozen, registration, script};
+
+/// A folder with a job in the middle of its life: `a` completed, `b` running, `c` pending, `go` with a child job.
+fn some_life(folder: &std::path::Path) {
+    let clock = ManualClock::default();
+    let engine = Engine::new(Store::open(folder, Default::default()).unwrap(), Settings::default());
+    let task = frozen(vec![
+        TaskDraft::new(
+            "main",
+            vec![
+                script("a"),
+                script("b").after(&["a"]),
+                script("c").after(&["b"]),
+                StepDraft::task("go", "child"),
+            ],
+        ),
+        TaskDraft::new("child", vec![script("x")]),
+    ]);
+    engine.submit(Submission::of(&task), clock.now()).unwrap();
+    engine.open_session(registration("ann", "ann-1", &[], 2), vec![], clock.now()).unwrap();
+    let poll = || Poll { session_key: "ann-1".to_string(), free_slots: 1, held: vec![] };
+    let claimed = engine.poll(poll(), clock.now()).unwrap().assignments.remove(0);
+    engine.start("ann-1", claimed.attempt, clock.now()).unwrap();
+    engine.finish("ann-1", claimed.attempt, Finished::completed(), clock.now()).unwrap();
+    let claimed = engine.poll(poll(), clock.now()).unwrap().assignments.remove(0);
+    engine.start("ann-1", claimed.attempt, clock.now()).unwrap();
+    assert_eq!(engine.breaches().unwrap(), []);
+}
+
+#[test]
+fn each_rule_is_caught_when_it_is_broken() {
+    let cases = [
+        (
+            "a terminal job has only terminal steps",
+            "UPDATE job SET state = 'completed', ended_at = 1, steps_open = 0, due_up = NULL WHERE job_id = 1",
+        ),
+        (
+            "a job whose steps have all ended has ended",
+            "UPDATE step SET state = 'completed', ended_at = 1, due_up = NULL, waiting_on = 0",
+        ),
+        (
+            "a job counts its steps",
+            "UPDATE job SET steps_open = 7 WHERE job_id = 1",
+        ),
+        (
+            "a pending step waits for exactly its open dependencies",
+            "UPDATE step SET waiting_on = 2 WHERE job_id = 1 AND position = 2",
+        ),
+        (
+            "a step is decided after all that it depends on",
+            "UPDATE step SET state = 'ready', waiting_on = 0, queued_up = 1, ready_at = 1
+              WHERE job_id = 1 AND position = 2",
+        ),
+        (
+            "every dependent of an ended step is decided",
+            "UPDATE step SET state = 'completed', ended_at = 1, due_up = NULL WHERE job_id = 1 AND position = 1",
+        ),
+        (
+            "a step runs if and only if its dependencies are accepted",
+            "UPDATE step SET state = 'failed', reason = 'exit_code', message = 'm' WHERE job_id = 1 AND position = 0",
+        ),
+        (
+            "an attempt number is issued once",
+            "UPDATE step SET attempt = 5 WHERE job_id = 1 AND position = 1",
+        ),
+        (
+            "a session holds no more than its worker has slots",
+            "UPDATE worker SET slots = 0",
+        ),
+        (
+            "what a session holds is its worker's, and the session is current",
+            "UPDATE worker SET session_id = NULL, state = 'inactive', deleted_at = 1",
+        ),
+        ("a worker holds only what its tags allow", "DELETE FROM capability"),
+        (
+            "a parent step runs for as long as its child job does",
+            "UPDATE step SET state = 'completed', ended_at = 1 WHERE job_id = 1 AND position = 3",
+        ),
+        (
+            "a running task step has its child job",
+            "UPDATE job SET parent_step_id = 1 WHERE job_id = 2",
+        ),
+        (
+            "every failed step was told once",
+            "UPDATE step SET state = 'failed', reason = 'exit_code', message = 'm', ended_at = 1, due_up = NULL
+              WHERE job_id = 1 AND position = 1",
+        ),
+        (
+            "every ended job was told once",
+            "UPDATE job SET state = 'completed', ended_at = 1, steps_open = 0, due_up = NULL WHERE job_id = 2",
+        ),
+        (
+            "what did not complete has a reason and a sentence",
+            "UPDATE step SET state = 'skipped', reason = 'when_false', message = '', ended_at = 1, attempt = 0
+              WHERE job_id = 1 AND position = 2",
+        ),
+        (
+            "a pending job has nothing running",
+            "UPDATE job SET state = 'pending', started_at = NULL WHERE job_id = 1",
+        ),
+        (
+            "a held job has not begun",
+            "UPDATE job SET state = 'pending', started_at = NULL, hold = 'concurrency' WHERE job_id = 1",
+        ),
+        (
+            "nobody waits for an empty group",
+            "UPDATE job SET hold = 'concurrency', concurrency_group = 'g' WHERE job_id = 2",
+        ),
+        (
+            "a job that is not held can go on",
+            "UPDATE step SET state = 'pending', ready_at = NULL, queued_up = NULL WHERE job_id = 2",
+        ),
+    ];
+    for (rule, breakage) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        some_life(folder.path());
+        let sql = Connection::open(folder.path().join("stepward.db")).unwrap();
+        sql.pragma_update(None, "foreign_keys", false).unwrap();
+        assert!(sql.execute(breakage, []).unwrap_or_else(|error| panic!("{rule}: {error}")) > 0, "{rule}");
+        drop(sql);
+        let store = Store::open(folder.path(), Default::default()).unwrap();
+        let found = store.read(|tx| tx.breaches()).unwrap();
+        assert!(found.iter().any(|breach| breach.rule == rule), "{rule}: {found:?}");
+    }
+}
+
+#[test]
+fn the_schema_itself_refuses_states_that_cannot_be() {
+    let folder = tempfile::tempdir().unwrap();
+    some_life(folder.path());
+    let sql = Connection::open(folder.path().join("stepward.db")).unwrap();
+    for breakage in [
+        "UPDATE step SET state = 'sleeping' WHERE position = 0",
+        "UPDATE step SET state = 'running' WHERE position = 2",
+        "UPDATE step SET ended_at = NULL WHERE position = 0",
+        "UPDATE step SET state = 'failed' WHERE position = 0",
+        "UPDATE step SET session_id = NULL WHERE position = 1",
+        "UPDATE step SET waiting_on = -1 WHERE position = 2",
+        "UPDATE step SET child_job_id = NULL WHERE kind = 'task'",
+        "UPDATE step SET state = 'assigned' WHERE position = 2",
+        "UPDATE job SET state = 'completed' WHERE job_id = 1",
+        "UPDATE job SET state = 'failed', ended_at = 1, steps_open = 0, due_up = NULL WHERE job_id = 1",
+        "UPDATE job SET hold = 'concurrency' WHERE job_id = 1",
+        "UPDATE job SET depth = 11",
+        "UPDATE worker SET state = 'asleep'",
+        "UPDATE worker SET slots = 'many'",
+    ] {
+        let refused = sql.execute(breakage, []);
+        assert!(refused.is_err(), "{breakage}: {refused:?}");
+    }
+}

@@ -1,0 +1,142 @@
+//! Opening a data folder: what is refused, in one clear line each. Full and read-only disks are in `tests/faults.rs`.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use rusqlite::Connection;
+use stepward::domain::Uptime;
+use stepward::store::{OpenError, Store, StoreError, StoreOptions};
+use tempfile::TempDir;
+
+fn open(folder: &TempDir) -> Result<Store, OpenError> {
+    Store::open(folder.path(), StoreOptions::default())
+}
+
+fn refusal(folder: &TempDir) -> String {
+    let refused = open(folder).err().expect("it must be refused").to_string();
+    assert_eq!(refused.lines().count(), 1, "{refused}");
+    refused
+}
+
+fn database(folder: &TempDir) -> std::path::PathBuf {
+    folder.path().join("stepward.db")
+}
+
+#[test]
+fn a_new_folder_is_made_with_nobody_elses_eyes_in_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = parent.path().join("a/b/data");
+    let store = Store::open(&folder, StoreOptions::default()).unwrap();
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    for file in ["stepward.db", "stepward.db-wal", "LOCK"] {
+        assert_eq!(mode(&folder.join(file)), 0o600, "{file}");
+    }
+    drop(store);
+    assert!(!folder.join("stepward.db-wal").exists(), "a clean stop leaves no log behind");
+}
+
+#[test]
+fn one_process_per_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).unwrap();
+    assert_eq!(
+        refusal(&folder),
+        format!(
+            "data folder {} is in use by another server (process {}), stop it or choose another data_dir",
+            folder.path().display(),
+            std::process::id()
+        )
+    );
+    drop(store);
+    open(&folder).unwrap();
+}
+
+#[test]
+fn a_newer_schema_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(&folder).unwrap());
+    let sql = Connection::open(database(&folder)).unwrap();
+    sql.pragma_update(None, "user_version", 99).unwrap();
+    drop(sql);
+    let before = fs::read(database(&folder)).unwrap();
+    assert_eq!(
+        refusal(&folder),
+        format!(
+            "{} has schema version 99, this program knows up to 1; use a newer stepward",
+            database(&folder).display()
+        )
+    );
+    assert_eq!(fs::read(database(&folder)).unwrap(), before);
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused_and_left_alone() {
+    for content in [&b"hello"[..], &[0u8; 100], b"SQLite format 3 but not really, only a text file"] {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(database(&folder), content).unwrap();
+        assert_eq!(
+            refusal(&folder),
+            format!(
+                "{} is not a database, move it away or choose another data_dir",
+                database(&folder).display()
+            )
+        );
+        assert_eq!(fs::read(database(&folder)).unwrap(), content);
+    }
+}
+
+#[test]
+fn a_database_of_another_program_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let sql = Connection::open(database(&folder)).unwrap();
+    sql.execute_batch("CREATE TABLE theirs (a)").unwrap();
+    drop(sql);
+    assert!(refusal(&folder).ends_with("is a database of another program, choose another data_dir"));
+}
+
+#[test]
+fn a_corrupt_database_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).unwrap();
+    store.write(|tx| tx.save_service_clock(Uptime(5))).unwrap();
+    drop(store);
+    let mut bytes = fs::read(database(&folder)).unwrap();
+    // Every page but the first, which holds the header and the schema.
+    bytes[4096..].fill(0xAA);
+    fs::write(database(&folder), bytes).unwrap();
+    let refused = refusal(&folder);
+    assert!(refused.contains("is corrupt"), "{refused}");
+    assert!(refused.ends_with("restore it from a backup"), "{refused}");
+}
+
+#[test]
+fn a_truncated_database_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(&folder).unwrap());
+    let bytes = fs::read(database(&folder)).unwrap();
+    fs::write(database(&folder), &bytes[..bytes.len() / 2]).unwrap();
+    let refused = refusal(&folder);
+    assert!(refused.contains("is corrupt"), "{refused}");
+}
+
+#[test]
+fn a_folder_that_is_a_file_is_refused() {
+    let parent = tempfile::tempdir().unwrap();
+    let file = parent.path().join("data");
+    fs::write(&file, "").unwrap();
+    let refused = Store::open(&file, StoreOptions::default()).err().unwrap().to_string();
+    assert!(refused.starts_with("data folder "), "{refused}");
+}
+
+#[test]
+fn the_service_clock_goes_on_where_it_was_and_never_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder).unwrap();
+    store.write(|tx| tx.save_service_clock(Uptime(7_000))).unwrap();
+    store.write(|tx| tx.save_service_clock(Uptime(5_000))).unwrap();
+    drop(store);
+    let store = open(&folder).unwrap();
+    assert_eq!(store.read(|tx| tx.service_clock()).unwrap(), Uptime(7_000));
+    let _: Result<(), StoreError> = Ok(());
+}

@@ -1,0 +1,33 @@
+//! Every statement compiles against the schema, and none begins by reading a whole table.
+
+use rusqlite::Connection;
+
+#[test]
+fn no_statement_scans_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(stepward::store::Store::open(folder.path(), Default::default()).unwrap());
+    let sql = Connection::open(folder.path().join("stepward.db")).unwrap();
+    let statements = stepward::store::statements();
+    assert!(statements.len() > 70, "{}", statements.len());
+    let mut scans = Vec::new();
+    for statement in statements {
+        let mut explained = sql
+            .prepare(&format!("EXPLAIN QUERY PLAN {statement}"))
+            .unwrap_or_else(|error| panic!("{error}: {statement}"));
+        let plan: Vec<String> = explained
+            .raw_query()
+            .mapped(|row| row.get::<_, String>(3))
+            .collect::<Result<_, _>>()
+            .unwrap();
+        // No tables: a SELECT of one EXISTS, and what a recursive query has found so far.
+        let harmless = ["SCAN CONSTANT ROW", "SCAN a"];
+        let scan =
+            |line: &&String| line.starts_with("SCAN") && !harmless.contains(&line.as_str());
+        scans.extend(plan.iter().filter(scan).map(|line| format!("{line}: {statement}")));
+        // The members of one concurrency group are sorted: as many as its limit lets in.
+        let bounded = statement.contains("hold IS NULL\n     ORDER BY job_id");
+        let sorts = plan.iter().filter(|line| line.contains("USE TEMP B-TREE") && !bounded);
+        scans.extend(sorts.map(|line| format!("{line}: {statement}")));
+    }
+    assert_eq!(scans, Vec::<String>::new());
+}
