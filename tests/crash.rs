@@ -1,1 +1,255 @@
-fn main(){}
+//! A process that is killed between any two statements leaves all of an event or nothing of it.
+//!
+//! This program is both sides: with `child` as its first argument it plays a script of verbs and kills itself before the
+//! given statement; without, it is an ordinary test that plays the script once undisturbed, remembers the database after
+//! every verb, and then holds each killed child against that.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use stepward::clock::ManualClock;
+use stepward::domain::retry::{OnWorkerLoss, RetryPolicy};
+use stepward::domain::task::{Definition, ForEach, Hook, HookOn, StepDraft, TaskDraft};
+use stepward::domain::{AttemptRef, JobId, Json, StepId};
+use stepward::engine::{
+    Beat, Decision, Engine, Finished, News, Poll, Reports, RetryScope, Settings, Spooled, Submission,
+};
+use stepward::store::{Frozen, Registration, Store, StoreOptions};
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some("child") {
+        let folder = words.next().expect("a folder");
+        let statement = words.next().expect("a statement").parse().expect("a number");
+        return play_and_die(Path::new(&folder), statement);
+    }
+    let arguments = Arguments::from_args();
+    let trials = vec![
+        Trial::test("a_kill_between_any_two_statements_leaves_all_or_nothing", kill_everywhere),
+    ];
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// How many kills are spread over the script.
+const KILLS: u64 = 150;
+
+fn kill_everywhere() -> Result<(), Failed> {
+    let (snapshots, statements) = play_undisturbed();
+    let stride = (statements / KILLS).max(1);
+    let mut kills = 0;
+    for statement in (1..=statements).step_by(stride as usize) {
+        let folder = tempfile::tempdir()?;
+        let child = Command::new(std::env::current_exe()?)
+            .args(["child", &folder.path().to_string_lossy(), &statement.to_string()])
+            .stdout(Stdio::piped())
+            .output()?;
+        if child.status.success() {
+            return Err(format!("statement {statement} of {statements} was never reached").into());
+        }
+        let answered = String::from_utf8(child.stdout)?.lines().count();
+        {
+            let store = Store::open(folder.path(), StoreOptions::default())?;
+            let breaches = store.read(|tx| tx.breaches())?;
+            if !breaches.is_empty() {
+                return Err(format!("killed at statement {statement}: {breaches:?}").into());
+            }
+        }
+        let found = dump(folder.path());
+        // Everything that was answered is there; the verb under way is there as a whole or not at all.
+        if found != snapshots[answered] && Some(&found) != snapshots.get(answered + 1) {
+            return Err(format!(
+                "killed at statement {statement} after {answered} answers: a half-done verb\n{found}"
+            )
+            .into());
+        }
+        kills += 1;
+    }
+    assert!(kills >= KILLS.min(statements));
+    Ok(())
+}
+
+/// The database after 0, 1, 2 … verbs, and the statements that all of them take.
+fn play_undisturbed() -> (Vec<String>, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    let engine = Engine::new(store.clone(), Settings::default());
+    let clock = ManualClock::default();
+    let mut snapshots = vec![dump(folder.path())];
+    for verb in script() {
+        clock.advance_ms(1_000);
+        verb(&engine, &clock);
+        snapshots.push(dump(folder.path()));
+    }
+    (snapshots, store.statements())
+}
+
+fn play_and_die(folder: &Path, statement: u64) {
+    let observer = move |number: u64| {
+        if number == statement {
+            let myself = rustix::process::getpid();
+            rustix::process::kill_process(myself, rustix::process::Signal::KILL).unwrap();
+        }
+    };
+    let options = StoreOptions { on_statement: Some(Arc::new(observer)), ..StoreOptions::default() };
+    let store = Store::open(folder, options).unwrap();
+    let engine = Engine::new(store, Settings::default());
+    let clock = ManualClock::default();
+    for verb in script() {
+        clock.advance_ms(1_000);
+        verb(&engine, &clock);
+        println!("answered");
+        std::io::stdout().flush().unwrap();
+    }
+}
+
+type Verb = Box<dyn Fn(&Engine, &ManualClock)>;
+
+/// A little of everything, with ids that are the same every time.
+fn script() -> Vec<Verb> {
+    fn verb(verb: impl Fn(&Engine, &ManualClock) + 'static) -> Verb {
+        Box::new(verb)
+    }
+    fn attempt(step_id: i64, attempt: u32) -> AttemptRef {
+        AttemptRef { step_id: StepId(step_id), attempt }
+    }
+    let open = |key: &'static str, spooled: Vec<Spooled>| {
+        verb(move |engine, clock| {
+            engine.open_session(registration(key), spooled.clone(), clock.now()).unwrap();
+        })
+    };
+    let poll = |key: &'static str| {
+        verb(move |engine, clock| {
+            let poll = Poll { session_key: key.to_string(), free_slots: 2, held: vec![] };
+            engine.poll(poll, clock.now()).unwrap();
+        })
+    };
+    let report = |key: &'static str, items: Vec<(AttemptRef, News)>| {
+        verb(move |engine, clock| {
+            let reports = Reports {
+                session_key: key.to_string(),
+                items: items.clone(),
+                poll: Some((2, Vec::new())),
+            };
+            engine.report(reports, clock.now()).unwrap();
+        })
+    };
+    let finished = |finished: Finished| News::Finished(finished);
+    vec![
+        verb(|engine, clock| {
+            let mut submission = Submission::of(&everything());
+            submission.idempotency_key = Some("once".to_string());
+            engine.submit(submission, clock.now()).unwrap();
+        }),
+        open("life-1", vec![]),
+        poll("life-1"),
+        // Steps 1 and 2 are `build` and `flaky`.
+        report("life-1", vec![(attempt(1, 1), News::Started), (attempt(2, 1), News::Started)]),
+        report("life-1", vec![
+            (attempt(1, 1), finished(Finished::completed())),
+            (attempt(2, 1), finished(Finished::exited(1))),
+        ]),
+        verb(|engine, clock| {
+            let beat = Beat { session_key: "life-1".to_string(), seq: 1, held: vec![] };
+            engine.heartbeat(beat, clock.now()).unwrap();
+        }),
+        verb(|engine, clock| {
+            clock.advance_ms(60_000);
+            engine.release_due(clock.now()).unwrap();
+        }),
+        poll("life-1"),
+        open("life-2", vec![Spooled {
+            attempt: attempt(1, 1),
+            session_key: "life-1".to_string(),
+            finished: Finished::completed(),
+        }]),
+        poll("life-2"),
+        // The second try of `flaky`, and the first instance of `each` once more.
+        report("life-2", vec![(attempt(2, 2), News::Started), (attempt(7, 2), News::Started)]),
+        report("life-2", vec![
+            (attempt(2, 2), finished(Finished::completed())),
+            (attempt(7, 2), finished(Finished::completed())),
+        ]),
+        verb(|engine, clock| {
+            let view = engine.job(JobId(1)).unwrap();
+            let ask = view.step("ask").unwrap().step_id;
+            engine.decide(ask, Decision::Approve { output: None }, "ann", clock.now()).unwrap();
+        }),
+        verb(|engine, clock| engine.cancel(JobId(1), "eve", clock.now()).unwrap()),
+        verb(|engine, clock| {
+            engine.retry(JobId(1), RetryScope::Failed, clock.now()).unwrap();
+        }),
+        verb(|engine, clock| {
+            let workers = engine.store.read(|tx| tx.workers()).unwrap();
+            engine.pause(workers[0].worker_id, clock.now()).unwrap();
+        }),
+        verb(|engine, clock| {
+            let workers = engine.store.read(|tx| tx.workers()).unwrap();
+            engine.delete_worker(workers[0].worker_id, true, clock.now()).unwrap();
+        }),
+    ]
+}
+
+fn everything() -> Frozen {
+    let items = (0..3).map(|n| Json(n.to_string())).collect();
+    let hook = |on| Hook { on, action: "tell".to_string(), input: Json::empty_object() };
+    let retry = RetryPolicy { delay_ms: 30_000, ..RetryPolicy::times(2) };
+    let script = |name| StepDraft::script(name, "true");
+    let main = TaskDraft {
+        hooks: vec![hook(HookOn::Cancel), hook(HookOn::Suspended), hook(HookOn::Error)],
+        ..TaskDraft::new(
+            "main",
+            vec![
+                script("build"),
+                StepDraft { retry, ..script("flaky") },
+                StepDraft {
+                    for_each: Some(ForEach { items, max_parallel: Some(2) }),
+                    on_worker_loss: OnWorkerLoss::Retry,
+                    ..script("each").after(&["build"])
+                },
+                StepDraft::approval("ask", "go?").after(&["build"]),
+                StepDraft::task("child", "child").after(&["ask"]),
+                script("end").after(&["child", "each", "flaky"]),
+            ],
+        )
+    };
+    let child = TaskDraft::new("child", vec![script("a"), script("b").after(&["a"])]);
+    Frozen::new(Arc::new(Definition::check("main", vec![main, child]).unwrap()))
+}
+
+fn registration(key: &str) -> Registration {
+    Registration {
+        instance_key: "ann".to_string(),
+        session_key: key.to_string(),
+        name: "ann".to_string(),
+        tags: vec!["script".to_string()],
+        slots: 2,
+        version: String::new(),
+        platform: String::new(),
+    }
+}
+
+/// Every row of every table, as text. What differs between two runs by nature is left out.
+fn dump(folder: &Path) -> String {
+    let sql = rusqlite::Connection::open(folder.join("stepward.db")).unwrap();
+    let mut tables = sql
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'server' ORDER BY name")
+        .unwrap();
+    let tables: Vec<String> =
+        tables.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    let mut text = String::new();
+    for table in tables {
+        let mut rows = sql.prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2")).unwrap();
+        let columns = rows.column_count();
+        let mut rows = rows.query([]).unwrap();
+        while let Some(row) = rows.next().unwrap() {
+            let values: Vec<String> = (0..columns)
+                .map(|at| format!("{:?}", row.get::<_, rusqlite::types::Value>(at).unwrap()))
+                .collect();
+            text.push_str(&format!("{table}: {}\n", values.join(", ")));
+        }
+    }
+    text
+}
