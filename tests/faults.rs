@@ -1,0 +1,218 @@
+//! Disks that fail: an I/O error at a commit, a disk that fills up and is emptied again, a full or read-only disk at start.
+//!
+//! This program is both sides: with `child` as its first argument it is the process that meets the fault, inside a mount
+//! namespace of its own or under strace; without, it starts that process and judges what it printed and left behind.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use stepward::domain::event::{EventKind, NewEvent};
+use stepward::domain::{EventSeq, Now, Timestamp, Uptime};
+use stepward::store::{Store, StoreError, StoreOptions};
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["child", "write", folder, count] => return write(Path::new(folder), count.parse().unwrap()),
+        ["child", "fill", folder] => return fill_and_empty(Path::new(folder)),
+        ["child", "open", folder] => return open(Path::new(folder)),
+        ["child", "count", folder] => return println!("found {}", recorded(Path::new(folder)).len()),
+        _ => {}
+    }
+    let arguments = Arguments::from_args();
+    let trials = vec![
+        Trial::test("an_io_error_at_a_commit_ends_the_process_and_says_so", io_error),
+        Trial::test("an_io_error_at_a_checkpoint_ends_the_process_and_says_so", checkpoint_error),
+        Trial::test("a_disk_that_fills_up_refuses_and_goes_on_once_there_is_room", full_and_emptied),
+        Trial::test("a_full_disk_is_refused_at_start", full_at_start),
+        Trial::test("a_read_only_disk_is_refused_at_start", read_only_at_start),
+    ];
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+const NOW: Now = Now { wall: Timestamp(0), up: Uptime(0) };
+
+fn record(store: &Store, text: String) -> Result<(), StoreError> {
+    store.write(move |tx| tx.record(&NewEvent::new(EventKind::WorkerActive, text.clone()), NOW))
+}
+
+fn recorded(folder: &Path) -> Vec<String> {
+    let store = Store::open(folder, StoreOptions::default()).unwrap();
+    let events = store.read(|tx| tx.events_after(EventSeq(0), 1_000_000)).unwrap();
+    events.into_iter().map(|event| event.fact.message).collect()
+}
+
+/// The child: one row after the other, each said aloud once it was answered.
+fn write(folder: &Path, count: usize) {
+    let store = Store::open(folder, StoreOptions::default()).unwrap();
+    for n in 0..count {
+        record(&store, n.to_string()).unwrap();
+        println!("{n}");
+        std::io::stdout().flush().unwrap();
+    }
+}
+
+/// The child, on a small disk: writes until it is full, makes room, and writes on.
+fn fill_and_empty(folder: &Path) {
+    let ballast = folder.join("ballast");
+    let store = Store::open(folder, StoreOptions::default()).unwrap();
+    std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();
+    let mut answered = 0;
+    let refused = loop {
+        match record(&store, format!("{answered} {}", "x".repeat(4_000))) {
+            Ok(()) => answered += 1,
+            Err(error) => break error,
+        }
+    };
+    println!("refused: {refused}");
+    // Still full: refused again, and what is there can be read.
+    assert!(matches!(record(&store, "y".repeat(4_000)), Err(StoreError::Full)));
+    let events = || store.read(|tx| tx.events_after(EventSeq(0), 1_000_000)).unwrap().len();
+    assert_eq!(events(), answered);
+    std::fs::remove_file(ballast).unwrap();
+    for n in 0..50 {
+        record(&store, format!("after {n}")).unwrap();
+    }
+    assert_eq!(events(), answered + 50);
+    println!("went on with {}", answered + 50);
+}
+
+fn open(folder: &Path) {
+    match Store::open(folder, StoreOptions::default()) {
+        Ok(_) => println!("opened"),
+        Err(error) => println!("{error}"),
+    }
+}
+
+fn myself() -> PathBuf {
+    std::env::current_exe().unwrap()
+}
+
+/// Runs the child's part under strace, which makes the n-th sync of the whole process fail.
+fn under_strace(folder: &Path, nth: usize, count: usize) -> std::io::Result<Output> {
+    Command::new("strace")
+        .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync,fsync", "-e"])
+        .arg(format!("inject=fdatasync,fsync:error=EIO:when={nth}"))
+        .arg(myself())
+        .args(["child", "write", &folder.to_string_lossy(), &count.to_string()])
+        .output()
+}
+
+fn io_error() -> Result<(), Failed> {
+    let mut aborted = 0;
+    for nth in [12, 17, 25] {
+        let folder = tempfile::tempdir()?;
+        let child = under_strace(folder.path(), nth, 200)?;
+        let stderr = String::from_utf8_lossy(&child.stderr).into_owned();
+        if child.status.success() || !stderr.contains("a commit failed and its outcome is unknown") {
+            return Err(format!("{:?}: {stderr}", child.status).into());
+        }
+        if !stderr.contains("stopping at once") {
+            return Err(format!("it must say what it does: {stderr}").into());
+        }
+        aborted += 1;
+        let answered: Vec<String> =
+            String::from_utf8(child.stdout)?.lines().map(str::to_string).collect();
+        let found = recorded(folder.path());
+        // All that was answered is there; the one whose outcome was unknown may be.
+        let more = found.len().checked_sub(answered.len());
+        if !found.starts_with(&answered) || more.is_none_or(|more| more > 1) {
+            return Err(format!("answered {}, found {}", answered.len(), found.len()).into());
+        }
+    }
+    assert_eq!(aborted, 3);
+    Ok(())
+}
+
+/// Enough rows for a checkpoint while the process runs; then the same again, and its sync fails.
+fn checkpoint_error() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let counted = Command::new("strace")
+        .args(["-f", "-qq", "-e", "trace=fdatasync,fsync", "-y", "-o"])
+        .arg(folder.path().join("trace"))
+        .arg(myself())
+        .args(["child", "write", &folder.path().join("data").to_string_lossy(), "3000"])
+        .output()?;
+    assert!(counted.status.success());
+    let trace = std::fs::read_to_string(folder.path().join("trace"))?;
+    let syncs: Vec<&str> = trace.lines().filter(|line| line.contains("sync(")).collect();
+    // After the schema is made, the database file itself is synced by checkpoints alone; the last one is the closing one.
+    let of_database = |(_, line): &(usize, &&str)| line.contains("stepward.db>");
+    let checkpoints: Vec<usize> =
+        syncs.iter().enumerate().skip(100).filter(of_database).map(|(at, _)| at).collect();
+    let [first, _, ..] = checkpoints[..] else {
+        return Err(format!("no checkpoint among {} syncs: {checkpoints:?}", syncs.len()).into());
+    };
+    let again = tempfile::tempdir()?;
+    let child = under_strace(&again.path().join("data"), first + 1, 3000)?;
+    let stderr = String::from_utf8_lossy(&child.stderr);
+    if !child.status.success() && stderr.contains("stopping at once") {
+        recorded(&again.path().join("data"));
+        return Ok(());
+    }
+    Err(format!("{:?}: {stderr}", child.status).into())
+}
+
+/// Runs shell text in a mount namespace of its own, with a fresh small disk at `$disk`.
+fn on_small_disk(size: &str, shell: &str) -> Result<String, Failed> {
+    let mount_point = tempfile::tempdir()?;
+    let text = format!("mount -t tmpfs -o size={size} tmpfs \"$disk\" && {shell}");
+    let child = Command::new("unshare")
+        .args(["--mount", "--map-root-user", "sh", "-euc", &text])
+        .env("disk", mount_point.path())
+        .env("me", myself())
+        .output()?;
+    let stdout = String::from_utf8(child.stdout)?;
+    if !child.status.success() {
+        let stderr = String::from_utf8_lossy(&child.stderr);
+        return Err(format!("{:?}: {stdout}{stderr}", child.status).into());
+    }
+    Ok(stdout.replace(&mount_point.path().display().to_string(), "DISK"))
+}
+
+fn expect(found: String, expected: &str) -> Result<(), Failed> {
+    if found == expected { Ok(()) } else { Err(format!("{found}\nexpected\n{expected}").into()) }
+}
+
+fn full_and_emptied() -> Result<(), Failed> {
+    let said = on_small_disk(
+        "8m",
+        "\"$me\" child fill \"$disk/data\"; mount -o remount,size=64m \"$disk\"; \"$me\" child count \"$disk/data\"",
+    )?;
+    let lines: Vec<&str> = said.lines().collect();
+    let count = |line: &str, words: &str| line.strip_prefix(words)?.parse::<usize>().ok();
+    match lines[..] {
+        [refused, went_on, found]
+            if refused == "refused: the disk is full: nothing was written, make room and try again"
+                && count(went_on, "went on with ").is_some_and(|rows| rows > 100)
+                && count(went_on, "went on with ") == count(found, "found ") =>
+        {
+            Ok(())
+        }
+        _ => Err(said.into()),
+    }
+}
+
+fn full_at_start() -> Result<(), Failed> {
+    let said = on_small_disk(
+        "2m",
+        "head -c 1900000 /dev/zero > \"$disk/ballast\"; \"$me\" child open \"$disk/data\"",
+    )?;
+    let full = said.starts_with("the disk of data folder DISK/data is full (")
+        && said.ends_with(" bytes free), make room and start again\n");
+    if full { Ok(()) } else { Err(said.into()) }
+}
+
+fn read_only_at_start() -> Result<(), Failed> {
+    let said = on_small_disk(
+        "8m",
+        "\"$me\" child open \"$disk/data\"; mount -o remount,ro \"$disk\"; \"$me\" child open \"$disk/data\"",
+    )?;
+    expect(
+        said,
+        "opened\ndata folder DISK/data cannot be written: Read-only file system (os error 30), \
+         make it writable or choose another data_dir\n",
+    )
+}
