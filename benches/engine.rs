@@ -32,9 +32,17 @@ struct Sizes {
 fn main() {
     let quick = std::env::args().any(|arg| arg == "--quick");
     let sizes = if quick {
-        Sizes { finished_steps: 10_000, jobs: [1, 1, 2], bare_steps: 2_000 }
+        Sizes {
+            finished_steps: 10_000,
+            jobs: [1, 1, 2],
+            bare_steps: 2_000,
+        }
     } else {
-        Sizes { finished_steps: 1_000_000, jobs: [2, 40, 100], bare_steps: 100_000 }
+        Sizes {
+            finished_steps: 1_000_000,
+            jobs: [2, 40, 100],
+            bare_steps: 100_000,
+        }
     };
 
     if std::env::args().any(|arg| arg == "--profile") {
@@ -44,14 +52,22 @@ fn main() {
         for slots in [1, 4, 8] {
             let run = run_callers(&engine, 512, slots, 100, 50_000.0);
             let bare = bare_loop(100_000);
-            eprintln!("{slots} slots: {:.0} steps/s, bare {bare:.0}: {:.3}, {:.0} calls a commit", run.per_s, run.per_s / bare, run.calls_per_commit);
+            eprintln!(
+                "{slots} slots: {:.0} steps/s, bare {bare:.0}: {:.3}, {:.0} calls a commit",
+                run.per_s,
+                run.per_s / bare,
+                run.calls_per_commit
+            );
         }
         return;
     }
     let empty = tempfile::tempdir_in(target_folder()).unwrap();
     let full = tempfile::tempdir_in(target_folder()).unwrap();
     Store::open(full.path(), StoreOptions::default()).unwrap();
-    eprintln!("filling a table with {} finished steps", sizes.finished_steps);
+    eprintln!(
+        "filling a table with {} finished steps",
+        sizes.finished_steps
+    );
     fill(&full.path().join("stepward.db"), sizes.finished_steps);
 
     let bare_per_s = bare_loop(sizes.bare_steps);
@@ -98,7 +114,11 @@ fn json_of(runs: &[Run]) -> serde_json::Map<String, serde_json::Value> {
             "calls_per_commit": round(run.calls_per_commit),
         })
     };
-    CALLERS.iter().zip(runs).map(|(callers, found)| (callers.to_string(), run(found))).collect()
+    CALLERS
+        .iter()
+        .zip(runs)
+        .map(|(callers, found)| (callers.to_string(), run(found)))
+        .collect()
 }
 
 fn round(value: f64) -> f64 {
@@ -123,7 +143,11 @@ fn run_all(name: &str, folder: &Path, sizes: &Sizes, bare_per_s: f64) -> Vec<Run
 fn chains(steps: usize) -> Frozen {
     let step = |at: usize| {
         let draft = StepDraft::script(&format!("s{at}"), "true");
-        if at % CHAIN == 0 { draft } else { draft.after(&[&format!("s{}", at - 1)]) }
+        if at.is_multiple_of(CHAIN) {
+            draft
+        } else {
+            draft.after(&[&format!("s{}", at - 1)])
+        }
     };
     let task = TaskDraft::new("chains", (0..steps).map(step).collect());
     Frozen::new(Arc::new(Definition::check("chains", vec![task]).unwrap()))
@@ -135,7 +159,9 @@ fn run_callers(engine: &Engine, callers: usize, slots: u32, jobs: usize, bare_pe
     for _ in 0..jobs {
         engine.submit(Submission::of(&frozen), clock.now()).unwrap();
     }
-    let sessions: Vec<String> = (0..callers).map(|n| format!("bench-{callers}-{slots}-{n}")).collect();
+    let sessions: Vec<String> = (0..callers)
+        .map(|n| format!("bench-{callers}-{slots}-{n}"))
+        .collect();
     for key in &sessions {
         let registration = Registration {
             instance_key: key.clone(),
@@ -146,7 +172,9 @@ fn run_callers(engine: &Engine, callers: usize, slots: u32, jobs: usize, bare_pe
             version: String::new(),
             platform: String::new(),
         };
-        engine.open_session(registration, Vec::new(), clock.now()).unwrap();
+        engine
+            .open_session(registration, Vec::new(), clock.now())
+            .unwrap();
     }
     let steps = jobs * JOB_STEPS;
     let finished = AtomicUsize::new(0);
@@ -157,7 +185,10 @@ fn run_callers(engine: &Engine, callers: usize, slots: u32, jobs: usize, bare_pe
             .iter()
             .map(|key| scope.spawn(|| call(engine, &clock, key, slots, &finished, steps)))
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
     });
     let elapsed = begun.elapsed();
     let (groups, calls) = engine.store.groups();
@@ -186,10 +217,19 @@ fn call(
     let mut latencies = Vec::new();
     let mut report = |items, poll| {
         let begun = Instant::now();
-        let reports = Reports { session_key: key.to_string(), items, poll };
+        let reports = Reports {
+            session_key: key.to_string(),
+            items,
+            poll,
+        };
         let answer = engine.report(reports, clock.now()).unwrap();
         latencies.push(begun.elapsed());
-        assert!(answer.verdicts.iter().all(|verdict| *verdict == Verdict::Accepted));
+        assert!(
+            answer
+                .verdicts
+                .iter()
+                .all(|verdict| *verdict == Verdict::Accepted)
+        );
         answer
     };
     let mut done = Vec::new();
@@ -201,10 +241,16 @@ fn call(
         if assignments.is_empty() {
             continue;
         }
-        let started = assignments.iter().map(|found| (found.attempt, News::Started)).collect();
+        let started = assignments
+            .iter()
+            .map(|found| (found.attempt, News::Started))
+            .collect();
         report(started, None);
         let ended = |attempt| (attempt, News::Finished(Finished::completed()));
-        done = assignments.iter().map(|found| ended(found.attempt)).collect();
+        done = assignments
+            .iter()
+            .map(|found| ended(found.attempt))
+            .collect();
     }
     latencies
 }
@@ -230,14 +276,21 @@ fn bare_loop(steps: usize) -> f64 {
             version: String::new(),
             platform: String::new(),
         };
-        engine.open_session(registration, Vec::new(), clock.now()).unwrap();
+        engine
+            .open_session(registration, Vec::new(), clock.now())
+            .unwrap();
     }
     let sql = Connection::open(folder.path().join("stepward.db")).unwrap();
-    sql.set_db_config(rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).unwrap();
+    sql.set_db_config(
+        rusqlite::config::DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG,
+        true,
+    )
+    .unwrap();
     sql.pragma_update(None, "synchronous", "FULL").unwrap();
     sql.pragma_update(None, "foreign_keys", true).unwrap();
     sql.pragma_update(None, "cache_size", -(64 << 10)).unwrap();
-    sql.pragma_update(None, "wal_autocheckpoint", 4_000).unwrap();
+    sql.pragma_update(None, "wal_autocheckpoint", 4_000)
+        .unwrap();
     let rows: Vec<(i64, i64, i64)> = sql
         .prepare("SELECT step_id, job_id, position FROM step ORDER BY step_id")
         .unwrap()
@@ -246,7 +299,10 @@ fn bare_loop(steps: usize) -> f64 {
         .collect::<Result<_, _>>()
         .unwrap();
     // The bare loop walks the rows in order and has no scheduler: it sets each one ready beforehand, outside the clock.
-    sql.execute_batch("UPDATE step SET state = 'ready', waiting_on = 0, ready_at = 0, queued_up = 0").unwrap();
+    sql.execute_batch(
+        "UPDATE step SET state = 'ready', waiting_on = 0, ready_at = 0, queued_up = 0",
+    )
+    .unwrap();
     let mut assign = sql
         .prepare(
             "UPDATE step SET state = 'assigned', attempt = attempt + 1, worker_id = 1, session_id = 1, assigned_at = :now,
@@ -270,8 +326,9 @@ fn bare_loop(steps: usize) -> f64 {
     let mut count_dependent = sql
         .prepare("UPDATE step SET waiting_on = waiting_on WHERE job_id = :job_id AND position = :position AND item = -1")
         .unwrap();
-    let mut count_job =
-        sql.prepare("UPDATE job SET steps_open = steps_open - 1 WHERE job_id = :job_id").unwrap();
+    let mut count_job = sql
+        .prepare("UPDATE job SET steps_open = steps_open - 1 WHERE job_id = :job_id")
+        .unwrap();
 
     let begun = Instant::now();
     for (group, rows) in rows.chunks(BARE_PER_COMMIT).enumerate() {
@@ -291,7 +348,12 @@ fn bare_loop(steps: usize) -> f64 {
             if (position + 1) % CHAIN as i64 != 0 {
                 assert_eq!(count_dependent.execute(next).unwrap(), 1);
             }
-            assert_eq!(count_job.execute(named_params! {":job_id": job_id}).unwrap(), 1);
+            assert_eq!(
+                count_job
+                    .execute(named_params! {":job_id": job_id})
+                    .unwrap(),
+                1
+            );
         }
         sql.execute_batch("COMMIT").unwrap();
     }
@@ -299,17 +361,25 @@ fn bare_loop(steps: usize) -> f64 {
 }
 
 fn move_one(update: &mut rusqlite::Statement, step_id: i64, now: i64) {
-    let changed = update.execute(named_params! {":now": now, ":step_id": step_id}).unwrap();
+    let changed = update
+        .execute(named_params! {":now": now, ":step_id": step_id})
+        .unwrap();
     assert_eq!(changed, 1);
 }
 
 /// A million finished steps, as if a hundred jobs had run.
 fn fill(file: &Path, steps: usize) {
     let sql = Connection::open(file).unwrap();
-    sql.execute_batch("PRAGMA synchronous = OFF; BEGIN").unwrap();
+    sql.execute_batch("PRAGMA synchronous = OFF; BEGIN")
+        .unwrap();
     let frozen = json!([{"name": "old", "steps": []}]).to_string();
-    sql.execute("INSERT INTO definition (hash, body) VALUES ('old', ?1)", [frozen]).unwrap();
-    sql.execute_batch("INSERT INTO requirement (tags) VALUES ('script')").unwrap();
+    sql.execute(
+        "INSERT INTO definition (hash, body) VALUES ('old', ?1)",
+        [frozen],
+    )
+    .unwrap();
+    sql.execute_batch("INSERT INTO requirement (tags) VALUES ('script')")
+        .unwrap();
     let jobs = steps.div_ceil(10_000);
     sql.execute(
         "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)
@@ -327,7 +397,8 @@ fn fill(file: &Path, steps: usize) {
         [steps as i64],
     )
     .unwrap();
-    sql.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    sql.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)")
+        .unwrap();
 }
 
 /// The whole process's CPU time, so that work moved to another thread is counted as well.

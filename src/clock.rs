@@ -14,7 +14,10 @@ pub struct SystemClock {
 impl SystemClock {
     /// Continues the service clock where the last life of the server left it.
     pub fn continuing(service_clock: Uptime) -> SystemClock {
-        SystemClock { begun: Instant::now(), begun_up: service_clock }
+        SystemClock {
+            begun: Instant::now(),
+            begun_up: service_clock,
+        }
     }
 
     pub fn now(&self) -> Now {
@@ -23,7 +26,10 @@ impl SystemClock {
             Err(before) => -(before.duration().as_millis() as i64),
         };
         let up_ms = self.begun.elapsed().as_millis() as i64;
-        Now { wall: Timestamp(wall_ms), up: self.begun_up.plus_ms(up_ms) }
+        Now {
+            wall: Timestamp(wall_ms),
+            up: self.begun_up.plus_ms(up_ms),
+        }
     }
 }
 
@@ -35,8 +41,13 @@ pub struct ManualClock {
 impl Default for ManualClock {
     /// Starts at a wall time that is easy to recognise, and at the first moment of service.
     fn default() -> ManualClock {
-        let now = Now { wall: Timestamp(1_700_000_000_000), up: Uptime(0) };
-        ManualClock { now: Mutex::new(now) }
+        let now = Now {
+            wall: Timestamp(1_700_000_000_000),
+            up: Uptime(0),
+        };
+        ManualClock {
+            now: Mutex::new(now),
+        }
     }
 }
 
@@ -47,7 +58,10 @@ impl ManualClock {
 
     pub fn advance_ms(&self, ms: i64) {
         let mut now = self.now.lock().expect("no panic while it is held");
-        *now = Now { wall: Timestamp(now.wall.0 + ms), up: now.up.plus_ms(ms) };
+        *now = Now {
+            wall: Timestamp(now.wall.0 + ms),
+            up: now.up.plus_ms(ms),
+        };
     }
 
     /// The wall clock is stepped; the service clock does not notice.

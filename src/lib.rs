@@ -29,3 +29,7 @@ pub mod store; // where it is kept
 pub mod engine; // what can be done
 
 pub mod clock; // what time it is
+
+pub mod config; // how it is set up
+
+pub mod cli; // what a person types

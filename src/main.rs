@@ -1,1 +1,7 @@
-fn main(){}
+//! Parses the arguments, runs the verb, turns its outcome into an exit code.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    stepward::cli::run()
+}

@@ -15,7 +15,8 @@ use stepward::domain::retry::{OnWorkerLoss, RetryPolicy};
 use stepward::domain::task::{Definition, ForEach, Hook, HookOn, StepDraft, TaskDraft};
 use stepward::domain::{AttemptRef, JobId, Json, StepId};
 use stepward::engine::{
-    Beat, Decision, Engine, Finished, News, Poll, Reports, RetryScope, Settings, Spooled, Submission,
+    Beat, Decision, Engine, Finished, News, Poll, Reports, RetryScope, Settings, Spooled,
+    Submission,
 };
 use stepward::store::{Frozen, Registration, Store, StoreOptions};
 
@@ -23,13 +24,18 @@ fn main() {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() == Some("child") {
         let folder = words.next().expect("a folder");
-        let statement = words.next().expect("a statement").parse().expect("a number");
+        let statement = words
+            .next()
+            .expect("a statement")
+            .parse()
+            .expect("a number");
         return play_and_die(Path::new(&folder), statement);
     }
     let arguments = Arguments::from_args();
-    let trials = vec![
-        Trial::test("a_kill_between_any_two_statements_leaves_all_or_nothing", kill_everywhere),
-    ];
+    let trials = vec![Trial::test(
+        "a_kill_between_any_two_statements_leaves_all_or_nothing",
+        kill_everywhere,
+    )];
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -43,7 +49,11 @@ fn kill_everywhere() -> Result<(), Failed> {
     for statement in (1..=statements).step_by(stride as usize) {
         let folder = tempfile::tempdir()?;
         let child = Command::new(std::env::current_exe()?)
-            .args(["child", &folder.path().to_string_lossy(), &statement.to_string()])
+            .args([
+                "child",
+                &folder.path().to_string_lossy(),
+                &statement.to_string(),
+            ])
             .stdout(Stdio::piped())
             .output()?;
         if child.status.success() {
@@ -93,7 +103,10 @@ fn play_and_die(folder: &Path, statement: u64) {
             rustix::process::kill_process(myself, rustix::process::Signal::KILL).unwrap();
         }
     };
-    let options = StoreOptions { on_statement: Some(Arc::new(observer)), ..StoreOptions::default() };
+    let options = StoreOptions {
+        on_statement: Some(Arc::new(observer)),
+        ..StoreOptions::default()
+    };
     let store = Store::open(folder, options).unwrap();
     let engine = Engine::new(store, Settings::default());
     let clock = ManualClock::default();
@@ -113,16 +126,25 @@ fn script() -> Vec<Verb> {
         Box::new(verb)
     }
     fn attempt(step_id: i64, attempt: u32) -> AttemptRef {
-        AttemptRef { step_id: StepId(step_id), attempt }
+        AttemptRef {
+            step_id: StepId(step_id),
+            attempt,
+        }
     }
     let open = |key: &'static str, spooled: Vec<Spooled>| {
         verb(move |engine, clock| {
-            engine.open_session(registration(key), spooled.clone(), clock.now()).unwrap();
+            engine
+                .open_session(registration(key), spooled.clone(), clock.now())
+                .unwrap();
         })
     };
     let poll = |key: &'static str| {
         verb(move |engine, clock| {
-            let poll = Poll { session_key: key.to_string(), free_slots: 2, held: vec![] };
+            let poll = Poll {
+                session_key: key.to_string(),
+                free_slots: 2,
+                held: vec![],
+            };
             engine.poll(poll, clock.now()).unwrap();
         })
     };
@@ -146,13 +168,26 @@ fn script() -> Vec<Verb> {
         open("life-1", vec![]),
         poll("life-1"),
         // Steps 1 and 2 are `build` and `flaky`.
-        report("life-1", vec![(attempt(1, 1), News::Started), (attempt(2, 1), News::Started)]),
-        report("life-1", vec![
-            (attempt(1, 1), finished(Finished::completed())),
-            (attempt(2, 1), finished(Finished::exited(1))),
-        ]),
+        report(
+            "life-1",
+            vec![
+                (attempt(1, 1), News::Started),
+                (attempt(2, 1), News::Started),
+            ],
+        ),
+        report(
+            "life-1",
+            vec![
+                (attempt(1, 1), finished(Finished::completed())),
+                (attempt(2, 1), finished(Finished::exited(1))),
+            ],
+        ),
         verb(|engine, clock| {
-            let beat = Beat { session_key: "life-1".to_string(), seq: 1, held: vec![] };
+            let beat = Beat {
+                session_key: "life-1".to_string(),
+                seq: 1,
+                held: vec![],
+            };
             engine.heartbeat(beat, clock.now()).unwrap();
         }),
         verb(|engine, clock| {
@@ -160,26 +195,42 @@ fn script() -> Vec<Verb> {
             engine.release_due(clock.now()).unwrap();
         }),
         poll("life-1"),
-        open("life-2", vec![Spooled {
-            attempt: attempt(1, 1),
-            session_key: "life-1".to_string(),
-            finished: Finished::completed(),
-        }]),
+        open(
+            "life-2",
+            vec![Spooled {
+                attempt: attempt(1, 1),
+                session_key: "life-1".to_string(),
+                finished: Finished::completed(),
+            }],
+        ),
         poll("life-2"),
         // The second try of `flaky`, and the first instance of `each` once more.
-        report("life-2", vec![(attempt(2, 2), News::Started), (attempt(7, 2), News::Started)]),
-        report("life-2", vec![
-            (attempt(2, 2), finished(Finished::completed())),
-            (attempt(7, 2), finished(Finished::completed())),
-        ]),
+        report(
+            "life-2",
+            vec![
+                (attempt(2, 2), News::Started),
+                (attempt(7, 2), News::Started),
+            ],
+        ),
+        report(
+            "life-2",
+            vec![
+                (attempt(2, 2), finished(Finished::completed())),
+                (attempt(7, 2), finished(Finished::completed())),
+            ],
+        ),
         verb(|engine, clock| {
             let view = engine.job(JobId(1)).unwrap();
             let ask = view.step("ask").unwrap().step_id;
-            engine.decide(ask, Decision::Approve { output: None }, "ann", clock.now()).unwrap();
+            engine
+                .decide(ask, Decision::Approve { output: None }, "ann", clock.now())
+                .unwrap();
         }),
         verb(|engine, clock| engine.cancel(JobId(1), "eve", clock.now()).unwrap()),
         verb(|engine, clock| {
-            engine.retry(JobId(1), RetryScope::Failed, clock.now()).unwrap();
+            engine
+                .retry(JobId(1), RetryScope::Failed, clock.now())
+                .unwrap();
         }),
         verb(|engine, clock| {
             let workers = engine.store.read(|tx| tx.workers()).unwrap();
@@ -187,25 +238,44 @@ fn script() -> Vec<Verb> {
         }),
         verb(|engine, clock| {
             let workers = engine.store.read(|tx| tx.workers()).unwrap();
-            engine.delete_worker(workers[0].worker_id, true, clock.now()).unwrap();
+            engine
+                .delete_worker(workers[0].worker_id, true, clock.now())
+                .unwrap();
         }),
     ]
 }
 
 fn everything() -> Frozen {
     let items = (0..3).map(|n| Json(n.to_string())).collect();
-    let hook = |on| Hook { on, action: "tell".to_string(), input: Json::empty_object() };
-    let retry = RetryPolicy { delay_ms: 30_000, ..RetryPolicy::times(2) };
+    let hook = |on| Hook {
+        on,
+        action: "tell".to_string(),
+        input: Json::empty_object(),
+    };
+    let retry = RetryPolicy {
+        delay_ms: 30_000,
+        ..RetryPolicy::times(2)
+    };
     let script = |name| StepDraft::script(name, "true");
     let main = TaskDraft {
-        hooks: vec![hook(HookOn::Cancel), hook(HookOn::Suspended), hook(HookOn::Error)],
+        hooks: vec![
+            hook(HookOn::Cancel),
+            hook(HookOn::Suspended),
+            hook(HookOn::Error),
+        ],
         ..TaskDraft::new(
             "main",
             vec![
                 script("build"),
-                StepDraft { retry, ..script("flaky") },
                 StepDraft {
-                    for_each: Some(ForEach { items, max_parallel: Some(2) }),
+                    retry,
+                    ..script("flaky")
+                },
+                StepDraft {
+                    for_each: Some(ForEach {
+                        items,
+                        max_parallel: Some(2),
+                    }),
                     on_worker_loss: OnWorkerLoss::Retry,
                     ..script("each").after(&["build"])
                 },
@@ -216,7 +286,9 @@ fn everything() -> Frozen {
         )
     };
     let child = TaskDraft::new("child", vec![script("a"), script("b").after(&["a"])]);
-    Frozen::new(Arc::new(Definition::check("main", vec![main, child]).unwrap()))
+    Frozen::new(Arc::new(
+        Definition::check("main", vec![main, child]).unwrap(),
+    ))
 }
 
 fn registration(key: &str) -> Registration {
@@ -237,11 +309,16 @@ fn dump(folder: &Path) -> String {
     let mut tables = sql
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'server' ORDER BY name")
         .unwrap();
-    let tables: Vec<String> =
-        tables.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
+    let tables: Vec<String> = tables
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
     let mut text = String::new();
     for table in tables {
-        let mut rows = sql.prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2")).unwrap();
+        let mut rows = sql
+            .prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2"))
+            .unwrap();
         let columns = rows.column_count();
         let mut rows = rows.query([]).unwrap();
         while let Some(row) = rows.next().unwrap() {

@@ -15,24 +15,40 @@ use stepward::store::{Store, StoreError, StoreOptions};
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["child", "write", folder, count] => return write(Path::new(folder), count.parse().unwrap()),
+        ["child", "write", folder, count] => {
+            return write(Path::new(folder), count.parse().unwrap());
+        }
         ["child", "fill", folder] => return fill_and_empty(Path::new(folder)),
         ["child", "open", folder] => return open(Path::new(folder)),
-        ["child", "count", folder] => return println!("found {}", recorded(Path::new(folder)).len()),
+        ["child", "count", folder] => {
+            return println!("found {}", recorded(Path::new(folder)).len());
+        }
         _ => {}
     }
     let arguments = Arguments::from_args();
     let trials = vec![
-        Trial::test("an_io_error_at_a_commit_ends_the_process_and_says_so", io_error),
-        Trial::test("an_io_error_at_a_checkpoint_ends_the_process_and_says_so", checkpoint_error),
-        Trial::test("a_disk_that_fills_up_refuses_and_goes_on_once_there_is_room", full_and_emptied),
+        Trial::test(
+            "an_io_error_at_a_commit_ends_the_process_and_says_so",
+            io_error,
+        ),
+        Trial::test(
+            "an_io_error_at_a_checkpoint_ends_the_process_and_says_so",
+            checkpoint_error,
+        ),
+        Trial::test(
+            "a_disk_that_fills_up_refuses_and_goes_on_once_there_is_room",
+            full_and_emptied,
+        ),
         Trial::test("a_full_disk_is_refused_at_start", full_at_start),
         Trial::test("a_read_only_disk_is_refused_at_start", read_only_at_start),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-const NOW: Now = Now { wall: Timestamp(0), up: Uptime(0) };
+const NOW: Now = Now {
+    wall: Timestamp(0),
+    up: Uptime(0),
+};
 
 fn record(store: &Store, text: String) -> Result<(), StoreError> {
     store.write(move |tx| tx.record(&NewEvent::new(EventKind::WorkerActive, text.clone()), NOW))
@@ -40,7 +56,9 @@ fn record(store: &Store, text: String) -> Result<(), StoreError> {
 
 fn recorded(folder: &Path) -> Vec<String> {
     let store = Store::open(folder, StoreOptions::default()).unwrap();
-    let events = store.read(|tx| tx.events_after(EventSeq(0), 1_000_000)).unwrap();
+    let events = store
+        .read(|tx| tx.events_after(EventSeq(0), 1_000_000))
+        .unwrap();
     events.into_iter().map(|event| event.fact.message).collect()
 }
 
@@ -68,8 +86,16 @@ fn fill_and_empty(folder: &Path) {
     };
     println!("refused: {refused}");
     // Still full: refused again, and what is there can be read.
-    assert!(matches!(record(&store, "y".repeat(4_000)), Err(StoreError::Full)));
-    let events = || store.read(|tx| tx.events_after(EventSeq(0), 1_000_000)).unwrap().len();
+    assert!(matches!(
+        record(&store, "y".repeat(4_000)),
+        Err(StoreError::Full)
+    ));
+    let events = || {
+        store
+            .read(|tx| tx.events_after(EventSeq(0), 1_000_000))
+            .unwrap()
+            .len()
+    };
     assert_eq!(events(), answered);
     std::fs::remove_file(ballast).unwrap();
     for n in 0..50 {
@@ -93,10 +119,23 @@ fn myself() -> PathBuf {
 /// Runs the child's part under strace, which makes the n-th sync of the whole process fail.
 fn under_strace(folder: &Path, nth: usize, count: usize) -> std::io::Result<Output> {
     Command::new("strace")
-        .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync,fsync", "-e"])
+        .args([
+            "-f",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=fdatasync,fsync",
+            "-e",
+        ])
         .arg(format!("inject=fdatasync,fsync:error=EIO:when={nth}"))
         .arg(myself())
-        .args(["child", "write", &folder.to_string_lossy(), &count.to_string()])
+        .args([
+            "child",
+            "write",
+            &folder.to_string_lossy(),
+            &count.to_string(),
+        ])
         .output()
 }
 
@@ -106,15 +145,18 @@ fn io_error() -> Result<(), Failed> {
         let folder = tempfile::tempdir()?;
         let child = under_strace(folder.path(), nth, 200)?;
         let stderr = String::from_utf8_lossy(&child.stderr).into_owned();
-        if child.status.success() || !stderr.contains("a commit failed and its outcome is unknown") {
+        if child.status.success() || !stderr.contains("a commit failed and its outcome is unknown")
+        {
             return Err(format!("{:?}: {stderr}", child.status).into());
         }
         if !stderr.contains("stopping at once") {
             return Err(format!("it must say what it does: {stderr}").into());
         }
         aborted += 1;
-        let answered: Vec<String> =
-            String::from_utf8(child.stdout)?.lines().map(str::to_string).collect();
+        let answered: Vec<String> = String::from_utf8(child.stdout)?
+            .lines()
+            .map(str::to_string)
+            .collect();
         let found = recorded(folder.path());
         // All that was answered is there; the one whose outcome was unknown may be.
         let more = found.len().checked_sub(answered.len());
@@ -133,15 +175,28 @@ fn checkpoint_error() -> Result<(), Failed> {
         .args(["-f", "-qq", "-e", "trace=fdatasync,fsync", "-y", "-o"])
         .arg(folder.path().join("trace"))
         .arg(myself())
-        .args(["child", "write", &folder.path().join("data").to_string_lossy(), "3000"])
+        .args([
+            "child",
+            "write",
+            &folder.path().join("data").to_string_lossy(),
+            "3000",
+        ])
         .output()?;
     assert!(counted.status.success());
     let trace = std::fs::read_to_string(folder.path().join("trace"))?;
-    let syncs: Vec<&str> = trace.lines().filter(|line| line.contains("sync(")).collect();
+    let syncs: Vec<&str> = trace
+        .lines()
+        .filter(|line| line.contains("sync("))
+        .collect();
     // After the schema is made, the database file itself is synced by checkpoints alone; the last one is the closing one.
     let of_database = |(_, line): &(usize, &&str)| line.contains("stepward.db>");
-    let checkpoints: Vec<usize> =
-        syncs.iter().enumerate().skip(100).filter(of_database).map(|(at, _)| at).collect();
+    let checkpoints: Vec<usize> = syncs
+        .iter()
+        .enumerate()
+        .skip(100)
+        .filter(of_database)
+        .map(|(at, _)| at)
+        .collect();
     let [first, _, ..] = checkpoints[..] else {
         return Err(format!("no checkpoint among {} syncs: {checkpoints:?}", syncs.len()).into());
     };
@@ -173,7 +228,11 @@ fn on_small_disk(size: &str, shell: &str) -> Result<String, Failed> {
 }
 
 fn expect(found: String, expected: &str) -> Result<(), Failed> {
-    if found == expected { Ok(()) } else { Err(format!("{found}\nexpected\n{expected}").into()) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err(format!("{found}\nexpected\n{expected}").into())
+    }
 }
 
 fn full_and_emptied() -> Result<(), Failed> {
@@ -185,7 +244,8 @@ fn full_and_emptied() -> Result<(), Failed> {
     let count = |line: &str, words: &str| line.strip_prefix(words)?.parse::<usize>().ok();
     match lines[..] {
         [refused, went_on, found]
-            if refused == "refused: the disk is full: nothing was written, make room and try again"
+            if refused
+                == "refused: the disk is full: nothing was written, make room and try again"
                 && count(went_on, "went on with ").is_some_and(|rows| rows > 100)
                 && count(went_on, "went on with ") == count(found, "found ") =>
         {

@@ -17,7 +17,10 @@ pub enum Decision {
     /// The server creates its instances.
     Expand,
     /// It never runs; for `DependencyNotAccepted`, these steps are why.
-    Skip { reason: Reason, refused_by: Vec<(u32, Outcome)> },
+    Skip {
+        reason: Reason,
+        refused_by: Vec<(u32, Outcome)>,
+    },
 }
 
 pub fn decide(
@@ -25,10 +28,16 @@ pub fn decide(
     depends_on: &DependsOn<u32>,
     outcome_of: &impl Fn(u32) -> Outcome,
 ) -> Decision {
-    let skip = |reason| Decision::Skip { reason, refused_by: Vec::new() };
+    let skip = |reason| Decision::Skip {
+        reason,
+        refused_by: Vec::new(),
+    };
     if !depends_on.accepts(outcome_of) {
         let refused_by = depends_on.refusals(outcome_of);
-        return Decision::Skip { reason: Reason::DependencyNotAccepted, refused_by };
+        return Decision::Skip {
+            reason: Reason::DependencyNotAccepted,
+            refused_by,
+        };
     }
     if !step.when {
         return skip(Reason::WhenFalse);
@@ -79,28 +88,52 @@ mod tests {
     fn dependencies_are_asked_first_then_when_then_the_loop() {
         let mut step = StepDraft::script("a", "true");
         step.when = false;
-        step.for_each = Some(ForEach { items: vec![], max_parallel: None });
+        step.for_each = Some(ForEach {
+            items: vec![],
+            max_parallel: None,
+        });
         let reason = |decision| match decision {
             Decision::Skip { reason, .. } => reason,
             other => panic!("{other:?}"),
         };
-        assert_eq!(reason(decided(&step, Outcome::Failed)), Reason::DependencyNotAccepted);
-        assert_eq!(reason(decided(&step, Outcome::Completed)), Reason::WhenFalse);
+        assert_eq!(
+            reason(decided(&step, Outcome::Failed)),
+            Reason::DependencyNotAccepted
+        );
+        assert_eq!(
+            reason(decided(&step, Outcome::Completed)),
+            Reason::WhenFalse
+        );
         step.when = true;
-        assert_eq!(reason(decided(&step, Outcome::Completed)), Reason::EmptyLoop);
-        step.for_each = Some(ForEach { items: vec![Json("1".into())], max_parallel: None });
+        assert_eq!(
+            reason(decided(&step, Outcome::Completed)),
+            Reason::EmptyLoop
+        );
+        step.for_each = Some(ForEach {
+            items: vec![Json("1".into())],
+            max_parallel: None,
+        });
         assert_eq!(decided(&step, Outcome::Completed), Decision::Expand);
         step.for_each = None;
         assert_eq!(decided(&step, Outcome::Completed), Decision::Release);
-        step.action = Action::Approval { message: "go?".into() };
+        step.action = Action::Approval {
+            message: "go?".into(),
+        };
         assert_eq!(decided(&step, Outcome::Completed), Decision::Suspend);
-        step.action = Action::Task { task: "child".into(), input: Json::empty_object() };
+        step.action = Action::Task {
+            task: "child".into(),
+            input: Json::empty_object(),
+        };
         assert_eq!(decided(&step, Outcome::Completed), Decision::Dispatch);
     }
 
     #[test]
     fn a_loop_ends_as_its_worst_instance() {
-        let instances = |completed, failed, cancelled| Instances { completed, failed, cancelled };
+        let instances = |completed, failed, cancelled| Instances {
+            completed,
+            failed,
+            cancelled,
+        };
         assert_eq!(instances(2, 0, 0).roll_up(), StepMove::Complete);
         assert_eq!(instances(2, 0, 1).roll_up(), StepMove::Cancel);
         assert_eq!(instances(2, 1, 1).roll_up(), StepMove::Fail);

@@ -30,7 +30,11 @@ impl Accept {
     pub const TERMINAL: Accept = Accept((1 << Outcome::ALL.len()) - 1);
 
     pub fn of(outcomes: &[Outcome]) -> Accept {
-        Accept(outcomes.iter().fold(0, |set, &outcome| set | 1 << outcome as u8))
+        Accept(
+            outcomes
+                .iter()
+                .fold(0, |set, &outcome| set | 1 << outcome as u8),
+        )
     }
 
     pub fn contains(self, outcome: Outcome) -> bool {
@@ -42,7 +46,10 @@ impl Accept {
     }
 
     pub fn outcomes(self) -> impl Iterator<Item = Outcome> {
-        Outcome::ALL.iter().copied().filter(move |&outcome| self.contains(outcome))
+        Outcome::ALL
+            .iter()
+            .copied()
+            .filter(move |&outcome| self.contains(outcome))
     }
 }
 
@@ -62,11 +69,17 @@ impl<S> DependsOn<S> {
 
     /// The name must complete.
     pub fn on(step: impl Into<S>) -> DependsOn<S> {
-        DependsOn::Step { step: step.into(), accept: Accept::COMPLETED }
+        DependsOn::Step {
+            step: step.into(),
+            accept: Accept::COMPLETED,
+        }
     }
 
     pub fn accepting(step: impl Into<S>, accept: Accept) -> DependsOn<S> {
-        DependsOn::Step { step: step.into(), accept }
+        DependsOn::Step {
+            step: step.into(),
+            accept,
+        }
     }
 
     pub fn depth(&self) -> usize {
@@ -111,15 +124,21 @@ impl DependsOn<u32> {
         match self {
             DependsOn::Step { step, accept } => {
                 let outcome = outcome_of(*step);
-                if accept.contains(outcome) { Vec::new() } else { vec![(*step, outcome)] }
+                if accept.contains(outcome) {
+                    Vec::new()
+                } else {
+                    vec![(*step, outcome)]
+                }
             }
-            DependsOn::All(group) => {
-                group.iter().flat_map(|member| member.refusals(outcome_of)).collect()
-            }
+            DependsOn::All(group) => group
+                .iter()
+                .flat_map(|member| member.refusals(outcome_of))
+                .collect(),
             DependsOn::Any(_) if self.accepts(outcome_of) => Vec::new(),
-            DependsOn::Any(group) => {
-                group.iter().flat_map(|member| member.refusals(outcome_of)).collect()
-            }
+            DependsOn::Any(group) => group
+                .iter()
+                .flat_map(|member| member.refusals(outcome_of))
+                .collect(),
         }
     }
 }
@@ -144,7 +163,11 @@ mod tests {
 
     #[test]
     fn terminal_accepts_every_outcome() {
-        assert!(Outcome::ALL.iter().all(|&outcome| Accept::TERMINAL.contains(outcome)));
+        assert!(
+            Outcome::ALL
+                .iter()
+                .all(|&outcome| Accept::TERMINAL.contains(outcome))
+        );
         assert_eq!(Accept::TERMINAL.outcomes().count(), 5);
     }
 
@@ -162,7 +185,11 @@ mod tests {
         assert_eq!(tree.named().into_iter().collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(tree.depth(), 2);
         assert!(tree.accepts(&|_| Outcome::Completed));
-        assert!(!tree.accepts(&|step| if step == 0 { Outcome::Failed } else { Outcome::Completed }));
+        assert!(!tree.accepts(&|step| if step == 0 {
+            Outcome::Failed
+        } else {
+            Outcome::Completed
+        }));
     }
 
     #[test]
@@ -171,8 +198,17 @@ mod tests {
             DependsOn::on(0u32),
             DependsOn::Any(vec![DependsOn::on(1u32), DependsOn::on(2u32)]),
         ]);
-        let outcome_of = |step| if step == 0 { Outcome::Completed } else { Outcome::Failed };
-        assert_eq!(tree.refusals(&outcome_of), [(1, Outcome::Failed), (2, Outcome::Failed)]);
+        let outcome_of = |step| {
+            if step == 0 {
+                Outcome::Completed
+            } else {
+                Outcome::Failed
+            }
+        };
+        assert_eq!(
+            tree.refusals(&outcome_of),
+            [(1, Outcome::Failed), (2, Outcome::Failed)]
+        );
         assert_eq!(DependsOn::<u32>::nothing().refusals(&outcome_of), []);
     }
 }

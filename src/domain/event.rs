@@ -62,7 +62,10 @@ impl NewEvent {
     }
 
     pub fn job(self, job_id: JobId) -> NewEvent {
-        NewEvent { job_id: Some(job_id), ..self }
+        NewEvent {
+            job_id: Some(job_id),
+            ..self
+        }
     }
 
     pub fn step(self, step: &super::step::Step) -> NewEvent {
@@ -76,11 +79,17 @@ impl NewEvent {
     }
 
     pub fn worker(self, worker_id: WorkerId) -> NewEvent {
-        NewEvent { worker_id: Some(worker_id), ..self }
+        NewEvent {
+            worker_id: Some(worker_id),
+            ..self
+        }
     }
 
     pub fn reason(self, reason: Reason) -> NewEvent {
-        NewEvent { reason: Some(reason), ..self }
+        NewEvent {
+            reason: Some(reason),
+            ..self
+        }
     }
 }
 

@@ -167,7 +167,11 @@ mod tests {
 
     #[test]
     fn a_job_settles_by_its_worst_step() {
-        let tally = |open, failed, cancelled| Tally { open, failed, cancelled };
+        let tally = |open, failed, cancelled| Tally {
+            open,
+            failed,
+            cancelled,
+        };
         assert_eq!(tally(1, 5, 5).settles(), None);
         assert_eq!(tally(0, 1, 1).settles(), Some(JobMove::Fail));
         assert_eq!(tally(0, 0, 1).settles(), Some(JobMove::Cancel));
@@ -177,7 +181,11 @@ mod tests {
     #[test]
     fn a_settled_job_never_changes_again() {
         for &state in JobState::ALL.iter().filter(|state| state.is_terminal()) {
-            assert!(JobMove::ALL.iter().all(|&job_move| state.after(job_move).is_err()));
+            assert!(
+                JobMove::ALL
+                    .iter()
+                    .all(|&job_move| state.after(job_move).is_err())
+            );
         }
         assert!(JobState::Running.after(JobMove::Start).is_err());
         assert!(JobState::Running.after(JobMove::Skip).is_err());

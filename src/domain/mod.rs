@@ -10,6 +10,7 @@ pub mod job;
 pub mod limits;
 pub mod reason;
 pub mod retry;
+pub mod settings;
 pub mod step;
 pub mod task;
 pub mod worker;

@@ -42,14 +42,23 @@ impl Reason {
         use Reason::*;
         matches!(
             self,
-            ExitCode | Signal | SpawnError | PayloadError | OutputInvalid | StepTimeout | WorkerShutdown
+            ExitCode
+                | Signal
+                | SpawnError
+                | PayloadError
+                | OutputInvalid
+                | StepTimeout
+                | WorkerShutdown
         )
     }
 
     /// The worker vanished with the attempt; what the step did until then is unknown.
     pub fn is_worker_loss(self) -> bool {
         use Reason::*;
-        matches!(self, WorkerLost | WorkerRestarted | WorkerDeleted | WorkerForgot)
+        matches!(
+            self,
+            WorkerLost | WorkerRestarted | WorkerDeleted | WorkerForgot
+        )
     }
 }
 

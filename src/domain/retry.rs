@@ -45,7 +45,12 @@ impl RetryPolicy {
             backoff: Backoff::Fixed,
             max_delay_ms: 3_600_000,
             jitter: false,
-            on: vec![Reason::ExitCode, Reason::Signal, Reason::SpawnError, Reason::StepTimeout],
+            on: vec![
+                Reason::ExitCode,
+                Reason::Signal,
+                Reason::SpawnError,
+                Reason::StepTimeout,
+            ],
         }
     }
 }
@@ -87,7 +92,9 @@ pub fn after_failure(
     if tries >= tries_max {
         return AfterFailure::Fail;
     }
-    AfterFailure::RetryIn { delay_ms: delay_ms(policy, tries, attempt) }
+    AfterFailure::RetryIn {
+        delay_ms: delay_ms(policy, tries, attempt),
+    }
 }
 
 fn delay_ms(policy: &RetryPolicy, tries: u32, attempt: AttemptRef) -> i64 {
@@ -95,8 +102,10 @@ fn delay_ms(policy: &RetryPolicy, tries: u32, attempt: AttemptRef) -> i64 {
         Backoff::Fixed => 1,
         Backoff::Exponential => 1i64 << tries.saturating_sub(1).min(40),
     };
-    let delay_ms =
-        policy.delay_ms.saturating_mul(factor).min(policy.max_delay_ms.min(limits::DURATION_MS_MAX));
+    let delay_ms = policy
+        .delay_ms
+        .saturating_mul(factor)
+        .min(policy.max_delay_ms.min(limits::DURATION_MS_MAX));
     if !policy.jitter || delay_ms <= 0 {
         return delay_ms;
     }
@@ -120,7 +129,10 @@ mod tests {
     use super::super::StepId;
     use super::*;
 
-    const ATTEMPT: AttemptRef = AttemptRef { step_id: StepId(7), attempt: 1 };
+    const ATTEMPT: AttemptRef = AttemptRef {
+        step_id: StepId(7),
+        attempt: 1,
+    };
 
     fn after(policy: &RetryPolicy, loss: OnWorkerLoss, reason: Reason, tries: u32) -> AfterFailure {
         after_failure(policy, loss, reason, tries, ATTEMPT)
@@ -130,7 +142,11 @@ mod tests {
     fn a_step_without_a_policy_is_tried_once() {
         let never = RetryPolicy::never();
         for &reason in Reason::ALL {
-            assert_eq!(after(&never, OnWorkerLoss::Fail, reason, 1), AfterFailure::Fail, "{reason}");
+            assert_eq!(
+                after(&never, OnWorkerLoss::Fail, reason, 1),
+                AfterFailure::Fail,
+                "{reason}"
+            );
         }
     }
 
@@ -138,24 +154,57 @@ mod tests {
     fn max_attempts_counts_all_tries() {
         let thrice = RetryPolicy::times(3);
         let again = AfterFailure::RetryIn { delay_ms: 0 };
-        assert_eq!(after(&thrice, OnWorkerLoss::Fail, Reason::ExitCode, 1), again);
-        assert_eq!(after(&thrice, OnWorkerLoss::Fail, Reason::ExitCode, 2), again);
-        assert_eq!(after(&thrice, OnWorkerLoss::Fail, Reason::ExitCode, 3), AfterFailure::Fail);
+        assert_eq!(
+            after(&thrice, OnWorkerLoss::Fail, Reason::ExitCode, 1),
+            again
+        );
+        assert_eq!(
+            after(&thrice, OnWorkerLoss::Fail, Reason::ExitCode, 2),
+            again
+        );
+        assert_eq!(
+            after(&thrice, OnWorkerLoss::Fail, Reason::ExitCode, 3),
+            AfterFailure::Fail
+        );
     }
 
     #[test]
     fn worker_loss_is_retried_only_when_named_or_asked_for() {
         let again = AfterFailure::RetryIn { delay_ms: 0 };
         let thrice = RetryPolicy::times(3);
-        assert_eq!(after(&thrice, OnWorkerLoss::Fail, Reason::WorkerLost, 1), AfterFailure::Fail);
-        assert_eq!(after(&thrice, OnWorkerLoss::Hold, Reason::WorkerLost, 1), AfterFailure::Hold);
-        let named = RetryPolicy { on: vec![Reason::WorkerLost], ..RetryPolicy::times(2) };
-        assert_eq!(after(&named, OnWorkerLoss::Fail, Reason::WorkerLost, 1), again);
-        assert_eq!(after(&named, OnWorkerLoss::Fail, Reason::WorkerLost, 2), AfterFailure::Fail);
+        assert_eq!(
+            after(&thrice, OnWorkerLoss::Fail, Reason::WorkerLost, 1),
+            AfterFailure::Fail
+        );
+        assert_eq!(
+            after(&thrice, OnWorkerLoss::Hold, Reason::WorkerLost, 1),
+            AfterFailure::Hold
+        );
+        let named = RetryPolicy {
+            on: vec![Reason::WorkerLost],
+            ..RetryPolicy::times(2)
+        };
+        assert_eq!(
+            after(&named, OnWorkerLoss::Fail, Reason::WorkerLost, 1),
+            again
+        );
+        assert_eq!(
+            after(&named, OnWorkerLoss::Fail, Reason::WorkerLost, 2),
+            AfterFailure::Fail
+        );
         let never = RetryPolicy::never();
-        assert_eq!(after(&never, OnWorkerLoss::Retry, Reason::WorkerRestarted, 2), again);
-        assert_eq!(after(&never, OnWorkerLoss::Retry, Reason::WorkerRestarted, 3), AfterFailure::Fail);
-        assert_eq!(after(&never, OnWorkerLoss::Retry, Reason::ExitCode, 1), AfterFailure::Fail);
+        assert_eq!(
+            after(&never, OnWorkerLoss::Retry, Reason::WorkerRestarted, 2),
+            again
+        );
+        assert_eq!(
+            after(&never, OnWorkerLoss::Retry, Reason::WorkerRestarted, 3),
+            AfterFailure::Fail
+        );
+        assert_eq!(
+            after(&never, OnWorkerLoss::Retry, Reason::ExitCode, 1),
+            AfterFailure::Fail
+        );
     }
 
     #[test]
@@ -166,15 +215,30 @@ mod tests {
             max_delay_ms: 60_000,
             ..RetryPolicy::times(100)
         };
-        let delays: Vec<i64> = [1, 2, 3, 4, 99].map(|tries| delay_ms(&policy, tries, ATTEMPT)).into();
+        let delays: Vec<i64> = [1, 2, 3, 4, 99]
+            .map(|tries| delay_ms(&policy, tries, ATTEMPT))
+            .into();
         assert_eq!(delays, [10_000, 20_000, 40_000, 60_000, 60_000]);
     }
 
     #[test]
     fn jitter_stays_between_half_and_whole_and_differs_between_steps() {
-        let policy = RetryPolicy { delay_ms: 10_000, jitter: true, ..RetryPolicy::times(3) };
+        let policy = RetryPolicy {
+            delay_ms: 10_000,
+            jitter: true,
+            ..RetryPolicy::times(3)
+        };
         let delays: std::collections::BTreeSet<i64> = (0..100)
-            .map(|n| delay_ms(&policy, 1, AttemptRef { step_id: StepId(n), attempt: 1 }))
+            .map(|n| {
+                delay_ms(
+                    &policy,
+                    1,
+                    AttemptRef {
+                        step_id: StepId(n),
+                        attempt: 1,
+                    },
+                )
+            })
             .collect();
         assert!(delays.iter().all(|delay| (5_000..=10_000).contains(delay)));
         assert!(delays.len() > 90);

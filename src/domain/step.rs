@@ -151,7 +151,10 @@ pub struct Step {
 
 impl Step {
     pub fn attempt_ref(&self) -> AttemptRef {
-        AttemptRef { step_id: self.step_id, attempt: self.attempt }
+        AttemptRef {
+            step_id: self.step_id,
+            attempt: self.attempt,
+        }
     }
 
     /// How it ended, as its dependents see it; `None` while it has not.
@@ -165,7 +168,9 @@ pub fn outcome(state: StepState, reason: Option<Reason>) -> Option<Outcome> {
         StepState::Completed => Some(Outcome::Completed),
         StepState::Failed => Some(Outcome::Failed),
         StepState::Cancelled => Some(Outcome::Cancelled),
-        StepState::Skipped if reason == Some(Reason::DependencyNotAccepted) => Some(Outcome::Omitted),
+        StepState::Skipped if reason == Some(Reason::DependencyNotAccepted) => {
+            Some(Outcome::Omitted)
+        }
         StepState::Skipped => Some(Outcome::Skipped),
         StepState::Pending
         | StepState::Ready
@@ -209,14 +214,21 @@ mod tests {
     #[test]
     fn a_terminal_state_is_for_ever() {
         for &state in StepState::ALL.iter().filter(|state| state.is_terminal()) {
-            assert!(StepMove::ALL.iter().all(|&step_move| state.after(step_move).is_err()));
+            assert!(
+                StepMove::ALL
+                    .iter()
+                    .all(|&step_move| state.after(step_move).is_err())
+            );
         }
     }
 
     #[test]
     fn blocked_steps_are_omitted_and_choices_are_skipped() {
         let skipped = |reason| outcome(StepState::Skipped, Some(reason));
-        assert_eq!(skipped(Reason::DependencyNotAccepted), Some(Outcome::Omitted));
+        assert_eq!(
+            skipped(Reason::DependencyNotAccepted),
+            Some(Outcome::Omitted)
+        );
         assert_eq!(skipped(Reason::WhenFalse), Some(Outcome::Skipped));
         assert_eq!(skipped(Reason::EmptyLoop), Some(Outcome::Skipped));
         assert_eq!(outcome(StepState::Suspended, None), None);

@@ -75,16 +75,31 @@ impl StepDraft {
 
     pub fn script(name: &str, script: &str) -> StepDraft {
         let script = script.to_string();
-        StepDraft::new(name, Action::Script { runner: Runner::Local, image: None, script })
+        StepDraft::new(
+            name,
+            Action::Script {
+                runner: Runner::Local,
+                image: None,
+                script,
+            },
+        )
     }
 
     pub fn task(name: &str, task: &str) -> StepDraft {
-        let action = Action::Task { task: task.to_string(), input: Json::empty_object() };
+        let action = Action::Task {
+            task: task.to_string(),
+            input: Json::empty_object(),
+        };
         StepDraft::new(name, action)
     }
 
     pub fn approval(name: &str, message: &str) -> StepDraft {
-        StepDraft::new(name, Action::Approval { message: message.to_string() })
+        StepDraft::new(
+            name,
+            Action::Approval {
+                message: message.to_string(),
+            },
+        )
     }
 
     /// All of these must complete first.
@@ -100,15 +115,28 @@ impl StepDraft {
 
     /// Who carries the step out; of a loop, the placeholder.
     pub fn kind(&self) -> StepKind {
-        if self.for_each.is_some() { StepKind::Loop } else { self.action.kind() }
+        if self.for_each.is_some() {
+            StepKind::Loop
+        } else {
+            self.action.kind()
+        }
     }
 
     /// What a worker must offer to run it, sorted, once each; empty for what the server itself does.
     pub fn required_tags(&self) -> Vec<String> {
         let implied: &[&str] = match &self.action {
-            Action::Script { runner: Runner::Local, .. } => &["script"],
-            Action::Script { runner: Runner::Docker, .. } => &["script", "docker"],
-            Action::Script { runner: Runner::Pod, .. } => &["script", "kubernetes"],
+            Action::Script {
+                runner: Runner::Local,
+                ..
+            } => &["script"],
+            Action::Script {
+                runner: Runner::Docker,
+                ..
+            } => &["script", "docker"],
+            Action::Script {
+                runner: Runner::Pod,
+                ..
+            } => &["script", "kubernetes"],
             Action::Docker { .. } => &["docker"],
             Action::Pod { .. } => &["kubernetes"],
             Action::Task { .. } | Action::Approval { .. } => return Vec::new(),
@@ -122,11 +150,25 @@ impl StepDraft {
 /// What one step does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    Script { runner: Runner, image: Option<String>, script: String },
-    Docker { image: String, command: Vec<String> },
-    Pod { manifest: String },
-    Task { task: String, input: Json },
-    Approval { message: String },
+    Script {
+        runner: Runner,
+        image: Option<String>,
+        script: String,
+    },
+    Docker {
+        image: String,
+        command: Vec<String>,
+    },
+    Pod {
+        manifest: String,
+    },
+    Task {
+        task: String,
+        input: Json,
+    },
+    Approval {
+        message: String,
+    },
 }
 
 impl Action {
@@ -296,7 +338,9 @@ impl Definition {
             }
         }
         let Some(root_draft) = drafts_by_name.remove(root) else {
-            problems.push(Place::task(root).problem(Fault::UnknownTask { task: shorten(root) }));
+            problems.push(Place::task(root).problem(Fault::UnknownTask {
+                task: shorten(root),
+            }));
             return Err(Problems(problems));
         };
 
@@ -319,7 +363,11 @@ impl Definition {
             next += 1;
         }
         if reached.len() > limits::TASKS_MAX {
-            let fault = Fault::TooMany { what: "tasks", count: reached.len(), max: limits::TASKS_MAX };
+            let fault = Fault::TooMany {
+                what: "tasks",
+                count: reached.len(),
+                max: limits::TASKS_MAX,
+            };
             problems.push(Place::task(root).problem(fault));
             return Err(Problems(problems));
         }
@@ -333,7 +381,11 @@ impl Definition {
         if problems.is_empty() {
             check_nesting(&tasks, &mut problems);
         }
-        if problems.is_empty() { Ok(Definition { tasks }) } else { Err(Problems(problems)) }
+        if problems.is_empty() {
+            Ok(Definition { tasks })
+        } else {
+            Err(Problems(problems))
+        }
     }
 
     pub fn task(&self, index: u32) -> &Task {
@@ -391,39 +443,82 @@ pub enum Fault {
     Empty,
     NulByte,
     /// A character that names may not have.
-    BadCharacter { character: char },
-    Reserved { word: &'static str },
-    TooLong { bytes: usize, bytes_max: usize },
-    TooMany { what: &'static str, count: usize, max: usize },
-    OutOfRange { value: i64, min: i64, max: i64 },
-    NotAllowed { why: &'static str },
+    BadCharacter {
+        character: char,
+    },
+    Reserved {
+        word: &'static str,
+    },
+    TooLong {
+        bytes: usize,
+        bytes_max: usize,
+    },
+    TooMany {
+        what: &'static str,
+        count: usize,
+        max: usize,
+    },
+    OutOfRange {
+        value: i64,
+        min: i64,
+        max: i64,
+    },
+    NotAllowed {
+        why: &'static str,
+    },
     Duplicate,
-    UnknownDependency { step: String },
+    UnknownDependency {
+        step: String,
+    },
     SelfReference,
     EmptyGroup,
     EmptyAccept,
-    DependsTooDeep { depth: usize },
-    Cycle { steps: Vec<String> },
-    UnknownTask { task: String },
-    TaskCycle { tasks: Vec<String> },
-    NestingTooDeep { tasks: Vec<String> },
+    DependsTooDeep {
+        depth: usize,
+    },
+    Cycle {
+        steps: Vec<String>,
+    },
+    UnknownTask {
+        task: String,
+    },
+    TaskCycle {
+        tasks: Vec<String>,
+    },
+    NestingTooDeep {
+        tasks: Vec<String>,
+    },
 }
 
 impl Place {
     fn task(task: &str) -> Place {
-        Place { task: task.to_string(), step: None, key: None }
+        Place {
+            task: task.to_string(),
+            step: None,
+            key: None,
+        }
     }
 
     fn step(&self, step: &str) -> Place {
-        Place { step: Some(step.to_string()), key: None, ..self.clone() }
+        Place {
+            step: Some(step.to_string()),
+            key: None,
+            ..self.clone()
+        }
     }
 
     fn key(&self, key: &'static str) -> Place {
-        Place { key: Some(key), ..self.clone() }
+        Place {
+            key: Some(key),
+            ..self.clone()
+        }
     }
 
     fn problem(&self, fault: Fault) -> Problem {
-        Problem { place: self.clone(), fault }
+        Problem {
+            place: self.clone(),
+            fault,
+        }
     }
 }
 
@@ -446,7 +541,9 @@ impl fmt::Display for Problem {
         match &self.fault {
             Fault::Empty => f.write_str("is empty"),
             Fault::NulByte => f.write_str("holds a NUL byte"),
-            Fault::BadCharacter { character } => write!(f, "holds {character:?}, which is not allowed"),
+            Fault::BadCharacter { character } => {
+                write!(f, "holds {character:?}, which is not allowed")
+            }
             Fault::Reserved { word } => write!(f, "{word:?} is reserved"),
             Fault::TooLong { bytes, bytes_max } => {
                 write!(f, "is {bytes} bytes long, at most {bytes_max} are allowed")
@@ -467,7 +564,10 @@ impl fmt::Display for Problem {
             Fault::EmptyAccept => f.write_str("has an edge that accepts no outcome"),
             Fault::DependsTooDeep { depth } => {
                 let max = limits::DEPENDS_DEPTH_MAX;
-                write!(f, "has groups nested {depth} deep, at most {max} are allowed")
+                write!(
+                    f,
+                    "has groups nested {depth} deep, at most {max} are allowed"
+                )
             }
             Fault::Cycle { steps } => write!(f, "steps wait for each other: {}", steps.join(" → ")),
             Fault::UnknownTask { task } => write!(f, "task {task} does not exist"),
@@ -492,22 +592,46 @@ fn check_task(
     let place = Place::task(&draft.name);
     check_name(&place, &draft.name, problems);
     check_duration(&place.key("timeout"), draft.timeout_ms, problems);
-    check_duration(&place.key("queue_timeout"), draft.queue_timeout_ms, problems);
+    check_duration(
+        &place.key("queue_timeout"),
+        draft.queue_timeout_ms,
+        problems,
+    );
     if let Some(concurrency) = &draft.concurrency {
         let place = place.key("concurrency");
         check_text(&place, &concurrency.group, limits::KEY_BYTES_MAX, problems);
-        check_range(&place, concurrency.limit.into(), 1, i64::from(u32::MAX), problems);
+        check_range(
+            &place,
+            concurrency.limit.into(),
+            1,
+            i64::from(u32::MAX),
+            problems,
+        );
     }
     for hook in &draft.hooks {
-        check_text(&place.key(hook.on.as_str()), &hook.action, limits::NAME_BYTES_MAX, problems);
-        check_json_size(&place.key(hook.on.as_str()), &hook.input, limits::INPUT_BYTES_MAX, problems);
+        check_text(
+            &place.key(hook.on.as_str()),
+            &hook.action,
+            limits::NAME_BYTES_MAX,
+            problems,
+        );
+        check_json_size(
+            &place.key(hook.on.as_str()),
+            &hook.input,
+            limits::INPUT_BYTES_MAX,
+            problems,
+        );
     }
     let steps_max = limits::JOB_STEPS_MAX;
     match draft.steps.len() {
         0 => problems.push(place.key("flow").problem(Fault::Empty)),
         count if count > steps_max => {
             // Ten thousand further problems would not help.
-            let fault = Fault::TooMany { what: "steps", count, max: steps_max };
+            let fault = Fault::TooMany {
+                what: "steps",
+                count,
+                max: steps_max,
+            };
             problems.push(place.problem(fault));
             return None;
         }
@@ -516,7 +640,10 @@ fn check_task(
 
     let mut positions: HashMap<String, u32> = HashMap::with_capacity(draft.steps.len());
     for (position, step) in draft.steps.iter().enumerate() {
-        if positions.insert(step.name.clone(), position as u32).is_some() {
+        if positions
+            .insert(step.name.clone(), position as u32)
+            .is_some()
+        {
             problems.push(place.step(&step.name).problem(Fault::Duplicate));
         }
     }
@@ -530,15 +657,19 @@ fn check_task(
             Action::Task { task, .. } => {
                 let call = indexes.get(task).copied();
                 if call.is_none() {
-                    problems.push(place.problem(Fault::UnknownTask { task: shorten(task) }));
+                    problems.push(place.problem(Fault::UnknownTask {
+                        task: shorten(task),
+                    }));
                 }
                 call
             }
             _ => None,
         });
     }
-    let dependencies: Vec<Vec<u32>> =
-        depends_on.iter().map(|tree| tree.named().into_iter().collect()).collect();
+    let dependencies: Vec<Vec<u32>> = depends_on
+        .iter()
+        .map(|tree| tree.named().into_iter().collect())
+        .collect();
     let mut dependents = vec![Vec::new(); draft.steps.len()];
     for (position, named) in dependencies.iter().enumerate() {
         for &dependency in named {
@@ -548,10 +679,20 @@ fn check_task(
     if problems.len() == problems_before
         && let Some(cycle) = find_cycle(&dependencies)
     {
-        let steps = cycle.iter().map(|&at| draft.steps[at as usize].name.clone()).collect();
+        let steps = cycle
+            .iter()
+            .map(|&at| draft.steps[at as usize].name.clone())
+            .collect();
         problems.push(place.problem(Fault::Cycle { steps }));
     }
-    Some(Task { draft, depends_on, dependencies, dependents, positions, calls })
+    Some(Task {
+        draft,
+        depends_on,
+        dependencies,
+        dependents,
+        positions,
+        calls,
+    })
 }
 
 fn check_step(place: &Place, step: &StepDraft, problems: &mut Vec<Problem>) {
@@ -563,7 +704,11 @@ fn check_step(place: &Place, step: &StepDraft, problems: &mut Vec<Problem>) {
         Action::Script { script, .. } if script.is_empty() => {
             problems.push(place.key("script").problem(Fault::Empty));
         }
-        Action::Script { runner: Runner::Docker, image: None, .. } => {
+        Action::Script {
+            runner: Runner::Docker,
+            image: None,
+            ..
+        } => {
             problems.push(place.key("image").problem(Fault::NotAllowed {
                 why: "is missing, a script with runner docker needs one",
             }));
@@ -580,7 +725,11 @@ fn check_step(place: &Place, step: &StepDraft, problems: &mut Vec<Problem>) {
     }
     if step.tags.len() > limits::STEP_TAGS_MAX {
         let (count, max) = (step.tags.len(), limits::STEP_TAGS_MAX);
-        problems.push(place.problem(Fault::TooMany { what: "tags", count, max }));
+        problems.push(place.problem(Fault::TooMany {
+            what: "tags",
+            count,
+            max,
+        }));
     }
     for tag in step.tags.iter().take(limits::STEP_TAGS_MAX) {
         if let Some(fault) = tag_fault(tag) {
@@ -589,20 +738,46 @@ fn check_step(place: &Place, step: &StepDraft, problems: &mut Vec<Problem>) {
     }
     check_duration(&place.key("timeout"), step.timeout_ms, problems);
     let retry = place.key("retry");
-    check_range(&retry, step.retry.max_attempts.into(), 1, limits::ATTEMPTS_MAX.into(), problems);
-    check_range(&retry, step.retry.delay_ms, 0, limits::DURATION_MS_MAX, problems);
-    check_range(&retry, step.retry.max_delay_ms, 0, limits::DURATION_MS_MAX, problems);
+    check_range(
+        &retry,
+        step.retry.max_attempts.into(),
+        1,
+        limits::ATTEMPTS_MAX.into(),
+        problems,
+    );
+    check_range(
+        &retry,
+        step.retry.delay_ms,
+        0,
+        limits::DURATION_MS_MAX,
+        problems,
+    );
+    check_range(
+        &retry,
+        step.retry.max_delay_ms,
+        0,
+        limits::DURATION_MS_MAX,
+        problems,
+    );
     if let Some(for_each) = &step.for_each {
         let place = place.key("for_each");
         let (count, max) = (for_each.items.len(), limits::LOOP_ITEMS_MAX);
         if count > max {
-            problems.push(place.problem(Fault::TooMany { what: "items", count, max }));
+            problems.push(place.problem(Fault::TooMany {
+                what: "items",
+                count,
+                max,
+            }));
         }
         for item in for_each.items.iter().take(max) {
             check_json_size(&place, item, limits::OUTPUT_BYTES_MAX, problems);
         }
         if for_each.max_parallel == Some(0) {
-            let fault = Fault::OutOfRange { value: 0, min: 1, max: max as i64 };
+            let fault = Fault::OutOfRange {
+                value: 0,
+                min: 1,
+                max: max as i64,
+            };
             problems.push(place.key("max_parallel").problem(fault));
         }
     }
@@ -629,7 +804,9 @@ fn resolve(
     }
     let mut edge = |name: &str, accept: Accept| -> Option<u32> {
         let fault = match positions.get(name) {
-            None => Fault::UnknownDependency { step: shorten(name) },
+            None => Fault::UnknownDependency {
+                step: shorten(name),
+            },
             Some(&at) if at == position => Fault::SelfReference,
             Some(_) if accept.is_empty() => Fault::EmptyAccept,
             Some(&at) => return Some(at),
@@ -652,12 +829,16 @@ fn resolve_tree(
 ) -> Option<DependsOn<u32>> {
     let mut members = |group: &[DependsOn<String>]| -> Vec<DependsOn<u32>> {
         *empty_groups += usize::from(group.is_empty());
-        group.iter().filter_map(|member| resolve_tree(member, edge, empty_groups)).collect()
+        group
+            .iter()
+            .filter_map(|member| resolve_tree(member, edge, empty_groups))
+            .collect()
     };
     match tree {
-        DependsOn::Step { step, accept } => {
-            edge(step, *accept).map(|step| DependsOn::Step { step, accept: *accept })
-        }
+        DependsOn::Step { step, accept } => edge(step, *accept).map(|step| DependsOn::Step {
+            step,
+            accept: *accept,
+        }),
         DependsOn::All(group) => Some(DependsOn::All(members(group))),
         DependsOn::Any(group) => Some(DependsOn::Any(members(group))),
     }
@@ -707,10 +888,14 @@ fn find_cycle(edges: &[Vec<u32>]) -> Option<Vec<u32>> {
 /// No task calls itself through others, and the longest chain of calls is bounded.
 fn check_nesting(tasks: &[Task], problems: &mut Vec<Problem>) {
     let name = |index: u32| tasks[index as usize].draft.name.clone();
-    let calls: Vec<Vec<u32>> =
-        tasks.iter().map(|task| task.calls.iter().flatten().copied().collect()).collect();
+    let calls: Vec<Vec<u32>> = tasks
+        .iter()
+        .map(|task| task.calls.iter().flatten().copied().collect())
+        .collect();
     if let Some(cycle) = find_cycle(&calls) {
-        let fault = Fault::TaskCycle { tasks: cycle.iter().map(|&index| name(index)).collect() };
+        let fault = Fault::TaskCycle {
+            tasks: cycle.iter().map(|&index| name(index)).collect(),
+        };
         problems.push(Place::task(&name(cycle[0])).problem(fault));
         return;
     }
@@ -721,7 +906,9 @@ fn check_nesting(tasks: &[Task], problems: &mut Vec<Problem>) {
     for _ in 0..=limits::NESTING_MAX {
         let mut below = BTreeSet::new();
         for &index in &level {
-            let chain = chain_to[index as usize].clone().expect("set when the level was made");
+            let chain = chain_to[index as usize]
+                .clone()
+                .expect("set when the level was made");
             for &called in &calls[index as usize] {
                 let mut longer = chain.clone();
                 longer.push(called);
@@ -732,7 +919,9 @@ fn check_nesting(tasks: &[Task], problems: &mut Vec<Problem>) {
         level = below;
     }
     if let Some(&deepest) = level.first() {
-        let chain = chain_to[deepest as usize].clone().expect("set when the level was made");
+        let chain = chain_to[deepest as usize]
+            .clone()
+            .expect("set when the level was made");
         let tasks = chain.into_iter().map(name).collect();
         problems.push(Place::task(&name(0)).problem(Fault::NestingTooDeep { tasks }));
     }
@@ -799,4 +988,3 @@ pub fn tag_fault(tag: &str) -> Option<Fault> {
         character => Fault::BadCharacter { character },
     })
 }
-

@@ -13,8 +13,12 @@ use crate::store::{Ending, FormerOutcome};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
     /// An approval completes, with what was entered as its output; a held step runs again.
-    Approve { output: Option<Json> },
-    Reject { why: String },
+    Approve {
+        output: Option<Json>,
+    },
+    Reject {
+        why: String,
+    },
 }
 
 impl Engine {
@@ -27,7 +31,9 @@ impl Engine {
     ) -> Result<(), EngineError> {
         check_text("name", who, limits::NAME_BYTES_MAX)?;
         match &decision {
-            Decision::Approve { output: Some(output) } => {
+            Decision::Approve {
+                output: Some(output),
+            } => {
                 check_json("output", output, limits::OUTPUT_BYTES_MAX)?;
             }
             Decision::Approve { output: None } => {}
@@ -36,17 +42,26 @@ impl Engine {
         let settings = self.settings;
         let who = who.to_string();
         self.store.write(move |tx| {
-            let view = tx.step_view(step_id)?.ok_or(EngineError::StepNotFound { step_id })?;
+            let view = tx
+                .step_view(step_id)?
+                .ok_or(EngineError::StepNotFound { step_id })?;
             let step = &view.step;
             if step.state != StepState::Suspended {
-                return Err(EngineError::NotSuspended { step_id, state: step.state });
+                return Err(EngineError::NotSuspended {
+                    step_id,
+                    state: step.state,
+                });
             }
             let mut cascade = Cascade::new(tx, &settings, now);
             let context = cascade.context_of(&view)?;
             let name = context.name(step);
             match &decision {
                 Decision::Approve { output } if step.kind == StepKind::Approval => {
-                    let event = told(EventKind::StepApproved, step, format!("step {name} was approved by {who}"));
+                    let event = told(
+                        EventKind::StepApproved,
+                        step,
+                        format!("step {name} was approved by {who}"),
+                    );
                     tx.record(&event, now)?;
                     let ending = Ending {
                         step_move: StepMove::Complete,
@@ -58,13 +73,21 @@ impl Engine {
                     cascade.finish_step(&context, step, ending)?;
                 }
                 Decision::Approve { .. } => {
-                    let event = told(EventKind::StepResumed, step, format!("step {name} was resumed by {who}"));
+                    let event = told(
+                        EventKind::StepResumed,
+                        step,
+                        format!("step {name} was resumed by {who}"),
+                    );
                     tx.record(&event, now)?;
                     cascade.resume(step)?;
                 }
                 Decision::Reject { why } => {
                     let text = format!("rejected by {who}: {why}");
-                    let event = told(EventKind::StepRejected, step, format!("step {name} was {text}"));
+                    let event = told(
+                        EventKind::StepRejected,
+                        step,
+                        format!("step {name} was {text}"),
+                    );
                     tx.record(&event, now)?;
                     let reason = match step.kind {
                         StepKind::Approval => Reason::ApprovalRejected,

@@ -15,7 +15,10 @@ impl Engine {
         self.store.write(move |tx| {
             let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
             if job.state.is_terminal() {
-                return Err(EngineError::JobEnded { job_id, state: job.state });
+                return Err(EngineError::JobEnded {
+                    job_id,
+                    state: job.state,
+                });
             }
             let mut cascade = Cascade::new(tx, &settings, now);
             cascade.cancel_job(job_id, Reason::CancelledByUser, &message)?;

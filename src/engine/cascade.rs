@@ -54,7 +54,11 @@ pub(super) struct Failure {
 
 impl Failure {
     pub fn new(reason: Reason, message: impl Into<String>) -> Failure {
-        Failure { reason, message: message.into(), exit_code: None }
+        Failure {
+            reason,
+            message: message.into(),
+            exit_code: None,
+        }
     }
 }
 
@@ -101,7 +105,9 @@ impl<'a> Cascade<'a> {
                 }
             }
             // Children have larger ids than their parents: settled first, they are counted in the same round.
-            let Some((job_id, change)) = self.uncounted.pop_last() else { return Ok(()) };
+            let Some((job_id, change)) = self.uncounted.pop_last() else {
+                return Ok(());
+            };
             if let Some(job_move) = self.count(job_id, change)?.and_then(Tally::settles) {
                 self.settle_job(job_id, job_move)?;
             }
@@ -119,7 +125,10 @@ impl<'a> Cascade<'a> {
         if !self.tx.tally(job_id, was, tally, change.failed_step_id)? {
             return Ok(None);
         }
-        self.contexts.get_mut(&job_id).expect("just looked at").tally = tally;
+        self.contexts
+            .get_mut(&job_id)
+            .expect("just looked at")
+            .tally = tally;
         Ok(Some(tally))
     }
 
@@ -127,7 +136,10 @@ impl<'a> Cascade<'a> {
         if let Some(context) = self.contexts.get(&job_id) {
             return Ok(context.clone());
         }
-        let job = self.tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+        let job = self
+            .tx
+            .job(job_id)?
+            .ok_or(EngineError::JobNotFound { job_id })?;
         self.learn_context(job_id, job.definition_id, job.task_index, job.tally)
     }
 
@@ -145,7 +157,13 @@ impl<'a> Cascade<'a> {
         tally: Tally,
     ) -> Result<JobContext, EngineError> {
         let definition = self.tx.definition(definition_id)?;
-        let context = JobContext { job_id, definition_id, definition, task_index, tally };
+        let context = JobContext {
+            job_id,
+            definition_id,
+            definition,
+            task_index,
+            tally,
+        };
         self.contexts.insert(job_id, context.clone());
         Ok(context)
     }
@@ -166,7 +184,10 @@ impl<'a> Cascade<'a> {
         if ending.step_move == StepMove::Fail {
             let name = context.name(step);
             let message = ending.message.as_deref().unwrap_or_default();
-            let mut event = NewEvent::new(EventKind::StepFailed, format!("step {name} failed: {message}"));
+            let mut event = NewEvent::new(
+                EventKind::StepFailed,
+                format!("step {name} failed: {message}"),
+            );
             event.reason = ending.reason;
             self.tx.record(&event.step(step), self.now)?;
         }
@@ -222,12 +243,17 @@ impl<'a> Cascade<'a> {
         message: &str,
     ) -> Result<bool, EngineError> {
         let why = Some((reason, message));
-        if !self.tx.suspend_step(step, StepMove::Hold, None, why, self.now)? {
+        if !self
+            .tx
+            .suspend_step(step, StepMove::Hold, None, why, self.now)?
+        {
             return Ok(false);
         }
         let name = context.name(step);
         let text = format!("step {name} is held until someone resumes or fails it: {message}");
-        let event = NewEvent::new(EventKind::StepHeld, text).step(step).reason(reason);
+        let event = NewEvent::new(EventKind::StepHeld, text)
+            .step(step)
+            .reason(reason);
         self.tx.record(&event, self.now)?;
         Ok(true)
     }
@@ -258,7 +284,9 @@ impl<'a> Cascade<'a> {
             step.tries,
             seconds(delay_ms)
         );
-        let event = NewEvent::new(EventKind::StepRetried, text).step(step).reason(failure.reason);
+        let event = NewEvent::new(EventKind::StepRetried, text)
+            .step(step)
+            .reason(failure.reason);
         self.tx.record(&event, self.now)?;
         if step.kind == StepKind::Task && not_before_up.is_none() {
             let again = self.tx.step(step.step_id)?.expect("it was just moved");
@@ -291,7 +319,11 @@ impl<'a> Cascade<'a> {
             }
             self.outcomes.insert((job_id, position), outcome);
         }
-        self.ended.push_back(Ended { job_id, position, item });
+        self.ended.push_back(Ended {
+            job_id,
+            position,
+            item,
+        });
     }
 
     fn decide_dependents(&mut self, ended: &Ended) -> Result<(), EngineError> {
@@ -303,7 +335,8 @@ impl<'a> Cascade<'a> {
                 let outcome = self.outcomes[&(ended.job_id, only)];
                 let depends_on = task.depends_on(dependent);
                 if decide(task.step(dependent), depends_on, &|_| outcome) == Decision::Release {
-                    self.tx.release_only_dependent(ended.job_id, dependent, self.now)?;
+                    self.tx
+                        .release_only_dependent(ended.job_id, dependent, self.now)?;
                     continue;
                 }
             }
@@ -354,8 +387,15 @@ impl<'a> Cascade<'a> {
     }
 
     fn pending_step(&self, step_id: StepId) -> Result<Step, EngineError> {
-        let step = self.tx.step(step_id)?.ok_or(EngineError::StepNotFound { step_id })?;
-        assert_eq!(step.state, StepState::Pending, "nobody moves it within our transaction");
+        let step = self
+            .tx
+            .step(step_id)?
+            .ok_or(EngineError::StepNotFound { step_id })?;
+        assert_eq!(
+            step.state,
+            StepState::Pending,
+            "nobody moves it within our transaction"
+        );
         Ok(step)
     }
 
@@ -376,17 +416,25 @@ impl<'a> Cascade<'a> {
         let step = self.pending_step(step_id)?;
         let timeout_ms = context.draft(&step).timeout_ms;
         let due_up = timeout_ms.map(|ms| self.now.up.plus_ms(ms));
-        self.tx.suspend_step(&step, StepMove::Suspend, due_up, None, self.now)?;
+        self.tx
+            .suspend_step(&step, StepMove::Suspend, due_up, None, self.now)?;
         self.start_job(context)?;
         let name = context.name(&step);
         let text = format!("step {name} waits for approval");
-        self.tx.record(&NewEvent::new(EventKind::StepSuspended, text).step(&step), self.now)?;
+        self.tx.record(
+            &NewEvent::new(EventKind::StepSuspended, text).step(&step),
+            self.now,
+        )?;
         self.post_hooks(context, HookOn::Suspended, Some(step_id))
     }
 
     /// The job's first step started. Later ones change nothing.
     pub(super) fn start_job(&mut self, context: &JobContext) -> Result<(), EngineError> {
-        let timeout_ms = context.task().draft.timeout_ms.unwrap_or(self.settings.job_timeout_ms);
+        let timeout_ms = context
+            .task()
+            .draft
+            .timeout_ms
+            .unwrap_or(self.settings.job_timeout_ms);
         let due_up = self.now.up.plus_ms(timeout_ms);
         self.tx.start_job(context.job_id, Some(due_up), self.now)?;
         Ok(())
@@ -416,8 +464,10 @@ impl<'a> Cascade<'a> {
     pub(super) fn roll_up_loop(&mut self, job_id: JobId, position: u32) -> Result<(), EngineError> {
         let context = self.context(job_id)?;
         let instances = self.tx.instances(job_id, position)?;
-        let placeholder =
-            self.tx.step_at(job_id, position, None)?.expect("instances have their placeholder");
+        let placeholder = self
+            .tx
+            .step_at(job_id, position, None)?
+            .expect("instances have their placeholder");
         let step_move = instances.roll_up();
         let (reason, message) = match step_move {
             StepMove::Complete => (None, None),
@@ -428,7 +478,11 @@ impl<'a> Cascade<'a> {
                     .into_iter()
                     .map(|item| context.task().step_name(position, Some(item)))
                     .collect();
-                let more = if instances.failed as usize > names.len() { ", …" } else { "" };
+                let more = if instances.failed as usize > names.len() {
+                    ", …"
+                } else {
+                    ""
+                };
                 let message = format!(
                     "{} of {} instances failed: {}{more}",
                     instances.failed,
@@ -443,7 +497,13 @@ impl<'a> Cascade<'a> {
                 (Some(Reason::ChildCancelled), Some(message))
             }
         };
-        let ending = Ending { step_move, reason, message, exit_code: None, output: None };
+        let ending = Ending {
+            step_move,
+            reason,
+            message,
+            exit_code: None,
+            output: None,
+        };
         self.finish_step(&context, &placeholder, ending)?;
         Ok(())
     }
@@ -468,7 +528,11 @@ fn skip_sentence(task: &Task, reason: Reason, refused_by: &[(u32, Outcome)]) -> 
                 })
                 .collect();
             let more = refused_by.len().saturating_sub(NAMED_MAX);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let more = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
             format!("{}{more}, which it does not accept", named.join(", "))
         }
     }

@@ -61,7 +61,10 @@ impl Cascade<'_> {
             job_id,
             plan.definition_id,
             plan.task_index,
-            Tally { open: steps_open as u32, ..Tally::default() },
+            Tally {
+                open: steps_open as u32,
+                ..Tally::default()
+            },
         )?;
         let entry = if waits_for_time {
             Entry::Hold(Hold::NotBefore)
@@ -76,26 +79,31 @@ impl Cascade<'_> {
             }
             Entry::Skip { message } => {
                 // It ends with all its steps unmade.
-                let change = TallyChange { ended: steps_open as u32, ..TallyChange::default() };
+                let change = TallyChange {
+                    ended: steps_open as u32,
+                    ..TallyChange::default()
+                };
                 self.count(job_id, change)?;
                 let why = Some((Reason::OverlapSkipped, message.as_str()));
                 self.end_job(job_id, JobMove::Skip, why)?;
-                return Ok(Created { job_id, skipped: Some(message) });
+                return Ok(Created {
+                    job_id,
+                    skipped: Some(message),
+                });
             }
         };
         let undecided = self.insert_steps(&context, &plan.carried, plan.priority, held)?;
         for (step_id, position) in undecided {
             self.decide_step(&context, step_id, position)?;
         }
-        Ok(Created { job_id, skipped: None })
+        Ok(Created {
+            job_id,
+            skipped: None,
+        })
     }
 
     /// When a job that never starts is given up.
-    pub(super) fn queue_due_up(
-        &self,
-        definition: &Definition,
-        task_index: u32,
-    ) -> Option<Uptime> {
+    pub(super) fn queue_due_up(&self, definition: &Definition, task_index: u32) -> Option<Uptime> {
         let queue_timeout_ms = definition.task(task_index).draft.queue_timeout_ms;
         queue_timeout_ms.map(|ms| self.now.up.plus_ms(ms))
     }
@@ -143,8 +151,9 @@ impl Cascade<'_> {
             // The common case needs no second statement: a first step that a worker may take at once.
             let ready = !held
                 && no_dependencies
-                && decide(draft, task.depends_on(position), &|_| unreachable!("it names no step"))
-                    == Decision::Release;
+                && decide(draft, task.depends_on(position), &|_| {
+                    unreachable!("it names no step")
+                }) == Decision::Release;
             let step_id = self.tx.insert_step(
                 &NewStep {
                     job_id: context.job_id,
@@ -172,10 +181,7 @@ impl Cascade<'_> {
     pub(super) fn release_first_steps(&mut self, job_id: JobId) -> Result<(), EngineError> {
         let context = self.context(job_id)?;
         for step in self.tx.steps_of_job(job_id)? {
-            if step.state == StepState::Pending
-                && step.waiting_on == 0
-                && step.item.is_none()
-            {
+            if step.state == StepState::Pending && step.waiting_on == 0 && step.item.is_none() {
                 self.decide_step(&context, step.step_id, step.position)?;
             }
         }
@@ -192,7 +198,10 @@ impl Cascade<'_> {
         let Action::Task { input, .. } = &draft.action else {
             unreachable!("only task steps are dispatched");
         };
-        let task_index = context.task().calls(step.position).expect("checked with the definition");
+        let task_index = context
+            .task()
+            .calls(step.position)
+            .expect("checked with the definition");
         let steps = context.definition.task(task_index).draft.steps.len();
         if self.steps_created + steps > limits::CREATED_STEPS_MAX {
             return self.refuse_creation(context, step);
@@ -212,13 +221,18 @@ impl Cascade<'_> {
             input: input.clone(),
             labels: job.labels.clone(),
             priority: job.priority,
-            parent: Some(ParentStep { step_id: step.step_id, attempt: step.attempt + 1 }),
+            parent: Some(ParentStep {
+                step_id: step.step_id,
+                attempt: step.attempt + 1,
+            }),
             depth: job.depth + 1,
             not_before: None,
             carried,
         })?;
         let due_up = draft.timeout_ms.map(|ms| self.now.up.plus_ms(ms));
-        let dispatched = self.tx.dispatch_step(step, Some(child.job_id), 0, due_up, self.now)?;
+        let dispatched = self
+            .tx
+            .dispatch_step(step, Some(child.job_id), 0, due_up, self.now)?;
         assert!(dispatched, "nobody moves the step within our transaction");
         self.start_job(context)?;
         if let Some(message) = child.skipped {
@@ -251,7 +265,9 @@ impl Cascade<'_> {
             }
         }
         let open = (for_each.items.len() - kept.len()) as u32;
-        let dispatched = self.tx.dispatch_step(placeholder, None, open, None, self.now)?;
+        let dispatched = self
+            .tx
+            .dispatch_step(placeholder, None, open, None, self.now)?;
         assert!(dispatched, "nobody moves it within our transaction");
         self.uncounted.entry(context.job_id).or_default().added += open;
 
@@ -290,7 +306,11 @@ impl Cascade<'_> {
                 self.dispatch_child(context, &step)?;
             }
         }
-        if open == 0 { self.roll_up_loop(context.job_id, placeholder.position) } else { Ok(()) }
+        if open == 0 {
+            self.roll_up_loop(context.job_id, placeholder.position)
+        } else {
+            Ok(())
+        }
     }
 
     /// The next instance that `max_parallel` had held back.
@@ -382,7 +402,10 @@ impl Cascade<'_> {
             Hold::NotBefore => format!("job {job_id} waits for its time"),
             Hold::Concurrency => format!("job {job_id} waits for a place in its concurrency group"),
         };
-        Ok(self.tx.record(&NewEvent::new(EventKind::JobHeld, text).job(job_id), self.now)?)
+        Ok(self.tx.record(
+            &NewEvent::new(EventKind::JobHeld, text).job(job_id),
+            self.now,
+        )?)
     }
 }
 

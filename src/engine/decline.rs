@@ -4,11 +4,11 @@ use super::EngineError;
 use super::cascade::{Cascade, JobContext};
 use super::poll::AVOID_MS;
 use super::report::Verdict;
+use crate::domain::WorkerId;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepMove, StepState};
-use crate::domain::WorkerId;
 use crate::store::{Ending, FormerOutcome, SessionView, StepView};
 
 impl Cascade<'_> {
@@ -20,11 +20,19 @@ impl Cascade<'_> {
         why: &str,
     ) -> Result<Verdict, EngineError> {
         if let Err(illegal) = view.step.state.after(StepMove::Requeue) {
-            return Ok(Verdict::Refused { why: illegal.to_string() });
+            return Ok(Verdict::Refused {
+                why: illegal.to_string(),
+            });
         }
         let context = self.context_of(view)?;
         let text = format!("worker {} declined: {why}", session.worker_name);
-        self.return_step(&context, &view.step, "declined", &text, Some(session.worker_id))?;
+        self.return_step(
+            &context,
+            &view.step,
+            "declined",
+            &text,
+            Some(session.worker_id),
+        )?;
         Ok(Verdict::Accepted)
     }
 
@@ -39,19 +47,28 @@ impl Cascade<'_> {
         text: &str,
         avoid: Option<WorkerId>,
     ) -> Result<bool, EngineError> {
-        assert_eq!(step.state, StepState::Assigned, "only an assignment can come back");
+        assert_eq!(
+            step.state,
+            StepState::Assigned,
+            "only an assignment can come back"
+        );
         if step.returns + 1 >= limits::RETURNS_MAX {
             return self.give_up_assigning(context, step, text);
         }
         if !self.tx.requeue_step(step, self.now)? {
             return Ok(false);
         }
-        self.tx.record_former_attempt(step, FormerOutcome::Returned, what, text, None, self.now)?;
+        self.tx
+            .record_former_attempt(step, FormerOutcome::Returned, what, text, None, self.now)?;
         if let Some(worker_id) = avoid {
-            self.tx.avoid(step.step_id, worker_id, self.now.up.plus_ms(AVOID_MS))?;
+            self.tx
+                .avoid(step.step_id, worker_id, self.now.up.plus_ms(AVOID_MS))?;
         }
         let name = context.name(step);
-        let event = NewEvent::new(EventKind::StepRequeued, format!("step {name} is ready again: {text}"));
+        let event = NewEvent::new(
+            EventKind::StepRequeued,
+            format!("step {name} is ready again: {text}"),
+        );
         self.tx.record(&event.step(step), self.now)?;
         Ok(true)
     }
@@ -64,8 +81,9 @@ impl Cascade<'_> {
     ) -> Result<bool, EngineError> {
         let former = self.tx.former_attempts(step.step_id)?;
         let returned = former.iter().rev().take(step.returns as usize);
-        let mut story: Vec<String> =
-            returned.map(|former| format!("attempt {}: {}", former.attempt, former.message)).collect();
+        let mut story: Vec<String> = returned
+            .map(|former| format!("attempt {}: {}", former.attempt, former.message))
+            .collect();
         story.reverse();
         story.push(format!("attempt {}: {text}", step.attempt));
         let message = format!(

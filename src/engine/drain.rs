@@ -15,7 +15,13 @@ impl Engine {
         let session_key = session_key.to_string();
         self.store.write(move |tx| {
             let session = current_session(tx, &session_key)?;
-            drain(tx, session.worker_id, session.draining, &session.worker_name, now)
+            drain(
+                tx,
+                session.worker_id,
+                session.draining,
+                &session.worker_name,
+                now,
+            )
         })
     }
 
@@ -72,7 +78,10 @@ impl Engine {
             let mut cascade = Cascade::new(tx, &settings, now);
             tx.delete_worker(worker_id, now)?;
             let text = format!("worker {} was deleted, it held {held} steps", worker.name);
-            tx.record(&NewEvent::new(EventKind::WorkerDeleted, text).worker(worker_id), now)?;
+            tx.record(
+                &NewEvent::new(EventKind::WorkerDeleted, text).worker(worker_id),
+                now,
+            )?;
             cascade.close_session(&worker, Reason::WorkerDeleted)?;
             cascade.settle()
         })
@@ -80,7 +89,9 @@ impl Engine {
 }
 
 fn existing(tx: &Tx, worker_id: WorkerId) -> Result<Worker, EngineError> {
-    let worker = tx.worker(worker_id)?.filter(|worker| worker.deleted_at.is_none());
+    let worker = tx
+        .worker(worker_id)?
+        .filter(|worker| worker.deleted_at.is_none());
     worker.ok_or(EngineError::WorkerNotFound { worker_id })
 }
 
@@ -96,5 +107,8 @@ fn drain(
     }
     tx.set_draining(worker_id, true)?;
     let text = format!("worker {name} drains: it finishes what it has and takes no new steps");
-    Ok(tx.record(&NewEvent::new(EventKind::WorkerDraining, text).worker(worker_id), now)?)
+    Ok(tx.record(
+        &NewEvent::new(EventKind::WorkerDraining, text).worker(worker_id),
+        now,
+    )?)
 }

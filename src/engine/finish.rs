@@ -13,13 +13,23 @@ use crate::store::{Ending, StepView};
 /// How an attempt ended, in the worker's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finished {
-    Completed { output: Option<Json>, exit_code: Option<i32> },
-    Failed { reason: Reason, message: String, exit_code: Option<i32> },
+    Completed {
+        output: Option<Json>,
+        exit_code: Option<i32>,
+    },
+    Failed {
+        reason: Reason,
+        message: String,
+        exit_code: Option<i32>,
+    },
 }
 
 impl Finished {
     pub fn completed() -> Finished {
-        Finished::Completed { output: None, exit_code: Some(0) }
+        Finished::Completed {
+            output: None,
+            exit_code: Some(0),
+        }
     }
 
     pub fn exited(exit_code: i32) -> Finished {
@@ -32,16 +42,20 @@ impl Finished {
 
     pub(super) fn check(&self) -> Result<(), EngineError> {
         match self {
-            Finished::Completed { output: Some(output), .. } => {
-                check_json("output", output, limits::OUTPUT_BYTES_MAX)
-            }
+            Finished::Completed {
+                output: Some(output),
+                ..
+            } => check_json("output", output, limits::OUTPUT_BYTES_MAX),
             Finished::Completed { .. } => Ok(()),
             Finished::Failed { reason, .. } if !reason.is_reported() => Err(EngineError::Invalid {
                 place: "reason",
                 fault: format!("{reason} is the server's to give, not a worker's"),
             }),
             Finished::Failed { message, .. } if message.contains('\0') => {
-                Err(EngineError::Invalid { place: "message", fault: "holds a NUL byte".to_string() })
+                Err(EngineError::Invalid {
+                    place: "message",
+                    fault: "holds a NUL byte".to_string(),
+                })
             }
             Finished::Failed { .. } => Ok(()),
         }
@@ -57,18 +71,37 @@ impl Cascade<'_> {
     ) -> Result<Verdict, EngineError> {
         let step = &view.step;
         if step.state != StepState::Running {
-            return Ok(Verdict::abort(format!("{} was never started", step.attempt_ref())));
+            return Ok(Verdict::abort(format!(
+                "{} was never started",
+                step.attempt_ref()
+            )));
         }
         let context = self.context_of(view)?;
         let finished = match report.clone() {
             Finished::Completed { output, exit_code } => {
                 let step_move = StepMove::Complete;
-                let ending = Ending { step_move, reason: None, message: None, exit_code, output };
+                let ending = Ending {
+                    step_move,
+                    reason: None,
+                    message: None,
+                    exit_code,
+                    output,
+                };
                 self.finish_step(&context, step, ending)?
             }
-            Finished::Failed { reason, message, exit_code } => {
-                self.fail_or_retry(&context, step, Failure { reason, message, exit_code })?
-            }
+            Finished::Failed {
+                reason,
+                message,
+                exit_code,
+            } => self.fail_or_retry(
+                &context,
+                step,
+                Failure {
+                    reason,
+                    message,
+                    exit_code,
+                },
+            )?,
         };
         assert!(finished, "nobody moves the step within our transaction");
         Ok(Verdict::Accepted)

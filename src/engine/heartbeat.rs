@@ -43,8 +43,11 @@ impl Engine {
     pub fn heartbeat(&self, beat: Beat, now: Now) -> Result<BeatAnswer, EngineError> {
         let settings = self.settings;
         self.store.write(move |tx| {
-            let Holdings { session, held: believed, .. } =
-                current_holdings(tx, &beat.session_key, now)?;
+            let Holdings {
+                session,
+                held: believed,
+                ..
+            } = current_holdings(tx, &beat.session_key, now)?;
             tell_if_back(tx, &session, now)?;
             tx.heartbeat(&session, beat.seq, now)?;
             if beat.seq > session.heartbeat_seq {
@@ -52,7 +55,10 @@ impl Engine {
                 keep_preparing_alive(tx, &session, &settings, &believed, &beat.held, now)?;
             }
             let held = beat.held.iter().map(|held| held.attempt);
-            Ok(BeatAnswer { abort: to_abort(&believed, held), draining: session.draining })
+            Ok(BeatAnswer {
+                abort: to_abort(&believed, held),
+                draining: session.draining,
+            })
         })
     }
 }
@@ -63,7 +69,9 @@ pub(super) fn current_holdings(
     session_key: &str,
     now: Now,
 ) -> Result<Holdings, EngineError> {
-    let holdings = tx.session_holdings(session_key, now)?.ok_or(EngineError::SessionUnknown)?;
+    let holdings = tx
+        .session_holdings(session_key, now)?
+        .ok_or(EngineError::SessionUnknown)?;
     if !holdings.session.current {
         return Err(EngineError::SessionReplaced);
     }
@@ -72,7 +80,9 @@ pub(super) fn current_holdings(
 
 /// The session, if it is its worker's current one.
 pub(super) fn current_session(tx: &Tx, session_key: &str) -> Result<SessionView, EngineError> {
-    let session = tx.session(session_key)?.ok_or(EngineError::SessionUnknown)?;
+    let session = tx
+        .session(session_key)?
+        .ok_or(EngineError::SessionUnknown)?;
     if !session.current {
         return Err(EngineError::SessionReplaced);
     }
@@ -91,7 +101,10 @@ pub(super) fn sign_of_life(tx: &Tx, session: &SessionView, now: Now) -> Result<(
 
 fn tell_if_back(tx: &Tx, session: &SessionView, now: Now) -> Result<(), EngineError> {
     if session.worker_state.after(WorkerMove::Speak).is_some() {
-        let text = format!("worker {} is back and may claim steps again", session.worker_name);
+        let text = format!(
+            "worker {} is back and may claim steps again",
+            session.worker_name
+        );
         let event = NewEvent::new(EventKind::WorkerActive, text).worker(session.worker_id);
         tx.record(&event, now)?;
     }
@@ -103,9 +116,12 @@ pub(super) fn to_abort(
     believed: &[Held],
     held: impl Iterator<Item = AttemptRef>,
 ) -> Vec<AttemptRef> {
-    let believed: HashMap<_, _> =
-        believed.iter().map(|step| (step.step_id, step.attempt)).collect();
-    held.filter(|held| believed.get(&held.step_id) != Some(&held.attempt)).collect()
+    let believed: HashMap<_, _> = believed
+        .iter()
+        .map(|step| (step.step_id, step.attempt))
+        .collect();
+    held.filter(|held| believed.get(&held.step_id) != Some(&held.attempt))
+        .collect()
 }
 
 /// Counts for each running step the heartbeats in a row that left it out. Recovery draws the conclusion.
@@ -115,11 +131,22 @@ fn note_absences(
     believed: &[Held],
     held: &[HeldAttempt],
 ) -> Result<(), EngineError> {
-    for step in believed.iter().filter(|step| step.state == StepState::Running) {
+    for step in believed
+        .iter()
+        .filter(|step| step.state == StepState::Running)
+    {
         let mentioned = held.iter().any(|held| {
-            held.attempt == AttemptRef { step_id: step.step_id, attempt: step.attempt }
+            held.attempt
+                == AttemptRef {
+                    step_id: step.step_id,
+                    attempt: step.attempt,
+                }
         });
-        let absent_beats = if mentioned { 0 } else { step.absent_beats.saturating_add(1) };
+        let absent_beats = if mentioned {
+            0
+        } else {
+            step.absent_beats.saturating_add(1)
+        };
         if absent_beats != step.absent_beats {
             tx.note_absence(step, session.session_id, absent_beats)?;
         }
@@ -136,9 +163,18 @@ fn keep_preparing_alive(
     held: &[HeldAttempt],
     now: Now,
 ) -> Result<(), EngineError> {
-    for step in believed.iter().filter(|step| step.state == StepState::Assigned) {
-        let attempt = AttemptRef { step_id: step.step_id, attempt: step.attempt };
-        let preparing = HeldAttempt { attempt, phase: HeldPhase::Preparing };
+    for step in believed
+        .iter()
+        .filter(|step| step.state == StepState::Assigned)
+    {
+        let attempt = AttemptRef {
+            step_id: step.step_id,
+            attempt: step.attempt,
+        };
+        let preparing = HeldAttempt {
+            attempt,
+            phase: HeldPhase::Preparing,
+        };
         if held.contains(&preparing) {
             let due_up = ack_due_up(settings, step.since_up, now);
             tx.keep_alive(step.step_id, step.attempt, session.session_id, due_up)?;

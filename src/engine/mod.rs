@@ -39,6 +39,7 @@ use crate::domain::task::Problems;
 use crate::domain::{JobId, StepId, WorkerId};
 use crate::store::{Store, StoreError};
 
+pub use crate::domain::settings::Settings;
 pub use approve::Decision;
 pub use finish::Finished;
 pub use heartbeat::{Beat, BeatAnswer, HeldAttempt, HeldPhase};
@@ -49,34 +50,6 @@ pub use retry::RetryScope;
 pub use session::{OpenedSession, Spooled};
 pub use submit::{Submission, Submitted};
 pub use why::{Code, Why, WhyOutcome};
-
-/// The timings and defaults that verbs need. `config` reads them from the settings file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Settings {
-    pub heartbeat_interval_ms: i64,
-    pub heartbeat_timeout_ms: i64,
-    pub unmatched_step_timeout_ms: i64,
-    /// How long an assignment may go without a sign of its preparation.
-    pub ack_timeout_ms: i64,
-    /// How long it may prepare at all; keep-alives cannot extend this.
-    pub prepare_timeout_ms: i64,
-    pub step_timeout_ms: i64,
-    pub job_timeout_ms: i64,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            heartbeat_interval_ms: 30_000,
-            heartbeat_timeout_ms: 120_000,
-            unmatched_step_timeout_ms: 30_000,
-            ack_timeout_ms: 60_000,
-            prepare_timeout_ms: 900_000,
-            step_timeout_ms: 24 * 3_600_000,
-            job_timeout_ms: 7 * 24 * 3_600_000,
-        }
-    }
-}
 
 /// The verbs, on one store.
 #[derive(Clone)]
@@ -114,7 +87,9 @@ pub enum EngineError {
     SessionUnknown,
     #[error("the session was replaced or its worker deleted: stop everything, then open a new one")]
     SessionReplaced,
-    #[error("worker {worker_id} holds {held} steps: drain it first, or force the deletion, which fails them")]
+    #[error(
+        "worker {worker_id} holds {held} steps: drain it first, or force the deletion, which fails them"
+    )]
     WorkerHolds { worker_id: WorkerId, held: usize },
     #[error(transparent)]
     IllegalMove(#[from] IllegalMove),

@@ -46,7 +46,8 @@ pub struct Assignment {
 impl Engine {
     pub fn poll(&self, poll: Poll, now: Now) -> Result<PollAnswer, EngineError> {
         let settings = self.settings;
-        self.store.write(move |tx| answer_poll(tx, &settings, &poll, now))
+        self.store
+            .write(move |tx| answer_poll(tx, &settings, &poll, now))
     }
 }
 
@@ -60,25 +61,41 @@ pub(super) fn answer_poll(
     let (session, believed) = (&holdings.session, &holdings.held);
     sign_of_life(tx, session, now)?;
     let mut assignments = Vec::new();
-    for step in believed.iter().filter(|step| step.state == StepState::Assigned) {
-        let attempt = AttemptRef { step_id: step.step_id, attempt: step.attempt };
+    for step in believed
+        .iter()
+        .filter(|step| step.state == StepState::Assigned)
+    {
+        let attempt = AttemptRef {
+            step_id: step.step_id,
+            attempt: step.attempt,
+        };
         if !poll.held.contains(&attempt) {
             let payload = tx.payload(step.step_id)?;
             assignments.push(assignment(tx, settings, attempt, payload)?);
         }
     }
     if !session.draining && !session.paused {
-        let free = session.slots.saturating_sub(believed.len() as u32).min(poll.free_slots);
+        let free = session
+            .slots
+            .saturating_sub(believed.len() as u32)
+            .min(poll.free_slots);
         let due_up = ack_due_up(settings, now.up, now);
         for claim in best_claims(tx, &holdings, free, now)? {
             if tx.assign_step(&claim, session.worker_id, session.session_id, due_up, now)? {
-                let attempt = AttemptRef { step_id: claim.step_id, attempt: claim.attempt + 1 };
+                let attempt = AttemptRef {
+                    step_id: claim.step_id,
+                    attempt: claim.attempt + 1,
+                };
                 assignments.push(assignment(tx, settings, attempt, claim.payload)?);
             }
         }
     }
     let abort = to_abort(believed, poll.held.iter().copied());
-    Ok(PollAnswer { assignments, abort, draining: session.draining })
+    Ok(PollAnswer {
+        assignments,
+        abort,
+        draining: session.draining,
+    })
 }
 
 /// The oldest claimable steps of the highest priority, over all requirements that the worker satisfies.
@@ -120,7 +137,11 @@ fn avoided_until(
     now: Now,
 ) -> Result<Uptime, EngineError> {
     let others = tx.has_other_able_worker(requirement_id, worker_id)?;
-    Ok(if others { now.up } else { now.up.plus_ms(AVOID_MS - AVOID_ALONE_MS) })
+    Ok(if others {
+        now.up
+    } else {
+        now.up.plus_ms(AVOID_MS - AVOID_ALONE_MS)
+    })
 }
 
 fn assignment(

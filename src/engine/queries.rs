@@ -22,7 +22,10 @@ pub struct JobView {
 
 impl JobView {
     pub fn step(&self, name: &str) -> Option<&Step> {
-        self.steps.iter().find(|(known, _)| known == name).map(|(_, step)| step)
+        self.steps
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, step)| step)
     }
 }
 
@@ -31,14 +34,18 @@ impl Engine {
         self.store.read(|tx| {
             let (job, context) = load(tx, job_id)?;
             let steps = tx.steps_of_job(job_id)?;
-            let steps = steps.into_iter().map(|step| (context.name(&step), step)).collect();
+            let steps = steps
+                .into_iter()
+                .map(|step| (context.name(&step), step))
+                .collect();
             Ok(JobView { job, steps })
         })
     }
 
     pub fn events_of_job(&self, job_id: JobId) -> Result<Vec<Event>, EngineError> {
         const EVENTS_MAX: u32 = 10_000;
-        self.store.read(|tx| Ok(tx.events_of_job(job_id, EventSeq(0), EVENTS_MAX)?))
+        self.store
+            .read(|tx| Ok(tx.events_of_job(job_id, EventSeq(0), EVENTS_MAX)?))
     }
 
     /// What a step gave: its own output, of a loop the list of its instances', of a child job what that gave.
@@ -47,10 +54,15 @@ impl Engine {
     pub fn output(&self, job_id: JobId, step: &str) -> Result<Option<Json>, EngineError> {
         self.store.read(|tx| {
             let (_, context) = load(tx, job_id)?;
-            let no_such_step = || EngineError::NoSuchStep { job_id, step: shorten(step) };
+            let no_such_step = || EngineError::NoSuchStep {
+                job_id,
+                step: shorten(step),
+            };
             let (name, item) = split_name(step);
             let position = context.task().position(name).ok_or_else(no_such_step)?;
-            let step = tx.step_at(job_id, position, item)?.ok_or_else(no_such_step)?;
+            let step = tx
+                .step_at(job_id, position, item)?
+                .ok_or_else(no_such_step)?;
             step_output(tx, context.task(), &step)
         })
     }
@@ -70,12 +82,23 @@ pub(super) fn load(tx: &Tx, job_id: JobId) -> Result<(Job, JobContext), EngineEr
     let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
     let (definition_id, task_index, tally) = (job.definition_id, job.task_index, job.tally);
     let definition = tx.definition(definition_id)?;
-    Ok((job, JobContext { job_id, definition_id, definition, task_index, tally }))
+    Ok((
+        job,
+        JobContext {
+            job_id,
+            definition_id,
+            definition,
+            task_index,
+            tally,
+        },
+    ))
 }
 
 /// `test[2]` is the third instance of `test`.
 fn split_name(name: &str) -> (&str, Option<u32>) {
-    let instance = name.strip_suffix(']').and_then(|name| name.rsplit_once('['));
+    let instance = name
+        .strip_suffix(']')
+        .and_then(|name| name.rsplit_once('['));
     match instance.and_then(|(name, item)| Some((name, item.parse().ok()?))) {
         Some((name, item)) => (name, Some(item)),
         None => (name, None),
@@ -93,7 +116,11 @@ fn step_output(tx: &Tx, task: &Task, step: &Step) -> Result<Option<Json>, Engine
             None => Ok(None),
         },
         StepKind::Loop => {
-            let items = task.step(step.position).for_each.as_ref().map_or(0, |each| each.items.len());
+            let items = task
+                .step(step.position)
+                .for_each
+                .as_ref()
+                .map_or(0, |each| each.items.len());
             let mut outputs = Vec::with_capacity(items);
             for item in 0..items as u32 {
                 let instance = tx.step_at(step.job_id, step.position, Some(item))?;
@@ -113,8 +140,11 @@ fn output_of_job(tx: &Tx, job_id: JobId) -> Result<Json, EngineError> {
     let (_, context) = load(tx, job_id)?;
     let task = context.task();
     let mut members = Vec::new();
-    for position in (0..task.draft.steps.len() as u32).filter(|&at| task.dependents(at).is_empty()) {
-        let Some(step) = tx.step_at(job_id, position, None)? else { continue };
+    for position in (0..task.draft.steps.len() as u32).filter(|&at| task.dependents(at).is_empty())
+    {
+        let Some(step) = tx.step_at(job_id, position, None)? else {
+            continue;
+        };
         if let Some(output) = step_output(tx, task, &step)? {
             let name = serde_json::Value::from(task.step(position).name.as_str());
             members.push(format!("{name}:{}", output.0));
@@ -128,6 +158,10 @@ fn bound(parts: &[String]) -> Result<(), EngineError> {
     if parts.iter().map(String::len).sum::<usize>() <= OUTPUT_BYTES_MAX {
         return Ok(());
     }
-    let fault = format!("is more than {OUTPUT_BYTES_MAX} bytes in all, ask for its steps one by one");
-    Err(EngineError::Invalid { place: "output", fault })
+    let fault =
+        format!("is more than {OUTPUT_BYTES_MAX} bytes in all, ask for its steps one by one");
+    Err(EngineError::Invalid {
+        place: "output",
+        fault,
+    })
 }

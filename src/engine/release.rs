@@ -51,7 +51,11 @@ impl Cascade<'_> {
             Entry::Hold(hold) => self.hold_job(job.job_id, hold),
             Entry::Skip { message } => {
                 self.cancel_open_steps(job.job_id, Reason::OverlapSkipped, &message)?;
-                self.end_job(job.job_id, JobMove::Skip, Some((Reason::OverlapSkipped, &message)))
+                self.end_job(
+                    job.job_id,
+                    JobMove::Skip,
+                    Some((Reason::OverlapSkipped, &message)),
+                )
             }
         }
     }

@@ -23,7 +23,9 @@ pub enum News {
     /// Preparation goes on.
     KeepAlive,
     /// The assignment comes back unstarted.
-    Declined { why: String },
+    Declined {
+        why: String,
+    },
     Finished(Finished),
 }
 
@@ -42,9 +44,13 @@ impl News {
 pub enum Verdict {
     Accepted,
     /// The attempt is not, or no longer, this session's: kill what still runs of it and forget it.
-    Abort { why: String },
+    Abort {
+        why: String,
+    },
     /// The attempt is this session's, but this cannot be said of it now.
-    Refused { why: String },
+    Refused {
+        why: String,
+    },
 }
 
 impl Verdict {
@@ -81,7 +87,9 @@ impl Engine {
                     Ok(()) => {
                         cascade.take_news(&reports.session_key, &mut session, *attempt, news)?
                     }
-                    Err(error) => Verdict::Refused { why: error.to_string() },
+                    Err(error) => Verdict::Refused {
+                        why: error.to_string(),
+                    },
                 });
             }
             cascade.settle()?;
@@ -89,7 +97,11 @@ impl Engine {
                 None => None,
                 Some((free_slots, held)) => {
                     let session_key = reports.session_key.clone();
-                    let poll = Poll { session_key, free_slots: *free_slots, held: held.clone() };
+                    let poll = Poll {
+                        session_key,
+                        free_slots: *free_slots,
+                        held: held.clone(),
+                    };
                     match answer_poll(tx, &settings, &poll, now) {
                         Ok(answer) => Some(answer),
                         // The items say so already.
@@ -128,7 +140,14 @@ impl Engine {
         why: &str,
         now: Now,
     ) -> Result<Verdict, EngineError> {
-        self.report_one(session_key, attempt, News::Declined { why: why.to_string() }, now)
+        self.report_one(
+            session_key,
+            attempt,
+            News::Declined {
+                why: why.to_string(),
+            },
+            now,
+        )
     }
 
     pub fn finish(
@@ -149,7 +168,11 @@ impl Engine {
         now: Now,
     ) -> Result<Verdict, EngineError> {
         let session_key = session_key.to_string();
-        let reports = Reports { session_key, items: vec![(attempt, news)], poll: None };
+        let reports = Reports {
+            session_key,
+            items: vec![(attempt, news)],
+            poll: None,
+        };
         let mut answer = self.report(reports, now)?;
         Ok(answer.verdicts.remove(0))
     }
@@ -165,7 +188,10 @@ impl Cascade<'_> {
         news: &News,
     ) -> Result<Verdict, EngineError> {
         let found = match session {
-            Some(session) => self.tx.step_view(attempt.step_id)?.map(|view| (view, session)),
+            Some(session) => self
+                .tx
+                .step_view(attempt.step_id)?
+                .map(|view| (view, session)),
             None => match self.tx.fenced_step(attempt.step_id, session_key)? {
                 None => None,
                 Some((_, None)) => return Ok(Verdict::abort("the session is not known here")),
@@ -178,7 +204,10 @@ impl Cascade<'_> {
             },
         };
         let Some((view, session)) = found else {
-            return Ok(Verdict::abort(format!("step {} does not exist", attempt.step_id)));
+            return Ok(Verdict::abort(format!(
+                "step {} does not exist",
+                attempt.step_id
+            )));
         };
         let view = match self.fence(session, view, attempt)? {
             Ok(view) => view,
@@ -204,13 +233,21 @@ impl Cascade<'_> {
         let why = match (same, step.state) {
             (true, StepState::Assigned | StepState::Running) => return Ok(Ok(view)),
             // The answer to its own report was lost, or the job was cancelled meanwhile: nothing to tell.
-            (true, state) => return Ok(Err(Verdict::abort(format!("the step is {state} already")))),
+            (true, state) => {
+                return Ok(Err(Verdict::abort(format!("the step is {state} already"))));
+            }
             (false, _) if step.attempt != attempt.attempt => {
-                format!("the step is at attempt {}, the report is for attempt {}", step.attempt, attempt.attempt)
+                format!(
+                    "the step is at attempt {}, the report is for attempt {}",
+                    step.attempt, attempt.attempt
+                )
             }
             (false, _) => "the attempt belongs to another session".to_string(),
         };
-        let text = format!("a report of worker {} was turned away: {why}", session.worker_name);
+        let text = format!(
+            "a report of worker {} was turned away: {why}",
+            session.worker_name
+        );
         let mut event = NewEvent::new(EventKind::ReportFenced, text).step(step);
         event.attempt = Some(attempt.attempt);
         event.worker_id = Some(session.worker_id);

@@ -39,7 +39,10 @@ impl Engine {
         self.store.write(move |tx| {
             let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
             if !job.state.is_terminal() {
-                return Err(EngineError::JobNotEnded { job_id, state: job.state });
+                return Err(EngineError::JobNotEnded {
+                    job_id,
+                    state: job.state,
+                });
             }
             let mut cascade = Cascade::new(tx, &settings, now);
             let context = cascade.context(job_id)?;
@@ -61,7 +64,10 @@ impl Engine {
                 carried,
             })?;
             let text = format!("job {} retries job {job_id}", created.job_id);
-            tx.record(&NewEvent::new(EventKind::JobSubmitted, text).job(created.job_id), now)?;
+            tx.record(
+                &NewEvent::new(EventKind::JobSubmitted, text).job(created.job_id),
+                now,
+            )?;
             cascade.settle()?;
             Ok(created.job_id)
         })
@@ -80,13 +86,23 @@ impl Cascade<'_> {
         let Some(former_id) = origin.and_then(|step| step.child_job_id) else {
             return Ok(Carried::default());
         };
-        let former = self.tx.job(former_id)?.ok_or(EngineError::JobNotFound { job_id: former_id })?;
-        let child_context =
-            JobContext { job_id: former_id, task_index, ..context.clone() };
+        let former = self
+            .tx
+            .job(former_id)?
+            .ok_or(EngineError::JobNotFound { job_id: former_id })?;
+        let child_context = JobContext {
+            job_id: former_id,
+            task_index,
+            ..context.clone()
+        };
         let carried = carry(self.tx, &child_context, &former, &RetryScope::Failed)?;
         // A child that completed, under a step that did not, runs again as a whole.
         let steps = child_context.task().draft.steps.len();
-        if carried.kept.len() == steps { Ok(Carried::default()) } else { Ok(carried) }
+        if carried.kept.len() == steps {
+            Ok(Carried::default())
+        } else {
+            Ok(carried)
+        }
     }
 }
 
@@ -100,13 +116,20 @@ fn carry(
     let all = 0..task.draft.steps.len() as u32;
     let mut ended_well: BTreeMap<u32, Step> = BTreeMap::new();
     let mut former: BTreeMap<u32, StepId> = BTreeMap::new();
-    for step in tx.steps_of_job(job.job_id)?.into_iter().filter(|step| step.item.is_none()) {
+    for step in tx
+        .steps_of_job(job.job_id)?
+        .into_iter()
+        .filter(|step| step.item.is_none())
+    {
         former.insert(step.position, step.step_id);
         if matches!(step.outcome(), Some(Outcome::Completed | Outcome::Skipped)) {
             ended_well.insert(step.position, step);
         }
     }
-    let mut again: BTreeSet<u32> = all.clone().filter(|at| !ended_well.contains_key(at)).collect();
+    let mut again: BTreeSet<u32> = all
+        .clone()
+        .filter(|at| !ended_well.contains_key(at))
+        .collect();
     let mut whole: BTreeSet<u32> = BTreeSet::new();
     match scope {
         RetryScope::Failed => {}
@@ -124,19 +147,28 @@ fn carry(
         }
     }
     let again = task.with_dependents(again);
-    let kept: BTreeMap<u32, Step> =
-        ended_well.into_iter().filter(|(position, _)| !again.contains(position)).collect();
+    let kept: BTreeMap<u32, Step> = ended_well
+        .into_iter()
+        .filter(|(position, _)| !again.contains(position))
+        .collect();
     // Its completed parts are still good if nothing before it runs again.
     let continues = |position: &u32| {
         let kind = task.step(*position).kind();
         matches!(kind, StepKind::Loop | StepKind::Task)
             && !whole.contains(position)
-            && task.dependencies(*position).iter().all(|dependency| kept.contains_key(dependency))
+            && task
+                .dependencies(*position)
+                .iter()
+                .all(|dependency| kept.contains_key(dependency))
     };
     let origins = again
         .iter()
         .filter(|position| continues(position))
         .filter_map(|position| former.get(position).map(|&step_id| (*position, step_id)))
         .collect();
-    Ok(Carried { retry_of: Some(job.job_id), kept, origins })
+    Ok(Carried {
+        retry_of: Some(job.job_id),
+        kept,
+        origins,
+    })
 }

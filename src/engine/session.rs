@@ -62,12 +62,23 @@ impl Engine {
                 cascade.close_session(worker, Reason::WorkerRestarted)?;
             }
             let session_id = tx.begin_session(worker_id, &registration, now)?;
-            if known.as_ref().is_none_or(|worker| worker.tags != registration.tags) {
+            if known
+                .as_ref()
+                .is_none_or(|worker| worker.tags != registration.tags)
+            {
                 tx.match_worker(worker_id, &registration.tags)?;
             }
-            tx.record(&opened_event(worker_id, &registration, known.is_some()), now)?;
+            tx.record(
+                &opened_event(worker_id, &registration, known.is_some()),
+                now,
+            )?;
             cascade.settle()?;
-            Ok(OpenedSession { worker_id, session_id, settings, spooled: verdicts })
+            Ok(OpenedSession {
+                worker_id,
+                session_id,
+                settings,
+                spooled: verdicts,
+            })
         })
     }
 }
@@ -102,7 +113,9 @@ fn accept_spooled(
 ) -> Result<Vec<Verdict>, EngineError> {
     let mut verdicts = Vec::with_capacity(spooled.len());
     for result in spooled {
-        let found = cascade.tx.fenced_step(result.attempt.step_id, &result.session_key)?;
+        let found = cascade
+            .tx
+            .fenced_step(result.attempt.step_id, &result.session_key)?;
         verdicts.push(match found {
             Some((view, Some(session))) if session.worker_id == worker_id => {
                 match cascade.fence(&session, view, result.attempt)? {
@@ -123,9 +136,14 @@ impl Cascade<'_> {
         worker: &Worker,
         reason: Reason,
     ) -> Result<(), EngineError> {
-        let Some(session_id) = worker.session_id else { return Ok(()) };
+        let Some(session_id) = worker.session_id else {
+            return Ok(());
+        };
         for held in self.tx.held_steps(session_id)? {
-            let view = self.tx.step_view(held.step_id)?.expect("it was just listed");
+            let view = self
+                .tx
+                .step_view(held.step_id)?
+                .expect("it was just listed");
             let context = self.context_of(&view)?;
             let step = &view.step;
             let what = match reason {
@@ -163,10 +181,21 @@ fn opened_event(worker_id: WorkerId, registration: &Registration, restarted: boo
 
 fn check(registration: &Registration) -> Result<(), EngineError> {
     check_text("worker name", &registration.name, limits::NAME_BYTES_MAX)?;
-    check_text("instance key", &registration.instance_key, limits::KEY_BYTES_MAX)?;
-    check_text("session key", &registration.session_key, limits::KEY_BYTES_MAX)?;
+    check_text(
+        "instance key",
+        &registration.instance_key,
+        limits::KEY_BYTES_MAX,
+    )?;
+    check_text(
+        "session key",
+        &registration.session_key,
+        limits::KEY_BYTES_MAX,
+    )?;
     let invalid = |place, fault| Err(EngineError::Invalid { place, fault });
-    for (place, text) in [("version", &registration.version), ("platform", &registration.platform)] {
+    for (place, text) in [
+        ("version", &registration.version),
+        ("platform", &registration.platform),
+    ] {
         if text.len() > limits::NAME_BYTES_MAX || text.contains('\0') {
             return invalid(place, "is too long or holds a NUL byte".to_string());
         }
@@ -179,7 +208,11 @@ fn check(registration: &Registration) -> Result<(), EngineError> {
         let (count, max) = (registration.tags.len(), limits::STEP_TAGS_MAX);
         return invalid("tags", format!("are {count}, at most {max} are allowed"));
     }
-    match registration.tags.iter().find(|tag| tag_fault(tag).is_some()) {
+    match registration
+        .tags
+        .iter()
+        .find(|tag| tag_fault(tag).is_some())
+    {
         None => Ok(()),
         Some(tag) => invalid("tag", format!("{} is not allowed", limits::shorten(tag))),
     }

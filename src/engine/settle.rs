@@ -12,7 +12,11 @@ use crate::store::Ending;
 
 impl Cascade<'_> {
     /// All steps of a job have ended.
-    pub(super) fn settle_job(&mut self, job_id: JobId, job_move: JobMove) -> Result<(), EngineError> {
+    pub(super) fn settle_job(
+        &mut self,
+        job_id: JobId,
+        job_move: JobMove,
+    ) -> Result<(), EngineError> {
         let context = self.context(job_id)?;
         match job_move {
             JobMove::Fail => {
@@ -37,7 +41,10 @@ impl Cascade<'_> {
         let step = self.tx.step(step_id)?.expect("the job points at it");
         let reason = step.reason.expect("a failed step has a reason");
         let message = step.message.as_deref().unwrap_or_default();
-        Ok((reason, format!("step {} failed: {message}", context.name(&step))))
+        Ok((
+            reason,
+            format!("step {} failed: {message}", context.name(&step)),
+        ))
     }
 
     /// Ends a job whose steps have all ended, and everything that follows from it.
@@ -47,7 +54,10 @@ impl Cascade<'_> {
         job_move: JobMove,
         why: Option<(Reason, &str)>,
     ) -> Result<(), EngineError> {
-        let job = self.tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+        let job = self
+            .tx
+            .job(job_id)?
+            .ok_or(EngineError::JobNotFound { job_id })?;
         let ended = self.tx.end_job(&job, job_move, why, self.now)?;
         assert!(ended, "nobody moves job {job_id} within our transaction");
         let context = self.context(job_id)?;
@@ -90,7 +100,8 @@ impl Cascade<'_> {
     ) -> Result<(), EngineError> {
         for (index, hook) in context.task().draft.hooks.iter().enumerate() {
             if hook.on == on {
-                self.tx.post(context.job_id, step_id, on, index as u32, self.now)?;
+                self.tx
+                    .post(context.job_id, step_id, on, index as u32, self.now)?;
             }
         }
         Ok(())
@@ -100,7 +111,12 @@ impl Cascade<'_> {
     fn admit_next(&mut self, group: &str) -> Result<(), EngineError> {
         while let Some(next) = self.tx.next_in_group(group)? {
             let context = self.context(next.job_id)?;
-            let limit = context.task().draft.concurrency.as_ref().map_or(1, |c| c.limit);
+            let limit = context
+                .task()
+                .draft
+                .concurrency
+                .as_ref()
+                .map_or(1, |c| c.limit);
             if self.tx.group_place(group)?.running >= limit {
                 return Ok(());
             }
@@ -128,11 +144,15 @@ impl Cascade<'_> {
         job_move: JobMove,
         why: Option<(Reason, &str)>,
     ) -> Result<(), EngineError> {
-        let Some(parent) = job.parent else { return Ok(()) };
+        let Some(parent) = job.parent else {
+            return Ok(());
+        };
         let view = self
             .tx
             .step_view(parent.step_id)?
-            .ok_or(EngineError::StepNotFound { step_id: parent.step_id })?;
+            .ok_or(EngineError::StepNotFound {
+                step_id: parent.step_id,
+            })?;
         let step = &view.step;
         if step.state != StepState::Running
             || step.attempt != parent.attempt
@@ -145,18 +165,31 @@ impl Cascade<'_> {
         let child = job.job_id;
         let ending = |step_move, why: Option<(Reason, String)>| {
             let (reason, message) = why.unzip();
-            Ending { step_move, reason, message, exit_code: None, output: None }
+            Ending {
+                step_move,
+                reason,
+                message,
+                exit_code: None,
+                output: None,
+            }
         };
         match job_move {
             JobMove::Complete => {
                 self.finish_step(&context, step, ending(StepMove::Complete, None))?;
             }
             JobMove::Cancel => {
-                let why = (Reason::ChildCancelled, format!("child job {child} was cancelled: {message}"));
+                let why = (
+                    Reason::ChildCancelled,
+                    format!("child job {child} was cancelled: {message}"),
+                );
                 self.finish_step(&context, step, ending(StepMove::Cancel, Some(why)))?;
             }
             JobMove::Fail | JobMove::Skip => {
-                let state = if job_move == JobMove::Fail { "failed" } else { "was skipped" };
+                let state = if job_move == JobMove::Fail {
+                    "failed"
+                } else {
+                    "was skipped"
+                };
                 let text = format!("child job {child} {state}: {message}");
                 self.fail_or_retry(&context, step, Failure::new(Reason::ChildFailed, text))?;
             }
@@ -174,7 +207,10 @@ impl Cascade<'_> {
     ) -> Result<(), EngineError> {
         let mut unvisited = vec![(job_id, reason, message.to_string())];
         while let Some((job_id, reason, message)) = unvisited.pop() {
-            let job = self.tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+            let job = self
+                .tx
+                .job(job_id)?
+                .ok_or(EngineError::JobNotFound { job_id })?;
             if job.state.is_terminal() {
                 continue;
             }

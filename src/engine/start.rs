@@ -20,9 +20,14 @@ impl Cascade<'_> {
             return Ok(Verdict::Accepted);
         }
         let context = self.context_of(view)?;
-        let timeout_ms = context.draft(step).timeout_ms.unwrap_or(self.settings.step_timeout_ms);
+        let timeout_ms = context
+            .draft(step)
+            .timeout_ms
+            .unwrap_or(self.settings.step_timeout_ms);
         let due_up = Some(self.now.up.plus_ms(timeout_ms));
-        let started = self.tx.start_step(step, session.session_id, due_up, self.now)?;
+        let started = self
+            .tx
+            .start_step(step, session.session_id, due_up, self.now)?;
         assert!(started, "nobody moves the step within our transaction");
         if step.returns > 0 {
             self.tx.forget_avoidances(step.step_id)?;
@@ -42,7 +47,8 @@ impl Cascade<'_> {
         let step = &view.step;
         if step.state == StepState::Assigned {
             let due_up = ack_due_up(self.settings, step.since_up, self.now);
-            self.tx.keep_alive(step.step_id, step.attempt, session.session_id, due_up)?;
+            self.tx
+                .keep_alive(step.step_id, step.attempt, session.session_id, due_up)?;
         }
         Ok(Verdict::Accepted)
     }

@@ -56,7 +56,10 @@ impl Submission {
         let bytes = self.frozen.bytes();
         if bytes > limits::DEFINITION_BYTES_MAX {
             let max = limits::DEFINITION_BYTES_MAX;
-            return invalid("definition", format!("is {bytes} bytes long, at most {max} are allowed"));
+            return invalid(
+                "definition",
+                format!("is {bytes} bytes long, at most {max} are allowed"),
+            );
         }
         check_json("input", &self.input, limits::INPUT_BYTES_MAX)?;
         if !self.input.0.trim_start().starts_with('{') {
@@ -99,7 +102,10 @@ impl Engine {
                 if first_hash != request_hash {
                     return Err(EngineError::IdempotencyMismatch { key: shorten(key) });
                 }
-                return Ok(Submitted { job_id, repeated: true });
+                return Ok(Submitted {
+                    job_id,
+                    repeated: true,
+                });
             }
             let definition_id = tx.intern_definition(&submission.frozen)?;
             let definition = submission.frozen.definition.clone();
@@ -122,12 +128,18 @@ impl Engine {
             })?;
             let job_id = created.job_id;
             let text = format!("task {task} was submitted as job {job_id}");
-            tx.record(&NewEvent::new(EventKind::JobSubmitted, text).job(job_id), now)?;
+            tx.record(
+                &NewEvent::new(EventKind::JobSubmitted, text).job(job_id),
+                now,
+            )?;
             if let Some(key) = &submission.idempotency_key {
                 tx.remember_key(key, &request_hash, job_id, now)?;
             }
             cascade.settle()?;
-            Ok(Submitted { job_id, repeated: false })
+            Ok(Submitted {
+                job_id,
+                repeated: false,
+            })
         })
     }
 }
@@ -140,7 +152,10 @@ pub(super) fn check_text(
     let fault = match text {
         "" => "is empty".to_string(),
         text if text.len() > bytes_max => {
-            format!("is {} bytes long, at most {bytes_max} are allowed", text.len())
+            format!(
+                "is {} bytes long, at most {bytes_max} are allowed",
+                text.len()
+            )
         }
         text if text.contains('\0') => "holds a NUL byte".to_string(),
         _ => return Ok(()),
@@ -156,6 +171,9 @@ pub(super) fn check_json(
     check_text(place, &json.0, bytes_max)?;
     match serde_json::from_str::<serde::de::IgnoredAny>(&json.0) {
         Ok(_) => Ok(()),
-        Err(error) => Err(EngineError::Invalid { place, fault: format!("is not JSON: {error}") }),
+        Err(error) => Err(EngineError::Invalid {
+            place,
+            fault: format!("is not JSON: {error}"),
+        }),
     }
 }

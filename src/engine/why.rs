@@ -66,9 +66,19 @@ impl Why {
 impl Engine {
     pub fn why(&self, step_id: StepId, now: Now) -> Result<Why, EngineError> {
         self.store.read(|tx| {
-            let step = tx.step(step_id)?.ok_or(EngineError::StepNotFound { step_id })?;
+            let step = tx
+                .step(step_id)?
+                .ok_or(EngineError::StepNotFound { step_id })?;
             let (job, context) = load(tx, step.job_id)?;
-            Asked { tx, settings: &self.settings, job, context, step, now }.why()
+            Asked {
+                tx,
+                settings: &self.settings,
+                job,
+                context,
+                step,
+                now,
+            }
+            .why()
         })
     }
 }
@@ -91,7 +101,10 @@ impl Asked<'_> {
             StepState::Assigned => self.assigned(),
             StepState::Running => self.running(),
             StepState::Suspended => Ok(self.suspended()),
-            StepState::Completed => Ok(Why { code: Code::Completed, ..Why::new(Waiting::Running, "completed") }),
+            StepState::Completed => Ok(Why {
+                code: Code::Completed,
+                ..Why::new(Waiting::Running, "completed")
+            }),
             StepState::Failed | StepState::Skipped | StepState::Cancelled => self.ended(),
         }
     }
@@ -99,13 +112,19 @@ impl Asked<'_> {
     fn pending(&self) -> Result<Why, EngineError> {
         if self.step.item.is_some() {
             let for_each = self.draft().for_each.as_ref();
-            let limit = for_each.and_then(|for_each| for_each.max_parallel).unwrap_or(0);
+            let limit = for_each
+                .and_then(|for_each| for_each.max_parallel)
+                .unwrap_or(0);
             let sentence = format!("max_parallel lets {limit} instances of the loop run at a time");
             return Ok(Why::new(Waiting::Concurrency, sentence));
         }
         match self.job.hold {
             Some(Hold::NotBefore) => {
-                let in_ms = self.job.not_before.map_or(0, |at| at.0 - self.now.wall.0).max(0);
+                let in_ms = self
+                    .job
+                    .not_before
+                    .map_or(0, |at| at.0 - self.now.wall.0)
+                    .max(0);
                 let sentence = format!("its job starts in {}", seconds(in_ms));
                 Ok(Why::new(Waiting::NotBefore, sentence))
             }
@@ -135,13 +154,20 @@ impl Asked<'_> {
             }
             let dependency = self.tx.step_at(self.step.job_id, position, None)?;
             if let Some(dependency) = dependency.filter(|step| !step.state.is_terminal()) {
-                facts.push(format!("step {} is {}", task.step(position).name, dependency.state));
+                facts.push(format!(
+                    "step {} is {}",
+                    task.step(position).name,
+                    dependency.state
+                ));
             }
         }
         let count = self.step.waiting_on;
         let noun = if count == 1 { "step" } else { "steps" };
         let sentence = format!("it waits for {count} {noun} to end");
-        Ok(Why { facts, ..Why::new(Waiting::Dependencies, sentence) })
+        Ok(Why {
+            facts,
+            ..Why::new(Waiting::Dependencies, sentence)
+        })
     }
 
     fn ready(&self) -> Result<Why, EngineError> {
@@ -155,8 +181,10 @@ impl Asked<'_> {
             return Ok(Why::new(Waiting::Claimable, "the server takes it next"));
         };
         let able = self.tx.workers_able_to(requirement_id)?;
-        let active: Vec<&Worker> =
-            able.iter().filter(|worker| worker.state == WorkerState::Active).collect();
+        let active: Vec<&Worker> = able
+            .iter()
+            .filter(|worker| worker.state == WorkerState::Active)
+            .collect();
         let taking: Vec<&&Worker> = active.iter().filter(|worker| worker.takes_work()).collect();
         if taking.is_empty() {
             let tags = self.tx.requirement_tags(requirement_id)?;
@@ -172,11 +200,15 @@ impl Asked<'_> {
                 return Ok(Why::new(Waiting::Claimable, sentence));
             }
         }
-        let facts =
-            taking.iter().map(|worker| format!("worker {}: all {} slots busy", worker.name, worker.slots));
+        let facts = taking
+            .iter()
+            .map(|worker| format!("worker {}: all {} slots busy", worker.name, worker.slots));
         let facts = facts.collect();
         let sentence = "every worker that could take it is busy";
-        Ok(Why { facts, ..Why::new(Waiting::WorkersBusy, sentence) })
+        Ok(Why {
+            facts,
+            ..Why::new(Waiting::WorkersBusy, sentence)
+        })
     }
 
     fn nobody_takes_it(
@@ -187,21 +219,36 @@ impl Asked<'_> {
     ) -> Result<Why, EngineError> {
         let needs = tags.join(" + ");
         let (waiting, sentence) = if able.is_empty() {
-            (Waiting::NoMatchingWorker, format!("no worker offers {needs}"))
+            (
+                Waiting::NoMatchingWorker,
+                format!("no worker offers {needs}"),
+            )
         } else if active.is_empty() {
-            (Waiting::MatchingWorkersSilent, format!("the workers that offer {needs} are silent"))
+            (
+                Waiting::MatchingWorkersSilent,
+                format!("the workers that offer {needs} are silent"),
+            )
         } else {
-            (Waiting::Paused, format!("the workers that offer {needs} are paused or drain"))
+            (
+                Waiting::Paused,
+                format!("the workers that offer {needs} are paused or drain"),
+            )
         };
         let mut why = Why::new(waiting, sentence);
         for worker in self.tx.workers()? {
-            let lacks: Vec<&String> = tags.iter().filter(|tag| !worker.tags.contains(tag)).collect();
+            let lacks: Vec<&String> = tags
+                .iter()
+                .filter(|tag| !worker.tags.contains(tag))
+                .collect();
             let name = &worker.name;
             let fact = if !lacks.is_empty() {
                 let lacks: Vec<&str> = lacks.iter().map(|tag| tag.as_str()).collect();
                 format!("worker {name} lacks {}", lacks.join(", "))
             } else if worker.state == WorkerState::Inactive {
-                format!("worker {name} matches, silent for {}", seconds(self.now.up.0 - worker.seen_up.0))
+                format!(
+                    "worker {name} matches, silent for {}",
+                    seconds(self.now.up.0 - worker.seen_up.0)
+                )
             } else if worker.paused {
                 format!("worker {name} matches, but is paused")
             } else {
@@ -210,11 +257,15 @@ impl Asked<'_> {
             why.facts.push(fact);
         }
         if self.draft().unmatched == Unmatched::Fail {
-            let due_up = self.step.since_up.plus_ms(self.settings.unmatched_step_timeout_ms);
+            let due_up = self
+                .step
+                .since_up
+                .plus_ms(self.settings.unmatched_step_timeout_ms);
             why.outcome = self.outcome(Some(due_up), "the step fails", 4);
         }
-        why.fix = able.iter().take(3).map(|worker| revive(worker)).collect();
-        why.fix.push(format!("stepward worker --tags {}", tags.join(",")));
+        why.fix = able.iter().take(3).map(revive).collect();
+        why.fix
+            .push(format!("stepward worker --tags {}", tags.join(",")));
         Ok(why)
     }
 
@@ -229,16 +280,28 @@ impl Asked<'_> {
     fn running(&self) -> Result<Why, EngineError> {
         let mut why = match self.step.kind {
             StepKind::Task => {
-                let child = self.step.child_job_id.map_or("?".to_string(), |id| id.to_string());
-                Why::new(Waiting::ChildJob, format!("child job {child} runs for {}", self.since()))
+                let child = self
+                    .step
+                    .child_job_id
+                    .map_or("?".to_string(), |id| id.to_string());
+                Why::new(
+                    Waiting::ChildJob,
+                    format!("child job {child} runs for {}", self.since()),
+                )
             }
             StepKind::Loop => {
                 let open = self.step.waiting_on;
-                Why::new(Waiting::Instances, format!("{open} instances have not ended"))
+                Why::new(
+                    Waiting::Instances,
+                    format!("{open} instances have not ended"),
+                )
             }
             StepKind::Work | StepKind::Approval => {
                 let worker = self.worker_name(self.step.worker_id)?;
-                Why::new(Waiting::Running, format!("worker {worker} runs it for {}", self.since()))
+                Why::new(
+                    Waiting::Running,
+                    format!("worker {worker} runs it for {}", self.since()),
+                )
             }
         };
         why.outcome = self.outcome(self.step.due_up, "the step fails", 2);
@@ -247,10 +310,15 @@ impl Asked<'_> {
 
     fn suspended(&self) -> Why {
         let (waiting, sentence) = match &self.draft().action {
-            Action::Approval { message } => (Waiting::Approval, format!("someone must decide: {message}")),
+            Action::Approval { message } => {
+                (Waiting::Approval, format!("someone must decide: {message}"))
+            }
             _ => {
                 let message = self.step.message.as_deref().unwrap_or_default();
-                (Waiting::Held, format!("someone must resume or fail it: {message}"))
+                (
+                    Waiting::Held,
+                    format!("someone must resume or fail it: {message}"),
+                )
             }
         };
         let mut why = Why::new(waiting, sentence);
@@ -270,7 +338,10 @@ impl Asked<'_> {
         if reason == Reason::DependencyNotAccepted
             && let Some((name, root)) = self.root_cause()?
         {
-            let message = root.message.as_deref().unwrap_or("it completed, which was not accepted");
+            let message = root
+                .message
+                .as_deref()
+                .unwrap_or("it completed, which was not accepted");
             facts.push(format!("root cause: step {name} {}: {message}", root.state));
         }
         if let Some(child_job_id) = self.step.child_job_id {
@@ -279,7 +350,13 @@ impl Asked<'_> {
         if sentence.is_empty() {
             sentence = reason.to_string();
         }
-        Ok(Why { code: Code::Ended(reason), sentence, facts, outcome: None, fix: Vec::new() })
+        Ok(Why {
+            code: Code::Ended(reason),
+            sentence,
+            facts,
+            outcome: None,
+            fix: Vec::new(),
+        })
     }
 
     /// Follows blocked steps back to the one that was not blocked itself.
@@ -294,7 +371,9 @@ impl Asked<'_> {
                 outcomes.insert(dependency, outcome.unwrap_or(Outcome::Completed));
             }
             let refusals = task.depends_on(position).refusals(&|at| outcomes[&at]);
-            let Some(&(refused_by, outcome)) = refusals.first() else { return Ok(None) };
+            let Some(&(refused_by, outcome)) = refusals.first() else {
+                return Ok(None);
+            };
             if outcome == Outcome::Omitted {
                 position = refused_by;
                 continue;
@@ -327,7 +406,11 @@ impl Asked<'_> {
         phase: u8,
     ) -> Option<WhyOutcome> {
         let in_ms = (due_up?.0 - self.now.up.0).max(0);
-        Some(WhyOutcome { action, phase, in_ms })
+        Some(WhyOutcome {
+            action,
+            phase,
+            in_ms,
+        })
     }
 }
 

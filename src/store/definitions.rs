@@ -11,8 +11,8 @@ use crate::domain::depends::{Accept, DependsOn, Outcome};
 use crate::domain::reason::Reason;
 use crate::domain::retry::{Backoff, OnWorkerLoss, RetryPolicy};
 use crate::domain::task::{
-    Action, Concurrency, Definition, ForEach, Hook, HookOn, Runner, StepDraft, TaskDraft, Unmatched,
-    WhenFull,
+    Action, Concurrency, Definition, ForEach, Hook, HookOn, Runner, StepDraft, TaskDraft,
+    Unmatched, WhenFull,
 };
 use crate::domain::{DefinitionId, Json};
 
@@ -28,11 +28,18 @@ pub struct Frozen {
 
 impl Frozen {
     pub fn new(definition: Arc<Definition>) -> Frozen {
-        let tasks: Vec<TaskJson> =
-            definition.tasks().iter().map(|task| TaskJson::from(&task.draft)).collect();
+        let tasks: Vec<TaskJson> = definition
+            .tasks()
+            .iter()
+            .map(|task| TaskJson::from(&task.draft))
+            .collect();
         let body = serde_json::to_string(&tasks).expect("plain data has a JSON form");
         let hash = hex_sha256(body.as_bytes());
-        Frozen { definition, body, hash }
+        Frozen {
+            definition,
+            body,
+            hash,
+        }
     }
 
     pub fn bytes(&self) -> usize {
@@ -41,7 +48,10 @@ impl Frozen {
 }
 
 pub fn hex_sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    Sha256::digest(bytes)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
 }
 
 const DEFINITION_BY_HASH: &str = "
@@ -71,7 +81,10 @@ impl Tx<'_> {
                 DefinitionId(self.connection.last_insert_rowid())
             }
         };
-        self.changes.borrow_mut().definitions.insert(definition_id, frozen.definition.clone());
+        self.changes
+            .borrow_mut()
+            .definitions
+            .insert(definition_id, frozen.definition.clone());
         Ok(definition_id)
     }
 
@@ -84,16 +97,24 @@ impl Tx<'_> {
         }
         let body: String = self
             .sql(DEFINITION)?
-            .query_row(named_params! {":definition_id": definition_id.0}, |row| row.get(0))?;
+            .query_row(named_params! {":definition_id": definition_id.0}, |row| {
+                row.get(0)
+            })?;
         let definition = Arc::new(decode(&body)?);
         // Not shared before the commit: an id that is rolled back is given to another definition.
-        self.changes.borrow_mut().definitions.insert(definition_id, definition.clone());
+        self.changes
+            .borrow_mut()
+            .definitions
+            .insert(definition_id, definition.clone());
         Ok(definition)
     }
 }
 
 fn decode(body: &str) -> Result<Definition, StoreError> {
-    let unreadable = |cause: String| StoreError::Unreadable { expected: "a definition", found: cause };
+    let unreadable = |cause: String| StoreError::Unreadable {
+        expected: "a definition",
+        found: cause,
+    };
     let tasks: Vec<TaskJson> =
         serde_json::from_str(body).map_err(|error| unreadable(error.to_string()))?;
     let drafts = tasks
@@ -101,7 +122,10 @@ fn decode(body: &str) -> Result<Definition, StoreError> {
         .map(TaskDraft::try_from)
         .collect::<Result<Vec<_>, String>>()
         .map_err(unreadable)?;
-    let root = drafts.first().map(|draft| draft.name.clone()).unwrap_or_default();
+    let root = drafts
+        .first()
+        .map(|draft| draft.name.clone())
+        .unwrap_or_default();
     Definition::check(&root, drafts).map_err(|problems| unreadable(problems.to_string()))
 }
 
@@ -236,11 +260,14 @@ impl From<&TaskDraft> for TaskJson {
             timeout_ms: draft.timeout_ms,
             queue_timeout_ms: draft.queue_timeout_ms,
             priority: draft.priority,
-            concurrency: draft.concurrency.as_ref().map(|concurrency| ConcurrencyJson {
-                group: concurrency.group.clone(),
-                limit: concurrency.limit,
-                when_full: concurrency.when_full.to_string(),
-            }),
+            concurrency: draft
+                .concurrency
+                .as_ref()
+                .map(|concurrency| ConcurrencyJson {
+                    group: concurrency.group.clone(),
+                    limit: concurrency.limit,
+                    when_full: concurrency.when_full.to_string(),
+                }),
             hooks: draft
                 .hooks
                 .iter()
@@ -267,11 +294,19 @@ impl TryFrom<TaskJson> for TaskDraft {
         });
         let hooks = json.hooks.into_iter().map(|hook| {
             let on = known(&hook.on, HookOn::from_word)?;
-            Ok::<_, String>(Hook { on, action: hook.action, input: Json(hook.input) })
+            Ok::<_, String>(Hook {
+                on,
+                action: hook.action,
+                input: Json(hook.input),
+            })
         });
         Ok(TaskDraft {
             name: json.name,
-            steps: json.steps.into_iter().map(StepDraft::try_from).collect::<Result<_, _>>()?,
+            steps: json
+                .steps
+                .into_iter()
+                .map(StepDraft::try_from)
+                .collect::<Result<_, _>>()?,
             timeout_ms: json.timeout_ms,
             queue_timeout_ms: json.queue_timeout_ms,
             priority: json.priority,
@@ -350,12 +385,21 @@ impl TryFrom<StepJson> for StepDraft {
 impl From<&Action> for ActionJson {
     fn from(action: &Action) -> ActionJson {
         match action.clone() {
-            Action::Script { runner, image, script } => {
-                ActionJson::Script { runner: runner.to_string(), image, script }
-            }
+            Action::Script {
+                runner,
+                image,
+                script,
+            } => ActionJson::Script {
+                runner: runner.to_string(),
+                image,
+                script,
+            },
             Action::Docker { image, command } => ActionJson::Docker { image, command },
             Action::Pod { manifest } => ActionJson::Pod { manifest },
-            Action::Task { task, input } => ActionJson::Task { task, input: input.0 },
+            Action::Task { task, input } => ActionJson::Task {
+                task,
+                input: input.0,
+            },
             Action::Approval { message } => ActionJson::Approval { message },
         }
     }
@@ -366,12 +410,21 @@ impl TryFrom<ActionJson> for Action {
 
     fn try_from(json: ActionJson) -> Result<Action, String> {
         Ok(match json {
-            ActionJson::Script { runner, image, script } => {
-                Action::Script { runner: known(&runner, Runner::from_word)?, image, script }
-            }
+            ActionJson::Script {
+                runner,
+                image,
+                script,
+            } => Action::Script {
+                runner: known(&runner, Runner::from_word)?,
+                image,
+                script,
+            },
             ActionJson::Docker { image, command } => Action::Docker { image, command },
             ActionJson::Pod { manifest } => Action::Pod { manifest },
-            ActionJson::Task { task, input } => Action::Task { task, input: Json(input) },
+            ActionJson::Task { task, input } => Action::Task {
+                task,
+                input: Json(input),
+            },
             ActionJson::Approval { message } => Action::Approval { message },
         })
     }
@@ -382,10 +435,17 @@ impl From<&DependsOn<String>> for DependsJson {
         match tree {
             DependsOn::Step { step, accept } => DependsJson::Step {
                 step: step.clone(),
-                accept: accept.outcomes().map(|outcome| outcome.to_string()).collect(),
+                accept: accept
+                    .outcomes()
+                    .map(|outcome| outcome.to_string())
+                    .collect(),
             },
-            DependsOn::All(group) => DependsJson::All(group.iter().map(DependsJson::from).collect()),
-            DependsOn::Any(group) => DependsJson::Any(group.iter().map(DependsJson::from).collect()),
+            DependsOn::All(group) => {
+                DependsJson::All(group.iter().map(DependsJson::from).collect())
+            }
+            DependsOn::Any(group) => {
+                DependsJson::Any(group.iter().map(DependsJson::from).collect())
+            }
         }
     }
 }
@@ -395,7 +455,10 @@ impl TryFrom<DependsJson> for DependsOn<String> {
 
     fn try_from(json: DependsJson) -> Result<DependsOn<String>, String> {
         let members = |group: Vec<DependsJson>| {
-            group.into_iter().map(DependsOn::try_from).collect::<Result<Vec<_>, _>>()
+            group
+                .into_iter()
+                .map(DependsOn::try_from)
+                .collect::<Result<Vec<_>, _>>()
         };
         Ok(match json {
             DependsJson::Step { step, accept } => {

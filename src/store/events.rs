@@ -10,8 +10,14 @@ use crate::domain::reason::Reason;
 use crate::domain::task::HookOn;
 use crate::domain::{EventSeq, JobId, Now, StepId, Timestamp, WorkerId};
 
-pub const STATEMENTS: &[&str] =
-    &[RECORD, RECORD_ONCE, EVENTS_OF_JOB, EVENTS_AFTER, POST, OUTBOX_PENDING];
+pub const STATEMENTS: &[&str] = &[
+    RECORD,
+    RECORD_ONCE,
+    EVENTS_OF_JOB,
+    EVENTS_AFTER,
+    POST,
+    OUTBOX_PENDING,
+];
 
 /// A hook that waits to be delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +92,10 @@ impl Tx<'_> {
     }
 
     pub fn events_after(&self, after: EventSeq, limit: u32) -> Result<Vec<Event>, StoreError> {
-        self.many_events(EVENTS_AFTER, named_params! {":after": after.0, ":limit": limit})
+        self.many_events(
+            EVENTS_AFTER,
+            named_params! {":after": after.0, ":limit": limit},
+        )
     }
 
     /// Leaves a hook to be delivered once this transaction is committed.

@@ -127,7 +127,10 @@ impl Tx<'_> {
             let mut statement = self.sql(query)?;
             let mut rows = statement.query([])?;
             while let Some(row) = rows.next()? {
-                breaches.push(Breach { rule, what: row.get(0)? });
+                breaches.push(Breach {
+                    rule,
+                    what: row.get(0)?,
+                });
                 if breaches.len() >= BREACHES_MAX {
                     return Ok(breaches);
                 }
@@ -147,12 +150,17 @@ impl Tx<'_> {
 
     /// What the job's graph says about its steps, and its counters about both.
     fn graph_breaches(&self, job_id: JobId, breaches: &mut Vec<Breach>) -> Result<(), StoreError> {
-        let Some(job) = self.job(job_id)? else { return Ok(()) };
+        let Some(job) = self.job(job_id)? else {
+            return Ok(());
+        };
         let definition = self.definition(job.definition_id)?;
         let task = definition.task(job.task_index);
         let steps = self.steps_of_job(job_id)?;
-        let flow: BTreeMap<u32, &Step> =
-            steps.iter().filter(|step| step.item.is_none()).map(|step| (step.position, step)).collect();
+        let flow: BTreeMap<u32, &Step> = steps
+            .iter()
+            .filter(|step| step.item.is_none())
+            .map(|step| (step.position, step))
+            .collect();
         let mut breach = |rule, what: String| breaches.push(Breach { rule, what });
 
         for (&position, step) in &flow {
@@ -160,7 +168,10 @@ impl Tx<'_> {
             let open: Vec<u32> = named
                 .iter()
                 .copied()
-                .filter(|dependency| flow.get(dependency).is_none_or(|step| step.outcome().is_none()))
+                .filter(|dependency| {
+                    flow.get(dependency)
+                        .is_none_or(|step| step.outcome().is_none())
+                })
                 .collect();
             let name = &task.step(position).name;
             if step.state == StepState::Pending && step.waiting_on as usize != open.len() {
@@ -169,14 +180,24 @@ impl Tx<'_> {
                     step.waiting_on,
                     open.len()
                 );
-                breach("a pending step waits for exactly its open dependencies", what);
+                breach(
+                    "a pending step waits for exactly its open dependencies",
+                    what,
+                );
             }
             if step.state == StepState::Pending && open.is_empty() && job.hold.is_none() {
-                breach("every dependent of an ended step is decided", format!("job {job_id} step {name}"));
+                breach(
+                    "every dependent of an ended step is decided",
+                    format!("job {job_id} step {name}"),
+                );
             }
             let decided = !matches!(step.state, StepState::Pending | StepState::Cancelled);
             if decided && !open.is_empty() {
-                let what = format!("job {job_id} step {name} is {}, {} are open", step.state, open.len());
+                let what = format!(
+                    "job {job_id} step {name} is {}, {} are open",
+                    step.state,
+                    open.len()
+                );
                 breach("a step is decided after all that it depends on", what);
             }
             if decided && open.is_empty() {
@@ -184,23 +205,35 @@ impl Tx<'_> {
                 let accepted = task.depends_on(position).accepts(&outcome_of);
                 if accepted == (step.outcome() == Some(Outcome::Omitted)) {
                     let what = format!("job {job_id} step {name} is {}", step.state);
-                    breach("a step runs if and only if its dependencies are accepted", what);
+                    breach(
+                        "a step runs if and only if its dependencies are accepted",
+                        what,
+                    );
                 }
             }
             if step.kind != task.step(position).kind() && step.kind != StepKind::Loop {
-                breach("a step is what its definition says", format!("job {job_id} step {name}"));
+                breach(
+                    "a step is what its definition says",
+                    format!("job {job_id} step {name}"),
+                );
             }
         }
         let untolerated = |step: &&&Step| {
             step.state == StepState::Failed && !task.step(step.position).continue_on_failure
         };
         let counted = Tally {
-            open: steps.iter().filter(|step| !step.state.is_terminal()).count() as u32,
+            open: steps
+                .iter()
+                .filter(|step| !step.state.is_terminal())
+                .count() as u32,
             failed: flow.values().filter(untolerated).count() as u32,
             cancelled: job.tally.cancelled,
         };
         if counted != job.tally {
-            let what = format!("job {job_id} counts {:?}, its steps are {counted:?}", job.tally);
+            let what = format!(
+                "job {job_id} counts {:?}, its steps are {counted:?}",
+                job.tally
+            );
             breach("a job counts its steps", what);
         }
         Ok(())

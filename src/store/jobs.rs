@@ -64,7 +64,11 @@ const INSERT_JOB: &str = "
             :up, :due_up)
 ";
 
-const JOB: &str = concat!("SELECT ", job_columns!(), " FROM job AS j WHERE j.job_id = :job_id");
+const JOB: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    " FROM job AS j WHERE j.job_id = :job_id"
+);
 
 const TALLY: &str = "
     UPDATE job
@@ -179,7 +183,9 @@ const SERVICE_CLOCK: &str = "
 
 /// Where the change sequence goes on after a start.
 pub fn change_seq_max(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.query_row("SELECT coalesce(max(change_seq), 0) FROM job", [], |row| row.get(0))
+    connection.query_row("SELECT coalesce(max(change_seq), 0) FROM job", [], |row| {
+        row.get(0)
+    })
 }
 
 impl Tx<'_> {
@@ -257,7 +263,10 @@ impl Tx<'_> {
         why: Option<(Reason, &str)>,
         now: Now,
     ) -> Result<bool, StoreError> {
-        let next = job.state.after(job_move).expect("the verb has checked that the move is legal");
+        let next = job
+            .state
+            .after(job_move)
+            .expect("the verb has checked that the move is legal");
         assert!(next.is_terminal() && (next == JobState::Completed) == why.is_none());
         let changed = self.sql(END_JOB)?.execute(named_params! {
             ":job_id": job.job_id.0,
@@ -306,8 +315,7 @@ impl Tx<'_> {
     /// Jobs whose `not_before` has come.
     pub fn due_jobs(&self, now: Now, limit: u32) -> Result<Vec<Job>, StoreError> {
         let mut statement = self.sql(DUE_JOBS)?;
-        let mut rows =
-            statement.query(named_params! {":wall": now.wall.0, ":limit": limit})?;
+        let mut rows = statement.query(named_params! {":wall": now.wall.0, ":limit": limit})?;
         let mut jobs = Vec::new();
         while let Some(row) = rows.next()? {
             jobs.push(rows::job(row)?);
@@ -316,16 +324,23 @@ impl Tx<'_> {
     }
 
     pub fn group_place(&self, group: &str) -> Result<GroupPlace, StoreError> {
-        Ok(self.sql(GROUP_COUNTS)?.query_row(named_params! {":group": group}, |row| {
-            Ok(GroupPlace { running: row.get(0)?, waiting: row.get(1)? })
-        })?)
+        Ok(self
+            .sql(GROUP_COUNTS)?
+            .query_row(named_params! {":group": group}, |row| {
+                Ok(GroupPlace {
+                    running: row.get(0)?,
+                    waiting: row.get(1)?,
+                })
+            })?)
     }
 
     /// The jobs that are in a group, not those that wait for it.
     pub fn group_running(&self, group: &str) -> Result<Vec<JobId>, StoreError> {
         let mut statement = self.sql(GROUP_RUNNING)?;
         let jobs = statement.query_map(named_params! {":group": group}, |row| row.get(0))?;
-        Ok(jobs.map(|job_id| job_id.map(JobId)).collect::<Result<_, _>>()?)
+        Ok(jobs
+            .map(|job_id| job_id.map(JobId))
+            .collect::<Result<_, _>>()?)
     }
 
     pub fn next_in_group(&self, group: &str) -> Result<Option<Job>, StoreError> {
@@ -348,7 +363,9 @@ impl Tx<'_> {
     pub fn idempotent_job(&self, key: &str) -> Result<Option<(JobId, String)>, StoreError> {
         Ok(self
             .sql(IDEMPOTENT_JOB)?
-            .query_row(named_params! {":key": key}, |row| Ok((JobId(row.get(0)?), row.get(1)?)))
+            .query_row(named_params! {":key": key}, |row| {
+                Ok((JobId(row.get(0)?), row.get(1)?))
+            })
             .optional()?)
     }
 
@@ -370,12 +387,15 @@ impl Tx<'_> {
 
     /// Where the next life of the server continues the service clock.
     pub fn save_service_clock(&self, up: Uptime) -> Result<(), StoreError> {
-        self.sql(SAVE_SERVICE_CLOCK)?.execute(named_params! {":up": up.0})?;
+        self.sql(SAVE_SERVICE_CLOCK)?
+            .execute(named_params! {":up": up.0})?;
         Ok(())
     }
 
     pub fn service_clock(&self) -> Result<Uptime, StoreError> {
-        Ok(Uptime(self.sql(SERVICE_CLOCK)?.query_row([], |row| row.get(0))?))
+        Ok(Uptime(
+            self.sql(SERVICE_CLOCK)?.query_row([], |row| row.get(0))?,
+        ))
     }
 
     /// Last in a group of calls: one new number for all jobs that the group touched.

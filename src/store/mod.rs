@@ -47,14 +47,19 @@ pub enum StoreError {
     Busy { waited_ms: u64 },
     #[error("the disk is full: nothing was written, make room and try again")]
     Full,
-    #[error("the write was begun but not confirmed in time: it may or may not have happened, look before repeating it")]
+    #[error(
+        "the write was begun but not confirmed in time: it may or may not have happened, look before repeating it"
+    )]
     OutcomeUnknown,
     #[error("the store is stopped")]
     Stopped,
     #[error("a bug was met and its change undone: {message}")]
     Panicked { message: String },
     #[error("the database holds {found:?} where {expected} belongs, run: stepward db check")]
-    Unreadable { expected: &'static str, found: String },
+    Unreadable {
+        expected: &'static str,
+        found: String,
+    },
     #[error("the database refused: {0}")]
     Sqlite(rusqlite::Error),
     #[error("no connection to read with: {0}")]
@@ -130,7 +135,10 @@ impl Store {
     pub fn open(folder: &Path, options: StoreOptions) -> Result<Store, OpenError> {
         let (lock, connection) = schema::open(folder)?;
         let file = folder.join(schema::DATABASE_FILE);
-        let refuse = |source| OpenError::Sqlite { file: file.clone(), source };
+        let refuse = |source| OpenError::Sqlite {
+            file: file.clone(),
+            source,
+        };
         let change_seq = jobs::change_seq_max(&connection).map_err(refuse)?;
         let readers = open_readers(&file, options.readers_max)?;
         let shared = Arc::new(Shared {
@@ -139,10 +147,22 @@ impl Store {
             change_seq: AtomicI64::new(change_seq),
             stats: Stats::default(),
         });
-        let writer = writer::Writer::start(connection, shared.clone())
-            .map_err(|source| OpenError::Folder { folder: folder.into(), source })?;
-        let inner = Inner { readers, writer, shared, folder: folder.into(), _lock: lock };
-        Ok(Store { inner: Arc::new(inner) })
+        let writer = writer::Writer::start(connection, shared.clone()).map_err(|source| {
+            OpenError::Folder {
+                folder: folder.into(),
+                source,
+            }
+        })?;
+        let inner = Inner {
+            readers,
+            writer,
+            shared,
+            folder: folder.into(),
+            _lock: lock,
+        };
+        Ok(Store {
+            inner: Arc::new(inner),
+        })
     }
 
     /// Runs the closure on the writer thread and returns when its changes are on disk, or none of them happened.
@@ -164,7 +184,9 @@ impl Store {
         E: From<StoreError>,
     {
         let connection = self.inner.readers.get().map_err(StoreError::Pool)?;
-        let snapshot = connection.unchecked_transaction().map_err(StoreError::from)?;
+        let snapshot = connection
+            .unchecked_transaction()
+            .map_err(StoreError::from)?;
         let tx = Tx::new(&snapshot, &self.inner.shared);
         let result = work(&tx)?;
         self.inner.shared.remember(tx.into_changes().definitions);
@@ -188,7 +210,10 @@ impl Store {
     /// Commits so far, and the calls that shared them.
     pub fn groups(&self) -> (u64, u64) {
         let stats = &self.inner.shared.stats;
-        (stats.groups.load(Ordering::Relaxed), stats.calls.load(Ordering::Relaxed))
+        (
+            stats.groups.load(Ordering::Relaxed),
+            stats.calls.load(Ordering::Relaxed),
+        )
     }
 }
 
@@ -197,10 +222,12 @@ fn open_readers(
     readers_max: u32,
 ) -> Result<r2d2::Pool<SqliteConnectionManager>, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let manager = SqliteConnectionManager::file(file).with_flags(flags).with_init(|connection| {
-        schema::configure(connection)?;
-        connection.pragma_update(None, "query_only", true)
-    });
+    let manager = SqliteConnectionManager::file(file)
+        .with_flags(flags)
+        .with_init(|connection| {
+            schema::configure(connection)?;
+            connection.pragma_update(None, "query_only", true)
+        });
     r2d2::Pool::builder()
         .max_size(readers_max)
         .min_idle(Some(1))
@@ -241,7 +268,11 @@ impl Shared {
     }
 
     fn definition(&self, definition_id: DefinitionId) -> Option<Arc<Definition>> {
-        self.definitions.lock().expect("no panic while it is held").get(&definition_id).cloned()
+        self.definitions
+            .lock()
+            .expect("no panic while it is held")
+            .get(&definition_id)
+            .cloned()
     }
 }
 
@@ -268,7 +299,11 @@ pub struct Tx<'a> {
 
 impl<'a> Tx<'a> {
     fn new(connection: &'a Connection, shared: &'a Shared) -> Tx<'a> {
-        Tx { connection, shared, changes: RefCell::default() }
+        Tx {
+            connection,
+            shared,
+            changes: RefCell::default(),
+        }
     }
 
     fn into_changes(self) -> Changes {

@@ -68,7 +68,8 @@ impl Tx<'_> {
         if let Some(requirement_id) = known {
             return Ok(RequirementId(requirement_id));
         }
-        self.sql(INSERT_REQUIREMENT)?.execute(named_params! {":tags": text})?;
+        self.sql(INSERT_REQUIREMENT)?
+            .execute(named_params! {":tags": text})?;
         let requirement_id = RequirementId(self.connection.last_insert_rowid());
         let required: BTreeSet<String> = tags.iter().cloned().collect();
         for (worker_id, offered) in self.tag_sets(ALL_WORKER_TAGS)? {
@@ -91,10 +92,15 @@ impl Tx<'_> {
         Ok(())
     }
 
-    pub fn requirement_tags(&self, requirement_id: RequirementId) -> Result<Vec<String>, StoreError> {
+    pub fn requirement_tags(
+        &self,
+        requirement_id: RequirementId,
+    ) -> Result<Vec<String>, StoreError> {
         let tags: String = self
             .sql(REQUIREMENT_TAGS)?
-            .query_row(named_params! {":requirement_id": requirement_id.0}, |row| row.get(0))?;
+            .query_row(named_params! {":requirement_id": requirement_id.0}, |row| {
+                row.get(0)
+            })?;
         Ok(split_tags(&tags))
     }
 
@@ -111,7 +117,8 @@ impl Tx<'_> {
     }
 
     pub(super) fn forget_capabilities(&self, worker_id: WorkerId) -> Result<(), StoreError> {
-        self.sql(FORGET_CAPABILITIES)?.execute(named_params! {":worker_id": worker_id.0})?;
+        self.sql(FORGET_CAPABILITIES)?
+            .execute(named_params! {":worker_id": worker_id.0})?;
         Ok(())
     }
 
@@ -126,7 +133,10 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn tag_sets(&self, statement: &'static str) -> Result<Vec<(i64, BTreeSet<String>)>, StoreError> {
+    fn tag_sets(
+        &self,
+        statement: &'static str,
+    ) -> Result<Vec<(i64, BTreeSet<String>)>, StoreError> {
         let mut statement = self.sql(statement)?;
         let mut rows = statement.query([])?;
         let mut sets = Vec::new();

@@ -64,8 +64,14 @@ pub(super) fn word<T>(
     from_word: fn(&str) -> Option<T>,
     expected: &'static str,
 ) -> Result<T, StoreError> {
-    let text = row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?;
-    from_word(text).ok_or_else(|| StoreError::Unreadable { expected, found: text.to_string() })
+    let text = row
+        .get_ref(column)?
+        .as_str()
+        .map_err(rusqlite::Error::from)?;
+    from_word(text).ok_or_else(|| StoreError::Unreadable {
+        expected,
+        found: text.to_string(),
+    })
 }
 
 pub(super) fn word_or_null<T>(
@@ -74,7 +80,12 @@ pub(super) fn word_or_null<T>(
     from_word: fn(&str) -> Option<T>,
     expected: &'static str,
 ) -> Result<Option<T>, StoreError> {
-    if row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?.is_none() {
+    if row
+        .get_ref(column)?
+        .as_str_or_null()
+        .map_err(rusqlite::Error::from)?
+        .is_none()
+    {
         return Ok(None);
     }
     word(row, column, from_word, expected).map(Some)
@@ -143,7 +154,11 @@ pub(super) fn job(row: &Row) -> Result<Job, StoreError> {
         hold: word_or_null(row, 15, Hold::from_word, "what holds a job")?,
         not_before: id(row, 16, Timestamp)?,
         concurrency_group: row.get(17)?,
-        tally: Tally { open: row.get(18)?, failed: row.get(19)?, cancelled: row.get(20)? },
+        tally: Tally {
+            open: row.get(18)?,
+            failed: row.get(19)?,
+            cancelled: row.get(20)?,
+        },
         change_seq: row.get(21)?,
         created_at: Timestamp(row.get(22)?),
         started_at: id(row, 23, Timestamp)?,
@@ -178,7 +193,9 @@ pub(super) fn worker(row: &Row) -> Result<Worker, StoreError> {
 
 /// `None`: an outer join found no session.
 pub(super) fn session(row: &Row, at: usize) -> Result<Option<SessionView>, StoreError> {
-    let Some(session_id) = id(row, at, SessionId)? else { return Ok(None) };
+    let Some(session_id) = id(row, at, SessionId)? else {
+        return Ok(None);
+    };
     Ok(Some(SessionView {
         session_id,
         worker_id: WorkerId(row.get(at + 1)?),

@@ -38,13 +38,21 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Why a data folder is not opened. One line each: what, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("data folder {folder} is in use by another server{owner}, stop it or choose another data_dir")]
+    #[error(
+        "data folder {folder} is in use by another server{owner}, stop it or choose another data_dir"
+    )]
     InUse { folder: PathBuf, owner: String },
-    #[error("data folder {folder} cannot be written: {cause}, make it writable or choose another data_dir")]
+    #[error(
+        "data folder {folder} cannot be written: {cause}, make it writable or choose another data_dir"
+    )]
     ReadOnly { folder: PathBuf, cause: String },
-    #[error("the disk of data folder {folder} is full ({free_bytes} bytes free), make room and start again")]
+    #[error(
+        "the disk of data folder {folder} is full ({free_bytes} bytes free), make room and start again"
+    )]
     Full { folder: PathBuf, free_bytes: u64 },
-    #[error("data folder {folder} is on a network filesystem ({kind}), where SQLite loses data; choose a local data_dir")]
+    #[error(
+        "data folder {folder} is on a network filesystem ({kind}), where SQLite loses data; choose a local data_dir"
+    )]
     NetworkFilesystem { folder: PathBuf, kind: &'static str },
     #[error("{file} is not a database, move it away or choose another data_dir")]
     NotADatabase { file: PathBuf },
@@ -53,13 +61,20 @@ pub enum OpenError {
     #[error(
         "{file} has schema version {found}, this program knows up to {known}; use a newer stepward"
     )]
-    NewerSchema { file: PathBuf, found: i64, known: i64 },
+    NewerSchema {
+        file: PathBuf,
+        found: i64,
+        known: i64,
+    },
     #[error("{file} is corrupt ({detail}), restore it from a backup")]
     Corrupt { file: PathBuf, detail: String },
     #[error("data folder {folder} cannot be used: {source}")]
     Folder { folder: PathBuf, source: io::Error },
     #[error("{file} cannot be opened: {source}")]
-    Sqlite { file: PathBuf, source: rusqlite::Error },
+    Sqlite {
+        file: PathBuf,
+        source: rusqlite::Error,
+    },
 }
 
 /// The folder, held for as long as this lives: no second process gets in.
@@ -79,8 +94,11 @@ pub fn open(folder: &Path) -> Result<(FolderLock, Connection), OpenError> {
     let bytes = inspect_file(folder, &file)?;
     let connection = open_writer(folder, &file)?;
     refuse_strangers(&connection, &file, bytes)?;
-    let checked_bytes_max =
-        if crashed { CHECKED_BYTES_MAX_AFTER_CRASH } else { CHECKED_BYTES_MAX };
+    let checked_bytes_max = if crashed {
+        CHECKED_BYTES_MAX_AFTER_CRASH
+    } else {
+        CHECKED_BYTES_MAX
+    };
     if bytes <= checked_bytes_max {
         quick_check(&connection, &file)?;
     }
@@ -90,7 +108,11 @@ pub fn open(folder: &Path) -> Result<(FolderLock, Connection), OpenError> {
 }
 
 fn make_folder(folder: &Path) -> Result<(), OpenError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|cause| refusal(folder, cause))
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(|cause| refusal(folder, cause))
 }
 
 fn refuse_network_filesystem(folder: &Path) -> Result<(), OpenError> {
@@ -103,22 +125,35 @@ fn refuse_network_filesystem(folder: &Path) -> Result<(), OpenError> {
         0x0102_1997 => "9p",
         _ => return Ok(()),
     };
-    Err(OpenError::NetworkFilesystem { folder: folder.into(), kind })
+    Err(OpenError::NetworkFilesystem {
+        folder: folder.into(),
+        kind,
+    })
 }
 
 fn refuse_full_disk(folder: &Path) -> Result<(), OpenError> {
     let found = statvfs(folder).map_err(|cause| refusal(folder, cause.into()))?;
     let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
     if free_bytes < FREE_BYTES_MIN {
-        return Err(OpenError::Full { folder: folder.into(), free_bytes });
+        return Err(OpenError::Full {
+            folder: folder.into(),
+            free_bytes,
+        });
     }
     Ok(())
 }
 
 fn lock_folder(folder: &Path) -> Result<FolderLock, OpenError> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    let mut file = options.open(folder.join(LOCK_FILE)).map_err(|cause| refusal(folder, cause))?;
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600);
+    let mut file = options
+        .open(folder.join(LOCK_FILE))
+        .map_err(|cause| refusal(folder, cause))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
@@ -129,7 +164,10 @@ fn lock_folder(folder: &Path) -> Result<FolderLock, OpenError> {
                 "" => String::new(),
                 pid => format!(" (process {pid})"),
             };
-            return Err(OpenError::InUse { folder: folder.into(), owner });
+            return Err(OpenError::InUse {
+                folder: folder.into(),
+                owner,
+            });
         }
         Err(cause) => return Err(refusal(folder, cause.into())),
     }
@@ -145,9 +183,17 @@ fn lock_folder(folder: &Path) -> Result<FolderLock, OpenError> {
 /// that exists. Plain I/O is safe only here, before SQLite holds locks on the file.
 fn inspect_file(folder: &Path, path: &Path) -> Result<u64, OpenError> {
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600);
     let mut file = options.open(path).map_err(|cause| refusal(folder, cause))?;
-    let bytes = file.metadata().map_err(|cause| refusal(folder, cause))?.len();
+    let bytes = file
+        .metadata()
+        .map_err(|cause| refusal(folder, cause))?
+        .len();
     if bytes > 0 {
         let mut header = [0; 16];
         let read = file.read_exact(&mut header);
@@ -162,9 +208,15 @@ fn refusal(folder: &Path, source: io::Error) -> OpenError {
     let folder = folder.to_path_buf();
     match source.kind() {
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            OpenError::ReadOnly { folder, cause: source.to_string() }
+            OpenError::ReadOnly {
+                folder,
+                cause: source.to_string(),
+            }
         }
-        io::ErrorKind::StorageFull => OpenError::Full { folder, free_bytes: 0 },
+        io::ErrorKind::StorageFull => OpenError::Full {
+            folder,
+            free_bytes: 0,
+        },
         _ => OpenError::Folder { folder, source },
     }
 }
@@ -214,13 +266,16 @@ pub fn configure(connection: &Connection) -> rusqlite::Result<()> {
 fn refuse_strangers(connection: &Connection, path: &Path, bytes: u64) -> Result<(), OpenError> {
     let file = path.to_path_buf();
     let refuse = |source| sqlite_refusal(path.parent().unwrap_or(path), path, source);
-    let application_id: i32 =
-        connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(refuse)?;
+    let application_id: i32 = connection
+        .pragma_query_value(None, "application_id", |row| row.get(0))
+        .map_err(refuse)?;
     let found = user_version(connection).map_err(refuse)?;
     match (bytes, application_id, found) {
-        (_, APPLICATION_ID, found) if found > SCHEMA_VERSION => {
-            Err(OpenError::NewerSchema { file, found, known: SCHEMA_VERSION })
-        }
+        (_, APPLICATION_ID, found) if found > SCHEMA_VERSION => Err(OpenError::NewerSchema {
+            file,
+            found,
+            known: SCHEMA_VERSION,
+        }),
         (_, APPLICATION_ID, _) => Ok(()),
         // Made a moment ago by us, or by a start that was killed before its first commit.
         (_, 0, 0) if is_empty(connection).map_err(refuse)? => Ok(()),
@@ -229,7 +284,11 @@ fn refuse_strangers(connection: &Connection, path: &Path, bytes: u64) -> Result<
 }
 
 fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
-    connection.query_row("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)", [], |row| row.get(0))
+    connection.query_row(
+        "SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)",
+        [],
+        |row| row.get(0),
+    )
 }
 
 fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
@@ -242,7 +301,10 @@ fn quick_check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
         .map_err(|source| sqlite_refusal(path.parent().unwrap_or(path), path, source))?;
     if found != "ok" {
         let detail = found.lines().last().unwrap_or("damaged").to_string();
-        return Err(OpenError::Corrupt { file: path.into(), detail });
+        return Err(OpenError::Corrupt {
+            file: path.into(),
+            detail,
+        });
     }
     Ok(())
 }
@@ -267,8 +329,12 @@ fn bring_up_to_date(
             std::fs::remove_file(&copy).map_err(|cause| refusal(folder, cause))?;
         }
         let copy_name = copy.to_string_lossy();
-        connection.execute("VACUUM INTO ?1", [&copy_name]).map_err(refuse)?;
-        log::info!("upgrading the database from version {version} to {target}, copy in {copy_name}");
+        connection
+            .execute("VACUUM INTO ?1", [&copy_name])
+            .map_err(refuse)?;
+        log::info!(
+            "upgrading the database from version {version} to {target}, copy in {copy_name}"
+        );
     }
     for step in version..target {
         let upgrade = upgrades[step as usize - 1];
@@ -307,13 +373,18 @@ fn sqlite_refusal(folder: &Path, file: &Path, source: rusqlite::Error) -> OpenEr
     let (folder, file) = (folder.to_path_buf(), file.to_path_buf());
     match source.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { file },
-        Some(ErrorCode::DatabaseCorrupt) => {
-            OpenError::Corrupt { file, detail: source.to_string() }
-        }
-        Some(ErrorCode::DiskFull) => OpenError::Full { folder, free_bytes: 0 },
-        Some(ErrorCode::ReadOnly) => {
-            OpenError::ReadOnly { folder, cause: "the filesystem is read-only".to_string() }
-        }
+        Some(ErrorCode::DatabaseCorrupt) => OpenError::Corrupt {
+            file,
+            detail: source.to_string(),
+        },
+        Some(ErrorCode::DiskFull) => OpenError::Full {
+            folder,
+            free_bytes: 0,
+        },
+        Some(ErrorCode::ReadOnly) => OpenError::ReadOnly {
+            folder,
+            cause: "the filesystem is read-only".to_string(),
+        },
         _ => OpenError::Sqlite { file, source },
     }
 }
@@ -337,7 +408,10 @@ mod tests {
         assert_eq!(user_version(&connection).unwrap(), 1);
         assert!(connection.prepare("SELECT a FROM added").is_err());
 
-        let upgrades = ["CREATE TABLE added (a INTEGER) STRICT", "ALTER TABLE added ADD b TEXT"];
+        let upgrades = [
+            "CREATE TABLE added (a INTEGER) STRICT",
+            "ALTER TABLE added ADD b TEXT",
+        ];
         bring_up_to_date(&connection, folder.path(), &path, &upgrades).unwrap();
         assert_eq!(user_version(&connection).unwrap(), 3);
         connection.prepare("SELECT a, b FROM added").unwrap();

@@ -191,7 +191,11 @@ const FIRST_CANCELLED: &str = "
      LIMIT 1
 ";
 
-const STEP: &str = concat!("SELECT ", step_columns!(), " FROM step AS s WHERE s.step_id = :step_id");
+const STEP: &str = concat!(
+    "SELECT ",
+    step_columns!(),
+    " FROM step AS s WHERE s.step_id = :step_id"
+);
 
 const STEP_VIEW: &str = concat!(
     "SELECT ",
@@ -520,7 +524,9 @@ fn view(row: &Row) -> Result<StepView, StoreError> {
 
 /// Where a move leads. Verbs check first; a move that is not in the table is a bug of theirs.
 fn after(step: &Step, step_move: StepMove) -> StepState {
-    step.state.after(step_move).expect("the verb has checked that the move is legal")
+    step.state
+        .after(step_move)
+        .expect("the verb has checked that the move is legal")
 }
 
 impl Tx<'_> {
@@ -545,7 +551,10 @@ impl Tx<'_> {
 
     /// Takes a step over from a former job, where it completed or was skipped.
     pub fn carry_step(&self, job_id: JobId, origin: &Step, now: Now) -> Result<(), StoreError> {
-        assert!(matches!(origin.state, StepState::Completed | StepState::Skipped));
+        assert!(matches!(
+            origin.state,
+            StepState::Completed | StepState::Skipped
+        ));
         self.sql(CARRY_STEP)?.execute(named_params! {
             ":job_id": job_id.0,
             ":position": origin.position,
@@ -615,9 +624,11 @@ impl Tx<'_> {
         session_key: &str,
     ) -> Result<Option<(StepView, Option<SessionView>)>, StoreError> {
         let mut statement = self.sql(FENCED_STEP)?;
-        let mut rows = statement
-            .query(named_params! {":step_id": step_id.0, ":session_key": session_key})?;
-        let Some(row) = rows.next()? else { return Ok(None) };
+        let mut rows =
+            statement.query(named_params! {":step_id": step_id.0, ":session_key": session_key})?;
+        let Some(row) = rows.next()? else {
+            return Ok(None);
+        };
         Ok(Some((view(row)?, rows::session(row, VIEW_COLUMNS)?)))
     }
 
@@ -642,7 +653,9 @@ impl Tx<'_> {
         let mut statement = self.sql(OUTCOME_AT)?;
         let mut rows =
             statement.query(named_params! {":job_id": job_id.0, ":position": position})?;
-        let Some(row) = rows.next()? else { return Ok(None) };
+        let Some(row) = rows.next()? else {
+            return Ok(None);
+        };
         let state = rows::word(row, 0, StepState::from_word, "the state of a step")?;
         let reason = rows::word_or_null(row, 1, Reason::from_word, "a reason")?;
         Ok(step::outcome(state, reason))
@@ -656,11 +669,14 @@ impl Tx<'_> {
     ) -> Result<Option<(StepId, u32)>, StoreError> {
         let dependent: Option<(i64, u32)> = self
             .sql(DEPENDENT)?
-            .query_row(named_params! {":job_id": job_id.0, ":position": position}, |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
+            .query_row(
+                named_params! {":job_id": job_id.0, ":position": position},
+                |row| Ok((row.get(0)?, row.get(1)?)),
+            )
             .optional()?;
-        let Some((step_id, waiting_on)) = dependent else { return Ok(None) };
+        let Some((step_id, waiting_on)) = dependent else {
+            return Ok(None);
+        };
         self.sql(DEPENDENCY_ENDED)?
             .execute(named_params! {":step_id": step_id, ":waiting_on": waiting_on})?;
         Ok(Some((StepId(step_id), waiting_on - 1)))
@@ -683,9 +699,9 @@ impl Tx<'_> {
     }
 
     pub fn release_step(&self, step_id: StepId, now: Now) -> Result<bool, StoreError> {
-        let changed = self.sql(RELEASE_STEP)?.execute(
-            named_params! {":step_id": step_id.0, ":wall": now.wall.0, ":up": now.up.0},
-        )?;
+        let changed = self
+            .sql(RELEASE_STEP)?
+            .execute(named_params! {":step_id": step_id.0, ":wall": now.wall.0, ":up": now.up.0})?;
         Ok(changed == 1)
     }
 
@@ -697,15 +713,18 @@ impl Tx<'_> {
     ) -> Result<Option<NextClaim>, StoreError> {
         Ok(self
             .sql(NEXT_CLAIM)?
-            .query_row(named_params! {":after": after.0, ":worker_id": worker_id.0}, |row| {
-                Ok(NextClaim {
-                    claim: claim(row)?,
-                    requirement_id: RequirementId(row.get(CLAIM_COLUMNS)?),
-                    returned: row.get(CLAIM_COLUMNS + 1)?,
-                    able: row.get(CLAIM_COLUMNS + 2)?,
-                    more: row.get(CLAIM_COLUMNS + 3)?,
-                })
-            })
+            .query_row(
+                named_params! {":after": after.0, ":worker_id": worker_id.0},
+                |row| {
+                    Ok(NextClaim {
+                        claim: claim(row)?,
+                        requirement_id: RequirementId(row.get(CLAIM_COLUMNS)?),
+                        returned: row.get(CLAIM_COLUMNS + 1)?,
+                        able: row.get(CLAIM_COLUMNS + 2)?,
+                        more: row.get(CLAIM_COLUMNS + 3)?,
+                    })
+                },
+            )
             .optional()?)
     }
 
@@ -811,7 +830,14 @@ impl Tx<'_> {
     /// An assignment comes back unstarted: the step keeps its place in the queue.
     pub fn requeue_step(&self, step: &Step, now: Now) -> Result<bool, StoreError> {
         let queued_up = step.queued_up.unwrap_or(now.up);
-        self.back_to_ready(step, StepMove::Requeue, queued_up, step.returns + 1, None, now)
+        self.back_to_ready(
+            step,
+            StepMove::Requeue,
+            queued_up,
+            step.returns + 1,
+            None,
+            now,
+        )
     }
 
     /// A try failed and another follows: at the end of the queue, not before the given time.
@@ -933,7 +959,10 @@ impl Tx<'_> {
 
     /// Steps whose retry delay is over.
     pub fn due_retries(&self, now: Now, limit: u32) -> Result<Vec<Step>, StoreError> {
-        self.many_steps(DUE_RETRIES, named_params! {":up": now.up.0, ":limit": limit})
+        self.many_steps(
+            DUE_RETRIES,
+            named_params! {":up": now.up.0, ":limit": limit},
+        )
     }
 
     /// Lets workers claim a step whose retry delay is over.
@@ -974,14 +1003,20 @@ impl Tx<'_> {
 
     /// The first instance that `max_parallel` still holds back.
     pub fn next_instance(&self, job_id: JobId, position: u32) -> Result<Option<Step>, StoreError> {
-        self.one_step(NEXT_INSTANCE, named_params! {":job_id": job_id.0, ":position": position})
+        self.one_step(
+            NEXT_INSTANCE,
+            named_params! {":job_id": job_id.0, ":position": position},
+        )
     }
 
     /// One instance less to wait for; how many are left. `None`: the loop is not running any more.
     pub fn instance_ended(&self, job_id: JobId, position: u32) -> Result<Option<u32>, StoreError> {
         Ok(self
             .sql(INSTANCE_ENDED)?
-            .query_row(named_params! {":job_id": job_id.0, ":position": position}, |row| row.get(0))
+            .query_row(
+                named_params! {":job_id": job_id.0, ":position": position},
+                |row| row.get(0),
+            )
             .optional()?)
     }
 
@@ -1014,7 +1049,10 @@ impl Tx<'_> {
 
     /// The completed instances of a former job's loop.
     pub fn carried_instances(&self, origin_step_id: StepId) -> Result<Vec<Step>, StoreError> {
-        self.many_steps(CARRIED_INSTANCES, named_params! {":origin_step_id": origin_step_id.0})
+        self.many_steps(
+            CARRIED_INSTANCES,
+            named_params! {":origin_step_id": origin_step_id.0},
+        )
     }
 
     /// Remembers an attempt that its step goes on without.
@@ -1049,23 +1087,24 @@ impl Tx<'_> {
 
     pub fn former_attempts(&self, step_id: StepId) -> Result<Vec<FormerAttempt>, StoreError> {
         let mut statement = self.sql(FORMER_ATTEMPTS)?;
-        let attempts = statement.query_map(named_params! {":step_id": step_id.0}, |row: &Row| {
-            Ok(FormerAttempt {
-                attempt: row.get(0)?,
-                worker_id: row.get::<_, Option<i64>>(1)?.map(WorkerId),
-                session_id: row.get::<_, Option<i64>>(2)?.map(SessionId),
-                outcome: match row.get_ref(3)?.as_str()? {
-                    "returned" => FormerOutcome::Returned,
-                    _ => FormerOutcome::Failed,
-                },
-                reason: row.get(4)?,
-                message: row.get(5)?,
-                exit_code: row.get(6)?,
-                assigned_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
-                started_at: row.get::<_, Option<i64>>(8)?.map(Timestamp),
-                ended_at: Timestamp(row.get(9)?),
-            })
-        })?;
+        let attempts =
+            statement.query_map(named_params! {":step_id": step_id.0}, |row: &Row| {
+                Ok(FormerAttempt {
+                    attempt: row.get(0)?,
+                    worker_id: row.get::<_, Option<i64>>(1)?.map(WorkerId),
+                    session_id: row.get::<_, Option<i64>>(2)?.map(SessionId),
+                    outcome: match row.get_ref(3)?.as_str()? {
+                        "returned" => FormerOutcome::Returned,
+                        _ => FormerOutcome::Failed,
+                    },
+                    reason: row.get(4)?,
+                    message: row.get(5)?,
+                    exit_code: row.get(6)?,
+                    assigned_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
+                    started_at: row.get::<_, Option<i64>>(8)?.map(Timestamp),
+                    ended_at: Timestamp(row.get(9)?),
+                })
+            })?;
         Ok(attempts.collect::<Result<_, _>>()?)
     }
 
@@ -1085,7 +1124,8 @@ impl Tx<'_> {
     }
 
     pub fn forget_avoidances(&self, step_id: StepId) -> Result<(), StoreError> {
-        self.sql(FORGET_AVOIDANCES)?.execute(named_params! {":step_id": step_id.0})?;
+        self.sql(FORGET_AVOIDANCES)?
+            .execute(named_params! {":step_id": step_id.0})?;
         Ok(())
     }
 

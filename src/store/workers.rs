@@ -196,7 +196,10 @@ impl Tx<'_> {
 
     /// The worker that keeps this key in its folder, unless it was deleted.
     pub fn worker_by_instance(&self, instance_key: &str) -> Result<Option<Worker>, StoreError> {
-        self.one_worker(WORKER_BY_INSTANCE, named_params! {":instance_key": instance_key})
+        self.one_worker(
+            WORKER_BY_INSTANCE,
+            named_params! {":instance_key": instance_key},
+        )
     }
 
     pub fn workers(&self) -> Result<Vec<Worker>, StoreError> {
@@ -204,8 +207,14 @@ impl Tx<'_> {
     }
 
     /// The workers whose tags contain these, in whatever state they are.
-    pub fn workers_able_to(&self, requirement_id: RequirementId) -> Result<Vec<Worker>, StoreError> {
-        self.many_workers(WORKERS_ABLE_TO, named_params! {":requirement_id": requirement_id.0})
+    pub fn workers_able_to(
+        &self,
+        requirement_id: RequirementId,
+    ) -> Result<Vec<Worker>, StoreError> {
+        self.many_workers(
+            WORKERS_ABLE_TO,
+            named_params! {":requirement_id": requirement_id.0},
+        )
     }
 
     pub fn insert_worker(
@@ -278,9 +287,15 @@ impl Tx<'_> {
             let holdings = match &mut holdings {
                 Some(holdings) => holdings,
                 None => {
-                    let Some(session) = rows::session(row, 0)? else { return Ok(None) };
+                    let Some(session) = rows::session(row, 0)? else {
+                        return Ok(None);
+                    };
                     let avoided = row.get(SESSION_COLUMNS)?;
-                    holdings.insert(Holdings { session, avoided, held: Vec::new() })
+                    holdings.insert(Holdings {
+                        session,
+                        avoided,
+                        held: Vec::new(),
+                    })
                 }
             };
             if row.get_ref(SESSION_COLUMNS + 1)? != ValueRef::Null {
@@ -341,15 +356,19 @@ impl Tx<'_> {
             .sql(DELETE_WORKER)?
             .execute(named_params! {":worker_id": id, ":wall": now.wall.0})?;
         self.forget_capabilities(worker_id)?;
-        self.sql(FORGET_WORKER_AVOIDANCES)?.execute(named_params! {":worker_id": id})?;
-        self.sql(CLOSE_SESSIONS)?.execute(named_params! {":worker_id": id, ":wall": now.wall.0})?;
+        self.sql(FORGET_WORKER_AVOIDANCES)?
+            .execute(named_params! {":worker_id": id})?;
+        self.sql(CLOSE_SESSIONS)?
+            .execute(named_params! {":worker_id": id, ":wall": now.wall.0})?;
         Ok(changed == 1)
     }
 
     pub fn slots_used(&self, session_id: SessionId) -> Result<u32, StoreError> {
         Ok(self
             .sql(SLOTS_USED)?
-            .query_row(named_params! {":session_id": session_id.0}, |row| row.get(0))?)
+            .query_row(named_params! {":session_id": session_id.0}, |row| {
+                row.get(0)
+            })?)
     }
 
     fn one_worker(

@@ -56,12 +56,18 @@ where
     E: From<StoreError> + Send,
 {
     fn take(&self) -> bool {
-        self.reply.as_ref().is_some_and(|reply| reply.change_status(QUEUED, TAKEN))
+        self.reply
+            .as_ref()
+            .is_some_and(|reply| reply.change_status(QUEUED, TAKEN))
     }
 
     fn run(&mut self, tx: &Tx) -> bool {
-        let result = catch_unwind(AssertUnwindSafe(|| (self.work)(tx)))
-            .unwrap_or_else(|panic| Err(StoreError::Panicked { message: panic_text(&*panic) }.into()));
+        let result = catch_unwind(AssertUnwindSafe(|| (self.work)(tx))).unwrap_or_else(|panic| {
+            Err(StoreError::Panicked {
+                message: panic_text(&*panic),
+            }
+            .into())
+        });
         let keep = result.is_ok();
         self.result = Some(result);
         keep
@@ -72,7 +78,10 @@ where
     }
 
     fn answer(mut self: Box<Self>) {
-        let result = self.result.take().expect("a call is run before it is answered");
+        let result = self
+            .result
+            .take()
+            .expect("a call is run before it is answered");
         if let Some(reply) = self.reply.take() {
             reply.give(result);
         }
@@ -99,11 +108,17 @@ struct Reply<R> {
 impl<R> Reply<R> {
     fn new() -> Reply<R> {
         let status = AtomicU8::new(QUEUED);
-        Reply { status, answer: Mutex::new(None), caller: std::thread::current() }
+        Reply {
+            status,
+            answer: Mutex::new(None),
+            caller: std::thread::current(),
+        }
     }
 
     fn change_status(&self, from: u8, to: u8) -> bool {
-        self.status.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.status
+            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     fn give(&self, answer: R) {
@@ -114,7 +129,12 @@ impl<R> Reply<R> {
     /// The answer, or `None` at the deadline.
     fn wait_until(&self, deadline: Instant) -> Option<R> {
         loop {
-            if let Some(answer) = self.answer.lock().expect("no panic while it is held").take() {
+            if let Some(answer) = self
+                .answer
+                .lock()
+                .expect("no panic while it is held")
+                .take()
+            {
                 return Some(answer);
             }
             let left = deadline.checked_duration_since(Instant::now())?;
@@ -125,7 +145,8 @@ impl<R> Reply<R> {
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "panic".to_string())
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "panic".to_string())
 }
 
 /// The callers' side of the writer thread.
@@ -141,8 +162,19 @@ impl Writer {
         let deadline = shared.options.write_deadline;
         let thread = std::thread::Builder::new()
             .name("writer".to_string())
-            .spawn(move || WriterThread { connection, shared, wal_pages_old: 0 }.run(&calls_rx))?;
-        Ok(Writer { calls: Some(calls_tx), thread: Some(thread), deadline })
+            .spawn(move || {
+                WriterThread {
+                    connection,
+                    shared,
+                    wal_pages_old: 0,
+                }
+                .run(&calls_rx)
+            })?;
+        Ok(Writer {
+            calls: Some(calls_tx),
+            thread: Some(thread),
+            deadline,
+        })
     }
 
     pub fn queued(&self) -> usize {
@@ -156,10 +188,19 @@ impl Writer {
         E: From<StoreError> + Send + 'static,
     {
         let begun = Instant::now();
-        let busy = || StoreError::Busy { waited_ms: begun.elapsed().as_millis() as u64 };
+        let busy = || StoreError::Busy {
+            waited_ms: begun.elapsed().as_millis() as u64,
+        };
         let reply = Arc::new(Reply::new());
-        let call = TypedCall { work, result: None, reply: Some(reply.clone()) };
-        let calls = self.calls.as_ref().expect("there until the writer is dropped");
+        let call = TypedCall {
+            work,
+            result: None,
+            reply: Some(reply.clone()),
+        };
+        let calls = self
+            .calls
+            .as_ref()
+            .expect("there until the writer is dropped");
         match calls.send_timeout(Box::new(call), self.deadline) {
             Ok(()) => {}
             Err(SendTimeoutError::Timeout(_)) => return Err(busy().into()),
@@ -270,7 +311,9 @@ impl WriterThread {
                 // The others run once more without it. Each round is one call shorter, so this ends.
                 GroupEnd::LostBy(culprit) => group.remove(culprit).answer(),
                 GroupEnd::Full => {
-                    group.iter_mut().for_each(|call| call.undo(StoreError::Full));
+                    group
+                        .iter_mut()
+                        .for_each(|call| call.undo(StoreError::Full));
                     break;
                 }
                 GroupEnd::Refused => {
@@ -281,7 +324,10 @@ impl WriterThread {
             }
         }
         self.shared.stats.groups.fetch_add(1, Ordering::Relaxed);
-        self.shared.stats.calls.fetch_add(group.len() as u64, Ordering::Relaxed);
+        self.shared
+            .stats
+            .calls
+            .fetch_add(group.len() as u64, Ordering::Relaxed);
         group.into_iter().for_each(Call::answer);
     }
 
@@ -311,7 +357,9 @@ impl WriterThread {
             }
         }
         let tx = Tx::new(&self.connection, &self.shared);
-        let sealed = tx.seal(&changes).and_then(|()| Ok(self.statement("COMMIT")?));
+        let sealed = tx
+            .seal(&changes)
+            .and_then(|()| Ok(self.statement("COMMIT")?));
         match sealed {
             Ok(()) => {
                 self.shared.publish(changes);
@@ -353,9 +401,11 @@ impl WriterThread {
 
     /// Moves the log into the database, as far as no reader still needs it. Never waits for one.
     fn checkpoint(&mut self) {
-        let moved = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-            Ok((row.get::<_, i32>(1)?, row.get::<_, i32>(2)?))
-        });
+        let moved = self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+                Ok((row.get::<_, i32>(1)?, row.get::<_, i32>(2)?))
+            });
         match moved {
             Ok((pages, pages_moved)) if pages_moved < pages => self.wal_pages_old = pages,
             // The next commit begins the log anew.

@@ -14,7 +14,9 @@ fn approve() -> Decision {
 }
 
 fn reject() -> Decision {
-    Decision::Reject { why: "not today".to_string() }
+    Decision::Reject {
+        why: "not today".to_string(),
+    }
 }
 
 #[test]
@@ -22,21 +24,38 @@ fn an_approval_waits_and_goes_on_when_approved() {
     let house = TestHouse::new();
     let mut ask = StepDraft::approval("ask", "Publish?").after(&["a"]);
     ask.timeout_ms = Some(5_000);
-    let hook =
-        Hook { on: HookOn::Suspended, action: "tell".to_string(), input: Json::empty_object() };
+    let hook = Hook {
+        on: HookOn::Suspended,
+        action: "tell".to_string(),
+        input: Json::empty_object(),
+    };
     let steps = vec![script("a"), ask, script("b").after(&["ask"])];
-    let job = house.submit_tasks(vec![TaskDraft { hooks: vec![hook], ..TaskDraft::new("main", steps) }]);
+    let job = house.submit_tasks(vec![TaskDraft {
+        hooks: vec![hook],
+        ..TaskDraft::new("main", steps)
+    }]);
     house.run_all(&[]);
-    assert_eq!(house.summary(job), "a completed, ask suspended, b pending → running");
+    assert_eq!(
+        house.summary(job),
+        "a completed, ask suspended, b pending → running"
+    );
     let step = house.step(job, "ask");
     assert_eq!(step.due_up, Some(house.now().up.plus_ms(5_000)));
     let posted = house.outbox();
     assert_eq!((posted.len(), posted[0].step_id), (1, Some(step.step_id)));
 
     let output = Some(Json(r#"{"who":"ann"}"#.to_string()));
-    let decision = Decision::Approve { output: output.clone() };
-    house.engine.decide(step.step_id, decision, "ann", house.now()).unwrap();
-    assert_eq!(house.summary(job), "a completed, ask completed, b ready → running");
+    let decision = Decision::Approve {
+        output: output.clone(),
+    };
+    house
+        .engine
+        .decide(step.step_id, decision, "ann", house.now())
+        .unwrap();
+    assert_eq!(
+        house.summary(job),
+        "a completed, ask completed, b ready → running"
+    );
     assert_eq!(house.engine.output(job, "ask").unwrap(), output);
     house.run_all(&[]);
     assert_eq!(house.count_events(job, EventKind::StepApproved), 1);
@@ -51,7 +70,10 @@ fn a_rejected_approval_fails_and_skips_what_follows() {
     ]);
     assert_eq!(house.summary(job), "ask suspended, b pending → running");
     let step_id = house.step(job, "ask").step_id;
-    house.engine.decide(step_id, reject(), "eve", house.now()).unwrap();
+    house
+        .engine
+        .decide(step_id, reject(), "eve", house.now())
+        .unwrap();
     assert_eq!(house.summary(job), "ask failed, b skipped → failed");
     let step = house.step(job, "ask");
     assert_eq!(step.reason, Some(Reason::ApprovalRejected));
@@ -63,7 +85,10 @@ fn the_second_decision_comes_too_late() {
     let house = TestHouse::new();
     let job = house.submit(vec![StepDraft::approval("ask", "Publish?")]);
     let step_id = house.step(job, "ask").step_id;
-    house.engine.decide(step_id, approve(), "ann", house.now()).unwrap();
+    house
+        .engine
+        .decide(step_id, approve(), "ann", house.now())
+        .unwrap();
     let late = house.engine.decide(step_id, reject(), "eve", house.now());
     assert!(matches!(late, Err(EngineError::NotSuspended { .. })));
     assert_eq!(house.summary(job), "ask completed → completed");
@@ -73,14 +98,20 @@ fn the_second_decision_comes_too_late() {
 fn a_held_step_runs_again_or_fails_as_told() {
     for again in [true, false] {
         let house = TestHouse::new();
-        let held = StepDraft { on_worker_loss: OnWorkerLoss::Hold, ..script("a") };
+        let held = StepDraft {
+            on_worker_loss: OnWorkerLoss::Hold,
+            ..script("a")
+        };
         let job = house.submit(vec![held]);
         house.worker("ann", &[], 1).begin();
         let next = house.worker("ann", &[], 1);
         let step = house.step(job, "a");
         assert_eq!(step.state.as_str(), "suspended");
         let decision = if again { approve() } else { reject() };
-        house.engine.decide(step.step_id, decision, "ann", house.now()).unwrap();
+        house
+            .engine
+            .decide(step.step_id, decision, "ann", house.now())
+            .unwrap();
         if again {
             let claimed = next.begin();
             assert_eq!(claimed.attempt.attempt, 2);

@@ -46,9 +46,21 @@ fn a_definition_that_cannot_work_is_refused_with_its_place() {
             vec![script("a"), script("a")],
             r#"task "main", step "a": the name is taken, give each its own"#,
         ),
-        ("empty name", vec![script("")], r#"task "main", step "": is empty"#),
-        ("blank name", vec![script("  ")], r#"task "main", step "  ": is empty"#),
-        ("NUL in a name", vec![script("a\0b")], r#"task "main", step "a\0b": holds a NUL byte"#),
+        (
+            "empty name",
+            vec![script("")],
+            r#"task "main", step "": is empty"#,
+        ),
+        (
+            "blank name",
+            vec![script("  ")],
+            r#"task "main", step "  ": is empty"#,
+        ),
+        (
+            "NUL in a name",
+            vec![script("a\0b")],
+            r#"task "main", step "a\0b": holds a NUL byte"#,
+        ),
         (
             "NUL in a script",
             vec![StepDraft::script("a", "echo \0")],
@@ -64,7 +76,11 @@ fn a_definition_that_cannot_work_is_refused_with_its_place() {
             vec![script("_server")],
             r#"task "main", step "_server": "_server" is reserved"#,
         ),
-        ("empty script", vec![StepDraft::script("a", "")], r#"task "main", step "a", script: is empty"#),
+        (
+            "empty script",
+            vec![StepDraft::script("a", "")],
+            r#"task "main", step "a", script: is empty"#,
+        ),
         (
             "empty group",
             vec![script("a"), script("b").depending(DependsOn::Any(vec![]))],
@@ -72,7 +88,10 @@ fn a_definition_that_cannot_work_is_refused_with_its_place() {
         ),
         (
             "empty accept",
-            vec![script("a"), script("b").depending(DependsOn::accepting("a", Accept::of(&[])))],
+            vec![
+                script("a"),
+                script("b").depending(DependsOn::accepting("a", Accept::of(&[]))),
+            ],
             r#"task "main", step "b", depends_on: has an edge that accepts no outcome"#,
         ),
         (
@@ -88,7 +107,10 @@ fn a_definition_that_cannot_work_is_refused_with_its_place() {
         (
             "approval in a loop",
             vec![StepDraft {
-                for_each: Some(ForEach { items: vec![Json("1".into())], max_parallel: None }),
+                for_each: Some(ForEach {
+                    items: vec![Json("1".into())],
+                    max_parallel: None,
+                }),
                 ..StepDraft::approval("a", "go?")
             }],
             r#"task "main", step "a", for_each: an approval cannot be a loop, ask once before it"#,
@@ -96,29 +118,44 @@ fn a_definition_that_cannot_work_is_refused_with_its_place() {
         (
             "no parallel instance",
             vec![StepDraft {
-                for_each: Some(ForEach { items: vec![Json("1".into())], max_parallel: Some(0) }),
+                for_each: Some(ForEach {
+                    items: vec![Json("1".into())],
+                    max_parallel: Some(0),
+                }),
                 ..script("a")
             }],
             r#"task "main", step "a", max_parallel: is 0, expected 1 to 10000"#,
         ),
         (
             "no try",
-            vec![StepDraft { retry: RetryPolicy::times(0), ..script("a") }],
+            vec![StepDraft {
+                retry: RetryPolicy::times(0),
+                ..script("a")
+            }],
             r#"task "main", step "a", retry: is 0, expected 1 to 100"#,
         ),
         (
             "timeout of zero",
-            vec![StepDraft { timeout_ms: Some(0), ..script("a") }],
+            vec![StepDraft {
+                timeout_ms: Some(0),
+                ..script("a")
+            }],
             r#"task "main", step "a", timeout: is 0, expected 1 to 316224000000"#,
         ),
         (
             "bad tag",
-            vec![StepDraft { tags: vec!["gpu nvidia".to_string()], ..script("a") }],
+            vec![StepDraft {
+                tags: vec!["gpu nvidia".to_string()],
+                ..script("a")
+            }],
             r#"task "main", step "a", tags: holds ' ', which is not allowed"#,
         ),
         (
             "too many tags",
-            vec![StepDraft { tags: (0..101).map(|n| format!("t{n}")).collect(), ..script("a") }],
+            vec![StepDraft {
+                tags: (0..101).map(|n| format!("t{n}")).collect(),
+                ..script("a")
+            }],
             r#"task "main", step "a": has 101 tags, at most 100 are allowed"#,
         ),
     ];
@@ -129,7 +166,11 @@ fn a_definition_that_cannot_work_is_refused_with_its_place() {
 
 #[test]
 fn all_problems_come_at_once() {
-    let steps = vec![script("a").after(&["nope"]), script("a"), script("").after(&["neither"])];
+    let steps = vec![
+        script("a").after(&["nope"]),
+        script("a"),
+        script("").after(&["neither"]),
+    ];
     let problems = checked(vec![TaskDraft::new("main", steps)]).unwrap_err();
     assert_eq!(problems.0.len(), 4);
     assert_eq!(problems.0[0].fault, Fault::Duplicate);
@@ -148,7 +189,12 @@ fn ten_thousand_steps_are_allowed_and_one_more_is_not() {
 #[test]
 fn ten_levels_of_child_jobs_are_allowed_and_one_more_is_not() {
     let tasks = |levels: usize| {
-        let call = |n: usize| TaskDraft::new(&format!("t{n}"), vec![StepDraft::task("go", &format!("t{}", n + 1))]);
+        let call = |n: usize| {
+            TaskDraft::new(
+                &format!("t{n}"),
+                vec![StepDraft::task("go", &format!("t{}", n + 1))],
+            )
+        };
         let mut tasks: Vec<TaskDraft> = (0..levels).map(call).collect();
         tasks.push(TaskDraft::new(&format!("t{levels}"), vec![script("a")]));
         tasks
@@ -156,7 +202,9 @@ fn ten_levels_of_child_jobs_are_allowed_and_one_more_is_not() {
     checked(tasks(10)).unwrap();
     let refused = problem_of(tasks(11));
     assert!(
-        refused.starts_with(r#"task "t0": child jobs would nest 11 deep, at most 10 are allowed: t0 → t1"#),
+        refused.starts_with(
+            r#"task "t0": child jobs would nest 11 deep, at most 10 are allowed: t0 → t1"#
+        ),
         "{refused}"
     );
 }
@@ -168,22 +216,35 @@ fn tasks_that_call_each_other_in_a_circle_are_refused() {
         TaskDraft::new("b", vec![StepDraft::task("go", "c")]),
         TaskDraft::new("c", vec![StepDraft::task("go", "b")]),
     ];
-    assert_eq!(problem_of(tasks), r#"task "b": tasks call each other: b → c → b"#);
+    assert_eq!(
+        problem_of(tasks),
+        r#"task "b": tasks call each other: b → c → b"#
+    );
 }
 
 #[test]
 fn megabytes_of_name_or_script_are_refused_without_being_echoed() {
     let huge = "x".repeat(10 << 20);
     let refused = problem(vec![script(&huge)]);
-    assert!(refused.contains("is 10485760 bytes long, at most 128 are allowed"), "{refused}");
+    assert!(
+        refused.contains("is 10485760 bytes long, at most 128 are allowed"),
+        "{refused}"
+    );
     assert!(refused.len() < 300);
     let refused = problem(vec![StepDraft::script("a", &huge)]);
     assert_eq!(
         refused,
         r#"task "main", step "a", script: is 10485760 bytes long, at most 1048576 are allowed"#
     );
-    let group = Concurrency { group: huge, limit: 1, when_full: WhenFull::Queue };
-    let task = TaskDraft { concurrency: Some(group), ..TaskDraft::new("main", vec![script("a")]) };
+    let group = Concurrency {
+        group: huge,
+        limit: 1,
+        when_full: WhenFull::Queue,
+    };
+    let task = TaskDraft {
+        concurrency: Some(group),
+        ..TaskDraft::new("main", vec![script("a")])
+    };
     assert!(problem_of(vec![task]).contains("concurrency: is 10485760 bytes long"));
 }
 
@@ -196,13 +257,19 @@ fn a_bad_submission_is_refused_and_nothing_is_written() {
         change(&mut submission);
         house.submission(submission).unwrap_err().to_string()
     };
-    assert_eq!(with(|s| s.input = Json("[1]".into())), "input is not a JSON object");
+    assert_eq!(
+        with(|s| s.input = Json("[1]".into())),
+        "input is not a JSON object"
+    );
     assert!(with(|s| s.input = Json("{nope".into())).starts_with("input is not JSON: "));
     assert_eq!(
         with(|s| s.input = Json(format!("{{\"a\":\"{}\"}}", "x".repeat(10 << 20)))),
         "input is 10485768 bytes long, at most 1048576 are allowed"
     );
-    assert_eq!(with(|s| s.idempotency_key = Some(String::new())), "idempotency key is empty");
+    assert_eq!(
+        with(|s| s.idempotency_key = Some(String::new())),
+        "idempotency key is empty"
+    );
     assert_eq!(
         with(|s| s.labels = [("a\0".to_string(), "b".to_string())].into()),
         "label holds a NUL byte"
@@ -220,7 +287,9 @@ fn a_bad_submission_is_refused_and_nothing_is_written() {
 fn a_definition_of_too_many_bytes_is_refused() {
     let house = TestHouse::new();
     let script = "x".repeat(limits::SCRIPT_BYTES_MAX);
-    let steps = (0..17).map(|n| StepDraft::script(&format!("s{n}"), &script)).collect();
+    let steps = (0..17)
+        .map(|n| StepDraft::script(&format!("s{n}"), &script))
+        .collect();
     let refused = house
         .submission(Submission::of(&frozen(vec![TaskDraft::new("main", steps)])))
         .unwrap_err()
@@ -234,7 +303,11 @@ fn a_worker_that_makes_no_sense_is_refused() {
     let house = TestHouse::new();
     let open = |tags: &[&str], slots: u32, name: &str| {
         let registration = registration(name, "key", tags, slots);
-        house.engine.open_session(registration, vec![], house.now()).unwrap_err().to_string()
+        house
+            .engine
+            .open_session(registration, vec![], house.now())
+            .unwrap_err()
+            .to_string()
     };
     assert_eq!(open(&[], 0, "ann"), "slots are 0, expected 1 to 10000");
     assert_eq!(open(&["a b"], 1, "ann"), r#"tag "a b" is not allowed"#);
@@ -252,7 +325,10 @@ fn a_report_that_makes_no_sense_is_refused_and_the_step_runs_on() {
         stepward::engine::Verdict::Refused { why } => why,
         other => panic!("{other:?}"),
     };
-    let output = |text: String| Finished::Completed { output: Some(Json(text)), exit_code: None };
+    let output = |text: String| Finished::Completed {
+        output: Some(Json(text)),
+        exit_code: None,
+    };
     assert!(why(output("{nope".to_string())).starts_with("output is not JSON"));
     assert_eq!(
         why(output(format!("\"{}\"", "x".repeat(64 << 10)))),
@@ -263,8 +339,13 @@ fn a_report_that_makes_no_sense_is_refused_and_the_step_runs_on() {
         message: "ha".to_string(),
         exit_code: None,
     };
-    assert_eq!(why(forged), "reason job_timeout is the server's to give, not a worker's");
+    assert_eq!(
+        why(forged),
+        "reason job_timeout is the server's to give, not a worker's"
+    );
     assert_eq!(house.step_state(job, "a").as_str(), "running");
-    let unknown = house.engine.cancel(stepward::domain::JobId(99), "eve", house.now());
+    let unknown = house
+        .engine
+        .cancel(stepward::domain::JobId(99), "eve", house.now());
     assert!(matches!(unknown, Err(EngineError::JobNotFound { .. })));
 }

@@ -1,10 +1,10 @@
 //! Cancelling: everything open ends with the job, whatever it was doing.
 
+use stepward::domain::Json;
 use stepward::domain::event::EventKind;
 use stepward::domain::job::JobState;
 use stepward::domain::reason::Reason;
 use stepward::domain::task::{Hook, HookOn, StepDraft, TaskDraft};
-use stepward::domain::Json;
 use stepward::engine::{EngineError, Verdict};
 
 use crate::house::{TestHouse, script};
@@ -35,7 +35,9 @@ fn a_step_in_any_state_ends_with_its_job() {
     assert_eq!(step.message.unwrap(), "cancelled by eve");
     assert_eq!(
         worker.complete(running.attempt),
-        Verdict::Abort { why: "the step is cancelled already".to_string() }
+        Verdict::Abort {
+            why: "the step is cancelled already".to_string()
+        }
     );
     assert_eq!(house.count_events(job, EventKind::JobCancelled), 1);
 }
@@ -46,7 +48,13 @@ fn a_job_ends_once() {
     let job = house.submit(vec![script("a")]);
     house.run_all(&[]);
     let late = house.engine.cancel(job, "eve", house.now());
-    assert!(matches!(late, Err(EngineError::JobEnded { state: JobState::Completed, .. })));
+    assert!(matches!(
+        late,
+        Err(EngineError::JobEnded {
+            state: JobState::Completed,
+            ..
+        })
+    ));
     assert_eq!(late.unwrap_err().to_string(), "job 1 is completed already");
 }
 
@@ -54,7 +62,13 @@ fn a_job_ends_once() {
 fn cancelling_a_parent_cancels_its_children_at_any_depth() {
     let house = TestHouse::new();
     let job = house.submit_tasks(vec![
-        TaskDraft::new("top", vec![StepDraft::task("go", "middle"), script("after").after(&["go"])]),
+        TaskDraft::new(
+            "top",
+            vec![
+                StepDraft::task("go", "middle"),
+                script("after").after(&["go"]),
+            ],
+        ),
         TaskDraft::new("middle", vec![StepDraft::task("go", "bottom")]),
         TaskDraft::new("bottom", vec![script("a"), script("b")]),
     ]);
@@ -63,10 +77,19 @@ fn cancelling_a_parent_cancels_its_children_at_any_depth() {
     let middle = house.child_of(job, "go");
     let bottom = house.child_of(middle, "go");
     house.engine.cancel(job, "eve", house.now()).unwrap();
-    assert_eq!(house.summary(job), "go cancelled, after cancelled → cancelled");
+    assert_eq!(
+        house.summary(job),
+        "go cancelled, after cancelled → cancelled"
+    );
     assert_eq!(house.summary(middle), "go cancelled → cancelled");
-    assert_eq!(house.summary(bottom), "a cancelled, b cancelled → cancelled");
-    assert_eq!(house.job(bottom).job.reason, Some(Reason::CancelledByParent));
+    assert_eq!(
+        house.summary(bottom),
+        "a cancelled, b cancelled → cancelled"
+    );
+    assert_eq!(
+        house.job(bottom).job.reason,
+        Some(Reason::CancelledByParent)
+    );
 }
 
 #[test]
@@ -80,10 +103,16 @@ fn cancelling_a_child_cancels_its_parents_step_and_the_parent_decides() {
         TaskDraft::new("top", vec![StepDraft::task("go", "child"), tolerant]),
         TaskDraft::new("child", vec![script("a")]),
     ]);
-    house.engine.cancel(house.child_of(job, "go"), "eve", house.now()).unwrap();
+    house
+        .engine
+        .cancel(house.child_of(job, "go"), "eve", house.now())
+        .unwrap();
     assert_eq!(house.summary(job), "go cancelled, cleanup ready → running");
     house.run_all(&[]);
-    assert_eq!(house.summary(job), "go cancelled, cleanup completed → cancelled");
+    assert_eq!(
+        house.summary(job),
+        "go cancelled, cleanup completed → cancelled"
+    );
     let job = house.job(job).job;
     assert_eq!(job.reason, Some(Reason::ChildCancelled));
     assert_eq!(job.message.unwrap(), "step go was cancelled");
@@ -92,7 +121,11 @@ fn cancelling_a_child_cancels_its_parents_step_and_the_parent_decides() {
 #[test]
 fn each_outcome_posts_its_own_hooks_once() {
     let house = TestHouse::new();
-    let hook = |on| Hook { on, action: "tell".to_string(), input: Json::empty_object() };
+    let hook = |on| Hook {
+        on,
+        action: "tell".to_string(),
+        input: Json::empty_object(),
+    };
     let hooks = vec![
         hook(HookOn::Success),
         hook(HookOn::Error),
@@ -100,7 +133,10 @@ fn each_outcome_posts_its_own_hooks_once() {
         hook(HookOn::Cancel),
     ];
     let submit = || {
-        let task = TaskDraft { hooks: hooks.clone(), ..TaskDraft::new("main", vec![script("a")]) };
+        let task = TaskDraft {
+            hooks: hooks.clone(),
+            ..TaskDraft::new("main", vec![script("a")])
+        };
         house.submit_tasks(vec![task])
     };
     let (good, bad) = (submit(), submit());
@@ -109,12 +145,18 @@ fn each_outcome_posts_its_own_hooks_once() {
     worker.fail(worker.begin().attempt);
     let cancelled = submit();
     house.engine.cancel(cancelled, "eve", house.now()).unwrap();
-    let posted: Vec<_> =
-        house.outbox().into_iter().map(|row| (row.job_id, row.hook_on, row.hook_index)).collect();
-    assert_eq!(posted, [
-        (good, HookOn::Success, 0),
-        (bad, HookOn::Error, 1),
-        (cancelled, HookOn::Cancel, 2),
-        (cancelled, HookOn::Cancel, 3),
-    ]);
+    let posted: Vec<_> = house
+        .outbox()
+        .into_iter()
+        .map(|row| (row.job_id, row.hook_on, row.hook_index))
+        .collect();
+    assert_eq!(
+        posted,
+        [
+            (good, HookOn::Success, 0),
+            (bad, HookOn::Error, 1),
+            (cancelled, HookOn::Cancel, 2),
+            (cancelled, HookOn::Cancel, 3),
+        ]
+    );
 }

@@ -10,8 +10,15 @@ use stepward::engine::Submission;
 use crate::house::{TestHouse, frozen, script};
 
 fn grouped(name: &str, limit: u32, when_full: WhenFull, steps: Vec<StepDraft>) -> TaskDraft {
-    let concurrency = Some(Concurrency { group: "deploy".to_string(), limit, when_full });
-    TaskDraft { concurrency, ..TaskDraft::new(name, steps) }
+    let concurrency = Some(Concurrency {
+        group: "deploy".to_string(),
+        limit,
+        when_full,
+    });
+    TaskDraft {
+        concurrency,
+        ..TaskDraft::new(name, steps)
+    }
 }
 
 fn submit(house: &TestHouse, when_full: WhenFull) -> JobId {
@@ -27,7 +34,9 @@ fn a_full_group_lets_the_next_one_in_when_one_ends() {
     let house = TestHouse::new();
     let jobs: Vec<_> = (0..3).map(|_| submit(&house, WhenFull::Queue)).collect();
     assert_eq!(
-        jobs.iter().map(|&job| hold(&house, job)).collect::<Vec<_>>(),
+        jobs.iter()
+            .map(|&job| hold(&house, job))
+            .collect::<Vec<_>>(),
         [None, Some(Hold::Concurrency), Some(Hold::Concurrency)]
     );
     let worker = house.worker("ann", &[], 3);
@@ -35,11 +44,21 @@ fn a_full_group_lets_the_next_one_in_when_one_ends() {
         let claimed = worker.begin();
         assert_eq!(claimed.job_id, job);
         assert_eq!(worker.claim_names(1), Vec::<String>::new());
-        if at == 1 { worker.fail(claimed.attempt) } else { worker.complete(claimed.attempt) };
+        if at == 1 {
+            worker.fail(claimed.attempt)
+        } else {
+            worker.complete(claimed.attempt)
+        };
     }
     assert_eq!(
         house.event_kinds(jobs[1]),
-        [EventKind::JobHeld, EventKind::JobSubmitted, EventKind::JobReleased, EventKind::StepFailed, EventKind::JobFailed]
+        [
+            EventKind::JobHeld,
+            EventKind::JobSubmitted,
+            EventKind::JobReleased,
+            EventKind::StepFailed,
+            EventKind::JobFailed
+        ]
     );
 }
 
@@ -48,12 +67,18 @@ fn a_waiting_job_of_higher_priority_goes_first() {
     let house = TestHouse::new();
     let task = frozen(vec![grouped("main", 1, WhenFull::Queue, vec![script("a")])]);
     let submit = |priority| {
-        let submission = Submission { priority: Some(priority), ..Submission::of(&task) };
+        let submission = Submission {
+            priority: Some(priority),
+            ..Submission::of(&task)
+        };
         house.submission(submission).unwrap()
     };
     let (first, low, high) = (submit(0), submit(1), submit(2));
     house.engine.cancel(first, "eve", house.now()).unwrap();
-    assert_eq!((hold(&house, low), hold(&house, high)), (Some(Hold::Concurrency), None));
+    assert_eq!(
+        (hold(&house, low), hold(&house, high)),
+        (Some(Hold::Concurrency), None)
+    );
 }
 
 #[test]
@@ -62,11 +87,20 @@ fn a_full_group_may_skip() {
     let first = submit(&house, WhenFull::Skip);
     let second = submit(&house, WhenFull::Skip);
     let job = house.job(second).job;
-    assert_eq!((job.state, job.reason), (JobState::Skipped, Some(Reason::OverlapSkipped)));
-    assert_eq!(job.message.unwrap(), "group deploy is full: job 1 is in it, the limit is 1");
+    assert_eq!(
+        (job.state, job.reason),
+        (JobState::Skipped, Some(Reason::OverlapSkipped))
+    );
+    assert_eq!(
+        job.message.unwrap(),
+        "group deploy is full: job 1 is in it, the limit is 1"
+    );
     house.run_all(&[]);
     assert_eq!(house.job_state(first), JobState::Completed);
-    assert_eq!(house.summary(submit(&house, WhenFull::Skip)), "a ready → pending");
+    assert_eq!(
+        house.summary(submit(&house, WhenFull::Skip)),
+        "a ready → pending"
+    );
 }
 
 #[test]
@@ -77,7 +111,10 @@ fn a_newcomer_may_take_the_place() {
     let claimed = worker.begin();
     let second = submit(&house, WhenFull::CancelPrevious);
     let job = house.job(first).job;
-    assert_eq!((job.state, job.reason), (JobState::Cancelled, Some(Reason::Superseded)));
+    assert_eq!(
+        (job.state, job.reason),
+        (JobState::Cancelled, Some(Reason::Superseded))
+    );
     assert_eq!(worker.poll(0, &[claimed.attempt]).abort, [claimed.attempt]);
     assert_eq!(house.summary(second), "a ready → pending");
 }
@@ -86,7 +123,12 @@ fn a_newcomer_may_take_the_place() {
 fn a_child_does_not_wait_for_its_own_parent() {
     let house = TestHouse::new();
     let job = house.submit_tasks(vec![
-        grouped("top", 1, WhenFull::Queue, vec![StepDraft::task("go", "child")]),
+        grouped(
+            "top",
+            1,
+            WhenFull::Queue,
+            vec![StepDraft::task("go", "child")],
+        ),
         grouped("child", 1, WhenFull::Queue, vec![script("a")]),
     ]);
     house.run_all(&[]);
@@ -120,7 +162,11 @@ fn a_job_of_later_asks_its_group_when_its_time_has_come() {
         });
         let later = later.unwrap();
         let first = submit(&house, when_full);
-        assert_eq!(hold(&house, first), None, "one that waits for its time is not in the group");
+        assert_eq!(
+            hold(&house, first),
+            None,
+            "one that waits for its time is not in the group"
+        );
         house.clock.advance_ms(1_000);
         house.engine.release_due(house.now()).unwrap();
         assert_eq!(house.summary(later), expected, "{when_full}");

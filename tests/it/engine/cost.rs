@@ -56,7 +56,11 @@ fn history_costs_nothing() {
 fn a_failed_completion_costs_what_its_dependents_do() {
     let fail_first = |others: usize| {
         let house = TestHouse::new();
-        let mut steps = vec![script("a"), script("b").after(&["a"]), script("c").after(&["a"])];
+        let mut steps = vec![
+            script("a"),
+            script("b").after(&["a"]),
+            script("c").after(&["a"]),
+        ];
         steps.extend((0..others).map(|n| script(&format!("x{n}"))));
         house.submit(steps);
         let worker = house.worker("ann", &[], 1);

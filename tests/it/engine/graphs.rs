@@ -19,39 +19,76 @@ fn on(step: &str) -> DependsOn<String> {
 }
 
 fn tolerated(name: &str) -> StepDraft {
-    StepDraft { continue_on_failure: true, ..script(name) }
+    StepDraft {
+        continue_on_failure: true,
+        ..script(name)
+    }
 }
 
 fn never(name: &str) -> StepDraft {
-    StepDraft { when: false, ..script(name) }
+    StepDraft {
+        when: false,
+        ..script(name)
+    }
 }
 
 /// (what it is about, the steps, those that fail, how it ends)
-fn table() -> Vec<(&'static str, Vec<StepDraft>, &'static [&'static str], &'static str)> {
+fn table() -> Vec<(
+    &'static str,
+    Vec<StepDraft>,
+    &'static [&'static str],
+    &'static str,
+)> {
     vec![
-        ("one step", vec![script("a")], &[], "a completed → completed"),
-        ("one step fails", vec![script("a")], &["a"], "a failed → failed"),
+        (
+            "one step",
+            vec![script("a")],
+            &[],
+            "a completed → completed",
+        ),
+        (
+            "one step fails",
+            vec![script("a")],
+            &["a"],
+            "a failed → failed",
+        ),
         (
             "a chain completes",
-            vec![script("a"), script("b").after(&["a"]), script("c").after(&["b"])],
+            vec![
+                script("a"),
+                script("b").after(&["a"]),
+                script("c").after(&["b"]),
+            ],
             &[],
             "a completed, b completed, c completed → completed",
         ),
         (
             "a failure at the head of a chain skips all behind it",
-            vec![script("a"), script("b").after(&["a"]), script("c").after(&["b"])],
+            vec![
+                script("a"),
+                script("b").after(&["a"]),
+                script("c").after(&["b"]),
+            ],
             &["a"],
             "a failed, b skipped, c skipped → failed",
         ),
         (
             "a failure in the middle keeps what came before",
-            vec![script("a"), script("b").after(&["a"]), script("c").after(&["b"])],
+            vec![
+                script("a"),
+                script("b").after(&["a"]),
+                script("c").after(&["b"]),
+            ],
             &["b"],
             "a completed, b failed, c skipped → failed",
         ),
         (
             "steps may be listed before what they depend on",
-            vec![script("c").after(&["b"]), script("b").after(&["a"]), script("a")],
+            vec![
+                script("c").after(&["b"]),
+                script("b").after(&["a"]),
+                script("a"),
+            ],
             &[],
             "c completed, b completed, a completed → completed",
         ),
@@ -79,7 +116,12 @@ fn table() -> Vec<(&'static str, Vec<StepDraft>, &'static [&'static str], &'stat
         ),
         (
             "independent branches go on after a failure",
-            vec![script("a"), script("b").after(&["a"]), script("x"), script("y").after(&["x"])],
+            vec![
+                script("a"),
+                script("b").after(&["a"]),
+                script("x"),
+                script("y").after(&["x"]),
+            ],
             &["a"],
             "a failed, b skipped, x completed, y completed → failed",
         ),
@@ -109,13 +151,19 @@ fn table() -> Vec<(&'static str, Vec<StepDraft>, &'static [&'static str], &'stat
         ),
         (
             "a clean-up that wants failure is skipped on success",
-            vec![script("a"), script("undo").depending(accepting("a", &[Outcome::Failed]))],
+            vec![
+                script("a"),
+                script("undo").depending(accepting("a", &[Outcome::Failed])),
+            ],
             &[],
             "a completed, undo skipped → completed",
         ),
         (
             "a clean-up that wants failure runs on failure",
-            vec![script("a"), script("undo").depending(accepting("a", &[Outcome::Failed]))],
+            vec![
+                script("a"),
+                script("undo").depending(accepting("a", &[Outcome::Failed])),
+            ],
             &["a"],
             "a failed, undo completed → failed",
         ),
@@ -249,9 +297,15 @@ fn a_step_is_not_decided_before_everything_it_names_has_ended() {
     let worker = house.worker("ann", &[], 2);
     let (a, b) = (worker.begin(), worker.begin());
     worker.complete(a.attempt);
-    assert_eq!(house.summary(job), "a completed, b running, c pending → running");
+    assert_eq!(
+        house.summary(job),
+        "a completed, b running, c pending → running"
+    );
     worker.fail(b.attempt);
-    assert_eq!(house.summary(job), "a completed, b failed, c ready → running");
+    assert_eq!(
+        house.summary(job),
+        "a completed, b failed, c ready → running"
+    );
 }
 
 #[test]
@@ -271,9 +325,15 @@ fn what_did_not_complete_says_why() {
     assert_eq!(told("a"), (Reason::ExitCode, "exit code 1".to_string()));
     assert_eq!(
         told("b"),
-        (Reason::DependencyNotAccepted, "step a failed, which it does not accept".to_string())
+        (
+            Reason::DependencyNotAccepted,
+            "step a failed, which it does not accept".to_string()
+        )
     );
-    assert_eq!(told("c"), (Reason::WhenFalse, "its condition is false".to_string()));
+    assert_eq!(
+        told("c"),
+        (Reason::WhenFalse, "its condition is false".to_string())
+    );
     assert_eq!(
         told("d"),
         (
@@ -294,12 +354,17 @@ fn a_failed_root_skips_ten_thousand_steps_in_one_transaction() {
             let before = if chain { at - 1 } else { 0 };
             script(&format!("s{at}")).after(&[&format!("s{before}")])
         };
-        let steps = std::iter::once(script("s0")).chain((1..10_000).map(step)).collect();
+        let steps = std::iter::once(script("s0"))
+            .chain((1..10_000).map(step))
+            .collect();
         let job = house.submit(steps);
         house.run_all(&["s0"]);
         let view = house.job(job);
         assert_eq!(view.job.state.as_str(), "failed");
-        let skipped = view.steps.iter().filter(|(_, step)| step.state.as_str() == "skipped");
+        let skipped = view
+            .steps
+            .iter()
+            .filter(|(_, step)| step.state.as_str() == "skipped");
         assert_eq!(skipped.count(), 9_999);
     }
 }

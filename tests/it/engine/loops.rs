@@ -10,25 +10,43 @@ use crate::house::{TestHouse, script};
 
 fn looped(step: StepDraft, items: usize, max_parallel: Option<u32>) -> StepDraft {
     let items = (0..items).map(|n| Json(n.to_string())).collect();
-    StepDraft { for_each: Some(ForEach { items, max_parallel }), ..step }
+    StepDraft {
+        for_each: Some(ForEach {
+            items,
+            max_parallel,
+        }),
+        ..step
+    }
 }
 
 #[test]
 fn a_loop_runs_one_instance_per_item_and_then_its_dependents() {
     let house = TestHouse::new();
-    let job = house.submit(vec![looped(script("test"), 3, None), script("b").after(&["test"])]);
+    let job = house.submit(vec![
+        looped(script("test"), 3, None),
+        script("b").after(&["test"]),
+    ]);
     assert_eq!(
         house.summary(job),
         "test running, test[0] ready, test[1] ready, test[2] ready, b pending → pending"
     );
     let worker = house.worker("ann", &[], 5);
     let given = worker.poll(5, &[]).assignments;
-    let items: Vec<_> = given.iter().map(|found| (found.item, found.item_value.clone())).collect();
+    let items: Vec<_> = given
+        .iter()
+        .map(|found| (found.item, found.item_value.clone()))
+        .collect();
     assert_eq!(items[2], (Some(2), Some(Json("2".to_string()))));
     for found in given {
         worker.start(found.attempt);
         let output = Some(Json(format!("\"out {}\"", found.item.unwrap())));
-        worker.finish(found.attempt, Finished::Completed { output, exit_code: Some(0) });
+        worker.finish(
+            found.attempt,
+            Finished::Completed {
+                output,
+                exit_code: Some(0),
+            },
+        );
     }
     worker.run_all(&[]);
     assert_eq!(
@@ -37,7 +55,10 @@ fn a_loop_runs_one_instance_per_item_and_then_its_dependents() {
     );
     let outputs = house.engine.output(job, "test").unwrap().unwrap();
     assert_eq!(outputs.0, r#"["out 0","out 1","out 2"]"#);
-    assert_eq!(house.engine.output(job, "test[1]").unwrap().unwrap().0, r#""out 1""#);
+    assert_eq!(
+        house.engine.output(job, "test[1]").unwrap().unwrap().0,
+        r#""out 1""#
+    );
 }
 
 #[test]
@@ -89,7 +110,10 @@ fn a_tolerated_loop_may_fail() {
 #[test]
 fn a_loop_behind_a_failure_is_skipped_unexpanded() {
     let house = TestHouse::new();
-    let job = house.submit(vec![script("a"), looped(script("t").after(&["a"]), 3, None)]);
+    let job = house.submit(vec![
+        script("a"),
+        looped(script("t").after(&["a"]), 3, None),
+    ]);
     house.run_all(&["a"]);
     assert_eq!(house.summary(job), "a failed, t skipped → failed");
 }
@@ -104,7 +128,10 @@ fn instances_retry_on_their_own() {
     let first = worker.begin();
     worker.fail(first.attempt);
     worker.run_all(&[]);
-    assert_eq!(house.summary(job), "t completed, t[0] completed, t[1] completed → completed");
+    assert_eq!(
+        house.summary(job),
+        "t completed, t[0] completed, t[1] completed → completed"
+    );
     assert_eq!(house.step(job, "t[0]").tries, 2);
 }
 
@@ -112,7 +139,10 @@ fn instances_retry_on_their_own() {
 fn a_loop_of_child_jobs_makes_as_many_as_may_run() {
     let house = TestHouse::new();
     let job = house.submit_tasks(vec![
-        TaskDraft::new("top", vec![looped(StepDraft::task("go", "child"), 3, Some(1))]),
+        TaskDraft::new(
+            "top",
+            vec![looped(StepDraft::task("go", "child"), 3, Some(1))],
+        ),
         TaskDraft::new("child", vec![script("a")]),
     ]);
     assert_eq!(
@@ -124,7 +154,10 @@ fn a_loop_of_child_jobs_makes_as_many_as_may_run() {
         house.summary(job),
         "go completed, go[0] completed, go[1] completed, go[2] completed → completed"
     );
-    assert_eq!(house.engine.job_output(job).unwrap().0, r#"{"go":[{},{},{}]}"#);
+    assert_eq!(
+        house.engine.job_output(job).unwrap().0,
+        r#"{"go":[{},{},{}]}"#
+    );
 }
 
 #[test]

@@ -7,30 +7,56 @@ use stepward::engine::{EngineError, Submission};
 use crate::house::{TestHouse, frozen, script};
 
 fn tagged(name: &str, tags: &[&str]) -> StepDraft {
-    StepDraft { tags: tags.iter().map(|tag| tag.to_string()).collect(), ..script(name) }
+    StepDraft {
+        tags: tags.iter().map(|tag| tag.to_string()).collect(),
+        ..script(name)
+    }
 }
 
 #[test]
 fn the_oldest_of_the_highest_priority_comes_first() {
     let house = TestHouse::new();
-    for (name, priority) in [("old", 0), ("urgent", 5), ("young", 0), ("idle", -5), ("next", 5)] {
+    for (name, priority) in [
+        ("old", 0),
+        ("urgent", 5),
+        ("young", 0),
+        ("idle", -5),
+        ("next", 5),
+    ] {
         let frozen = frozen(vec![TaskDraft::new("main", vec![script(name)])]);
-        let submission = Submission { priority: Some(priority), ..Submission::of(&frozen) };
+        let submission = Submission {
+            priority: Some(priority),
+            ..Submission::of(&frozen)
+        };
         house.submission(submission).unwrap();
         house.clock.advance_ms(1);
     }
     let worker = house.worker("ann", &[], 10);
     assert_eq!(worker.claim_names(2), ["urgent", "next"]);
-    let held: Vec<_> = worker.poll(0, &[]).assignments.iter().map(|found| found.attempt).collect();
-    let more: Vec<_> =
-        worker.poll(10, &held).assignments.into_iter().map(|found| found.step).collect();
+    let held: Vec<_> = worker
+        .poll(0, &[])
+        .assignments
+        .iter()
+        .map(|found| found.attempt)
+        .collect();
+    let more: Vec<_> = worker
+        .poll(10, &held)
+        .assignments
+        .into_iter()
+        .map(|found| found.step)
+        .collect();
     assert_eq!(more, ["old", "young", "idle"]);
 }
 
 #[test]
 fn order_holds_across_requirements() {
     let house = TestHouse::new();
-    for (name, tags) in [("1", vec!["gpu"]), ("2", vec![]), ("3", vec!["gpu"]), ("4", vec!["big"])] {
+    for (name, tags) in [
+        ("1", vec!["gpu"]),
+        ("2", vec![]),
+        ("3", vec!["gpu"]),
+        ("4", vec!["big"]),
+    ] {
         house.submit(vec![tagged(name, &tags)]);
         house.clock.advance_ms(1);
     }
@@ -42,24 +68,58 @@ fn order_holds_across_requirements() {
 fn a_step_is_given_only_to_a_worker_with_all_its_tags() {
     let house = TestHouse::new();
     house.submit(vec![tagged("a", &["gpu", "big"])]);
-    assert_eq!(house.worker("plain", &[], 1).claim_names(1), Vec::<String>::new());
-    assert_eq!(house.worker("half", &["gpu"], 1).claim_names(1), Vec::<String>::new());
-    assert_eq!(house.worker("able", &["gpu", "big", "more"], 1).claim_names(1), ["a"]);
+    assert_eq!(
+        house.worker("plain", &[], 1).claim_names(1),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        house.worker("half", &["gpu"], 1).claim_names(1),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        house
+            .worker("able", &["gpu", "big", "more"], 1)
+            .claim_names(1),
+        ["a"]
+    );
 }
 
 #[test]
 fn what_a_step_does_implies_its_tags() {
     let on = |runner, image: Option<&str>| {
         let script = "true".to_string();
-        Action::Script { runner, image: image.map(str::to_string), script }
+        Action::Script {
+            runner,
+            image: image.map(str::to_string),
+            script,
+        }
     };
     for (action, expected) in [
         (on(Runner::Local, None), vec!["script"]),
-        (on(Runner::Docker, Some("busybox")), vec!["docker", "script"]),
+        (
+            on(Runner::Docker, Some("busybox")),
+            vec!["docker", "script"],
+        ),
         (on(Runner::Pod, None), vec!["kubernetes", "script"]),
-        (Action::Docker { image: "busybox".into(), command: vec![] }, vec!["docker"]),
-        (Action::Pod { manifest: "{}".into() }, vec!["kubernetes"]),
-        (Action::Approval { message: "go?".into() }, vec![]),
+        (
+            Action::Docker {
+                image: "busybox".into(),
+                command: vec![],
+            },
+            vec!["docker"],
+        ),
+        (
+            Action::Pod {
+                manifest: "{}".into(),
+            },
+            vec!["kubernetes"],
+        ),
+        (
+            Action::Approval {
+                message: "go?".into(),
+            },
+            vec![],
+        ),
     ] {
         assert_eq!(StepDraft::new("a", action).required_tags(), expected);
     }
@@ -129,24 +189,43 @@ fn an_unknown_session_must_open_a_new_one() {
     let house = TestHouse::new();
     let former = house.worker("ann", &[], 1);
     house.worker("ann", &[], 1);
-    assert!(matches!(former.try_poll(1, &[]), Err(EngineError::SessionReplaced)));
-    let stranger = crate::house::TestWorker { key: "nobody".to_string(), ..former };
-    assert!(matches!(stranger.try_poll(1, &[]), Err(EngineError::SessionUnknown)));
+    assert!(matches!(
+        former.try_poll(1, &[]),
+        Err(EngineError::SessionReplaced)
+    ));
+    let stranger = crate::house::TestWorker {
+        key: "nobody".to_string(),
+        ..former
+    };
+    assert!(matches!(
+        stranger.try_poll(1, &[]),
+        Err(EngineError::SessionUnknown)
+    ));
 }
 
 #[test]
 fn fifty_workers_at_once_never_get_the_same_step_twice() {
     let house = TestHouse::new();
     house.submit((0..500).map(|n| script(&format!("s{n}"))).collect());
-    let workers: Vec<_> = (0..50).map(|n| house.worker(&format!("w{n}"), &[], 10)).collect();
+    let workers: Vec<_> = (0..50)
+        .map(|n| house.worker(&format!("w{n}"), &[], 10))
+        .collect();
     let mut given: Vec<AttemptRef> = std::thread::scope(|scope| {
         let claim = |worker: &'_ crate::house::TestWorker<'_>| {
             let found = worker.poll(10, &[]).assignments;
-            found.into_iter().map(|found| found.attempt).collect::<Vec<_>>()
+            found
+                .into_iter()
+                .map(|found| found.attempt)
+                .collect::<Vec<_>>()
         };
-        let threads: Vec<_> =
-            workers.iter().map(|worker| scope.spawn(move || claim(worker))).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        let threads: Vec<_> = workers
+            .iter()
+            .map(|worker| scope.spawn(move || claim(worker)))
+            .collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect()
     });
     assert_eq!(given.len(), 500);
     given.sort();

@@ -2,9 +2,9 @@
 
 use std::sync::Barrier;
 
+use stepward::domain::Json;
 use stepward::domain::event::EventKind;
 use stepward::domain::task::{Hook, HookOn, TaskDraft};
-use stepward::domain::Json;
 use stepward::engine::{Finished, Verdict};
 
 use crate::house::{TestHouse, script};
@@ -14,7 +14,11 @@ fn two_racing_terminal_reports_have_one_winner() {
     let house = TestHouse::new();
     let worker = house.worker("ann", &[], 1);
     for _ in 0..100 {
-        let hook = |on| Hook { on, action: "tell".to_string(), input: Json::empty_object() };
+        let hook = |on| Hook {
+            on,
+            action: "tell".to_string(),
+            input: Json::empty_object(),
+        };
         let job = house.submit_tasks(vec![TaskDraft {
             hooks: vec![hook(HookOn::Success), hook(HookOn::Error)],
             ..TaskDraft::new("main", vec![script("a"), script("b").after(&["a"])])
@@ -30,10 +34,18 @@ fn two_racing_terminal_reports_have_one_winner() {
             let bad = scope.spawn(|| report(Finished::exited(1)));
             (good.join().unwrap(), bad.join().unwrap())
         });
-        let accepted =
-            [&good, &bad].into_iter().filter(|verdict| **verdict == Verdict::Accepted).count();
+        let accepted = [&good, &bad]
+            .into_iter()
+            .filter(|verdict| **verdict == Verdict::Accepted)
+            .count();
         assert_eq!(accepted, 1, "{good:?} {bad:?}");
-        let outbox = || house.outbox().into_iter().filter(|row| row.job_id == job).count();
+        let outbox = || {
+            house
+                .outbox()
+                .into_iter()
+                .filter(|row| row.job_id == job)
+                .count()
+        };
         if good == Verdict::Accepted {
             assert_eq!(house.summary(job), "a completed, b ready → running");
             assert_eq!(outbox(), 0);
@@ -68,8 +80,11 @@ fn a_cancel_and_a_completion_race_to_one_end() {
             (done.join().unwrap(), cancelled.join().unwrap())
         });
         assert_ne!(done == Verdict::Accepted, cancelled.is_ok());
-        let expected =
-            if cancelled.is_ok() { "a cancelled → cancelled" } else { "a completed → completed" };
+        let expected = if cancelled.is_ok() {
+            "a cancelled → cancelled"
+        } else {
+            "a completed → completed"
+        };
         assert_eq!(house.summary(job), expected);
         let ends = house.count_events(job, EventKind::JobCompleted)
             + house.count_events(job, EventKind::JobCancelled);
@@ -94,5 +109,11 @@ fn many_workers_finish_a_job_of_many_steps_exactly_once() {
     house.run_all(&[]);
     assert_eq!(house.job(job).job.state.as_str(), "completed");
     assert_eq!(house.count_events(job, EventKind::JobCompleted), 1);
-    assert!(house.job(job).steps.iter().all(|(_, step)| step.attempt == 1));
+    assert!(
+        house
+            .job(job)
+            .steps
+            .iter()
+            .all(|(_, step)| step.attempt == 1)
+    );
 }

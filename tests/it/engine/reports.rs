@@ -29,7 +29,10 @@ fn a_step_runs_only_from_its_start_on_and_the_job_with_it() {
     assert_eq!(worker.start(claimed.attempt), Verdict::Accepted);
     assert_eq!(house.summary(job), "a running → running");
     let step = house.step(job, "a");
-    assert_eq!(step.started_at.unwrap().0 - step.assigned_at.unwrap().0, 30_000);
+    assert_eq!(
+        step.started_at.unwrap().0 - step.assigned_at.unwrap().0,
+        30_000
+    );
     assert_eq!(step.due_up, Some(house.now().up.plus_ms(24 * 3_600_000)));
 }
 
@@ -63,9 +66,18 @@ fn a_completed_step_keeps_its_output() {
     let worker = house.worker("ann", &[], 1);
     let claimed = worker.begin();
     let output = Some(Json(r#"{"image":"app:1"}"#.to_string()));
-    worker.finish(claimed.attempt, Finished::Completed { output: output.clone(), exit_code: Some(0) });
+    worker.finish(
+        claimed.attempt,
+        Finished::Completed {
+            output: output.clone(),
+            exit_code: Some(0),
+        },
+    );
     assert_eq!(house.engine.output(job, "a").unwrap(), output);
-    assert_eq!(house.engine.job_output(job).unwrap().0, r#"{"a":{"image":"app:1"}}"#);
+    assert_eq!(
+        house.engine.job_output(job).unwrap().0,
+        r#"{"a":{"image":"app:1"}}"#
+    );
 }
 
 #[test]
@@ -77,7 +89,10 @@ fn a_failed_try_is_tried_again_after_its_delay_and_never_seen_as_failed() {
         ..RetryPolicy::times(3)
     };
     let job = house.submit(vec![
-        StepDraft { retry, ..script("a") },
+        StepDraft {
+            retry,
+            ..script("a")
+        },
         script("b").after(&["a"]),
     ]);
     let worker = house.worker("ann", &[], 1);
@@ -98,16 +113,26 @@ fn a_failed_try_is_tried_again_after_its_delay_and_never_seen_as_failed() {
     assert_eq!(house.summary(job), "a completed, b completed → completed");
     assert_eq!(house.count_events(job, EventKind::StepRetried), 2);
     let step = house.step(job, "a");
-    let former = house.engine.store.read(|tx| tx.former_attempts(step.step_id)).unwrap();
+    let former = house
+        .engine
+        .store
+        .read(|tx| tx.former_attempts(step.step_id))
+        .unwrap();
     assert_eq!(former.len(), 2);
-    assert_eq!((former[0].reason.as_str(), former[0].message.as_str()), ("exit_code", "exit code 1"));
+    assert_eq!(
+        (former[0].reason.as_str(), former[0].message.as_str()),
+        ("exit_code", "exit code 1")
+    );
 }
 
 #[test]
 fn the_last_try_decides() {
     let house = TestHouse::new();
     let job = house.submit(vec![
-        StepDraft { retry: RetryPolicy::times(2), ..script("a") },
+        StepDraft {
+            retry: RetryPolicy::times(2),
+            ..script("a")
+        },
         script("b").after(&["a"]),
     ]);
     house.run_all(&["a"]);
@@ -119,7 +144,10 @@ fn the_last_try_decides() {
 #[test]
 fn a_report_of_a_former_attempt_changes_nothing_and_is_told_once() {
     let house = TestHouse::new();
-    let job = house.submit(vec![StepDraft { retry: RetryPolicy::times(2), ..script("a") }]);
+    let job = house.submit(vec![StepDraft {
+        retry: RetryPolicy::times(2),
+        ..script("a")
+    }]);
     let worker = house.worker("ann", &[], 1);
     let first = worker.begin();
     worker.fail(first.attempt);
@@ -140,10 +168,22 @@ fn another_workers_attempt_cannot_be_touched() {
     let job = house.submit(vec![script("a")]);
     let (ann, eve) = (house.worker("ann", &[], 1), house.worker("eve", &[], 1));
     let claimed = ann.begin();
-    assert_eq!(aborted(eve.complete(claimed.attempt)), "the attempt belongs to another session");
-    assert_eq!(aborted(eve.start(claimed.attempt)), "the attempt belongs to another session");
-    let guess = AttemptRef { step_id: StepId(i64::MAX), attempt: u32::MAX };
-    assert_eq!(aborted(eve.complete(guess)), "step 9223372036854775807 does not exist");
+    assert_eq!(
+        aborted(eve.complete(claimed.attempt)),
+        "the attempt belongs to another session"
+    );
+    assert_eq!(
+        aborted(eve.start(claimed.attempt)),
+        "the attempt belongs to another session"
+    );
+    let guess = AttemptRef {
+        step_id: StepId(i64::MAX),
+        attempt: u32::MAX,
+    };
+    assert_eq!(
+        aborted(eve.complete(guess)),
+        "step 9223372036854775807 does not exist"
+    );
     assert_eq!(house.step_state(job, "a"), StepState::Running);
 }
 
@@ -154,25 +194,54 @@ fn keep_alives_move_the_deadline_but_never_past_the_cap() {
     let worker = house.worker("ann", &[], 1);
     let claimed = worker.claim();
     let assigned_up = house.now().up;
-    assert_eq!(house.step(job, "a").due_up, Some(assigned_up.plus_ms(60_000)));
+    assert_eq!(
+        house.step(job, "a").due_up,
+        Some(assigned_up.plus_ms(60_000))
+    );
     house.clock.advance_ms(50_000);
-    house.engine.keep_alive(&worker.key, claimed.attempt, house.now()).unwrap();
-    assert_eq!(house.step(job, "a").due_up, Some(assigned_up.plus_ms(110_000)));
+    house
+        .engine
+        .keep_alive(&worker.key, claimed.attempt, house.now())
+        .unwrap();
+    assert_eq!(
+        house.step(job, "a").due_up,
+        Some(assigned_up.plus_ms(110_000))
+    );
     house.clock.advance_ms(840_000);
     worker.heartbeat(1, &[(claimed.attempt, HeldPhase::Preparing)]);
-    assert_eq!(house.step(job, "a").due_up, Some(assigned_up.plus_ms(900_000)));
+    assert_eq!(
+        house.step(job, "a").due_up,
+        Some(assigned_up.plus_ms(900_000))
+    );
 }
 
 #[test]
 fn one_bad_item_does_not_touch_the_others() {
     let house = TestHouse::new();
-    let job = house.submit(vec![script("a"), script("b"), script("c").after(&["a", "b"])]);
+    let job = house.submit(vec![
+        script("a"),
+        script("b"),
+        script("c").after(&["a", "b"]),
+    ]);
     let worker = house.worker("ann", &[], 3);
     let held = worker.poll(2, &[]).assignments;
     let items = |news: fn() -> News| held.iter().map(move |found| (found.attempt, news()));
     let mut started: Vec<_> = items(|| News::Started).collect();
-    started.insert(1, (AttemptRef { step_id: StepId(999), attempt: 1 }, News::Started));
-    let reports = Reports { session_key: worker.key.clone(), items: started, poll: None };
+    started.insert(
+        1,
+        (
+            AttemptRef {
+                step_id: StepId(999),
+                attempt: 1,
+            },
+            News::Started,
+        ),
+    );
+    let reports = Reports {
+        session_key: worker.key.clone(),
+        items: started,
+        poll: None,
+    };
     let answer = house.engine.report(reports, house.now()).unwrap();
     assert!(matches!(
         answer.verdicts[..],
@@ -180,7 +249,15 @@ fn one_bad_item_does_not_touch_the_others() {
     ));
 
     let mut ended: Vec<_> = items(|| News::Finished(Finished::completed())).collect();
-    ended.insert(0, (held[0].attempt, News::Declined { why: "too late".to_string() }));
+    ended.insert(
+        0,
+        (
+            held[0].attempt,
+            News::Declined {
+                why: "too late".to_string(),
+            },
+        ),
+    );
     let reports = Reports {
         session_key: worker.key.clone(),
         items: ended,
@@ -189,19 +266,39 @@ fn one_bad_item_does_not_touch_the_others() {
     let answer = house.engine.report(reports, house.now()).unwrap();
     assert_eq!(
         answer.verdicts[0],
-        Verdict::Refused { why: "a step that is running cannot requeue".to_string() }
+        Verdict::Refused {
+            why: "a step that is running cannot requeue".to_string()
+        }
     );
     // What the finished steps release comes with the same answer.
     let given = answer.poll.unwrap().assignments;
-    assert_eq!(given.iter().map(|found| found.step.as_str()).collect::<Vec<_>>(), ["c"]);
-    assert_eq!(house.summary(job), "a completed, b completed, c assigned → running");
+    assert_eq!(
+        given
+            .iter()
+            .map(|found| found.step.as_str())
+            .collect::<Vec<_>>(),
+        ["c"]
+    );
+    assert_eq!(
+        house.summary(job),
+        "a completed, b completed, c assigned → running"
+    );
 }
 
 #[test]
 fn a_worker_loss_can_be_named_as_a_reason_to_retry() {
     let house = TestHouse::new();
-    let retry = RetryPolicy { on: vec![Reason::WorkerRestarted], ..RetryPolicy::times(2) };
-    let job = house.submit_tasks(vec![TaskDraft::new("main", vec![StepDraft { retry, ..script("a") }])]);
+    let retry = RetryPolicy {
+        on: vec![Reason::WorkerRestarted],
+        ..RetryPolicy::times(2)
+    };
+    let job = house.submit_tasks(vec![TaskDraft::new(
+        "main",
+        vec![StepDraft {
+            retry,
+            ..script("a")
+        }],
+    )]);
     house.worker("ann", &[], 1).begin();
     let next_life = house.worker("ann", &[], 1);
     let again = next_life.begin();

@@ -13,7 +13,12 @@ fn retry(house: &TestHouse, job: JobId, scope: RetryScope) -> JobId {
 }
 
 fn chain() -> Vec<StepDraft> {
-    vec![script("a"), script("b").after(&["a"]), script("c").after(&["b"]), script("x")]
+    vec![
+        script("a"),
+        script("b").after(&["a"]),
+        script("c").after(&["b"]),
+        script("x"),
+    ]
 }
 
 #[test]
@@ -21,15 +26,27 @@ fn only_what_did_not_complete_runs_again() {
     let house = TestHouse::new();
     let job = house.submit(chain());
     house.run_all(&["b"]);
-    assert_eq!(house.summary(job), "a completed, b failed, c skipped, x completed → failed");
+    assert_eq!(
+        house.summary(job),
+        "a completed, b failed, c skipped, x completed → failed"
+    );
     let again = retry(&house, job, RetryScope::Failed);
-    assert_eq!(house.summary(again), "a completed, b ready, c pending, x completed → pending");
+    assert_eq!(
+        house.summary(again),
+        "a completed, b ready, c pending, x completed → pending"
+    );
     let view = house.job(again).job;
     assert_eq!((view.retry_of, view.source), (Some(job), Source::Retry));
     house.run_all(&[]);
-    assert_eq!(house.summary(again), "a completed, b completed, c completed, x completed → completed");
+    assert_eq!(
+        house.summary(again),
+        "a completed, b completed, c completed, x completed → completed"
+    );
     // The former job stays as it ended.
-    assert_eq!(house.summary(job), "a completed, b failed, c skipped, x completed → failed");
+    assert_eq!(
+        house.summary(job),
+        "a completed, b failed, c skipped, x completed → failed"
+    );
 }
 
 #[test]
@@ -39,7 +56,13 @@ fn carried_steps_keep_their_outputs() {
     let worker = house.worker("ann", &[], 1);
     let output = Some(Json("[1,2]".to_string()));
     let claimed = worker.begin();
-    worker.finish(claimed.attempt, Finished::Completed { output: output.clone(), exit_code: Some(0) });
+    worker.finish(
+        claimed.attempt,
+        Finished::Completed {
+            output: output.clone(),
+            exit_code: Some(0),
+        },
+    );
     worker.fail(worker.begin().attempt);
     let again = retry(&house, job, RetryScope::Failed);
     assert_eq!(house.engine.output(again, "a").unwrap(), output);
@@ -53,8 +76,13 @@ fn from_a_step_means_it_and_everything_behind_it() {
     let job = house.submit(chain());
     house.run_all(&[]);
     let again = retry(&house, job, RetryScope::From("b".to_string()));
-    assert_eq!(house.summary(again), "a completed, b ready, c pending, x completed → pending");
-    let unknown = house.engine.retry(job, RetryScope::From("z".to_string()), house.now());
+    assert_eq!(
+        house.summary(again),
+        "a completed, b ready, c pending, x completed → pending"
+    );
+    let unknown = house
+        .engine
+        .retry(job, RetryScope::From("z".to_string()), house.now());
     assert_eq!(unknown.unwrap_err().to_string(), r#"job 1 has no step "z""#);
 }
 
@@ -64,7 +92,10 @@ fn all_means_all() {
     let job = house.submit(chain());
     house.run_all(&[]);
     let again = retry(&house, job, RetryScope::All);
-    assert_eq!(house.summary(again), "a ready, b pending, c pending, x ready → pending");
+    assert_eq!(
+        house.summary(again),
+        "a ready, b pending, c pending, x ready → pending"
+    );
 }
 
 #[test]
@@ -96,9 +127,15 @@ fn a_retry_of_what_completed_or_still_runs_is_refused() {
 fn a_loop_runs_again_only_where_it_failed() {
     let house = TestHouse::new();
     let items = (0..3).map(|n| Json(n.to_string())).collect();
-    let for_each = Some(ForEach { items, max_parallel: None });
+    let for_each = Some(ForEach {
+        items,
+        max_parallel: None,
+    });
     let job = house.submit(vec![
-        StepDraft { for_each, ..script("t") },
+        StepDraft {
+            for_each,
+            ..script("t")
+        },
         script("b").after(&["t"]),
     ]);
     house.run_all(&["t[1]"]);
@@ -128,7 +165,13 @@ fn a_loop_runs_again_only_where_it_failed() {
 fn a_failed_child_job_is_retried_where_it_failed() {
     let house = TestHouse::new();
     let job = house.submit_tasks(vec![
-        TaskDraft::new("top", vec![StepDraft::task("go", "child"), script("after").after(&["go"])]),
+        TaskDraft::new(
+            "top",
+            vec![
+                StepDraft::task("go", "child"),
+                script("after").after(&["go"]),
+            ],
+        ),
         TaskDraft::new("child", vec![script("a"), script("b").after(&["a"])]),
     ]);
     house.run_all(&["b"]);
@@ -138,7 +181,10 @@ fn a_failed_child_job_is_retried_where_it_failed() {
     assert_eq!(house.summary(child), "a completed, b ready → pending");
     assert_eq!(house.job(child).job.retry_of, Some(former_child));
     house.run_all(&[]);
-    assert_eq!(house.summary(again), "go completed, after completed → completed");
+    assert_eq!(
+        house.summary(again),
+        "go completed, after completed → completed"
+    );
 }
 
 #[test]
@@ -149,10 +195,16 @@ fn a_cancelled_job_can_be_retried_in_the_middle() {
     worker.complete(worker.begin().attempt);
     house.engine.cancel(job, "eve", house.now()).unwrap();
     let again = retry(&house, job, RetryScope::Failed);
-    assert_eq!(house.summary(again), "a completed, b ready, c pending, x ready → pending");
+    assert_eq!(
+        house.summary(again),
+        "a completed, b ready, c pending, x ready → pending"
+    );
     let third = {
         house.run_all(&["b"]);
         retry(&house, again, RetryScope::Failed)
     };
-    assert_eq!(house.summary(third), "a completed, b ready, c pending, x completed → pending");
+    assert_eq!(
+        house.summary(third),
+        "a completed, b ready, c pending, x completed → pending"
+    );
 }

@@ -35,16 +35,33 @@ fn a_spooled_result_counts_before_the_restart_does() {
     let job = house.submit(vec![script("a"), script("b"), script("c").after(&["a"])]);
     let former = house.worker("ann", &[], 2);
     let (a, b) = (former.begin(), former.begin());
-    let spool = |attempt, finished| Spooled { attempt, session_key: former.key.clone(), finished };
-    let (next, verdicts) = house.session("ann", &[], 2, vec![
-        spool(a.attempt, Finished::completed()),
-        spool(a.attempt, Finished::exited(1)),
-    ]);
+    let spool = |attempt, finished| Spooled {
+        attempt,
+        session_key: former.key.clone(),
+        finished,
+    };
+    let (next, verdicts) = house.session(
+        "ann",
+        &[],
+        2,
+        vec![
+            spool(a.attempt, Finished::completed()),
+            spool(a.attempt, Finished::exited(1)),
+        ],
+    );
     assert_eq!(verdicts[0], Verdict::Accepted);
     assert!(matches!(verdicts[1], Verdict::Abort { .. }));
-    assert_eq!(house.summary(job), "a completed, b failed, c ready → running");
+    assert_eq!(
+        house.summary(job),
+        "a completed, b failed, c ready → running"
+    );
     assert_eq!(house.step(job, "b").reason, Some(Reason::WorkerRestarted));
-    assert_eq!(former.complete(b.attempt), Verdict::Abort { why: "the step is failed already".into() });
+    assert_eq!(
+        former.complete(b.attempt),
+        Verdict::Abort {
+            why: "the step is failed already".into()
+        }
+    );
     next.run_all(&[]);
 }
 
@@ -67,10 +84,17 @@ fn a_spooled_result_of_somebody_else_is_turned_away() {
 #[test]
 fn a_repeated_opening_answers_the_same_session() {
     let house = TestHouse::new();
-    let open = || house.engine.open_session(registration("ann", "k1", &[], 1), vec![], house.now());
+    let open = || {
+        house
+            .engine
+            .open_session(registration("ann", "k1", &[], 1), vec![], house.now())
+    };
     let (first, second) = (open().unwrap(), open().unwrap());
     assert_eq!(first.session_id, second.session_id);
-    house.engine.open_session(registration("ann", "k2", &[], 1), vec![], house.now()).unwrap();
+    house
+        .engine
+        .open_session(registration("ann", "k2", &[], 1), vec![], house.now())
+        .unwrap();
     assert!(matches!(open(), Err(EngineError::SessionReplaced)));
 }
 
@@ -81,18 +105,30 @@ fn reports_of_a_former_life_are_aborted() {
     let former = house.worker("ann", &[], 1);
     let claimed = former.claim();
     let next = house.worker("ann", &[], 1);
-    assert!(matches!(former.start(claimed.attempt), Verdict::Abort { .. }));
+    assert!(matches!(
+        former.start(claimed.attempt),
+        Verdict::Abort { .. }
+    ));
     let again = next.begin();
     assert_eq!(again.attempt.attempt, 2);
-    assert!(matches!(former.complete(again.attempt), Verdict::Abort { .. }));
+    assert!(matches!(
+        former.complete(again.attempt),
+        Verdict::Abort { .. }
+    ));
     assert_eq!(next.complete(again.attempt), Verdict::Accepted);
 }
 
 #[test]
 fn by_policy_a_lost_step_is_held_or_retried() {
     let house = TestHouse::new();
-    let on = |name, on_worker_loss| StepDraft { on_worker_loss, ..script(name) };
-    let job = house.submit(vec![on("held", OnWorkerLoss::Hold), on("again", OnWorkerLoss::Retry)]);
+    let on = |name, on_worker_loss| StepDraft {
+        on_worker_loss,
+        ..script(name)
+    };
+    let job = house.submit(vec![
+        on("held", OnWorkerLoss::Hold),
+        on("again", OnWorkerLoss::Retry),
+    ]);
     let former = house.worker("ann", &[], 2);
     former.begin();
     former.begin();
@@ -108,7 +144,10 @@ fn new_tags_are_matched_anew() {
     let mut step = script("a");
     step.tags = vec!["gpu".to_string()];
     house.submit(vec![step]);
-    assert_eq!(house.worker("ann", &[], 1).claim_names(1), Vec::<String>::new());
+    assert_eq!(
+        house.worker("ann", &[], 1).claim_names(1),
+        Vec::<String>::new()
+    );
     assert_eq!(house.worker("ann", &["gpu"], 1).claim_names(1), ["a"]);
 }
 
@@ -158,6 +197,9 @@ fn any_contact_is_a_sign_of_life_and_wakes_an_inactive_worker() {
     assert_eq!(seen().0, "inactive");
     worker.poll(1, &[]);
     assert_eq!(seen().0, "active");
-    let back = house.events().into_iter().filter(|event| event.fact.kind == EventKind::WorkerActive);
+    let back = house
+        .events()
+        .into_iter()
+        .filter(|event| event.fact.kind == EventKind::WorkerActive);
     assert_eq!(back.count(), 1);
 }

@@ -23,7 +23,10 @@ fn a_submitted_job_has_its_first_steps_ready_and_the_others_pending() {
 #[test]
 fn a_job_keeps_what_it_was_submitted_with() {
     let house = TestHouse::new();
-    let task = TaskDraft { priority: 3, ..TaskDraft::new("main", vec![script("a")]) };
+    let task = TaskDraft {
+        priority: 3,
+        ..TaskDraft::new("main", vec![script("a")])
+    };
     let mut submission = Submission::of(&frozen(vec![task]));
     submission.input = Json(r#"{"version":"1.2.3"}"#.to_string());
     submission.labels = BTreeMap::from([("team".to_string(), "core".to_string())]);
@@ -32,7 +35,13 @@ fn a_job_keeps_what_it_was_submitted_with() {
     assert_eq!(job.labels, Json(r#"{"team":"core"}"#.to_string()));
     assert_eq!(job.priority, 3);
     submission.priority = Some(-7);
-    assert_eq!(house.job(house.submission(submission).unwrap()).job.priority, -7);
+    assert_eq!(
+        house
+            .job(house.submission(submission).unwrap())
+            .job
+            .priority,
+        -7
+    );
 }
 
 #[test]
@@ -40,9 +49,15 @@ fn the_same_key_answers_with_the_same_job_and_another_request_is_refused() {
     let house = TestHouse::new();
     let mut submission = Submission::of(&frozen(vec![TaskDraft::new("main", vec![script("a")])]));
     submission.idempotency_key = Some("order 66".to_string());
-    let first = house.engine.submit(submission.clone(), house.now()).unwrap();
+    let first = house
+        .engine
+        .submit(submission.clone(), house.now())
+        .unwrap();
     house.clock.advance_ms(3_600_000);
-    let second = house.engine.submit(submission.clone(), house.now()).unwrap();
+    let second = house
+        .engine
+        .submit(submission.clone(), house.now())
+        .unwrap();
     assert_eq!((first.job_id, first.repeated), (second.job_id, false));
     assert!(second.repeated);
 
@@ -63,7 +78,10 @@ fn fifty_callers_with_one_key_make_one_job() {
     let jobs: Vec<_> = std::thread::scope(|scope| {
         let submit = || house.submission(submission.clone()).unwrap();
         let threads: Vec<_> = (0..50).map(|_| scope.spawn(submit)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .collect()
     });
     assert!(jobs.iter().all(|job| *job == jobs[0]));
     assert_eq!(house.events().len(), 1);
@@ -84,7 +102,11 @@ fn a_job_of_later_waits_for_its_time() {
     assert_eq!(worker.claim_names(1), ["a"]);
     assert_eq!(
         house.event_kinds(job),
-        [EventKind::JobHeld, EventKind::JobSubmitted, EventKind::JobReleased]
+        [
+            EventKind::JobHeld,
+            EventKind::JobSubmitted,
+            EventKind::JobReleased
+        ]
     );
 }
 
@@ -96,8 +118,14 @@ fn a_job_whose_steps_are_all_skipped_ends_at_submission_and_fires_its_hooks() {
         action: "cheer".to_string(),
         input: Json::empty_object(),
     };
-    let never = StepDraft { when: false, ..script("a") };
-    let task = TaskDraft { hooks: vec![hook], ..TaskDraft::new("main", vec![never]) };
+    let never = StepDraft {
+        when: false,
+        ..script("a")
+    };
+    let task = TaskDraft {
+        hooks: vec![hook],
+        ..TaskDraft::new("main", vec![never])
+    };
     let job = house.submit_tasks(vec![task]);
     assert_eq!(house.job_state(job), JobState::Completed);
     assert_eq!(house.outbox().len(), 1);
@@ -118,13 +146,21 @@ fn jobs_of_one_definition_share_it_and_keep_it_over_a_restart() {
     let submission = Submission::of(&frozen(vec![TaskDraft::new("main", vec![step])]));
     let jobs: Vec<_> = {
         let engine = open();
-        (0..3).map(|_| engine.submit(submission.clone(), clock.now()).unwrap().job_id).collect()
+        (0..3)
+            .map(|_| {
+                engine
+                    .submit(submission.clone(), clock.now())
+                    .unwrap()
+                    .job_id
+            })
+            .collect()
     };
     let engine = open();
     let first = engine.job(jobs[0]).unwrap();
-    assert!(jobs.iter().all(|&job| {
-        engine.job(job).unwrap().job.definition_id == first.job.definition_id
-    }));
+    assert!(
+        jobs.iter()
+            .all(|&job| { engine.job(job).unwrap().job.definition_id == first.job.definition_id })
+    );
     assert_eq!(first.step("a").unwrap().state, StepState::Ready);
     let kept = engine
         .store

@@ -18,13 +18,21 @@ fn ask(house: &TestHouse, job: JobId, step: &str) -> String {
 }
 
 fn fails_in(phase: u8, in_ms: i64) -> Option<WhyOutcome> {
-    Some(WhyOutcome { action: "the step fails", phase, in_ms })
+    Some(WhyOutcome {
+        action: "the step fails",
+        phase,
+        in_ms,
+    })
 }
 
 #[test]
 fn a_pending_step_waits_for_its_dependencies() {
     let house = TestHouse::new();
-    let job = house.submit(vec![script("a"), script("b"), script("c").after(&["a", "b"])]);
+    let job = house.submit(vec![
+        script("a"),
+        script("b"),
+        script("c").after(&["a", "b"]),
+    ]);
     let why = house.why(job, "c");
     assert_eq!(told(&why), "dependencies: it waits for 2 steps to end");
     assert_eq!(why.facts, ["step a is ready", "step b is ready"]);
@@ -41,8 +49,11 @@ fn a_held_job_says_what_holds_it() {
     let job = house.submission(later).unwrap();
     assert_eq!(ask(&house, job, "a"), "not_before: its job starts in 90 s");
 
-    let concurrency =
-        Some(Concurrency { group: "g".to_string(), limit: 1, when_full: WhenFull::Queue });
+    let concurrency = Some(Concurrency {
+        group: "g".to_string(),
+        limit: 1,
+        when_full: WhenFull::Queue,
+    });
     let queue = || {
         house.submit_tasks(vec![TaskDraft {
             concurrency: concurrency.clone(),
@@ -53,9 +64,16 @@ fn a_held_job_says_what_holds_it() {
     queue();
     let waiting = queue();
     let why = house.why(waiting, "a");
-    assert_eq!(told(&why), "concurrency: its job waits for a place in group g");
+    assert_eq!(
+        told(&why),
+        "concurrency: its job waits for a place in group g"
+    );
     assert_eq!(why.facts, ["job 2 is in the group"]);
-    let outcome = WhyOutcome { action: "its job is cancelled", phase: 3, in_ms: 60_000 };
+    let outcome = WhyOutcome {
+        action: "its job is cancelled",
+        phase: 3,
+        in_ms: 60_000,
+    };
     assert_eq!(why.outcome, Some(outcome));
 }
 
@@ -63,13 +81,22 @@ fn a_held_job_says_what_holds_it() {
 fn an_instance_held_back_says_so() {
     let house = TestHouse::new();
     let items = vec![Json("1".to_string()), Json("2".to_string())];
-    let for_each = Some(ForEach { items, max_parallel: Some(1) });
-    let job = house.submit(vec![StepDraft { for_each, ..script("t") }]);
+    let for_each = Some(ForEach {
+        items,
+        max_parallel: Some(1),
+    });
+    let job = house.submit(vec![StepDraft {
+        for_each,
+        ..script("t")
+    }]);
     assert_eq!(
         ask(&house, job, "t[1]"),
         "concurrency: max_parallel lets 1 instances of the loop run at a time"
     );
-    assert_eq!(ask(&house, job, "t"), "instances: 2 instances have not ended");
+    assert_eq!(
+        ask(&house, job, "t"),
+        "instances: 2 instances have not ended"
+    );
 }
 
 #[test]
@@ -81,7 +108,10 @@ fn a_ready_step_says_who_could_take_it_and_what_recovery_will_do() {
     house.worker("edge-1", &["docker"], 1);
     house.clock.advance_ms(12_000);
     let why = house.why(job, "train");
-    assert_eq!(told(&why), "no_matching_worker: no worker offers gpu + script");
+    assert_eq!(
+        told(&why),
+        "no_matching_worker: no worker offers gpu + script"
+    );
     assert_eq!(why.facts, ["worker edge-1 lacks gpu"]);
     assert_eq!(why.outcome, fails_in(4, 18_000));
     assert_eq!(why.fix, ["stepward worker --tags gpu,script"]);
@@ -94,8 +124,17 @@ fn a_ready_step_says_who_could_take_it_and_what_recovery_will_do() {
 
     house.engine.pause(able.worker_id, house.now()).unwrap();
     let why = house.why(job, "train");
-    assert_eq!(told(&why), "paused: the workers that offer gpu + script are paused or drain");
-    assert_eq!(why.facts, ["worker edge-1 lacks gpu", "worker edge-2 matches, but is paused"]);
+    assert_eq!(
+        told(&why),
+        "paused: the workers that offer gpu + script are paused or drain"
+    );
+    assert_eq!(
+        why.facts,
+        [
+            "worker edge-1 lacks gpu",
+            "worker edge-2 matches, but is paused"
+        ]
+    );
     assert_eq!(why.fix[0], "stepward worker resume edge-2");
     house.engine.resume(able.worker_id, house.now()).unwrap();
 
@@ -121,7 +160,10 @@ fn a_ready_step_says_who_could_take_it_and_what_recovery_will_do() {
 #[test]
 fn a_step_that_may_wait_for_a_worker_is_not_threatened() {
     let house = TestHouse::new();
-    let job = house.submit(vec![StepDraft { unmatched: Unmatched::Wait, ..script("a") }]);
+    let job = house.submit(vec![StepDraft {
+        unmatched: Unmatched::Wait,
+        ..script("a")
+    }]);
     assert_eq!(house.why(job, "a").outcome, None);
 }
 
@@ -131,22 +173,36 @@ fn busy_workers_are_named() {
     let job = house.submit(vec![script("a"), script("b")]);
     house.worker("ann", &[], 1).begin();
     let why = house.why(job, "b");
-    assert_eq!(told(&why), "workers_busy: every worker that could take it is busy");
+    assert_eq!(
+        told(&why),
+        "workers_busy: every worker that could take it is busy"
+    );
     assert_eq!(why.facts, ["worker ann: all 1 slots busy"]);
 }
 
 #[test]
 fn a_step_in_a_workers_hands_says_whose_and_until_when() {
     let house = TestHouse::new();
-    let retry = RetryPolicy { delay_ms: 8_000, ..RetryPolicy::times(3) };
-    let step = StepDraft { retry, timeout_ms: Some(60_000), ..script("a") };
+    let retry = RetryPolicy {
+        delay_ms: 8_000,
+        ..RetryPolicy::times(3)
+    };
+    let step = StepDraft {
+        retry,
+        timeout_ms: Some(60_000),
+        ..script("a")
+    };
     let job = house.submit(vec![step]);
     let ann = house.worker("ann", &[], 1);
     let claimed = ann.claim();
     house.clock.advance_ms(5_000);
     let why = house.why(job, "a");
     assert_eq!(told(&why), "preparing: worker ann prepares it for 5 s");
-    let back = WhyOutcome { action: "the step goes back to the queue", phase: 1, in_ms: 55_000 };
+    let back = WhyOutcome {
+        action: "the step goes back to the queue",
+        phase: 1,
+        in_ms: 55_000,
+    };
     assert_eq!(why.outcome, Some(back));
 
     ann.start(claimed.attempt);
@@ -157,13 +213,19 @@ fn a_step_in_a_workers_hands_says_whose_and_until_when() {
 
     ann.fail(claimed.attempt);
     house.clock.advance_ms(1_500);
-    assert_eq!(ask(&house, job, "a"), "retry_backoff: try 2 of 3 begins in 6.500 s");
+    assert_eq!(
+        ask(&house, job, "a"),
+        "retry_backoff: try 2 of 3 begins in 6.500 s"
+    );
 }
 
 #[test]
 fn what_waits_for_a_person_says_what_to_type() {
     let house = TestHouse::new();
-    let held = StepDraft { on_worker_loss: OnWorkerLoss::Hold, ..script("a") };
+    let held = StepDraft {
+        on_worker_loss: OnWorkerLoss::Hold,
+        ..script("a")
+    };
     let job = house.submit(vec![StepDraft::approval("ask", "Publish 1.2.3?"), held]);
     house.worker("ann", &[], 1).begin();
     house.worker("ann", &[], 1);
@@ -185,10 +247,16 @@ fn a_child_job_is_named() {
         TaskDraft::new("child", vec![script("a")]),
     ]);
     house.clock.advance_ms(2_000);
-    assert_eq!(ask(&house, job, "go"), "child_job: child job 2 runs for 2 s");
+    assert_eq!(
+        ask(&house, job, "go"),
+        "child_job: child job 2 runs for 2 s"
+    );
     house.run_all(&["a"]);
     let why = house.why(job, "go");
-    assert_eq!(told(&why), "child_failed: child job 2 failed: step a failed: exit code 1");
+    assert_eq!(
+        told(&why),
+        "child_failed: child job 2 failed: step a failed: exit code 1"
+    );
     assert_eq!(why.facts, ["child job 2"]);
 }
 

@@ -25,13 +25,16 @@ fn draining_ends_with_the_session_and_pausing_does_not() {
         .map(|event| event.fact.kind)
         .filter(|kind| kind.as_str().starts_with("worker_"))
         .collect();
-    assert_eq!(told, [
-        EventKind::WorkerRegistered,
-        EventKind::WorkerDraining,
-        EventKind::WorkerPaused,
-        EventKind::WorkerRestarted,
-        EventKind::WorkerResumed,
-    ]);
+    assert_eq!(
+        told,
+        [
+            EventKind::WorkerRegistered,
+            EventKind::WorkerDraining,
+            EventKind::WorkerPaused,
+            EventKind::WorkerRestarted,
+            EventKind::WorkerResumed,
+        ]
+    );
 }
 
 #[test]
@@ -41,19 +44,31 @@ fn a_worker_that_holds_steps_is_deleted_only_by_force() {
     let ann = house.worker("ann", &[], 2);
     let running = ann.begin();
     ann.claim_names(1);
-    let refused = house.engine.delete_worker(ann.worker_id, false, house.now()).unwrap_err();
+    let refused = house
+        .engine
+        .delete_worker(ann.worker_id, false, house.now())
+        .unwrap_err();
     assert_eq!(
         refused.to_string(),
         "worker 1 holds 2 steps: drain it first, or force the deletion, which fails them"
     );
-    house.engine.delete_worker(ann.worker_id, true, house.now()).unwrap();
+    house
+        .engine
+        .delete_worker(ann.worker_id, true, house.now())
+        .unwrap();
     assert_eq!(house.summary(job), "a failed, b ready, c skipped → running");
     let step = house.step(job, "a");
     assert_eq!(step.reason, Some(Reason::WorkerDeleted));
     assert_eq!(step.worker_id, Some(ann.worker_id));
 
-    assert!(matches!(ann.try_poll(1, &[]), Err(EngineError::SessionReplaced)));
-    assert!(matches!(ann.complete(running.attempt), stepward::engine::Verdict::Abort { .. }));
+    assert!(matches!(
+        ann.try_poll(1, &[]),
+        Err(EngineError::SessionReplaced)
+    ));
+    assert!(matches!(
+        ann.complete(running.attempt),
+        stepward::engine::Verdict::Abort { .. }
+    ));
     let gone = house.engine.drain(ann.worker_id, house.now());
     assert!(matches!(gone, Err(EngineError::WorkerNotFound { .. })));
 

@@ -20,7 +20,8 @@ use tempfile::TempDir;
 pub struct TestHouse {
     pub engine: Engine,
     pub clock: ManualClock,
-    pub folder: TempDir,
+    /// Gone with the house.
+    _folder: TempDir,
     sessions: AtomicU64,
 }
 
@@ -35,7 +36,7 @@ impl TestHouse {
         TestHouse {
             engine: Engine::new(store, Settings::default()),
             clock: ManualClock::default(),
-            folder,
+            _folder: folder,
             sessions: AtomicU64::new(0),
         }
     }
@@ -55,7 +56,9 @@ impl TestHouse {
     }
 
     pub fn submission(&self, submission: Submission) -> Result<JobId, EngineError> {
-        self.engine.submit(submission, self.now()).map(|submitted| submitted.job_id)
+        self.engine
+            .submit(submission, self.now())
+            .map(|submitted| submitted.job_id)
     }
 
     /// A worker with one session, offering `script` and these tags.
@@ -74,8 +77,15 @@ impl TestHouse {
         let life = self.sessions.fetch_add(1, Ordering::Relaxed);
         let key = format!("{name}-life-{life}");
         let registration = registration(name, &key, tags, slots);
-        let opened = self.engine.open_session(registration, spooled, self.now()).unwrap();
-        let worker = TestWorker { house: self, worker_id: opened.worker_id, key };
+        let opened = self
+            .engine
+            .open_session(registration, spooled, self.now())
+            .unwrap();
+        let worker = TestWorker {
+            house: self,
+            worker_id: opened.worker_id,
+            key,
+        };
         (worker, opened.spooled)
     }
 
@@ -89,7 +99,9 @@ impl TestHouse {
 
     pub fn step(&self, job_id: JobId, name: &str) -> Step {
         let job = self.job(job_id);
-        job.step(name).unwrap_or_else(|| panic!("job {job_id} has no step {name}")).clone()
+        job.step(name)
+            .unwrap_or_else(|| panic!("job {job_id} has no step {name}"))
+            .clone()
     }
 
     pub fn step_state(&self, job_id: JobId, name: &str) -> StepState {
@@ -97,19 +109,26 @@ impl TestHouse {
     }
 
     pub fn child_of(&self, job_id: JobId, name: &str) -> JobId {
-        self.step(job_id, name).child_job_id.expect("the step has a child job")
+        self.step(job_id, name)
+            .child_job_id
+            .expect("the step has a child job")
     }
 
     /// `a completed, b skipped → failed`
     pub fn summary(&self, job_id: JobId) -> String {
         let view = self.job(job_id);
-        let steps: Vec<String> =
-            view.steps.iter().map(|(name, step)| format!("{name} {}", step.state)).collect();
+        let steps: Vec<String> = view
+            .steps
+            .iter()
+            .map(|(name, step)| format!("{name} {}", step.state))
+            .collect();
         format!("{} → {}", steps.join(", "), view.job.state)
     }
 
     pub fn why(&self, job_id: JobId, name: &str) -> Why {
-        self.engine.why(self.step(job_id, name).step_id, self.now()).unwrap()
+        self.engine
+            .why(self.step(job_id, name).step_id, self.now())
+            .unwrap()
     }
 
     pub fn events(&self) -> Vec<Event> {
@@ -125,7 +144,10 @@ impl TestHouse {
     }
 
     pub fn count_events(&self, job_id: JobId, kind: EventKind) -> usize {
-        self.event_kinds(job_id).into_iter().filter(|&found| found == kind).count()
+        self.event_kinds(job_id)
+            .into_iter()
+            .filter(|&found| found == kind)
+            .count()
     }
 
     pub fn outbox(&self) -> Vec<OutboxRow> {
@@ -143,7 +165,10 @@ impl TestHouse {
 
     pub fn breaches(&self) -> Vec<String> {
         let breaches = self.engine.breaches().unwrap();
-        breaches.into_iter().map(|breach| format!("{}: {}", breach.rule, breach.what)).collect()
+        breaches
+            .into_iter()
+            .map(|breach| format!("{}: {}", breach.rule, breach.what))
+            .collect()
     }
 }
 
@@ -168,7 +193,11 @@ impl TestWorker<'_> {
     }
 
     pub fn try_poll(&self, free: u32, held: &[AttemptRef]) -> Result<PollAnswer, EngineError> {
-        let poll = Poll { session_key: self.key.clone(), free_slots: free, held: held.to_vec() };
+        let poll = Poll {
+            session_key: self.key.clone(),
+            free_slots: free,
+            held: held.to_vec(),
+        };
         self.house.engine.poll(poll, self.house.now())
     }
 
@@ -181,11 +210,18 @@ impl TestWorker<'_> {
 
     /// The names of the steps it is given.
     pub fn claim_names(&self, free_slots: u32) -> Vec<String> {
-        self.poll(free_slots, &[]).assignments.into_iter().map(|found| found.step).collect()
+        self.poll(free_slots, &[])
+            .assignments
+            .into_iter()
+            .map(|found| found.step)
+            .collect()
     }
 
     pub fn start(&self, attempt: AttemptRef) -> Verdict {
-        self.house.engine.start(&self.key, attempt, self.house.now()).unwrap()
+        self.house
+            .engine
+            .start(&self.key, attempt, self.house.now())
+            .unwrap()
     }
 
     /// Claims a step and starts it.
@@ -196,7 +232,10 @@ impl TestWorker<'_> {
     }
 
     pub fn finish(&self, attempt: AttemptRef, finished: Finished) -> Verdict {
-        self.house.engine.finish(&self.key, attempt, finished, self.house.now()).unwrap()
+        self.house
+            .engine
+            .finish(&self.key, attempt, finished, self.house.now())
+            .unwrap()
     }
 
     pub fn complete(&self, attempt: AttemptRef) -> Verdict {
@@ -208,12 +247,22 @@ impl TestWorker<'_> {
     }
 
     pub fn decline(&self, attempt: AttemptRef, why: &str) -> Verdict {
-        self.house.engine.decline(&self.key, attempt, why, self.house.now()).unwrap()
+        self.house
+            .engine
+            .decline(&self.key, attempt, why, self.house.now())
+            .unwrap()
     }
 
     pub fn heartbeat(&self, seq: i64, held: &[(AttemptRef, HeldPhase)]) -> BeatAnswer {
-        let held = held.iter().map(|&(attempt, phase)| HeldAttempt { attempt, phase }).collect();
-        let beat = Beat { session_key: self.key.clone(), seq, held };
+        let held = held
+            .iter()
+            .map(|&(attempt, phase)| HeldAttempt { attempt, phase })
+            .collect();
+        let beat = Beat {
+            session_key: self.key.clone(),
+            seq,
+            held,
+        };
         self.house.engine.heartbeat(beat, self.house.now()).unwrap()
     }
 
@@ -227,8 +276,11 @@ impl TestWorker<'_> {
             for found in assignments {
                 assert_eq!(self.start(found.attempt), Verdict::Accepted);
                 let fails = failing.contains(&found.step.as_str());
-                let verdict =
-                    if fails { self.fail(found.attempt) } else { self.complete(found.attempt) };
+                let verdict = if fails {
+                    self.fail(found.attempt)
+                } else {
+                    self.complete(found.attempt)
+                };
                 assert_eq!(verdict, Verdict::Accepted);
             }
         }
@@ -236,7 +288,11 @@ impl TestWorker<'_> {
 }
 
 pub fn registration(name: &str, key: &str, tags: &[&str], slots: u32) -> Registration {
-    let tags = tags.iter().chain(&["script"]).map(|tag| tag.to_string()).collect();
+    let tags = tags
+        .iter()
+        .chain(&["script"])
+        .map(|tag| tag.to_string())
+        .collect();
     Registration {
         instance_key: format!("instance of {name}"),
         session_key: key.to_string(),

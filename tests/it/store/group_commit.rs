@@ -8,7 +8,10 @@ use stepward::domain::event::{EventKind, NewEvent};
 use stepward::domain::{EventSeq, Now, Timestamp, Uptime};
 use stepward::store::{Store, StoreError, StoreOptions, Tx};
 
-const NOW: Now = Now { wall: Timestamp(0), up: Uptime(0) };
+const NOW: Now = Now {
+    wall: Timestamp(0),
+    up: Uptime(0),
+};
 
 fn open(options: StoreOptions) -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
@@ -21,7 +24,9 @@ fn record(tx: &Tx, text: &str) -> Result<(), StoreError> {
 }
 
 fn recorded(store: &Store) -> Vec<String> {
-    let events = store.read(|tx| tx.events_after(EventSeq(0), 10_000)).unwrap();
+    let events = store
+        .read(|tx| tx.events_after(EventSeq(0), 10_000))
+        .unwrap();
     events.into_iter().map(|event| event.fact.message).collect()
 }
 
@@ -74,7 +79,9 @@ fn what_is_queued_together_shares_one_commit() {
         .collect();
     await_queue(&store, 40);
     drop(release);
-    callers.into_iter().for_each(|caller| caller.join().unwrap());
+    callers
+        .into_iter()
+        .for_each(|caller| caller.join().unwrap());
     occupier.join().unwrap();
     let (groups, calls) = store.groups();
     assert_eq!((groups - groups_before, calls), (2, 41));
@@ -113,7 +120,10 @@ fn a_call_that_fails_or_panics_is_undone_alone() {
             ),
         }
     }
-    let mut kept: Vec<u32> = recorded(&store).iter().map(|text| text.parse().unwrap()).collect();
+    let mut kept: Vec<u32> = recorded(&store)
+        .iter()
+        .map(|text| text.parse().unwrap())
+        .collect();
     kept.sort();
     assert_eq!(kept, (0..30).filter(|n| n % 3 == 0).collect::<Vec<_>>());
 }
@@ -137,7 +147,10 @@ fn nobody_is_answered_before_the_commit() {
 
 #[test]
 fn a_call_that_waited_too_long_is_busy_and_never_runs() {
-    let options = StoreOptions { write_deadline: Duration::from_millis(50), ..Default::default() };
+    let options = StoreOptions {
+        write_deadline: Duration::from_millis(50),
+        ..Default::default()
+    };
     let (_folder, store) = open(options);
     let occupied = store.clone();
     let barrier = std::sync::Arc::new(Barrier::new(2));
@@ -155,7 +168,11 @@ fn a_call_that_waited_too_long_is_busy_and_never_runs() {
     });
     barrier.wait();
     let refused = store.write(|tx| record(tx, "never")).unwrap_err();
-    assert!(refused.to_string().starts_with("the store is busy: nothing was written after "));
+    assert!(
+        refused
+            .to_string()
+            .starts_with("the store is busy: nothing was written after ")
+    );
     // The one that is being carried out is not called busy: nobody knows yet how it ends.
     let unknown = occupier.join().unwrap().unwrap_err();
     assert!(matches!(unknown, StoreError::OutcomeUnknown), "{unknown}");
@@ -169,7 +186,10 @@ fn a_call_that_waited_too_long_is_busy_and_never_runs() {
 }
 
 fn retry_while_busy(store: &Store, text: &'static str) {
-    while matches!(store.write(move |tx| record(tx, text)), Err(StoreError::Busy { .. })) {}
+    while matches!(
+        store.write(move |tx| record(tx, text)),
+        Err(StoreError::Busy { .. })
+    ) {}
 }
 
 #[test]

@@ -11,7 +11,10 @@ use crate::house::{frozen, registration, script};
 /// A folder with a job in the middle of its life: `a` completed, `b` running, `c` pending, `go` with a child job.
 fn some_life(folder: &std::path::Path) {
     let clock = ManualClock::default();
-    let engine = Engine::new(Store::open(folder, Default::default()).unwrap(), Settings::default());
+    let engine = Engine::new(
+        Store::open(folder, Default::default()).unwrap(),
+        Settings::default(),
+    );
     let task = frozen(vec![
         TaskDraft::new(
             "main",
@@ -25,12 +28,28 @@ fn some_life(folder: &std::path::Path) {
         TaskDraft::new("child", vec![script("x")]),
     ]);
     engine.submit(Submission::of(&task), clock.now()).unwrap();
-    engine.open_session(registration("ann", "ann-1", &[], 2), vec![], clock.now()).unwrap();
-    let poll = || Poll { session_key: "ann-1".to_string(), free_slots: 1, held: vec![] };
-    let claimed = engine.poll(poll(), clock.now()).unwrap().assignments.remove(0);
+    engine
+        .open_session(registration("ann", "ann-1", &[], 2), vec![], clock.now())
+        .unwrap();
+    let poll = || Poll {
+        session_key: "ann-1".to_string(),
+        free_slots: 1,
+        held: vec![],
+    };
+    let claimed = engine
+        .poll(poll(), clock.now())
+        .unwrap()
+        .assignments
+        .remove(0);
     engine.start("ann-1", claimed.attempt, clock.now()).unwrap();
-    engine.finish("ann-1", claimed.attempt, Finished::completed(), clock.now()).unwrap();
-    let claimed = engine.poll(poll(), clock.now()).unwrap().assignments.remove(0);
+    engine
+        .finish("ann-1", claimed.attempt, Finished::completed(), clock.now())
+        .unwrap();
+    let claimed = engine
+        .poll(poll(), clock.now())
+        .unwrap()
+        .assignments
+        .remove(0);
     engine.start("ann-1", claimed.attempt, clock.now()).unwrap();
     assert_eq!(engine.breaches().unwrap(), []);
 }
@@ -124,11 +143,19 @@ fn each_rule_is_caught_when_it_is_broken() {
         some_life(folder.path());
         let sql = Connection::open(folder.path().join("stepward.db")).unwrap();
         sql.pragma_update(None, "foreign_keys", false).unwrap();
-        assert!(sql.execute(breakage, []).unwrap_or_else(|error| panic!("{rule}: {error}")) > 0, "{rule}");
+        assert!(
+            sql.execute(breakage, [])
+                .unwrap_or_else(|error| panic!("{rule}: {error}"))
+                > 0,
+            "{rule}"
+        );
         drop(sql);
         let store = Store::open(folder.path(), Default::default()).unwrap();
         let found = store.read(|tx| tx.breaches()).unwrap();
-        assert!(found.iter().any(|breach| breach.rule == rule), "{rule}: {found:?}");
+        assert!(
+            found.iter().any(|breach| breach.rule == rule),
+            "{rule}: {found:?}"
+        );
     }
 }
 

@@ -33,7 +33,10 @@ fn a_new_folder_is_made_with_nobody_elses_eyes_in_it() {
         assert_eq!(mode(&folder.join(file)), 0o600, "{file}");
     }
     drop(store);
-    assert!(!folder.join("stepward.db-wal").exists(), "a clean stop leaves no log behind");
+    assert!(
+        !folder.join("stepward.db-wal").exists(),
+        "a clean stop leaves no log behind"
+    );
 }
 
 #[test]
@@ -72,7 +75,11 @@ fn a_newer_schema_is_refused_and_left_alone() {
 
 #[test]
 fn a_file_that_is_no_database_is_refused_and_left_alone() {
-    for content in [&b"hello"[..], &[0u8; 100], b"SQLite format 3 but not really, only a text file"] {
+    for content in [
+        &b"hello"[..],
+        &[0u8; 100],
+        b"SQLite format 3 but not really, only a text file",
+    ] {
         let folder = tempfile::tempdir().unwrap();
         fs::write(database(&folder), content).unwrap();
         assert_eq!(
@@ -92,7 +99,9 @@ fn a_database_of_another_program_is_refused() {
     let sql = Connection::open(database(&folder)).unwrap();
     sql.execute_batch("CREATE TABLE theirs (a)").unwrap();
     drop(sql);
-    assert!(refusal(&folder).ends_with("is a database of another program, choose another data_dir"));
+    assert!(
+        refusal(&folder).ends_with("is a database of another program, choose another data_dir")
+    );
 }
 
 #[test]
@@ -125,7 +134,10 @@ fn a_folder_that_is_a_file_is_refused() {
     let parent = tempfile::tempdir().unwrap();
     let file = parent.path().join("data");
     fs::write(&file, "").unwrap();
-    let refused = Store::open(&file, StoreOptions::default()).err().unwrap().to_string();
+    let refused = Store::open(&file, StoreOptions::default())
+        .err()
+        .unwrap()
+        .to_string();
     assert!(refused.starts_with("data folder "), "{refused}");
 }
 
@@ -133,8 +145,12 @@ fn a_folder_that_is_a_file_is_refused() {
 fn the_service_clock_goes_on_where_it_was_and_never_back() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder).unwrap();
-    store.write(|tx| tx.save_service_clock(Uptime(7_000))).unwrap();
-    store.write(|tx| tx.save_service_clock(Uptime(5_000))).unwrap();
+    store
+        .write(|tx| tx.save_service_clock(Uptime(7_000)))
+        .unwrap();
+    store
+        .write(|tx| tx.save_service_clock(Uptime(5_000)))
+        .unwrap();
     drop(store);
     let store = open(&folder).unwrap();
     assert_eq!(store.read(|tx| tx.service_clock()).unwrap(), Uptime(7_000));

@@ -21,12 +21,17 @@ fn no_statement_scans_a_table() {
             .unwrap();
         // No tables: a SELECT of one EXISTS, and what a recursive query has found so far.
         let harmless = ["SCAN CONSTANT ROW", "SCAN a"];
-        let scan =
-            |line: &&String| line.starts_with("SCAN") && !harmless.contains(&line.as_str());
-        scans.extend(plan.iter().filter(scan).map(|line| format!("{line}: {statement}")));
+        let scan = |line: &&String| line.starts_with("SCAN") && !harmless.contains(&line.as_str());
+        scans.extend(
+            plan.iter()
+                .filter(scan)
+                .map(|line| format!("{line}: {statement}")),
+        );
         // The members of one concurrency group are sorted: as many as its limit lets in.
         let bounded = statement.contains("hold IS NULL\n     ORDER BY job_id");
-        let sorts = plan.iter().filter(|line| line.contains("USE TEMP B-TREE") && !bounded);
+        let sorts = plan
+            .iter()
+            .filter(|line| line.contains("USE TEMP B-TREE") && !bounded);
         scans.extend(sorts.map(|line| format!("{line}: {statement}")));
     }
     assert_eq!(scans, Vec::<String>::new());

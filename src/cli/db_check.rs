@@ -1,0 +1,34 @@
+//! `stepward db check`: every rule that the database must keep.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::bail;
+
+use crate::config::ServerConfig;
+use crate::store::{Store, StoreOptions};
+
+pub fn run(folder: Option<PathBuf>, config: Option<PathBuf>) -> anyhow::Result<ExitCode> {
+    let folder = match folder {
+        Some(folder) => folder,
+        None => ServerConfig::load(config.as_deref())?.data_dir,
+    };
+    // Opening would make one; a check must not.
+    if !folder.join("stepward.db").exists() {
+        bail!(
+            "{} holds no stepward.db, name the data folder: stepward db check FOLDER",
+            folder.display()
+        );
+    }
+    let store = Store::open(&folder, StoreOptions::default())?;
+    let breaches = store.read(|tx| tx.breaches())?;
+    for breach in &breaches {
+        println!("{}: {}", breach.rule, breach.what);
+    }
+    if breaches.is_empty() {
+        println!("{}: every rule holds", folder.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!("stepward: {} breaches", breaches.len());
+    Ok(ExitCode::from(1))
+}

@@ -1,0 +1,51 @@
+//! What a person types. One file per verb; no logic of its own.
+
+mod db_check;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A worker orchestrator in one binary.
+#[derive(Parser)]
+#[command(name = "stepward", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Looks after the database.
+    #[command(subcommand)]
+    Db(DbVerb),
+}
+
+#[derive(Subcommand)]
+enum DbVerb {
+    /// Checks every rule that the database must keep and lists what is wrong.
+    ///
+    /// Exits with 0 if nothing is, with 1 otherwise. The server must be stopped.
+    Check {
+        /// The data folder; taken from the settings file if left out.
+        folder: Option<PathBuf>,
+        /// The settings file of the server.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+}
+
+pub fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    let outcome = match arguments.verb {
+        Verb::Db(DbVerb::Check { folder, config }) => db_check::run(folder, config),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("stepward: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Settings of the server.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::ConfigError;
+use crate::domain::settings::Settings;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerConfig {
+    pub data_dir: PathBuf,
+    pub recovery: Recovery,
+    pub defaults: Defaults,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Recovery {
+    pub heartbeat_interval_secs: u32,
+    pub heartbeat_timeout_secs: u32,
+    pub unmatched_step_timeout_secs: u32,
+    pub ack_timeout_secs: u32,
+    pub prepare_timeout_secs: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Defaults {
+    pub step_timeout_secs: u32,
+    pub job_timeout_secs: u32,
+}
+
+impl Default for ServerConfig {
+    fn default() -> ServerConfig {
+        ServerConfig {
+            data_dir: PathBuf::from(".stepward"),
+            recovery: Recovery::default(),
+            defaults: Defaults::default(),
+        }
+    }
+}
+
+impl Default for Recovery {
+    fn default() -> Recovery {
+        let settings = Settings::default();
+        Recovery {
+            heartbeat_interval_secs: secs(settings.heartbeat_interval_ms),
+            heartbeat_timeout_secs: secs(settings.heartbeat_timeout_ms),
+            unmatched_step_timeout_secs: secs(settings.unmatched_step_timeout_ms),
+            ack_timeout_secs: secs(settings.ack_timeout_ms),
+            prepare_timeout_secs: secs(settings.prepare_timeout_ms),
+        }
+    }
+}
+
+impl Default for Defaults {
+    fn default() -> Defaults {
+        let settings = Settings::default();
+        Defaults {
+            step_timeout_secs: secs(settings.step_timeout_ms),
+            job_timeout_secs: secs(settings.job_timeout_ms),
+        }
+    }
+}
+
+fn secs(ms: i64) -> u32 {
+    u32::try_from(ms / 1_000).expect("the defaults are small")
+}
+
+impl ServerConfig {
+    pub fn load(file: Option<&Path>) -> Result<ServerConfig, ConfigError> {
+        super::load(file, ServerConfig::check)
+    }
+
+    /// What the engine needs of it.
+    pub fn settings(&self) -> Settings {
+        let ms = |secs: u32| i64::from(secs) * 1_000;
+        Settings {
+            heartbeat_interval_ms: ms(self.recovery.heartbeat_interval_secs),
+            heartbeat_timeout_ms: ms(self.recovery.heartbeat_timeout_secs),
+            unmatched_step_timeout_ms: ms(self.recovery.unmatched_step_timeout_secs),
+            ack_timeout_ms: ms(self.recovery.ack_timeout_secs),
+            prepare_timeout_ms: ms(self.recovery.prepare_timeout_secs),
+            step_timeout_ms: ms(self.defaults.step_timeout_secs),
+            job_timeout_ms: ms(self.defaults.job_timeout_secs),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Recovery {
+            heartbeat_interval_secs: interval,
+            heartbeat_timeout_secs: timeout,
+            ..
+        } = self.recovery;
+        let each = [
+            ("recovery.heartbeat_interval_secs", interval),
+            (
+                "recovery.unmatched_step_timeout_secs",
+                self.recovery.unmatched_step_timeout_secs,
+            ),
+            ("recovery.ack_timeout_secs", self.recovery.ack_timeout_secs),
+            (
+                "defaults.step_timeout_secs",
+                self.defaults.step_timeout_secs,
+            ),
+            ("defaults.job_timeout_secs", self.defaults.job_timeout_secs),
+        ];
+        if let Some((key, _)) = each.iter().find(|(_, secs)| *secs == 0) {
+            return Err(format!("{key} is 0, it must be at least 1"));
+        }
+        // One lost packet must not cost a worker its steps: leave room for two missed beats.
+        let timeout_min = interval.saturating_mul(3);
+        if timeout < timeout_min {
+            return Err(format!(
+                "recovery.heartbeat_timeout_secs is {timeout}, it must be at least {timeout_min} \
+                 (3 x recovery.heartbeat_interval_secs, which is {interval})"
+            ));
+        }
+        let Recovery {
+            ack_timeout_secs: ack,
+            prepare_timeout_secs: prepare,
+            ..
+        } = self.recovery;
+        if prepare < ack {
+            return Err(format!(
+                "recovery.prepare_timeout_secs is {prepare}, it must be at least {ack} \
+                 (recovery.ack_timeout_secs)"
+            ));
+        }
+        Ok(())
+    }
+}

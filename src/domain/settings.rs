@@ -1,0 +1,28 @@
+//! The timings and defaults that verbs need. `config` reads them from the settings file.
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    pub heartbeat_interval_ms: i64,
+    pub heartbeat_timeout_ms: i64,
+    pub unmatched_step_timeout_ms: i64,
+    /// How long an assignment may go without a sign of its preparation.
+    pub ack_timeout_ms: i64,
+    /// How long it may prepare at all; keep-alives cannot extend this.
+    pub prepare_timeout_ms: i64,
+    pub step_timeout_ms: i64,
+    pub job_timeout_ms: i64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            heartbeat_interval_ms: 30_000,
+            heartbeat_timeout_ms: 120_000,
+            unmatched_step_timeout_ms: 30_000,
+            ack_timeout_ms: 60_000,
+            prepare_timeout_ms: 900_000,
+            step_timeout_ms: 24 * 3_600_000,
+            job_timeout_ms: 7 * 24 * 3_600_000,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Who may know whom. Rust does not stop one module of a crate from using another, so this does.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// (room, words it may not mention, why)
+const WALLS: &[(&str, &[&str], &str)] = &[
+    (
+        "domain",
+        &[
+            "crate::",
+            "std::fs",
+            "std::net",
+            "std::thread",
+            "std::time",
+            "rusqlite",
+            "serde",
+        ],
+        "domain is pure values",
+    ),
+    (
+        "store",
+        &[
+            "crate::engine",
+            "crate::cli",
+            "crate::config",
+            "crate::clock",
+            "SystemTime",
+        ],
+        "store keeps, it does not decide",
+    ),
+    (
+        "engine",
+        &[
+            "rusqlite",
+            "SELECT ",
+            "UPDATE ",
+            "INSERT ",
+            "DELETE ",
+            "crate::cli",
+            "crate::config",
+            "crate::clock",
+            "std::process",
+            "std::thread",
+            "std::fs",
+        ],
+        "SQL lives in store, time and settings are arguments",
+    ),
+    (
+        "config",
+        &["crate::engine", "crate::store", "crate::cli", "rusqlite"],
+        "settings are values",
+    ),
+    (
+        "cli",
+        &["rusqlite", "SELECT ", "UPDATE "],
+        "SQL lives in store",
+    ),
+];
+
+/// What only one place may do: (word, the file that may, why)
+const ALONE: &[(&str, &str, &str)] = &[
+    (
+        "SystemTime::now",
+        "src/clock.rs",
+        "only the clock asks the time",
+    ),
+    ("Local::now", "src/clock.rs", "only the clock asks the time"),
+    ("unsafe ", "", "nothing here needs it"),
+    (
+        "process::abort",
+        "src/store/writer.rs",
+        "only an unknown commit ends the process",
+    ),
+];
+
+/// Monotonic time that measures waiting for a lock or an answer, and decides nothing about jobs.
+const MAY_MEASURE: &[&str] = &["src/clock.rs", "src/store/writer.rs"];
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The lines of a file that are code: comments may speak of anything, and tests may do anything.
+fn code(path: &Path) -> Vec<(usize, String)> {
+    let text = fs::read_to_string(path).unwrap();
+    let body = text.split("#[cfg(test)]").next().unwrap();
+    let lines = body.lines().enumerate();
+    lines
+        .filter(|(_, line)| !line.trim_start().starts_with("//"))
+        .map(|(at, line)| (at + 1, line.to_string()))
+        .collect()
+}
+
+#[test]
+fn every_room_keeps_to_itself() {
+    let mut breaches = Vec::new();
+    for (room, words, why) in WALLS {
+        let files = sources(&Path::new("src").join(room));
+        assert!(!files.is_empty(), "room {room} is empty");
+        for path in files {
+            for (line, text) in code(&path) {
+                for word in words.iter().filter(|word| text.contains(**word)) {
+                    breaches.push(format!("{}:{line}: {word}: {why}", path.display()));
+                }
+            }
+        }
+    }
+    assert_eq!(breaches, Vec::<String>::new());
+}
+
+#[test]
+fn what_only_one_place_may_do_no_other_does() {
+    let mut breaches = Vec::new();
+    for path in sources(Path::new("src")) {
+        let name = path.display().to_string();
+        for (line, text) in code(&path) {
+            for (word, owner, why) in ALONE {
+                if text.contains(word) && name != *owner {
+                    breaches.push(format!("{name}:{line}: {word}: {why}"));
+                }
+            }
+            if text.contains("Instant::now") && !MAY_MEASURE.contains(&name.as_str()) {
+                breaches.push(format!(
+                    "{name}:{line}: Instant::now: only the clock asks the time"
+                ));
+            }
+        }
+    }
+    assert_eq!(breaches, Vec::<String>::new());
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    for path in sources(Path::new("src"))
+        .into_iter()
+        .chain(sources(Path::new("tests")))
+    {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(
+            text.starts_with("//! "),
+            "{} does not begin with //!",
+            path.display()
+        );
+    }
+}
+
+/// A statement that does not name the state it leaves would let a late writer overwrite an early one.
+#[test]
+fn every_update_of_a_state_names_the_state_it_leaves() {
+    let mut seen = 0;
+    for path in sources(Path::new("src/store")) {
+        let text = fs::read_to_string(&path).unwrap();
+        for statement in text.split("const ").filter(|part| part.contains("UPDATE ")) {
+            let set = statement.split("SET ").nth(1).unwrap_or_default();
+            let (changes, guard) = set.split_once("WHERE").unwrap_or((set, ""));
+            let of_step_or_job =
+                statement.contains("UPDATE step") || statement.contains("UPDATE job");
+            if of_step_or_job && changes.contains("state ") | changes.contains("state=") {
+                seen += 1;
+                let guarded = guard.contains("state ") || guard.contains("ended_at IS NULL");
+                assert!(guarded, "{}: {statement}", path.display());
+            }
+        }
+    }
+    assert!(seen >= 8, "{seen}");
+}
