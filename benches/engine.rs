@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, named_params};
-use serde_json::json;
+use serde_json::{Value, json};
 use stepward::clock::SystemClock;
 use stepward::domain::Uptime;
 use stepward::domain::task::{Definition, StepDraft, TaskDraft};
@@ -41,52 +41,71 @@ fn main() {
         Sizes {
             finished_steps: 1_000_000,
             jobs: [2, 40, 100],
-            bare_steps: 100_000,
+            bare_steps: 50_000,
         }
     };
 
-    if std::env::args().any(|arg| arg == "--profile") {
-        let folder = tempfile::tempdir_in(target_folder()).unwrap();
-        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
-        let engine = Engine::new(store, Settings::default());
-        for slots in [1, 4, 8] {
-            let run = run_callers(&engine, 512, slots, 100, 50_000.0);
-            let bare = bare_loop(100_000);
-            eprintln!(
-                "{slots} slots: {:.0} steps/s, bare {bare:.0}: {:.3}, {:.0} calls a commit",
-                run.per_s,
-                run.per_s / bare,
-                run.calls_per_commit
-            );
-        }
-        return;
-    }
-    let empty = tempfile::tempdir_in(target_folder()).unwrap();
-    let full = tempfile::tempdir_in(target_folder()).unwrap();
-    Store::open(full.path(), StoreOptions::default()).unwrap();
+    let full_folder = tempfile::tempdir_in(target_folder()).unwrap();
+    drop(open(full_folder.path()));
     eprintln!(
         "filling a table with {} finished steps",
         sizes.finished_steps
     );
-    fill(&full.path().join("stepward.db"), sizes.finished_steps);
+    fill(
+        &full_folder.path().join("stepward.db"),
+        sizes.finished_steps,
+    );
+    let full_engine = open(full_folder.path());
 
-    let bare_per_s = bare_loop(sizes.bare_steps);
-    eprintln!("bare SQLite: {bare_per_s:.0} steps/s, {BARE_PER_COMMIT} to a commit");
-    let empty_runs = run_all("empty", empty.path(), &sizes, bare_per_s);
-    let full_runs = run_all("full", full.path(), &sizes, bare_per_s);
+    let mut bare_per_s = 0.0;
+    let (mut empty_runs, mut full_runs) = (Vec::new(), Vec::new());
+    for (&callers, jobs) in CALLERS.iter().zip(sizes.jobs) {
+        // Right before what is held against it: the machine may be busier a minute later.
+        bare_per_s = bare_loop(sizes.bare_steps);
+        eprintln!("bare SQLite: {bare_per_s:.0} steps/s, {BARE_PER_COMMIT} to a commit");
+        let empty_folder = tempfile::tempdir_in(target_folder()).unwrap();
+        let run = run_callers(&open(empty_folder.path()), callers, SLOTS, jobs, bare_per_s);
+        run.tell("empty table", callers);
+        empty_runs.push(run);
+        let run = run_callers(&full_engine, callers, SLOTS, jobs, bare_per_s);
+        run.tell("full table", callers);
+        full_runs.push(run);
+    }
+    let empty_folder = tempfile::tempdir_in(target_folder()).unwrap();
+    let one_slot = run_callers(
+        &open(empty_folder.path()),
+        512,
+        1,
+        sizes.jobs[2],
+        bare_per_s,
+    );
+    one_slot.tell("empty table, one slot each", 512);
     let submit_cpu_s = submit_cpu();
     eprintln!("submit of 10,000 steps: {submit_cpu_s:.3} s of CPU");
 
+    let by_callers = |runs: &[Run]| -> serde_json::Map<String, Value> {
+        CALLERS
+            .iter()
+            .zip(runs)
+            .map(|(callers, run)| (callers.to_string(), run.json()))
+            .collect()
+    };
+    let full_to_empty = empty_runs
+        .iter()
+        .zip(&full_runs)
+        .map(|(empty, full)| full.per_s / empty.per_s);
     let line = json!({
         "bench": "engine",
         "quick": quick,
-        "bare_steps_per_s": bare_per_s.round(),
-        "empty": json_of(&empty_runs),
-        "full": json_of(&full_runs),
         "finished_steps": sizes.finished_steps,
-        "full_to_empty": CALLERS.iter().zip(empty_runs.iter().zip(&full_runs))
-            .map(|(callers, (empty, full))| (callers.to_string(), json!(round(full.per_s / empty.per_s))))
+        "slots": SLOTS,
+        "bare_steps_per_s": bare_per_s.round(), // of the last of three; each ratio is to the one right before it
+        "empty": by_callers(&empty_runs),
+        "full": by_callers(&full_runs),
+        "full_to_empty": CALLERS.iter().zip(full_to_empty)
+            .map(|(callers, ratio)| (callers.to_string(), json!(round(ratio))))
             .collect::<serde_json::Map<_, _>>(),
+        "one_slot": {"512": one_slot.json()},
         "submit_10000_steps_cpu_s": round(submit_cpu_s),
     });
     println!("{line}");
@@ -104,39 +123,34 @@ struct Run {
     calls_per_commit: f64,
 }
 
-fn json_of(runs: &[Run]) -> serde_json::Map<String, serde_json::Value> {
-    let run = |run: &Run| {
+impl Run {
+    fn json(&self) -> Value {
         json!({
-            "steps_per_s": run.per_s.round(),
-            "to_bare": round(run.to_bare),
-            "call_p50_us": run.p50.as_micros() as u64,
-            "call_p99_us": run.p99.as_micros() as u64,
-            "calls_per_commit": round(run.calls_per_commit),
+            "steps_per_s": self.per_s.round(),
+            "to_bare": round(self.to_bare),
+            "call_p50_us": self.p50.as_micros() as u64,
+            "call_p99_us": self.p99.as_micros() as u64,
+            "calls_per_commit": round(self.calls_per_commit),
         })
-    };
-    CALLERS
-        .iter()
-        .zip(runs)
-        .map(|(callers, found)| (callers.to_string(), run(found)))
-        .collect()
+    }
+
+    fn tell(&self, name: &str, callers: usize) {
+        eprintln!(
+            "{name}, {callers} callers: {:.0} steps/s, {:.2} of bare, p50 {:?}, p99 {:?}, {:.1} calls a commit",
+            self.per_s, self.to_bare, self.p50, self.p99, self.calls_per_commit
+        );
+    }
 }
 
 fn round(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
-fn run_all(name: &str, folder: &Path, sizes: &Sizes, bare_per_s: f64) -> Vec<Run> {
-    let store = Store::open(folder, StoreOptions::default()).unwrap();
-    let engine = Engine::new(store, Settings::default());
-    let runs = CALLERS.iter().zip(sizes.jobs).map(|(&callers, jobs)| {
-        let run = run_callers(&engine, callers, SLOTS, jobs, bare_per_s);
-        eprintln!(
-            "{name} table, {callers} callers: {:.0} steps/s, {:.2} of bare, p50 {:?}, p99 {:?}, {:.1} calls a commit",
-            run.per_s, run.to_bare, run.p50, run.p99, run.calls_per_commit
-        );
-        run
-    });
-    runs.collect()
+fn open(folder: &Path) -> Engine {
+    Engine::new(
+        Store::open(folder, StoreOptions::default()).unwrap(),
+        Settings::default(),
+    )
 }
 
 /// Chains side by side, so that nearly every end releases a step.
@@ -204,6 +218,18 @@ fn run_callers(engine: &Engine, callers: usize, slots: u32, jobs: usize, bare_pe
     }
 }
 
+fn registration(key: &str, slots: u32) -> Registration {
+    Registration {
+        instance_key: key.to_string(),
+        session_key: key.to_string(),
+        name: key.to_string(),
+        tags: vec!["script".to_string()],
+        slots,
+        version: String::new(),
+        platform: String::new(),
+    }
+}
+
 /// One caller, a worker: it reports what it finished and asks for more in one call, as the protocol does, then reports
 /// what it started; until all steps have ended.
 fn call(
@@ -260,8 +286,7 @@ fn bare_loop(steps: usize) -> f64 {
     let folder = tempfile::tempdir_in(target_folder()).unwrap();
     {
         // Submitted through the engine, so that the rows are the same.
-        let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
-        let engine = Engine::new(store, Settings::default());
+        let engine = open(folder.path());
         let clock = SystemClock::continuing(Uptime(0));
         let frozen = chains(JOB_STEPS);
         for _ in 0..steps.div_ceil(JOB_STEPS) {
@@ -409,8 +434,7 @@ fn cpu_s() -> f64 {
 
 fn submit_cpu() -> f64 {
     let folder = tempfile::tempdir_in(target_folder()).unwrap();
-    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
-    let engine = Engine::new(store, Settings::default());
+    let engine = open(folder.path());
     let clock = SystemClock::continuing(Uptime(0));
     let begun = cpu_s();
     let frozen = chains(10_000);
