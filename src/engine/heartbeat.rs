@@ -51,8 +51,13 @@ impl Engine {
             tell_if_back(tx, &session, now)?;
             tx.heartbeat(&session, beat.seq, now)?;
             if beat.seq > session.heartbeat_seq {
-                note_absences(tx, &session, &believed, &beat.held)?;
-                keep_preparing_alive(tx, &session, &settings, &believed, &beat.held, now)?;
+                let held = beat
+                    .held
+                    .iter()
+                    .map(|held| (held.attempt, held.phase))
+                    .collect();
+                note_absences(tx, &session, &believed, &held)?;
+                keep_preparing_alive(tx, &session, &settings, &believed, &held, now)?;
             }
             let held = beat.held.iter().map(|held| held.attempt);
             Ok(BeatAnswer {
@@ -129,19 +134,13 @@ fn note_absences(
     tx: &Tx,
     session: &SessionView,
     believed: &[Held],
-    held: &[HeldAttempt],
+    held: &HashMap<AttemptRef, HeldPhase>,
 ) -> Result<(), EngineError> {
     for step in believed
         .iter()
         .filter(|step| step.state == StepState::Running)
     {
-        let mentioned = held.iter().any(|held| {
-            held.attempt
-                == AttemptRef {
-                    step_id: step.step_id,
-                    attempt: step.attempt,
-                }
-        });
+        let mentioned = held.contains_key(&step.attempt_ref());
         let absent_beats = if mentioned {
             0
         } else {
@@ -160,22 +159,14 @@ fn keep_preparing_alive(
     session: &SessionView,
     settings: &Settings,
     believed: &[Held],
-    held: &[HeldAttempt],
+    held: &HashMap<AttemptRef, HeldPhase>,
     now: Now,
 ) -> Result<(), EngineError> {
     for step in believed
         .iter()
         .filter(|step| step.state == StepState::Assigned)
     {
-        let attempt = AttemptRef {
-            step_id: step.step_id,
-            attempt: step.attempt,
-        };
-        let preparing = HeldAttempt {
-            attempt,
-            phase: HeldPhase::Preparing,
-        };
-        if held.contains(&preparing) {
+        if held.get(&step.attempt_ref()) == Some(&HeldPhase::Preparing) {
             let due_up = ack_due_up(settings, step.since_up, now);
             tx.keep_alive(step.step_id, step.attempt, session.session_id, due_up)?;
         }

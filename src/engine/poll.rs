@@ -1,6 +1,8 @@
 //! A worker asks for work: it gets up to its free slots, the oldest of the highest priority that its tags allow, and once
 //! more whatever it should hold and does not.
 
+use std::collections::HashSet;
+
 use super::heartbeat::{ack_due_up, current_holdings, sign_of_life, to_abort};
 use super::{Engine, EngineError, Settings};
 use crate::domain::step::StepState;
@@ -60,18 +62,15 @@ pub(super) fn answer_poll(
     let holdings = current_holdings(tx, &poll.session_key, now)?;
     let (session, believed) = (&holdings.session, &holdings.held);
     sign_of_life(tx, session, now)?;
+    let held: HashSet<AttemptRef> = poll.held.iter().copied().collect();
     let mut assignments = Vec::new();
     for step in believed
         .iter()
         .filter(|step| step.state == StepState::Assigned)
     {
-        let attempt = AttemptRef {
-            step_id: step.step_id,
-            attempt: step.attempt,
-        };
-        if !poll.held.contains(&attempt) {
+        if !held.contains(&step.attempt_ref()) {
             let payload = tx.payload(step.step_id)?;
-            assignments.push(assignment(tx, settings, attempt, payload)?);
+            assignments.push(assignment(tx, settings, step.attempt_ref(), payload)?);
         }
     }
     if !session.draining && !session.paused {

@@ -3,42 +3,83 @@
 use super::cascade::Cascade;
 use super::create::Entry;
 use super::{Engine, EngineError};
-use crate::domain::Now;
 use crate::domain::job::{Hold, Job, JobMove};
 use crate::domain::reason::Reason;
-use crate::domain::step::StepKind;
+use crate::domain::step::{Step, StepKind, StepState};
+use crate::domain::{JobId, Now, StepId};
 
-/// One transaction takes this many; the rest comes with the next call.
+/// One call takes this many of each; the rest comes with the next one.
 const BATCH_MAX: u32 = 256;
 
 impl Engine {
     /// Releases what is due and returns how much that was; a full batch means there may be more.
+    ///
+    /// Each job and step is a transaction of its own, so one that cannot be released does not hold up the others; its
+    /// error is returned once they are done.
     pub fn release_due(&self, now: Now) -> Result<usize, EngineError> {
-        // Nothing is due most of the time, and a look does not need the writer.
-        let due = self.store.read(|tx| {
-            Ok::<_, EngineError>(tx.due_jobs(now, 1)?.len() + tx.due_retries(now, 1)?.len())
+        let (jobs, steps) = self.store.read(|tx| {
+            let jobs: Vec<JobId> = tx
+                .due_jobs(now, BATCH_MAX)?
+                .iter()
+                .map(|job| job.job_id)
+                .collect();
+            let steps: Vec<StepId> = tx
+                .due_retries(now, BATCH_MAX)?
+                .iter()
+                .map(|step| step.step_id)
+                .collect();
+            Ok::<_, EngineError>((jobs, steps))
         })?;
-        if due == 0 {
-            return Ok(0);
-        }
-        let settings = self.settings;
-        self.store.write(move |tx| {
-            let mut cascade = Cascade::new(tx, &settings, now);
-            let jobs = tx.due_jobs(now, BATCH_MAX)?;
-            for job in &jobs {
-                cascade.release_due_job(job)?;
-            }
-            let steps = tx.due_retries(now, BATCH_MAX)?;
-            for step in &steps {
-                if step.kind == StepKind::Task {
-                    let context = cascade.context(step.job_id)?;
-                    cascade.dispatch_child(&context, step)?;
-                } else {
-                    tx.wake_step(step, now)?;
+        let released = jobs
+            .into_iter()
+            .map(|job_id| self.release_job(job_id, now))
+            .chain(
+                steps
+                    .into_iter()
+                    .map(|step_id| self.release_step(step_id, now)),
+            );
+        let (mut count, mut failed) = (0, None);
+        for outcome in released {
+            match outcome {
+                Ok(released) => count += usize::from(released),
+                Err(error) => {
+                    log::error!("what is due could not be released: {error}");
+                    failed.get_or_insert(error);
                 }
             }
+        }
+        failed.map_or(Ok(count), Err)
+    }
+
+    fn release_job(&self, job_id: JobId, now: Now) -> Result<bool, EngineError> {
+        let settings = self.settings;
+        self.store.write(move |tx| {
+            let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+            let due = job.not_before.is_some_and(|at| at <= now.wall);
+            if job.hold != Some(Hold::NotBefore) || !due {
+                return Ok(false);
+            }
+            let mut cascade = Cascade::new(tx, &settings, now);
+            cascade.release_due_job(&job)?;
             cascade.settle()?;
-            Ok(jobs.len() + steps.len())
+            Ok(true)
+        })
+    }
+
+    fn release_step(&self, step_id: StepId, now: Now) -> Result<bool, EngineError> {
+        let settings = self.settings;
+        self.store.write(move |tx| {
+            let step = tx
+                .step(step_id)?
+                .ok_or(EngineError::StepNotFound { step_id })?;
+            let due = step.not_before_up.is_some_and(|up| up <= now.up);
+            if step.state != StepState::Ready || !due {
+                return Ok(false);
+            }
+            let mut cascade = Cascade::new(tx, &settings, now);
+            cascade.release_due_step(&step)?;
+            cascade.settle()?;
+            Ok(true)
         })
     }
 }
@@ -58,5 +99,14 @@ impl Cascade<'_> {
                 )
             }
         }
+    }
+
+    fn release_due_step(&mut self, step: &Step) -> Result<(), EngineError> {
+        if step.kind == StepKind::Task {
+            let context = self.context(step.job_id)?;
+            return self.dispatch_child(&context, step);
+        }
+        self.tx.wake_step(step, self.now)?;
+        Ok(())
     }
 }

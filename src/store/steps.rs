@@ -10,7 +10,8 @@ use crate::domain::job::{JobState, Tally};
 use crate::domain::reason::Reason;
 use crate::domain::step::{self, Step, StepKind, StepMove, StepState};
 use crate::domain::{
-    DefinitionId, JobId, Json, Now, RequirementId, SessionId, StepId, Timestamp, Uptime, WorkerId,
+    AttemptRef, DefinitionId, JobId, Json, Now, RequirementId, SessionId, StepId, Timestamp,
+    Uptime, WorkerId,
 };
 
 pub const STATEMENTS: &[&str] = &[
@@ -119,6 +120,15 @@ pub struct Held {
     pub state: StepState,
     pub since_up: Uptime,
     pub absent_beats: u32,
+}
+
+impl Held {
+    pub fn attempt_ref(&self) -> AttemptRef {
+        AttemptRef {
+            step_id: self.step_id,
+            attempt: self.attempt,
+        }
+    }
 }
 
 /// How a step ends.

@@ -163,12 +163,15 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("writer".to_string())
             .spawn(move || {
-                WriterThread {
+                let thread = WriterThread {
                     connection,
                     shared,
                     wal_pages_old: 0,
+                };
+                // A process that cannot write any more must not go on as if it could.
+                if catch_unwind(AssertUnwindSafe(|| thread.run(&calls_rx))).is_err() {
+                    abort_process("the writer met a bug");
                 }
-                .run(&calls_rx)
             })?;
         Ok(Writer {
             calls: Some(calls_tx),
@@ -305,6 +308,9 @@ impl WriterThread {
             take(call);
             taken += 1;
         }
+        if group.is_empty() {
+            return;
+        }
         while !group.is_empty() {
             match self.commit_group(&mut group) {
                 GroupEnd::Committed => break,
@@ -425,12 +431,15 @@ impl WriterThread {
     }
 
     fn abort(&self, what: &str, error: &dyn std::fmt::Display) -> ! {
-        let message = format!(
-            "stepward: {what}: {error}; stopping at once, the next start recovers what is on disk"
-        );
-        log::error!("{message}");
-        // The logger may be off or buffered; this line must be seen.
-        eprintln!("{message}");
-        std::process::abort()
+        abort_process(&format!("{what}: {error}"))
     }
+}
+
+fn abort_process(what: &str) -> ! {
+    let message =
+        format!("stepward: {what}; stopping at once, the next start recovers what is on disk");
+    log::error!("{message}");
+    // The logger may be off or buffered; this line must be seen.
+    eprintln!("{message}");
+    std::process::abort()
 }

@@ -3,6 +3,7 @@
 use stepward::domain::event::EventKind;
 use stepward::domain::job::{Hold, JobState};
 use stepward::domain::reason::Reason;
+use stepward::domain::retry::RetryPolicy;
 use stepward::domain::task::{Concurrency, StepDraft, TaskDraft, WhenFull};
 use stepward::domain::{JobId, Timestamp};
 use stepward::engine::Submission;
@@ -181,4 +182,35 @@ fn a_held_job_can_be_cancelled() {
     let held = submit(&house, WhenFull::Queue);
     house.engine.cancel(held, "eve", house.now()).unwrap();
     assert_eq!(house.summary(held), "a cancelled → cancelled");
+}
+
+#[test]
+fn what_is_due_may_end_what_else_is_due() {
+    let house = TestHouse::new();
+    let retry = RetryPolicy {
+        on: vec![Reason::ChildFailed],
+        delay_ms: 1_000,
+        ..RetryPolicy::times(2)
+    };
+    let go = |task| StepDraft {
+        retry: retry.clone(),
+        ..StepDraft::task("go", task)
+    };
+    // The child of the first takes the place of the second in their group.
+    let first = house.submit_tasks(vec![
+        TaskDraft::new("first", vec![go("child")]),
+        grouped("child", 1, WhenFull::CancelPrevious, vec![script("a")]),
+    ]);
+    house.run_all(&["a"]);
+    let second = house.submit_tasks(vec![
+        grouped("second", 1, WhenFull::Queue, vec![go("other")]),
+        TaskDraft::new("other", vec![script("b")]),
+    ]);
+    house.run_all(&["b"]);
+    assert_eq!(house.summary(first), "go ready → running");
+    assert_eq!(house.summary(second), "go ready → running");
+    house.clock.advance_ms(1_000);
+    assert_eq!(house.engine.release_due(house.now()).unwrap(), 1);
+    assert_eq!(house.summary(first), "go running → running");
+    assert_eq!(house.summary(second), "go cancelled → cancelled");
 }
