@@ -5,8 +5,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
+use crate::domain::check::tag_fault;
 use crate::domain::limits;
-use crate::domain::task::tag_fault;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]

@@ -4,6 +4,7 @@
 //! rule can be tested by a table.
 
 pub mod cascade;
+pub mod check;
 pub mod depends;
 pub mod event;
 pub mod job;

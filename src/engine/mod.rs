@@ -33,9 +33,9 @@ mod start;
 mod submit;
 mod why;
 
+use crate::domain::check::Problems;
 use crate::domain::job::JobState;
 use crate::domain::step::{IllegalMove, StepState};
-use crate::domain::task::Problems;
 use crate::domain::{JobId, StepId, WorkerId};
 use crate::store::{Store, StoreError};
 

@@ -6,10 +6,13 @@
 //!
 //! Deliberately not here: decisions. A method loads, or changes what the caller has decided, guarded by what it had read.
 
+mod assignments;
+mod attempts;
 mod definitions;
 mod events;
 mod invariants;
 mod jobs;
+mod loops;
 mod requirements;
 mod rows;
 mod schema;
@@ -30,14 +33,14 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags};
 use crate::domain::task::Definition;
 use crate::domain::{DefinitionId, JobId};
 
+pub use assignments::{Claim, Held, NextClaim, Payload};
+pub use attempts::{FormerAttempt, FormerOutcome};
 pub use definitions::{Frozen, hex_sha256};
 pub use events::OutboxRow;
 pub use invariants::Breach;
 pub use jobs::{GroupPlace, NewJob};
 pub use schema::OpenError;
-pub use steps::{
-    Claim, Ending, FormerAttempt, FormerOutcome, Held, NewStep, NextClaim, Payload, StepView,
-};
+pub use steps::{Ending, NewStep, StepView};
 pub use workers::{Holdings, Registration, SessionView};
 
 /// What a caller of the store must be ready for.
@@ -325,9 +328,12 @@ impl<'a> Tx<'a> {
 /// Every statement of the house, for the test that looks at their plans.
 pub fn statements() -> Vec<&'static str> {
     [
+        assignments::STATEMENTS,
+        attempts::STATEMENTS,
         definitions::STATEMENTS,
         events::STATEMENTS,
         jobs::STATEMENTS,
+        loops::STATEMENTS,
         requirements::STATEMENTS,
         steps::STATEMENTS,
         workers::STATEMENTS,

@@ -1,24 +1,19 @@
-//! Steps: claim, move, end. Every move names the state and the attempt that it leaves; `false` means someone was first.
+//! Steps: made, decided, moved, ended. Every move names the state and the attempt that it leaves; `false` means someone was first.
 
 use rusqlite::{OptionalExtension, Row, named_params};
 
 use super::rows::{self, STEP_COLUMNS, session_columns, step_columns};
 use super::{SessionView, StoreError, Tx};
-use crate::domain::cascade::Instances;
 use crate::domain::depends::Outcome;
 use crate::domain::job::{JobState, Tally};
 use crate::domain::reason::Reason;
 use crate::domain::step::{self, Step, StepKind, StepMove, StepState};
-use crate::domain::{
-    AttemptRef, DefinitionId, JobId, Json, Now, RequirementId, SessionId, StepId, Timestamp,
-    Uptime, WorkerId,
-};
+use crate::domain::{DefinitionId, JobId, Json, Now, RequirementId, StepId, Uptime};
 
 pub const STATEMENTS: &[&str] = &[
     INSERT_STEP,
     CARRY_STEP,
     SKIP_STEP,
-    PAYLOAD,
     FIRST_CANCELLED,
     STEP,
     STEP_VIEW,
@@ -30,29 +25,13 @@ pub const STATEMENTS: &[&str] = &[
     DEPENDENCY_ENDED,
     RELEASE_ONLY_DEPENDENT,
     RELEASE_STEP,
-    NEXT_CLAIM,
-    CLAIM_CANDIDATES,
-    ASSIGN_STEP,
-    START_STEP,
-    KEEP_ALIVE,
     END_STEP,
     BACK_TO_READY,
     SUSPEND_STEP,
     DISPATCH_STEP,
-    HELD_STEPS,
-    NOTE_ABSENCE,
     DUE_RETRIES,
     WAKE_STEP,
     CANCEL_STEPS,
-    NEXT_INSTANCE,
-    INSTANCE_ENDED,
-    INSTANCES,
-    FIRST_FAILED_INSTANCES,
-    CARRIED_INSTANCES,
-    INSERT_FORMER_ATTEMPT,
-    FORMER_ATTEMPTS,
-    AVOID,
-    FORGET_AVOIDANCES,
 ];
 
 /// A step about to be made: pending, or ready at once.
@@ -69,18 +48,6 @@ pub struct NewStep {
     pub item_value: Option<Json>,
 }
 
-/// What an assignment hands to the worker, beside the step's part of the definition.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Payload {
-    pub job_id: JobId,
-    pub position: u32,
-    pub item: Option<u32>,
-    pub item_value: Option<Json>,
-    pub definition_id: DefinitionId,
-    pub task_index: u32,
-    pub input: Json,
-}
-
 /// A step and what its verbs must know of its job.
 pub struct StepView {
     pub step: Step,
@@ -88,47 +55,6 @@ pub struct StepView {
     pub definition_id: DefinitionId,
     pub task_index: u32,
     pub tally: Tally,
-}
-
-/// A step that a worker may be given.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Claim {
-    pub step_id: StepId,
-    pub attempt: u32,
-    pub priority: i32,
-    pub queued_up: Uptime,
-    pub payload: Payload,
-}
-
-/// The first claimable step of the next requirement that has any.
-pub struct NextClaim {
-    pub requirement_id: RequirementId,
-    /// Whether the asking worker has all its tags.
-    pub able: bool,
-    /// It came back from some worker: whether it is avoided must be looked up.
-    pub returned: bool,
-    /// Whether a further requirement has claimable steps.
-    pub more: bool,
-    pub claim: Claim,
-}
-
-/// A step in the hands of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
-    pub step_id: StepId,
-    pub attempt: u32,
-    pub state: StepState,
-    pub since_up: Uptime,
-    pub absent_beats: u32,
-}
-
-impl Held {
-    pub fn attempt_ref(&self) -> AttemptRef {
-        AttemptRef {
-            step_id: self.step_id,
-            attempt: self.attempt,
-        }
-    }
 }
 
 /// How a step ends.
@@ -139,28 +65,6 @@ pub struct Ending {
     pub message: Option<String>,
     pub exit_code: Option<i32>,
     pub output: Option<Json>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FormerOutcome {
-    /// Never started.
-    Returned,
-    Failed,
-}
-
-/// An attempt that did not settle its step.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FormerAttempt {
-    pub attempt: u32,
-    pub worker_id: Option<WorkerId>,
-    pub session_id: Option<SessionId>,
-    pub outcome: FormerOutcome,
-    pub reason: String,
-    pub message: String,
-    pub exit_code: Option<i32>,
-    pub assigned_at: Option<Timestamp>,
-    pub started_at: Option<Timestamp>,
-    pub ended_at: Timestamp,
 }
 
 const INSERT_STEP: &str = "
@@ -184,13 +88,6 @@ const SKIP_STEP: &str = "
        SET state = 'skipped', reason = :reason, message = :message, ended_at = :wall, since_up = :up
      WHERE step_id = :step_id
        AND state   = 'pending'
-";
-
-const PAYLOAD: &str = "
-    SELECT s.job_id, s.position, s.item, s.item_value, j.definition_id, j.task_index, j.input
-      FROM step AS s
-      JOIN job AS j ON j.job_id = s.job_id
-     WHERE s.step_id = :step_id
 ";
 
 const FIRST_CANCELLED: &str = "
@@ -279,71 +176,6 @@ const RELEASE_STEP: &str = "
        AND waiting_on = 0
 ";
 
-/// In the order in which `claim` reads them.
-macro_rules! claim_columns {
-    () => {
-        "s.step_id, s.attempt, s.priority, s.queued_up, s.job_id, s.position, s.item, s.item_value, j.definition_id,
-         j.task_index, j.input"
-    };
-}
-const CLAIM_COLUMNS: usize = 11;
-
-const NEXT_CLAIM: &str = concat!(
-    "SELECT ",
-    claim_columns!(),
-    ", s.requirement_id, s.returns > 0,
-       EXISTS (SELECT 1 FROM capability AS c
-                WHERE c.worker_id = :worker_id AND c.requirement_id = s.requirement_id),
-       EXISTS (SELECT 1 FROM step AS t
-                WHERE t.state = 'ready' AND t.not_before_up IS NULL AND t.requirement_id > s.requirement_id)
-       FROM step AS s
-       JOIN job AS j ON j.job_id = s.job_id
-      WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id > :after
-      ORDER BY s.requirement_id, s.priority DESC, s.queued_up, s.step_id
-      LIMIT 1"
-);
-
-const CLAIM_CANDIDATES: &str = concat!(
-    "SELECT ",
-    claim_columns!(),
-    " FROM step AS s
-      JOIN job AS j ON j.job_id = s.job_id
-      WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id = :requirement_id
-        AND (s.returns = 0 OR NOT EXISTS (SELECT 1 FROM avoidance AS a
-                                           WHERE a.step_id = s.step_id AND a.worker_id = :worker_id
-                                             AND a.until_up > :avoided_until))
-      ORDER BY s.priority DESC, s.queued_up, s.step_id
-      LIMIT :limit"
-);
-
-const ASSIGN_STEP: &str = "
-    UPDATE step
-       SET state = 'assigned', attempt = attempt + 1, worker_id = :worker_id, session_id = :session_id,
-           assigned_at = :wall, started_at = NULL, since_up = :up, due_up = :due_up
-     WHERE step_id = :step_id
-       AND state   = 'ready'
-       AND attempt = :attempt
-";
-
-const START_STEP: &str = "
-    UPDATE step
-       SET state = 'running', started_at = :wall, since_up = :up, due_up = :due_up, tries = tries + 1, returns = 0,
-           absent_beats = 0
-     WHERE step_id    = :step_id
-       AND state      = 'assigned'
-       AND attempt    = :attempt
-       AND session_id = :session_id
-";
-
-const KEEP_ALIVE: &str = "
-    UPDATE step
-       SET due_up = :due_up
-     WHERE step_id    = :step_id
-       AND state      = 'assigned'
-       AND attempt    = :attempt
-       AND session_id = :session_id
-";
-
 const END_STEP: &str = "
     UPDATE step
        SET state = :next, reason = :reason, message = :message, exit_code = :exit_code, output = :output,
@@ -382,23 +214,6 @@ const DISPATCH_STEP: &str = "
        AND attempt = :attempt
 ";
 
-/// At most as many as the worker has slots.
-const HELD_STEPS: &str = "
-    SELECT step_id, attempt, state, since_up, absent_beats
-      FROM step
-     WHERE session_id = :session_id AND ended_at IS NULL
-     ORDER BY step_id
-";
-
-const NOTE_ABSENCE: &str = "
-    UPDATE step
-       SET absent_beats = :absent_beats
-     WHERE step_id    = :step_id
-       AND state      = 'running'
-       AND attempt    = :attempt
-       AND session_id = :session_id
-";
-
 const DUE_RETRIES: &str = concat!(
     "SELECT ",
     step_columns!(),
@@ -424,97 +239,9 @@ const CANCEL_STEPS: &str = "
  RETURNING child_job_id
 ";
 
-const NEXT_INSTANCE: &str = concat!(
-    "SELECT ",
-    step_columns!(),
-    " FROM step AS s
-      WHERE s.job_id = :job_id AND s.position = :position AND s.item >= 0 AND s.state = 'pending'
-      ORDER BY s.item
-      LIMIT 1"
-);
-
-const INSTANCE_ENDED: &str = "
-    UPDATE step
-       SET waiting_on = waiting_on - 1
-     WHERE job_id = :job_id AND position = :position AND item = -1
-       AND kind   = 'loop'
-       AND state  = 'running'
- RETURNING waiting_on
-";
-
-const INSTANCES: &str = "
-    SELECT sum(state = 'completed'), sum(state = 'failed'), sum(state = 'cancelled')
-      FROM step
-     WHERE job_id = :job_id AND position = :position AND item >= 0
-";
-
-const FIRST_FAILED_INSTANCES: &str = "
-    SELECT item
-      FROM step
-     WHERE job_id = :job_id AND position = :position AND item >= 0 AND state = 'failed'
-     ORDER BY item
-     LIMIT 3
-";
-
-/// Instances of a former job's loop that need not run again. Bounded by the limit on loop items.
-const CARRIED_INSTANCES: &str = concat!(
-    "SELECT ",
-    step_columns!(),
-    " FROM step AS o
-      JOIN step AS s ON s.job_id = o.job_id AND s.position = o.position AND s.item >= 0
-      WHERE o.step_id = :origin_step_id AND s.state = 'completed'
-      ORDER BY s.item"
-);
-
-const INSERT_FORMER_ATTEMPT: &str = "
-    INSERT INTO former_attempt (step_id, attempt, worker_id, session_id, child_job_id, outcome, reason, message,
-                                exit_code, assigned_at, started_at, ended_at)
-    VALUES (:step_id, :attempt, :worker_id, :session_id, :child_job_id, :outcome, :reason, :message,
-            :exit_code, :assigned_at, :started_at, :wall)
-";
-
-/// At most `retry.max_attempts` times `RETURNS_MAX`.
-const FORMER_ATTEMPTS: &str = "
-    SELECT attempt, worker_id, session_id, outcome, reason, message, exit_code, assigned_at, started_at, ended_at
-      FROM former_attempt
-     WHERE step_id = :step_id
-     ORDER BY attempt
-";
-
-const AVOID: &str = "
-    INSERT INTO avoidance (step_id, worker_id, until_up) VALUES (:step_id, :worker_id, :until_up)
-    ON CONFLICT (step_id, worker_id) DO UPDATE SET until_up = excluded.until_up
-";
-
-const FORGET_AVOIDANCES: &str = "
-    DELETE FROM avoidance WHERE step_id = :step_id
-";
-
 /// SQL keeps "not an instance" as -1, so that the unique index sees it.
 fn item_column(item: Option<u32>) -> i64 {
     item.map_or(-1, i64::from)
-}
-
-fn claim(row: &Row) -> rusqlite::Result<Claim> {
-    Ok(Claim {
-        step_id: StepId(row.get(0)?),
-        attempt: row.get(1)?,
-        priority: row.get(2)?,
-        queued_up: Uptime(row.get(3)?),
-        payload: payload(row, 4)?,
-    })
-}
-
-fn payload(row: &Row, at: usize) -> rusqlite::Result<Payload> {
-    Ok(Payload {
-        job_id: JobId(row.get(at)?),
-        position: row.get(at + 1)?,
-        item: u32::try_from(row.get::<_, i64>(at + 2)?).ok(),
-        item_value: row.get::<_, Option<String>>(at + 3)?.map(Json),
-        definition_id: DefinitionId(row.get(at + 4)?),
-        task_index: row.get(at + 5)?,
-        input: Json(row.get(at + 6)?),
-    })
 }
 
 fn view(row: &Row) -> Result<StepView, StoreError> {
@@ -533,7 +260,7 @@ fn view(row: &Row) -> Result<StepView, StoreError> {
 }
 
 /// Where a move leads. Verbs check first; a move that is not in the table is a bug of theirs.
-fn after(step: &Step, step_move: StepMove) -> StepState {
+pub(super) fn after(step: &Step, step_move: StepMove) -> StepState {
     step.state
         .after(step_move)
         .expect("the verb has checked that the move is legal")
@@ -602,11 +329,6 @@ impl Tx<'_> {
             ":up": now.up.0,
         })?;
         Ok(changed == 1)
-    }
-
-    pub fn payload(&self, step_id: StepId) -> Result<Payload, StoreError> {
-        let mut statement = self.sql(PAYLOAD)?;
-        Ok(statement.query_row(named_params! {":step_id": step_id.0}, |row| payload(row, 0))?)
     }
 
     /// The first cancelled step of a job, for the sentence.
@@ -712,108 +434,6 @@ impl Tx<'_> {
         let changed = self
             .sql(RELEASE_STEP)?
             .execute(named_params! {":step_id": step_id.0, ":wall": now.wall.0, ":up": now.up.0})?;
-        Ok(changed == 1)
-    }
-
-    /// The first claimable step of the next requirement, in order of id, that has any.
-    pub fn next_claim(
-        &self,
-        after: RequirementId,
-        worker_id: WorkerId,
-    ) -> Result<Option<NextClaim>, StoreError> {
-        Ok(self
-            .sql(NEXT_CLAIM)?
-            .query_row(
-                named_params! {":after": after.0, ":worker_id": worker_id.0},
-                |row| {
-                    Ok(NextClaim {
-                        claim: claim(row)?,
-                        requirement_id: RequirementId(row.get(CLAIM_COLUMNS)?),
-                        returned: row.get(CLAIM_COLUMNS + 1)?,
-                        able: row.get(CLAIM_COLUMNS + 2)?,
-                        more: row.get(CLAIM_COLUMNS + 3)?,
-                    })
-                },
-            )
-            .optional()?)
-    }
-
-    /// What this worker could be given of one requirement, best first. That it has the tags is known.
-    pub fn claim_candidates(
-        &self,
-        requirement_id: RequirementId,
-        worker_id: WorkerId,
-        avoided_until: Uptime,
-        limit: u32,
-    ) -> Result<Vec<Claim>, StoreError> {
-        let mut statement = self.sql(CLAIM_CANDIDATES)?;
-        let claims = statement.query_map(
-            named_params! {
-                ":requirement_id": requirement_id.0,
-                ":worker_id": worker_id.0,
-                ":avoided_until": avoided_until.0,
-                ":limit": limit,
-            },
-            claim,
-        )?;
-        Ok(claims.collect::<Result<_, _>>()?)
-    }
-
-    pub fn assign_step(
-        &self,
-        claim: &Claim,
-        worker_id: WorkerId,
-        session_id: SessionId,
-        due_up: Uptime,
-        now: Now,
-    ) -> Result<bool, StoreError> {
-        let changed = self.sql(ASSIGN_STEP)?.execute(named_params! {
-            ":step_id": claim.step_id.0,
-            ":attempt": claim.attempt,
-            ":worker_id": worker_id.0,
-            ":session_id": session_id.0,
-            ":due_up": due_up.0,
-            ":wall": now.wall.0,
-            ":up": now.up.0,
-        })?;
-        self.touch_job(claim.payload.job_id);
-        Ok(changed == 1)
-    }
-
-    pub fn start_step(
-        &self,
-        step: &Step,
-        session_id: SessionId,
-        due_up: Option<Uptime>,
-        now: Now,
-    ) -> Result<bool, StoreError> {
-        assert_eq!(after(step, StepMove::Start), StepState::Running);
-        let changed = self.sql(START_STEP)?.execute(named_params! {
-            ":step_id": step.step_id.0,
-            ":attempt": step.attempt,
-            ":session_id": session_id.0,
-            ":due_up": due_up.map(|up| up.0),
-            ":wall": now.wall.0,
-            ":up": now.up.0,
-        })?;
-        self.touch_job(step.job_id);
-        Ok(changed == 1)
-    }
-
-    /// Moves the acknowledgement deadline of an assigned step.
-    pub fn keep_alive(
-        &self,
-        step_id: StepId,
-        attempt: u32,
-        session_id: SessionId,
-        due_up: Uptime,
-    ) -> Result<bool, StoreError> {
-        let changed = self.sql(KEEP_ALIVE)?.execute(named_params! {
-            ":step_id": step_id.0,
-            ":attempt": attempt,
-            ":session_id": session_id.0,
-            ":due_up": due_up.0,
-        })?;
         Ok(changed == 1)
     }
 
@@ -940,33 +560,6 @@ impl Tx<'_> {
         Ok(changed == 1)
     }
 
-    /// What the server believes to be in the hands of a session.
-    pub fn held_steps(&self, session_id: SessionId) -> Result<Vec<Held>, StoreError> {
-        let mut statement = self.sql(HELD_STEPS)?;
-        let mut rows = statement.query(named_params! {":session_id": session_id.0})?;
-        let mut held = Vec::new();
-        while let Some(row) = rows.next()? {
-            held.push(rows::held(row, 0)?);
-        }
-        Ok(held)
-    }
-
-    /// Notes for how many heartbeats in a row a running step was not mentioned.
-    pub fn note_absence(
-        &self,
-        held: &Held,
-        session_id: SessionId,
-        absent_beats: u32,
-    ) -> Result<bool, StoreError> {
-        let changed = self.sql(NOTE_ABSENCE)?.execute(named_params! {
-            ":step_id": held.step_id.0,
-            ":attempt": held.attempt,
-            ":session_id": session_id.0,
-            ":absent_beats": absent_beats,
-        })?;
-        Ok(changed == 1)
-    }
-
     /// Steps whose retry delay is over.
     pub fn due_retries(&self, now: Now, limit: u32) -> Result<Vec<Step>, StoreError> {
         self.many_steps(
@@ -1011,135 +604,7 @@ impl Tx<'_> {
         Ok((cancelled, children))
     }
 
-    /// The first instance that `max_parallel` still holds back.
-    pub fn next_instance(&self, job_id: JobId, position: u32) -> Result<Option<Step>, StoreError> {
-        self.one_step(
-            NEXT_INSTANCE,
-            named_params! {":job_id": job_id.0, ":position": position},
-        )
-    }
-
-    /// One instance less to wait for; how many are left. `None`: the loop is not running any more.
-    pub fn instance_ended(&self, job_id: JobId, position: u32) -> Result<Option<u32>, StoreError> {
-        Ok(self
-            .sql(INSTANCE_ENDED)?
-            .query_row(
-                named_params! {":job_id": job_id.0, ":position": position},
-                |row| row.get(0),
-            )
-            .optional()?)
-    }
-
-    pub fn instances(&self, job_id: JobId, position: u32) -> Result<Instances, StoreError> {
-        Ok(self.sql(INSTANCES)?.query_row(
-            named_params! {":job_id": job_id.0, ":position": position},
-            |row| {
-                Ok(Instances {
-                    completed: row.get(0)?,
-                    failed: row.get(1)?,
-                    cancelled: row.get(2)?,
-                })
-            },
-        )?)
-    }
-
-    /// A few of those that failed, for the sentence.
-    pub fn first_failed_instances(
-        &self,
-        job_id: JobId,
-        position: u32,
-    ) -> Result<Vec<u32>, StoreError> {
-        let mut statement = self.sql(FIRST_FAILED_INSTANCES)?;
-        let items = statement.query_map(
-            named_params! {":job_id": job_id.0, ":position": position},
-            |row| row.get(0),
-        )?;
-        Ok(items.collect::<Result<_, _>>()?)
-    }
-
-    /// The completed instances of a former job's loop.
-    pub fn carried_instances(&self, origin_step_id: StepId) -> Result<Vec<Step>, StoreError> {
-        self.many_steps(
-            CARRIED_INSTANCES,
-            named_params! {":origin_step_id": origin_step_id.0},
-        )
-    }
-
-    /// Remembers an attempt that its step goes on without.
-    pub fn record_former_attempt(
-        &self,
-        step: &Step,
-        outcome: FormerOutcome,
-        reason: &str,
-        message: &str,
-        exit_code: Option<i32>,
-        now: Now,
-    ) -> Result<(), StoreError> {
-        self.sql(INSERT_FORMER_ATTEMPT)?.execute(named_params! {
-            ":step_id": step.step_id.0,
-            ":attempt": step.attempt,
-            ":worker_id": step.worker_id.map(|id| id.0),
-            ":session_id": step.session_id.map(|id| id.0),
-            ":child_job_id": step.child_job_id.map(|id| id.0),
-            ":outcome": match outcome {
-                FormerOutcome::Returned => "returned",
-                FormerOutcome::Failed => "failed",
-            },
-            ":reason": reason,
-            ":message": message,
-            ":exit_code": exit_code,
-            ":assigned_at": step.assigned_at.map(|at| at.0),
-            ":started_at": step.started_at.map(|at| at.0),
-            ":wall": now.wall.0,
-        })?;
-        Ok(())
-    }
-
-    pub fn former_attempts(&self, step_id: StepId) -> Result<Vec<FormerAttempt>, StoreError> {
-        let mut statement = self.sql(FORMER_ATTEMPTS)?;
-        let attempts =
-            statement.query_map(named_params! {":step_id": step_id.0}, |row: &Row| {
-                Ok(FormerAttempt {
-                    attempt: row.get(0)?,
-                    worker_id: row.get::<_, Option<i64>>(1)?.map(WorkerId),
-                    session_id: row.get::<_, Option<i64>>(2)?.map(SessionId),
-                    outcome: match row.get_ref(3)?.as_str()? {
-                        "returned" => FormerOutcome::Returned,
-                        _ => FormerOutcome::Failed,
-                    },
-                    reason: row.get(4)?,
-                    message: row.get(5)?,
-                    exit_code: row.get(6)?,
-                    assigned_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
-                    started_at: row.get::<_, Option<i64>>(8)?.map(Timestamp),
-                    ended_at: Timestamp(row.get(9)?),
-                })
-            })?;
-        Ok(attempts.collect::<Result<_, _>>()?)
-    }
-
-    /// Passes a worker over for a step until the given time.
-    pub fn avoid(
-        &self,
-        step_id: StepId,
-        worker_id: WorkerId,
-        until_up: Uptime,
-    ) -> Result<(), StoreError> {
-        self.sql(AVOID)?.execute(named_params! {
-            ":step_id": step_id.0,
-            ":worker_id": worker_id.0,
-            ":until_up": until_up.0,
-        })?;
-        Ok(())
-    }
-
-    pub fn forget_avoidances(&self, step_id: StepId) -> Result<(), StoreError> {
-        self.sql(FORGET_AVOIDANCES)?
-            .execute(named_params! {":step_id": step_id.0})?;
-        Ok(())
-    }
-
-    fn one_step(
+    pub(super) fn one_step(
         &self,
         statement: &'static str,
         params: &[(&str, &dyn rusqlite::ToSql)],
@@ -1149,7 +614,7 @@ impl Tx<'_> {
         rows.next()?.map(rows::step).transpose()
     }
 
-    fn many_steps(
+    pub(super) fn many_steps(
         &self,
         statement: &'static str,
         params: &[(&str, &dyn rusqlite::ToSql)],

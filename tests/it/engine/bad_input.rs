@@ -1,10 +1,11 @@
 //! Bad input gets a typed error that names the place, and nothing is written.
 
 use stepward::domain::Json;
+use stepward::domain::check::Fault;
 use stepward::domain::depends::{Accept, DependsOn};
 use stepward::domain::limits;
 use stepward::domain::retry::RetryPolicy;
-use stepward::domain::task::{Concurrency, Fault, ForEach, StepDraft, TaskDraft, WhenFull};
+use stepward::domain::task::{Concurrency, ForEach, StepDraft, TaskDraft, WhenFull};
 use stepward::engine::{EngineError, Finished, Submission};
 
 use crate::house::{TestHouse, checked, frozen, registration, script};

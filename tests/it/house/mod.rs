@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stepward::clock::ManualClock;
+use stepward::domain::check::Problems;
 use stepward::domain::event::{Event, EventKind};
 use stepward::domain::job::JobState;
 use stepward::domain::step::{Step, StepState};
-use stepward::domain::task::{Definition, Problems, StepDraft, TaskDraft};
+use stepward::domain::task::{Definition, StepDraft, TaskDraft};
 use stepward::domain::{AttemptRef, EventSeq, JobId, Now, WorkerId};
 use stepward::engine::{
     Assignment, Beat, BeatAnswer, Engine, EngineError, Finished, HeldAttempt, HeldPhase, JobView,

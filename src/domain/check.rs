@@ -1,0 +1,662 @@
+//! What is wrong with a definition: all of it at once, each with its place.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+use super::Json;
+use super::depends::{Accept, DependsOn};
+use super::limits::{self, shorten};
+use super::task::{Action, Definition, Runner, StepDraft, Task, TaskDraft};
+
+impl Definition {
+    /// Checks the first task and those that it calls, directly or not; tasks that it never calls are left out.
+    ///
+    /// All problems come back at once, each naming its place.
+    pub fn check(root: &str, drafts: Vec<TaskDraft>) -> Result<Definition, Problems> {
+        let mut problems = Vec::new();
+        let mut drafts_by_name: BTreeMap<String, TaskDraft> = BTreeMap::new();
+        for draft in drafts {
+            if drafts_by_name.contains_key(&draft.name) {
+                problems.push(Place::task(&draft.name).problem(Fault::Duplicate));
+            } else {
+                drafts_by_name.insert(draft.name.clone(), draft);
+            }
+        }
+        let Some(root_draft) = drafts_by_name.remove(root) else {
+            problems.push(Place::task(root).problem(Fault::UnknownTask {
+                task: shorten(root),
+            }));
+            return Err(Problems(problems));
+        };
+
+        // Breadth first from the root: its index is 0, and each task that is called comes once.
+        let mut reached = vec![root_draft];
+        let mut indexes: HashMap<String, u32> = HashMap::from([(root.to_string(), 0)]);
+        let mut next = 0;
+        while next < reached.len() {
+            let mut called = Vec::new();
+            for step in &reached[next].steps {
+                if let Action::Task { task, .. } = &step.action
+                    && !indexes.contains_key(task)
+                    && let Some(draft) = drafts_by_name.remove(task)
+                {
+                    indexes.insert(task.clone(), (reached.len() + called.len()) as u32);
+                    called.push(draft);
+                }
+            }
+            reached.extend(called);
+            next += 1;
+        }
+        if reached.len() > limits::TASKS_MAX {
+            let fault = Fault::TooMany {
+                what: "tasks",
+                count: reached.len(),
+                max: limits::TASKS_MAX,
+            };
+            problems.push(Place::task(root).problem(fault));
+            return Err(Problems(problems));
+        }
+
+        let mut tasks = Vec::new();
+        for draft in reached {
+            if let Some(task) = check_task(draft, &indexes, &mut problems) {
+                tasks.push(task);
+            }
+        }
+        if problems.is_empty() {
+            check_nesting(&tasks, &mut problems);
+        }
+        if problems.is_empty() {
+            Ok(Definition { tasks })
+        } else {
+            Err(Problems(problems))
+        }
+    }
+}
+
+/// Everything that is wrong with a definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN_MAX: usize = 10;
+        for (index, problem) in self.0.iter().take(SHOWN_MAX).enumerate() {
+            if index > 0 {
+                f.write_str("; ")?;
+            }
+            problem.fmt(f)?;
+        }
+        match self.0.len().saturating_sub(SHOWN_MAX) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} more"),
+        }
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// One thing that is wrong with a definition, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    pub place: Place,
+    pub fault: Fault,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    pub task: String,
+    pub step: Option<String>,
+    pub key: Option<&'static str>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    Empty,
+    NulByte,
+    /// A character that names may not have.
+    BadCharacter {
+        character: char,
+    },
+    Reserved {
+        word: &'static str,
+    },
+    TooLong {
+        bytes: usize,
+        bytes_max: usize,
+    },
+    TooMany {
+        what: &'static str,
+        count: usize,
+        max: usize,
+    },
+    OutOfRange {
+        value: i64,
+        min: i64,
+        max: i64,
+    },
+    NotAllowed {
+        why: &'static str,
+    },
+    Duplicate,
+    UnknownDependency {
+        step: String,
+    },
+    SelfReference,
+    EmptyGroup,
+    EmptyAccept,
+    DependsTooDeep {
+        depth: usize,
+    },
+    Cycle {
+        steps: Vec<String>,
+    },
+    UnknownTask {
+        task: String,
+    },
+    TaskCycle {
+        tasks: Vec<String>,
+    },
+    NestingTooDeep {
+        tasks: Vec<String>,
+    },
+}
+
+impl Place {
+    fn task(task: &str) -> Place {
+        Place {
+            task: task.to_string(),
+            step: None,
+            key: None,
+        }
+    }
+
+    fn step(&self, step: &str) -> Place {
+        Place {
+            step: Some(step.to_string()),
+            key: None,
+            ..self.clone()
+        }
+    }
+
+    fn key(&self, key: &'static str) -> Place {
+        Place {
+            key: Some(key),
+            ..self.clone()
+        }
+    }
+
+    fn problem(&self, fault: Fault) -> Problem {
+        Problem {
+            place: self.clone(),
+            fault,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "task {}", shorten(&self.task))?;
+        if let Some(step) = &self.step {
+            write!(f, ", step {}", shorten(step))?;
+        }
+        if let Some(key) = self.key {
+            write!(f, ", {key}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.place)?;
+        match &self.fault {
+            Fault::Empty => f.write_str("is empty"),
+            Fault::NulByte => f.write_str("holds a NUL byte"),
+            Fault::BadCharacter { character } => {
+                write!(f, "holds {character:?}, which is not allowed")
+            }
+            Fault::Reserved { word } => write!(f, "{word:?} is reserved"),
+            Fault::TooLong { bytes, bytes_max } => {
+                write!(f, "is {bytes} bytes long, at most {bytes_max} are allowed")
+            }
+            Fault::TooMany { what, count, max } => {
+                write!(f, "has {count} {what}, at most {max} are allowed")
+            }
+            Fault::OutOfRange { value, min, max } => {
+                write!(f, "is {value}, expected {min} to {max}")
+            }
+            Fault::NotAllowed { why } => f.write_str(why),
+            Fault::Duplicate => f.write_str("the name is taken, give each its own"),
+            Fault::UnknownDependency { step } => {
+                write!(f, "depends on step {step}, which does not exist")
+            }
+            Fault::SelfReference => f.write_str("depends on itself"),
+            Fault::EmptyGroup => f.write_str("has an empty group, name at least one step in it"),
+            Fault::EmptyAccept => f.write_str("has an edge that accepts no outcome"),
+            Fault::DependsTooDeep { depth } => {
+                let max = limits::DEPENDS_DEPTH_MAX;
+                write!(
+                    f,
+                    "has groups nested {depth} deep, at most {max} are allowed"
+                )
+            }
+            Fault::Cycle { steps } => write!(f, "steps wait for each other: {}", steps.join(" → ")),
+            Fault::UnknownTask { task } => write!(f, "task {task} does not exist"),
+            Fault::TaskCycle { tasks } => write!(f, "tasks call each other: {}", tasks.join(" → ")),
+            Fault::NestingTooDeep { tasks } => write!(
+                f,
+                "child jobs would nest {} deep, at most {} are allowed: {}",
+                tasks.len() - 1,
+                limits::NESTING_MAX,
+                tasks.join(" → ")
+            ),
+        }
+    }
+}
+
+fn check_task(
+    draft: TaskDraft,
+    indexes: &HashMap<String, u32>,
+    problems: &mut Vec<Problem>,
+) -> Option<Task> {
+    let problems_before = problems.len();
+    let place = Place::task(&draft.name);
+    check_name(&place, &draft.name, problems);
+    check_duration(&place.key("timeout"), draft.timeout_ms, problems);
+    check_duration(
+        &place.key("queue_timeout"),
+        draft.queue_timeout_ms,
+        problems,
+    );
+    if let Some(concurrency) = &draft.concurrency {
+        let place = place.key("concurrency");
+        check_text(&place, &concurrency.group, limits::KEY_BYTES_MAX, problems);
+        check_range(
+            &place,
+            concurrency.limit.into(),
+            1,
+            i64::from(u32::MAX),
+            problems,
+        );
+    }
+    for hook in &draft.hooks {
+        check_text(
+            &place.key(hook.on.as_str()),
+            &hook.action,
+            limits::NAME_BYTES_MAX,
+            problems,
+        );
+        check_json_size(
+            &place.key(hook.on.as_str()),
+            &hook.input,
+            limits::INPUT_BYTES_MAX,
+            problems,
+        );
+    }
+    let steps_max = limits::JOB_STEPS_MAX;
+    match draft.steps.len() {
+        0 => problems.push(place.key("flow").problem(Fault::Empty)),
+        count if count > steps_max => {
+            // Ten thousand further problems would not help.
+            let fault = Fault::TooMany {
+                what: "steps",
+                count,
+                max: steps_max,
+            };
+            problems.push(place.problem(fault));
+            return None;
+        }
+        _ => {}
+    }
+
+    let mut positions: HashMap<String, u32> = HashMap::with_capacity(draft.steps.len());
+    for (position, step) in draft.steps.iter().enumerate() {
+        if positions
+            .insert(step.name.clone(), position as u32)
+            .is_some()
+        {
+            problems.push(place.step(&step.name).problem(Fault::Duplicate));
+        }
+    }
+    let mut depends_on = Vec::with_capacity(draft.steps.len());
+    let mut calls = Vec::with_capacity(draft.steps.len());
+    for (position, step) in draft.steps.iter().enumerate() {
+        let place = place.step(&step.name);
+        check_step(&place, step, problems);
+        depends_on.push(resolve(&place, position as u32, step, &positions, problems));
+        calls.push(match &step.action {
+            Action::Task { task, .. } => {
+                let call = indexes.get(task).copied();
+                if call.is_none() {
+                    problems.push(place.problem(Fault::UnknownTask {
+                        task: shorten(task),
+                    }));
+                }
+                call
+            }
+            _ => None,
+        });
+    }
+    let dependencies: Vec<Vec<u32>> = depends_on
+        .iter()
+        .map(|tree| tree.named().into_iter().collect())
+        .collect();
+    let mut dependents = vec![Vec::new(); draft.steps.len()];
+    for (position, named) in dependencies.iter().enumerate() {
+        for &dependency in named {
+            dependents[dependency as usize].push(position as u32);
+        }
+    }
+    if problems.len() == problems_before
+        && let Some(cycle) = find_cycle(&dependencies)
+    {
+        let steps = cycle
+            .iter()
+            .map(|&at| draft.steps[at as usize].name.clone())
+            .collect();
+        problems.push(place.problem(Fault::Cycle { steps }));
+    }
+    Some(Task {
+        draft,
+        depends_on,
+        dependencies,
+        dependents,
+        positions,
+        calls,
+    })
+}
+
+fn check_step(place: &Place, step: &StepDraft, problems: &mut Vec<Problem>) {
+    check_name(place, &step.name, problems);
+    for (key, text) in step.action.texts() {
+        check_text_size(&place.key(key), text, limits::SCRIPT_BYTES_MAX, problems);
+    }
+    match &step.action {
+        Action::Script { script, .. } if script.is_empty() => {
+            problems.push(place.key("script").problem(Fault::Empty));
+        }
+        Action::Script {
+            runner: Runner::Docker,
+            image: None,
+            ..
+        } => {
+            problems.push(place.key("image").problem(Fault::NotAllowed {
+                why: "is missing, a script with runner docker needs one",
+            }));
+        }
+        Action::Docker { image, .. } if image.is_empty() => {
+            problems.push(place.key("image").problem(Fault::Empty));
+        }
+        Action::Approval { .. } if step.for_each.is_some() => {
+            problems.push(place.key("for_each").problem(Fault::NotAllowed {
+                why: "an approval cannot be a loop, ask once before it",
+            }));
+        }
+        _ => {}
+    }
+    if step.tags.len() > limits::STEP_TAGS_MAX {
+        let (count, max) = (step.tags.len(), limits::STEP_TAGS_MAX);
+        problems.push(place.problem(Fault::TooMany {
+            what: "tags",
+            count,
+            max,
+        }));
+    }
+    for tag in step.tags.iter().take(limits::STEP_TAGS_MAX) {
+        if let Some(fault) = tag_fault(tag) {
+            problems.push(place.key("tags").problem(fault));
+        }
+    }
+    check_duration(&place.key("timeout"), step.timeout_ms, problems);
+    let retry = place.key("retry");
+    check_range(
+        &retry,
+        step.retry.max_attempts.into(),
+        1,
+        limits::ATTEMPTS_MAX.into(),
+        problems,
+    );
+    check_range(
+        &retry,
+        step.retry.delay_ms,
+        0,
+        limits::DURATION_MS_MAX,
+        problems,
+    );
+    check_range(
+        &retry,
+        step.retry.max_delay_ms,
+        0,
+        limits::DURATION_MS_MAX,
+        problems,
+    );
+    if let Some(for_each) = &step.for_each {
+        let place = place.key("for_each");
+        let (count, max) = (for_each.items.len(), limits::LOOP_ITEMS_MAX);
+        if count > max {
+            problems.push(place.problem(Fault::TooMany {
+                what: "items",
+                count,
+                max,
+            }));
+        }
+        for item in for_each.items.iter().take(max) {
+            check_json_size(&place, item, limits::OUTPUT_BYTES_MAX, problems);
+        }
+        if for_each.max_parallel == Some(0) {
+            let fault = Fault::OutOfRange {
+                value: 0,
+                min: 1,
+                max: max as i64,
+            };
+            problems.push(place.key("max_parallel").problem(fault));
+        }
+    }
+}
+
+/// The dependency tree with positions instead of names.
+fn resolve(
+    place: &Place,
+    position: u32,
+    step: &StepDraft,
+    positions: &HashMap<String, u32>,
+    problems: &mut Vec<Problem>,
+) -> DependsOn<u32> {
+    let place = place.key("depends_on");
+    let depth = step.depends_on.depth();
+    if depth > limits::DEPENDS_DEPTH_MAX {
+        problems.push(place.problem(Fault::DependsTooDeep { depth }));
+        return DependsOn::nothing();
+    }
+    if let DependsOn::All(group) = &step.depends_on
+        && group.is_empty()
+    {
+        return DependsOn::nothing();
+    }
+    let mut edge = |name: &str, accept: Accept| -> Option<u32> {
+        let fault = match positions.get(name) {
+            None => Fault::UnknownDependency {
+                step: shorten(name),
+            },
+            Some(&at) if at == position => Fault::SelfReference,
+            Some(_) if accept.is_empty() => Fault::EmptyAccept,
+            Some(&at) => return Some(at),
+        };
+        problems.push(place.problem(fault));
+        None
+    };
+    let mut empty_groups = 0;
+    let tree = resolve_tree(&step.depends_on, &mut edge, &mut empty_groups);
+    if empty_groups > 0 {
+        problems.push(place.problem(Fault::EmptyGroup));
+    }
+    tree.unwrap_or_else(DependsOn::nothing)
+}
+
+fn resolve_tree(
+    tree: &DependsOn<String>,
+    edge: &mut impl FnMut(&str, Accept) -> Option<u32>,
+    empty_groups: &mut usize,
+) -> Option<DependsOn<u32>> {
+    let mut members = |group: &[DependsOn<String>]| -> Vec<DependsOn<u32>> {
+        *empty_groups += usize::from(group.is_empty());
+        group
+            .iter()
+            .filter_map(|member| resolve_tree(member, edge, empty_groups))
+            .collect()
+    };
+    match tree {
+        DependsOn::Step { step, accept } => edge(step, *accept).map(|step| DependsOn::Step {
+            step,
+            accept: *accept,
+        }),
+        DependsOn::All(group) => Some(DependsOn::All(members(group))),
+        DependsOn::Any(group) => Some(DependsOn::Any(members(group))),
+    }
+}
+
+/// Follows the arrows until one leads back: that circle, with its first step repeated at the end.
+fn find_cycle(edges: &[Vec<u32>]) -> Option<Vec<u32>> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Mark {
+        Unseen,
+        OnPath,
+        Done,
+    }
+    let mut marks = vec![Mark::Unseen; edges.len()];
+    for start in 0..edges.len() {
+        // (node, next edge to follow): a stack of our own, since a chain may be 10,000 long.
+        let mut path: Vec<(u32, usize)> = Vec::new();
+        if marks[start] == Mark::Unseen {
+            marks[start] = Mark::OnPath;
+            path.push((start as u32, 0));
+        }
+        while let Some((node, edge)) = path.last_mut() {
+            let Some(&target) = edges[*node as usize].get(*edge) else {
+                marks[*node as usize] = Mark::Done;
+                path.pop();
+                continue;
+            };
+            *edge += 1;
+            match marks[target as usize] {
+                Mark::Done => {}
+                Mark::Unseen => {
+                    marks[target as usize] = Mark::OnPath;
+                    path.push((target, 0));
+                }
+                Mark::OnPath => {
+                    let nodes = path.iter().map(|&(node, _)| node);
+                    let mut cycle: Vec<u32> = nodes.skip_while(|&node| node != target).collect();
+                    cycle.push(target);
+                    return Some(cycle);
+                }
+            }
+        }
+    }
+    None
+}
+
+/// No task calls itself through others, and the longest chain of calls is bounded.
+fn check_nesting(tasks: &[Task], problems: &mut Vec<Problem>) {
+    let name = |index: u32| tasks[index as usize].draft.name.clone();
+    let calls: Vec<Vec<u32>> = tasks
+        .iter()
+        .map(|task| task.calls.iter().flatten().copied().collect())
+        .collect();
+    if let Some(cycle) = find_cycle(&calls) {
+        let fault = Fault::TaskCycle {
+            tasks: cycle.iter().map(|&index| name(index)).collect(),
+        };
+        problems.push(Place::task(&name(cycle[0])).problem(fault));
+        return;
+    }
+    // Longest path from the root, level by level; a chain longer than allowed ends the search.
+    let mut chain_to: Vec<Option<Vec<u32>>> = vec![None; tasks.len()];
+    chain_to[0] = Some(vec![0]);
+    let mut level = BTreeSet::from([0u32]);
+    for _ in 0..=limits::NESTING_MAX {
+        let mut below = BTreeSet::new();
+        for &index in &level {
+            let chain = chain_to[index as usize]
+                .clone()
+                .expect("set when the level was made");
+            for &called in &calls[index as usize] {
+                let mut longer = chain.clone();
+                longer.push(called);
+                chain_to[called as usize] = Some(longer);
+                below.insert(called);
+            }
+        }
+        level = below;
+    }
+    if let Some(&deepest) = level.first() {
+        let chain = chain_to[deepest as usize]
+            .clone()
+            .expect("set when the level was made");
+        let tasks = chain.into_iter().map(name).collect();
+        problems.push(Place::task(&name(0)).problem(Fault::NestingTooDeep { tasks }));
+    }
+}
+
+/// What a name of a task or step may not be. `[` and `]` are for loop instances, `/` and `@` for selectors.
+fn check_name(place: &Place, name: &str, problems: &mut Vec<Problem>) {
+    check_text(place, name, limits::NAME_BYTES_MAX, problems);
+    let bad = |c: &char| (c.is_control() && *c != '\0') || "[]/@".contains(*c);
+    if name.len() <= limits::NAME_BYTES_MAX
+        && let Some(character) = name.chars().find(bad)
+    {
+        problems.push(place.problem(Fault::BadCharacter { character }));
+    }
+    if name == "_server" {
+        problems.push(place.problem(Fault::Reserved { word: "_server" }));
+    }
+}
+
+fn check_text(place: &Place, text: &str, bytes_max: usize, problems: &mut Vec<Problem>) {
+    if text.trim().is_empty() {
+        problems.push(place.problem(Fault::Empty));
+    }
+    check_text_size(place, text, bytes_max, problems);
+}
+
+fn check_text_size(place: &Place, text: &str, bytes_max: usize, problems: &mut Vec<Problem>) {
+    let bytes = text.len();
+    if bytes > bytes_max {
+        problems.push(place.problem(Fault::TooLong { bytes, bytes_max }));
+    } else if text.contains('\0') {
+        problems.push(place.problem(Fault::NulByte));
+    }
+}
+
+fn check_json_size(place: &Place, json: &Json, bytes_max: usize, problems: &mut Vec<Problem>) {
+    check_text_size(place, &json.0, bytes_max, problems);
+}
+
+fn check_duration(place: &Place, duration_ms: Option<i64>, problems: &mut Vec<Problem>) {
+    if let Some(ms) = duration_ms {
+        check_range(place, ms, 1, limits::DURATION_MS_MAX, problems);
+    }
+}
+
+fn check_range(place: &Place, value: i64, min: i64, max: i64, problems: &mut Vec<Problem>) {
+    if !(min..=max).contains(&value) {
+        problems.push(place.problem(Fault::OutOfRange { value, min, max }));
+    }
+}
+
+/// What is wrong with a tag, of a step or of a worker.
+pub fn tag_fault(tag: &str) -> Option<Fault> {
+    let (bytes, bytes_max) = (tag.len(), limits::TAG_BYTES_MAX);
+    if tag.is_empty() {
+        return Some(Fault::Empty);
+    }
+    if bytes > bytes_max {
+        return Some(Fault::TooLong { bytes, bytes_max });
+    }
+    let bad = |c: &char| !(c.is_ascii_alphanumeric() || "._:/-=".contains(*c));
+    tag.chars().find(bad).map(|character| match character {
+        '\0' => Fault::NulByte,
+        character => Fault::BadCharacter { character },
+    })
+}

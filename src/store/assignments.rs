@@ -1,0 +1,354 @@
+//! Steps in a worker's hands: what it may claim, what it was given, what it holds, whom it is passed over for.
+
+use rusqlite::{OptionalExtension, Row, named_params};
+
+use super::rows;
+use super::steps::after;
+use super::{StoreError, Tx};
+use crate::domain::step::{Step, StepMove, StepState};
+use crate::domain::{
+    AttemptRef, DefinitionId, JobId, Json, Now, RequirementId, SessionId, StepId, Uptime, WorkerId,
+};
+
+pub const STATEMENTS: &[&str] = &[
+    PAYLOAD,
+    NEXT_CLAIM,
+    CLAIM_CANDIDATES,
+    ASSIGN_STEP,
+    START_STEP,
+    KEEP_ALIVE,
+    HELD_STEPS,
+    NOTE_ABSENCE,
+    AVOID,
+    FORGET_AVOIDANCES,
+];
+
+/// What an assignment hands to the worker, beside the step's part of the definition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Payload {
+    pub job_id: JobId,
+    pub position: u32,
+    pub item: Option<u32>,
+    pub item_value: Option<Json>,
+    pub definition_id: DefinitionId,
+    pub task_index: u32,
+    pub input: Json,
+}
+
+/// A step that a worker may be given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    pub step_id: StepId,
+    pub attempt: u32,
+    pub priority: i32,
+    pub queued_up: Uptime,
+    pub payload: Payload,
+}
+
+/// The first claimable step of the next requirement that has any.
+pub struct NextClaim {
+    pub requirement_id: RequirementId,
+    /// Whether the asking worker has all its tags.
+    pub able: bool,
+    /// It came back from some worker: whether it is avoided must be looked up.
+    pub returned: bool,
+    /// Whether a further requirement has claimable steps.
+    pub more: bool,
+    pub claim: Claim,
+}
+
+/// A step in the hands of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Held {
+    pub step_id: StepId,
+    pub attempt: u32,
+    pub state: StepState,
+    pub since_up: Uptime,
+    pub absent_beats: u32,
+}
+
+impl Held {
+    pub fn attempt_ref(&self) -> AttemptRef {
+        AttemptRef {
+            step_id: self.step_id,
+            attempt: self.attempt,
+        }
+    }
+}
+
+const PAYLOAD: &str = "
+    SELECT s.job_id, s.position, s.item, s.item_value, j.definition_id, j.task_index, j.input
+      FROM step AS s
+      JOIN job AS j ON j.job_id = s.job_id
+     WHERE s.step_id = :step_id
+";
+
+/// In the order in which `claim` reads them.
+macro_rules! claim_columns {
+    () => {
+        "s.step_id, s.attempt, s.priority, s.queued_up, s.job_id, s.position, s.item, s.item_value, j.definition_id,
+         j.task_index, j.input"
+    };
+}
+const CLAIM_COLUMNS: usize = 11;
+
+const NEXT_CLAIM: &str = concat!(
+    "SELECT ",
+    claim_columns!(),
+    ", s.requirement_id, s.returns > 0,
+       EXISTS (SELECT 1 FROM capability AS c
+                WHERE c.worker_id = :worker_id AND c.requirement_id = s.requirement_id),
+       EXISTS (SELECT 1 FROM step AS t
+                WHERE t.state = 'ready' AND t.not_before_up IS NULL AND t.requirement_id > s.requirement_id)
+       FROM step AS s
+       JOIN job AS j ON j.job_id = s.job_id
+      WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id > :after
+      ORDER BY s.requirement_id, s.priority DESC, s.queued_up, s.step_id
+      LIMIT 1"
+);
+
+const CLAIM_CANDIDATES: &str = concat!(
+    "SELECT ",
+    claim_columns!(),
+    " FROM step AS s
+      JOIN job AS j ON j.job_id = s.job_id
+      WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id = :requirement_id
+        AND (s.returns = 0 OR NOT EXISTS (SELECT 1 FROM avoidance AS a
+                                           WHERE a.step_id = s.step_id AND a.worker_id = :worker_id
+                                             AND a.until_up > :avoided_until))
+      ORDER BY s.priority DESC, s.queued_up, s.step_id
+      LIMIT :limit"
+);
+
+const ASSIGN_STEP: &str = "
+    UPDATE step
+       SET state = 'assigned', attempt = attempt + 1, worker_id = :worker_id, session_id = :session_id,
+           assigned_at = :wall, started_at = NULL, since_up = :up, due_up = :due_up
+     WHERE step_id = :step_id
+       AND state   = 'ready'
+       AND attempt = :attempt
+";
+
+const START_STEP: &str = "
+    UPDATE step
+       SET state = 'running', started_at = :wall, since_up = :up, due_up = :due_up, tries = tries + 1, returns = 0,
+           absent_beats = 0
+     WHERE step_id    = :step_id
+       AND state      = 'assigned'
+       AND attempt    = :attempt
+       AND session_id = :session_id
+";
+
+const KEEP_ALIVE: &str = "
+    UPDATE step
+       SET due_up = :due_up
+     WHERE step_id    = :step_id
+       AND state      = 'assigned'
+       AND attempt    = :attempt
+       AND session_id = :session_id
+";
+
+/// At most as many as the worker has slots.
+const HELD_STEPS: &str = "
+    SELECT step_id, attempt, state, since_up, absent_beats
+      FROM step
+     WHERE session_id = :session_id AND ended_at IS NULL
+     ORDER BY step_id
+";
+
+const NOTE_ABSENCE: &str = "
+    UPDATE step
+       SET absent_beats = :absent_beats
+     WHERE step_id    = :step_id
+       AND state      = 'running'
+       AND attempt    = :attempt
+       AND session_id = :session_id
+";
+
+const AVOID: &str = "
+    INSERT INTO avoidance (step_id, worker_id, until_up) VALUES (:step_id, :worker_id, :until_up)
+    ON CONFLICT (step_id, worker_id) DO UPDATE SET until_up = excluded.until_up
+";
+
+const FORGET_AVOIDANCES: &str = "
+    DELETE FROM avoidance WHERE step_id = :step_id
+";
+
+fn claim(row: &Row) -> rusqlite::Result<Claim> {
+    Ok(Claim {
+        step_id: StepId(row.get(0)?),
+        attempt: row.get(1)?,
+        priority: row.get(2)?,
+        queued_up: Uptime(row.get(3)?),
+        payload: payload(row, 4)?,
+    })
+}
+
+fn payload(row: &Row, at: usize) -> rusqlite::Result<Payload> {
+    Ok(Payload {
+        job_id: JobId(row.get(at)?),
+        position: row.get(at + 1)?,
+        item: u32::try_from(row.get::<_, i64>(at + 2)?).ok(),
+        item_value: row.get::<_, Option<String>>(at + 3)?.map(Json),
+        definition_id: DefinitionId(row.get(at + 4)?),
+        task_index: row.get(at + 5)?,
+        input: Json(row.get(at + 6)?),
+    })
+}
+
+impl Tx<'_> {
+    pub fn payload(&self, step_id: StepId) -> Result<Payload, StoreError> {
+        let mut statement = self.sql(PAYLOAD)?;
+        Ok(statement.query_row(named_params! {":step_id": step_id.0}, |row| payload(row, 0))?)
+    }
+
+    /// The first claimable step of the next requirement, in order of id, that has any.
+    pub fn next_claim(
+        &self,
+        after: RequirementId,
+        worker_id: WorkerId,
+    ) -> Result<Option<NextClaim>, StoreError> {
+        Ok(self
+            .sql(NEXT_CLAIM)?
+            .query_row(
+                named_params! {":after": after.0, ":worker_id": worker_id.0},
+                |row| {
+                    Ok(NextClaim {
+                        claim: claim(row)?,
+                        requirement_id: RequirementId(row.get(CLAIM_COLUMNS)?),
+                        returned: row.get(CLAIM_COLUMNS + 1)?,
+                        able: row.get(CLAIM_COLUMNS + 2)?,
+                        more: row.get(CLAIM_COLUMNS + 3)?,
+                    })
+                },
+            )
+            .optional()?)
+    }
+
+    /// What this worker could be given of one requirement, best first. That it has the tags is known.
+    pub fn claim_candidates(
+        &self,
+        requirement_id: RequirementId,
+        worker_id: WorkerId,
+        avoided_until: Uptime,
+        limit: u32,
+    ) -> Result<Vec<Claim>, StoreError> {
+        let mut statement = self.sql(CLAIM_CANDIDATES)?;
+        let claims = statement.query_map(
+            named_params! {
+                ":requirement_id": requirement_id.0,
+                ":worker_id": worker_id.0,
+                ":avoided_until": avoided_until.0,
+                ":limit": limit,
+            },
+            claim,
+        )?;
+        Ok(claims.collect::<Result<_, _>>()?)
+    }
+
+    pub fn assign_step(
+        &self,
+        claim: &Claim,
+        worker_id: WorkerId,
+        session_id: SessionId,
+        due_up: Uptime,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        let changed = self.sql(ASSIGN_STEP)?.execute(named_params! {
+            ":step_id": claim.step_id.0,
+            ":attempt": claim.attempt,
+            ":worker_id": worker_id.0,
+            ":session_id": session_id.0,
+            ":due_up": due_up.0,
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        self.touch_job(claim.payload.job_id);
+        Ok(changed == 1)
+    }
+
+    pub fn start_step(
+        &self,
+        step: &Step,
+        session_id: SessionId,
+        due_up: Option<Uptime>,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        assert_eq!(after(step, StepMove::Start), StepState::Running);
+        let changed = self.sql(START_STEP)?.execute(named_params! {
+            ":step_id": step.step_id.0,
+            ":attempt": step.attempt,
+            ":session_id": session_id.0,
+            ":due_up": due_up.map(|up| up.0),
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        self.touch_job(step.job_id);
+        Ok(changed == 1)
+    }
+
+    /// Moves the acknowledgement deadline of an assigned step.
+    pub fn keep_alive(
+        &self,
+        step_id: StepId,
+        attempt: u32,
+        session_id: SessionId,
+        due_up: Uptime,
+    ) -> Result<bool, StoreError> {
+        let changed = self.sql(KEEP_ALIVE)?.execute(named_params! {
+            ":step_id": step_id.0,
+            ":attempt": attempt,
+            ":session_id": session_id.0,
+            ":due_up": due_up.0,
+        })?;
+        Ok(changed == 1)
+    }
+
+    /// What the server believes to be in the hands of a session.
+    pub fn held_steps(&self, session_id: SessionId) -> Result<Vec<Held>, StoreError> {
+        let mut statement = self.sql(HELD_STEPS)?;
+        let mut rows = statement.query(named_params! {":session_id": session_id.0})?;
+        let mut held = Vec::new();
+        while let Some(row) = rows.next()? {
+            held.push(rows::held(row, 0)?);
+        }
+        Ok(held)
+    }
+
+    /// Notes for how many heartbeats in a row a running step was not mentioned.
+    pub fn note_absence(
+        &self,
+        held: &Held,
+        session_id: SessionId,
+        absent_beats: u32,
+    ) -> Result<bool, StoreError> {
+        let changed = self.sql(NOTE_ABSENCE)?.execute(named_params! {
+            ":step_id": held.step_id.0,
+            ":attempt": held.attempt,
+            ":session_id": session_id.0,
+            ":absent_beats": absent_beats,
+        })?;
+        Ok(changed == 1)
+    }
+
+    /// Passes a worker over for a step until the given time.
+    pub fn avoid(
+        &self,
+        step_id: StepId,
+        worker_id: WorkerId,
+        until_up: Uptime,
+    ) -> Result<(), StoreError> {
+        self.sql(AVOID)?.execute(named_params! {
+            ":step_id": step_id.0,
+            ":worker_id": worker_id.0,
+            ":until_up": until_up.0,
+        })?;
+        Ok(())
+    }
+
+    pub fn forget_avoidances(&self, step_id: StepId) -> Result<(), StoreError> {
+        self.sql(FORGET_AVOIDANCES)?
+            .execute(named_params! {":step_id": step_id.0})?;
+        Ok(())
+    }
+}
