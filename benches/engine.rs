@@ -177,15 +177,7 @@ fn run_callers(engine: &Engine, callers: usize, slots: u32, jobs: usize, bare_pe
         .map(|n| format!("bench-{callers}-{slots}-{n}"))
         .collect();
     for key in &sessions {
-        let registration = Registration {
-            instance_key: key.clone(),
-            session_key: key.clone(),
-            name: key.clone(),
-            tags: vec!["script".to_string()],
-            slots,
-            version: String::new(),
-            platform: String::new(),
-        };
+        let registration = registration(key, slots);
         engine
             .open_session(registration, Vec::new(), clock.now())
             .unwrap();
@@ -292,15 +284,7 @@ fn bare_loop(steps: usize) -> f64 {
         for _ in 0..steps.div_ceil(JOB_STEPS) {
             engine.submit(Submission::of(&frozen), clock.now()).unwrap();
         }
-        let registration = Registration {
-            instance_key: "bare".to_string(),
-            session_key: "bare".to_string(),
-            name: "bare".to_string(),
-            tags: vec!["script".to_string()],
-            slots: 1,
-            version: String::new(),
-            platform: String::new(),
-        };
+        let registration = registration("bare", 1);
         engine
             .open_session(registration, Vec::new(), clock.now())
             .unwrap();
