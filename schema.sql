@@ -50,8 +50,6 @@ CREATE TABLE worker (
 
 -- Opening a session finds the worker by what it keeps in its folder.
 CREATE UNIQUE INDEX worker_by_instance ON worker (instance_key) WHERE deleted_at IS NULL;
--- Deleting or replacing a session looks for the workers that point at it.
-CREATE INDEX worker_by_session ON worker (session_id) WHERE session_id IS NOT NULL;
 -- Recovery looks for active workers that were silent for too long.
 CREATE INDEX worker_by_silence ON worker (seen_up) WHERE state = 'active';
 
@@ -114,11 +112,11 @@ CREATE TABLE job (
         WHEN 'running'   THEN ended_at IS NULL AND started_at IS NOT NULL AND hold IS NULL
         WHEN 'completed' THEN ended_at IS NOT NULL AND steps_open = 0 AND steps_failed = 0 AND due_up IS NULL
         WHEN 'failed'    THEN ended_at IS NOT NULL AND steps_open = 0 AND due_up IS NULL
-                              AND reason IS NOT NULL AND message IS NOT NULL
+                              AND reason IS NOT NULL AND message IS NOT NULL AND message <> ''
         WHEN 'cancelled' THEN ended_at IS NOT NULL AND steps_open = 0 AND due_up IS NULL
-                              AND reason IS NOT NULL AND message IS NOT NULL
+                              AND reason IS NOT NULL AND message IS NOT NULL AND message <> ''
         WHEN 'skipped'   THEN ended_at IS NOT NULL AND steps_open = 0 AND due_up IS NULL
-                              AND reason IS NOT NULL AND message IS NOT NULL AND started_at IS NULL
+                              AND reason IS NOT NULL AND message IS NOT NULL AND message <> '' AND started_at IS NULL
         ELSE 0 END)
 ) STRICT;
 
@@ -191,11 +189,11 @@ CREATE TABLE step (
                               AND not_before_up IS NULL
         WHEN 'completed' THEN ended_at IS NOT NULL AND due_up IS NULL AND not_before_up IS NULL AND reason IS NULL
         WHEN 'failed'    THEN ended_at IS NOT NULL AND due_up IS NULL AND not_before_up IS NULL
-                              AND reason IS NOT NULL AND message IS NOT NULL
+                              AND reason IS NOT NULL AND message IS NOT NULL AND message <> ''
         WHEN 'skipped'   THEN ended_at IS NOT NULL AND due_up IS NULL AND attempt = 0
-                              AND reason IS NOT NULL AND message IS NOT NULL
+                              AND reason IS NOT NULL AND message IS NOT NULL AND message <> ''
         WHEN 'cancelled' THEN ended_at IS NOT NULL AND due_up IS NULL AND not_before_up IS NULL
-                              AND reason IS NOT NULL AND message IS NOT NULL
+                              AND reason IS NOT NULL AND message IS NOT NULL AND message <> ''
         ELSE 0 END)
 ) STRICT;
 

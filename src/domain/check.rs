@@ -145,9 +145,7 @@ pub enum Fault {
     SelfReference,
     EmptyGroup,
     EmptyAccept,
-    DependsTooDeep {
-        depth: usize,
-    },
+    DependsTooDeep,
     Cycle {
         steps: Vec<String>,
     },
@@ -163,9 +161,10 @@ pub enum Fault {
 }
 
 impl Place {
+    /// Names are kept as they are shown: a hostile one is long, and every problem has a copy.
     fn task(task: &str) -> Place {
         Place {
-            task: task.to_string(),
+            task: shorten(task),
             step: None,
             key: None,
         }
@@ -173,7 +172,7 @@ impl Place {
 
     fn step(&self, step: &str) -> Place {
         Place {
-            step: Some(step.to_string()),
+            step: Some(shorten(step)),
             key: None,
             ..self.clone()
         }
@@ -196,9 +195,9 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "task {}", shorten(&self.task))?;
+        write!(f, "task {}", self.task)?;
         if let Some(step) = &self.step {
-            write!(f, ", step {}", shorten(step))?;
+            write!(f, ", step {step}")?;
         }
         if let Some(key) = self.key {
             write!(f, ", {key}")?;
@@ -234,12 +233,9 @@ impl fmt::Display for Problem {
             Fault::SelfReference => f.write_str("depends on itself"),
             Fault::EmptyGroup => f.write_str("has an empty group, name at least one step in it"),
             Fault::EmptyAccept => f.write_str("has an edge that accepts no outcome"),
-            Fault::DependsTooDeep { depth } => {
+            Fault::DependsTooDeep => {
                 let max = limits::DEPENDS_DEPTH_MAX;
-                write!(
-                    f,
-                    "has groups nested {depth} deep, at most {max} are allowed"
-                )
+                write!(f, "has groups nested too deep, at most {max} are allowed")
             }
             Fault::Cycle { steps } => write!(f, "steps wait for each other: {}", steps.join(" → ")),
             Fault::UnknownTask { task } => write!(f, "task {task} does not exist"),
@@ -464,9 +460,10 @@ fn resolve(
     problems: &mut Vec<Problem>,
 ) -> DependsOn<u32> {
     let place = place.key("depends_on");
-    let depth = step.depends_on.depth();
+    // No deeper than needed to know: a hostile tree must not exhaust the stack.
+    let depth = step.depends_on.depth_up_to(limits::DEPENDS_DEPTH_MAX + 1);
     if depth > limits::DEPENDS_DEPTH_MAX {
-        problems.push(place.problem(Fault::DependsTooDeep { depth }));
+        problems.push(place.problem(Fault::DependsTooDeep));
         return DependsOn::nothing();
     }
     if let DependsOn::All(group) = &step.depends_on

@@ -82,12 +82,17 @@ impl<S> DependsOn<S> {
         }
     }
 
-    pub fn depth(&self) -> usize {
+    /// How deep groups nest, looking no deeper than `max`.
+    pub fn depth_up_to(&self, max: usize) -> usize {
         match self {
-            DependsOn::Step { .. } => 0,
-            DependsOn::All(group) | DependsOn::Any(group) => {
-                1 + group.iter().map(DependsOn::depth).max().unwrap_or(0)
+            DependsOn::All(group) | DependsOn::Any(group) if max > 0 => {
+                1 + group
+                    .iter()
+                    .map(|member| member.depth_up_to(max - 1))
+                    .max()
+                    .unwrap_or(0)
             }
+            _ => 0,
         }
     }
 }
@@ -183,7 +188,8 @@ mod tests {
             ]),
         ]);
         assert_eq!(tree.named().into_iter().collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(tree.depth(), 2);
+        assert_eq!(tree.depth_up_to(10), 2);
+        assert_eq!(tree.depth_up_to(1), 1);
         assert!(tree.accepts(&|_| Outcome::Completed));
         assert!(!tree.accepts(&|step| if step == 0 {
             Outcome::Failed

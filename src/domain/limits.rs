@@ -25,8 +25,8 @@ pub const SLOTS_MAX: u32 = 10_000;
 pub const DURATION_MS_MAX: i64 = 10 * 366 * 24 * 3_600_000;
 /// Assignments that come back without having started before the step is given up.
 pub const RETURNS_MAX: u32 = 5;
-/// Steps that one event may create through child jobs and loops; more needs a `max_parallel`.
-pub const CREATED_STEPS_MAX: usize = 100_000;
+/// Steps that one event creates at once through child jobs and loops; the rest follows in transactions of their own.
+pub const CREATED_STEPS_MAX: usize = 20_000;
 
 /// A hostile name may be megabytes long; what we echo of it is not.
 pub fn shorten(text: &str) -> String {
@@ -48,4 +48,15 @@ pub fn clip(text: &str, bytes_max: usize) -> String {
         end -= 1;
     }
     format!("{}…", &text[..end])
+}
+
+/// A sentence that somebody sent, fit to be kept: without NUL bytes, not too long, never empty.
+pub fn sentence(text: &str, if_empty: &str) -> String {
+    let text = text.replace('\0', "\u{FFFD}");
+    let text = if text.trim().is_empty() {
+        if_empty
+    } else {
+        &text
+    };
+    clip(text, MESSAGE_BYTES_MAX)
 }

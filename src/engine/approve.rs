@@ -1,6 +1,6 @@
 //! A person decides about a suspended step: an approval, or a step that is held because its worker was lost.
 
-use super::cascade::{Cascade, Failure};
+use super::cascade::Cascade;
 use super::submit::{check_json, check_text};
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
@@ -93,14 +93,8 @@ impl Engine {
                         StepKind::Approval => Reason::ApprovalRejected,
                         _ => step.reason.unwrap_or(Reason::WorkerLost),
                     };
-                    let failure = Failure::new(reason, text);
-                    let ending = Ending {
-                        step_move: StepMove::Fail,
-                        reason: Some(failure.reason),
-                        message: Some(limits::clip(&failure.message, limits::MESSAGE_BYTES_MAX)),
-                        exit_code: None,
-                        output: None,
-                    };
+                    let message = limits::clip(&text, limits::MESSAGE_BYTES_MAX);
+                    let ending = Ending::failed(reason, message);
                     cascade.finish_step(&context, step, ending)?;
                 }
             }

@@ -4,7 +4,7 @@
 //! A `Cascade` is what one verb sets in motion inside its transaction. It holds a list of ends not yet followed up, and per
 //! job what is to be counted, so the cost of an end is that of its dependents, whatever the size of the job.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::{EngineError, Settings};
@@ -73,9 +73,11 @@ pub(super) struct Cascade<'a> {
     pub tx: &'a Tx<'a>,
     pub settings: &'a Settings,
     pub now: Now,
-    /// Steps made by this event so far: loops of child jobs of loops multiply.
+    /// Steps made by this event so far.
     pub steps_created: usize,
     pub(super) uncounted: BTreeMap<JobId, TallyChange>,
+    /// Groups in which a place may be free now.
+    pub(super) freed_groups: BTreeSet<String>,
     ended: VecDeque<Ended>,
     contexts: HashMap<JobId, JobContext>,
     outcomes: HashMap<(JobId, u32), Outcome>,
@@ -89,6 +91,7 @@ impl<'a> Cascade<'a> {
             now,
             steps_created: 0,
             uncounted: BTreeMap::new(),
+            freed_groups: BTreeSet::new(),
             ended: VecDeque::new(),
             contexts: HashMap::new(),
             outcomes: HashMap::new(),
@@ -105,11 +108,14 @@ impl<'a> Cascade<'a> {
                 }
             }
             // Children have larger ids than their parents: settled first, they are counted in the same round.
-            let Some((job_id, change)) = self.uncounted.pop_last() else {
+            if let Some((job_id, change)) = self.uncounted.pop_last() {
+                if let Some(job_move) = self.count(job_id, change)?.and_then(Tally::settles) {
+                    self.settle_job(job_id, job_move)?;
+                }
+            } else if let Some(group) = self.freed_groups.pop_first() {
+                self.admit_waiting(&group)?;
+            } else {
                 return Ok(());
-            };
-            if let Some(job_move) = self.count(job_id, change)?.and_then(Tally::settles) {
-                self.settle_job(job_id, job_move)?;
             }
         }
     }
@@ -219,12 +225,10 @@ impl<'a> Cascade<'a> {
         );
         match after {
             AfterFailure::Fail => {
+                let exit_code = failure.exit_code;
                 let ending = Ending {
-                    step_move: StepMove::Fail,
-                    reason: Some(failure.reason),
-                    message: Some(message),
-                    exit_code: failure.exit_code,
-                    output: None,
+                    exit_code,
+                    ..Ending::failed(failure.reason, message)
                 };
                 self.finish_step(context, step, ending)
             }

@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use super::EngineError;
 use super::cascade::{Cascade, Failure, JobContext};
+use super::group::Entry;
 use super::retry::Carried;
 use crate::domain::cascade::{Decision, decide};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Hold, JobMove, ParentStep, Source, Tally, TallyChange};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
-use crate::domain::step::{Step, StepKind, StepMove, StepState};
-use crate::domain::task::{Action, Definition, WhenFull};
+use crate::domain::step::{Step, StepKind, StepState};
+use crate::domain::task::{Action, Definition};
 use crate::domain::{DefinitionId, JobId, Json, RequirementId, StepId, Timestamp, Uptime};
-use crate::store::{Ending, NewJob, NewStep};
+use crate::store::{NewJob, NewStep};
 
 /// A job about to be made.
 pub(super) struct JobPlan {
@@ -56,6 +57,12 @@ impl Cascade<'_> {
                 due_up: queue_due_up.filter(|_| !waits_for_time),
             },
             self.now,
+        )?;
+        self.announce(
+            &plan.source,
+            plan.carried.retry_of,
+            job_id,
+            &task.draft.name,
         )?;
         let context = self.learn_context(
             job_id,
@@ -203,8 +210,8 @@ impl Cascade<'_> {
             .calls(step.position)
             .expect("checked with the definition");
         let steps = context.definition.task(task_index).draft.steps.len();
-        if self.steps_created + steps > limits::CREATED_STEPS_MAX {
-            return self.refuse_creation(context, step);
+        if self.is_over_budget(steps) {
+            return self.postpone(step);
         }
         let job = self.tx.job(step.job_id)?.expect("a step has its job");
         let carried = match step.origin_step_id {
@@ -217,7 +224,11 @@ impl Cascade<'_> {
             definition_id: context.definition_id,
             definition: context.definition.clone(),
             task_index,
-            source: Source::Task,
+            // Hook jobs fire no hooks, nor does what they call.
+            source: match job.source {
+                Source::Hook => Source::Hook,
+                _ => Source::Task,
+            },
             input: input.clone(),
             labels: job.labels.clone(),
             priority: job.priority,
@@ -252,8 +263,8 @@ impl Cascade<'_> {
     ) -> Result<(), EngineError> {
         let draft = context.draft(placeholder);
         let for_each = draft.for_each.as_ref().expect("a loop has its list");
-        if self.steps_created + for_each.items.len() > limits::CREATED_STEPS_MAX {
-            return self.refuse_creation(context, placeholder);
+        if self.is_over_budget(for_each.items.len()) {
+            return self.postpone(placeholder);
         }
         let mut kept: BTreeMap<u32, Step> = BTreeMap::new();
         if let Some(origin_step_id) = placeholder.origin_step_id {
@@ -328,84 +339,33 @@ impl Cascade<'_> {
         }
     }
 
-    fn refuse_creation(&mut self, context: &JobContext, step: &Step) -> Result<(), EngineError> {
-        let max = limits::CREATED_STEPS_MAX;
-        let failure = Failure::new(
-            Reason::PayloadError,
-            format!("it would make more than {max} steps at once, give the loop a max_parallel"),
-        );
-        let ending = Ending {
-            step_move: StepMove::Fail,
-            reason: Some(failure.reason),
-            message: Some(failure.message),
-            exit_code: None,
-            output: None,
-        };
-        self.finish_step(context, step, ending)?;
+    /// Loops of child jobs of loops multiply; what is over the budget of one event comes with the next.
+    fn is_over_budget(&self, steps: usize) -> bool {
+        self.steps_created > 0 && self.steps_created + steps > limits::CREATED_STEPS_MAX
+    }
+
+    /// Due at once: `release_due` carries it out in a transaction of its own.
+    fn postpone(&mut self, step: &Step) -> Result<(), EngineError> {
+        let postponed = self.tx.postpone_step(step, self.now)?;
+        assert!(postponed, "nobody moves the step within our transaction");
         Ok(())
     }
 
-    /// Asks the job's concurrency group for a place.
-    pub(super) fn enter(
+    /// A job that a person, a schedule or a hook asked for is told; child jobs are told by their parent's step.
+    fn announce(
         &mut self,
-        context: &JobContext,
-        parent: Option<ParentStep>,
-    ) -> Result<Entry, EngineError> {
-        let Some(concurrency) = context.task().draft.concurrency.clone() else {
-            return Ok(Entry::Enter);
+        source: &Source,
+        retry_of: Option<JobId>,
+        job_id: JobId,
+        task: &str,
+    ) -> Result<(), EngineError> {
+        let text = match (source, retry_of) {
+            (Source::Task, _) => return Ok(()),
+            (_, Some(former)) => format!("job {job_id} retries job {former}"),
+            (_, None) => format!("task {task} was submitted as job {job_id}"),
         };
-        let group = &concurrency.group;
-        if let Some(parent) = parent
-            && self.tx.has_ancestor_in_group(parent, group)?
-        {
-            return Ok(Entry::Enter);
-        }
-        // The job itself is in the group already, not held: it was just inserted or released.
-        let others: Vec<JobId> = self
-            .tx
-            .group_running(group)?
-            .into_iter()
-            .filter(|&job_id| job_id != context.job_id)
-            .collect();
-        if (others.len() as u32) < concurrency.limit {
-            return Ok(Entry::Enter);
-        }
-        match concurrency.when_full {
-            WhenFull::Queue => Ok(Entry::Hold(Hold::Concurrency)),
-            WhenFull::Skip => Ok(Entry::Skip {
-                message: format!(
-                    "group {group} is full: job {} is in it, the limit is {}",
-                    others[0], concurrency.limit
-                ),
-            }),
-            WhenFull::CancelPrevious => {
-                let surplus = others.len() + 1 - concurrency.limit as usize;
-                for &job_id in &others[..surplus] {
-                    let message = format!("superseded by job {} in group {group}", context.job_id);
-                    self.cancel_job(job_id, Reason::Superseded, &message)?;
-                }
-                Ok(Entry::Enter)
-            }
-        }
-    }
-
-    /// Keeps a pending job's first steps back, and says why.
-    pub(super) fn hold_job(&mut self, job_id: JobId, hold: Hold) -> Result<(), EngineError> {
-        let context = self.context(job_id)?;
-        let due_up = match hold {
-            // Waiting that the submitter asked for is not waiting in a queue.
-            Hold::NotBefore => None,
-            Hold::Concurrency => self.queue_due_up(&context.definition, context.task_index),
-        };
-        self.tx.hold_job(job_id, hold, due_up)?;
-        let text = match hold {
-            Hold::NotBefore => format!("job {job_id} waits for its time"),
-            Hold::Concurrency => format!("job {job_id} waits for a place in its concurrency group"),
-        };
-        Ok(self.tx.record(
-            &NewEvent::new(EventKind::JobHeld, text).job(job_id),
-            self.now,
-        )?)
+        let event = NewEvent::new(EventKind::JobSubmitted, text).job(job_id);
+        Ok(self.tx.record(&event, self.now)?)
     }
 }
 
@@ -413,11 +373,4 @@ impl Cascade<'_> {
 pub(super) struct Created {
     pub job_id: JobId,
     pub skipped: Option<String>,
-}
-
-/// What a concurrency group says to a job.
-pub(super) enum Entry {
-    Enter,
-    Hold(Hold),
-    Skip { message: String },
 }

@@ -25,6 +25,7 @@ impl Cascade<'_> {
             });
         }
         let context = self.context_of(view)?;
+        let why = limits::sentence(why, "it did not say why");
         let text = format!("worker {} declined: {why}", session.worker_name);
         self.return_step(
             &context,
@@ -91,13 +92,8 @@ impl Cascade<'_> {
             step.returns + 1,
             story.join("; ")
         );
-        let ending = Ending {
-            step_move: StepMove::Fail,
-            reason: Some(Reason::AssignmentExhausted),
-            message: Some(limits::clip(&message, limits::MESSAGE_BYTES_MAX)),
-            exit_code: None,
-            output: None,
-        };
+        let message = limits::clip(&message, limits::MESSAGE_BYTES_MAX);
+        let ending = Ending::failed(Reason::AssignmentExhausted, message);
         self.finish_step(context, step, ending)
     }
 }

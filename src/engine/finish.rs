@@ -40,24 +40,42 @@ impl Finished {
         }
     }
 
-    pub(super) fn check(&self) -> Result<(), EngineError> {
+    /// The report as it counts. What is wrong with it must not keep its step from ending: it makes it fail.
+    fn made_good(&self) -> Finished {
         match self {
             Finished::Completed {
                 output: Some(output),
-                ..
-            } => check_json("output", output, limits::OUTPUT_BYTES_MAX),
-            Finished::Completed { .. } => Ok(()),
-            Finished::Failed { reason, .. } if !reason.is_reported() => Err(EngineError::Invalid {
-                place: "reason",
-                fault: format!("{reason} is the server's to give, not a worker's"),
-            }),
-            Finished::Failed { message, .. } if message.contains('\0') => {
-                Err(EngineError::Invalid {
-                    place: "message",
-                    fault: "holds a NUL byte".to_string(),
-                })
+                exit_code,
+            } => match check_json("output", output, limits::OUTPUT_BYTES_MAX) {
+                Ok(()) => self.clone(),
+                Err(error) => Finished::Failed {
+                    reason: Reason::OutputInvalid,
+                    message: error.to_string(),
+                    exit_code: *exit_code,
+                },
+            },
+            Finished::Completed { .. } => self.clone(),
+            Finished::Failed {
+                reason,
+                message,
+                exit_code,
+            } => {
+                let message = limits::sentence(message, "the worker did not say why");
+                let (reason, message) = match reason.is_reported() {
+                    true => (*reason, message),
+                    false => (
+                        Reason::OutputInvalid,
+                        format!(
+                            "the worker gave the reason {reason}, which is the server's: {message}"
+                        ),
+                    ),
+                };
+                Finished::Failed {
+                    reason,
+                    message,
+                    exit_code: *exit_code,
+                }
             }
-            Finished::Failed { .. } => Ok(()),
         }
     }
 }
@@ -77,7 +95,7 @@ impl Cascade<'_> {
             )));
         }
         let context = self.context_of(view)?;
-        let finished = match report.clone() {
+        let finished = match report.made_good() {
             Finished::Completed { output, exit_code } => {
                 let step_move = StepMove::Complete;
                 let ending = Ending {

@@ -47,7 +47,7 @@ impl Engine {
                 session,
                 held: believed,
                 ..
-            } = current_holdings(tx, &beat.session_key, now)?;
+            } = current_holdings(tx, &beat.session_key)?;
             tell_if_back(tx, &session, now)?;
             tx.heartbeat(&session, beat.seq, now)?;
             if beat.seq > session.heartbeat_seq {
@@ -69,13 +69,9 @@ impl Engine {
 }
 
 /// The session and what it holds, if it is its worker's current one.
-pub(super) fn current_holdings(
-    tx: &Tx,
-    session_key: &str,
-    now: Now,
-) -> Result<Holdings, EngineError> {
+pub(super) fn current_holdings(tx: &Tx, session_key: &str) -> Result<Holdings, EngineError> {
     let holdings = tx
-        .session_holdings(session_key, now)?
+        .session_holdings(session_key)?
         .ok_or(EngineError::SessionUnknown)?;
     if !holdings.session.current {
         return Err(EngineError::SessionReplaced);

@@ -11,8 +11,8 @@
 //! | release_due | `release.rs` | time |
 //! | why, job, output | `why.rs` `queries.rs` | everyone, read-only |
 //!
-//! What follows from a verb is in `cascade.rs` (dependents, loops), `create.rs` (jobs, instances) and `settle.rs` (the end
-//! of a job, its group, its parent). Deliberately not here: SQL, HTTP, processes, the time.
+//! What follows from a verb is in `cascade.rs` (dependents, loops), `create.rs` (jobs, instances), `group.rs` (concurrency)
+//! and `settle.rs` (the end of a job, its hooks, its parent). Deliberately not here: SQL, HTTP, processes, the time.
 
 mod approve;
 mod cancel;
@@ -21,6 +21,7 @@ mod create;
 mod decline;
 mod drain;
 mod finish;
+mod group;
 mod heartbeat;
 mod poll;
 mod queries;
@@ -35,7 +36,7 @@ mod why;
 
 use crate::domain::check::Problems;
 use crate::domain::job::JobState;
-use crate::domain::step::{IllegalMove, StepState};
+use crate::domain::step::StepState;
 use crate::domain::{JobId, StepId, WorkerId};
 use crate::store::{Store, StoreError};
 
@@ -91,8 +92,6 @@ pub enum EngineError {
         "worker {worker_id} holds {held} steps: drain it first, or force the deletion, which fails them"
     )]
     WorkerHolds { worker_id: WorkerId, held: usize },
-    #[error(transparent)]
-    IllegalMove(#[from] IllegalMove),
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,18 +1,22 @@
 //! A worker asks for work: it gets up to its free slots, the oldest of the highest priority that its tags allow, and once
 //! more whatever it should hold and does not.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 
 use super::heartbeat::{ack_due_up, current_holdings, sign_of_life, to_abort};
 use super::{Engine, EngineError, Settings};
 use crate::domain::step::StepState;
 use crate::domain::task::Action;
-use crate::domain::{AttemptRef, JobId, Json, Now, RequirementId, Uptime, WorkerId};
-use crate::store::{Claim, Holdings, Payload, Tx};
+use crate::domain::{AttemptRef, JobId, Json, Now, RequirementId, WorkerId};
+use crate::store::{Claim, Holdings, JobPayload, Tx};
 
 /// How long a worker is passed over for a step that it gave back: while others could take it, and when none can.
 pub(super) const AVOID_MS: i64 = 300_000;
 const AVOID_ALONE_MS: i64 = 10_000;
+
+/// Inputs in one answer; the last one may go over it.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
 
 #[derive(Debug, Clone)]
 pub struct Poll {
@@ -59,18 +63,19 @@ pub(super) fn answer_poll(
     poll: &Poll,
     now: Now,
 ) -> Result<PollAnswer, EngineError> {
-    let holdings = current_holdings(tx, &poll.session_key, now)?;
-    let (session, believed) = (&holdings.session, &holdings.held);
-    sign_of_life(tx, session, now)?;
+    let Holdings {
+        session,
+        held: believed,
+    } = current_holdings(tx, &poll.session_key)?;
+    sign_of_life(tx, &session, now)?;
     let held: HashSet<AttemptRef> = poll.held.iter().copied().collect();
-    let mut assignments = Vec::new();
+    let mut parcel = Parcel::default();
     for step in believed
         .iter()
         .filter(|step| step.state == StepState::Assigned)
     {
-        if !held.contains(&step.attempt_ref()) {
-            let payload = tx.payload(step.step_id)?;
-            assignments.push(assignment(tx, settings, step.attempt_ref(), payload)?);
+        if !held.contains(&step.attempt_ref()) && !parcel.is_full() {
+            parcel.add(tx, settings, step.attempt, tx.given(step.step_id)?)?;
         }
     }
     if !session.draining && !session.paused {
@@ -79,19 +84,18 @@ pub(super) fn answer_poll(
             .saturating_sub(believed.len() as u32)
             .min(poll.free_slots);
         let due_up = ack_due_up(settings, now.up, now);
-        for claim in best_claims(tx, &holdings, free, now)? {
+        for claim in best_claims(tx, session.worker_id, free, now)? {
+            if parcel.is_full() {
+                break;
+            }
             if tx.assign_step(&claim, session.worker_id, session.session_id, due_up, now)? {
-                let attempt = AttemptRef {
-                    step_id: claim.step_id,
-                    attempt: claim.attempt + 1,
-                };
-                assignments.push(assignment(tx, settings, attempt, claim.payload)?);
+                parcel.add(tx, settings, claim.attempt + 1, claim)?;
             }
         }
     }
-    let abort = to_abort(believed, poll.held.iter().copied());
+    let abort = to_abort(&believed, poll.held.iter().copied());
     Ok(PollAnswer {
-        assignments,
+        assignments: parcel.assignments,
         abort,
         draining: session.draining,
     })
@@ -100,11 +104,11 @@ pub(super) fn answer_poll(
 /// The oldest claimable steps of the highest priority, over all requirements that the worker satisfies.
 fn best_claims(
     tx: &Tx,
-    holdings: &Holdings,
+    worker_id: WorkerId,
     free: u32,
     now: Now,
 ) -> Result<Vec<Claim>, EngineError> {
-    let worker_id = holdings.session.worker_id;
+    let moment_up = now.up.plus_ms(AVOID_MS - AVOID_ALONE_MS);
     let mut claims: Vec<Claim> = Vec::new();
     let mut after = RequirementId(0);
     let mut more = free > 0;
@@ -115,54 +119,60 @@ fn best_claims(
         }
         if free == 1 && !next.returned {
             claims.push(next.claim);
-            continue;
+        } else {
+            claims.extend(tx.claim_candidates(after, worker_id, moment_up, free, now)?);
         }
-        let avoided_until = match holdings.avoided {
-            true => avoided_until(tx, worker_id, next.requirement_id, now)?,
-            false => now.up,
-        };
-        claims.extend(tx.claim_candidates(next.requirement_id, worker_id, avoided_until, free)?);
     }
     claims.sort_by_key(|claim| (-i64::from(claim.priority), claim.queued_up, claim.step_id));
     claims.truncate(free as usize);
     Ok(claims)
 }
 
-/// Avoidances that end later than this count. A worker that is the only one able is passed over for a moment only.
-fn avoided_until(
-    tx: &Tx,
-    worker_id: WorkerId,
-    requirement_id: RequirementId,
-    now: Now,
-) -> Result<Uptime, EngineError> {
-    let others = tx.has_other_able_worker(requirement_id, worker_id)?;
-    Ok(if others {
-        now.up
-    } else {
-        now.up.plus_ms(AVOID_MS - AVOID_ALONE_MS)
-    })
+/// The assignments of one answer. A job's input may be large, so an answer has a bound; the rest comes with the next poll.
+#[derive(Default)]
+struct Parcel {
+    assignments: Vec<Assignment>,
+    bytes: usize,
+    jobs: HashMap<JobId, JobPayload>,
 }
 
-fn assignment(
-    tx: &Tx,
-    settings: &Settings,
-    attempt: AttemptRef,
-    payload: Payload,
-) -> Result<Assignment, EngineError> {
-    let definition = tx.definition(payload.definition_id)?;
-    let task = definition.task(payload.task_index);
-    let draft = task.step(payload.position);
-    Ok(Assignment {
-        attempt,
-        job_id: payload.job_id,
-        task: task.draft.name.clone(),
-        step: task.step_name(payload.position, payload.item),
-        action: draft.action.clone(),
-        input: payload.input,
-        item: payload.item,
-        item_value: payload.item_value,
-        ack_timeout_ms: settings.ack_timeout_ms,
-        prepare_timeout_ms: settings.prepare_timeout_ms,
-        timeout_ms: draft.timeout_ms.unwrap_or(settings.step_timeout_ms),
-    })
+impl Parcel {
+    fn is_full(&self) -> bool {
+        self.bytes > ANSWER_BYTES_MAX
+    }
+
+    fn add(
+        &mut self,
+        tx: &Tx,
+        settings: &Settings,
+        attempt: u32,
+        claim: Claim,
+    ) -> Result<(), EngineError> {
+        let job = match self.jobs.entry(claim.job_id) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(tx.job_payload(claim.job_id)?),
+        };
+        let definition = tx.definition(job.definition_id)?;
+        let task = definition.task(job.task_index);
+        let draft = task.step(claim.position);
+        self.bytes +=
+            job.input.0.len() + claim.item_value.as_ref().map_or(0, |value| value.0.len());
+        self.assignments.push(Assignment {
+            attempt: AttemptRef {
+                step_id: claim.step_id,
+                attempt,
+            },
+            job_id: claim.job_id,
+            task: task.draft.name.clone(),
+            step: task.step_name(claim.position, claim.item),
+            action: draft.action.clone(),
+            input: job.input.clone(),
+            item: claim.item,
+            item_value: claim.item_value,
+            ack_timeout_ms: settings.ack_timeout_ms,
+            prepare_timeout_ms: settings.prepare_timeout_ms,
+            timeout_ms: draft.timeout_ms.unwrap_or(settings.step_timeout_ms),
+        });
+        Ok(())
+    }
 }

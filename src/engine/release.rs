@@ -1,7 +1,7 @@
 //! What time alone makes due: jobs whose `not_before` has come, retries whose delay is over.
 
 use super::cascade::Cascade;
-use super::create::Entry;
+use super::group::Entry;
 use super::{Engine, EngineError};
 use crate::domain::job::{Hold, Job, JobMove};
 use crate::domain::reason::Reason;
@@ -102,11 +102,14 @@ impl Cascade<'_> {
     }
 
     fn release_due_step(&mut self, step: &Step) -> Result<(), EngineError> {
-        if step.kind == StepKind::Task {
-            let context = self.context(step.job_id)?;
-            return self.dispatch_child(&context, step);
+        let context = self.context(step.job_id)?;
+        match step.kind {
+            StepKind::Task => self.dispatch_child(&context, step),
+            StepKind::Loop => self.expand_loop(&context, step),
+            StepKind::Work | StepKind::Approval => {
+                self.tx.wake_step(step, self.now)?;
+                Ok(())
+            }
         }
-        self.tx.wake_step(step, self.now)?;
-        Ok(())
     }
 }

@@ -7,10 +7,8 @@ use super::cascade::Cascade;
 use super::finish::Finished;
 use super::heartbeat::sign_of_life;
 use super::poll::{Poll, PollAnswer, answer_poll};
-use super::submit::check_text;
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
-use crate::domain::limits;
 use crate::domain::step::StepState;
 use crate::domain::{AttemptRef, Now};
 use crate::store::{SessionView, StepView};
@@ -27,16 +25,6 @@ pub enum News {
         why: String,
     },
     Finished(Finished),
-}
-
-impl News {
-    fn check(&self) -> Result<(), EngineError> {
-        match self {
-            News::Started | News::KeepAlive => Ok(()),
-            News::Declined { why } => check_text("reason", why, limits::MESSAGE_BYTES_MAX),
-            News::Finished(finished) => finished.check(),
-        }
-    }
 }
 
 /// The answer to one item.
@@ -67,6 +55,17 @@ pub struct Reports {
     pub poll: Option<(u32, Vec<AttemptRef>)>,
 }
 
+impl Reports {
+    /// What the worker still has of the attempts that it reports about.
+    fn held(&self) -> impl Iterator<Item = AttemptRef> {
+        let still = |news: &News| matches!(news, News::Started | News::KeepAlive);
+        self.items
+            .iter()
+            .filter(move |(_, news)| still(news))
+            .map(|(attempt, _)| *attempt)
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReportsAnswer {
     /// One per item, in order.
@@ -83,29 +82,26 @@ impl Engine {
             let mut session = None;
             let mut verdicts = Vec::with_capacity(reports.items.len());
             for (attempt, news) in &reports.items {
-                verdicts.push(match news.check() {
-                    Ok(()) => {
-                        cascade.take_news(&reports.session_key, &mut session, *attempt, news)?
-                    }
-                    Err(error) => Verdict::Refused {
-                        why: error.to_string(),
-                    },
-                });
+                let session_key = &reports.session_key;
+                verdicts.push(cascade.take_news(session_key, &mut session, *attempt, news)?);
             }
             cascade.settle()?;
             let poll = match &reports.poll {
                 None => None,
                 Some((free_slots, held)) => {
-                    let session_key = reports.session_key.clone();
                     let poll = Poll {
-                        session_key,
+                        session_key: reports.session_key.clone(),
                         free_slots: *free_slots,
-                        held: held.clone(),
+                        held: held.iter().copied().chain(reports.held()).collect(),
                     };
                     match answer_poll(tx, &settings, &poll, now) {
                         Ok(answer) => Some(answer),
-                        // The items say so already.
-                        Err(EngineError::SessionUnknown | EngineError::SessionReplaced) => None,
+                        // The verdicts say so already.
+                        Err(EngineError::SessionUnknown | EngineError::SessionReplaced)
+                            if !verdicts.is_empty() =>
+                        {
+                            None
+                        }
                         Err(error) => return Err(error),
                     }
                 }

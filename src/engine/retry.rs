@@ -6,7 +6,6 @@ use super::cascade::{Cascade, JobContext};
 use super::create::JobPlan;
 use super::{Engine, EngineError};
 use crate::domain::depends::Outcome;
-use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Job, Source};
 use crate::domain::limits::shorten;
 use crate::domain::step::{Step, StepKind};
@@ -54,7 +53,10 @@ impl Engine {
                 definition_id: context.definition_id,
                 definition: context.definition.clone(),
                 task_index: context.task_index,
-                source: Source::Retry,
+                source: match job.source {
+                    Source::Hook => Source::Hook,
+                    _ => Source::Retry,
+                },
                 input: job.input.clone(),
                 labels: job.labels.clone(),
                 priority: job.priority,
@@ -63,11 +65,6 @@ impl Engine {
                 not_before: None,
                 carried,
             })?;
-            let text = format!("job {} retries job {job_id}", created.job_id);
-            tx.record(
-                &NewEvent::new(EventKind::JobSubmitted, text).job(created.job_id),
-                now,
-            )?;
             cascade.settle()?;
             Ok(created.job_id)
         })

@@ -2,6 +2,7 @@
 
 use super::cascade::{Cascade, Failure};
 use super::finish::Finished;
+use super::heartbeat::sign_of_life;
 use super::submit::check_text;
 use super::{Engine, EngineError, Settings, Verdict};
 use crate::domain::check::tag_fault;
@@ -43,12 +44,13 @@ impl Engine {
         registration.tags.sort();
         registration.tags.dedup();
         check(&registration)?;
-        for result in &spooled {
-            result.finished.check()?;
-        }
         let settings = self.settings;
         self.store.write(move |tx| {
             if let Some(session) = tx.session(&registration.session_key)? {
+                let known = tx.worker_by_instance(&registration.instance_key)?;
+                if known.is_none_or(|worker| worker.worker_id != session.worker_id) {
+                    return Err(EngineError::SessionReplaced);
+                }
                 return reopen(tx, &session, &settings, &spooled, now);
             }
             let mut cascade = Cascade::new(tx, &settings, now);
@@ -94,6 +96,7 @@ fn reopen(
     if !session.current {
         return Err(EngineError::SessionReplaced);
     }
+    sign_of_life(tx, session, now)?;
     let mut cascade = Cascade::new(tx, settings, now);
     let verdicts = accept_spooled(&mut cascade, session.worker_id, spooled)?;
     cascade.settle()?;

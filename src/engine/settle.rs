@@ -3,7 +3,7 @@
 use super::EngineError;
 use super::cascade::{Cascade, Failure, JobContext};
 use crate::domain::event::{EventKind, NewEvent};
-use crate::domain::job::{Hold, Job, JobMove, Source, TallyChange};
+use crate::domain::job::{Job, JobMove, Source, TallyChange};
 use crate::domain::reason::Reason;
 use crate::domain::step::{StepMove, StepState};
 use crate::domain::task::HookOn;
@@ -77,17 +77,14 @@ impl Cascade<'_> {
         event.reason = why.map(|(reason, _)| reason);
         self.tx.record(&event, self.now)?;
 
-        if job.source != Source::Hook {
-            match job_move {
-                JobMove::Complete => self.post_hooks(&context, HookOn::Success, None)?,
-                JobMove::Fail => self.post_hooks(&context, HookOn::Error, None)?,
-                JobMove::Cancel => self.post_hooks(&context, HookOn::Cancel, None)?,
-                JobMove::Skip | JobMove::Start => {}
-            }
+        match job_move {
+            JobMove::Complete => self.post_hooks(&context, HookOn::Success, None)?,
+            JobMove::Fail => self.post_hooks(&context, HookOn::Error, None)?,
+            JobMove::Cancel => self.post_hooks(&context, HookOn::Cancel, None)?,
+            JobMove::Skip | JobMove::Start => {}
         }
-        if let Some(group) = &job.concurrency_group {
-            self.admit_next(group)?;
-        }
+        // Whoever waits for its place comes in when all that this event ends has ended, not in the middle of it.
+        self.freed_groups.extend(job.concurrency_group.clone());
         self.tell_parent(&job, job_move, why)
     }
 
@@ -98,41 +95,24 @@ impl Cascade<'_> {
         on: HookOn,
         step_id: Option<StepId>,
     ) -> Result<(), EngineError> {
-        for (index, hook) in context.task().draft.hooks.iter().enumerate() {
+        let hooks = &context.task().draft.hooks;
+        if !hooks.iter().any(|hook| hook.on == on) {
+            return Ok(());
+        }
+        let job_id = context.job_id;
+        let job = self
+            .tx
+            .job(job_id)?
+            .ok_or(EngineError::JobNotFound { job_id })?;
+        if job.source == Source::Hook {
+            // A hook that fires hooks could go on for ever.
+            return Ok(());
+        }
+        for (index, hook) in hooks.iter().enumerate() {
             if hook.on == on {
                 self.tx
                     .post(context.job_id, step_id, on, index as u32, self.now)?;
             }
-        }
-        Ok(())
-    }
-
-    /// A place in a group is free: whoever waits first, by priority, comes in.
-    fn admit_next(&mut self, group: &str) -> Result<(), EngineError> {
-        while let Some(next) = self.tx.next_in_group(group)? {
-            let context = self.context(next.job_id)?;
-            let limit = context
-                .task()
-                .draft
-                .concurrency
-                .as_ref()
-                .map_or(1, |c| c.limit);
-            if self.tx.group_place(group)?.running >= limit {
-                return Ok(());
-            }
-            self.release_held(&next, Hold::Concurrency)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn release_held(&mut self, job: &Job, hold: Hold) -> Result<(), EngineError> {
-        let context = self.context(job.job_id)?;
-        let due_up = self.queue_due_up(&context.definition, context.task_index);
-        if self.tx.release_job(job.job_id, hold, due_up)? {
-            let text = format!("job {} goes ahead", job.job_id);
-            let event = NewEvent::new(EventKind::JobReleased, text).job(job.job_id);
-            self.tx.record(&event, self.now)?;
-            self.release_first_steps(job.job_id)?;
         }
         Ok(())
     }

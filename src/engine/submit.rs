@@ -6,7 +6,6 @@ use super::cascade::Cascade;
 use super::create::JobPlan;
 use super::retry::Carried;
 use super::{Engine, EngineError};
-use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::Source;
 use crate::domain::limits::{self, shorten};
 use crate::domain::{JobId, Json, Now, Timestamp};
@@ -110,7 +109,7 @@ impl Engine {
             let definition_id = tx.intern_definition(&submission.frozen)?;
             let definition = submission.frozen.definition.clone();
             let draft = &definition.root().draft;
-            let (task, priority) = (draft.name.clone(), draft.priority);
+            let priority = draft.priority;
             let labels = serde_json::to_string(&submission.labels).expect("a map has a JSON form");
             let mut cascade = Cascade::new(tx, &settings, now);
             let created = cascade.create_job(JobPlan {
@@ -127,11 +126,6 @@ impl Engine {
                 carried: Carried::default(),
             })?;
             let job_id = created.job_id;
-            let text = format!("task {task} was submitted as job {job_id}");
-            tx.record(
-                &NewEvent::new(EventKind::JobSubmitted, text).job(job_id),
-                now,
-            )?;
             if let Some(key) = &submission.idempotency_key {
                 tx.remember_key(key, &request_hash, job_id, now)?;
             }

@@ -190,15 +190,29 @@ impl Asked<'_> {
             let tags = self.tx.requirement_tags(requirement_id)?;
             return self.nobody_takes_it(&tags, &able, &active);
         }
+        let mut passed_over = None;
         for worker in &taking {
             let used = match worker.session_id {
                 Some(session_id) => self.tx.slots_used(session_id)?,
                 None => 0,
             };
             if used < worker.slots {
+                let until_up = self.tx.avoided_until(self.step.step_id, worker.worker_id)?;
+                if let Some(until_up) = until_up.filter(|until_up| *until_up > self.now.up) {
+                    passed_over = Some((worker.name.clone(), until_up));
+                    continue;
+                }
                 let sentence = format!("worker {} can take it with its next poll", worker.name);
                 return Ok(Why::new(Waiting::Claimable, sentence));
             }
+        }
+        if let Some((name, until_up)) = passed_over {
+            let in_ms = until_up.0 - self.now.up.0;
+            let sentence = format!(
+                "worker {name} gave it back and is asked again within {}",
+                seconds(in_ms)
+            );
+            return Ok(Why::new(Waiting::Claimable, sentence));
         }
         let facts = taking
             .iter()

@@ -11,7 +11,9 @@ use crate::domain::{
 };
 
 pub const STATEMENTS: &[&str] = &[
-    PAYLOAD,
+    JOB_PAYLOAD,
+    GIVEN,
+    AVOIDED_UNTIL,
     NEXT_CLAIM,
     CLAIM_CANDIDATES,
     ASSIGN_STEP,
@@ -23,13 +25,9 @@ pub const STATEMENTS: &[&str] = &[
     FORGET_AVOIDANCES,
 ];
 
-/// What an assignment hands to the worker, beside the step's part of the definition.
+/// What all assignments of a job's steps have in common.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Payload {
-    pub job_id: JobId,
-    pub position: u32,
-    pub item: Option<u32>,
-    pub item_value: Option<Json>,
+pub struct JobPayload {
     pub definition_id: DefinitionId,
     pub task_index: u32,
     pub input: Json,
@@ -42,7 +40,10 @@ pub struct Claim {
     pub attempt: u32,
     pub priority: i32,
     pub queued_up: Uptime,
-    pub payload: Payload,
+    pub job_id: JobId,
+    pub position: u32,
+    pub item: Option<u32>,
+    pub item_value: Option<Json>,
 }
 
 /// The first claimable step of the next requirement that has any.
@@ -76,21 +77,25 @@ impl Held {
     }
 }
 
-const PAYLOAD: &str = "
-    SELECT s.job_id, s.position, s.item, s.item_value, j.definition_id, j.task_index, j.input
-      FROM step AS s
-      JOIN job AS j ON j.job_id = s.job_id
-     WHERE s.step_id = :step_id
-";
-
 /// In the order in which `claim` reads them.
 macro_rules! claim_columns {
     () => {
-        "s.step_id, s.attempt, s.priority, s.queued_up, s.job_id, s.position, s.item, s.item_value, j.definition_id,
-         j.task_index, j.input"
+        "s.step_id, s.attempt, s.priority, s.queued_up, s.job_id, s.position, s.item, s.item_value"
     };
 }
-const CLAIM_COLUMNS: usize = 11;
+
+const JOB_PAYLOAD: &str = "
+    SELECT definition_id, task_index, input FROM job WHERE job_id = :job_id
+";
+
+/// What was given to a session once, for another delivery.
+const GIVEN: &str = concat!(
+    "SELECT ",
+    claim_columns!(),
+    " FROM step AS s WHERE s.step_id = :step_id"
+);
+
+const CLAIM_COLUMNS: usize = 8;
 
 const NEXT_CLAIM: &str = concat!(
     "SELECT ",
@@ -101,21 +106,31 @@ const NEXT_CLAIM: &str = concat!(
        EXISTS (SELECT 1 FROM step AS t
                 WHERE t.state = 'ready' AND t.not_before_up IS NULL AND t.requirement_id > s.requirement_id)
        FROM step AS s
-       JOIN job AS j ON j.job_id = s.job_id
       WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id > :after
       ORDER BY s.requirement_id, s.priority DESC, s.queued_up, s.step_id
       LIMIT 1"
 );
 
+/// A worker that gave the step back is passed over for a moment, and for longer while another could take it that did not.
 const CLAIM_CANDIDATES: &str = concat!(
     "SELECT ",
     claim_columns!(),
     " FROM step AS s
-      JOIN job AS j ON j.job_id = s.job_id
       WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id = :requirement_id
-        AND (s.returns = 0 OR NOT EXISTS (SELECT 1 FROM avoidance AS a
-                                           WHERE a.step_id = s.step_id AND a.worker_id = :worker_id
-                                             AND a.until_up > :avoided_until))
+        AND (s.returns = 0 OR NOT EXISTS (
+             SELECT 1
+               FROM avoidance AS a
+              WHERE a.step_id = s.step_id AND a.worker_id = :worker_id
+                AND (a.until_up > :moment_up
+                     OR (a.until_up > :up AND EXISTS (
+                         SELECT 1
+                           FROM capability AS c
+                           CROSS JOIN worker AS w ON w.worker_id = c.worker_id
+                          WHERE c.requirement_id = :requirement_id AND c.worker_id <> :worker_id
+                            AND w.state = 'active' AND w.draining = 0 AND w.paused = 0
+                            AND NOT EXISTS (SELECT 1 FROM avoidance AS b
+                                             WHERE b.step_id = s.step_id AND b.worker_id = c.worker_id
+                                               AND b.until_up > :up))))))
       ORDER BY s.priority DESC, s.queued_up, s.step_id
       LIMIT :limit"
 );
@@ -170,6 +185,10 @@ const AVOID: &str = "
     ON CONFLICT (step_id, worker_id) DO UPDATE SET until_up = excluded.until_up
 ";
 
+const AVOIDED_UNTIL: &str = "
+    SELECT until_up FROM avoidance WHERE step_id = :step_id AND worker_id = :worker_id
+";
+
 const FORGET_AVOIDANCES: &str = "
     DELETE FROM avoidance WHERE step_id = :step_id
 ";
@@ -180,26 +199,32 @@ fn claim(row: &Row) -> rusqlite::Result<Claim> {
         attempt: row.get(1)?,
         priority: row.get(2)?,
         queued_up: Uptime(row.get(3)?),
-        payload: payload(row, 4)?,
-    })
-}
-
-fn payload(row: &Row, at: usize) -> rusqlite::Result<Payload> {
-    Ok(Payload {
-        job_id: JobId(row.get(at)?),
-        position: row.get(at + 1)?,
-        item: u32::try_from(row.get::<_, i64>(at + 2)?).ok(),
-        item_value: row.get::<_, Option<String>>(at + 3)?.map(Json),
-        definition_id: DefinitionId(row.get(at + 4)?),
-        task_index: row.get(at + 5)?,
-        input: Json(row.get(at + 6)?),
+        job_id: JobId(row.get(4)?),
+        position: row.get(5)?,
+        item: u32::try_from(row.get::<_, i64>(6)?).ok(),
+        item_value: row.get::<_, Option<String>>(7)?.map(Json),
     })
 }
 
 impl Tx<'_> {
-    pub fn payload(&self, step_id: StepId) -> Result<Payload, StoreError> {
-        let mut statement = self.sql(PAYLOAD)?;
-        Ok(statement.query_row(named_params! {":step_id": step_id.0}, |row| payload(row, 0))?)
+    pub fn job_payload(&self, job_id: JobId) -> Result<JobPayload, StoreError> {
+        let mut statement = self.sql(JOB_PAYLOAD)?;
+        Ok(
+            statement.query_row(named_params! {":job_id": job_id.0}, |row| {
+                Ok(JobPayload {
+                    definition_id: DefinitionId(row.get(0)?),
+                    task_index: row.get(1)?,
+                    input: Json(row.get(2)?),
+                })
+            })?,
+        )
+    }
+
+    /// A step that was given to a worker, to be given again.
+    pub fn given(&self, step_id: StepId) -> Result<Claim, StoreError> {
+        Ok(self
+            .sql(GIVEN)?
+            .query_row(named_params! {":step_id": step_id.0}, claim)?)
     }
 
     /// The first claimable step of the next requirement, in order of id, that has any.
@@ -225,20 +250,23 @@ impl Tx<'_> {
             .optional()?)
     }
 
-    /// What this worker could be given of one requirement, best first. That it has the tags is known.
+    /// What this worker could be given of one requirement, best first. That it has the tags is known; avoidances that end
+    /// after `moment_up` are fresh.
     pub fn claim_candidates(
         &self,
         requirement_id: RequirementId,
         worker_id: WorkerId,
-        avoided_until: Uptime,
+        moment_up: Uptime,
         limit: u32,
+        now: Now,
     ) -> Result<Vec<Claim>, StoreError> {
         let mut statement = self.sql(CLAIM_CANDIDATES)?;
         let claims = statement.query_map(
             named_params! {
                 ":requirement_id": requirement_id.0,
                 ":worker_id": worker_id.0,
-                ":avoided_until": avoided_until.0,
+                ":moment_up": moment_up.0,
+                ":up": now.up.0,
                 ":limit": limit,
             },
             claim,
@@ -263,7 +291,7 @@ impl Tx<'_> {
             ":wall": now.wall.0,
             ":up": now.up.0,
         })?;
-        self.touch_job(claim.payload.job_id);
+        self.touch_job(claim.job_id);
         Ok(changed == 1)
     }
 
@@ -344,6 +372,20 @@ impl Tx<'_> {
             ":until_up": until_up.0,
         })?;
         Ok(())
+    }
+
+    /// Until when a worker is passed over for a step, if it ever gave it back.
+    pub fn avoided_until(
+        &self,
+        step_id: StepId,
+        worker_id: WorkerId,
+    ) -> Result<Option<Uptime>, StoreError> {
+        let params = named_params! {":step_id": step_id.0, ":worker_id": worker_id.0};
+        let until: Option<i64> = self
+            .sql(AVOIDED_UNTIL)?
+            .query_row(params, |row| row.get(0))
+            .optional()?;
+        Ok(until.map(Uptime))
     }
 
     pub fn forget_avoidances(&self, step_id: StepId) -> Result<(), StoreError> {

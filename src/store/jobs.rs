@@ -19,7 +19,7 @@ pub const STATEMENTS: &[&str] = &[
     HOLD_JOB,
     RELEASE_JOB,
     DUE_JOBS,
-    GROUP_COUNTS,
+    MEMBERS_OF_GROUP,
     GROUP_RUNNING,
     NEXT_IN_GROUP,
     HAS_ANCESTOR_IN_GROUP,
@@ -46,13 +46,6 @@ pub struct NewJob {
     pub concurrency_group: Option<String>,
     pub steps_open: u32,
     pub due_up: Option<Uptime>,
-}
-
-/// How full a concurrency group is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GroupPlace {
-    pub running: u32,
-    pub waiting: u32,
 }
 
 const INSERT_JOB: &str = "
@@ -120,11 +113,9 @@ const DUE_JOBS: &str = concat!(
       LIMIT :limit"
 );
 
-/// Bounded by the members of one group that have not ended.
-const GROUP_COUNTS: &str = "
-    SELECT count(*) FILTER (WHERE hold IS NULL), count(*) FILTER (WHERE hold = 'concurrency')
-      FROM job
-     WHERE concurrency_group = :group AND ended_at IS NULL
+/// Bounded by the limit of the group; those that wait for it are not looked at.
+const MEMBERS_OF_GROUP: &str = "
+    SELECT count(*) FROM job WHERE concurrency_group = :group AND ended_at IS NULL AND hold IS NULL
 ";
 
 /// Bounded by the limit of the group.
@@ -323,15 +314,11 @@ impl Tx<'_> {
         Ok(jobs)
     }
 
-    pub fn group_place(&self, group: &str) -> Result<GroupPlace, StoreError> {
+    /// How many jobs are in a group, not counting those that wait for it.
+    pub fn members_of_group(&self, group: &str) -> Result<u32, StoreError> {
         Ok(self
-            .sql(GROUP_COUNTS)?
-            .query_row(named_params! {":group": group}, |row| {
-                Ok(GroupPlace {
-                    running: row.get(0)?,
-                    waiting: row.get(1)?,
-                })
-            })?)
+            .sql(MEMBERS_OF_GROUP)?
+            .query_row(named_params! {":group": group}, |row| row.get(0))?)
     }
 
     /// The jobs that are in a group, not those that wait for it.

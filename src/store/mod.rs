@@ -33,12 +33,12 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags};
 use crate::domain::task::Definition;
 use crate::domain::{DefinitionId, JobId};
 
-pub use assignments::{Claim, Held, NextClaim, Payload};
+pub use assignments::{Claim, Held, JobPayload, NextClaim};
 pub use attempts::{FormerAttempt, FormerOutcome};
 pub use definitions::{Frozen, hex_sha256};
 pub use events::OutboxRow;
 pub use invariants::Breach;
-pub use jobs::{GroupPlace, NewJob};
+pub use jobs::NewJob;
 pub use schema::OpenError;
 pub use steps::{Ending, NewStep, StepView};
 pub use workers::{Holdings, Registration, SessionView};
@@ -263,7 +263,11 @@ impl Shared {
             return;
         }
         let mut kept = self.definitions.lock().expect("no panic while it is held");
-        if kept.len() + definitions.len() > DEFINITIONS_KEPT_MAX {
+        let news = definitions
+            .keys()
+            .filter(|id| !kept.contains_key(id))
+            .count();
+        if kept.len() + news > DEFINITIONS_KEPT_MAX {
             // Those in use come back at the price of one read each.
             kept.clear();
         }

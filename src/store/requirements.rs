@@ -14,7 +14,6 @@ pub const STATEMENTS: &[&str] = &[
     REQUIREMENT_TAGS,
     FORGET_CAPABILITIES,
     ADD_CAPABILITY,
-    HAS_OTHER_ABLE_WORKER,
 ];
 
 /// Read whole: bounded by the distinct sets of tags, not by jobs.
@@ -45,16 +44,6 @@ const FORGET_CAPABILITIES: &str = "
 
 const ADD_CAPABILITY: &str = "
     INSERT INTO capability (worker_id, requirement_id) VALUES (:worker_id, :requirement_id)
-";
-
-const HAS_OTHER_ABLE_WORKER: &str = "
-    SELECT EXISTS (
-        SELECT 1
-          FROM capability AS c
-          JOIN worker AS w ON w.worker_id = c.worker_id
-         WHERE c.requirement_id = :requirement_id
-           AND c.worker_id <> :worker_id
-           AND w.state = 'active' AND w.draining = 0 AND w.paused = 0 AND w.slots > 0)
 ";
 
 impl Tx<'_> {
@@ -102,18 +91,6 @@ impl Tx<'_> {
                 row.get(0)
             })?;
         Ok(split_tags(&tags))
-    }
-
-    /// Whether a worker other than this one could take such a step now.
-    pub fn has_other_able_worker(
-        &self,
-        requirement_id: RequirementId,
-        worker_id: WorkerId,
-    ) -> Result<bool, StoreError> {
-        Ok(self.sql(HAS_OTHER_ABLE_WORKER)?.query_row(
-            named_params! {":requirement_id": requirement_id.0, ":worker_id": worker_id.0},
-            |row| row.get(0),
-        )?)
     }
 
     pub(super) fn forget_capabilities(&self, worker_id: WorkerId) -> Result<(), StoreError> {

@@ -24,7 +24,7 @@ const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 pub const DATABASE_FILE: &str = "stepward.db";
 const LOCK_FILE: &str = "LOCK";
 
-/// Checking every page takes longer the larger the file is; above these sizes `stepward db check` does it on demand.
+/// Checking every page takes longer the larger the file is; above these sizes it is left to `stepward db check`.
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
 const CHECKED_BYTES_MAX_AFTER_CRASH: u64 = 256 << 20;
 
@@ -68,6 +68,10 @@ pub enum OpenError {
     },
     #[error("{file} is corrupt ({detail}), restore it from a backup")]
     Corrupt { file: PathBuf, detail: String },
+    #[error(
+        "{file} cannot have a write-ahead log (its journal mode stays {mode}), choose a local data_dir"
+    )]
+    NoWal { file: PathBuf, mode: String },
     #[error("data folder {folder} cannot be used: {source}")]
     Folder { folder: PathBuf, source: io::Error },
     #[error("{file} cannot be opened: {source}")]
@@ -93,7 +97,7 @@ pub fn open(folder: &Path) -> Result<(FolderLock, Connection), OpenError> {
     let crashed = folder.join("stepward.db-wal").exists();
     let bytes = inspect_file(folder, &file)?;
     let connection = open_writer(folder, &file)?;
-    refuse_strangers(&connection, &file, bytes)?;
+    refuse_strangers(&connection, &file)?;
     let checked_bytes_max = if crashed {
         CHECKED_BYTES_MAX_AFTER_CRASH
     } else {
@@ -227,10 +231,16 @@ fn open_writer(folder: &Path, file: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags).map_err(refuse)?;
     configure(&connection).map_err(refuse)?;
+    let mode: String = connection
+        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+        .map_err(refuse)?;
+    if mode != "wal" {
+        return Err(OpenError::NoWal {
+            file: file.into(),
+            mode,
+        });
+    }
     (|| {
-        let mode: String =
-            connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
-        assert_eq!(mode, "wal", "a local file can always be in WAL mode");
         connection.pragma_update(None, "synchronous", "FULL")?;
         // The live part of the tables: without it a group of calls reads and spills the same pages again and again.
         connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
@@ -263,22 +273,22 @@ pub fn configure(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn refuse_strangers(connection: &Connection, path: &Path, bytes: u64) -> Result<(), OpenError> {
+fn refuse_strangers(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let file = path.to_path_buf();
     let refuse = |source| sqlite_refusal(path.parent().unwrap_or(path), path, source);
     let application_id: i32 = connection
         .pragma_query_value(None, "application_id", |row| row.get(0))
         .map_err(refuse)?;
     let found = user_version(connection).map_err(refuse)?;
-    match (bytes, application_id, found) {
-        (_, APPLICATION_ID, found) if found > SCHEMA_VERSION => Err(OpenError::NewerSchema {
+    match (application_id, found) {
+        (APPLICATION_ID, found) if found > SCHEMA_VERSION => Err(OpenError::NewerSchema {
             file,
             found,
             known: SCHEMA_VERSION,
         }),
-        (_, APPLICATION_ID, _) => Ok(()),
+        (APPLICATION_ID, _) => Ok(()),
         // Made a moment ago by us, or by a start that was killed before its first commit.
-        (_, 0, 0) if is_empty(connection).map_err(refuse)? => Ok(()),
+        (0, 0) if is_empty(connection).map_err(refuse)? => Ok(()),
         _ => Err(OpenError::Foreign { file }),
     }
 }

@@ -27,6 +27,7 @@ pub const STATEMENTS: &[&str] = &[
     RELEASE_STEP,
     END_STEP,
     BACK_TO_READY,
+    POSTPONE_STEP,
     SUSPEND_STEP,
     DISPATCH_STEP,
     DUE_RETRIES,
@@ -65,6 +66,18 @@ pub struct Ending {
     pub message: Option<String>,
     pub exit_code: Option<i32>,
     pub output: Option<Json>,
+}
+
+impl Ending {
+    pub fn failed(reason: Reason, message: String) -> Ending {
+        Ending {
+            step_move: StepMove::Fail,
+            reason: Some(reason),
+            message: Some(message),
+            exit_code: None,
+            output: None,
+        }
+    }
 }
 
 const INSERT_STEP: &str = "
@@ -191,6 +204,15 @@ const BACK_TO_READY: &str = "
        SET state = 'ready', worker_id = NULL, session_id = NULL, child_job_id = NULL, assigned_at = NULL,
            started_at = NULL, due_up = NULL, since_up = :up, absent_beats = 0, reason = NULL, message = NULL,
            ready_at = :wall, queued_up = :queued_up, returns = :returns, not_before_up = :not_before_up
+     WHERE step_id = :step_id
+       AND state   = :from
+       AND attempt = :attempt
+";
+
+/// Ready, but for `release_due` to carry out, not for workers.
+const POSTPONE_STEP: &str = "
+    UPDATE step
+       SET state = 'ready', ready_at = :wall, queued_up = :up, since_up = :up, not_before_up = :up
      WHERE step_id = :step_id
        AND state   = :from
        AND attempt = :attempt
@@ -502,6 +524,19 @@ impl Tx<'_> {
             ":queued_up": queued_up.0,
             ":returns": returns,
             ":not_before_up": not_before_up.map(|up| up.0),
+            ":wall": now.wall.0,
+            ":up": now.up.0,
+        })?;
+        self.touch_job(step.job_id);
+        Ok(changed == 1)
+    }
+
+    /// What the server itself is to carry out waits for `release_due`.
+    pub fn postpone_step(&self, step: &Step, now: Now) -> Result<bool, StoreError> {
+        let changed = self.sql(POSTPONE_STEP)?.execute(named_params! {
+            ":step_id": step.step_id.0,
+            ":from": step.state.as_str(),
+            ":attempt": step.attempt,
             ":wall": now.wall.0,
             ":up": now.up.0,
         })?;

@@ -60,8 +60,6 @@ pub struct SessionView {
 /// A session and what is in its hands.
 pub struct Holdings {
     pub session: SessionView,
-    /// Whether there is any step for which its worker is passed over now.
-    pub avoided: bool,
     pub held: Vec<Held>,
 }
 
@@ -118,12 +116,11 @@ const SESSION: &str = concat!(
       WHERE n.session_key = :session_key"
 );
 
-/// A session, whether its worker is passed over for any step, and all that it holds: one row each, at least one.
+/// A session and all that it holds: one row each, at least one.
 const SESSION_HOLDINGS: &str = concat!(
     "SELECT ",
     session_columns!(),
-    ", EXISTS (SELECT 1 FROM avoidance AS a WHERE a.worker_id = w.worker_id AND a.until_up > :up),
-       s.step_id, s.attempt, s.state, s.since_up, s.absent_beats
+    ", s.step_id, s.attempt, s.state, s.since_up, s.absent_beats
        FROM session AS n
        JOIN worker AS w ON w.worker_id = n.worker_id
        LEFT JOIN step AS s ON s.session_id = n.session_id AND s.ended_at IS NULL
@@ -274,14 +271,9 @@ impl Tx<'_> {
     }
 
     /// A session with everything that the server believes it holds.
-    pub fn session_holdings(
-        &self,
-        session_key: &str,
-        now: Now,
-    ) -> Result<Option<Holdings>, StoreError> {
+    pub fn session_holdings(&self, session_key: &str) -> Result<Option<Holdings>, StoreError> {
         let mut statement = self.sql(SESSION_HOLDINGS)?;
-        let mut rows =
-            statement.query(named_params! {":session_key": session_key, ":up": now.up.0})?;
+        let mut rows = statement.query(named_params! {":session_key": session_key})?;
         let mut holdings: Option<Holdings> = None;
         while let Some(row) = rows.next()? {
             let holdings = match &mut holdings {
@@ -290,16 +282,14 @@ impl Tx<'_> {
                     let Some(session) = rows::session(row, 0)? else {
                         return Ok(None);
                     };
-                    let avoided = row.get(SESSION_COLUMNS)?;
                     holdings.insert(Holdings {
                         session,
-                        avoided,
                         held: Vec::new(),
                     })
                 }
             };
-            if row.get_ref(SESSION_COLUMNS + 1)? != ValueRef::Null {
-                holdings.held.push(rows::held(row, SESSION_COLUMNS + 1)?);
+            if row.get_ref(SESSION_COLUMNS)? != ValueRef::Null {
+                holdings.held.push(rows::held(row, SESSION_COLUMNS)?);
             }
         }
         Ok(holdings)

@@ -19,7 +19,7 @@ use rusqlite::{Connection, ErrorCode};
 use super::{Shared, StoreError, Tx};
 
 /// A group larger than this gains nothing and makes its first caller wait.
-const GROUP_MAX: usize = 1024;
+const GROUP_MAX: usize = 128;
 
 /// New pages in the write-ahead log: worth a checkpoint when nothing is queued; and due.
 const WAL_PAGES_WORTH: i32 = 1_000;

@@ -9,7 +9,7 @@ use stepward::domain::reason::Reason;
 use stepward::domain::retry::{Backoff, OnWorkerLoss, RetryPolicy};
 use stepward::domain::step::StepState;
 use stepward::domain::task::{Concurrency, ForEach, Hook, HookOn, StepDraft, TaskDraft, WhenFull};
-use stepward::domain::{AttemptRef, JobId, Json, StepId};
+use stepward::domain::{AttemptRef, JobId, Json, StepId, Timestamp};
 use stepward::engine::{
     Beat, Decision, EngineError, Finished, HeldAttempt, HeldPhase, Poll, RetryScope, Spooled,
     Submission, Verdict,
@@ -131,7 +131,8 @@ impl Story {
             86..90 => self.lie(at),
             90..92 => self.cancel(),
             92..94 => self.retry_job(),
-            94..97 => self.decide(),
+            94..96 => self.decide(),
+            96 => self.put_out_of_use(at),
             _ => {
                 self.house.engine.release_due(self.house.now()).unwrap();
             }
@@ -143,8 +144,11 @@ impl Story {
         if checked(tasks.clone()).is_ok() {
             let frozen = frozen(tasks);
             let priority = Some(self.dice.roll(3) as i32);
+            let later = self.dice.chance(20).then(|| self.dice.roll(20_000) as i64);
+            let not_before = later.map(|ms| Timestamp(self.house.now().wall.0 + ms));
             let submission = Submission {
                 priority,
+                not_before,
                 ..Submission::of(&frozen)
             };
             self.house.submission(submission).unwrap();
@@ -413,6 +417,23 @@ impl Story {
         assert_ne!(verdict, Verdict::Accepted, "{guess} of nobody was accepted");
     }
 
+    /// An administrator pauses, drains or deletes a worker; it comes back with a new life.
+    fn put_out_of_use(&mut self, at: usize) {
+        let (engine, now) = (&self.house.engine, self.house.now());
+        let key = &self.players[at].session_key;
+        let session = engine.store.read(|tx| tx.session(key)).unwrap().unwrap();
+        match self.dice.roll(4) {
+            0 => engine.pause(session.worker_id, now).unwrap(),
+            1 => engine.resume(session.worker_id, now).unwrap(),
+            2 => engine.drain(session.worker_id, now).unwrap(),
+            _ => {
+                engine.delete_worker(session.worker_id, true, now).unwrap();
+                self.players[at].running.clear();
+                self.new_life(at);
+            }
+        }
+    }
+
     fn open_jobs(&self) -> Vec<JobId> {
         self.jobs()
             .into_iter()
@@ -518,6 +539,18 @@ impl Story {
         for at in 0..self.players.len() {
             self.players[at].running.clear();
             self.new_life(at);
+            let key = &self.players[at].session_key;
+            let session = self
+                .house
+                .engine
+                .store
+                .read(|tx| tx.session(key))
+                .unwrap()
+                .unwrap();
+            self.house
+                .engine
+                .resume(session.worker_id, self.house.now())
+                .unwrap();
         }
         for _ in 0..500 {
             if self.open_jobs().is_empty() {

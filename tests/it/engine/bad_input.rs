@@ -1,12 +1,13 @@
 //! Bad input gets a typed error that names the place, and nothing is written.
 
-use stepward::domain::Json;
 use stepward::domain::check::Fault;
 use stepward::domain::depends::{Accept, DependsOn};
 use stepward::domain::limits;
+use stepward::domain::reason::Reason;
 use stepward::domain::retry::RetryPolicy;
 use stepward::domain::task::{Concurrency, ForEach, StepDraft, TaskDraft, WhenFull};
-use stepward::engine::{EngineError, Finished, Submission};
+use stepward::domain::{JobId, Json};
+use stepward::engine::{EngineError, Finished, Submission, Verdict};
 
 use crate::house::{TestHouse, checked, frozen, registration, script};
 
@@ -317,36 +318,79 @@ fn a_worker_that_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_report_that_makes_no_sense_is_refused_and_the_step_runs_on() {
+fn a_report_that_makes_no_sense_fails_its_step_and_says_so() {
+    let output = |text: String| Finished::Completed {
+        output: Some(Json(text)),
+        exit_code: Some(0),
+    };
+    let failed = |reason, message: &str| Finished::Failed {
+        reason,
+        message: message.to_string(),
+        exit_code: None,
+    };
+    for (finished, reason, message) in [
+        (
+            output(format!("\"{}\"", "x".repeat(64 << 10))),
+            Reason::OutputInvalid,
+            "output is 65538 bytes long, at most 65536 are allowed",
+        ),
+        (
+            output("{nope".to_string()),
+            Reason::OutputInvalid,
+            "output is not JSON: key must be a string at line 1 column 2",
+        ),
+        (
+            failed(Reason::JobTimeout, "ha"),
+            Reason::OutputInvalid,
+            "the worker gave the reason job_timeout, which is the server's: ha",
+        ),
+        (
+            failed(Reason::Signal, ""),
+            Reason::Signal,
+            "the worker did not say why",
+        ),
+        (failed(Reason::Signal, "a\0b"), Reason::Signal, "a\u{FFFD}b"),
+    ] {
+        let house = TestHouse::new();
+        let job = house.submit(vec![script("a")]);
+        let worker = house.worker("ann", &[], 1);
+        let claimed = worker.begin();
+        assert_eq!(worker.finish(claimed.attempt, finished), Verdict::Accepted);
+        let step = house.step(job, "a");
+        assert_eq!(
+            (step.reason, step.message.as_deref()),
+            (Some(reason), Some(message))
+        );
+        assert_eq!(house.summary(job), "a failed → failed");
+    }
+}
+
+#[test]
+fn a_long_message_is_clipped() {
     let house = TestHouse::new();
     let job = house.submit(vec![script("a")]);
     let worker = house.worker("ann", &[], 1);
     let claimed = worker.begin();
-    let why = |finished| match worker.finish(claimed.attempt, finished) {
-        stepward::engine::Verdict::Refused { why } => why,
-        other => panic!("{other:?}"),
-    };
-    let output = |text: String| Finished::Completed {
-        output: Some(Json(text)),
-        exit_code: None,
-    };
-    assert!(why(output("{nope".to_string())).starts_with("output is not JSON"));
-    assert_eq!(
-        why(output(format!("\"{}\"", "x".repeat(64 << 10)))),
-        "output is 65538 bytes long, at most 65536 are allowed"
+    let message = "ü".repeat(1 << 20);
+    worker.finish(
+        claimed.attempt,
+        Finished::Failed {
+            reason: Reason::Signal,
+            message,
+            exit_code: None,
+        },
     );
-    let forged = Finished::Failed {
-        reason: stepward::domain::reason::Reason::JobTimeout,
-        message: "ha".to_string(),
-        exit_code: None,
-    };
-    assert_eq!(
-        why(forged),
-        "reason job_timeout is the server's to give, not a worker's"
+    let kept = house.step(job, "a").message.unwrap();
+    assert!(
+        kept.len() <= limits::MESSAGE_BYTES_MAX && kept.ends_with("ü…"),
+        "{}",
+        kept.len()
     );
-    assert_eq!(house.step_state(job, "a").as_str(), "running");
-    let unknown = house
-        .engine
-        .cancel(stepward::domain::JobId(99), "eve", house.now());
+}
+
+#[test]
+fn what_does_not_exist_is_not_found() {
+    let house = TestHouse::new();
+    let unknown = house.engine.cancel(JobId(99), "eve", house.now());
     assert!(matches!(unknown, Err(EngineError::JobNotFound { .. })));
 }

@@ -5,10 +5,11 @@ use stepward::domain::event::EventKind;
 use stepward::domain::job::{JobState, Source};
 use stepward::domain::reason::Reason;
 use stepward::domain::retry::RetryPolicy;
-use stepward::domain::task::{StepDraft, TaskDraft};
-use stepward::engine::Finished;
+use stepward::domain::step::StepState;
+use stepward::domain::task::{ForEach, Hook, HookOn, StepDraft, TaskDraft};
+use stepward::engine::{Finished, RetryScope, Submission};
 
-use crate::house::{TestHouse, script};
+use crate::house::{TestHouse, frozen, script};
 
 fn nest(levels: usize) -> Vec<TaskDraft> {
     let call = |n: usize| {
@@ -143,30 +144,157 @@ fn a_childs_output_becomes_the_steps() {
 }
 
 #[test]
-fn children_by_the_thousand_in_one_go_are_bounded() {
+fn children_by_the_thousand_come_in_transactions_of_bounded_size() {
     let house = TestHouse::new();
-    let many = |name: &str| {
-        (0..10_000)
-            .map(|n| script(&format!("{name}{n}")))
-            .collect::<Vec<_>>()
-    };
-    let calls = (0..12)
+    let many = (0..9_000).map(|n| script(&format!("s{n}"))).collect();
+    let calls = (0..5)
         .map(|n| StepDraft::task(&format!("go{n}"), "child"))
         .collect();
     let job = house.submit_tasks(vec![
         TaskDraft::new("top", calls),
-        TaskDraft::new("child", many("s")),
+        TaskDraft::new("child", many),
     ]);
-    let refused = house.job(job);
-    let failed: Vec<_> = refused
-        .steps
-        .iter()
-        .filter(|(_, step)| step.reason == Some(Reason::PayloadError))
-        .collect();
-    assert_eq!(failed.len(), 3);
     assert_eq!(
-        failed[0].1.message.as_deref().unwrap(),
-        "it would make more than 100000 steps at once, give the loop a max_parallel"
+        house.summary(job),
+        "go0 running, go1 running, go2 ready, go3 ready, go4 ready → running"
     );
+    // Not for workers: the server makes them, each in a transaction of its own.
+    assert_eq!(house.engine.release_due(house.now()).unwrap(), 3);
+    assert_eq!(
+        house.summary(job),
+        "go0 running, go1 running, go2 running, go3 running, go4 running → running"
+    );
+    assert_eq!(house.engine.release_due(house.now()).unwrap(), 0);
     house.engine.cancel(job, "eve", house.now()).unwrap();
+}
+
+#[test]
+fn a_large_loop_behind_a_large_job_is_expanded_later() {
+    let house = TestHouse::new();
+    let items = (0..9_999).map(|n| Json(n.to_string())).collect();
+    let for_each = Some(ForEach {
+        items,
+        max_parallel: Some(1),
+    });
+    let mut steps: Vec<StepDraft> = (0..2)
+        .map(|n| StepDraft {
+            for_each: for_each.clone(),
+            ..script(&format!("t{n}"))
+        })
+        .collect();
+    steps.extend((0..5_000).map(|n| script(&format!("s{n}"))));
+    let job = house.submit(steps);
+    assert_eq!(house.step_state(job, "t0"), StepState::Running);
+    assert_eq!(house.step_state(job, "t1"), StepState::Ready);
+    assert_eq!(house.engine.release_due(house.now()).unwrap(), 1);
+    assert_eq!(house.step_state(job, "t1"), StepState::Running);
+    house.engine.cancel(job, "eve", house.now()).unwrap();
+}
+
+#[test]
+fn a_late_end_of_a_former_child_changes_nothing() {
+    let house = TestHouse::new();
+    let job = house.submit_tasks(vec![
+        TaskDraft::new("top", vec![StepDraft::task("go", "child")]),
+        TaskDraft::new("child", vec![script("a")]),
+    ]);
+    let child = house.child_of(job, "go");
+    // The step gave up on its child and went on, as a timeout makes it: the child lives on.
+    let sql = rusqlite::Connection::open(house.database()).unwrap();
+    sql.execute(
+        "UPDATE job SET parent_attempt = 7 WHERE job_id = ?1",
+        [child.0],
+    )
+    .unwrap();
+    let worker = house.worker("ann", &[], 1);
+    let claimed = worker.begin();
+    worker.fail(claimed.attempt);
+    assert_eq!(house.job_state(child), JobState::Failed);
+    assert_eq!(house.summary(job), "go running → running");
+    sql.execute(
+        "UPDATE job SET parent_attempt = 1 WHERE job_id = ?1",
+        [child.0],
+    )
+    .unwrap();
+    house.engine.cancel(job, "eve", house.now()).unwrap();
+}
+
+#[test]
+fn a_child_has_its_parents_labels_and_priority_and_its_steps_timeout() {
+    let house = TestHouse::new();
+    let go = StepDraft {
+        timeout_ms: Some(5_000),
+        ..StepDraft::task("go", "child")
+    };
+    let task = frozen(vec![
+        TaskDraft {
+            timeout_ms: Some(60_000),
+            ..TaskDraft::new("top", vec![go])
+        },
+        TaskDraft::new("child", vec![script("a")]),
+    ]);
+    let mut submission = Submission {
+        priority: Some(7),
+        ..Submission::of(&task)
+    };
+    submission
+        .labels
+        .insert("team".to_string(), "core".to_string());
+    let job = house.submission(submission).unwrap();
+    let child = house.job(house.child_of(job, "go"));
+    assert_eq!(
+        (child.job.priority, child.job.labels.0.as_str()),
+        (7, r#"{"team":"core"}"#)
+    );
+    assert_eq!(child.steps[0].1.priority, 7);
+    assert_eq!(
+        house.step(job, "go").due_up,
+        Some(house.now().up.plus_ms(5_000))
+    );
+    assert_eq!(
+        house.job(job).job.due_up,
+        Some(house.now().up.plus_ms(60_000))
+    );
+}
+
+#[test]
+fn hook_jobs_and_what_they_call_fire_no_hooks() {
+    let house = TestHouse::new();
+    let hooks: Vec<Hook> = HookOn::ALL
+        .iter()
+        .map(|&on| Hook {
+            on,
+            action: "tell".to_string(),
+            input: Json::empty_object(),
+        })
+        .collect();
+    let with_hooks = |name: &str, steps| TaskDraft {
+        hooks: hooks.clone(),
+        ..TaskDraft::new(name, steps)
+    };
+    let task = frozen(vec![
+        with_hooks(
+            "top",
+            vec![
+                StepDraft::approval("ask", "go?"),
+                StepDraft::task("go", "child"),
+            ],
+        ),
+        with_hooks("child", vec![script("a")]),
+    ]);
+    let hook = Submission {
+        source: Source::Hook,
+        ..Submission::of(&task)
+    };
+    let job = house.submission(hook).unwrap();
+    house.run_all(&["a"]);
+    house.engine.cancel(job, "eve", house.now()).unwrap();
+    let again = house
+        .engine
+        .retry(job, RetryScope::All, house.now())
+        .unwrap();
+    house.engine.cancel(again, "eve", house.now()).unwrap();
+    assert_eq!(house.outbox(), []);
+    house.submission(Submission::of(&task)).unwrap();
+    assert_eq!(house.outbox().len(), 1, "an ordinary job does fire them");
 }

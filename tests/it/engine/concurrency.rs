@@ -54,8 +54,8 @@ fn a_full_group_lets_the_next_one_in_when_one_ends() {
     assert_eq!(
         house.event_kinds(jobs[1]),
         [
-            EventKind::JobHeld,
             EventKind::JobSubmitted,
+            EventKind::JobHeld,
             EventKind::JobReleased,
             EventKind::StepFailed,
             EventKind::JobFailed
@@ -213,4 +213,94 @@ fn what_is_due_may_end_what_else_is_due() {
     assert_eq!(house.engine.release_due(house.now()).unwrap(), 1);
     assert_eq!(house.summary(first), "go running → running");
     assert_eq!(house.summary(second), "go cancelled → cancelled");
+}
+
+#[test]
+fn cancelling_a_parent_lets_nobody_in_that_it_is_about_to_cancel() {
+    let house = TestHouse::new();
+    let child = grouped(
+        "child",
+        1,
+        WhenFull::Queue,
+        vec![StepDraft::approval("ask", "go?")],
+    );
+    let job = house.submit_tasks(vec![
+        TaskDraft::new(
+            "top",
+            vec![
+                StepDraft::task("one", "child"),
+                StepDraft::task("two", "child"),
+            ],
+        ),
+        child,
+    ]);
+    let waiting = house.child_of(job, "two");
+    assert_eq!(hold(&house, waiting), Some(Hold::Concurrency));
+    let bystander = submit(&house, WhenFull::Queue);
+    house.engine.cancel(job, "eve", house.now()).unwrap();
+    assert_eq!(house.summary(waiting), "ask cancelled → cancelled");
+    assert_eq!(house.count_events(waiting, EventKind::JobReleased), 0);
+    assert_eq!(house.count_events(waiting, EventKind::StepSuspended), 0);
+    assert_eq!(house.summary(bystander), "a ready → pending");
+}
+
+#[test]
+fn a_newcomers_child_may_supersede_while_others_wait_for_the_place() {
+    let house = TestHouse::new();
+    let in_group = |name: &str, group: &str, limit, when_full, steps| {
+        let concurrency = Some(Concurrency {
+            group: group.to_string(),
+            limit,
+            when_full,
+        });
+        TaskDraft {
+            concurrency,
+            ..TaskDraft::new(name, steps)
+        }
+    };
+    // One in h; one that waits for h and whose child would take a place in g; and a newcomer in g whose child enters h.
+    house.submit_tasks(vec![in_group(
+        "first",
+        "h",
+        1,
+        WhenFull::Queue,
+        vec![script("a")],
+    )]);
+    let waiting = house.submit_tasks(vec![
+        in_group(
+            "waiting",
+            "h",
+            1,
+            WhenFull::Queue,
+            vec![StepDraft::task("go", "into-g")],
+        ),
+        in_group(
+            "into-g",
+            "g",
+            1,
+            WhenFull::CancelPrevious,
+            vec![script("b")],
+        ),
+    ]);
+    let newcomer = house.submit_tasks(vec![
+        in_group(
+            "newcomer",
+            "g",
+            1,
+            WhenFull::Queue,
+            vec![StepDraft::task("go", "into-h")],
+        ),
+        in_group(
+            "into-h",
+            "h",
+            1,
+            WhenFull::CancelPrevious,
+            vec![script("c")],
+        ),
+    ]);
+    assert_eq!(house.summary(newcomer), "go running → running");
+    assert_eq!(hold(&house, waiting), Some(Hold::Concurrency));
+    house.run_all(&[]);
+    assert_eq!(house.job_state(newcomer), JobState::Completed);
+    assert_eq!(house.job_state(waiting), JobState::Completed);
 }

@@ -89,3 +89,33 @@ fn a_start_forgives_earlier_returns() {
     ann.decline(ann.claim().attempt, "once more");
     assert_eq!(house.step_state(job, "a"), StepState::Ready);
 }
+
+#[test]
+fn when_all_have_declined_nobody_waits_for_the_others() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a")]);
+    let (ann, bob) = (house.worker("ann", &[], 1), house.worker("bob", &[], 1));
+    ann.decline(ann.claim().attempt, "busy");
+    bob.decline(bob.claim().attempt, "busy too");
+    let why = house.why(job, "a");
+    assert_eq!(why.code.to_string(), "claimable");
+    assert!(
+        why.sentence
+            .contains("gave it back and is asked again within"),
+        "{}",
+        why.sentence
+    );
+    house.clock.advance_ms(10_000);
+    assert_eq!(ann.claim_names(1), ["a"]);
+}
+
+#[test]
+fn a_paused_worker_is_no_alternative() {
+    let house = TestHouse::new();
+    house.submit(vec![script("a")]);
+    let (ann, bob) = (house.worker("ann", &[], 1), house.worker("bob", &[], 1));
+    house.engine.pause(bob.worker_id, house.now()).unwrap();
+    ann.decline(ann.claim().attempt, "busy");
+    house.clock.advance_ms(10_000);
+    assert_eq!(ann.claim_names(1), ["a"]);
+}

@@ -232,3 +232,20 @@ fn fifty_workers_at_once_never_get_the_same_step_twice() {
     given.dedup();
     assert_eq!(given.len(), 500);
 }
+
+#[test]
+fn an_answer_carries_a_bounded_amount_of_input() {
+    let house = TestHouse::new();
+    let task = frozen(vec![TaskDraft::new(
+        "main",
+        (0..20).map(|n| script(&format!("s{n}"))).collect(),
+    )]);
+    let mut submission = Submission::of(&task);
+    submission.input = stepward::domain::Json(format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 19)));
+    house.submission(submission).unwrap();
+    let worker = house.worker("ann", &[], 20);
+    let first = worker.poll(20, &[]).assignments;
+    assert_eq!(first.len(), 8, "the eighth goes over 4 MiB");
+    let held: Vec<_> = first.iter().map(|found| found.attempt).collect();
+    assert_eq!(worker.poll(20, &held).assignments.len(), 8);
+}

@@ -306,3 +306,57 @@ fn a_worker_loss_can_be_named_as_a_reason_to_retry() {
     next_life.complete(again.attempt);
     assert_eq!(house.summary(job), "a completed → completed");
 }
+
+#[test]
+fn a_dead_session_that_reports_nothing_is_told() {
+    let house = TestHouse::new();
+    let former = house.worker("ann", &[], 1);
+    house.worker("ann", &[], 1);
+    let ask = |key: &str| {
+        let reports = Reports {
+            session_key: key.to_string(),
+            items: vec![],
+            poll: Some((1, vec![])),
+        };
+        house
+            .engine
+            .report(reports, house.now())
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(ask(&former.key).starts_with("the session was replaced"));
+    assert!(ask("nobody").starts_with("the session is not known here"));
+}
+
+#[test]
+fn what_is_kept_alive_is_not_given_again() {
+    let house = TestHouse::new();
+    house.submit(vec![script("a")]);
+    let worker = house.worker("ann", &[], 1);
+    let claimed = worker.claim();
+    let reports = Reports {
+        session_key: worker.key.clone(),
+        items: vec![(claimed.attempt, News::KeepAlive)],
+        poll: Some((1, vec![])),
+    };
+    let answer = house.engine.report(reports, house.now()).unwrap();
+    assert_eq!(answer.poll.unwrap().assignments, []);
+}
+
+#[test]
+fn a_former_attempt_is_told_to_abort_whatever_it_says() {
+    let house = TestHouse::new();
+    house.submit(vec![StepDraft {
+        retry: RetryPolicy::times(2),
+        ..script("a")
+    }]);
+    let worker = house.worker("ann", &[], 1);
+    let first = worker.begin();
+    worker.fail(first.attempt);
+    let broken = Finished::Completed {
+        output: Some(Json("{nope".into())),
+        exit_code: None,
+    };
+    aborted(worker.finish(first.attempt, broken));
+    aborted(worker.decline(first.attempt, ""));
+}

@@ -208,3 +208,46 @@ fn a_cancelled_job_can_be_retried_in_the_middle() {
         "a completed, b ready, c pending, x completed → pending"
     );
 }
+
+#[test]
+fn a_retried_job_keeps_input_labels_and_priority() {
+    let house = TestHouse::new();
+    let task = crate::house::frozen(vec![TaskDraft::new("main", vec![script("a")])]);
+    let mut submission = stepward::engine::Submission::of(&task);
+    submission.input = Json(r#"{"n":1}"#.to_string());
+    submission.priority = Some(4);
+    submission
+        .labels
+        .insert("team".to_string(), "core".to_string());
+    let job = house.submission(submission).unwrap();
+    house.run_all(&["a"]);
+    let again = house.job(retry(&house, job, RetryScope::Failed)).job;
+    let former = house.job(job).job;
+    assert_eq!(
+        (&again.input, &again.labels, again.priority),
+        (&former.input, &former.labels, 4)
+    );
+}
+
+#[test]
+fn a_loop_behind_what_runs_again_runs_as_a_whole() {
+    let house = TestHouse::new();
+    let items = (0..2).map(|n| Json(n.to_string())).collect();
+    let for_each = Some(ForEach {
+        items,
+        max_parallel: None,
+    });
+    let job = house.submit(vec![
+        script("a"),
+        StepDraft {
+            for_each,
+            ..script("t").after(&["a"])
+        },
+    ]);
+    house.run_all(&["t[1]"]);
+    let again = retry(&house, job, RetryScope::From("a".to_string()));
+    house.run_all(&[]);
+    // Nothing was carried over: the first instance has an attempt of its own.
+    assert_eq!(house.step(again, "t[0]").attempt, 1);
+    assert_eq!(house.step(again, "t[0]").origin_step_id, None);
+}

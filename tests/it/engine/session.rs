@@ -1,5 +1,6 @@
 //! Opening a session: a restart is settled at once, spooled results first.
 
+use stepward::domain::Json;
 use stepward::domain::event::EventKind;
 use stepward::domain::reason::Reason;
 use stepward::domain::retry::OnWorkerLoss;
@@ -202,4 +203,66 @@ fn any_contact_is_a_sign_of_life_and_wakes_an_inactive_worker() {
         .into_iter()
         .filter(|event| event.fact.kind == EventKind::WorkerActive);
     assert_eq!(back.count(), 1);
+}
+
+#[test]
+fn one_bad_result_in_the_spool_does_not_bar_the_others() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a"), script("b")]);
+    let former = house.worker("ann", &[], 2);
+    let (a, b) = (former.begin(), former.begin());
+    let spool = |attempt, finished| Spooled {
+        attempt,
+        session_key: former.key.clone(),
+        finished,
+    };
+    let broken = Finished::Completed {
+        output: Some(Json("{nope".to_string())),
+        exit_code: Some(0),
+    };
+    let (_, verdicts) = house.session(
+        "ann",
+        &[],
+        2,
+        vec![
+            spool(a.attempt, broken),
+            spool(b.attempt, Finished::completed()),
+        ],
+    );
+    assert_eq!(verdicts, [Verdict::Accepted, Verdict::Accepted]);
+    assert_eq!(house.summary(job), "a failed, b completed → failed");
+    assert_eq!(house.step(job, "a").reason, Some(Reason::OutputInvalid));
+}
+
+#[test]
+fn a_repeated_opening_takes_what_was_spooled_and_is_a_sign_of_life() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a")]);
+    let ann = house.worker("ann", &[], 1);
+    let claimed = ann.begin();
+    house.clock.advance_ms(60_000);
+    let again = |name: &str| {
+        let spooled = Spooled {
+            attempt: claimed.attempt,
+            session_key: ann.key.clone(),
+            finished: Finished::completed(),
+        };
+        house.engine.open_session(
+            registration(name, &ann.key, &[], 1),
+            vec![spooled],
+            house.now(),
+        )
+    };
+    // Somebody else with the same key gets nothing.
+    assert!(matches!(again("bob"), Err(EngineError::SessionReplaced)));
+    assert_eq!(house.step_state(job, "a"), StepState::Running);
+    assert_eq!(again("ann").unwrap().spooled, [Verdict::Accepted]);
+    assert_eq!(house.summary(job), "a completed → completed");
+    let worker = house
+        .engine
+        .store
+        .read(|tx| tx.worker(ann.worker_id))
+        .unwrap()
+        .unwrap();
+    assert_eq!(worker.seen_up, house.now().up);
 }

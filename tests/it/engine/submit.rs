@@ -103,8 +103,8 @@ fn a_job_of_later_waits_for_its_time() {
     assert_eq!(
         house.event_kinds(job),
         [
-            EventKind::JobHeld,
             EventKind::JobSubmitted,
+            EventKind::JobHeld,
             EventKind::JobReleased
         ]
     );

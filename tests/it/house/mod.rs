@@ -21,8 +21,7 @@ use tempfile::TempDir;
 pub struct TestHouse {
     pub engine: Engine,
     pub clock: ManualClock,
-    /// Gone with the house.
-    _folder: TempDir,
+    folder: TempDir,
     sessions: AtomicU64,
 }
 
@@ -37,9 +36,14 @@ impl TestHouse {
         TestHouse {
             engine: Engine::new(store, Settings::default()),
             clock: ManualClock::default(),
-            _folder: folder,
+            folder,
             sessions: AtomicU64::new(0),
         }
+    }
+
+    /// The database file, for what no verb can do.
+    pub fn database(&self) -> std::path::PathBuf {
+        self.folder.path().join("stepward.db")
     }
 
     pub fn now(&self) -> Now {

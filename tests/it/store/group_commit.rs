@@ -239,19 +239,18 @@ fn the_change_sequence_grows_with_every_commit_that_touches_a_job() {
     let house = crate::house::TestHouse::new();
     let job = house.submit(vec![crate::house::script("a")]);
     let seq = || house.job(job).job.change_seq;
-    let mut last = seq();
     let worker = house.worker("ann", &[], 1);
+    let submitted = seq();
     let claimed = worker.claim();
-    for step in 0..3 {
-        assert!(seq() > last, "{step}");
-        last = seq();
-        match step {
-            0 => worker.start(claimed.attempt),
-            _ => worker.complete(claimed.attempt),
-        };
-        if step == 1 {
-            break;
-        }
-    }
-    assert!(seq() > last);
+    let assigned = seq();
+    worker.start(claimed.attempt);
+    let started = seq();
+    worker.complete(claimed.attempt);
+    let completed = seq();
+    assert!(submitted < assigned && assigned < started && started < completed);
+    let other = house.submit(vec![crate::house::script("a")]);
+    let before = house.job(other).job.change_seq;
+    house.engine.cancel(other, "eve", house.now()).unwrap();
+    assert!(house.job(other).job.change_seq > before);
+    assert_eq!(seq(), completed);
 }

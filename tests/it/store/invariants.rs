@@ -2,19 +2,25 @@
 
 use rusqlite::Connection;
 use stepward::clock::ManualClock;
-use stepward::domain::task::{StepDraft, TaskDraft};
+use stepward::domain::Json;
+use stepward::domain::task::{ForEach, StepDraft, TaskDraft};
 use stepward::engine::{Engine, Finished, Poll, Settings, Submission};
 use stepward::store::Store;
 
 use crate::house::{frozen, registration, script};
 
-/// A folder with a job in the middle of its life: `a` completed, `b` running, `c` pending, `go` with a child job.
+/// A folder with a job in the middle of its life: `a` completed, `b` running, `c` pending, `go` with a child job, `each` expanded.
 fn some_life(folder: &std::path::Path) {
     let clock = ManualClock::default();
     let engine = Engine::new(
         Store::open(folder, Default::default()).unwrap(),
         Settings::default(),
     );
+    let items = vec![Json("1".to_string()), Json("2".to_string())];
+    let for_each = Some(ForEach {
+        items,
+        max_parallel: None,
+    });
     let task = frozen(vec![
         TaskDraft::new(
             "main",
@@ -23,6 +29,10 @@ fn some_life(folder: &std::path::Path) {
                 script("b").after(&["a"]),
                 script("c").after(&["b"]),
                 StepDraft::task("go", "child"),
+                StepDraft {
+                    for_each,
+                    ..script("each")
+                },
             ],
         ),
         TaskDraft::new("child", vec![script("x")]),
@@ -117,9 +127,16 @@ fn each_rule_is_caught_when_it_is_broken() {
             "UPDATE job SET state = 'completed', ended_at = 1, steps_open = 0, due_up = NULL WHERE job_id = 2",
         ),
         (
-            "what did not complete has a reason and a sentence",
-            "UPDATE step SET state = 'skipped', reason = 'when_false', message = '', ended_at = 1, attempt = 0
-              WHERE job_id = 1 AND position = 2",
+            "a running loop waits for exactly its open instances",
+            "UPDATE step SET waiting_on = 9 WHERE kind = 'loop'",
+        ),
+        (
+            "an ended loop has only ended instances",
+            "UPDATE step SET state = 'completed', ended_at = 1, waiting_on = 0 WHERE kind = 'loop'",
+        ),
+        (
+            "a step is what its definition says",
+            "UPDATE step SET kind = 'approval', requirement_id = NULL WHERE job_id = 1 AND position = 2",
         ),
         (
             "a pending job has nothing running",
@@ -171,6 +188,7 @@ fn the_schema_itself_refuses_states_that_cannot_be() {
         "UPDATE step SET state = 'failed' WHERE position = 0",
         "UPDATE step SET session_id = NULL WHERE position = 1",
         "UPDATE step SET waiting_on = -1 WHERE position = 2",
+        "UPDATE step SET state = 'skipped', reason = 'when_false', message = '', ended_at = 1 WHERE position = 2",
         "UPDATE step SET child_job_id = NULL WHERE kind = 'task'",
         "UPDATE step SET state = 'assigned' WHERE position = 2",
         "UPDATE job SET state = 'completed' WHERE job_id = 1",

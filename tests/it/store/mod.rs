@@ -2,5 +2,6 @@
 
 mod group_commit;
 mod invariants;
+mod moves;
 mod open;
 mod statements;

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use rusqlite::Connection;
 use stepward::domain::Uptime;
-use stepward::store::{OpenError, Store, StoreError, StoreOptions};
+use stepward::store::{OpenError, Store, StoreOptions};
 use tempfile::TempDir;
 
 fn open(folder: &TempDir) -> Result<Store, OpenError> {
@@ -154,5 +154,4 @@ fn the_service_clock_goes_on_where_it_was_and_never_back() {
     drop(store);
     let store = open(&folder).unwrap();
     assert_eq!(store.read(|tx| tx.service_clock()).unwrap(), Uptime(7_000));
-    let _: Result<(), StoreError> = Ok(());
 }

@@ -1,0 +1,111 @@
+//! Concurrency groups: who may come in, who waits, who comes in next.
+
+use super::EngineError;
+use super::cascade::{Cascade, JobContext};
+use crate::domain::JobId;
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::job::{Hold, Job, ParentStep};
+use crate::domain::reason::Reason;
+use crate::domain::task::WhenFull;
+
+/// What a concurrency group says to a job.
+pub(super) enum Entry {
+    Enter,
+    Hold(Hold),
+    Skip { message: String },
+}
+
+impl Cascade<'_> {
+    /// Asks the job's concurrency group for a place.
+    pub(super) fn enter(
+        &mut self,
+        context: &JobContext,
+        parent: Option<ParentStep>,
+    ) -> Result<Entry, EngineError> {
+        let Some(concurrency) = context.task().draft.concurrency.clone() else {
+            return Ok(Entry::Enter);
+        };
+        let group = &concurrency.group;
+        if let Some(parent) = parent
+            && self.tx.has_ancestor_in_group(parent, group)?
+        {
+            return Ok(Entry::Enter);
+        }
+        // The job itself is in the group already, not held: it was just inserted or released.
+        let others: Vec<JobId> = self
+            .tx
+            .group_running(group)?
+            .into_iter()
+            .filter(|&job_id| job_id != context.job_id)
+            .collect();
+        if (others.len() as u32) < concurrency.limit {
+            return Ok(Entry::Enter);
+        }
+        match concurrency.when_full {
+            WhenFull::Queue => Ok(Entry::Hold(Hold::Concurrency)),
+            WhenFull::Skip => Ok(Entry::Skip {
+                message: format!(
+                    "group {group} is full: job {} is in it, the limit is {}",
+                    others[0], concurrency.limit
+                ),
+            }),
+            WhenFull::CancelPrevious => {
+                let surplus = others.len() + 1 - concurrency.limit as usize;
+                for &job_id in &others[..surplus] {
+                    let message = format!("superseded by job {} in group {group}", context.job_id);
+                    self.cancel_job(job_id, Reason::Superseded, &message)?;
+                }
+                Ok(Entry::Enter)
+            }
+        }
+    }
+
+    /// Keeps a pending job's first steps back, and says why.
+    pub(super) fn hold_job(&mut self, job_id: JobId, hold: Hold) -> Result<(), EngineError> {
+        let context = self.context(job_id)?;
+        let due_up = match hold {
+            // Waiting that the submitter asked for is not waiting in a queue.
+            Hold::NotBefore => None,
+            Hold::Concurrency => self.queue_due_up(&context.definition, context.task_index),
+        };
+        self.tx.hold_job(job_id, hold, due_up)?;
+        let text = match hold {
+            Hold::NotBefore => format!("job {job_id} waits for its time"),
+            Hold::Concurrency => format!("job {job_id} waits for a place in its concurrency group"),
+        };
+        Ok(self.tx.record(
+            &NewEvent::new(EventKind::JobHeld, text).job(job_id),
+            self.now,
+        )?)
+    }
+
+    /// A place in a group is free: whoever waits first, by priority, comes in.
+    pub(super) fn admit_waiting(&mut self, group: &str) -> Result<(), EngineError> {
+        while let Some(next) = self.tx.next_in_group(group)? {
+            let context = self.context(next.job_id)?;
+            let limit = context
+                .task()
+                .draft
+                .concurrency
+                .as_ref()
+                .map_or(1, |c| c.limit);
+            if self.tx.members_of_group(group)? >= limit {
+                return Ok(());
+            }
+            self.release_held(&next, Hold::Concurrency)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn release_held(&mut self, job: &Job, hold: Hold) -> Result<(), EngineError> {
+        let context = self.context(job.job_id)?;
+        let due_up = self.queue_due_up(&context.definition, context.task_index);
+        if self.tx.release_job(job.job_id, hold, due_up)? {
+            let text = format!("job {} goes ahead", job.job_id);
+            let event = NewEvent::new(EventKind::JobReleased, text).job(job.job_id);
+            self.tx.record(&event, self.now)?;
+            self.release_first_steps(job.job_id)?;
+        }
+        Ok(())
+    }
+}
