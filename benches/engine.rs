@@ -41,7 +41,7 @@ fn main() {
         Sizes {
             finished_steps: 1_000_000,
             jobs: [2, 40, 100],
-            bare_steps: 50_000,
+            bare_steps: 100_000,
         }
     };
 
@@ -273,7 +273,8 @@ fn call(
     latencies
 }
 
-/// The limit: the same three updates of the step and those of the counters, and nothing else.
+/// The limit: exactly the engine's writes of a step's life (its three updates, its dependent's counter, its job's
+/// counter), in the order in which first in first out makes them, and nothing else: no reads, no decisions, one thread.
 fn bare_loop(steps: usize) -> f64 {
     let folder = tempfile::tempdir_in(target_folder()).unwrap();
     {
@@ -300,18 +301,16 @@ fn bare_loop(steps: usize) -> f64 {
     sql.pragma_update(None, "cache_size", -(64 << 10)).unwrap();
     sql.pragma_update(None, "wal_autocheckpoint", 4_000)
         .unwrap();
+    // The heads of all chains, then all second steps, and so on: each is ready when its turn comes.
     let rows: Vec<(i64, i64, i64)> = sql
-        .prepare("SELECT step_id, job_id, position FROM step ORDER BY step_id")
+        .prepare("SELECT step_id, job_id, position FROM step ORDER BY position % ?1, step_id")
         .unwrap()
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .query_map([CHAIN as i64], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
-    // The bare loop walks the rows in order and has no scheduler: it sets each one ready beforehand, outside the clock.
-    sql.execute_batch(
-        "UPDATE step SET state = 'ready', waiting_on = 0, ready_at = 0, queued_up = 0",
-    )
-    .unwrap();
     let mut assign = sql
         .prepare(
             "UPDATE step SET state = 'assigned', attempt = attempt + 1, worker_id = 1, session_id = 1, assigned_at = :now,
@@ -333,7 +332,10 @@ fn bare_loop(steps: usize) -> f64 {
         )
         .unwrap();
     let mut count_dependent = sql
-        .prepare("UPDATE step SET waiting_on = waiting_on WHERE job_id = :job_id AND position = :position AND item = -1")
+        .prepare(
+            "UPDATE step SET state = 'ready', waiting_on = 0, ready_at = :now, queued_up = :now, since_up = :now
+              WHERE job_id = :job_id AND position = :position AND item = -1 AND state = 'pending' AND waiting_on = 1",
+        )
         .unwrap();
     let mut count_job = sql
         .prepare("UPDATE job SET steps_open = steps_open - 1 WHERE job_id = :job_id")
@@ -353,7 +355,7 @@ fn bare_loop(steps: usize) -> f64 {
         sql.execute_batch("BEGIN IMMEDIATE").unwrap();
         for &(step_id, job_id, position) in rows {
             move_one(&mut finish, step_id, now);
-            let next = named_params! {":job_id": job_id, ":position": position + 1};
+            let next = named_params! {":now": now, ":job_id": job_id, ":position": position + 1};
             if (position + 1) % CHAIN as i64 != 0 {
                 assert_eq!(count_dependent.execute(next).unwrap(), 1);
             }
