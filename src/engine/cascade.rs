@@ -151,6 +151,13 @@ impl<'a> Cascade<'a> {
 
     pub fn context_of(&mut self, view: &StepView) -> Result<JobContext, EngineError> {
         let job_id = view.step.job_id;
+        if let Some(context) = self.contexts.get(&job_id) {
+            debug_assert_eq!(
+                context.tally, view.tally,
+                "counters change through `count` alone"
+            );
+            return Ok(context.clone());
+        }
         self.learn_context(job_id, view.definition_id, view.task_index, view.tally)
     }
 
