@@ -39,7 +39,7 @@ fn main() {
         Sizes {
             finished_steps: 10_000,
             jobs: [1, 1, 2],
-            bare_steps: 2_000,
+            bare_steps: 10_000,
         }
     } else {
         Sizes {
@@ -315,7 +315,8 @@ fn bare_loop(steps: usize) -> f64 {
     sql.pragma_update(None, "cache_size", -(64 << 10)).unwrap();
     sql.pragma_update(None, "wal_autocheckpoint", 4_000)
         .unwrap();
-    // The heads of all chains, then all second steps, and so on: each is ready when its turn comes.
+    // The heads of all chains, then all second steps, and so on: each is ready when its turn comes, since there are more
+    // chains than go into one commit.
     let rows: Vec<(i64, i64, i64)> = sql
         .prepare("SELECT step_id, job_id, position FROM step ORDER BY position % ?1, step_id")
         .unwrap()

@@ -44,7 +44,7 @@ pub fn run() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("stepward: {error:#}");
+            eprintln!("stepward: {error}");
             ExitCode::from(1)
         }
     }

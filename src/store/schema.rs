@@ -148,16 +148,7 @@ fn refuse_full_disk(folder: &Path) -> Result<(), OpenError> {
 }
 
 fn lock_folder(folder: &Path) -> Result<FolderLock, OpenError> {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600);
-    let mut file = options
-        .open(folder.join(LOCK_FILE))
-        .map_err(|cause| refusal(folder, cause))?;
+    let mut file = open_private(&folder.join(LOCK_FILE)).map_err(|cause| refusal(folder, cause))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
@@ -186,14 +177,7 @@ fn lock_folder(folder: &Path) -> Result<FolderLock, OpenError> {
 /// Makes an empty file if there is none, so that nobody else can read what comes into it; looks at the header of one
 /// that exists. Plain I/O is safe only here, before SQLite holds locks on the file.
 fn inspect_file(folder: &Path, path: &Path) -> Result<u64, OpenError> {
-    let mut options = OpenOptions::new();
-    options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600);
-    let mut file = options.open(path).map_err(|cause| refusal(folder, cause))?;
+    let mut file = open_private(path).map_err(|cause| refusal(folder, cause))?;
     let bytes = file
         .metadata()
         .map_err(|cause| refusal(folder, cause))?
@@ -206,6 +190,18 @@ fn inspect_file(folder: &Path, path: &Path) -> Result<u64, OpenError> {
         }
     }
     Ok(bytes)
+}
+
+/// A file that nobody else may read, made if it is not there.
+fn open_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
 }
 
 fn refusal(folder: &Path, source: io::Error) -> OpenError {
