@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use stepward::clock::ManualClock;
 use stepward::domain::check::Problems;
@@ -27,10 +28,15 @@ pub struct TestHouse {
 
 impl TestHouse {
     pub fn new() -> TestHouse {
-        TestHouse::with_options(StoreOptions::default())
+        // Thousands of rows in one transaction of an unoptimised build, on a busy machine, are slow but not stuck.
+        let write_deadline = Duration::from_secs(60);
+        TestHouse::with_options(StoreOptions {
+            write_deadline,
+            ..StoreOptions::default()
+        })
     }
 
-    pub fn with_options(options: StoreOptions) -> TestHouse {
+    fn with_options(options: StoreOptions) -> TestHouse {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), options).unwrap();
         TestHouse {
