@@ -39,7 +39,13 @@ impl Cascade<'_> {
             .filter(|&job_id| job_id != context.job_id)
             .collect();
         if (others.len() as u32) < concurrency.limit {
-            return Ok(Entry::Enter);
+            let someone_waits = self.tx.next_in_group(group)?.is_some();
+            if concurrency.when_full != WhenFull::Queue || !someone_waits {
+                return Ok(Entry::Enter);
+            }
+            // Nobody goes past those that wait; whose turn it is, is seen when this event is done.
+            self.freed_groups.insert(group.clone());
+            return Ok(Entry::Hold(Hold::Concurrency));
         }
         match concurrency.when_full {
             WhenFull::Queue => Ok(Entry::Hold(Hold::Concurrency)),

@@ -304,3 +304,21 @@ fn a_newcomers_child_may_supersede_while_others_wait_for_the_place() {
     assert_eq!(house.job_state(newcomer), JobState::Completed);
     assert_eq!(house.job_state(waiting), JobState::Completed);
 }
+
+#[test]
+fn nobody_goes_past_a_job_that_waits_for_a_smaller_limit() {
+    let house = TestHouse::new();
+    let submit = |limit| {
+        house.submit_tasks(vec![grouped(
+            "main",
+            limit,
+            WhenFull::Queue,
+            vec![script("a")],
+        )])
+    };
+    let (first, narrow, wide) = (submit(2), submit(1), submit(2));
+    assert_eq!(hold(&house, narrow), Some(Hold::Concurrency));
+    assert_eq!(hold(&house, wide), Some(Hold::Concurrency));
+    house.engine.cancel(first, "eve", house.now()).unwrap();
+    assert_eq!((hold(&house, narrow), hold(&house, wide)), (None, None));
+}
