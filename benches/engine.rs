@@ -87,22 +87,37 @@ fn main() {
     println!("{line}");
 }
 
+/// How the bare loop shares commits among 256 steps.
+#[derive(Clone, Copy, PartialEq)]
+enum Commits {
+    /// One for their whole lives: the fastest there is, but no worker could have seen an assignment before its start.
+    PerLife,
+    /// One for each of the three moves, as the engine must: an assignment is on disk before it is answered.
+    PerMove,
+}
+
 /// One comparison, all in a row, since the machine may be busier a minute later.
 struct Round {
+    bare_per_life_per_s: f64,
     bare_per_s: f64,
     empty: Run,
     full: Run,
 }
 
 fn round(full: &Engine, callers: usize, slots: u32, jobs: usize, bare_steps: usize) -> Round {
-    let bare_per_s = bare_loop(bare_steps);
-    eprintln!("bare SQLite: {bare_per_s:.0} steps/s, {BARE_PER_COMMIT} to a commit");
+    let bare_per_life_per_s = bare_loop(bare_steps, Commits::PerLife);
+    let bare_per_s = bare_loop(bare_steps, Commits::PerMove);
+    eprintln!(
+        "bare SQLite, {BARE_PER_COMMIT} to a commit: {bare_per_life_per_s:.0} steps/s with whole lives in one commit, \
+         {bare_per_s:.0} with a commit for each move"
+    );
     let folder = tempfile::tempdir_in(target_folder()).unwrap();
     let empty = run_callers(&open(folder.path()), callers, slots, jobs, bare_per_s);
     empty.tell("empty table", callers, slots);
     let full = run_callers(full, callers, slots, jobs, bare_per_s);
     full.tell("full table", callers, slots);
     Round {
+        bare_per_life_per_s,
         bare_per_s,
         empty,
         full,
@@ -112,7 +127,9 @@ fn round(full: &Engine, callers: usize, slots: u32, jobs: usize, bare_steps: usi
 impl Round {
     fn json(&self) -> Value {
         json!({
+            "bare_per_life_steps_per_s": self.bare_per_life_per_s.round(),
             "bare_steps_per_s": self.bare_per_s.round(),
+            "empty_to_bare_per_life": rounded(self.empty.per_s / self.bare_per_life_per_s),
             "empty": self.empty.json(),
             "full": self.full.json(),
             "full_to_empty": rounded(self.full.per_s / self.empty.per_s),
@@ -289,7 +306,7 @@ fn call(
 
 /// The limit: exactly the engine's writes of a step's life (its three updates, its dependent's counter, its job's
 /// counter), in the order in which first in first out makes them, and nothing else: no reads, no decisions, one thread.
-fn bare_loop(steps: usize) -> f64 {
+fn bare_loop(steps: usize, commits: Commits) -> f64 {
     let folder = tempfile::tempdir_in(target_folder()).unwrap();
     {
         // Submitted through the engine, so that the rows are the same.
@@ -359,15 +376,18 @@ fn bare_loop(steps: usize) -> f64 {
     let begun = Instant::now();
     for (group, rows) in rows.chunks(BARE_PER_COMMIT).enumerate() {
         let now = group as i64;
-        // Three commits, since a step starts only after its assignment is on disk, and ends after its start is.
+        let between = || {
+            if commits == Commits::PerMove {
+                sql.execute_batch("COMMIT; BEGIN IMMEDIATE").unwrap();
+            }
+        };
+        sql.execute_batch("BEGIN IMMEDIATE").unwrap();
         for update in [&mut assign, &mut start] {
-            sql.execute_batch("BEGIN IMMEDIATE").unwrap();
             for &(step_id, _, _) in rows {
                 move_one(update, step_id, now);
             }
-            sql.execute_batch("COMMIT").unwrap();
+            between();
         }
-        sql.execute_batch("BEGIN IMMEDIATE").unwrap();
         for &(step_id, job_id, position) in rows {
             move_one(&mut finish, step_id, now);
             let next = named_params! {":now": now, ":job_id": job_id, ":position": position + 1};
