@@ -226,10 +226,10 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.calls = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            log::error!("the writer thread panicked");
+        if let Some(thread) = self.thread.take() {
+            thread
+                .join()
+                .expect("a panic of the writer ends the process");
         }
     }
 }

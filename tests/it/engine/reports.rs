@@ -360,3 +360,31 @@ fn a_former_attempt_is_told_to_abort_whatever_it_says() {
     aborted(worker.finish(first.attempt, broken));
     aborted(worker.decline(first.attempt, ""));
 }
+
+#[test]
+fn a_step_of_the_wall_clock_moves_no_deadline_and_no_retry() {
+    const TEN_YEARS_MS: i64 = 10 * 365 * 24 * 3_600_000;
+    for jump_ms in [TEN_YEARS_MS, -TEN_YEARS_MS] {
+        let house = TestHouse::new();
+        let retry = RetryPolicy {
+            delay_ms: 5_000,
+            ..RetryPolicy::times(2)
+        };
+        let job = house.submit(vec![StepDraft {
+            retry,
+            ..script("a")
+        }]);
+        let worker = house.worker("ann", &[], 1);
+        let first = worker.begin();
+        let due_up = house.step(job, "a").due_up;
+        house.clock.step_wall_ms(jump_ms);
+        assert_eq!(house.step(job, "a").due_up, due_up);
+        worker.fail(first.attempt);
+        house.clock.advance_ms(4_999);
+        assert_eq!(house.engine.release_due(house.now()).unwrap(), 0);
+        house.clock.advance_ms(1);
+        assert_eq!(house.engine.release_due(house.now()).unwrap(), 1);
+        worker.run_all(&[]);
+        assert_eq!(house.summary(job), "a completed → completed");
+    }
+}
