@@ -68,7 +68,7 @@ impl NewEvent {
         }
     }
 
-    pub fn step(self, step: &super::step::Step) -> NewEvent {
+    pub fn step(self, step: &super::step::StepHead) -> NewEvent {
         NewEvent {
             job_id: Some(step.job_id),
             step_id: Some(step.step_id),

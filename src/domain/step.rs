@@ -1,6 +1,7 @@
 //! A step: one node of a job's graph, its states, and the one table of its moves.
 
 use std::fmt;
+use std::ops::Deref;
 
 use super::depends::Outcome;
 use super::reason::Reason;
@@ -104,9 +105,9 @@ impl fmt::Display for IllegalMove {
 
 impl std::error::Error for IllegalMove {}
 
-/// A step as it was when it was read.
+/// What decides about a step: its place, its state, its fence. A report reads no more than that.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct StepHead {
     pub step_id: StepId,
     pub job_id: JobId,
     /// Its place in the frozen definition.
@@ -115,19 +116,29 @@ pub struct Step {
     pub item: Option<u32>,
     pub kind: StepKind,
     pub state: StepState,
-    pub reason: Option<Reason>,
-    pub message: Option<String>,
-    pub requirement_id: Option<RequirementId>,
-    pub priority: i32,
     pub attempt: u32,
     /// Started attempts: what `retry.max_attempts` counts.
     pub tries: u32,
     /// Assignments that came back without having started, since the last start.
     pub returns: u32,
-    /// Dependencies not yet terminal while pending; instances not yet terminal while a loop runs.
-    pub waiting_on: u32,
     pub worker_id: Option<WorkerId>,
     pub session_id: Option<SessionId>,
+    /// When it first became ready: its place in the queue, kept when an assignment comes back.
+    pub queued_up: Option<Uptime>,
+    /// When it entered the state it is in.
+    pub since_up: Uptime,
+}
+
+/// A step as it was when it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    pub head: StepHead,
+    pub reason: Option<Reason>,
+    pub message: Option<String>,
+    pub requirement_id: Option<RequirementId>,
+    pub priority: i32,
+    /// Dependencies not yet terminal while pending; instances not yet terminal while a loop runs.
+    pub waiting_on: u32,
     pub child_job_id: Option<JobId>,
     /// In a retried job: the step of the former job that it stands for, if what that one did may be carried over.
     pub origin_step_id: Option<StepId>,
@@ -140,23 +151,29 @@ pub struct Step {
     pub assigned_at: Option<Timestamp>,
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
-    /// When it first became ready: its place in the queue, kept when an assignment comes back.
-    pub queued_up: Option<Uptime>,
-    /// When it entered the state it is in.
-    pub since_up: Uptime,
     /// When recovery acts on it if nothing happens.
     pub due_up: Option<Uptime>,
     pub not_before_up: Option<Uptime>,
 }
 
-impl Step {
+impl Deref for Step {
+    type Target = StepHead;
+
+    fn deref(&self) -> &StepHead {
+        &self.head
+    }
+}
+
+impl StepHead {
     pub fn attempt_ref(&self) -> AttemptRef {
         AttemptRef {
             step_id: self.step_id,
             attempt: self.attempt,
         }
     }
+}
 
+impl Step {
     /// How it ended, as its dependents see it; `None` while it has not.
     pub fn outcome(&self) -> Option<Outcome> {
         outcome(self.state, self.reason)

@@ -6,7 +6,7 @@ use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
-use crate::domain::step::{Step, StepKind, StepMove, StepState};
+use crate::domain::step::{Step, StepHead, StepKind, StepMove, StepState};
 use crate::domain::{Json, Now, StepId};
 use crate::store::{Ending, FormerOutcome};
 
@@ -42,10 +42,9 @@ impl Engine {
         let settings = self.settings;
         let who = who.to_string();
         self.store.write(move |tx| {
-            let view = tx
-                .step_view(step_id)?
+            let step = &tx
+                .step(step_id)?
                 .ok_or(EngineError::StepNotFound { step_id })?;
-            let step = &view.step;
             if step.state != StepState::Suspended {
                 return Err(EngineError::NotSuspended {
                     step_id,
@@ -53,7 +52,7 @@ impl Engine {
                 });
             }
             let mut cascade = Cascade::new(tx, &settings, now);
-            let context = cascade.context_of(&view)?;
+            let context = cascade.context(step.job_id)?;
             let name = context.name(step);
             match &decision {
                 Decision::Approve { output } if step.kind == StepKind::Approval => {
@@ -103,7 +102,7 @@ impl Engine {
     }
 }
 
-fn told(kind: EventKind, step: &Step, text: String) -> NewEvent {
+fn told(kind: EventKind, step: &StepHead, text: String) -> NewEvent {
     NewEvent::new(kind, text).step(step)
 }
 

@@ -15,10 +15,10 @@ use crate::domain::job::{Tally, TallyChange};
 use crate::domain::limits::{self, clip};
 use crate::domain::reason::Reason;
 use crate::domain::retry::{AfterFailure, after_failure};
-use crate::domain::step::{Step, StepKind, StepMove, StepState};
+use crate::domain::step::{Step, StepHead, StepKind, StepMove, StepState};
 use crate::domain::task::{Definition, HookOn, StepDraft, Task};
 use crate::domain::{DefinitionId, JobId, Now, StepId};
-use crate::store::{Ending, FormerOutcome, StepView, Tx};
+use crate::store::{Ending, FormerOutcome, JobStanding, Tx};
 
 /// The frozen definition that a job is made from.
 #[derive(Clone)]
@@ -27,7 +27,8 @@ pub(super) struct JobContext {
     pub definition_id: DefinitionId,
     pub definition: Arc<Definition>,
     pub task_index: u32,
-    /// The job's counters, as they are in the database now.
+    /// Whether a step of it has started, and its counters: as they are in the database now.
+    pub started: bool,
     pub tally: Tally,
 }
 
@@ -36,11 +37,11 @@ impl JobContext {
         self.definition.task(self.task_index)
     }
 
-    pub fn draft(&self, step: &Step) -> &StepDraft {
+    pub fn draft(&self, step: &StepHead) -> &StepDraft {
         self.task().step(step.position)
     }
 
-    pub fn name(&self, step: &Step) -> String {
+    pub fn name(&self, step: &StepHead) -> String {
         self.task().step_name(step.position, step.item)
     }
 }
@@ -131,51 +132,38 @@ impl<'a> Cascade<'a> {
         if !self.tx.tally(job_id, was, tally, change.failed_step_id)? {
             return Ok(None);
         }
-        self.contexts
-            .get_mut(&job_id)
-            .expect("just looked at")
-            .tally = tally;
+        self.known_context(job_id).tally = tally;
         Ok(Some(tally))
+    }
+
+    fn known_context(&mut self, job_id: JobId) -> &mut JobContext {
+        self.contexts.get_mut(&job_id).expect("just looked at")
     }
 
     pub fn context(&mut self, job_id: JobId) -> Result<JobContext, EngineError> {
         if let Some(context) = self.contexts.get(&job_id) {
             return Ok(context.clone());
         }
-        let job = self
+        let standing = self
             .tx
-            .job(job_id)?
+            .job_standing(job_id)?
             .ok_or(EngineError::JobNotFound { job_id })?;
-        self.learn_context(job_id, job.definition_id, job.task_index, job.tally)
-    }
-
-    pub fn context_of(&mut self, view: &StepView) -> Result<JobContext, EngineError> {
-        let job_id = view.step.job_id;
-        if let Some(context) = self.contexts.get(&job_id) {
-            debug_assert_eq!(
-                context.tally, view.tally,
-                "counters change through `count` alone"
-            );
-            return Ok(context.clone());
-        }
-        self.learn_context(job_id, view.definition_id, view.task_index, view.tally)
+        self.learn_context(job_id, standing)
     }
 
     /// What is known of a job that was just read or made.
     pub fn learn_context(
         &mut self,
         job_id: JobId,
-        definition_id: DefinitionId,
-        task_index: u32,
-        tally: Tally,
+        standing: JobStanding,
     ) -> Result<JobContext, EngineError> {
-        let definition = self.tx.definition(definition_id)?;
         let context = JobContext {
             job_id,
-            definition_id,
-            definition,
-            task_index,
-            tally,
+            definition_id: standing.definition_id,
+            definition: self.tx.definition(standing.definition_id)?,
+            task_index: standing.task_index,
+            started: standing.started,
+            tally: standing.tally,
         };
         self.contexts.insert(job_id, context.clone());
         Ok(context)
@@ -185,7 +173,7 @@ impl<'a> Cascade<'a> {
     pub fn finish_step(
         &mut self,
         context: &JobContext,
-        step: &Step,
+        step: &StepHead,
         ending: Ending,
     ) -> Result<bool, EngineError> {
         if !self.tx.end_step(step, &ending, self.now)? {
@@ -218,7 +206,7 @@ impl<'a> Cascade<'a> {
     pub fn fail_or_retry(
         &mut self,
         context: &JobContext,
-        step: &Step,
+        step: &StepHead,
         failure: Failure,
     ) -> Result<bool, EngineError> {
         let draft = context.draft(step);
@@ -249,7 +237,7 @@ impl<'a> Cascade<'a> {
     fn hold_step(
         &mut self,
         context: &JobContext,
-        step: &Step,
+        step: &StepHead,
         reason: Reason,
         message: &str,
     ) -> Result<bool, EngineError> {
@@ -272,17 +260,18 @@ impl<'a> Cascade<'a> {
     fn retry_step(
         &mut self,
         context: &JobContext,
-        step: &Step,
+        step: &StepHead,
         failure: &Failure,
         message: &str,
         delay_ms: i64,
     ) -> Result<bool, EngineError> {
+        let tried = self.tx.step(step.step_id)?.expect("it was just read");
         let not_before_up = (delay_ms > 0).then(|| self.now.up.plus_ms(delay_ms));
         if !self.tx.retry_step(step, not_before_up, self.now)? {
             return Ok(false);
         }
         self.tx.record_former_attempt(
-            step,
+            &tried,
             FormerOutcome::Failed,
             failure.reason.as_str(),
             message,
@@ -441,6 +430,9 @@ impl<'a> Cascade<'a> {
 
     /// The job's first step started. Later ones change nothing.
     pub(super) fn start_job(&mut self, context: &JobContext) -> Result<(), EngineError> {
+        if self.context(context.job_id)?.started {
+            return Ok(());
+        }
         let timeout_ms = context
             .task()
             .draft
@@ -448,6 +440,7 @@ impl<'a> Cascade<'a> {
             .unwrap_or(self.settings.job_timeout_ms);
         let due_up = self.now.up.plus_ms(timeout_ms);
         self.tx.start_job(context.job_id, Some(due_up), self.now)?;
+        self.known_context(context.job_id).started = true;
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::{Action, Definition};
 use crate::domain::{DefinitionId, JobId, Json, RequirementId, StepId, Timestamp, Uptime};
-use crate::store::{NewJob, NewStep};
+use crate::store::{JobStanding, NewJob, NewStep};
 
 /// A job about to be made.
 pub(super) struct JobPlan {
@@ -64,15 +64,16 @@ impl Cascade<'_> {
             job_id,
             &task.draft.name,
         )?;
-        let context = self.learn_context(
-            job_id,
-            plan.definition_id,
-            plan.task_index,
-            Tally {
+        let standing = JobStanding {
+            definition_id: plan.definition_id,
+            task_index: plan.task_index,
+            started: false,
+            tally: Tally {
                 open: steps_open as u32,
                 ..Tally::default()
             },
-        )?;
+        };
+        let context = self.learn_context(job_id, standing)?;
         let entry = if waits_for_time {
             Entry::Hold(Hold::NotBefore)
         } else {

@@ -8,32 +8,26 @@ use crate::domain::WorkerId;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
-use crate::domain::step::{Step, StepMove, StepState};
-use crate::store::{Ending, FormerOutcome, SessionView, StepView};
+use crate::domain::step::{StepHead, StepMove, StepState};
+use crate::store::{Ending, FormerOutcome, SessionView};
 
 impl Cascade<'_> {
     /// A worker cannot or will not start what it was assigned. After `start` it is too late for that.
     pub(super) fn decline_attempt(
         &mut self,
         session: &SessionView,
-        view: &StepView,
+        step: &StepHead,
         why: &str,
     ) -> Result<Verdict, EngineError> {
-        if let Err(illegal) = view.step.state.after(StepMove::Requeue) {
+        if let Err(illegal) = step.state.after(StepMove::Requeue) {
             return Ok(Verdict::Refused {
                 why: illegal.to_string(),
             });
         }
-        let context = self.context_of(view)?;
+        let context = self.context(step.job_id)?;
         let why = limits::sentence(why, "it did not say why");
         let text = format!("worker {} declined: {why}", session.worker_name);
-        self.return_step(
-            &context,
-            &view.step,
-            "declined",
-            &text,
-            Some(session.worker_id),
-        )?;
+        self.return_step(&context, step, "declined", &text, Some(session.worker_id))?;
         Ok(Verdict::Accepted)
     }
 
@@ -43,7 +37,7 @@ impl Cascade<'_> {
     pub(super) fn return_step(
         &mut self,
         context: &JobContext,
-        step: &Step,
+        step: &StepHead,
         what: &str,
         text: &str,
         avoid: Option<WorkerId>,
@@ -56,11 +50,18 @@ impl Cascade<'_> {
         if step.returns + 1 >= limits::RETURNS_MAX {
             return self.give_up_assigning(context, step, text);
         }
+        let given = self.tx.step(step.step_id)?.expect("it was just read");
         if !self.tx.requeue_step(step, self.now)? {
             return Ok(false);
         }
-        self.tx
-            .record_former_attempt(step, FormerOutcome::Returned, what, text, None, self.now)?;
+        self.tx.record_former_attempt(
+            &given,
+            FormerOutcome::Returned,
+            what,
+            text,
+            None,
+            self.now,
+        )?;
         if let Some(worker_id) = avoid {
             self.tx
                 .avoid(step.step_id, worker_id, self.now.up.plus_ms(AVOID_MS))?;
@@ -77,7 +78,7 @@ impl Cascade<'_> {
     fn give_up_assigning(
         &mut self,
         context: &JobContext,
-        step: &Step,
+        step: &StepHead,
         text: &str,
     ) -> Result<bool, EngineError> {
         let former = self.tx.former_attempts(step.step_id)?;

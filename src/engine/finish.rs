@@ -7,8 +7,8 @@ use super::submit::check_json;
 use crate::domain::Json;
 use crate::domain::limits;
 use crate::domain::reason::Reason;
-use crate::domain::step::{StepMove, StepState};
-use crate::store::{Ending, StepView};
+use crate::domain::step::{StepHead, StepMove, StepState};
+use crate::store::Ending;
 
 /// How an attempt ended, in the worker's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,17 +84,16 @@ impl Cascade<'_> {
     /// Ends an attempt that the fence has let through, as reported.
     pub(super) fn finish_attempt(
         &mut self,
-        view: &StepView,
+        step: &StepHead,
         report: &Finished,
     ) -> Result<Verdict, EngineError> {
-        let step = &view.step;
         if step.state != StepState::Running {
             return Ok(Verdict::abort(format!(
                 "{} was never started",
                 step.attempt_ref()
             )));
         }
-        let context = self.context_of(view)?;
+        let context = self.context(step.job_id)?;
         let finished = match report.made_good() {
             Finished::Completed { output, exit_code } => {
                 let step_move = StepMove::Complete;

@@ -75,7 +75,7 @@ pub(super) fn answer_poll(
         .filter(|step| step.state == StepState::Assigned)
     {
         if !held.contains(&step.attempt_ref()) && !parcel.is_full() {
-            parcel.add(tx, settings, step.attempt, tx.given(step.step_id)?)?;
+            parcel.add(tx, settings, step.attempt, &tx.given(step.step_id)?)?;
         }
     }
     if !session.draining && !session.paused {
@@ -84,13 +84,20 @@ pub(super) fn answer_poll(
             .saturating_sub(believed.len() as u32)
             .min(poll.free_slots);
         let due_up = ack_due_up(settings, now.up, now);
-        for claim in best_claims(tx, session.worker_id, free, now)? {
+        let mut claims = best_claims(tx, session.worker_id, free, now)?;
+        let mut fitting = 0;
+        for claim in &claims {
             if parcel.is_full() {
                 break;
             }
-            if tx.assign_step(&claim, session.worker_id, session.session_id, due_up, now)? {
-                parcel.add(tx, settings, claim.attempt + 1, claim)?;
-            }
+            parcel.add(tx, settings, claim.attempt + 1, claim)?;
+            fitting += 1;
+        }
+        claims.truncate(fitting);
+        if !claims.is_empty() {
+            let assigned =
+                tx.assign_steps(&claims, session.worker_id, session.session_id, due_up, now)?;
+            assert!(assigned, "nobody claims within our transaction");
         }
     }
     let abort = to_abort(&believed, poll.held.iter().copied());
@@ -146,7 +153,7 @@ impl Parcel {
         tx: &Tx,
         settings: &Settings,
         attempt: u32,
-        claim: Claim,
+        claim: &Claim,
     ) -> Result<(), EngineError> {
         let job = match self.jobs.entry(claim.job_id) {
             Entry::Occupied(known) => known.into_mut(),
@@ -168,7 +175,7 @@ impl Parcel {
             action: draft.action.clone(),
             input: job.input.clone(),
             item: claim.item,
-            item_value: claim.item_value,
+            item_value: claim.item_value.clone(),
             ack_timeout_ms: settings.ack_timeout_ms,
             prepare_timeout_ms: settings.prepare_timeout_ms,
             timeout_ms: draft.timeout_ms.unwrap_or(settings.step_timeout_ms),

@@ -80,18 +80,15 @@ impl Engine {
 
 pub(super) fn load(tx: &Tx, job_id: JobId) -> Result<(Job, JobContext), EngineError> {
     let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
-    let (definition_id, task_index, tally) = (job.definition_id, job.task_index, job.tally);
-    let definition = tx.definition(definition_id)?;
-    Ok((
-        job,
-        JobContext {
-            job_id,
-            definition_id,
-            definition,
-            task_index,
-            tally,
-        },
-    ))
+    let context = JobContext {
+        job_id,
+        definition_id: job.definition_id,
+        definition: tx.definition(job.definition_id)?,
+        task_index: job.task_index,
+        started: job.started_at.is_some(),
+        tally: job.tally,
+    };
+    Ok((job, context))
 }
 
 /// `test[2]` is the third instance of `test`.

@@ -3,15 +3,18 @@
 //! Every item names its attempt. What is not, or no longer, in this session's hands is answered `Abort` and changes nothing;
 //! one bad item does not touch the others.
 
+use std::collections::HashMap;
+use std::iter::once;
+
 use super::cascade::Cascade;
 use super::finish::Finished;
 use super::heartbeat::sign_of_life;
 use super::poll::{Poll, PollAnswer, answer_poll};
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
-use crate::domain::step::StepState;
-use crate::domain::{AttemptRef, Now};
-use crate::store::{SessionView, StepView};
+use crate::domain::step::{StepHead, StepState};
+use crate::domain::{AttemptRef, Now, StepId};
+use crate::store::SessionView;
 
 /// What a worker has to say about one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,12 +82,7 @@ impl Engine {
         let settings = self.settings;
         self.store.write(move |tx| {
             let mut cascade = Cascade::new(tx, &settings, now);
-            let mut session = None;
-            let mut verdicts = Vec::with_capacity(reports.items.len());
-            for (attempt, news) in &reports.items {
-                let session_key = &reports.session_key;
-                verdicts.push(cascade.take_news(session_key, &mut session, *attempt, news)?);
-            }
+            let verdicts = cascade.take_all_news(&reports.session_key, &reports.items)?;
             cascade.settle()?;
             let poll = match &reports.poll {
                 None => None,
@@ -175,62 +173,73 @@ impl Engine {
 }
 
 impl Cascade<'_> {
-    /// The session is looked up with the first item and kept for the others.
-    fn take_news(
+    /// One verdict per item, in order.
+    fn take_all_news(
         &mut self,
         session_key: &str,
-        session: &mut Option<SessionView>,
+        items: &[(AttemptRef, News)],
+    ) -> Result<Vec<Verdict>, EngineError> {
+        if items.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Some(session) = self.tx.session(session_key)? else {
+            let unknown = || Verdict::abort("the session is not known here");
+            return Ok(items.iter().map(|_| unknown()).collect());
+        };
+        if session.current {
+            sign_of_life(self.tx, &session, self.now)?;
+        }
+        let step_ids = items.iter().map(|(attempt, _)| attempt.step_id);
+        let mut steps: HashMap<StepId, StepHead> = (self.tx.step_heads(step_ids)?)
+            .into_iter()
+            .map(|step| (step.step_id, step))
+            .collect();
+        let mut verdicts = Vec::with_capacity(items.len());
+        for (attempt, news) in items {
+            // Gone once it was used: a second item about the same step must see what the first one did.
+            let step = match steps.remove(&attempt.step_id) {
+                Some(step) => Some(step),
+                None => self.tx.step_heads(once(attempt.step_id))?.pop(),
+            };
+            verdicts.push(match step {
+                Some(step) => self.take_news(&session, &step, *attempt, news)?,
+                None => Verdict::abort(format!("step {} does not exist", attempt.step_id)),
+            });
+        }
+        Ok(verdicts)
+    }
+
+    fn take_news(
+        &mut self,
+        session: &SessionView,
+        step: &StepHead,
         attempt: AttemptRef,
         news: &News,
     ) -> Result<Verdict, EngineError> {
-        let found = match session {
-            Some(session) => self
-                .tx
-                .step_view(attempt.step_id)?
-                .map(|view| (view, session)),
-            None => match self.tx.fenced_step(attempt.step_id, session_key)? {
-                None => None,
-                Some((_, None)) => return Ok(Verdict::abort("the session is not known here")),
-                Some((view, Some(first))) => {
-                    if first.current {
-                        sign_of_life(self.tx, &first, self.now)?;
-                    }
-                    Some((view, session.insert(first)))
-                }
-            },
-        };
-        let Some((view, session)) = found else {
-            return Ok(Verdict::abort(format!(
-                "step {} does not exist",
-                attempt.step_id
-            )));
-        };
-        let view = match self.fence(session, view, attempt)? {
-            Ok(view) => view,
-            Err(verdict) => return Ok(verdict),
-        };
+        if let Some(verdict) = self.fence(session, step, attempt)? {
+            return Ok(verdict);
+        }
         match news {
-            News::Started => self.start_attempt(session, &view),
-            News::KeepAlive => self.keep_attempt_alive(session, &view),
-            News::Declined { why } => self.decline_attempt(session, &view, why),
-            News::Finished(finished) => self.finish_attempt(&view, finished),
+            News::Started => self.start_attempt(session, step),
+            News::KeepAlive => self.keep_attempt_alive(session, step),
+            News::Declined { why } => self.decline_attempt(session, step, why),
+            News::Finished(finished) => self.finish_attempt(step, finished),
         }
     }
 
-    /// The step, if this attempt of it is in this session's hands; else the answer.
+    /// `None`: this attempt of the step is in this session's hands. Else the answer.
     pub(super) fn fence(
         &mut self,
         session: &SessionView,
-        view: StepView,
+        step: &StepHead,
         attempt: AttemptRef,
-    ) -> Result<Result<StepView, Verdict>, EngineError> {
-        let step = &view.step;
+    ) -> Result<Option<Verdict>, EngineError> {
         let same = step.attempt == attempt.attempt && step.session_id == Some(session.session_id);
         let why = match (same, step.state) {
-            (true, StepState::Assigned | StepState::Running) => return Ok(Ok(view)),
+            (true, StepState::Assigned | StepState::Running) => return Ok(None),
             // The answer to its own report was lost, or the job was cancelled meanwhile: nothing to tell.
             (true, state) => {
-                return Ok(Err(Verdict::abort(format!("the step is {state} already"))));
+                return Ok(Some(Verdict::abort(format!("the step is {state} already"))));
             }
             (false, _) if step.attempt != attempt.attempt => {
                 format!(
@@ -248,6 +257,6 @@ impl Cascade<'_> {
         event.attempt = Some(attempt.attempt);
         event.worker_id = Some(session.worker_id);
         self.tx.record_once(&event, self.now)?;
-        Ok(Err(Verdict::Abort { why }))
+        Ok(Some(Verdict::Abort { why }))
     }
 }

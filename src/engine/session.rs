@@ -116,14 +116,13 @@ fn accept_spooled(
 ) -> Result<Vec<Verdict>, EngineError> {
     let mut verdicts = Vec::with_capacity(spooled.len());
     for result in spooled {
-        let found = cascade
-            .tx
-            .fenced_step(result.attempt.step_id, &result.session_key)?;
-        verdicts.push(match found {
-            Some((view, Some(session))) if session.worker_id == worker_id => {
-                match cascade.fence(&session, view, result.attempt)? {
-                    Ok(view) => cascade.finish_attempt(&view, &result.finished)?,
-                    Err(verdict) => verdict,
+        let step = cascade.tx.step(result.attempt.step_id)?;
+        let session = cascade.tx.session(&result.session_key)?;
+        verdicts.push(match step.zip(session) {
+            Some((step, session)) if session.worker_id == worker_id => {
+                match cascade.fence(&session, &step, result.attempt)? {
+                    None => cascade.finish_attempt(&step, &result.finished)?,
+                    Some(verdict) => verdict,
                 }
             }
             _ => Verdict::abort("the step or the session is not this worker's"),
@@ -143,12 +142,8 @@ impl Cascade<'_> {
             return Ok(());
         };
         for held in self.tx.held_steps(session_id)? {
-            let view = self
-                .tx
-                .step_view(held.step_id)?
-                .expect("it was just listed");
-            let context = self.context_of(&view)?;
-            let step = &view.step;
+            let step = &self.tx.step(held.step_id)?.expect("it was just listed");
+            let context = self.context(step.job_id)?;
             let what = match reason {
                 Reason::WorkerDeleted => "was deleted",
                 _ => "restarted",

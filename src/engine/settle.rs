@@ -127,20 +127,19 @@ impl Cascade<'_> {
         let Some(parent) = job.parent else {
             return Ok(());
         };
-        let view = self
+        let step = &self
             .tx
-            .step_view(parent.step_id)?
+            .step(parent.step_id)?
             .ok_or(EngineError::StepNotFound {
                 step_id: parent.step_id,
             })?;
-        let step = &view.step;
         if step.state != StepState::Running
             || step.attempt != parent.attempt
             || step.child_job_id != Some(job.job_id)
         {
             return Ok(());
         }
-        let context = self.context_of(&view)?;
+        let context = self.context(step.job_id)?;
         let message = why.map(|(_, message)| message).unwrap_or_default();
         let child = job.job_id;
         let ending = |step_move, why: Option<(Reason, String)>| {

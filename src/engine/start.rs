@@ -4,22 +4,20 @@ use super::EngineError;
 use super::cascade::Cascade;
 use super::heartbeat::ack_due_up;
 use super::report::Verdict;
-use crate::domain::job::JobState;
-use crate::domain::step::StepState;
-use crate::store::{SessionView, StepView};
+use crate::domain::step::{StepHead, StepState};
+use crate::store::SessionView;
 
 impl Cascade<'_> {
     /// Repeating it while the step runs changes nothing and answers the same.
     pub(super) fn start_attempt(
         &mut self,
         session: &SessionView,
-        view: &StepView,
+        step: &StepHead,
     ) -> Result<Verdict, EngineError> {
-        let step = &view.step;
         if step.state == StepState::Running {
             return Ok(Verdict::Accepted);
         }
-        let context = self.context_of(view)?;
+        let context = self.context(step.job_id)?;
         let timeout_ms = context
             .draft(step)
             .timeout_ms
@@ -32,9 +30,7 @@ impl Cascade<'_> {
         if step.returns > 0 {
             self.tx.forget_avoidances(step.step_id)?;
         }
-        if view.job_state == JobState::Pending {
-            self.start_job(&context)?;
-        }
+        self.start_job(&context)?;
         Ok(Verdict::Accepted)
     }
 
@@ -42,9 +38,8 @@ impl Cascade<'_> {
     pub(super) fn keep_attempt_alive(
         &mut self,
         session: &SessionView,
-        view: &StepView,
+        step: &StepHead,
     ) -> Result<Verdict, EngineError> {
-        let step = &view.step;
         if step.state == StepState::Assigned {
             let due_up = ack_due_up(self.settings, step.since_up, self.now);
             self.tx

@@ -1,11 +1,11 @@
 //! Steps in a worker's hands: what it may claim, what it was given, what it holds, whom it is passed over for.
 
-use rusqlite::{OptionalExtension, Row, named_params};
+use rusqlite::{OptionalExtension, Row, named_params, params};
 
 use super::rows;
-use super::steps::after;
+use super::steps::{after, id_list};
 use super::{StoreError, Tx};
-use crate::domain::step::{Step, StepMove, StepState};
+use crate::domain::step::{StepHead, StepMove, StepState};
 use crate::domain::{
     AttemptRef, DefinitionId, JobId, Json, Now, RequirementId, SessionId, StepId, Uptime, WorkerId,
 };
@@ -16,7 +16,7 @@ pub const STATEMENTS: &[&str] = &[
     AVOIDED_UNTIL,
     NEXT_CLAIM,
     CLAIM_CANDIDATES,
-    ASSIGN_STEP,
+    ASSIGN_STEPS,
     START_STEP,
     KEEP_ALIVE,
     HELD_STEPS,
@@ -135,23 +135,24 @@ const CLAIM_CANDIDATES: &str = concat!(
       LIMIT :limit"
 );
 
-const ASSIGN_STEP: &str = "
+// The statements of every step's life bind by position: looking names up is a tenth of their cost.
+
+const ASSIGN_STEPS: &str = "
     UPDATE step
-       SET state = 'assigned', attempt = attempt + 1, worker_id = :worker_id, session_id = :session_id,
-           assigned_at = :wall, started_at = NULL, since_up = :up, due_up = :due_up
-     WHERE step_id = :step_id
-       AND state   = 'ready'
-       AND attempt = :attempt
+       SET state = 'assigned', attempt = attempt + 1, worker_id = ?2, session_id = ?3, assigned_at = ?4,
+           started_at = NULL, since_up = ?5, due_up = ?6
+     WHERE step_id IN (SELECT value FROM json_each(?1))
+       AND state = 'ready'
 ";
 
 const START_STEP: &str = "
     UPDATE step
-       SET state = 'running', started_at = :wall, since_up = :up, due_up = :due_up, tries = tries + 1, returns = 0,
+       SET state = 'running', started_at = ?4, since_up = ?5, due_up = ?6, tries = tries + 1, returns = 0,
            absent_beats = 0
-     WHERE step_id    = :step_id
+     WHERE step_id    = ?1
        AND state      = 'assigned'
-       AND attempt    = :attempt
-       AND session_id = :session_id
+       AND attempt    = ?2
+       AND session_id = ?3
 ";
 
 const KEEP_ALIVE: &str = "
@@ -274,43 +275,45 @@ impl Tx<'_> {
         Ok(claims.collect::<Result<_, _>>()?)
     }
 
-    pub fn assign_step(
+    /// Gives a session what it may claim, all at once; `false` if one of them was not ready.
+    pub fn assign_steps(
         &self,
-        claim: &Claim,
+        claims: &[Claim],
         worker_id: WorkerId,
         session_id: SessionId,
         due_up: Uptime,
         now: Now,
     ) -> Result<bool, StoreError> {
-        let changed = self.sql(ASSIGN_STEP)?.execute(named_params! {
-            ":step_id": claim.step_id.0,
-            ":attempt": claim.attempt,
-            ":worker_id": worker_id.0,
-            ":session_id": session_id.0,
-            ":due_up": due_up.0,
-            ":wall": now.wall.0,
-            ":up": now.up.0,
-        })?;
-        self.touch_job(claim.job_id);
-        Ok(changed == 1)
+        let changed = self.sql(ASSIGN_STEPS)?.execute(params![
+            id_list(claims.iter().map(|claim| claim.step_id)),
+            worker_id.0,
+            session_id.0,
+            now.wall.0,
+            now.up.0,
+            due_up.0,
+        ])?;
+        for claim in claims {
+            self.touch_job(claim.job_id);
+        }
+        Ok(changed == claims.len())
     }
 
     pub fn start_step(
         &self,
-        step: &Step,
+        step: &StepHead,
         session_id: SessionId,
         due_up: Option<Uptime>,
         now: Now,
     ) -> Result<bool, StoreError> {
         assert_eq!(after(step, StepMove::Start), StepState::Running);
-        let changed = self.sql(START_STEP)?.execute(named_params! {
-            ":step_id": step.step_id.0,
-            ":attempt": step.attempt,
-            ":session_id": session_id.0,
-            ":due_up": due_up.map(|up| up.0),
-            ":wall": now.wall.0,
-            ":up": now.up.0,
-        })?;
+        let changed = self.sql(START_STEP)?.execute(params![
+            step.step_id.0,
+            step.attempt,
+            session_id.0,
+            now.wall.0,
+            now.up.0,
+            due_up.map(|up| up.0),
+        ])?;
         self.touch_job(step.job_id);
         Ok(changed == 1)
     }

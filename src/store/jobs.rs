@@ -13,6 +13,7 @@ use crate::domain::{DefinitionId, JobId, Json, Now, StepId, Timestamp, Uptime};
 pub const STATEMENTS: &[&str] = &[
     INSERT_JOB,
     JOB,
+    JOB_STANDING,
     TALLY,
     START_JOB,
     END_JOB,
@@ -29,6 +30,14 @@ pub const STATEMENTS: &[&str] = &[
     SAVE_SERVICE_CLOCK,
     SERVICE_CLOCK,
 ];
+
+/// What an event must know of a job that it touches.
+pub struct JobStanding {
+    pub definition_id: DefinitionId,
+    pub task_index: u32,
+    pub started: bool,
+    pub tally: Tally,
+}
 
 /// A job about to be made.
 pub struct NewJob {
@@ -62,6 +71,12 @@ const JOB: &str = concat!(
     job_columns!(),
     " FROM job AS j WHERE j.job_id = :job_id"
 );
+
+const JOB_STANDING: &str = "
+    SELECT definition_id, task_index, state <> 'pending', steps_open, steps_failed, steps_cancelled
+      FROM job
+     WHERE job_id = :job_id
+";
 
 const TALLY: &str = "
     UPDATE job
@@ -207,6 +222,24 @@ impl Tx<'_> {
 
     pub fn job(&self, job_id: JobId) -> Result<Option<Job>, StoreError> {
         self.one_job(JOB, named_params! {":job_id": job_id.0})
+    }
+
+    pub fn job_standing(&self, job_id: JobId) -> Result<Option<JobStanding>, StoreError> {
+        let mut statement = self.sql(JOB_STANDING)?;
+        Ok(statement
+            .query_row(named_params! {":job_id": job_id.0}, |row| {
+                Ok(JobStanding {
+                    definition_id: DefinitionId(row.get(0)?),
+                    task_index: row.get(1)?,
+                    started: row.get(2)?,
+                    tally: Tally {
+                        open: row.get(3)?,
+                        failed: row.get(4)?,
+                        cancelled: row.get(5)?,
+                    },
+                })
+            })
+            .optional()?)
     }
 
     /// Counts what an event changed. `false`: the job has ended, and its counters with it.

@@ -38,9 +38,9 @@ pub use attempts::{FormerAttempt, FormerOutcome};
 pub use definitions::{Frozen, hex_sha256};
 pub use events::OutboxRow;
 pub use invariants::Breach;
-pub use jobs::NewJob;
+pub use jobs::{JobStanding, NewJob};
 pub use schema::OpenError;
-pub use steps::{Ending, NewStep, StepView};
+pub use steps::{Ending, NewStep};
 pub use workers::{Holdings, Registration, SessionView};
 
 /// What a caller of the store must be ready for.

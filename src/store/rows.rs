@@ -5,25 +5,36 @@ use rusqlite::Row;
 use super::{Held, SessionView, StoreError};
 use crate::domain::job::{Hold, Job, JobState, ParentStep, Source, Tally};
 use crate::domain::reason::Reason;
-use crate::domain::step::{Step, StepKind, StepState};
+use crate::domain::step::{Step, StepHead, StepKind, StepState};
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{
     DefinitionId, JobId, Json, RequirementId, SessionId, StepId, Timestamp, Uptime, WorkerId,
 };
 
+/// In the order in which `step_head` reads them.
+macro_rules! step_head_columns {
+    () => {
+        "s.step_id, s.job_id, s.position, s.item, s.kind, s.state, s.attempt, s.tries, s.returns, s.worker_id,
+         s.session_id, s.queued_up, s.since_up"
+    };
+}
+pub(super) use step_head_columns;
+
+/// How many columns `step_head_columns` has: what comes after them in a row starts here.
+const STEP_HEAD_COLUMNS: usize = 13;
+
 /// In the order in which `step` reads them.
 macro_rules! step_columns {
     () => {
-        "s.step_id, s.job_id, s.position, s.item, s.kind, s.state, s.reason, s.message, s.requirement_id, s.priority,
-         s.attempt, s.tries, s.returns, s.waiting_on, s.worker_id, s.session_id, s.child_job_id, s.origin_step_id,
-         s.exit_code, s.output, s.item_value, s.absent_beats, s.ready_at, s.assigned_at, s.started_at, s.ended_at,
-         s.queued_up, s.since_up, s.due_up, s.not_before_up"
+        concat!(
+            crate::store::rows::step_head_columns!(),
+            ", s.reason, s.message, s.requirement_id, s.priority, s.waiting_on, s.child_job_id, s.origin_step_id,
+               s.exit_code, s.output, s.item_value, s.absent_beats, s.ready_at, s.assigned_at, s.started_at, s.ended_at,
+               s.due_up, s.not_before_up"
+        )
     };
 }
 pub(super) use step_columns;
-
-/// How many columns `step_columns` has: what comes after them in a joined row starts here.
-pub(super) const STEP_COLUMNS: usize = 30;
 
 /// In the order in which `job` reads them.
 macro_rules! job_columns {
@@ -95,39 +106,46 @@ fn id<T>(row: &Row, column: usize, make: fn(i64) -> T) -> rusqlite::Result<Optio
     Ok(row.get::<_, Option<i64>>(column)?.map(make))
 }
 
-pub(super) fn step(row: &Row) -> Result<Step, StoreError> {
+pub(super) fn step_head(row: &Row) -> Result<StepHead, StoreError> {
     let item: i64 = row.get(3)?;
-    Ok(Step {
+    Ok(StepHead {
         step_id: StepId(row.get(0)?),
         job_id: JobId(row.get(1)?),
         position: row.get(2)?,
         item: u32::try_from(item).ok(),
         kind: word(row, 4, StepKind::from_word, "the kind of a step")?,
         state: word(row, 5, StepState::from_word, "the state of a step")?,
-        reason: word_or_null(row, 6, Reason::from_word, "a reason")?,
-        message: row.get(7)?,
-        requirement_id: id(row, 8, RequirementId)?,
-        priority: row.get(9)?,
-        attempt: row.get(10)?,
-        tries: row.get(11)?,
-        returns: row.get(12)?,
-        waiting_on: row.get(13)?,
-        worker_id: id(row, 14, WorkerId)?,
-        session_id: id(row, 15, SessionId)?,
-        child_job_id: id(row, 16, JobId)?,
-        origin_step_id: id(row, 17, StepId)?,
-        exit_code: row.get(18)?,
-        output: row.get::<_, Option<String>>(19)?.map(Json),
-        item_value: row.get::<_, Option<String>>(20)?.map(Json),
-        absent_beats: row.get(21)?,
-        ready_at: id(row, 22, Timestamp)?,
-        assigned_at: id(row, 23, Timestamp)?,
-        started_at: id(row, 24, Timestamp)?,
-        ended_at: id(row, 25, Timestamp)?,
-        queued_up: id(row, 26, Uptime)?,
-        since_up: Uptime(row.get(27)?),
-        due_up: id(row, 28, Uptime)?,
-        not_before_up: id(row, 29, Uptime)?,
+        attempt: row.get(6)?,
+        tries: row.get(7)?,
+        returns: row.get(8)?,
+        worker_id: id(row, 9, WorkerId)?,
+        session_id: id(row, 10, SessionId)?,
+        queued_up: id(row, 11, Uptime)?,
+        since_up: Uptime(row.get(12)?),
+    })
+}
+
+pub(super) fn step(row: &Row) -> Result<Step, StoreError> {
+    let at = STEP_HEAD_COLUMNS;
+    Ok(Step {
+        head: step_head(row)?,
+        reason: word_or_null(row, at, Reason::from_word, "a reason")?,
+        message: row.get(at + 1)?,
+        requirement_id: id(row, at + 2, RequirementId)?,
+        priority: row.get(at + 3)?,
+        waiting_on: row.get(at + 4)?,
+        child_job_id: id(row, at + 5, JobId)?,
+        origin_step_id: id(row, at + 6, StepId)?,
+        exit_code: row.get(at + 7)?,
+        output: row.get::<_, Option<String>>(at + 8)?.map(Json),
+        item_value: row.get::<_, Option<String>>(at + 9)?.map(Json),
+        absent_beats: row.get(at + 10)?,
+        ready_at: id(row, at + 11, Timestamp)?,
+        assigned_at: id(row, at + 12, Timestamp)?,
+        started_at: id(row, at + 13, Timestamp)?,
+        ended_at: id(row, at + 14, Timestamp)?,
+        due_up: id(row, at + 15, Uptime)?,
+        not_before_up: id(row, at + 16, Uptime)?,
     })
 }
 

@@ -1,14 +1,13 @@
 //! Steps: made, decided, moved, ended. Every move names the state and the attempt that it leaves; `false` means someone was first.
 
-use rusqlite::{OptionalExtension, Row, named_params};
+use rusqlite::{OptionalExtension, named_params, params};
 
-use super::rows::{self, STEP_COLUMNS, session_columns, step_columns};
-use super::{SessionView, StoreError, Tx};
+use super::rows::{self, step_columns, step_head_columns};
+use super::{StoreError, Tx};
 use crate::domain::depends::Outcome;
-use crate::domain::job::{JobState, Tally};
 use crate::domain::reason::Reason;
-use crate::domain::step::{self, Step, StepKind, StepMove, StepState};
-use crate::domain::{DefinitionId, JobId, Json, Now, RequirementId, StepId, Uptime};
+use crate::domain::step::{self, Step, StepHead, StepKind, StepMove, StepState};
+use crate::domain::{JobId, Json, Now, RequirementId, StepId, Uptime};
 
 pub const STATEMENTS: &[&str] = &[
     INSERT_STEP,
@@ -16,11 +15,10 @@ pub const STATEMENTS: &[&str] = &[
     SKIP_STEP,
     FIRST_CANCELLED,
     STEP,
-    STEP_VIEW,
+    STEP_HEADS,
     STEP_AT,
     STEPS_OF_JOB,
     OUTCOME_AT,
-    FENCED_STEP,
     DEPENDENT,
     DEPENDENCY_ENDED,
     RELEASE_ONLY_DEPENDENT,
@@ -47,15 +45,6 @@ pub struct NewStep {
     pub waiting_on: u32,
     pub origin_step_id: Option<StepId>,
     pub item_value: Option<Json>,
-}
-
-/// A step and what its verbs must know of its job.
-pub struct StepView {
-    pub step: Step,
-    pub job_state: JobState,
-    pub definition_id: DefinitionId,
-    pub task_index: u32,
-    pub tally: Tally,
 }
 
 /// How a step ends.
@@ -117,29 +106,11 @@ const STEP: &str = concat!(
     " FROM step AS s WHERE s.step_id = :step_id"
 );
 
-const STEP_VIEW: &str = concat!(
+const STEP_HEADS: &str = concat!(
     "SELECT ",
-    step_columns!(),
-    ", j.state, j.definition_id, j.task_index, j.steps_open, j.steps_failed, j.steps_cancelled
-       FROM step AS s
-       JOIN job AS j ON j.job_id = s.job_id
-      WHERE s.step_id = :step_id"
+    step_head_columns!(),
+    " FROM step AS s WHERE s.step_id IN (SELECT value FROM json_each(:ids))"
 );
-
-/// A report's step and its session in one look. The session may be unknown; that is for the caller to say.
-const FENCED_STEP: &str = concat!(
-    "SELECT ",
-    step_columns!(),
-    ", j.state, j.definition_id, j.task_index, j.steps_open, j.steps_failed, j.steps_cancelled, ",
-    session_columns!(),
-    " FROM step AS s
-      JOIN job AS j ON j.job_id = s.job_id
-      LEFT JOIN session AS n ON n.session_key = :session_key
-      LEFT JOIN worker AS w ON w.worker_id = n.worker_id
-      WHERE s.step_id = :step_id"
-);
-
-const VIEW_COLUMNS: usize = STEP_COLUMNS + 6;
 
 const STEP_AT: &str = concat!(
     "SELECT ",
@@ -172,11 +143,11 @@ const DEPENDENCY_ENDED: &str = "
        AND waiting_on = :waiting_on
 ";
 
-/// For a step with a single dependency, whose end decides it at once.
+/// For a step with a single dependency, whose end decides it at once. Bound by position, as all of a step's life.
 const RELEASE_ONLY_DEPENDENT: &str = "
     UPDATE step
-       SET state = 'ready', waiting_on = 0, ready_at = :wall, queued_up = :up, since_up = :up
-     WHERE job_id = :job_id AND position = :position AND item = -1
+       SET state = 'ready', waiting_on = 0, ready_at = ?3, queued_up = ?4, since_up = ?4
+     WHERE job_id = ?1 AND position = ?2 AND item = -1
        AND state      = 'pending'
        AND waiting_on = 1
 ";
@@ -191,11 +162,11 @@ const RELEASE_STEP: &str = "
 
 const END_STEP: &str = "
     UPDATE step
-       SET state = :next, reason = :reason, message = :message, exit_code = :exit_code, output = :output,
-           ended_at = :wall, since_up = :up, due_up = NULL, not_before_up = NULL
-     WHERE step_id = :step_id
-       AND state   = :from
-       AND attempt = :attempt
+       SET state = ?4, reason = ?5, message = ?6, exit_code = ?7, output = ?8,
+           ended_at = ?9, since_up = ?10, due_up = NULL, not_before_up = NULL
+     WHERE step_id = ?1
+       AND state   = ?2
+       AND attempt = ?3
 ";
 
 /// `queued_up` is kept when an assignment comes back, and new when a try failed.
@@ -261,28 +232,26 @@ const CANCEL_STEPS: &str = "
  RETURNING child_job_id
 ";
 
+/// Steps as one parameter: a JSON array.
+pub(super) fn id_list(step_ids: impl Iterator<Item = StepId>) -> String {
+    let mut list = String::from("[");
+    for step_id in step_ids {
+        if list.len() > 1 {
+            list.push(',');
+        }
+        list.push_str(&step_id.0.to_string());
+    }
+    list.push(']');
+    list
+}
+
 /// SQL keeps "not an instance" as -1, so that the unique index sees it.
 fn item_column(item: Option<u32>) -> i64 {
     item.map_or(-1, i64::from)
 }
 
-fn view(row: &Row) -> Result<StepView, StoreError> {
-    let at = STEP_COLUMNS;
-    Ok(StepView {
-        step: rows::step(row)?,
-        job_state: rows::word(row, at, JobState::from_word, "the state of a job")?,
-        definition_id: DefinitionId(row.get(at + 1)?),
-        task_index: row.get(at + 2)?,
-        tally: Tally {
-            open: row.get(at + 3)?,
-            failed: row.get(at + 4)?,
-            cancelled: row.get(at + 5)?,
-        },
-    })
-}
-
 /// Where a move leads. Verbs check first; a move that is not in the table is a bug of theirs.
-pub(super) fn after(step: &Step, step_move: StepMove) -> StepState {
+pub(super) fn after(step: &StepHead, step_move: StepMove) -> StepState {
     step.state
         .after(step_move)
         .expect("the verb has checked that the move is legal")
@@ -365,25 +334,18 @@ impl Tx<'_> {
         self.one_step(STEP, named_params! {":step_id": step_id.0})
     }
 
-    pub fn step_view(&self, step_id: StepId) -> Result<Option<StepView>, StoreError> {
-        let mut statement = self.sql(STEP_VIEW)?;
-        let mut rows = statement.query(named_params! {":step_id": step_id.0})?;
-        rows.next()?.map(view).transpose()
-    }
-
-    /// A step and the session that reports about it, if there is one of that key.
-    pub fn fenced_step(
+    /// Those of the steps that exist, each once.
+    pub fn step_heads(
         &self,
-        step_id: StepId,
-        session_key: &str,
-    ) -> Result<Option<(StepView, Option<SessionView>)>, StoreError> {
-        let mut statement = self.sql(FENCED_STEP)?;
-        let mut rows =
-            statement.query(named_params! {":step_id": step_id.0, ":session_key": session_key})?;
-        let Some(row) = rows.next()? else {
-            return Ok(None);
-        };
-        Ok(Some((view(row)?, rows::session(row, VIEW_COLUMNS)?)))
+        step_ids: impl Iterator<Item = StepId>,
+    ) -> Result<Vec<StepHead>, StoreError> {
+        let mut statement = self.sql(STEP_HEADS)?;
+        let mut rows = statement.query(named_params! {":ids": id_list(step_ids)})?;
+        let mut heads = Vec::new();
+        while let Some(row) = rows.next()? {
+            heads.push(rows::step_head(row)?);
+        }
+        Ok(heads)
     }
 
     pub fn step_at(
@@ -443,12 +405,9 @@ impl Tx<'_> {
         position: u32,
         now: Now,
     ) -> Result<bool, StoreError> {
-        let changed = self.sql(RELEASE_ONLY_DEPENDENT)?.execute(named_params! {
-            ":job_id": job_id.0,
-            ":position": position,
-            ":wall": now.wall.0,
-            ":up": now.up.0,
-        })?;
+        let changed = self
+            .sql(RELEASE_ONLY_DEPENDENT)?
+            .execute(params![job_id.0, position, now.wall.0, now.up.0])?;
         Ok(changed == 1)
     }
 
@@ -460,27 +419,27 @@ impl Tx<'_> {
     }
 
     /// Makes a step terminal, if it is still where it was read.
-    pub fn end_step(&self, step: &Step, ending: &Ending, now: Now) -> Result<bool, StoreError> {
+    pub fn end_step(&self, step: &StepHead, ending: &Ending, now: Now) -> Result<bool, StoreError> {
         let next = after(step, ending.step_move);
         assert!(next.is_terminal(), "{} is not an end", ending.step_move);
-        let changed = self.sql(END_STEP)?.execute(named_params! {
-            ":step_id": step.step_id.0,
-            ":from": step.state.as_str(),
-            ":attempt": step.attempt,
-            ":next": next.as_str(),
-            ":reason": ending.reason.map(Reason::as_str),
-            ":message": ending.message,
-            ":exit_code": ending.exit_code,
-            ":output": ending.output.as_ref().map(|output| &output.0),
-            ":wall": now.wall.0,
-            ":up": now.up.0,
-        })?;
+        let changed = self.sql(END_STEP)?.execute(params![
+            step.step_id.0,
+            step.state.as_str(),
+            step.attempt,
+            next.as_str(),
+            ending.reason.map(Reason::as_str),
+            ending.message,
+            ending.exit_code,
+            ending.output.as_ref().map(|output| &output.0),
+            now.wall.0,
+            now.up.0,
+        ])?;
         self.touch_job(step.job_id);
         Ok(changed == 1)
     }
 
     /// An assignment comes back unstarted: the step keeps its place in the queue.
-    pub fn requeue_step(&self, step: &Step, now: Now) -> Result<bool, StoreError> {
+    pub fn requeue_step(&self, step: &StepHead, now: Now) -> Result<bool, StoreError> {
         let queued_up = step.queued_up.unwrap_or(now.up);
         self.back_to_ready(
             step,
@@ -495,7 +454,7 @@ impl Tx<'_> {
     /// A try failed and another follows: at the end of the queue, not before the given time.
     pub fn retry_step(
         &self,
-        step: &Step,
+        step: &StepHead,
         not_before_up: Option<Uptime>,
         now: Now,
     ) -> Result<bool, StoreError> {
@@ -503,13 +462,13 @@ impl Tx<'_> {
     }
 
     /// A held step is told to run again.
-    pub fn resume_step(&self, step: &Step, now: Now) -> Result<bool, StoreError> {
+    pub fn resume_step(&self, step: &StepHead, now: Now) -> Result<bool, StoreError> {
         self.back_to_ready(step, StepMove::Resume, now.up, 0, None, now)
     }
 
     fn back_to_ready(
         &self,
-        step: &Step,
+        step: &StepHead,
         step_move: StepMove,
         queued_up: Uptime,
         returns: u32,
@@ -532,7 +491,7 @@ impl Tx<'_> {
     }
 
     /// What the server itself is to carry out waits for `release_due`.
-    pub fn postpone_step(&self, step: &Step, now: Now) -> Result<bool, StoreError> {
+    pub fn postpone_step(&self, step: &StepHead, now: Now) -> Result<bool, StoreError> {
         let changed = self.sql(POSTPONE_STEP)?.execute(named_params! {
             ":step_id": step.step_id.0,
             ":from": step.state.as_str(),
@@ -547,7 +506,7 @@ impl Tx<'_> {
     /// An approval waits for a person (`Suspend`), or a step whose worker was lost does (`Hold`).
     pub fn suspend_step(
         &self,
-        step: &Step,
+        step: &StepHead,
         step_move: StepMove,
         due_up: Option<Uptime>,
         why: Option<(Reason, &str)>,
@@ -570,7 +529,7 @@ impl Tx<'_> {
     /// The server itself carries a step out: its child job, or so many instances.
     pub fn dispatch_step(
         &self,
-        step: &Step,
+        step: &StepHead,
         child_job_id: Option<JobId>,
         instances: u32,
         due_up: Option<Uptime>,
@@ -604,7 +563,7 @@ impl Tx<'_> {
     }
 
     /// Lets workers claim a step whose retry delay is over.
-    pub fn wake_step(&self, step: &Step, now: Now) -> Result<bool, StoreError> {
+    pub fn wake_step(&self, step: &StepHead, now: Now) -> Result<bool, StoreError> {
         let changed = self.sql(WAKE_STEP)?.execute(named_params! {
             ":step_id": step.step_id.0,
             ":attempt": step.attempt,

@@ -1,8 +1,9 @@
 //! The writer thread: it owns the connection that writes, and commits what is queued as one group.
 //!
-//! Nobody is told "done" before the commit is on disk. A closure that fails or panics is rolled back alone. When the
-//! disk is full the group is rolled back and its callers are told; any other error of a commit leaves open whether it
-//! happened, so the process says so and aborts: the next start finds out.
+//! Nobody is told "done" before the commit is on disk. A closure that fails or panics is rolled back alone: one that had
+//! written something takes its group back, which then runs again with a savepoint around each. When the disk is full the
+//! group is rolled back and its callers are told; any other error of a commit leaves open whether it happened, so the
+//! process says so and aborts: the next start finds out.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -12,14 +13,17 @@ use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded, unbounded};
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode};
 
 use super::{Shared, StoreError, Tx};
 
 /// A group larger than this gains nothing and makes its first caller wait.
-const GROUP_MAX: usize = 128;
+const GROUP_MAX: usize = 256;
+
+/// Waking a caller costs microseconds. The writer does that for so many of a group; more are left to a thread of their own.
+const ANSWERED_AT_ONCE: usize = 4;
 
 /// New pages in the write-ahead log: worth a checkpoint when nothing is queued; and due.
 const WAL_PAGES_WORTH: i32 = 1_000;
@@ -152,20 +156,29 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 /// The callers' side of the writer thread.
 pub struct Writer {
     calls: Option<Sender<Box<dyn Call>>>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
     deadline: Duration,
 }
 
 impl Writer {
     pub fn start(connection: Connection, shared: Arc<Shared>) -> std::io::Result<Writer> {
         let (calls_tx, calls_rx) = bounded(shared.options.queue_max);
+        let (groups_tx, groups_rx) = unbounded::<Vec<Box<dyn Call>>>();
         let deadline = shared.options.write_deadline;
-        let thread = std::thread::Builder::new()
+        let answers = std::thread::Builder::new()
+            .name("answers".to_string())
+            .spawn(move || {
+                for group in groups_rx {
+                    group.into_iter().for_each(Call::answer);
+                }
+            })?;
+        let writer = std::thread::Builder::new()
             .name("writer".to_string())
             .spawn(move || {
                 let thread = WriterThread {
                     connection,
                     shared,
+                    answers: groups_tx,
                     wal_pages_old: 0,
                 };
                 // A process that cannot write any more must not go on as if it could.
@@ -175,7 +188,7 @@ impl Writer {
             })?;
         Ok(Writer {
             calls: Some(calls_tx),
-            thread: Some(thread),
+            threads: vec![writer, answers],
             deadline,
         })
     }
@@ -226,7 +239,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.calls = None;
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             thread
                 .join()
                 .expect("a panic of the writer ends the process");
@@ -247,18 +260,40 @@ fn note_wal_pages(_: &Wal, pages: i32) -> rusqlite::Result<()> {
 struct WriterThread {
     connection: Connection,
     shared: Arc<Shared>,
+    /// Groups whose outcome is known and whose callers are to be told.
+    answers: Sender<Vec<Box<dyn Call>>>,
     /// What the last checkpoint had to leave in the log.
     wal_pages_old: i32,
+}
+
+/// How the calls of a group are kept from each other.
+#[derive(Clone, Copy, PartialEq)]
+enum Care {
+    /// Not at all. A savepoint copies every page that its call touches, for calls that hardly ever fail after a write.
+    Together,
+    /// Each in its savepoint, since one of them did.
+    Apart,
 }
 
 /// How a group's attempt to commit ended.
 enum GroupEnd {
     Committed,
+    /// A call failed after it had written something, and nothing stood between it and the others: all of it was undone.
+    Spoiled,
     /// The whole transaction is gone: this call's error took the others with it.
     LostBy(usize),
     Full,
     /// Nothing was begun: another process holds the database.
     Refused,
+}
+
+/// How one call of a group ended.
+enum Ran {
+    Kept(super::Changes),
+    /// It failed, and nothing of it is there.
+    Undone,
+    /// It failed, and what it wrote cannot be undone alone.
+    Spoiled,
 }
 
 impl WriterThread {
@@ -311,9 +346,11 @@ impl WriterThread {
         if group.is_empty() {
             return;
         }
+        let mut care = Care::Together;
         while !group.is_empty() {
-            match self.commit_group(&mut group) {
+            match self.commit_group(&mut group, care) {
                 GroupEnd::Committed => break,
+                GroupEnd::Spoiled => care = Care::Apart,
                 // The others run once more without it. Each round is one call shorter, so this ends.
                 GroupEnd::LostBy(culprit) => group.remove(culprit).answer(),
                 GroupEnd::Full => {
@@ -334,10 +371,15 @@ impl WriterThread {
             .stats
             .calls
             .fetch_add(group.len() as u64, Ordering::Relaxed);
-        group.into_iter().for_each(Call::answer);
+        if group.len() <= ANSWERED_AT_ONCE {
+            group.into_iter().for_each(Call::answer);
+        } else {
+            let taken = self.answers.send(group);
+            assert!(taken.is_ok(), "that thread ends after this one");
+        }
     }
 
-    fn commit_group(&self, group: &mut [Box<dyn Call>]) -> GroupEnd {
+    fn commit_group(&self, group: &mut [Box<dyn Call>], care: Care) -> GroupEnd {
         if let Err(error) = self.statement("BEGIN IMMEDIATE") {
             return match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => GroupEnd::Full,
@@ -350,9 +392,14 @@ impl WriterThread {
         }
         let mut changes = super::Changes::default();
         for (index, call) in group.iter_mut().enumerate() {
-            match self.run_call(call.as_mut()) {
-                Ok(Some(kept)) => changes.absorb(kept),
-                Ok(None) => {}
+            let run = match care {
+                Care::Together => Ok(self.run_bare(call.as_mut())),
+                Care::Apart => self.run_in_savepoint(call.as_mut()),
+            };
+            match run {
+                Ok(Ran::Kept(kept)) => changes.absorb(kept),
+                Ok(Ran::Undone) => {}
+                Ok(Ran::Spoiled) => return self.roll_back(GroupEnd::Spoiled),
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
                     return self.roll_back(GroupEnd::Full);
                 }
@@ -376,19 +423,34 @@ impl WriterThread {
         }
     }
 
-    /// One call in its savepoint; its changes, if they are kept.
-    fn run_call(&self, call: &mut dyn Call) -> rusqlite::Result<Option<super::Changes>> {
+    fn run_bare(&self, call: &mut dyn Call) -> Ran {
+        let rows_before = self.connection.total_changes();
+        let tx = Tx::new(&self.connection, &self.shared);
+        if call.run(&tx) {
+            Ran::Kept(tx.into_changes())
+        } else if self.connection.total_changes() == rows_before && !self.connection.is_autocommit()
+        {
+            Ran::Undone
+        } else {
+            Ran::Spoiled
+        }
+    }
+
+    fn run_in_savepoint(&self, call: &mut dyn Call) -> rusqlite::Result<Ran> {
         self.statement("SAVEPOINT one_call")?;
         let tx = Tx::new(&self.connection, &self.shared);
         let keep = call.run(&tx);
         if self.connection.is_autocommit() {
-            return Ok(None);
+            return Ok(Ran::Undone);
         }
         if !keep {
             self.statement("ROLLBACK TO one_call")?;
         }
         self.statement("RELEASE one_call")?;
-        Ok(keep.then(|| tx.into_changes()))
+        Ok(match keep {
+            true => Ran::Kept(tx.into_changes()),
+            false => Ran::Undone,
+        })
     }
 
     fn roll_back(&self, end: GroupEnd) -> GroupEnd {

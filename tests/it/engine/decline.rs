@@ -64,7 +64,7 @@ fn five_returns_without_a_start_fail_the_step_with_the_list() {
     let step = house.step(job, "a");
     assert_eq!(step.reason, Some(Reason::AssignmentExhausted));
     assert_eq!(
-        step.message.unwrap(),
+        step.message.clone().unwrap(),
         "it was assigned 5 times and never started: attempt 1: worker ann declined: excuse 1; \
          attempt 2: worker ann declined: excuse 2; attempt 3: worker ann declined: excuse 3; \
          attempt 4: worker ann declined: excuse 4; attempt 5: worker ann declined: excuse 5"

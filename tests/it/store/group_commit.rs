@@ -1,7 +1,7 @@
 //! One writer, many callers: shared commits, failures that stay alone, a queue that says when it is full.
 
-use std::sync::Barrier;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
 use stepward::domain::event::{EventKind, NewEvent};
@@ -126,6 +126,41 @@ fn a_call_that_fails_or_panics_is_undone_alone() {
         .collect();
     kept.sort();
     assert_eq!(kept, (0..30).filter(|n| n % 3 == 0).collect::<Vec<_>>());
+}
+
+/// Runs a good call and a bad one in one group; how often the good one ran.
+fn runs_beside(bad: fn(&Tx) -> Result<(), StoreError>) -> usize {
+    let (_folder, store) = open(StoreOptions::default());
+    let (release, occupier) = occupy(&store);
+    let runs = Arc::new(AtomicUsize::new(0));
+    let (good_store, good_runs) = (store.clone(), runs.clone());
+    let good = std::thread::spawn(move || {
+        good_store.write(move |tx| {
+            good_runs.fetch_add(1, Ordering::SeqCst);
+            record(tx, "good")
+        })
+    });
+    await_queue(&store, 1);
+    let bad_store = store.clone();
+    let bad = std::thread::spawn(move || bad_store.write(bad));
+    await_queue(&store, 2);
+    drop(release);
+    occupier.join().unwrap();
+    good.join().unwrap().unwrap();
+    assert!(matches!(bad.join().unwrap(), Err(StoreError::Stopped)));
+    assert_eq!(recorded(&store), ["good"]);
+    runs.load(Ordering::SeqCst)
+}
+
+#[test]
+fn a_refusal_costs_its_group_nothing_and_a_failure_after_a_write_makes_it_run_again() {
+    let refuse = |_: &Tx| Err(StoreError::Stopped);
+    assert_eq!(runs_beside(refuse), 1);
+    let fail_late = |tx: &Tx| {
+        record(tx, "bad")?;
+        Err(StoreError::Stopped)
+    };
+    assert_eq!(runs_beside(fail_late), 2);
 }
 
 #[test]
