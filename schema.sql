@@ -237,7 +237,7 @@ CREATE TABLE avoidance (
     PRIMARY KEY (step_id, worker_id)
 ) STRICT, WITHOUT ROWID;
 
--- A poll first asks whether it must look at all; deleting a worker removes its rows.
+-- Deleting a worker removes its rows.
 CREATE INDEX avoidance_by_worker ON avoidance (worker_id);
 
 -- What a person must be told. Rows outlive the jobs and workers that they speak of.

@@ -130,6 +130,11 @@ impl<'a> Cascade<'a> {
         let was = self.context(job_id)?.tally;
         let tally = was.after(change);
         if !self.tx.tally(job_id, was, tally, change.failed_step_id)? {
+            let ended = self
+                .tx
+                .job(job_id)?
+                .is_some_and(|job| job.state.is_terminal());
+            assert!(ended, "counters change through `count` alone");
             return Ok(None);
         }
         self.known_context(job_id).tally = tally;

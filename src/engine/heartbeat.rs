@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::poll::check_count;
 use super::{Engine, EngineError, Settings};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::step::StepState;
@@ -41,6 +42,7 @@ pub struct BeatAnswer {
 
 impl Engine {
     pub fn heartbeat(&self, beat: Beat, now: Now) -> Result<BeatAnswer, EngineError> {
+        check_count("held attempts", beat.held.len())?;
         let settings = self.settings;
         self.store.write(move |tx| {
             let Holdings {

@@ -118,17 +118,16 @@ fn step_output(tx: &Tx, task: &Task, step: &Step) -> Result<Option<Json>, Engine
                 .for_each
                 .as_ref()
                 .map_or(0, |each| each.items.len());
-            let mut outputs = Vec::with_capacity(items);
+            let mut outputs = Parts::default();
             for item in 0..items as u32 {
                 let instance = tx.step_at(step.job_id, step.position, Some(item))?;
                 let output = match instance {
                     Some(instance) => step_output(tx, task, &instance)?,
                     None => None,
                 };
-                outputs.push(output.map_or("null".to_string(), |output| output.0));
-                bound(&outputs)?;
+                outputs.add(&output.map_or("null".to_string(), |output| output.0))?;
             }
-            Ok(Some(Json(format!("[{}]", outputs.join(",")))))
+            Ok(Some(Json(format!("[{}]", outputs.joined))))
         }
     }
 }
@@ -136,7 +135,7 @@ fn step_output(tx: &Tx, task: &Task, step: &Step) -> Result<Option<Json>, Engine
 fn output_of_job(tx: &Tx, job_id: JobId) -> Result<Json, EngineError> {
     let (_, context) = load(tx, job_id)?;
     let task = context.task();
-    let mut members = Vec::new();
+    let mut members = Parts::default();
     for position in (0..task.draft.steps.len() as u32).filter(|&at| task.dependents(at).is_empty())
     {
         let Some(step) = tx.step_at(job_id, position, None)? else {
@@ -144,21 +143,33 @@ fn output_of_job(tx: &Tx, job_id: JobId) -> Result<Json, EngineError> {
         };
         if let Some(output) = step_output(tx, task, &step)? {
             let name = serde_json::Value::from(task.step(position).name.as_str());
-            members.push(format!("{name}:{}", output.0));
-            bound(&members)?;
+            members.add(&format!("{name}:{}", output.0))?;
         }
     }
-    Ok(Json(format!("{{{}}}", members.join(","))))
+    Ok(Json(format!("{{{}}}", members.joined)))
 }
 
-fn bound(parts: &[String]) -> Result<(), EngineError> {
-    if parts.iter().map(String::len).sum::<usize>() <= OUTPUT_BYTES_MAX {
-        return Ok(());
+/// Outputs put together, with commas between, as long as they are not too much.
+#[derive(Default)]
+struct Parts {
+    joined: String,
+}
+
+impl Parts {
+    fn add(&mut self, part: &str) -> Result<(), EngineError> {
+        if self.joined.len() + part.len() > OUTPUT_BYTES_MAX {
+            let fault = format!(
+                "is more than {OUTPUT_BYTES_MAX} bytes in all, ask for its steps one by one"
+            );
+            return Err(EngineError::Invalid {
+                place: "output",
+                fault,
+            });
+        }
+        if !self.joined.is_empty() {
+            self.joined.push(',');
+        }
+        self.joined.push_str(part);
+        Ok(())
     }
-    let fault =
-        format!("is more than {OUTPUT_BYTES_MAX} bytes in all, ask for its steps one by one");
-    Err(EngineError::Invalid {
-        place: "output",
-        fault,
-    })
 }

@@ -9,7 +9,7 @@ use std::iter::once;
 use super::cascade::Cascade;
 use super::finish::Finished;
 use super::heartbeat::sign_of_life;
-use super::poll::{Poll, PollAnswer, answer_poll};
+use super::poll::{Poll, PollAnswer, answer_poll, check_count};
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::step::{StepHead, StepState};
@@ -79,6 +79,10 @@ pub struct ReportsAnswer {
 
 impl Engine {
     pub fn report(&self, reports: Reports, now: Now) -> Result<ReportsAnswer, EngineError> {
+        check_count("reports", reports.items.len())?;
+        if let Some((_, held)) = &reports.poll {
+            check_count("held attempts", held.len())?;
+        }
         let settings = self.settings;
         self.store.write(move |tx| {
             let mut cascade = Cascade::new(tx, &settings, now);
@@ -195,6 +199,7 @@ impl Cascade<'_> {
             .map(|step| (step.step_id, step))
             .collect();
         let mut verdicts = Vec::with_capacity(items.len());
+        // What follows from an item is settled after all of them, so no item moves another one's step.
         for (attempt, news) in items {
             // Gone once it was used: a second item about the same step must see what the first one did.
             let step = match steps.remove(&attempt.step_id) {
@@ -249,14 +254,17 @@ impl Cascade<'_> {
             }
             (false, _) => "the attempt belongs to another session".to_string(),
         };
-        let text = format!(
-            "a report of worker {} was turned away: {why}",
-            session.worker_name
-        );
-        let mut event = NewEvent::new(EventKind::ReportFenced, text).step(step);
-        event.attempt = Some(attempt.attempt);
-        event.worker_id = Some(session.worker_id);
-        self.tx.record_once(&event, self.now)?;
+        // An attempt that never was is not worth telling: there are four billion of them.
+        if attempt.attempt <= step.attempt {
+            let text = format!(
+                "a report of worker {} was turned away: {why}",
+                session.worker_name
+            );
+            let mut event = NewEvent::new(EventKind::ReportFenced, text).step(step);
+            event.attempt = Some(attempt.attempt);
+            event.worker_id = Some(session.worker_id);
+            self.tx.record_once(&event, self.now)?;
+        }
         Ok(Some(Verdict::Abort { why }))
     }
 }

@@ -6,9 +6,10 @@ use super::cascade::{Cascade, JobContext};
 use super::create::JobPlan;
 use super::{Engine, EngineError};
 use crate::domain::depends::Outcome;
-use crate::domain::job::{Job, Source};
+use crate::domain::job::Source;
 use crate::domain::limits::shorten;
 use crate::domain::step::{Step, StepKind};
+use crate::domain::task::Task;
 use crate::domain::{JobId, Now, StepId};
 use crate::store::Tx;
 
@@ -45,7 +46,7 @@ impl Engine {
             }
             let mut cascade = Cascade::new(tx, &settings, now);
             let context = cascade.context(job_id)?;
-            let carried = carry(tx, &context, &job, &scope)?;
+            let carried = carry(tx, context.task(), job_id, &scope)?;
             if carried.kept.len() == context.task().draft.steps.len() {
                 return Err(EngineError::NothingToRetry { job_id });
             }
@@ -83,19 +84,10 @@ impl Cascade<'_> {
         let Some(former_id) = origin.and_then(|step| step.child_job_id) else {
             return Ok(Carried::default());
         };
-        let former = self
-            .tx
-            .job(former_id)?
-            .ok_or(EngineError::JobNotFound { job_id: former_id })?;
-        let child_context = JobContext {
-            job_id: former_id,
-            task_index,
-            ..context.clone()
-        };
-        let carried = carry(self.tx, &child_context, &former, &RetryScope::Failed)?;
+        let task = context.definition.task(task_index);
+        let carried = carry(self.tx, task, former_id, &RetryScope::Failed)?;
         // A child that completed, under a step that did not, runs again as a whole.
-        let steps = child_context.task().draft.steps.len();
-        if carried.kept.len() == steps {
+        if carried.kept.len() == task.draft.steps.len() {
             Ok(Carried::default())
         } else {
             Ok(carried)
@@ -103,18 +95,13 @@ impl Cascade<'_> {
     }
 }
 
-fn carry(
-    tx: &Tx,
-    context: &JobContext,
-    job: &Job,
-    scope: &RetryScope,
-) -> Result<Carried, EngineError> {
-    let task = context.task();
+/// What a retry of this job, made from this task, takes over from it.
+fn carry(tx: &Tx, task: &Task, job_id: JobId, scope: &RetryScope) -> Result<Carried, EngineError> {
     let all = 0..task.draft.steps.len() as u32;
     let mut ended_well: BTreeMap<u32, Step> = BTreeMap::new();
     let mut former: BTreeMap<u32, StepId> = BTreeMap::new();
     for step in tx
-        .steps_of_job(job.job_id)?
+        .steps_of_job(job_id)?
         .into_iter()
         .filter(|step| step.item.is_none())
     {
@@ -136,7 +123,7 @@ fn carry(
         }
         RetryScope::From(name) => {
             let position = task.position(name).ok_or_else(|| EngineError::NoSuchStep {
-                job_id: job.job_id,
+                job_id,
                 step: shorten(name),
             })?;
             again.insert(position);
@@ -164,7 +151,7 @@ fn carry(
         .filter_map(|position| former.get(position).map(|&step_id| (*position, step_id)))
         .collect();
     Ok(Carried {
-        retry_of: Some(job.job_id),
+        retry_of: Some(job_id),
         kept,
         origins,
     })

@@ -163,7 +163,8 @@ pub(super) fn check_json(
     bytes_max: usize,
 ) -> Result<(), EngineError> {
     check_text(place, &json.0, bytes_max)?;
-    match serde_json::from_str::<serde::de::IgnoredAny>(&json.0) {
+    // Into a value, not into nothing: what is nested too deeply to be read again is refused here.
+    match serde_json::from_str::<serde_json::Value>(&json.0) {
         Ok(_) => Ok(()),
         Err(error) => Err(EngineError::Invalid {
             place,

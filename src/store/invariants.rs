@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{StoreError, Tx};
 use crate::domain::JobId;
 use crate::domain::depends::Outcome;
-use crate::domain::job::Tally;
+use crate::domain::job::{JobState, Tally};
 use crate::domain::step::{Step, StepState};
 
 /// One thing that is wrong in the database.
@@ -76,6 +76,18 @@ const RULES: &[(&str, &str)] = &[
          WHERE s.state IN ('assigned', 'running') AND s.kind = 'work'
            AND NOT EXISTS (SELECT 1 FROM capability AS c
                             WHERE c.worker_id = s.worker_id AND c.requirement_id = s.requirement_id)"),
+    ("only a step in the queue or just assigned is kept from workers that gave it back", "
+        SELECT 'step ' || s.step_id || ' is ' || s.state || ' and avoids worker ' || a.worker_id
+          FROM avoidance AS a JOIN step AS s ON s.step_id = a.step_id
+         WHERE s.state NOT IN ('ready', 'assigned')"),
+    ("a deleted worker can do nothing", "
+        SELECT 'worker ' || w.worker_id || ' satisfies requirement ' || c.requirement_id
+          FROM capability AS c JOIN worker AS w ON w.worker_id = c.worker_id
+         WHERE w.deleted_at IS NOT NULL
+         UNION ALL
+        SELECT 'worker ' || w.worker_id || ' is avoided by step ' || a.step_id
+          FROM avoidance AS a JOIN worker AS w ON w.worker_id = a.worker_id
+         WHERE w.deleted_at IS NOT NULL"),
     ("a running loop waits for exactly its open instances", "
         SELECT 'step ' || l.step_id || ' waits for ' || l.waiting_on || ' instances'
           FROM step AS l
@@ -108,14 +120,11 @@ const RULES: &[(&str, &str)] = &[
         HAVING count(*) FILTER (WHERE hold IS NULL) = 0"),
 ];
 
-/// A list for a person; a thousand breaches are no better than a hundred.
-const BREACHES_MAX: usize = 100;
-
 impl Tx<'_> {
-    /// Everything in the database that must not be so, up to a hundred.
+    /// Everything in the database that must not be so.
     pub fn breaches(&self) -> Result<Vec<Breach>, StoreError> {
         let mut breaches = Vec::new();
-        let mut pages = self.sql("PRAGMA quick_check(10)")?;
+        let mut pages = self.sql("PRAGMA quick_check")?;
         let mut rows = pages.query([])?;
         while let Some(row) = rows.next()? {
             let what: String = row.get(0)?;
@@ -134,20 +143,13 @@ impl Tx<'_> {
                     rule,
                     what: row.get(0)?,
                 });
-                if breaches.len() >= BREACHES_MAX {
-                    return Ok(breaches);
-                }
             }
         }
         let mut jobs = self.sql("SELECT job_id FROM job ORDER BY job_id")?;
         let mut rows = jobs.query([])?;
         while let Some(row) = rows.next()? {
             self.graph_breaches(JobId(row.get(0)?), &mut breaches)?;
-            if breaches.len() >= BREACHES_MAX {
-                break;
-            }
         }
-        breaches.truncate(BREACHES_MAX);
         Ok(breaches)
     }
 
@@ -224,14 +226,18 @@ impl Tx<'_> {
         let untolerated = |step: &&&Step| {
             step.state == StepState::Failed && !task.step(step.position).continue_on_failure
         };
+        let cancelled = |step: &&&Step| step.state == StepState::Cancelled;
         let counted = Tally {
             open: steps
                 .iter()
                 .filter(|step| !step.state.is_terminal())
                 .count() as u32,
             failed: flow.values().filter(untolerated).count() as u32,
-            // Cancelling a job counts every row; a step that is cancelled alone counts once.
-            cancelled: job.tally.cancelled,
+            // Cancelling a job counts its loops' instances as well.
+            cancelled: match job.state {
+                JobState::Cancelled => job.tally.cancelled,
+                _ => flow.values().filter(cancelled).count() as u32,
+            },
         };
         if counted != job.tally {
             let what = format!(

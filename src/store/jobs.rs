@@ -73,7 +73,7 @@ const JOB: &str = concat!(
 );
 
 const JOB_STANDING: &str = "
-    SELECT definition_id, task_index, state <> 'pending', steps_open, steps_failed, steps_cancelled
+    SELECT definition_id, task_index, started_at IS NOT NULL, steps_open, steps_failed, steps_cancelled
       FROM job
      WHERE job_id = :job_id
 ";
@@ -242,7 +242,7 @@ impl Tx<'_> {
             .optional()?)
     }
 
-    /// Counts what an event changed. `false`: the job has ended, and its counters with it.
+    /// Counts what an event changed. `false`: the job has ended, and its counters with it, or they are not what they were.
     pub fn tally(
         &self,
         job_id: JobId,

@@ -54,6 +54,8 @@ pub enum StoreError {
         "the write was begun but not confirmed in time: it may or may not have happened, look before repeating it"
     )]
     OutcomeUnknown,
+    #[error("the database gave the transaction up: nothing was written, try again")]
+    Lost,
     #[error("the store is stopped")]
     Stopped,
     #[error("a bug was met and its change undone: {message}")]
@@ -317,8 +319,11 @@ impl<'a> Tx<'a> {
         self.changes.into_inner()
     }
 
-    /// The prepared statement, counted.
+    /// The prepared statement, counted. After SQLite has given a transaction up by itself, none runs on its own.
     fn sql(&self, statement: &'static str) -> Result<CachedStatement<'_>, StoreError> {
+        if self.connection.is_autocommit() {
+            return Err(StoreError::Lost);
+        }
         self.shared.count_statement();
         Ok(self.connection.prepare_cached(statement)?)
     }

@@ -173,7 +173,7 @@ const END_STEP: &str = "
 const BACK_TO_READY: &str = "
     UPDATE step
        SET state = 'ready', worker_id = NULL, session_id = NULL, child_job_id = NULL, assigned_at = NULL,
-           started_at = NULL, due_up = NULL, since_up = :up, absent_beats = 0, reason = NULL, message = NULL,
+           started_at = NULL, due_up = NULL, since_up = :up, reason = NULL, message = NULL,
            ready_at = :wall, queued_up = :queued_up, returns = :returns, not_before_up = :not_before_up
      WHERE step_id = :step_id
        AND state   = :from
@@ -229,7 +229,7 @@ const CANCEL_STEPS: &str = "
            not_before_up = NULL
      WHERE job_id = :job_id
        AND ended_at IS NULL
- RETURNING child_job_id
+ RETURNING child_job_id, iif(returns > 0, step_id, NULL)
 ";
 
 /// Steps as one parameter: a JSON array.
@@ -589,10 +589,14 @@ impl Tx<'_> {
             ":wall": now.wall.0,
             ":up": now.up.0,
         })?;
-        let (mut cancelled, mut children) = (0, Vec::new());
+        let (mut cancelled, mut children, mut avoided) = (0, Vec::new(), Vec::new());
         while let Some(row) = rows.next()? {
             cancelled += 1;
             children.extend(row.get::<_, Option<i64>>(0)?.map(JobId));
+            avoided.extend(row.get::<_, Option<i64>>(1)?.map(StepId));
+        }
+        for step_id in avoided {
+            self.forget_avoidances(step_id)?;
         }
         self.touch_job(job_id);
         Ok((cancelled, children))

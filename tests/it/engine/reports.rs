@@ -6,7 +6,7 @@ use stepward::domain::retry::{Backoff, RetryPolicy};
 use stepward::domain::step::StepState;
 use stepward::domain::task::{StepDraft, TaskDraft};
 use stepward::domain::{AttemptRef, Json, StepId};
-use stepward::engine::{Finished, HeldPhase, News, Reports, Verdict};
+use stepward::engine::{Assignment, Finished, HeldPhase, News, Reports, Verdict};
 
 use crate::house::{TestHouse, script};
 
@@ -283,6 +283,109 @@ fn one_bad_item_does_not_touch_the_others() {
         house.summary(job),
         "a completed, b completed, c assigned → running"
     );
+}
+
+#[test]
+fn a_second_item_about_a_step_sees_what_the_first_one_did() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a")]);
+    let worker = house.worker("ann", &[], 1);
+    let attempt = worker.claim().attempt;
+    let finished = || News::Finished(Finished::completed());
+    let news = [News::Started, News::Started, finished(), finished()];
+    let reports = Reports {
+        session_key: worker.key.clone(),
+        items: news.map(|news| (attempt, news)).into(),
+        poll: None,
+    };
+    let mut verdicts = house
+        .engine
+        .report(reports, house.now())
+        .unwrap()
+        .verdicts
+        .into_iter();
+    let three: Vec<Verdict> = verdicts.by_ref().take(3).collect();
+    assert_eq!(three, vec![Verdict::Accepted; 3]);
+    assert_eq!(
+        aborted(verdicts.next().unwrap()),
+        "the step is completed already"
+    );
+    assert_eq!(house.summary(job), "a completed → completed");
+}
+
+#[test]
+fn the_first_of_several_failures_in_one_report_is_the_jobs() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a"), script("b")]);
+    let worker = house.worker("ann", &[], 2);
+    let held = worker.poll(2, &[]).assignments;
+    for found in &held {
+        worker.start(found.attempt);
+    }
+    let failed = |found: &Assignment| (found.attempt, News::Finished(Finished::exited(1)));
+    let reports = Reports {
+        session_key: worker.key.clone(),
+        items: held.iter().map(failed).collect(),
+        poll: None,
+    };
+    house.engine.report(reports, house.now()).unwrap();
+    let why = house.job(job).job.message.unwrap();
+    assert!(why.contains("step a failed"), "{why}");
+}
+
+#[test]
+fn a_report_is_a_sign_of_life() {
+    let house = TestHouse::new();
+    house.submit(vec![script("a")]);
+    let worker = house.worker("ann", &[], 1);
+    let claimed = worker.claim();
+    house.clock.advance_ms(10_000);
+    worker.start(claimed.attempt);
+    let seen_up = |worker_id| {
+        let worker = house.engine.store.read(|tx| tx.worker(worker_id)).unwrap();
+        worker.unwrap().seen_up
+    };
+    assert_eq!(seen_up(worker.worker_id), house.now().up);
+}
+
+#[test]
+fn invented_attempts_are_turned_away_and_fill_no_story() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a")]);
+    let worker = house.worker("ann", &[], 1);
+    let step_id = worker.claim().attempt.step_id;
+    let mallory = house.worker("mallory", &[], 1);
+    let invented = |attempt| (AttemptRef { step_id, attempt }, News::Started);
+    let reports = |count: u32| Reports {
+        session_key: mallory.key.clone(),
+        items: (2..2 + count).map(invented).collect(),
+        poll: None,
+    };
+    let answer = house.engine.report(reports(5_000), house.now()).unwrap();
+    let abort = |verdict: &Verdict| matches!(verdict, Verdict::Abort { .. });
+    assert!(answer.verdicts.iter().all(abort));
+    assert_eq!(house.count_events(job, EventKind::ReportFenced), 0);
+
+    let too_many = house.engine.report(reports(10_001), house.now());
+    assert_eq!(
+        too_many.unwrap_err().to_string(),
+        "reports are 10001, at most 10000 are allowed in one request"
+    );
+}
+
+#[test]
+fn an_output_that_nobody_could_read_again_fails_its_step() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a")]);
+    let worker = house.worker("ann", &[], 1);
+    let attempt = worker.begin().attempt;
+    let deep = Json(format!("{}{}", "[".repeat(1_000), "]".repeat(1_000)));
+    let finished = Finished::Completed {
+        output: Some(deep),
+        exit_code: Some(0),
+    };
+    assert_eq!(worker.finish(attempt, finished), Verdict::Accepted);
+    assert_eq!(house.step(job, "a").reason, Some(Reason::OutputInvalid));
 }
 
 #[test]

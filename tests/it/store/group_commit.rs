@@ -4,9 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
+use rusqlite::Connection;
 use stepward::domain::event::{EventKind, NewEvent};
+use stepward::domain::task::TaskDraft;
 use stepward::domain::{EventSeq, Now, Timestamp, Uptime};
+use stepward::engine::{Engine, Settings, Submission};
 use stepward::store::{Store, StoreError, StoreOptions, Tx};
+
+use crate::house::{frozen, script};
 
 const NOW: Now = Now {
     wall: Timestamp(0),
@@ -161,6 +166,102 @@ fn a_refusal_costs_its_group_nothing_and_a_failure_after_a_write_makes_it_run_ag
         Err(StoreError::Stopped)
     };
     assert_eq!(runs_beside(fail_late), 2);
+}
+
+/// A store that gives its transaction up when "poison" is recorded, as SQLite does when memory or the disk fail.
+fn poisoned() -> (tempfile::TempDir, Store) {
+    let (folder, store) = open(StoreOptions::default());
+    drop(store);
+    Connection::open(folder.path().join("stepward.db"))
+        .unwrap()
+        .execute_batch(
+            "CREATE TRIGGER poison BEFORE INSERT ON event WHEN new.message = 'poison'
+             BEGIN SELECT RAISE(ROLLBACK, 'all of it'); END",
+        )
+        .unwrap();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    (folder, store)
+}
+
+#[test]
+fn a_call_whose_error_takes_the_whole_transaction_back_is_left_out() {
+    let (_folder, store) = poisoned();
+    let (release, occupier) = occupy(&store);
+    let call = |text: &'static str| {
+        let store = store.clone();
+        std::thread::spawn(move || store.write(move |tx| record(tx, text)))
+    };
+    let callers: Vec<_> = ["a", "poison", "b", "poison", "c"].map(call).into();
+    await_queue(&store, 5);
+    drop(release);
+    occupier.join().unwrap();
+    let results = callers.into_iter().map(|caller| caller.join().unwrap());
+    let done: Vec<bool> = results.map(|result| result.is_ok()).collect();
+    assert_eq!(done, [true, false, true, false, true]);
+    let mut kept = recorded(&store);
+    kept.sort();
+    assert_eq!(kept, ["a", "b", "c"]);
+}
+
+#[test]
+fn a_call_that_hides_the_loss_of_its_transaction_is_told_and_writes_nothing() {
+    let (_folder, store) = poisoned();
+    let hidden = store.write(|tx| {
+        record(tx, "before")?;
+        let lost = record(tx, "poison");
+        assert!(lost.is_err());
+        assert!(matches!(record(tx, "after"), Err(StoreError::Lost)));
+        Ok::<(), StoreError>(())
+    });
+    assert!(matches!(hidden, Err(StoreError::Lost)));
+    assert_eq!(recorded(&store), Vec::<String>::new());
+    store.write(|tx| record(tx, "next")).unwrap();
+    assert_eq!(recorded(&store), ["next"]);
+}
+
+#[test]
+fn a_call_may_own_the_last_handle_of_the_store() {
+    let (_folder, store) = open(StoreOptions::default());
+    let (release, occupier) = occupy(&store);
+    let (own, kept) = (store.clone(), store.clone());
+    let caller = std::thread::spawn(move || {
+        let result = store.write(move |tx| {
+            let _ = own.folder();
+            record(tx, "last")
+        });
+        drop(store);
+        result
+    });
+    await_queue(&kept, 1);
+    drop(kept);
+    drop(release);
+    occupier.join().unwrap();
+    caller.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_job_beside_a_failure_is_told_to_streams_as_well() {
+    let (_folder, store) = open(StoreOptions::default());
+    let (release, occupier) = occupy(&store);
+    let engine = Engine::new(store.clone(), Settings::default());
+    let submitter = std::thread::spawn(move || {
+        let task = frozen(vec![TaskDraft::new("main", vec![script("a")])]);
+        let submitted = engine.submit(Submission::of(&task), NOW).unwrap();
+        engine.job(submitted.job_id).unwrap().job.change_seq
+    });
+    await_queue(&store, 1);
+    let bad_store = store.clone();
+    let bad = std::thread::spawn(move || {
+        bad_store.write(|tx| {
+            record(tx, "bad")?;
+            Err::<(), _>(StoreError::Stopped)
+        })
+    });
+    await_queue(&store, 2);
+    drop(release);
+    occupier.join().unwrap();
+    assert!(bad.join().unwrap().is_err());
+    assert!(submitter.join().unwrap() > 0);
 }
 
 #[test]

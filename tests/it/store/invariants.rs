@@ -127,6 +127,14 @@ fn each_rule_is_caught_when_it_is_broken() {
             "UPDATE job SET state = 'completed', ended_at = 1, steps_open = 0, due_up = NULL WHERE job_id = 2",
         ),
         (
+            "only a step in the queue or just assigned is kept from workers that gave it back",
+            "INSERT INTO avoidance (step_id, worker_id, until_up) VALUES (1, 1, 1)",
+        ),
+        (
+            "a deleted worker can do nothing",
+            "UPDATE worker SET state = 'inactive', deleted_at = 1",
+        ),
+        (
             "a running loop waits for exactly its open instances",
             "UPDATE step SET waiting_on = 9 WHERE kind = 'loop'",
         ),

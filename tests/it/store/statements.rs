@@ -40,3 +40,18 @@ fn no_statement_scans_a_table() {
     }
     assert_eq!(scans, Vec::<String>::new());
 }
+
+#[test]
+fn sqlite_is_compiled_without_locks_that_all_connections_share() {
+    let sql = Connection::open_in_memory().unwrap();
+    let options: Vec<String> = sql
+        .prepare("PRAGMA compile_options")
+        .unwrap()
+        .query_map([], |row| row.get(0))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let has = |option: &str| options.iter().any(|found| found == option);
+    assert!(has("DEFAULT_MEMSTATUS=0"), "{options:?}");
+    assert!(!has("ENABLE_MEMORY_MANAGEMENT"), "{options:?}");
+}
