@@ -10,6 +10,7 @@ use super::cascade::Cascade;
 use super::finish::Finished;
 use super::heartbeat::sign_of_life;
 use super::poll::{Poll, PollAnswer, answer_poll, check_count};
+use super::start::Starting;
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::step::{StepHead, StepState};
@@ -198,19 +199,24 @@ impl Cascade<'_> {
             .into_iter()
             .map(|step| (step.step_id, step))
             .collect();
+        let mut starting = Starting::new();
         let mut verdicts = Vec::with_capacity(items.len());
         // What follows from an item is settled after all of them, so no item moves another one's step.
         for (attempt, news) in items {
             // Gone once it was used: a second item about the same step must see what the first one did.
             let step = match steps.remove(&attempt.step_id) {
                 Some(step) => Some(step),
-                None => self.tx.step_heads(once(attempt.step_id))?.pop(),
+                None => {
+                    self.start_steps(&session, &mut starting)?;
+                    self.tx.step_heads(once(attempt.step_id))?.pop()
+                }
             };
             verdicts.push(match step {
-                Some(step) => self.take_news(&session, &step, *attempt, news)?,
+                Some(step) => self.take_news(&session, &step, *attempt, news, &mut starting)?,
                 None => Verdict::abort(format!("step {} does not exist", attempt.step_id)),
             });
         }
+        self.start_steps(&session, &mut starting)?;
         Ok(verdicts)
     }
 
@@ -220,12 +226,13 @@ impl Cascade<'_> {
         step: &StepHead,
         attempt: AttemptRef,
         news: &News,
+        starting: &mut Starting,
     ) -> Result<Verdict, EngineError> {
         if let Some(verdict) = self.fence(session, step, attempt)? {
             return Ok(verdict);
         }
         match news {
-            News::Started => self.start_attempt(session, step),
+            News::Started => self.start_attempt(step, starting),
             News::KeepAlive => self.keep_attempt_alive(session, step),
             News::Declined { why } => self.decline_attempt(session, step, why),
             News::Finished(finished) => self.finish_attempt(step, finished),

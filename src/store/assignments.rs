@@ -17,7 +17,7 @@ pub const STATEMENTS: &[&str] = &[
     NEXT_CLAIM,
     CLAIM_CANDIDATES,
     ASSIGN_STEPS,
-    START_STEP,
+    START_STEPS,
     KEEP_ALIVE,
     HELD_STEPS,
     NOTE_ABSENCE,
@@ -145,14 +145,13 @@ const ASSIGN_STEPS: &str = "
        AND state = 'ready'
 ";
 
-const START_STEP: &str = "
+const START_STEPS: &str = "
     UPDATE step
-       SET state = 'running', started_at = ?4, since_up = ?5, due_up = ?6, tries = tries + 1, returns = 0,
+       SET state = 'running', started_at = ?3, since_up = ?4, due_up = ?5, tries = tries + 1, returns = 0,
            absent_beats = 0
-     WHERE step_id    = ?1
+     WHERE step_id IN (SELECT value FROM json_each(?1))
        AND state      = 'assigned'
-       AND attempt    = ?2
-       AND session_id = ?3
+       AND session_id = ?2
 ";
 
 const KEEP_ALIVE: &str = "
@@ -298,24 +297,26 @@ impl Tx<'_> {
         Ok(changed == claims.len())
     }
 
-    pub fn start_step(
+    /// The session runs what it was assigned; `false` if one of them was not its to start.
+    pub fn start_steps(
         &self,
-        step: &StepHead,
+        steps: &[StepHead],
         session_id: SessionId,
-        due_up: Option<Uptime>,
+        due_up: Uptime,
         now: Now,
     ) -> Result<bool, StoreError> {
-        assert_eq!(after(step, StepMove::Start), StepState::Running);
-        let changed = self.sql(START_STEP)?.execute(params![
-            step.step_id.0,
-            step.attempt,
+        let changed = self.sql(START_STEPS)?.execute(params![
+            id_list(steps.iter().map(|step| step.step_id)),
             session_id.0,
             now.wall.0,
             now.up.0,
-            due_up.map(|up| up.0),
+            due_up.0,
         ])?;
-        self.touch_job(step.job_id);
-        Ok(changed == 1)
+        for step in steps {
+            assert_eq!(after(step, StepMove::Start), StepState::Running);
+            self.touch_job(step.job_id);
+        }
+        Ok(changed == steps.len())
     }
 
     /// Moves the acknowledgement deadline of an assigned step.

@@ -15,6 +15,7 @@ pub const STATEMENTS: &[&str] = &[
     JOB,
     JOB_STANDING,
     TALLY,
+    BLAME_STEP,
     START_JOB,
     END_JOB,
     HOLD_JOB,
@@ -80,11 +81,18 @@ const JOB_STANDING: &str = "
 
 const TALLY: &str = "
     UPDATE job
-       SET steps_open = :open, steps_failed = :failed, steps_cancelled = :cancelled,
-           failed_step_id = coalesce(failed_step_id, :failed_step_id)
+       SET steps_open = :open, steps_failed = :failed, steps_cancelled = :cancelled
      WHERE job_id     = :job_id
        AND ended_at IS NULL
        AND steps_open = :was_open
+";
+
+/// Apart from the tally, since a reference is checked whenever it is set.
+const BLAME_STEP: &str = "
+    UPDATE job
+       SET failed_step_id = :step_id
+     WHERE job_id = :job_id
+       AND failed_step_id IS NULL
 ";
 
 const START_JOB: &str = "
@@ -256,8 +264,11 @@ impl Tx<'_> {
             ":open": tally.open,
             ":failed": tally.failed,
             ":cancelled": tally.cancelled,
-            ":failed_step_id": failed_step_id.map(|id| id.0),
         })?;
+        if let Some(step_id) = failed_step_id.filter(|_| changed == 1) {
+            self.sql(BLAME_STEP)?
+                .execute(named_params! {":job_id": job_id.0, ":step_id": step_id.0})?;
+        }
         self.touch_job(job_id);
         Ok(changed == 1)
     }

@@ -96,6 +96,7 @@ fn a_start_forgives_earlier_returns() {
     }
     let claimed = ann.begin();
     assert_eq!(house.step(job, "a").returns, 0);
+    assert_eq!(house.breaches(), Vec::<String>::new());
     ann.fail(claimed.attempt);
     ann.decline(ann.claim().attempt, "once more");
     assert_eq!(house.step_state(job, "a"), StepState::Ready);
