@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, Row, named_params, params};
 
 use super::rows;
-use super::steps::{after, id_list};
+use super::steps::{after, for_steps};
 use super::{StoreError, Tx};
 use crate::domain::step::{StepHead, StepMove, StepState};
 use crate::domain::{
@@ -16,8 +16,10 @@ pub const STATEMENTS: &[&str] = &[
     AVOIDED_UNTIL,
     NEXT_CLAIM,
     CLAIM_CANDIDATES,
-    ASSIGN_STEPS,
-    START_STEPS,
+    ASSIGN_STEPS[0],
+    ASSIGN_STEPS[1],
+    START_STEPS[0],
+    START_STEPS[1],
     KEEP_ALIVE,
     HELD_STEPS,
     NOTE_ABSENCE,
@@ -137,22 +139,22 @@ const CLAIM_CANDIDATES: &str = concat!(
 
 // The statements of every step's life bind by position: looking names up is a tenth of their cost.
 
-const ASSIGN_STEPS: &str = "
+const ASSIGN_STEPS: [&str; 2] = for_steps!(["
     UPDATE step
        SET state = 'assigned', attempt = attempt + 1, worker_id = ?2, session_id = ?3, assigned_at = ?4,
            started_at = NULL, since_up = ?5, due_up = ?6
-     WHERE step_id IN (SELECT value FROM json_each(?1))
+     WHERE "] ["
        AND state = 'ready'
-";
+"]);
 
-const START_STEPS: &str = "
+const START_STEPS: [&str; 2] = for_steps!(["
     UPDATE step
        SET state = 'running', started_at = ?3, since_up = ?4, due_up = ?5, tries = tries + 1, returns = 0,
            absent_beats = 0
-     WHERE step_id IN (SELECT value FROM json_each(?1))
+     WHERE "] ["
        AND state      = 'assigned'
        AND session_id = ?2
-";
+"]);
 
 const KEEP_ALIVE: &str = "
     UPDATE step
@@ -283,8 +285,10 @@ impl Tx<'_> {
         due_up: Uptime,
         now: Now,
     ) -> Result<bool, StoreError> {
-        let changed = self.sql(ASSIGN_STEPS)?.execute(params![
-            id_list(claims.iter().map(|claim| claim.step_id)),
+        let step_ids = claims.iter().map(|claim| claim.step_id);
+        let (mut statement, ids) = self.sql_for_steps(ASSIGN_STEPS, step_ids)?;
+        let changed = statement.execute(params![
+            ids,
             worker_id.0,
             session_id.0,
             now.wall.0,
@@ -305,13 +309,10 @@ impl Tx<'_> {
         due_up: Uptime,
         now: Now,
     ) -> Result<bool, StoreError> {
-        let changed = self.sql(START_STEPS)?.execute(params![
-            id_list(steps.iter().map(|step| step.step_id)),
-            session_id.0,
-            now.wall.0,
-            now.up.0,
-            due_up.0,
-        ])?;
+        let step_ids = steps.iter().map(|step| step.step_id);
+        let (mut statement, ids) = self.sql_for_steps(START_STEPS, step_ids)?;
+        let changed =
+            statement.execute(params![ids, session_id.0, now.wall.0, now.up.0, due_up.0,])?;
         for step in steps {
             assert_eq!(after(step, StepMove::Start), StepState::Running);
             self.touch_job(step.job_id);

@@ -1,6 +1,7 @@
 //! Steps: made, decided, moved, ended. Every move names the state and the attempt that it leaves; `false` means someone was first.
 
-use rusqlite::{OptionalExtension, named_params, params};
+use rusqlite::types::Value;
+use rusqlite::{CachedStatement, OptionalExtension, named_params, params};
 
 use super::rows::{self, step_columns, step_head_columns};
 use super::{StoreError, Tx};
@@ -15,7 +16,8 @@ pub const STATEMENTS: &[&str] = &[
     SKIP_STEP,
     FIRST_CANCELLED,
     STEP,
-    STEP_HEADS,
+    STEP_HEADS[0],
+    STEP_HEADS[1],
     STEP_AT,
     STEPS_OF_JOB,
     OUTCOME_AT,
@@ -106,11 +108,19 @@ const STEP: &str = concat!(
     " FROM step AS s WHERE s.step_id = :step_id"
 );
 
-const STEP_HEADS: &str = concat!(
-    "SELECT ",
-    step_head_columns!(),
-    " FROM step AS s WHERE s.step_id IN (SELECT value FROM json_each(:ids))"
-);
+/// A statement about the steps that `?1` names, in two forms: reading a list costs more than it is worth for one.
+macro_rules! for_steps {
+    ([$($head:tt)*] [$($tail:tt)*]) => {
+        [
+            concat!($($head)*, "step_id = ?1", $($tail)*),
+            concat!($($head)*, "step_id IN (SELECT value FROM json_each(?1))", $($tail)*),
+        ]
+    };
+}
+pub(super) use for_steps;
+
+const STEP_HEADS: [&str; 2] =
+    for_steps!(["SELECT ", step_head_columns!(), " FROM step AS s WHERE s."][""]);
 
 const STEP_AT: &str = concat!(
     "SELECT ",
@@ -232,19 +242,6 @@ const CANCEL_STEPS: &str = "
  RETURNING child_job_id, iif(returns > 0, step_id, NULL)
 ";
 
-/// Steps as one parameter: a JSON array.
-pub(super) fn id_list(step_ids: impl Iterator<Item = StepId>) -> String {
-    let mut list = String::from("[");
-    for step_id in step_ids {
-        if list.len() > 1 {
-            list.push(',');
-        }
-        list.push_str(&step_id.0.to_string());
-    }
-    list.push(']');
-    list
-}
-
 /// SQL keeps "not an instance" as -1, so that the unique index sees it.
 fn item_column(item: Option<u32>) -> i64 {
     item.map_or(-1, i64::from)
@@ -337,10 +334,10 @@ impl Tx<'_> {
     /// Those of the steps that exist, each once.
     pub fn step_heads(
         &self,
-        step_ids: impl Iterator<Item = StepId>,
+        step_ids: impl ExactSizeIterator<Item = StepId>,
     ) -> Result<Vec<StepHead>, StoreError> {
-        let mut statement = self.sql(STEP_HEADS)?;
-        let mut rows = statement.query(named_params! {":ids": id_list(step_ids)})?;
+        let (mut statement, ids) = self.sql_for_steps(STEP_HEADS, step_ids)?;
+        let mut rows = statement.query([ids])?;
         let mut heads = Vec::new();
         while let Some(row) = rows.next()? {
             heads.push(rows::step_head(row)?);
@@ -600,6 +597,22 @@ impl Tx<'_> {
         }
         self.touch_job(job_id);
         Ok((cancelled, children))
+    }
+
+    /// The form of the statement for these steps, and its `?1`: an id, or a JSON array of ids.
+    pub(super) fn sql_for_steps(
+        &self,
+        [for_one, for_many]: [&'static str; 2],
+        mut step_ids: impl ExactSizeIterator<Item = StepId>,
+    ) -> Result<(CachedStatement<'_>, Value), StoreError> {
+        if step_ids.len() == 1
+            && let Some(StepId(id)) = step_ids.next()
+        {
+            return Ok((self.sql(for_one)?, Value::Integer(id)));
+        }
+        let ids: Vec<String> = step_ids.map(|step_id| step_id.0.to_string()).collect();
+        let list = format!("[{}]", ids.join(","));
+        Ok((self.sql(for_many)?, Value::Text(list)))
     }
 
     pub(super) fn one_step(
