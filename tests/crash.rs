@@ -2,41 +2,110 @@
 //!
 //! This program is both sides: with `child` as its first argument it plays a script of verbs and kills itself before the
 //! given statement; without, it is an ordinary test that plays the script once undisturbed, remembers the database after
-//! every verb, and then holds each killed child against that.
+//! every verb, and then holds each killed child against that. A second child ends itself while it answers.
 
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use stepward::clock::ManualClock;
+use stepward::domain::event::{EventKind, NewEvent};
 use stepward::domain::retry::{OnWorkerLoss, RetryPolicy};
 use stepward::domain::task::{Definition, ForEach, Hook, HookOn, StepDraft, TaskDraft};
-use stepward::domain::{AttemptRef, JobId, Json, StepId};
+use stepward::domain::{AttemptRef, EventSeq, JobId, Json, StepId};
 use stepward::engine::{
     Beat, Decision, Engine, Finished, News, Poll, Reports, RetryScope, Settings, Spooled,
     Submission,
 };
-use stepward::store::{Frozen, Registration, Store, StoreOptions};
+use stepward::store::{Frozen, Registration, Store, StoreError, StoreOptions};
 
 fn main() {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() == Some("child") {
         let folder = words.next().expect("a folder");
-        let statement = words
-            .next()
-            .expect("a statement")
-            .parse()
-            .expect("a number");
-        return play_and_die(Path::new(&folder), statement);
+        let folder = Path::new(&folder);
+        return match words.next().expect("a statement, or what to do").as_str() {
+            "answer" => answer_and_panic(folder),
+            statement => play_and_die(folder, statement.parse().expect("a number")),
+        };
     }
     let arguments = Arguments::from_args();
-    let trials = vec![Trial::test(
-        "a_kill_between_any_two_statements_leaves_all_or_nothing",
-        kill_everywhere,
-    )];
+    let trials = vec![
+        Trial::test(
+            "a_kill_between_any_two_statements_leaves_all_or_nothing",
+            kill_everywhere,
+        ),
+        Trial::test(
+            "a_panic_while_answering_ends_the_process_and_nobody_is_told_a_lie",
+            panic_while_answering,
+        ),
+    ];
     libtest_mimic::run(&arguments, trials).exit();
+}
+
+const SIGABRT: i32 = 6;
+const ANSWERED_TOGETHER: usize = 8;
+
+/// The child: calls that share a commit, one of which owns something that panics when it is dropped.
+fn answer_and_panic(folder: &Path) {
+    struct Bomb(bool);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(!self.0, "dropped");
+        }
+    }
+    let store = Store::open(folder, StoreOptions::default()).expect("a store");
+    let (inside_tx, inside_rx) = std::sync::mpsc::channel();
+    let (go_on_tx, go_on_rx) = std::sync::mpsc::channel::<()>();
+    let go_on_rx = std::sync::Mutex::new(go_on_rx);
+    std::thread::scope(|scope| {
+        let occupied = store.clone();
+        scope.spawn(move || {
+            occupied.write(move |_| {
+                inside_tx.send(()).expect("the test waits");
+                // An error says that the other end is gone: that is the word.
+                let _ = go_on_rx.lock().expect("nobody else").recv();
+                Ok::<_, StoreError>(())
+            })
+        });
+        inside_rx.recv().expect("the writer is inside");
+        for n in 0..ANSWERED_TOGETHER {
+            let store = store.clone();
+            let bomb = Bomb(n == 0);
+            scope.spawn(move || {
+                let written = store.write(move |tx| {
+                    let _ = &bomb;
+                    let event = NewEvent::new(EventKind::WorkerActive, n.to_string());
+                    tx.record(&event, ManualClock::default().now())
+                });
+                if let Err(error) = written {
+                    println!("{error}");
+                }
+            });
+        }
+        while store.queued() < ANSWERED_TOGETHER {
+            std::thread::yield_now();
+        }
+        drop(go_on_tx);
+    });
+}
+
+fn panic_while_answering() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let child = Command::new(std::env::current_exe()?)
+        .args(["child", &folder.path().to_string_lossy(), "answer"])
+        .output()?;
+    assert_eq!(child.status.signal(), Some(SIGABRT), "{child:?}");
+    let said = String::from_utf8(child.stderr)?;
+    assert!(said.contains("the thread that answers met a bug"), "{said}");
+    assert_eq!(String::from_utf8(child.stdout)?, "");
+    let store = Store::open(folder.path(), StoreOptions::default())?;
+    let kept = store.read(|tx| tx.events_after(EventSeq(0), 100))?;
+    assert_eq!(kept.len(), ANSWERED_TOGETHER);
+    Ok(())
 }
 
 /// How many kills are spread over the script.

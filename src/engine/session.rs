@@ -3,6 +3,7 @@
 use super::cascade::{Cascade, Failure};
 use super::finish::Finished;
 use super::heartbeat::sign_of_life;
+use super::poll::check_count;
 use super::submit::check_text;
 use super::{Engine, EngineError, Settings, Verdict};
 use crate::domain::check::tag_fault;
@@ -44,6 +45,7 @@ impl Engine {
         registration.tags.sort();
         registration.tags.dedup();
         check(&registration)?;
+        check_count("spooled results", spooled.len())?;
         let settings = self.settings;
         self.store.write(move |tx| {
             if let Some(session) = tx.session(&registration.session_key)? {

@@ -1,5 +1,7 @@
 //! Steps in a worker's hands: what it may claim, what it was given, what it holds, whom it is passed over for.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{OptionalExtension, Row, named_params, params};
 
 use super::rows;
@@ -46,6 +48,16 @@ pub struct Claim {
     pub position: u32,
     pub item: Option<u32>,
     pub item_value: Option<Json>,
+}
+
+impl Claim {
+    /// The attempt that its last assignment had, if there was one.
+    fn attempt_ref(&self) -> AttemptRef {
+        AttemptRef {
+            step_id: self.step_id,
+            attempt: self.attempt,
+        }
+    }
 }
 
 /// The first claimable step of the next requirement that has any.
@@ -141,19 +153,21 @@ const CLAIM_CANDIDATES: &str = concat!(
 
 const ASSIGN_STEPS: [&str; 2] = for_steps!(["
     UPDATE step
-       SET state = 'assigned', attempt = attempt + 1, worker_id = ?2, session_id = ?3, assigned_at = ?4,
-           started_at = NULL, since_up = ?5, due_up = ?6
+       SET state = 'assigned', attempt = attempt + 1, worker_id = ?3, session_id = ?4, assigned_at = ?5,
+           started_at = NULL, since_up = ?6, due_up = ?7
      WHERE "] ["
-       AND state = 'ready'
+       AND state   = 'ready'
+       AND attempt = ?2
 "]);
 
 const START_STEPS: [&str; 2] = for_steps!(["
     UPDATE step
-       SET state = 'running', started_at = ?3, since_up = ?4, due_up = ?5, tries = tries + 1, returns = 0,
+       SET state = 'running', started_at = ?4, since_up = ?5, due_up = ?6, tries = tries + 1, returns = 0,
            absent_beats = 0
      WHERE "] ["
        AND state      = 'assigned'
-       AND session_id = ?2
+       AND attempt    = ?2
+       AND session_id = ?3
 "]);
 
 const KEEP_ALIVE: &str = "
@@ -194,6 +208,15 @@ const AVOIDED_UNTIL: &str = "
 const FORGET_AVOIDANCES: &str = "
     DELETE FROM avoidance WHERE step_id = :step_id
 ";
+
+/// Steps that are at the same attempt are moved together: nearly always all of them.
+fn by_attempt(attempts: impl Iterator<Item = AttemptRef>) -> BTreeMap<u32, Vec<StepId>> {
+    let mut by_attempt: BTreeMap<u32, Vec<StepId>> = BTreeMap::new();
+    for AttemptRef { step_id, attempt } in attempts {
+        by_attempt.entry(attempt).or_default().push(step_id);
+    }
+    by_attempt
+}
 
 fn claim(row: &Row) -> rusqlite::Result<Claim> {
     Ok(Claim {
@@ -285,16 +308,19 @@ impl Tx<'_> {
         due_up: Uptime,
         now: Now,
     ) -> Result<bool, StoreError> {
-        let step_ids = claims.iter().map(|claim| claim.step_id);
-        let (mut statement, ids) = self.sql_for_steps(ASSIGN_STEPS, step_ids)?;
-        let changed = statement.execute(params![
-            ids,
-            worker_id.0,
-            session_id.0,
-            now.wall.0,
-            now.up.0,
-            due_up.0,
-        ])?;
+        let mut changed = 0;
+        for (attempt, step_ids) in by_attempt(claims.iter().map(Claim::attempt_ref)) {
+            let (mut statement, ids) = self.sql_for_steps(ASSIGN_STEPS, step_ids.into_iter())?;
+            changed += statement.execute(params![
+                ids,
+                attempt,
+                worker_id.0,
+                session_id.0,
+                now.wall.0,
+                now.up.0,
+                due_up.0,
+            ])?;
+        }
         for claim in claims {
             self.touch_job(claim.job_id);
         }
@@ -309,10 +335,18 @@ impl Tx<'_> {
         due_up: Uptime,
         now: Now,
     ) -> Result<bool, StoreError> {
-        let step_ids = steps.iter().map(|step| step.step_id);
-        let (mut statement, ids) = self.sql_for_steps(START_STEPS, step_ids)?;
-        let changed =
-            statement.execute(params![ids, session_id.0, now.wall.0, now.up.0, due_up.0,])?;
+        let mut changed = 0;
+        for (attempt, step_ids) in by_attempt(steps.iter().map(StepHead::attempt_ref)) {
+            let (mut statement, ids) = self.sql_for_steps(START_STEPS, step_ids.into_iter())?;
+            changed += statement.execute(params![
+                ids,
+                attempt,
+                session_id.0,
+                now.wall.0,
+                now.up.0,
+                due_up.0,
+            ])?;
+        }
         for step in steps {
             assert_eq!(after(step, StepMove::Start), StepState::Running);
             self.touch_job(step.job_id);

@@ -109,6 +109,10 @@ where
 impl<T, E: From<StoreError>, F> Drop for TypedCall<T, E, F> {
     /// A call that is dropped unanswered leaves nobody waiting.
     fn drop(&mut self) {
+        // A bug of ours is about to end the process; what was committed must not be called undone before that.
+        if std::thread::panicking() {
+            return;
+        }
         self.work = None;
         if let Some(reply) = self.reply.take() {
             reply.give(Err(StoreError::Stopped.into()));

@@ -219,24 +219,48 @@ fn a_call_that_hides_the_loss_of_its_transaction_is_told_and_writes_nothing() {
     assert_eq!(recorded(&store), ["next"]);
 }
 
+/// A handle of the store that is let go only when the test says so.
+struct LateHandle {
+    store: Option<Store>,
+    let_go: std::sync::Mutex<mpsc::Receiver<()>>,
+}
+
+impl Drop for LateHandle {
+    fn drop(&mut self) {
+        // An error says that the test has dropped its end: that is the word.
+        let _ = self.let_go.lock().unwrap().recv();
+        drop(self.store.take());
+    }
+}
+
 #[test]
 fn a_call_may_own_the_last_handle_of_the_store() {
-    let (_folder, store) = open(StoreOptions::default());
-    let (release, occupier) = occupy(&store);
-    let (own, kept) = (store.clone(), store.clone());
-    let caller = std::thread::spawn(move || {
-        let result = store.write(move |tx| {
-            let _ = own.folder();
-            record(tx, "last")
-        });
-        drop(store);
-        result
+    let (folder, store) = open(StoreOptions {
+        write_deadline: Duration::from_millis(50),
+        ..StoreOptions::default()
     });
-    await_queue(&kept, 1);
-    drop(kept);
-    drop(release);
-    occupier.join().unwrap();
-    caller.join().unwrap().unwrap();
+    let (word, let_go) = mpsc::channel();
+    let late = LateHandle {
+        store: Some(store.clone()),
+        let_go: std::sync::Mutex::new(let_go),
+    };
+    // The writer waits in the handle's drop, so the caller gives up.
+    let unanswered = store.write(move |tx| {
+        let _ = &late;
+        record(tx, "last")
+    });
+    assert!(matches!(unanswered, Err(StoreError::OutcomeUnknown)));
+    drop(store);
+    drop(word);
+    // Now the writer's own thread closes the store.
+    let store = loop {
+        match Store::open(folder.path(), StoreOptions::default()) {
+            Ok(store) => break store,
+            Err(stepward::store::OpenError::InUse { .. }) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(recorded(&store), ["last"]);
 }
 
 #[test]
