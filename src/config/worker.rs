@@ -5,8 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
-use crate::domain::check::tag_fault;
-use crate::domain::limits;
+use crate::domain::worker::offer_fault;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -32,13 +31,9 @@ impl WorkerConfig {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.slots == 0 || self.slots > limits::SLOTS_MAX {
-            let (slots, max) = (self.slots, limits::SLOTS_MAX);
-            return Err(format!("slots is {slots}, expected 1 to {max}"));
-        }
-        match self.tags.iter().find(|tag| tag_fault(tag).is_some()) {
+        match offer_fault(self.slots, &self.tags) {
             None => Ok(()),
-            Some(tag) => Err(format!("tag {} is not allowed", limits::shorten(tag))),
+            Some((place, fault)) => Err(format!("{place} {fault}")),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A worker: a machine or process that runs steps; its state, its flags, and what it may be given.
 
+use super::check::tag_fault;
+use super::limits::{self, shorten};
 use super::{SessionId, Timestamp, Uptime, WorkerId, words};
 
 words! {
@@ -28,6 +30,23 @@ impl WorkerState {
             (Active, Speak) | (Inactive, Silence) => None,
         }
     }
+}
+
+/// What is wrong with what a worker offers, and where.
+pub fn offer_fault(slots: u32, tags: &[String]) -> Option<(&'static str, String)> {
+    let (slots_max, tags_max) = (limits::SLOTS_MAX, limits::STEP_TAGS_MAX);
+    if slots == 0 || slots > slots_max {
+        return Some(("slots", format!("are {slots}, expected 1 to {slots_max}")));
+    }
+    if tags.len() > tags_max {
+        let count = tags.len();
+        return Some((
+            "tags",
+            format!("are {count}, at most {tags_max} are allowed"),
+        ));
+    }
+    let bad = tags.iter().find(|tag| tag_fault(tag).is_some())?;
+    Some(("tag", format!("{} is not allowed", shorten(bad))))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

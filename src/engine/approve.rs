@@ -1,7 +1,7 @@
 //! A person decides about a suspended step: an approval, or a step that is held because its worker was lost.
 
 use super::cascade::Cascade;
-use super::submit::{check_json, check_text};
+use super::check::{check_json, check_text};
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;

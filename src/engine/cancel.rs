@@ -1,7 +1,7 @@
 //! Somebody cancels a job: all its open steps and child jobs end with it, at once; workers hear of it and stop.
 
 use super::cascade::Cascade;
-use super::submit::check_text;
+use super::check::check_text;
 use super::{Engine, EngineError};
 use crate::domain::limits;
 use crate::domain::reason::Reason;

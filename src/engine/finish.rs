@@ -2,8 +2,8 @@
 
 use super::EngineError;
 use super::cascade::{Cascade, Failure};
+use super::check::check_json;
 use super::report::Verdict;
-use super::submit::check_json;
 use crate::domain::Json;
 use crate::domain::limits;
 use crate::domain::reason::Reason;

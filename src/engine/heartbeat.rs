@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::poll::check_count;
+use super::check::check_count;
 use super::{Engine, EngineError, Settings};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::step::StepState;

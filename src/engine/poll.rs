@@ -4,9 +4,9 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
+use super::check::check_count;
 use super::heartbeat::{ack_due_up, current_holdings, sign_of_life, to_abort};
 use super::{Engine, EngineError, Settings};
-use crate::domain::limits;
 use crate::domain::step::StepState;
 use crate::domain::task::Action;
 use crate::domain::{AttemptRef, JobId, Json, Now, RequirementId, WorkerId};
@@ -57,16 +57,6 @@ impl Engine {
         self.store
             .write(move |tx| answer_poll(tx, &settings, &poll, now))
     }
-}
-
-/// A worker speaks of no more attempts than it may have slots.
-pub(super) fn check_count(place: &'static str, count: usize) -> Result<(), EngineError> {
-    let max = limits::SLOTS_MAX as usize;
-    if count <= max {
-        return Ok(());
-    }
-    let fault = format!("are {count}, at most {max} are allowed in one request");
-    Err(EngineError::Invalid { place, fault })
 }
 
 pub(super) fn answer_poll(

@@ -7,9 +7,10 @@ use std::collections::HashMap;
 use std::iter::once;
 
 use super::cascade::Cascade;
+use super::check::check_count;
 use super::finish::Finished;
 use super::heartbeat::sign_of_life;
-use super::poll::{Poll, PollAnswer, answer_poll, check_count};
+use super::poll::{Poll, PollAnswer, answer_poll};
 use super::start::Starting;
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};

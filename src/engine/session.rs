@@ -1,17 +1,15 @@
 //! A worker opens a session: it is new, or it restarted and what its former life held is settled here and now.
 
 use super::cascade::{Cascade, Failure};
+use super::check::{check_count, check_text};
 use super::finish::Finished;
 use super::heartbeat::sign_of_life;
-use super::poll::check_count;
-use super::submit::check_text;
 use super::{Engine, EngineError, Settings, Verdict};
-use crate::domain::check::tag_fault;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
 use crate::domain::step::StepState;
-use crate::domain::worker::Worker;
+use crate::domain::worker::{Worker, offer_fault};
 use crate::domain::{AttemptRef, Now, SessionId, WorkerId};
 use crate::store::{Registration, SessionView, Tx};
 
@@ -200,20 +198,8 @@ fn check(registration: &Registration) -> Result<(), EngineError> {
             return invalid(place, "is too long or holds a NUL byte".to_string());
         }
     }
-    if registration.slots == 0 || registration.slots > limits::SLOTS_MAX {
-        let (slots, max) = (registration.slots, limits::SLOTS_MAX);
-        return invalid("slots", format!("are {slots}, expected 1 to {max}"));
-    }
-    if registration.tags.len() > limits::STEP_TAGS_MAX {
-        let (count, max) = (registration.tags.len(), limits::STEP_TAGS_MAX);
-        return invalid("tags", format!("are {count}, at most {max} are allowed"));
-    }
-    match registration
-        .tags
-        .iter()
-        .find(|tag| tag_fault(tag).is_some())
-    {
+    match offer_fault(registration.slots, &registration.tags) {
         None => Ok(()),
-        Some(tag) => invalid("tag", format!("{} is not allowed", limits::shorten(tag))),
+        Some((place, fault)) => invalid(place, fault),
     }
 }

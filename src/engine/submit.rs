@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::cascade::Cascade;
+use super::check::{check_json, check_text};
 use super::create::JobPlan;
 use super::retry::Carried;
 use super::{Engine, EngineError};
@@ -135,40 +136,5 @@ impl Engine {
                 repeated: false,
             })
         })
-    }
-}
-
-pub(super) fn check_text(
-    place: &'static str,
-    text: &str,
-    bytes_max: usize,
-) -> Result<(), EngineError> {
-    let fault = match text {
-        "" => "is empty".to_string(),
-        text if text.len() > bytes_max => {
-            format!(
-                "is {} bytes long, at most {bytes_max} are allowed",
-                text.len()
-            )
-        }
-        text if text.contains('\0') => "holds a NUL byte".to_string(),
-        _ => return Ok(()),
-    };
-    Err(EngineError::Invalid { place, fault })
-}
-
-pub(super) fn check_json(
-    place: &'static str,
-    json: &Json,
-    bytes_max: usize,
-) -> Result<(), EngineError> {
-    check_text(place, &json.0, bytes_max)?;
-    // Into a value, not into nothing: what is nested too deeply to be read again is refused here.
-    match serde_json::from_str::<serde_json::Value>(&json.0) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(EngineError::Invalid {
-            place,
-            fault: format!("is not JSON: {error}"),
-        }),
     }
 }

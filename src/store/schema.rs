@@ -240,7 +240,7 @@ fn open_writer(folder: &Path, file: &Path) -> Result<Connection, OpenError> {
         connection.pragma_update(None, "synchronous", "FULL")?;
         // The live part of the tables: without it a group of calls reads and spills the same pages again and again.
         connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
-        // What a savepoint may have to undo is kept in memory; a file would be written and thrown away with each call.
+        // What a statement or a savepoint may have to undo is kept in memory, not in a file that is thrown away at once.
         connection.pragma_update(None, "temp_store", "MEMORY")?;
         connection.pragma_update(None, "wal_autocheckpoint", 0)?;
         connection.pragma_update(None, "journal_size_limit", 64 << 20)?;
