@@ -150,8 +150,10 @@ CREATE TABLE step (
     tries          INTEGER NOT NULL DEFAULT 0,      -- started attempts
     returns        INTEGER NOT NULL DEFAULT 0,      -- assignments that came back unstarted, since the last start
     waiting_on     INTEGER NOT NULL CHECK (waiting_on >= 0), -- open dependencies; of a running loop, open instances
-    worker_id      INTEGER REFERENCES worker (worker_id),
-    session_id     INTEGER REFERENCES session (session_id),
+    -- No foreign keys for these two: a statement that changes one keeps a copy of every page that it touches, an eighth
+    -- of all that a step's life costs; and a session could not be forgotten without a look at every step.
+    worker_id      INTEGER,
+    session_id     INTEGER,
     child_job_id   INTEGER REFERENCES job (job_id),
     origin_step_id INTEGER REFERENCES step (step_id), -- in a retried job: what may be carried over from the former one
     exit_code      INTEGER,

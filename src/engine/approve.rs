@@ -69,7 +69,7 @@ impl Engine {
                         exit_code: None,
                         output: output.clone(),
                     };
-                    cascade.finish_step(&context, step, ending)?;
+                    cascade.finish_step(step, ending)?;
                 }
                 Decision::Approve { .. } => {
                     let event = told(
@@ -94,7 +94,7 @@ impl Engine {
                     };
                     let message = limits::clip(&text, limits::MESSAGE_BYTES_MAX);
                     let ending = Ending::failed(reason, message);
-                    cascade.finish_step(&context, step, ending)?;
+                    cascade.finish_step(step, ending)?;
                 }
             }
             cascade.settle()

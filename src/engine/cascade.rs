@@ -80,6 +80,8 @@ pub(super) struct Cascade<'a> {
     /// Groups in which a place may be free now.
     pub(super) freed_groups: BTreeSet<String>,
     ended: VecDeque<Ended>,
+    /// Steps whose only dependency has ended, to be made ready together.
+    releasing: Vec<(JobId, u32)>,
     contexts: HashMap<JobId, JobContext>,
     outcomes: HashMap<(JobId, u32), Outcome>,
 }
@@ -94,6 +96,7 @@ impl<'a> Cascade<'a> {
             uncounted: BTreeMap::new(),
             freed_groups: BTreeSet::new(),
             ended: VecDeque::new(),
+            releasing: Vec::new(),
             contexts: HashMap::new(),
             outcomes: HashMap::new(),
         }
@@ -107,6 +110,10 @@ impl<'a> Cascade<'a> {
                     Some(_) => self.instance_ended(&ended)?,
                     None => self.decide_dependents(&ended)?,
                 }
+            }
+            if !self.releasing.is_empty() {
+                let releasing = std::mem::take(&mut self.releasing);
+                self.tx.release_only_dependents(&releasing, self.now)?;
             }
             // Children have larger ids than their parents: settled first, they are counted in the same round.
             if let Some((job_id, change)) = self.uncounted.pop_last() {
@@ -174,36 +181,37 @@ impl<'a> Cascade<'a> {
         Ok(context)
     }
 
-    /// The one terminal writer. `false`: someone else was first, and nothing happened.
-    pub fn finish_step(
-        &mut self,
-        context: &JobContext,
-        step: &StepHead,
-        ending: Ending,
-    ) -> Result<bool, EngineError> {
-        if !self.tx.end_step(step, &ending, self.now)? {
+    /// `false`: someone else was first, and nothing happened.
+    pub fn finish_step(&mut self, step: &StepHead, ending: Ending) -> Result<bool, EngineError> {
+        self.finish_steps(&[(step.clone(), ending)])
+    }
+
+    /// The one terminal writer. `false`: someone else was first with one of them.
+    pub fn finish_steps(&mut self, endings: &[(StepHead, Ending)]) -> Result<bool, EngineError> {
+        if !self.tx.end_steps(endings, self.now)? {
             return Ok(false);
         }
-        if step.returns > 0 {
-            self.tx.forget_avoidances(step.step_id)?;
+        for (step, ending) in endings {
+            let context = self.context(step.job_id)?;
+            if step.returns > 0 {
+                self.tx.forget_avoidances(step.step_id)?;
+            }
+            if ending.step_move == StepMove::Fail {
+                let name = context.name(step);
+                let message = ending.message.as_deref().unwrap_or_default();
+                let text = format!("step {name} failed: {message}");
+                let mut event = NewEvent::new(EventKind::StepFailed, text).step(step);
+                event.reason = ending.reason;
+                self.tx.record(&event, self.now)?;
+            }
+            let outcome = match ending.step_move {
+                StepMove::Complete => Outcome::Completed,
+                StepMove::Fail => Outcome::Failed,
+                StepMove::Cancel => Outcome::Cancelled,
+                other => unreachable!("{other} does not finish a step that could run"),
+            };
+            self.note_end(&context, step.step_id, step.position, step.item, outcome);
         }
-        if ending.step_move == StepMove::Fail {
-            let name = context.name(step);
-            let message = ending.message.as_deref().unwrap_or_default();
-            let mut event = NewEvent::new(
-                EventKind::StepFailed,
-                format!("step {name} failed: {message}"),
-            );
-            event.reason = ending.reason;
-            self.tx.record(&event.step(step), self.now)?;
-        }
-        let outcome = match ending.step_move {
-            StepMove::Complete => Outcome::Completed,
-            StepMove::Fail => Outcome::Failed,
-            StepMove::Cancel => Outcome::Cancelled,
-            other => unreachable!("{other} does not finish a step that could run"),
-        };
-        self.note_end(context, step.step_id, step.position, step.item, outcome);
         Ok(true)
     }
 
@@ -230,7 +238,7 @@ impl<'a> Cascade<'a> {
                     exit_code,
                     ..Ending::failed(failure.reason, message)
                 };
-                self.finish_step(context, step, ending)
+                self.finish_step(step, ending)
             }
             AfterFailure::Hold => self.hold_step(context, step, failure.reason, &message),
             AfterFailure::RetryIn { delay_ms } => {
@@ -340,8 +348,7 @@ impl<'a> Cascade<'a> {
                 let outcome = self.outcomes[&(ended.job_id, only)];
                 let depends_on = task.depends_on(dependent);
                 if decide(task.step(dependent), depends_on, &|_| outcome) == Decision::Release {
-                    self.tx
-                        .release_only_dependent(ended.job_id, dependent, self.now)?;
+                    self.releasing.push((ended.job_id, dependent));
                     continue;
                 }
             }
@@ -513,7 +520,7 @@ impl<'a> Cascade<'a> {
             exit_code: None,
             output: None,
         };
-        self.finish_step(&context, &placeholder, ending)?;
+        self.finish_step(&placeholder, ending)?;
         Ok(())
     }
 }

@@ -48,7 +48,7 @@ impl Cascade<'_> {
             "only an assignment can come back"
         );
         if step.returns + 1 >= limits::RETURNS_MAX {
-            return self.give_up_assigning(context, step, text);
+            return self.give_up_assigning(step, text);
         }
         let given = self.tx.step(step.step_id)?.expect("it was just read");
         if !self.tx.requeue_step(step, self.now)? {
@@ -75,12 +75,7 @@ impl Cascade<'_> {
         Ok(true)
     }
 
-    fn give_up_assigning(
-        &mut self,
-        context: &JobContext,
-        step: &StepHead,
-        text: &str,
-    ) -> Result<bool, EngineError> {
+    fn give_up_assigning(&mut self, step: &StepHead, text: &str) -> Result<bool, EngineError> {
         let former = self.tx.former_attempts(step.step_id)?;
         let returned = former.iter().rev().take(step.returns as usize);
         let mut story: Vec<String> = returned
@@ -95,6 +90,6 @@ impl Cascade<'_> {
         );
         let message = limits::clip(&message, limits::MESSAGE_BYTES_MAX);
         let ending = Ending::failed(Reason::AssignmentExhausted, message);
-        self.finish_step(context, step, ending)
+        self.finish_step(step, ending)
     }
 }

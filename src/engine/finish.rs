@@ -3,11 +3,11 @@
 use super::EngineError;
 use super::cascade::{Cascade, Failure};
 use super::check::check_json;
-use super::report::Verdict;
+use super::report::{Together, Verdict};
 use crate::domain::Json;
 use crate::domain::limits;
 use crate::domain::reason::Reason;
-use crate::domain::step::{StepHead, StepMove, StepState};
+use crate::domain::step::{StepHead, StepState};
 use crate::store::Ending;
 
 /// How an attempt ended, in the worker's words.
@@ -86,6 +86,7 @@ impl Cascade<'_> {
         &mut self,
         step: &StepHead,
         report: &Finished,
+        together: &mut Together,
     ) -> Result<Verdict, EngineError> {
         if step.state != StepState::Running {
             return Ok(Verdict::abort(format!(
@@ -93,34 +94,26 @@ impl Cascade<'_> {
                 step.attempt_ref()
             )));
         }
-        let context = self.context(step.job_id)?;
-        let finished = match report.made_good() {
+        match report.made_good() {
             Finished::Completed { output, exit_code } => {
-                let step_move = StepMove::Complete;
-                let ending = Ending {
-                    step_move,
-                    reason: None,
-                    message: None,
-                    exit_code,
-                    output,
-                };
-                self.finish_step(&context, step, ending)?
+                let ending = Ending::completed(exit_code, output);
+                together.ending.push((step.clone(), ending));
             }
             Finished::Failed {
                 reason,
                 message,
                 exit_code,
-            } => self.fail_or_retry(
-                &context,
-                step,
-                Failure {
+            } => {
+                let context = self.context(step.job_id)?;
+                let failure = Failure {
                     reason,
                     message,
                     exit_code,
-                },
-            )?,
-        };
-        assert!(finished, "nobody moves the step within our transaction");
+                };
+                let failed = self.fail_or_retry(&context, step, failure)?;
+                assert!(failed, "nobody moves the step within our transaction");
+            }
+        }
         Ok(Verdict::Accepted)
     }
 }

@@ -8,7 +8,7 @@ use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::step::StepState;
 use crate::domain::worker::{WorkerMove, WorkerState};
 use crate::domain::{AttemptRef, Now, Uptime};
-use crate::store::{Held, Holdings, SessionView, Tx};
+use crate::store::{Held, SessionView, Tx};
 
 /// Contact other than a heartbeat is written down when the last sign of life is older than this.
 const SIGN_OF_LIFE_MS: i64 = 5_000;
@@ -45,11 +45,8 @@ impl Engine {
         check_count("held attempts", beat.held.len())?;
         let settings = self.settings;
         self.store.write(move |tx| {
-            let Holdings {
-                session,
-                held: believed,
-                ..
-            } = current_holdings(tx, &beat.session_key)?;
+            let session = current_session(tx, &beat.session_key)?;
+            let believed = tx.held_steps(session.session_id)?;
             tell_if_back(tx, &session, now)?;
             tx.heartbeat(&session, beat.seq, now)?;
             if beat.seq > session.heartbeat_seq {
@@ -68,17 +65,6 @@ impl Engine {
             })
         })
     }
-}
-
-/// The session and what it holds, if it is its worker's current one.
-pub(super) fn current_holdings(tx: &Tx, session_key: &str) -> Result<Holdings, EngineError> {
-    let holdings = tx
-        .session_holdings(session_key)?
-        .ok_or(EngineError::SessionUnknown)?;
-    if !holdings.session.current {
-        return Err(EngineError::SessionReplaced);
-    }
-    Ok(holdings)
 }
 
 /// The session, if it is its worker's current one.

@@ -5,12 +5,12 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use super::check::check_count;
-use super::heartbeat::{ack_due_up, current_holdings, sign_of_life, to_abort};
+use super::heartbeat::{ack_due_up, current_session, sign_of_life, to_abort};
 use super::{Engine, EngineError, Settings};
 use crate::domain::step::StepState;
 use crate::domain::task::Action;
 use crate::domain::{AttemptRef, JobId, Json, Now, RequirementId, WorkerId};
-use crate::store::{Claim, Holdings, JobPayload, Tx};
+use crate::store::{Claim, JobPayload, SessionView, Tx};
 
 /// How long a worker is passed over for a step that it gave back: while others could take it, and when none can.
 pub(super) const AVOID_MS: i64 = 300_000;
@@ -54,29 +54,31 @@ impl Engine {
     pub fn poll(&self, poll: Poll, now: Now) -> Result<PollAnswer, EngineError> {
         check_count("held attempts", poll.held.len())?;
         let settings = self.settings;
-        self.store
-            .write(move |tx| answer_poll(tx, &settings, &poll, now))
+        self.store.write(move |tx| {
+            let session = current_session(tx, &poll.session_key)?;
+            sign_of_life(tx, &session, now)?;
+            answer_poll(tx, &settings, &session, poll.free_slots, &poll.held, now)
+        })
     }
 }
 
+/// For a session that is its worker's current one and has given its sign of life.
 pub(super) fn answer_poll(
     tx: &Tx,
     settings: &Settings,
-    poll: &Poll,
+    session: &SessionView,
+    free_slots: u32,
+    held: &[AttemptRef],
     now: Now,
 ) -> Result<PollAnswer, EngineError> {
-    let Holdings {
-        session,
-        held: believed,
-    } = current_holdings(tx, &poll.session_key)?;
-    sign_of_life(tx, &session, now)?;
-    let held: HashSet<AttemptRef> = poll.held.iter().copied().collect();
+    let believed = tx.held_steps(session.session_id)?;
+    let mentioned: HashSet<AttemptRef> = held.iter().copied().collect();
     let mut parcel = Parcel::default();
     for step in believed
         .iter()
         .filter(|step| step.state == StepState::Assigned)
     {
-        if !held.contains(&step.attempt_ref()) && !parcel.is_full() {
+        if !mentioned.contains(&step.attempt_ref()) && !parcel.is_full() {
             parcel.add(tx, settings, step.attempt, &tx.given(step.step_id)?)?;
         }
     }
@@ -84,7 +86,7 @@ pub(super) fn answer_poll(
         let free = session
             .slots
             .saturating_sub(believed.len() as u32)
-            .min(poll.free_slots);
+            .min(free_slots);
         let due_up = ack_due_up(settings, now.up, now);
         let mut claims = best_claims(tx, session.worker_id, free, now)?;
         let mut fitting = 0;
@@ -102,7 +104,7 @@ pub(super) fn answer_poll(
             assert!(assigned, "nobody claims within our transaction");
         }
     }
-    let abort = to_abort(&believed, poll.held.iter().copied());
+    let abort = to_abort(&believed, held.iter().copied());
     Ok(PollAnswer {
         assignments: parcel.assignments,
         abort,

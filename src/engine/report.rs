@@ -3,20 +3,18 @@
 //! Every item names its attempt. What is not, or no longer, in this session's hands is answered `Abort` and changes nothing;
 //! one bad item does not touch the others.
 
-use std::collections::HashMap;
 use std::iter::once;
 
 use super::cascade::Cascade;
 use super::check::check_count;
 use super::finish::Finished;
 use super::heartbeat::sign_of_life;
-use super::poll::{Poll, PollAnswer, answer_poll};
-use super::start::Starting;
+use super::poll::{PollAnswer, answer_poll};
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::step::{StepHead, StepState};
-use crate::domain::{AttemptRef, Now, StepId};
-use crate::store::SessionView;
+use crate::domain::{AttemptRef, Now, Uptime};
+use crate::store::{Ending, SessionView};
 
 /// What a worker has to say about one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +59,15 @@ pub struct Reports {
 }
 
 impl Reports {
+    /// Whatever this session ran is nothing to the server.
+    fn of_an_unknown_session(&self) -> ReportsAnswer {
+        let verdict = |_: &_| Verdict::abort("the session is not known here");
+        ReportsAnswer {
+            verdicts: self.items.iter().map(verdict).collect(),
+            poll: None,
+        }
+    }
+
     /// What the worker still has of the attempts that it reports about.
     fn held(&self) -> impl Iterator<Item = AttemptRef> {
         let still = |news: &News| matches!(news, News::Started | News::KeepAlive);
@@ -79,6 +86,14 @@ pub struct ReportsAnswer {
     pub poll: Option<PollAnswer>,
 }
 
+/// Moves that are made once all items of a report are judged: a statement that is repeated costs less.
+#[derive(Default)]
+pub(super) struct Together {
+    /// With when their time is up.
+    pub starting: Vec<(StepHead, Uptime)>,
+    pub ending: Vec<(StepHead, Ending)>,
+}
+
 impl Engine {
     pub fn report(&self, reports: Reports, now: Now) -> Result<ReportsAnswer, EngineError> {
         check_count("reports", reports.items.len())?;
@@ -87,28 +102,33 @@ impl Engine {
         }
         let settings = self.settings;
         self.store.write(move |tx| {
+            let session = match tx.session(&reports.session_key)? {
+                Some(session) => session,
+                // The verdicts say so, if there are any.
+                None if reports.items.is_empty() => return Err(EngineError::SessionUnknown),
+                None => return Ok(reports.of_an_unknown_session()),
+            };
+            if session.current {
+                sign_of_life(tx, &session, now)?;
+            }
             let mut cascade = Cascade::new(tx, &settings, now);
-            let verdicts = cascade.take_all_news(&reports.session_key, &reports.items)?;
+            let verdicts = cascade.take_all_news(&session, &reports.items)?;
             cascade.settle()?;
             let poll = match &reports.poll {
-                None => None,
-                Some((free_slots, held)) => {
-                    let poll = Poll {
-                        session_key: reports.session_key.clone(),
-                        free_slots: *free_slots,
-                        held: held.iter().copied().chain(reports.held()).collect(),
-                    };
-                    match answer_poll(tx, &settings, &poll, now) {
-                        Ok(answer) => Some(answer),
-                        // The verdicts say so already.
-                        Err(EngineError::SessionUnknown | EngineError::SessionReplaced)
-                            if !verdicts.is_empty() =>
-                        {
-                            None
-                        }
-                        Err(error) => return Err(error),
-                    }
+                Some((free_slots, held)) if session.current => {
+                    let held: Vec<AttemptRef> =
+                        held.iter().copied().chain(reports.held()).collect();
+                    Some(answer_poll(
+                        tx,
+                        &settings,
+                        &session,
+                        *free_slots,
+                        &held,
+                        now,
+                    )?)
                 }
+                Some(_) if reports.items.is_empty() => return Err(EngineError::SessionReplaced),
+                _ => None,
             };
             Ok(ReportsAnswer { verdicts, poll })
         })
@@ -182,25 +202,12 @@ impl Cascade<'_> {
     /// One verdict per item, in order.
     fn take_all_news(
         &mut self,
-        session_key: &str,
+        session: &SessionView,
         items: &[(AttemptRef, News)],
     ) -> Result<Vec<Verdict>, EngineError> {
-        if items.is_empty() {
-            return Ok(Vec::new());
-        }
-        let Some(session) = self.tx.session(session_key)? else {
-            let unknown = || Verdict::abort("the session is not known here");
-            return Ok(items.iter().map(|_| unknown()).collect());
-        };
-        if session.current {
-            sign_of_life(self.tx, &session, self.now)?;
-        }
         let step_ids = items.iter().map(|(attempt, _)| attempt.step_id);
-        let mut steps: HashMap<StepId, StepHead> = (self.tx.step_heads(step_ids)?)
-            .into_iter()
-            .map(|step| (step.step_id, step))
-            .collect();
-        let mut starting = Starting::new();
+        let mut steps = self.tx.step_heads(step_ids)?;
+        let mut together = Together::default();
         let mut verdicts = Vec::with_capacity(items.len());
         // What follows from an item is settled after all of them, so no item moves another one's step.
         for (attempt, news) in items {
@@ -208,17 +215,28 @@ impl Cascade<'_> {
             let step = match steps.remove(&attempt.step_id) {
                 Some(step) => Some(step),
                 None => {
-                    self.start_steps(&session, &mut starting)?;
-                    self.tx.step_heads(once(attempt.step_id))?.pop()
+                    self.carry_out(&mut together)?;
+                    self.tx
+                        .step_heads(once(attempt.step_id))?
+                        .remove(&attempt.step_id)
                 }
             };
             verdicts.push(match step {
-                Some(step) => self.take_news(&session, &step, *attempt, news, &mut starting)?,
+                Some(step) => self.take_news(session, &step, *attempt, news, &mut together)?,
                 None => Verdict::abort(format!("step {} does not exist", attempt.step_id)),
             });
         }
-        self.start_steps(&session, &mut starting)?;
+        self.carry_out(&mut together)?;
         Ok(verdicts)
+    }
+
+    /// Makes the moves that were put off to be made together.
+    pub(super) fn carry_out(&mut self, together: &mut Together) -> Result<(), EngineError> {
+        let Together { starting, ending } = std::mem::take(together);
+        let moved = (starting.is_empty() || self.tx.start_steps(&starting, self.now)?)
+            && (ending.is_empty() || self.finish_steps(&ending)?);
+        assert!(moved, "nobody moves a step within our transaction");
+        Ok(())
     }
 
     fn take_news(
@@ -227,16 +245,16 @@ impl Cascade<'_> {
         step: &StepHead,
         attempt: AttemptRef,
         news: &News,
-        starting: &mut Starting,
+        together: &mut Together,
     ) -> Result<Verdict, EngineError> {
         if let Some(verdict) = self.fence(session, step, attempt)? {
             return Ok(verdict);
         }
         match news {
-            News::Started => self.start_attempt(step, starting),
+            News::Started => self.start_attempt(step, together),
             News::KeepAlive => self.keep_attempt_alive(session, step),
             News::Declined { why } => self.decline_attempt(session, step, why),
-            News::Finished(finished) => self.finish_attempt(step, finished),
+            News::Finished(finished) => self.finish_attempt(step, finished, together),
         }
     }
 

@@ -4,6 +4,7 @@ use super::cascade::{Cascade, Failure};
 use super::check::{check_count, check_text};
 use super::finish::Finished;
 use super::heartbeat::sign_of_life;
+use super::report::Together;
 use super::{Engine, EngineError, Settings, Verdict};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
@@ -115,18 +116,21 @@ fn accept_spooled(
     spooled: &[Spooled],
 ) -> Result<Vec<Verdict>, EngineError> {
     let mut verdicts = Vec::with_capacity(spooled.len());
+    let mut together = Together::default();
     for result in spooled {
         let step = cascade.tx.step(result.attempt.step_id)?;
         let session = cascade.tx.session(&result.session_key)?;
         verdicts.push(match step.zip(session) {
             Some((step, session)) if session.worker_id == worker_id => {
                 match cascade.fence(&session, &step, result.attempt)? {
-                    None => cascade.finish_attempt(&step, &result.finished)?,
+                    None => cascade.finish_attempt(&step, &result.finished, &mut together)?,
                     Some(verdict) => verdict,
                 }
             }
             _ => Verdict::abort("the step or the session is not this worker's"),
         });
+        // At once: the next result may be of the same step.
+        cascade.carry_out(&mut together)?;
     }
     Ok(verdicts)
 }

@@ -154,14 +154,14 @@ impl Cascade<'_> {
         };
         match job_move {
             JobMove::Complete => {
-                self.finish_step(&context, step, ending(StepMove::Complete, None))?;
+                self.finish_step(step, ending(StepMove::Complete, None))?;
             }
             JobMove::Cancel => {
                 let why = (
                     Reason::ChildCancelled,
                     format!("child job {child} was cancelled: {message}"),
                 );
-                self.finish_step(&context, step, ending(StepMove::Cancel, Some(why)))?;
+                self.finish_step(step, ending(StepMove::Cancel, Some(why)))?;
             }
             JobMove::Fail | JobMove::Skip => {
                 let state = if job_move == JobMove::Fail {

@@ -1,11 +1,9 @@
 //! Steps in a worker's hands: what it may claim, what it was given, what it holds, whom it is passed over for.
 
-use std::collections::BTreeMap;
-
 use rusqlite::{OptionalExtension, Row, named_params, params};
 
 use super::rows;
-use super::steps::{after, for_steps};
+use super::steps::after;
 use super::{StoreError, Tx};
 use crate::domain::step::{StepHead, StepMove, StepState};
 use crate::domain::{
@@ -18,10 +16,8 @@ pub const STATEMENTS: &[&str] = &[
     AVOIDED_UNTIL,
     NEXT_CLAIM,
     CLAIM_CANDIDATES,
-    ASSIGN_STEPS[0],
-    ASSIGN_STEPS[1],
-    START_STEPS[0],
-    START_STEPS[1],
+    ASSIGN_STEP,
+    START_STEP,
     KEEP_ALIVE,
     HELD_STEPS,
     NOTE_ABSENCE,
@@ -48,16 +44,6 @@ pub struct Claim {
     pub position: u32,
     pub item: Option<u32>,
     pub item_value: Option<Json>,
-}
-
-impl Claim {
-    /// The attempt that its last assignment had, if there was one.
-    fn attempt_ref(&self) -> AttemptRef {
-        AttemptRef {
-            step_id: self.step_id,
-            attempt: self.attempt,
-        }
-    }
 }
 
 /// The first claimable step of the next requirement that has any.
@@ -151,24 +137,24 @@ const CLAIM_CANDIDATES: &str = concat!(
 
 // The statements of every step's life bind by position: looking names up is a tenth of their cost.
 
-const ASSIGN_STEPS: [&str; 2] = for_steps!(["
+const ASSIGN_STEP: &str = "
     UPDATE step
        SET state = 'assigned', attempt = attempt + 1, worker_id = ?3, session_id = ?4, assigned_at = ?5,
            started_at = NULL, since_up = ?6, due_up = ?7
-     WHERE "] ["
+     WHERE step_id = ?1
        AND state   = 'ready'
        AND attempt = ?2
-"]);
+";
 
-const START_STEPS: [&str; 2] = for_steps!(["
+const START_STEP: &str = "
     UPDATE step
        SET state = 'running', started_at = ?4, since_up = ?5, due_up = ?6, tries = tries + 1, returns = 0,
            absent_beats = 0
-     WHERE "] ["
+     WHERE step_id    = ?1
        AND state      = 'assigned'
        AND attempt    = ?2
        AND session_id = ?3
-"]);
+";
 
 const KEEP_ALIVE: &str = "
     UPDATE step
@@ -208,15 +194,6 @@ const AVOIDED_UNTIL: &str = "
 const FORGET_AVOIDANCES: &str = "
     DELETE FROM avoidance WHERE step_id = :step_id
 ";
-
-/// Steps that are at the same attempt are moved together: nearly always all of them.
-fn by_attempt(attempts: impl Iterator<Item = AttemptRef>) -> BTreeMap<u32, Vec<StepId>> {
-    let mut by_attempt: BTreeMap<u32, Vec<StepId>> = BTreeMap::new();
-    for AttemptRef { step_id, attempt } in attempts {
-        by_attempt.entry(attempt).or_default().push(step_id);
-    }
-    by_attempt
-}
 
 fn claim(row: &Row) -> rusqlite::Result<Claim> {
     Ok(Claim {
@@ -308,50 +285,44 @@ impl Tx<'_> {
         due_up: Uptime,
         now: Now,
     ) -> Result<bool, StoreError> {
-        let mut changed = 0;
-        for (attempt, step_ids) in by_attempt(claims.iter().map(Claim::attempt_ref)) {
-            let (mut statement, ids) = self.sql_for_steps(ASSIGN_STEPS, step_ids.into_iter())?;
-            changed += statement.execute(params![
-                ids,
-                attempt,
+        let mut statement = self.sql_repeated(ASSIGN_STEP)?;
+        for claim in claims {
+            let changed = statement.execute(params![
+                claim.step_id.0,
+                claim.attempt,
                 worker_id.0,
                 session_id.0,
                 now.wall.0,
                 now.up.0,
                 due_up.0,
             ])?;
-        }
-        for claim in claims {
+            if changed == 0 {
+                return Ok(false);
+            }
             self.touch_job(claim.job_id);
         }
-        Ok(changed == claims.len())
+        Ok(true)
     }
 
-    /// The session runs what it was assigned; `false` if one of them was not its to start.
-    pub fn start_steps(
-        &self,
-        steps: &[StepHead],
-        session_id: SessionId,
-        due_up: Uptime,
-        now: Now,
-    ) -> Result<bool, StoreError> {
-        let mut changed = 0;
-        for (attempt, step_ids) in by_attempt(steps.iter().map(StepHead::attempt_ref)) {
-            let (mut statement, ids) = self.sql_for_steps(START_STEPS, step_ids.into_iter())?;
-            changed += statement.execute(params![
-                ids,
-                attempt,
-                session_id.0,
+    /// A session runs what it was assigned, each until its time is up; `false` if one was not where it was read any more.
+    pub fn start_steps(&self, steps: &[(StepHead, Uptime)], now: Now) -> Result<bool, StoreError> {
+        let mut statement = self.sql_repeated(START_STEP)?;
+        for (step, due_up) in steps {
+            assert_eq!(after(step, StepMove::Start), StepState::Running);
+            let changed = statement.execute(params![
+                step.step_id.0,
+                step.attempt,
+                step.session_id.map(|id| id.0),
                 now.wall.0,
                 now.up.0,
                 due_up.0,
             ])?;
-        }
-        for step in steps {
-            assert_eq!(after(step, StepMove::Start), StepState::Running);
+            if changed == 0 {
+                return Ok(false);
+            }
             self.touch_job(step.job_id);
         }
-        Ok(changed == steps.len())
+        Ok(true)
     }
 
     /// Moves the acknowledgement deadline of an assigned step.
@@ -377,7 +348,7 @@ impl Tx<'_> {
         let mut rows = statement.query(named_params! {":session_id": session_id.0})?;
         let mut held = Vec::new();
         while let Some(row) = rows.next()? {
-            held.push(rows::held(row, 0)?);
+            held.push(rows::held(row)?);
         }
         Ok(held)
     }

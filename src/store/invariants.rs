@@ -67,9 +67,11 @@ const RULES: &[(&str, &str)] = &[
         HAVING count(*) > w.slots"),
     ("what a session holds is its worker's, and the session is current", "
         SELECT 'step ' || s.step_id || ' is ' || s.state || ' in session ' || s.session_id
-          FROM step AS s JOIN session AS n ON n.session_id = s.session_id JOIN worker AS w ON w.worker_id = n.worker_id
-         WHERE s.state IN ('assigned', 'running')
-           AND (w.worker_id <> s.worker_id OR w.session_id <> s.session_id OR w.deleted_at IS NOT NULL)"),
+          FROM step AS s
+          LEFT JOIN session AS n ON n.session_id = s.session_id
+          LEFT JOIN worker AS w ON w.worker_id = n.worker_id
+         WHERE s.state IN ('assigned', 'running') AND s.kind = 'work'
+           AND (w.worker_id IS NOT s.worker_id OR w.session_id IS NOT s.session_id OR w.deleted_at IS NOT NULL)"),
     ("a worker holds only what its tags allow", "
         SELECT 'step ' || s.step_id || ' is held by worker ' || s.worker_id
           FROM step AS s

@@ -65,9 +65,6 @@ macro_rules! session_columns {
 }
 pub(super) use session_columns;
 
-/// How many columns `session_columns` has.
-pub(super) const SESSION_COLUMNS: usize = 10;
-
 /// A word of one of the domain's closed sets.
 pub(super) fn word<T>(
     row: &Row,
@@ -209,32 +206,28 @@ pub(super) fn worker(row: &Row) -> Result<Worker, StoreError> {
     })
 }
 
-/// `None`: an outer join found no session.
-pub(super) fn session(row: &Row, at: usize) -> Result<Option<SessionView>, StoreError> {
-    let Some(session_id) = id(row, at, SessionId)? else {
-        return Ok(None);
-    };
-    Ok(Some(SessionView {
-        session_id,
-        worker_id: WorkerId(row.get(at + 1)?),
-        worker_name: row.get(at + 2)?,
-        worker_state: word(row, at + 3, WorkerState::from_word, "the state of a worker")?,
-        draining: row.get(at + 4)?,
-        paused: row.get(at + 5)?,
-        slots: row.get(at + 6)?,
-        heartbeat_seq: row.get(at + 7)?,
-        seen_up: Uptime(row.get(at + 8)?),
-        current: row.get::<_, Option<bool>>(at + 9)?.unwrap_or(false),
-    }))
+pub(super) fn session(row: &Row) -> Result<SessionView, StoreError> {
+    Ok(SessionView {
+        session_id: SessionId(row.get(0)?),
+        worker_id: WorkerId(row.get(1)?),
+        worker_name: row.get(2)?,
+        worker_state: word(row, 3, WorkerState::from_word, "the state of a worker")?,
+        draining: row.get(4)?,
+        paused: row.get(5)?,
+        slots: row.get(6)?,
+        heartbeat_seq: row.get(7)?,
+        seen_up: Uptime(row.get(8)?),
+        current: row.get::<_, Option<bool>>(9)?.unwrap_or(false),
+    })
 }
 
-pub(super) fn held(row: &Row, at: usize) -> Result<Held, StoreError> {
+pub(super) fn held(row: &Row) -> Result<Held, StoreError> {
     Ok(Held {
-        step_id: StepId(row.get(at)?),
-        attempt: row.get(at + 1)?,
-        state: word(row, at + 2, StepState::from_word, "the state of a step")?,
-        since_up: Uptime(row.get(at + 3)?),
-        absent_beats: row.get(at + 4)?,
+        step_id: StepId(row.get(0)?),
+        attempt: row.get(1)?,
+        state: word(row, 2, StepState::from_word, "the state of a step")?,
+        since_up: Uptime(row.get(3)?),
+        absent_beats: row.get(4)?,
     })
 }
 

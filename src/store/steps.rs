@@ -1,7 +1,8 @@
 //! Steps: made, decided, moved, ended. Every move names the state and the attempt that it leaves; `false` means someone was first.
 
-use rusqlite::types::Value;
-use rusqlite::{CachedStatement, OptionalExtension, named_params, params};
+use std::collections::HashMap;
+
+use rusqlite::{OptionalExtension, named_params, params};
 
 use super::rows::{self, step_columns, step_head_columns};
 use super::{StoreError, Tx};
@@ -16,8 +17,7 @@ pub const STATEMENTS: &[&str] = &[
     SKIP_STEP,
     FIRST_CANCELLED,
     STEP,
-    STEP_HEADS[0],
-    STEP_HEADS[1],
+    STEP_HEAD,
     STEP_AT,
     STEPS_OF_JOB,
     OUTCOME_AT,
@@ -60,6 +60,16 @@ pub struct Ending {
 }
 
 impl Ending {
+    pub fn completed(exit_code: Option<i32>, output: Option<Json>) -> Ending {
+        Ending {
+            step_move: StepMove::Complete,
+            reason: None,
+            message: None,
+            exit_code,
+            output,
+        }
+    }
+
     pub fn failed(reason: Reason, message: String) -> Ending {
         Ending {
             step_move: StepMove::Fail,
@@ -108,19 +118,11 @@ const STEP: &str = concat!(
     " FROM step AS s WHERE s.step_id = :step_id"
 );
 
-/// A statement about the steps that `?1` names, in two forms: reading a list costs more than it is worth for one.
-macro_rules! for_steps {
-    ([$($head:tt)*] [$($tail:tt)*]) => {
-        [
-            concat!($($head)*, "step_id = ?1", $($tail)*),
-            concat!($($head)*, "step_id IN (SELECT value FROM json_each(?1))", $($tail)*),
-        ]
-    };
-}
-pub(super) use for_steps;
-
-const STEP_HEADS: [&str; 2] =
-    for_steps!(["SELECT ", step_head_columns!(), " FROM step AS s WHERE s."][""]);
+const STEP_HEAD: &str = concat!(
+    "SELECT ",
+    step_head_columns!(),
+    " FROM step AS s WHERE s.step_id = ?1"
+);
 
 const STEP_AT: &str = concat!(
     "SELECT ",
@@ -331,16 +333,17 @@ impl Tx<'_> {
         self.one_step(STEP, named_params! {":step_id": step_id.0})
     }
 
-    /// Those of the steps that exist, each once.
+    /// Those of the steps that exist.
     pub fn step_heads(
         &self,
         step_ids: impl ExactSizeIterator<Item = StepId>,
-    ) -> Result<Vec<StepHead>, StoreError> {
-        let (mut statement, ids) = self.sql_for_steps(STEP_HEADS, step_ids)?;
-        let mut rows = statement.query([ids])?;
-        let mut heads = Vec::new();
-        while let Some(row) = rows.next()? {
-            heads.push(rows::step_head(row)?);
+    ) -> Result<HashMap<StepId, StepHead>, StoreError> {
+        let mut statement = self.sql_repeated(STEP_HEAD)?;
+        let mut heads = HashMap::with_capacity(step_ids.len());
+        for step_id in step_ids {
+            if let Some(row) = statement.query([step_id.0])?.next()? {
+                heads.insert(step_id, rows::step_head(row)?);
+            }
         }
         Ok(heads)
     }
@@ -395,17 +398,17 @@ impl Tx<'_> {
         Ok(Some((StepId(step_id), waiting_on - 1)))
     }
 
-    /// The only dependency of this step has ended and is accepted. `false`: it is not pending any more.
-    pub fn release_only_dependent(
+    /// The only dependency of each of these steps has ended and is accepted. Those that are not pending any more stay.
+    pub fn release_only_dependents(
         &self,
-        job_id: JobId,
-        position: u32,
+        dependents: &[(JobId, u32)],
         now: Now,
-    ) -> Result<bool, StoreError> {
-        let changed = self
-            .sql(RELEASE_ONLY_DEPENDENT)?
-            .execute(params![job_id.0, position, now.wall.0, now.up.0])?;
-        Ok(changed == 1)
+    ) -> Result<(), StoreError> {
+        let mut statement = self.sql_repeated(RELEASE_ONLY_DEPENDENT)?;
+        for (job_id, position) in dependents {
+            statement.execute(params![job_id.0, position, now.wall.0, now.up.0])?;
+        }
+        Ok(())
     }
 
     pub fn release_step(&self, step_id: StepId, now: Now) -> Result<bool, StoreError> {
@@ -415,24 +418,30 @@ impl Tx<'_> {
         Ok(changed == 1)
     }
 
-    /// Makes a step terminal, if it is still where it was read.
-    pub fn end_step(&self, step: &StepHead, ending: &Ending, now: Now) -> Result<bool, StoreError> {
-        let next = after(step, ending.step_move);
-        assert!(next.is_terminal(), "{} is not an end", ending.step_move);
-        let changed = self.sql(END_STEP)?.execute(params![
-            step.step_id.0,
-            step.state.as_str(),
-            step.attempt,
-            next.as_str(),
-            ending.reason.map(Reason::as_str),
-            ending.message,
-            ending.exit_code,
-            ending.output.as_ref().map(|output| &output.0),
-            now.wall.0,
-            now.up.0,
-        ])?;
-        self.touch_job(step.job_id);
-        Ok(changed == 1)
+    /// Makes steps terminal; `false` if one of them was not where it was read any more.
+    pub fn end_steps(&self, endings: &[(StepHead, Ending)], now: Now) -> Result<bool, StoreError> {
+        let mut statement = self.sql_repeated(END_STEP)?;
+        for (step, ending) in endings {
+            let next = after(step, ending.step_move);
+            assert!(next.is_terminal(), "{} is not an end", ending.step_move);
+            let changed = statement.execute(params![
+                step.step_id.0,
+                step.state.as_str(),
+                step.attempt,
+                next.as_str(),
+                ending.reason.map(Reason::as_str),
+                ending.message,
+                ending.exit_code,
+                ending.output.as_ref().map(|output| &output.0),
+                now.wall.0,
+                now.up.0,
+            ])?;
+            if changed == 0 {
+                return Ok(false);
+            }
+            self.touch_job(step.job_id);
+        }
+        Ok(true)
     }
 
     /// An assignment comes back unstarted: the step keeps its place in the queue.
@@ -597,22 +606,6 @@ impl Tx<'_> {
         }
         self.touch_job(job_id);
         Ok((cancelled, children))
-    }
-
-    /// The form of the statement for these steps, and its `?1`: an id, or a JSON array of ids.
-    pub(super) fn sql_for_steps(
-        &self,
-        [for_one, for_many]: [&'static str; 2],
-        mut step_ids: impl ExactSizeIterator<Item = StepId>,
-    ) -> Result<(CachedStatement<'_>, Value), StoreError> {
-        if step_ids.len() == 1
-            && let Some(StepId(id)) = step_ids.next()
-        {
-            return Ok((self.sql(for_one)?, Value::Integer(id)));
-        }
-        let ids: Vec<String> = step_ids.map(|step_id| step_id.0.to_string()).collect();
-        let list = format!("[{}]", ids.join(","));
-        Ok((self.sql(for_many)?, Value::Text(list)))
     }
 
     pub(super) fn one_step(

@@ -1,10 +1,9 @@
 //! Workers and their sessions.
 
 use rusqlite::named_params;
-use rusqlite::types::ValueRef;
 
-use super::rows::{self, SESSION_COLUMNS, session_columns, worker_columns};
-use super::{Held, StoreError, Tx};
+use super::rows::{self, session_columns, worker_columns};
+use super::{StoreError, Tx};
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{Now, RequirementId, SessionId, Uptime, WorkerId};
 
@@ -16,7 +15,6 @@ pub const STATEMENTS: &[&str] = &[
     INSERT_SESSION,
     CLOSE_SESSIONS,
     SESSION,
-    SESSION_HOLDINGS,
     WORKER_SPEAKS,
     HEARTBEAT,
     SILENCE_WORKER,
@@ -55,12 +53,6 @@ pub struct SessionView {
     pub seen_up: Uptime,
     /// False once the worker opened another session or was deleted.
     pub current: bool,
-}
-
-/// A session and what is in its hands.
-pub struct Holdings {
-    pub session: SessionView,
-    pub held: Vec<Held>,
 }
 
 const WORKER: &str = concat!(
@@ -114,18 +106,6 @@ const SESSION: &str = concat!(
     " FROM session AS n
       JOIN worker AS w ON w.worker_id = n.worker_id
       WHERE n.session_key = :session_key"
-);
-
-/// A session and all that it holds: one row each, at least one.
-const SESSION_HOLDINGS: &str = concat!(
-    "SELECT ",
-    session_columns!(),
-    ", s.step_id, s.attempt, s.state, s.since_up, s.absent_beats
-       FROM session AS n
-       JOIN worker AS w ON w.worker_id = n.worker_id
-       LEFT JOIN step AS s ON s.session_id = n.session_id AND s.ended_at IS NULL
-      WHERE n.session_key = :session_key
-      ORDER BY s.step_id"
 );
 
 const WORKER_SPEAKS: &str = "
@@ -264,35 +244,7 @@ impl Tx<'_> {
     pub fn session(&self, session_key: &str) -> Result<Option<SessionView>, StoreError> {
         let mut statement = self.sql(SESSION)?;
         let mut rows = statement.query(named_params! {":session_key": session_key})?;
-        match rows.next()? {
-            Some(row) => rows::session(row, 0),
-            None => Ok(None),
-        }
-    }
-
-    /// A session with everything that the server believes it holds.
-    pub fn session_holdings(&self, session_key: &str) -> Result<Option<Holdings>, StoreError> {
-        let mut statement = self.sql(SESSION_HOLDINGS)?;
-        let mut rows = statement.query(named_params! {":session_key": session_key})?;
-        let mut holdings: Option<Holdings> = None;
-        while let Some(row) = rows.next()? {
-            let holdings = match &mut holdings {
-                Some(holdings) => holdings,
-                None => {
-                    let Some(session) = rows::session(row, 0)? else {
-                        return Ok(None);
-                    };
-                    holdings.insert(Holdings {
-                        session,
-                        held: Vec::new(),
-                    })
-                }
-            };
-            if row.get_ref(SESSION_COLUMNS)? != ValueRef::Null {
-                holdings.held.push(rows::held(row, SESSION_COLUMNS)?);
-            }
-        }
-        Ok(holdings)
+        rows.next()?.map(rows::session).transpose()
     }
 
     /// A sign of life of the current session.

@@ -108,6 +108,10 @@ fn each_rule_is_caught_when_it_is_broken() {
             "what a session holds is its worker's, and the session is current",
             "UPDATE worker SET session_id = NULL, state = 'inactive', deleted_at = 1",
         ),
+        (
+            "what a session holds is its worker's, and the session is current",
+            "UPDATE step SET session_id = 999 WHERE session_id IS NOT NULL",
+        ),
         ("a worker holds only what its tags allow", "DELETE FROM capability"),
         (
             "a parent step runs for as long as its child job does",

@@ -17,11 +17,8 @@ type Move = (
 /// What may be done to a running step.
 const MOVES: [Move; 4] = [
     ("fail", |tx, step, now| {
-        tx.end_step(
-            step,
-            &Ending::failed(Reason::ExitCode, "late".to_string()),
-            now,
-        )
+        let ending = Ending::failed(Reason::ExitCode, "late".to_string());
+        tx.end_steps(&[(step.head.clone(), ending)], now)
     }),
     ("cancel", |tx, step, now| {
         let step_move = StepMove::Cancel;
@@ -29,7 +26,7 @@ const MOVES: [Move; 4] = [
             step_move,
             ..Ending::failed(Reason::Superseded, "late".to_string())
         };
-        tx.end_step(step, &ending, now)
+        tx.end_steps(&[(step.head.clone(), ending)], now)
     }),
     ("retry", |tx, step, now| tx.retry_step(step, None, now)),
     ("hold", |tx, step, now| {
