@@ -262,11 +262,11 @@ pub struct Definition {
 pub struct Task {
     pub draft: TaskDraft,
     pub(super) depends_on: Vec<DependsOn<u32>>,
-    /// How many distinct steps each step names.
+    /// The distinct steps that each step names, and those that name it.
     pub(super) dependencies: Vec<Vec<u32>>,
     pub(super) dependents: Vec<Vec<u32>>,
     pub(super) positions: HashMap<String, u32>,
-    /// Per step: the task in the definition that it calls, and the tags it requires.
+    /// The task in the definition that each step calls.
     pub(super) calls: Vec<Option<u32>>,
 }
 

@@ -6,7 +6,7 @@ use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
-use crate::domain::step::{Step, StepHead, StepKind, StepMove, StepState};
+use crate::domain::step::{Step, StepHead, StepKind, StepState};
 use crate::domain::{Json, Now, StepId};
 use crate::store::{Ending, FormerOutcome};
 
@@ -62,14 +62,7 @@ impl Engine {
                         format!("step {name} was approved by {who}"),
                     );
                     tx.record(&event, now)?;
-                    let ending = Ending {
-                        step_move: StepMove::Complete,
-                        reason: None,
-                        message: None,
-                        exit_code: None,
-                        output: output.clone(),
-                    };
-                    cascade.finish_step(step, ending)?;
+                    cascade.finish_step(step, Ending::completed(None, output.clone()))?;
                 }
                 Decision::Approve { .. } => {
                     let event = told(

@@ -12,7 +12,8 @@
 //! | why, job, output | `why.rs` `queries.rs` | everyone, read-only |
 //!
 //! What follows from a verb is in `cascade.rs` (dependents, loops), `create.rs` (jobs, instances), `group.rs` (concurrency)
-//! and `settle.rs` (the end of a job, its hooks, its parent); what goes before it in `check.rs`. Deliberately not here: SQL, HTTP, processes, the time.
+//! and `settle.rs` (the end of a job, its hooks, its parent); what goes before it in `check.rs`. Deliberately not here:
+//! SQL, HTTP, processes, the time.
 
 mod approve;
 mod cancel;

@@ -142,26 +142,17 @@ impl Cascade<'_> {
         let context = self.context(step.job_id)?;
         let message = why.map(|(_, message)| message).unwrap_or_default();
         let child = job.job_id;
-        let ending = |step_move, why: Option<(Reason, String)>| {
-            let (reason, message) = why.unzip();
-            Ending {
-                step_move,
-                reason,
-                message,
-                exit_code: None,
-                output: None,
-            }
-        };
         match job_move {
             JobMove::Complete => {
-                self.finish_step(step, ending(StepMove::Complete, None))?;
+                self.finish_step(step, Ending::completed(None, None))?;
             }
             JobMove::Cancel => {
-                let why = (
-                    Reason::ChildCancelled,
-                    format!("child job {child} was cancelled: {message}"),
-                );
-                self.finish_step(step, ending(StepMove::Cancel, Some(why)))?;
+                let text = format!("child job {child} was cancelled: {message}");
+                let ending = Ending {
+                    step_move: StepMove::Cancel,
+                    ..Ending::failed(Reason::ChildCancelled, text)
+                };
+                self.finish_step(step, ending)?;
             }
             JobMove::Fail | JobMove::Skip => {
                 let state = if job_move == JobMove::Fail {

@@ -171,7 +171,9 @@ impl Asked<'_> {
     }
 
     fn ready(&self) -> Result<Why, EngineError> {
-        if let Some(not_before_up) = self.step.not_before_up {
+        // A step that was never tried waits only because one event had made enough others.
+        let retry_up = self.step.not_before_up.filter(|_| self.step.tries > 0);
+        if let Some(not_before_up) = retry_up {
             let in_ms = (not_before_up.0 - self.now.up.0).max(0);
             let (next, max) = (self.step.tries + 1, self.draft().retry.max_attempts);
             let sentence = format!("try {next} of {max} begins in {}", seconds(in_ms));

@@ -435,9 +435,9 @@ impl Tx<'_> {
             return Ok(());
         }
         let change_seq = self.shared.change_seq.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut statement = self.sql_repeated(NOTE_CHANGE)?;
         for job_id in &changes.jobs {
-            self.sql(NOTE_CHANGE)?
-                .execute(named_params! {":job_id": job_id.0, ":change_seq": change_seq})?;
+            statement.execute(named_params! {":job_id": job_id.0, ":change_seq": change_seq})?;
         }
         Ok(())
     }

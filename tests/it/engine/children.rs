@@ -158,6 +158,11 @@ fn children_by_the_thousand_come_in_transactions_of_bounded_size() {
         house.summary(job),
         "go0 running, go1 running, go2 ready, go3 ready, go4 ready → running"
     );
+    assert_eq!(
+        house.why(job, "go2").sentence,
+        "the server takes it next",
+        "it is no retry"
+    );
     // Not for workers: the server makes them, each in a transaction of its own.
     assert_eq!(house.engine.release_due(house.now()).unwrap(), 3);
     assert_eq!(
