@@ -94,7 +94,15 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 /// The lines of a file that are code: comments may speak of anything, and tests may do anything.
 fn code(path: &Path) -> Vec<(usize, String)> {
     let text = fs::read_to_string(path).unwrap();
-    let body = text.split("#[cfg(test)]").next().unwrap();
+    let (body, tests) = text.split_once("#[cfg(test)]\n").unwrap_or((&text, ""));
+    let tests_are_last = tests.is_empty()
+        || tests.starts_with("mod tests {\n")
+            && tests.lines().filter(|line| *line == "}").count() == 1;
+    assert!(
+        tests_are_last,
+        "{}: tests are the last thing in a file",
+        path.display()
+    );
     let lines = body.lines().enumerate();
     lines
         .filter(|(_, line)| !line.trim_start().starts_with("//"))
@@ -117,6 +125,18 @@ fn every_room_keeps_to_itself() {
         }
     }
     assert_eq!(breaches, Vec::<String>::new());
+}
+
+/// The walls are read word by word: `use crate::{a, b}` would hide the words.
+#[test]
+fn every_room_is_named_in_full() {
+    for path in sources(Path::new("src")) {
+        for (line, text) in code(&path) {
+            let hides = ["crate::{", "std::{", "use crate::*"];
+            let hidden = hides.iter().any(|word| text.contains(word));
+            assert!(!hidden, "{}:{line}: {text}: name the room", path.display());
+        }
+    }
 }
 
 #[test]

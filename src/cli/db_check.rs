@@ -13,8 +13,9 @@ pub fn run(folder: Option<PathBuf>, config: Option<PathBuf>) -> anyhow::Result<E
         Some(folder) => folder,
         None => ServerConfig::load(config.as_deref())?.data_dir,
     };
-    // Opening would make one; a check must not.
-    if !folder.join("stepward.db").exists() {
+    // Opening would make one, or fill an empty file; a check must not.
+    let file = folder.join("stepward.db");
+    if file.metadata().map_or(true, |found| found.len() == 0) {
         bail!(
             "{} holds no stepward.db, name the data folder: stepward db check FOLDER",
             folder.display()

@@ -1,6 +1,6 @@
 //! A worker says that it lives and what it holds; it is told what to abort.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use super::check::check_count;
 use super::{Engine, EngineError, Settings};
@@ -100,7 +100,7 @@ fn tell_if_back(tx: &Tx, session: &SessionView, now: Now) -> Result<(), EngineEr
     Ok(())
 }
 
-/// What the worker says it holds and the server does not believe it holds.
+/// What the worker says it holds and the server does not believe it holds, each once.
 pub(super) fn to_abort(
     believed: &[Held],
     held: impl Iterator<Item = AttemptRef>,
@@ -109,8 +109,10 @@ pub(super) fn to_abort(
         .iter()
         .map(|step| (step.step_id, step.attempt))
         .collect();
-    held.filter(|held| believed.get(&held.step_id) != Some(&held.attempt))
-        .collect()
+    let strange: BTreeSet<AttemptRef> = held
+        .filter(|held| believed.get(&held.step_id) != Some(&held.attempt))
+        .collect();
+    strange.into_iter().collect()
 }
 
 /// Counts for each running step the heartbeats in a row that left it out. Recovery draws the conclusion.

@@ -102,11 +102,13 @@ impl Engine {
         }
         let settings = self.settings;
         self.store.write(move |tx| {
+            // Whoever reports something is told by the verdicts.
+            let speaks = !reports.items.is_empty();
             let session = match tx.session(&reports.session_key)? {
-                Some(session) => session,
-                // The verdicts say so, if there are any.
-                None if reports.items.is_empty() => return Err(EngineError::SessionUnknown),
-                None => return Ok(reports.of_an_unknown_session()),
+                Some(session) if session.current || speaks => session,
+                Some(_) => return Err(EngineError::SessionReplaced),
+                None if speaks => return Ok(reports.of_an_unknown_session()),
+                None => return Err(EngineError::SessionUnknown),
             };
             if session.current {
                 sign_of_life(tx, &session, now)?;
@@ -127,7 +129,6 @@ impl Engine {
                         now,
                     )?)
                 }
-                Some(_) if reports.items.is_empty() => return Err(EngineError::SessionReplaced),
                 _ => None,
             };
             Ok(ReportsAnswer { verdicts, poll })

@@ -17,6 +17,9 @@ pub struct Breach {
 
 /// (rule, query that returns one text per breach). Whole-table scans: never on a hot path.
 const RULES: &[(&str, &str)] = &[
+    ("what a row refers to exists", "
+        SELECT 'row ' || coalesce(rowid, '?') || ' of ' || \"table\" || ' refers to a ' || parent || ' that does not exist'
+          FROM pragma_foreign_key_check"),
     ("a terminal job has only terminal steps", "
         SELECT 'job ' || j.job_id || ' is ' || j.state || ', its step ' || s.step_id || ' is ' || s.state
           FROM job AS j JOIN step AS s ON s.job_id = j.job_id
@@ -82,6 +85,20 @@ const RULES: &[(&str, &str)] = &[
         SELECT 'step ' || s.step_id || ' is ' || s.state || ' and avoids worker ' || a.worker_id
           FROM avoidance AS a JOIN step AS s ON s.step_id = a.step_id
          WHERE s.state NOT IN ('ready', 'assigned')"),
+    ("a worker has a session of its own until it is deleted", "
+        SELECT 'worker ' || w.worker_id || ' has session ' || coalesce(w.session_id, 'none')
+          FROM worker AS w LEFT JOIN session AS n ON n.session_id = w.session_id
+         WHERE w.deleted_at IS NULL AND n.worker_id IS NOT w.worker_id"),
+    ("whoever had a step is known", "
+        SELECT 'step ' || s.step_id || ' names worker ' || s.worker_id || ' and session ' || coalesce(s.session_id, 'none')
+          FROM step AS s
+          LEFT JOIN worker AS w ON w.worker_id = s.worker_id
+          LEFT JOIN session AS n ON n.session_id = s.session_id
+         WHERE w.worker_id IS NOT s.worker_id OR n.session_id IS NOT s.session_id"),
+    ("a job blames a step of its own that failed", "
+        SELECT 'job ' || j.job_id || ' blames step ' || j.failed_step_id
+          FROM job AS j LEFT JOIN step AS s ON s.step_id = j.failed_step_id
+         WHERE j.failed_step_id IS NOT NULL AND (s.job_id IS NOT j.job_id OR s.state IS NOT 'failed')"),
     ("a deleted worker can do nothing", "
         SELECT 'worker ' || w.worker_id || ' satisfies requirement ' || c.requirement_id
           FROM capability AS c JOIN worker AS w ON w.worker_id = c.worker_id
@@ -126,33 +143,40 @@ impl Tx<'_> {
     /// Everything in the database that must not be so.
     pub fn breaches(&self) -> Result<Vec<Breach>, StoreError> {
         let mut breaches = Vec::new();
-        let mut pages = self.sql("PRAGMA quick_check")?;
-        let mut rows = pages.query([])?;
-        while let Some(row) = rows.next()? {
-            let what: String = row.get(0)?;
+        for what in self.texts("PRAGMA quick_check")? {
             if what != "ok" {
-                breaches.push(Breach {
-                    rule: "every page of the file is sound",
-                    what,
-                });
+                let rule = "every page of the file is sound";
+                breaches.push(Breach { rule, what });
             }
         }
         for &(rule, query) in RULES {
-            let mut statement = self.sql(query)?;
-            let mut rows = statement.query([])?;
-            while let Some(row) = rows.next()? {
-                breaches.push(Breach {
-                    rule,
-                    what: row.get(0)?,
-                });
-            }
+            let texts = self.texts(query)?.into_iter();
+            breaches.extend(texts.map(|what| Breach { rule, what }));
         }
         let mut jobs = self.sql("SELECT job_id FROM job ORDER BY job_id")?;
         let mut rows = jobs.query([])?;
         while let Some(row) = rows.next()? {
-            self.graph_breaches(JobId(row.get(0)?), &mut breaches)?;
+            let job_id = JobId(row.get(0)?);
+            let what = match self.graph_breaches(job_id, &mut breaches) {
+                Ok(()) => continue,
+                Err(StoreError::Unreadable { expected, found }) => {
+                    format!("job {job_id} has {found:?} where {expected} belongs")
+                }
+                Err(StoreError::Sqlite(rusqlite::Error::QueryReturnedNoRows)) => {
+                    format!("job {job_id} has no definition")
+                }
+                Err(error) => return Err(error),
+            };
+            let rule = "every job, its steps and its definition can be read";
+            breaches.push(Breach { rule, what });
         }
         Ok(breaches)
+    }
+
+    fn texts(&self, query: &'static str) -> Result<Vec<String>, StoreError> {
+        let mut statement = self.sql(query)?;
+        let texts = statement.query_map([], |row| row.get(0))?;
+        Ok(texts.collect::<Result<_, _>>()?)
     }
 
     /// What the job's graph says about its steps, and its counters about both.
@@ -161,15 +185,28 @@ impl Tx<'_> {
             return Ok(());
         };
         let definition = self.definition(job.definition_id)?;
-        let task = definition.task(job.task_index);
         let steps = self.steps_of_job(job_id)?;
+        let mut breach = |rule, what: String| breaches.push(Breach { rule, what });
+        let Some(task) = definition.tasks().get(job.task_index as usize) else {
+            let what = format!("job {job_id} is made from task {}", job.task_index);
+            breach("a job is made from a task of its definition", what);
+            return Ok(());
+        };
         let flow: BTreeMap<u32, &Step> = steps
             .iter()
             .filter(|step| step.item.is_none())
             .map(|step| (step.position, step))
             .collect();
-        let mut breach = |rule, what: String| breaches.push(Breach { rule, what });
-
+        let places = task.draft.steps.len();
+        let unmade = flow.is_empty() && job.state == JobState::Skipped;
+        if !unmade && !flow.keys().copied().eq(0..places as u32) {
+            let what = format!("job {job_id} has {} of {places} steps", flow.len());
+            breach(
+                "a job has the steps of its definition, each in its place",
+                what,
+            );
+            return Ok(());
+        }
         for (&position, step) in &flow {
             let named = task.dependencies(position);
             let open: Vec<u32> = named

@@ -65,7 +65,7 @@ pub enum StoreError {
         expected: &'static str,
         found: String,
     },
-    #[error("the database refused: {0}")]
+    #[error("the database refused: {}", schema::in_one_line(.0))]
     Sqlite(rusqlite::Error),
     #[error("no connection to read with: {0}")]
     Pool(r2d2::Error),

@@ -74,7 +74,7 @@ pub enum OpenError {
     NoWal { file: PathBuf, mode: String },
     #[error("data folder {folder} cannot be used: {source}")]
     Folder { folder: PathBuf, source: io::Error },
-    #[error("{file} cannot be opened: {source}")]
+    #[error("{file} cannot be opened: {}", in_one_line(source))]
     Sqlite {
         file: PathBuf,
         source: rusqlite::Error,
@@ -107,6 +107,7 @@ pub fn open(folder: &Path) -> Result<(FolderLock, Connection), OpenError> {
         quick_check(&connection, &file)?;
     }
     bring_up_to_date(&connection, folder, &file, UPGRADES)?;
+    refuse_incomplete(&connection, folder, &file)?;
     prove_writable(&connection, folder, &file)?;
     Ok((lock, connection))
 }
@@ -282,6 +283,11 @@ fn refuse_strangers(connection: &Connection, path: &Path) -> Result<(), OpenErro
             found,
             known: SCHEMA_VERSION,
         }),
+        // Both numbers come with the tables, in one transaction.
+        (APPLICATION_ID, 0) => Err(OpenError::Corrupt {
+            file,
+            detail: "its schema version is lost".to_string(),
+        }),
         (APPLICATION_ID, _) => Ok(()),
         // Made a moment ago by us, or by a start that was killed before its first commit.
         (0, 0) if is_empty(connection).map_err(refuse)? => Ok(()),
@@ -295,6 +301,31 @@ fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
         [],
         |row| row.get(0),
     )
+}
+
+/// Somebody may have taken a table or an index away; only its use would show it.
+fn refuse_incomplete(connection: &Connection, folder: &Path, path: &Path) -> Result<(), OpenError> {
+    let compare = || -> rusqlite::Result<Option<String>> {
+        let fresh = Connection::open_in_memory()?;
+        fresh.execute_batch(SCHEMA)?;
+        let found = names(connection)?;
+        let mut wanted = names(&fresh)?.into_iter();
+        Ok(wanted.find(|name| !found.contains(name)))
+    };
+    match compare().map_err(|source| sqlite_refusal(folder, path, source))? {
+        None => Ok(()),
+        Some(missing) => Err(OpenError::Corrupt {
+            file: path.into(),
+            detail: format!("{missing} is missing"),
+        }),
+    }
+}
+
+/// Every table and index, but for those that SQLite makes by itself.
+fn names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut statement = connection
+        .prepare("SELECT type || ' ' || name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")?;
+    statement.query_map([], |row| row.get(0))?.collect()
 }
 
 fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
@@ -373,6 +404,14 @@ fn prove_writable(connection: &Connection, folder: &Path, path: &Path) -> Result
         )
         .map(|_| ())
         .map_err(|source| sqlite_refusal(folder, path, source))
+}
+
+/// What SQLite said, without the statement that it said it about.
+pub fn in_one_line(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        other => other.to_string(),
+    }
 }
 
 fn sqlite_refusal(folder: &Path, file: &Path, source: rusqlite::Error) -> OpenError {

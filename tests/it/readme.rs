@@ -38,9 +38,12 @@ fn the_first_block_runs_the_main_job_and_the_second_passes_all_tests() {
 
 #[test]
 fn the_main_job_prints_what_the_readme_shows() {
-    let output = Command::new(built("examples", "first_job"))
-        .output()
-        .unwrap();
+    let example = built("examples", "first_job");
+    assert!(
+        example.exists(),
+        "`cargo test` builds it, `cargo test --test it` alone does not: cargo build --example first_job"
+    );
+    let output = Command::new(example).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(
@@ -65,13 +68,19 @@ fn the_other_commands_work() {
             .output()
             .unwrap()
     };
-    let nothing = check();
-    assert_eq!(nothing.status.code(), Some(1));
-    let said = String::from_utf8(nothing.stderr).unwrap();
-    assert!(
-        said.contains("holds no stepward.db, name the data folder"),
-        "{said}"
-    );
+    let holds_no_database = || {
+        let nothing = check();
+        assert_eq!(nothing.status.code(), Some(1));
+        let said = String::from_utf8(nothing.stderr).unwrap();
+        let told = "holds no stepward.db, name the data folder";
+        assert!(said.contains(told), "{said}");
+    };
+    holds_no_database();
+    let file = folder.path().join("stepward.db");
+    std::fs::write(&file, "").unwrap();
+    holds_no_database();
+    assert_eq!(file.metadata().unwrap().len(), 0, "it stays as it was");
+    std::fs::remove_file(&file).unwrap();
 
     drop(stepward::store::Store::open(folder.path(), Default::default()).unwrap());
     let good = check();
@@ -82,7 +91,7 @@ fn the_other_commands_work() {
             .ends_with(": every rule holds\n")
     );
 
-    let sql = rusqlite::Connection::open(folder.path().join("stepward.db")).unwrap();
+    let sql = rusqlite::Connection::open(&file).unwrap();
     sql.execute_batch(
         "INSERT INTO definition (hash, body)
          VALUES ('h', '[{\"name\":\"t\",\"steps\":[{\"name\":\"a\",\"action\":{\"type\":\"pod\",\"manifest\":\"m\"},

@@ -6,7 +6,7 @@ use stepward::domain::reason::Reason;
 use stepward::domain::retry::RetryPolicy;
 use stepward::domain::task::{Concurrency, StepDraft, TaskDraft, WhenFull};
 use stepward::domain::{JobId, Timestamp};
-use stepward::engine::Submission;
+use stepward::engine::{Finished, News, Reports, Submission, Verdict};
 
 use crate::house::{TestHouse, frozen, script};
 
@@ -28,6 +28,33 @@ fn submit(house: &TestHouse, when_full: WhenFull) -> JobId {
 
 fn hold(house: &TestHouse, job: JobId) -> Option<Hold> {
     house.job(job).job.hold
+}
+
+#[test]
+fn what_one_report_releases_and_supersedes_ends_superseded() {
+    let house = TestHouse::new();
+    let steps = || vec![script("a"), script("b").after(&["a"])];
+    let deploy = || grouped("deploy", 1, WhenFull::CancelPrevious, steps());
+    let first = house.submit_tasks(vec![deploy()]);
+    let second = house.submit_tasks(vec![
+        TaskDraft::new(
+            "main",
+            vec![script("x"), StepDraft::task("y", "deploy").after(&["x"])],
+        ),
+        deploy(),
+    ]);
+    let worker = house.worker("ann", &[], 2);
+    let (a, x) = (worker.begin(), worker.begin());
+    let completed = |attempt| (attempt, News::Finished(Finished::completed()));
+    let reports = Reports {
+        session_key: worker.key.clone(),
+        items: vec![completed(a.attempt), completed(x.attempt)],
+        poll: None,
+    };
+    let answer = house.engine.report(reports, house.now()).unwrap();
+    assert_eq!(answer.verdicts, [Verdict::Accepted, Verdict::Accepted]);
+    assert_eq!(house.summary(first), "a completed, b cancelled → cancelled");
+    assert_eq!(house.summary(second), "x completed, y running → running");
 }
 
 #[test]

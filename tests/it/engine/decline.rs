@@ -16,6 +16,7 @@ fn a_declined_step_keeps_its_place_and_goes_to_another_worker() {
     let (ann, bob) = (house.worker("ann", &[], 2), house.worker("bob", &[], 2));
     let claimed = ann.claim();
     assert_eq!(claimed.step, "first");
+    house.clock.advance_ms(1_000);
     assert_eq!(ann.decline(claimed.attempt, "no disk"), Verdict::Accepted);
     assert_eq!(house.step_state(first, "first"), StepState::Ready);
     assert_eq!(house.count_events(first, EventKind::StepRequeued), 1);

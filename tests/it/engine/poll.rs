@@ -65,6 +65,25 @@ fn order_holds_across_requirements() {
 }
 
 #[test]
+fn what_became_ready_first_comes_first_whatever_was_made_first() {
+    let house = TestHouse::new();
+    house.submit(vec![
+        script("first"),
+        tagged("made early, ready late", &["gpu"]).after(&["first"]),
+    ]);
+    let worker = house.worker("ann", &["gpu"], 3);
+    let first = worker.begin();
+    house.clock.advance_ms(1);
+    house.submit(vec![script("made late, ready early")]);
+    house.clock.advance_ms(1);
+    worker.complete(first.attempt);
+    assert_eq!(
+        worker.claim_names(2),
+        ["made late, ready early", "made early, ready late"]
+    );
+}
+
+#[test]
 fn a_step_is_given_only_to_a_worker_with_all_its_tags() {
     let house = TestHouse::new();
     house.submit(vec![tagged("a", &["gpu", "big"])]);
@@ -168,7 +187,8 @@ fn what_a_worker_should_not_hold_is_aborted() {
     assert_eq!(worker.poll(0, &[held]).abort, []);
     house.engine.cancel(job, "eve", house.now()).unwrap();
     let stranger = AttemptRef { attempt: 7, ..held };
-    assert_eq!(worker.poll(0, &[held, stranger]).abort, [held, stranger]);
+    let told_twice = [held, stranger, held];
+    assert_eq!(worker.poll(0, &told_twice).abort, [held, stranger]);
 }
 
 #[test]
@@ -248,4 +268,6 @@ fn an_answer_carries_a_bounded_amount_of_input() {
     assert_eq!(first.len(), 8, "the eighth goes over 4 MiB");
     let held: Vec<_> = first.iter().map(|found| found.attempt).collect();
     assert_eq!(worker.poll(20, &held).assignments.len(), 8);
+    let again = worker.poll(20, &[]).assignments;
+    assert_eq!(again.len(), 8, "what is given again is bounded as well");
 }

@@ -385,7 +385,9 @@ fn an_output_that_nobody_could_read_again_fails_its_step() {
         exit_code: Some(0),
     };
     assert_eq!(worker.finish(attempt, finished), Verdict::Accepted);
-    assert_eq!(house.step(job, "a").reason, Some(Reason::OutputInvalid));
+    let step = house.step(job, "a");
+    assert_eq!(step.reason, Some(Reason::OutputInvalid));
+    assert_eq!(step.exit_code, Some(0), "how it exited is still told");
 }
 
 #[test]
@@ -415,20 +417,19 @@ fn a_dead_session_that_reports_nothing_is_told() {
     let house = TestHouse::new();
     let former = house.worker("ann", &[], 1);
     house.worker("ann", &[], 1);
-    let ask = |key: &str| {
-        let reports = Reports {
-            session_key: key.to_string(),
-            items: vec![],
-            poll: Some((1, vec![])),
+    for poll in [Some((1, vec![])), None] {
+        let ask = |key: &str| {
+            let reports = Reports {
+                session_key: key.to_string(),
+                items: vec![],
+                poll: poll.clone(),
+            };
+            let refused = house.engine.report(reports, house.now()).unwrap_err();
+            refused.to_string()
         };
-        house
-            .engine
-            .report(reports, house.now())
-            .unwrap_err()
-            .to_string()
-    };
-    assert!(ask(&former.key).starts_with("the session was replaced"));
-    assert!(ask("nobody").starts_with("the session is not known here"));
+        assert!(ask(&former.key).starts_with("the session was replaced"));
+        assert!(ask("nobody").starts_with("the session is not known here"));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use stepward::domain::Json;
 use stepward::domain::event::EventKind;
 use stepward::domain::reason::Reason;
-use stepward::domain::retry::OnWorkerLoss;
+use stepward::domain::retry::{OnWorkerLoss, RetryPolicy};
 use stepward::domain::step::StepState;
 use stepward::domain::task::StepDraft;
 use stepward::engine::{EngineError, Finished, HeldPhase, Spooled, Verdict};
@@ -102,7 +102,7 @@ fn a_repeated_opening_answers_the_same_session() {
 #[test]
 fn reports_of_a_former_life_are_aborted() {
     let house = TestHouse::new();
-    house.submit(vec![script("a")]);
+    let job = house.submit(vec![script("a")]);
     let former = house.worker("ann", &[], 1);
     let claimed = former.claim();
     let next = house.worker("ann", &[], 1);
@@ -110,6 +110,7 @@ fn reports_of_a_former_life_are_aborted() {
         former.start(claimed.attempt),
         Verdict::Abort { .. }
     ));
+    assert_eq!(house.count_events(job, EventKind::ReportFenced), 1);
     let again = next.begin();
     assert_eq!(again.attempt.attempt, 2);
     assert!(matches!(
@@ -170,6 +171,22 @@ fn a_heartbeat_says_what_to_abort_and_counts_what_it_left_out() {
     assert_eq!(house.step(job, "b").absent_beats, 0);
     house.engine.cancel(job, "eve", house.now()).unwrap();
     assert_eq!(worker.heartbeat(4, &held).abort, [a.attempt]);
+}
+
+#[test]
+fn a_second_try_does_not_answer_for_the_absences_of_the_first() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![StepDraft {
+        retry: RetryPolicy::times(2),
+        ..script("a")
+    }]);
+    let worker = house.worker("ann", &[], 1);
+    let first = worker.begin();
+    worker.heartbeat(1, &[]);
+    assert_eq!(house.step(job, "a").absent_beats, 1);
+    worker.fail(first.attempt);
+    worker.begin();
+    assert_eq!(house.step(job, "a").absent_beats, 0);
 }
 
 #[test]

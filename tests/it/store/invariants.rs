@@ -135,6 +135,54 @@ fn each_rule_is_caught_when_it_is_broken() {
             "INSERT INTO avoidance (step_id, worker_id, until_up) VALUES (1, 1, 1)",
         ),
         (
+            "what a row refers to exists",
+            "UPDATE step SET job_id = 999 WHERE job_id = 2",
+        ),
+        (
+            "what a row refers to exists",
+            "UPDATE step SET requirement_id = 77 WHERE requirement_id = 1",
+        ),
+        (
+            "what a row refers to exists",
+            "UPDATE job SET definition_id = 77 WHERE job_id = 1",
+        ),
+        (
+            "every job, its steps and its definition can be read",
+            "UPDATE definition SET body = 'rubbish'",
+        ),
+        (
+            "every job, its steps and its definition can be read",
+            "UPDATE step SET reason = 'rubbish' WHERE job_id = 1 AND position = 2",
+        ),
+        (
+            "a job is made from a task of its definition",
+            "UPDATE job SET task_index = 7 WHERE job_id = 1",
+        ),
+        (
+            "a job has the steps of its definition, each in its place",
+            "UPDATE step SET position = 99 WHERE job_id = 1 AND position = 2",
+        ),
+        (
+            "a job has the steps of its definition, each in its place",
+            "DELETE FROM step WHERE job_id = 1 AND position = 2",
+        ),
+        (
+            "a worker has a session of its own until it is deleted",
+            "UPDATE worker SET session_id = NULL",
+        ),
+        (
+            "whoever had a step is known",
+            "UPDATE step SET worker_id = 999 WHERE state = 'completed'",
+        ),
+        (
+            "whoever had a step is known",
+            "UPDATE step SET session_id = 999 WHERE state = 'completed'",
+        ),
+        (
+            "a job blames a step of its own that failed",
+            "UPDATE job SET failed_step_id = 1 WHERE job_id = 1",
+        ),
+        (
             "a deleted worker can do nothing",
             "UPDATE worker SET state = 'inactive', deleted_at = 1",
         ),

@@ -120,6 +120,29 @@ fn a_corrupt_database_is_refused() {
 }
 
 #[test]
+fn a_database_that_somebody_took_something_from_is_refused() {
+    for (taken, told) in [
+        ("DROP TABLE outbox", "table outbox is missing"),
+        (
+            "DROP INDEX step_claimable",
+            "index step_claimable is missing",
+        ),
+        ("PRAGMA user_version = 0", "its schema version is lost"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        drop(open(&folder).unwrap());
+        let sql = Connection::open(database(&folder)).unwrap();
+        sql.execute_batch(taken).unwrap();
+        drop(sql);
+        let file = database(&folder).display().to_string();
+        assert_eq!(
+            refusal(&folder),
+            format!("{file} is corrupt ({told}), restore it from a backup")
+        );
+    }
+}
+
+#[test]
 fn a_truncated_database_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     drop(open(&folder).unwrap());
