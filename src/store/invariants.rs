@@ -90,7 +90,8 @@ const RULES: &[(&str, &str)] = &[
           FROM worker AS w LEFT JOIN session AS n ON n.session_id = w.session_id
          WHERE w.deleted_at IS NULL AND n.worker_id IS NOT w.worker_id"),
     ("whoever had a step is known", "
-        SELECT 'step ' || s.step_id || ' names worker ' || s.worker_id || ' and session ' || coalesce(s.session_id, 'none')
+        SELECT 'step ' || s.step_id || ' names worker ' || coalesce(s.worker_id, 'none') || ' and session '
+               || coalesce(s.session_id, 'none')
           FROM step AS s
           LEFT JOIN worker AS w ON w.worker_id = s.worker_id
           LEFT JOIN session AS n ON n.session_id = s.session_id

@@ -176,7 +176,7 @@ fn each_rule_is_caught_when_it_is_broken() {
         ),
         (
             "whoever had a step is known",
-            "UPDATE step SET session_id = 999 WHERE state = 'completed'",
+            "UPDATE step SET worker_id = NULL, session_id = 999 WHERE state = 'completed'",
         ),
         (
             "a job blames a step of its own that failed",
