@@ -17,7 +17,7 @@ pub fn run(folder: Option<PathBuf>, config: Option<PathBuf>) -> anyhow::Result<E
     let file = folder.join("stepward.db");
     if file.metadata().map_or(true, |found| found.len() == 0) {
         bail!(
-            "{} holds no stepward.db, name the data folder: stepward db check FOLDER",
+            "{} holds no database (stepward.db is missing or empty), name the data folder: stepward db check FOLDER",
             folder.display()
         );
     }

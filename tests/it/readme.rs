@@ -72,7 +72,7 @@ fn the_other_commands_work() {
         let nothing = check();
         assert_eq!(nothing.status.code(), Some(1));
         let said = String::from_utf8(nothing.stderr).unwrap();
-        let told = "holds no stepward.db, name the data folder";
+        let told = "holds no database (stepward.db is missing or empty), name the data folder";
         assert!(said.contains(told), "{said}");
     };
     holds_no_database();
