@@ -1,12 +1,13 @@
 //! `stepward db check`: every rule that the database must keep.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::bail;
 
 use crate::config::ServerConfig;
-use crate::store::{Store, StoreOptions};
+use crate::store::{DATABASE_FILE, Store, StoreOptions};
 
 pub fn run(folder: Option<PathBuf>, config: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     let folder = match folder {
@@ -14,10 +15,14 @@ pub fn run(folder: Option<PathBuf>, config: Option<PathBuf>) -> anyhow::Result<E
         None => ServerConfig::load(config.as_deref())?.data_dir,
     };
     // Opening would make one, or fill an empty file; a check must not.
-    let file = folder.join("stepward.db");
-    if file.metadata().map_or(true, |found| found.len() == 0) {
+    let holds_none = match folder.join(DATABASE_FILE).metadata() {
+        Ok(found) => found.len() == 0,
+        // Whatever else keeps it from being looked at, opening it says better.
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    };
+    if holds_none {
         bail!(
-            "{} holds no database (stepward.db is missing or empty), name the data folder: stepward db check FOLDER",
+            "{} holds no database ({DATABASE_FILE} is missing or empty), name the data folder: stepward db check FOLDER",
             folder.display()
         );
     }

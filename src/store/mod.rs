@@ -39,7 +39,7 @@ pub use definitions::{Frozen, hex_sha256};
 pub use events::OutboxRow;
 pub use invariants::Breach;
 pub use jobs::{JobStanding, NewJob};
-pub use schema::OpenError;
+pub use schema::{DATABASE_FILE, OpenError};
 pub use steps::{Ending, NewStep};
 pub use workers::{Registration, SessionView};
 
@@ -65,10 +65,18 @@ pub enum StoreError {
         expected: &'static str,
         found: String,
     },
-    #[error("the database refused: {}", schema::in_one_line(.0))]
+    #[error("the database refused: {}", in_one_line(.0))]
     Sqlite(rusqlite::Error),
     #[error("no connection to read with: {0}")]
     Pool(r2d2::Error),
+}
+
+/// What SQLite said, without the statement that it said it about.
+fn in_one_line(error: &rusqlite::Error) -> String {
+    match error {
+        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
+        other => other.to_string(),
+    }
 }
 
 impl From<rusqlite::Error> for StoreError {

@@ -12,6 +12,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use rustix::fs::{FlockOperation, flock, statfs, statvfs};
 use rustix::io::Errno;
 
+use super::in_one_line;
+
 const SCHEMA: &str = include_str!("../../schema.sql");
 
 /// "STPW": marks a SQLite file as ours.
@@ -305,14 +307,16 @@ fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
 
 /// Somebody may have taken a table or an index away; only its use would show it.
 fn refuse_incomplete(connection: &Connection, folder: &Path, path: &Path) -> Result<(), OpenError> {
-    let compare = || -> rusqlite::Result<Option<String>> {
-        let fresh = Connection::open_in_memory()?;
-        fresh.execute_batch(SCHEMA)?;
-        let found = names(connection)?;
-        let mut wanted = names(&fresh)?.into_iter();
-        Ok(wanted.find(|name| !found.contains(name)))
+    let names = || -> rusqlite::Result<Vec<String>> {
+        let mut statement = connection.prepare("SELECT type || ' ' || name FROM sqlite_schema")?;
+        statement.query_map([], |row| row.get(0))?.collect()
     };
-    match compare().map_err(|source| sqlite_refusal(folder, path, source))? {
+    let found = names().map_err(|source| sqlite_refusal(folder, path, source))?;
+    match SCHEMA
+        .lines()
+        .filter_map(created)
+        .find(|name| !found.contains(name))
+    {
         None => Ok(()),
         Some(missing) => Err(OpenError::Corrupt {
             file: path.into(),
@@ -321,11 +325,13 @@ fn refuse_incomplete(connection: &Connection, folder: &Path, path: &Path) -> Res
     }
 }
 
-/// Every table and index, but for those that SQLite makes by itself.
-fn names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
-    let mut statement = connection
-        .prepare("SELECT type || ' ' || name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%'")?;
-    statement.query_map([], |row| row.get(0))?.collect()
+/// `table step`, if that is what a line of the schema begins.
+fn created(line: &str) -> Option<String> {
+    let what = line.strip_prefix("CREATE ")?;
+    let what = what.strip_prefix("UNIQUE ").unwrap_or(what);
+    let (kind, name) = what.split_once(' ')?;
+    let name = name.split_whitespace().next()?;
+    Some(format!("{} {name}", kind.to_lowercase()))
 }
 
 fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
@@ -406,21 +412,13 @@ fn prove_writable(connection: &Connection, folder: &Path, path: &Path) -> Result
         .map_err(|source| sqlite_refusal(folder, path, source))
 }
 
-/// What SQLite said, without the statement that it said it about.
-pub fn in_one_line(error: &rusqlite::Error) -> String {
-    match error {
-        rusqlite::Error::SqlInputError { msg, .. } => msg.clone(),
-        other => other.to_string(),
-    }
-}
-
 fn sqlite_refusal(folder: &Path, file: &Path, source: rusqlite::Error) -> OpenError {
     let (folder, file) = (folder.to_path_buf(), file.to_path_buf());
     match source.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { file },
         Some(ErrorCode::DatabaseCorrupt) => OpenError::Corrupt {
             file,
-            detail: source.to_string(),
+            detail: in_one_line(&source),
         },
         Some(ErrorCode::DiskFull) => OpenError::Full {
             folder,

@@ -123,6 +123,7 @@ fn a_corrupt_database_is_refused() {
 fn a_database_that_somebody_took_something_from_is_refused() {
     for (taken, told) in [
         ("DROP TABLE outbox", "table outbox is missing"),
+        ("DROP INDEX event_once", "index event_once is missing"),
         (
             "DROP INDEX step_claimable",
             "index step_claimable is missing",
