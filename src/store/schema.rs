@@ -119,6 +119,11 @@ fn make_folder(folder: &Path) -> Result<(), OpenError> {
         .recursive(true)
         .mode(0o700)
         .create(folder)
+        .map_err(|cause| match cause.kind() {
+            // What exists there is no folder, and that is what to say.
+            io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+            _ => cause,
+        })
         .map_err(|cause| refusal(folder, cause))
 }
 

@@ -162,7 +162,11 @@ fn a_folder_that_is_a_file_is_refused() {
         .err()
         .unwrap()
         .to_string();
-    assert!(refused.starts_with("data folder "), "{refused}");
+    let file = file.display();
+    assert_eq!(
+        refused,
+        format!("data folder {file} cannot be used: not a directory")
+    );
 }
 
 #[test]
