@@ -24,7 +24,10 @@ CREATE TABLE definition (
 -- A distinct set of required tags. A step points here, so that matching costs O(distinct sets), not O(steps).
 CREATE TABLE requirement (
     requirement_id INTEGER PRIMARY KEY AUTOINCREMENT,
-    tags           TEXT NOT NULL UNIQUE             -- sorted, one space between
+    tags           TEXT    NOT NULL,                -- sorted, one space between
+    unmatched      TEXT    NOT NULL CHECK (unmatched = 'fail' OR unmatched = 'wait'), -- when nobody offers them
+    lost_up        INTEGER NOT NULL,                -- when a worker that offers them last stopped taking steps
+    UNIQUE (tags, unmatched)
 ) STRICT;
 
 -- A machine or process that runs steps. Deleted ones stay for the history that names them.
@@ -210,8 +213,12 @@ CREATE INDEX step_held ON step (session_id) WHERE ended_at IS NULL AND session_i
 CREATE INDEX step_delayed ON step (not_before_up) WHERE not_before_up IS NOT NULL;
 -- The next instance of a loop that `max_parallel` held back.
 CREATE INDEX step_next_instance ON step (job_id, position, item) WHERE state = 'pending' AND item >= 0;
+-- Recovery: the next assignment that was not acknowledged in time.
+CREATE INDEX step_by_ack ON step (due_up) WHERE state = 'assigned';
 -- Recovery: the next step whose time is up.
-CREATE INDEX step_by_due ON step (due_up) WHERE due_up IS NOT NULL;
+CREATE INDEX step_by_timeout ON step (due_up) WHERE due_up IS NOT NULL AND state <> 'assigned';
+-- Recovery: what a worker that is there has stopped speaking of.
+CREATE INDEX step_forgotten ON step (since_up) WHERE state = 'running' AND absent_beats >= 2;
 
 -- The attempts that did not settle their step: came back unstarted, or were followed by a retry. The last attempt of
 -- a step is in the step's own row, so a step that is tried once costs nothing here.

@@ -13,7 +13,7 @@ use stepward::store::{Frozen, Registration, Store, StoreOptions};
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let store = Store::open(folder.path(), StoreOptions::default())?;
-    let clock = SystemClock::continuing(store.read(|tx| tx.service_clock())?);
+    let clock = SystemClock::continuing(store.begun_up());
     let engine = Engine::new(store, Settings::default());
 
     let task = TaskDraft::new(

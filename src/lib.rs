@@ -7,7 +7,8 @@
 //!
 //! # Where to start
 //! `domain/step.rs` for what can happen to a step, `engine/mod.rs` for everything that can be done, `engine/finish.rs` for how
-//! any of it is done, `engine/cascade.rs` for what follows, `schema.sql` for what is kept.
+//! any of it is done, `engine/cascade.rs` for what follows, `sweeper/mod.rs` for what happens when nothing does, `schema.sql` for
+//! what is kept.
 //!
 //! # How anything happens
 //! A verb of the engine sends one closure to the store's writer thread. There it loads, checks, moves, records, cascades
@@ -17,7 +18,7 @@
 //! # What is deliberately absent
 //! - No SQL outside `store`.
 //! - No state in memory that is not in the database: kill the process at any point and start it again.
-//! - No clock below `cli`: time is an argument. Only `clock.rs` asks for it.
+//! - No clock below the thread of `sweeper`: time is an argument. Only `clock.rs` asks for it.
 //! - No decision in `store`, no I/O in `domain`. `tests/walls.rs` holds these walls.
 
 // In reading order. The blank lines keep it: rustfmt sorts `mod` lines that touch each other.
@@ -27,6 +28,8 @@ pub mod domain; // what exists
 pub mod store; // where it is kept
 
 pub mod engine; // what can be done
+
+pub mod sweeper; // what happens when nobody acts
 
 pub mod clock; // what time it is
 

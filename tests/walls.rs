@@ -47,6 +47,19 @@ const WALLS: &[(&str, &[&str], &str)] = &[
         "SQL lives in store, time and settings are arguments",
     ),
     (
+        "sweeper",
+        &[
+            "rusqlite",
+            "SELECT ",
+            "UPDATE ",
+            "INSERT ",
+            "DELETE ",
+            "crate::cli",
+            "crate::config",
+        ],
+        "a phase finds through store and acts through engine",
+    ),
+    (
         "config",
         &["crate::engine", "crate::store", "crate::cli", "rusqlite"],
         "settings are values",

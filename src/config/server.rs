@@ -20,9 +20,11 @@ pub struct ServerConfig {
 pub struct Recovery {
     pub heartbeat_interval_secs: u32,
     pub heartbeat_timeout_secs: u32,
+    pub sweep_interval_secs: u32,
     pub unmatched_step_timeout_secs: u32,
     pub ack_timeout_secs: u32,
     pub prepare_timeout_secs: u32,
+    pub report_grace_secs: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,9 +50,11 @@ impl Default for Recovery {
         Recovery {
             heartbeat_interval_secs: secs(settings.heartbeat_interval_ms),
             heartbeat_timeout_secs: secs(settings.heartbeat_timeout_ms),
+            sweep_interval_secs: secs(settings.sweep_interval_ms),
             unmatched_step_timeout_secs: secs(settings.unmatched_step_timeout_ms),
             ack_timeout_secs: secs(settings.ack_timeout_ms),
             prepare_timeout_secs: secs(settings.prepare_timeout_ms),
+            report_grace_secs: secs(settings.report_grace_ms),
         }
     }
 }
@@ -80,9 +84,11 @@ impl ServerConfig {
         Settings {
             heartbeat_interval_ms: ms(self.recovery.heartbeat_interval_secs),
             heartbeat_timeout_ms: ms(self.recovery.heartbeat_timeout_secs),
+            sweep_interval_ms: ms(self.recovery.sweep_interval_secs),
             unmatched_step_timeout_ms: ms(self.recovery.unmatched_step_timeout_secs),
             ack_timeout_ms: ms(self.recovery.ack_timeout_secs),
             prepare_timeout_ms: ms(self.recovery.prepare_timeout_secs),
+            report_grace_ms: ms(self.recovery.report_grace_secs),
             step_timeout_ms: ms(self.defaults.step_timeout_secs),
             job_timeout_ms: ms(self.defaults.job_timeout_secs),
         }
@@ -96,6 +102,10 @@ impl ServerConfig {
         } = self.recovery;
         let each = [
             ("recovery.heartbeat_interval_secs", interval),
+            (
+                "recovery.sweep_interval_secs",
+                self.recovery.sweep_interval_secs,
+            ),
             (
                 "recovery.unmatched_step_timeout_secs",
                 self.recovery.unmatched_step_timeout_secs,

@@ -26,6 +26,8 @@ words! {
         WorkerRestarted = "worker_restarted",
         WorkerActive = "worker_active",
         WorkerInactive = "worker_inactive",
+        /// So many at once that recovery waits.
+        WorkersSilent = "workers_silent",
         WorkerDraining = "worker_draining",
         WorkerPaused = "worker_paused",
         WorkerResumed = "worker_resumed",

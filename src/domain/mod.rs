@@ -10,6 +10,7 @@ pub mod event;
 pub mod job;
 pub mod limits;
 pub mod reason;
+pub mod recovery;
 pub mod retry;
 pub mod settings;
 pub mod step;

@@ -4,25 +4,35 @@
 pub struct Settings {
     pub heartbeat_interval_ms: i64,
     pub heartbeat_timeout_ms: i64,
+    /// The sweeper wakes this often even if it knows of nothing to do.
+    pub sweep_interval_ms: i64,
     pub unmatched_step_timeout_ms: i64,
     /// How long an assignment may go without a sign of its preparation.
     pub ack_timeout_ms: i64,
     /// How long it may prepare at all; keep-alives cannot extend this.
     pub prepare_timeout_ms: i64,
+    /// How long a step runs before heartbeats that leave it out count.
+    pub report_grace_ms: i64,
     pub step_timeout_ms: i64,
     pub job_timeout_ms: i64,
 }
 
+impl Settings {
+    pub const DEFAULT: Settings = Settings {
+        heartbeat_interval_ms: 30_000,
+        heartbeat_timeout_ms: 120_000,
+        sweep_interval_ms: 60_000,
+        unmatched_step_timeout_ms: 30_000,
+        ack_timeout_ms: 60_000,
+        prepare_timeout_ms: 900_000,
+        report_grace_ms: 30_000,
+        step_timeout_ms: 24 * 3_600_000,
+        job_timeout_ms: 7 * 24 * 3_600_000,
+    };
+}
+
 impl Default for Settings {
     fn default() -> Settings {
-        Settings {
-            heartbeat_interval_ms: 30_000,
-            heartbeat_timeout_ms: 120_000,
-            unmatched_step_timeout_ms: 30_000,
-            ack_timeout_ms: 60_000,
-            prepare_timeout_ms: 900_000,
-            step_timeout_ms: 24 * 3_600_000,
-            job_timeout_ms: 7 * 24 * 3_600_000,
-        }
+        Settings::DEFAULT
     }
 }

@@ -41,7 +41,7 @@ impl Engine {
         }
         let settings = self.settings;
         let who = who.to_string();
-        self.store.write(move |tx| {
+        self.write(now, move |tx| {
             let step = &tx
                 .step(step_id)?
                 .ok_or(EngineError::StepNotFound { step_id })?;

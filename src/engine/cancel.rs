@@ -12,7 +12,7 @@ impl Engine {
         check_text("name", who, limits::NAME_BYTES_MAX)?;
         let settings = self.settings;
         let message = format!("cancelled by {who}");
-        self.store.write(move |tx| {
+        self.write(now, move |tx| {
             let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
             if job.state.is_terminal() {
                 return Err(EngineError::JobEnded {

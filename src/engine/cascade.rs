@@ -14,6 +14,7 @@ use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Tally, TallyChange};
 use crate::domain::limits::{self, clip};
 use crate::domain::reason::Reason;
+use crate::domain::recovery::Phase;
 use crate::domain::retry::{AfterFailure, after_failure};
 use crate::domain::step::{Step, StepHead, StepKind, StepMove, StepState};
 use crate::domain::task::{Definition, HookOn, StepDraft, Task};
@@ -74,6 +75,8 @@ pub(super) struct Cascade<'a> {
     pub tx: &'a Tx<'a>,
     pub settings: &'a Settings,
     pub now: Now,
+    /// The phase of recovery that set this in motion, and what it adds to the story, until the event that tells it.
+    pub recovering: Option<(Phase, String)>,
     /// Steps made by this event so far.
     pub steps_created: usize,
     pub(super) uncounted: BTreeMap<JobId, TallyChange>,
@@ -92,6 +95,7 @@ impl<'a> Cascade<'a> {
             tx,
             settings,
             now,
+            recovering: None,
             steps_created: 0,
             uncounted: BTreeMap::new(),
             freed_groups: BTreeSet::new(),
@@ -126,6 +130,15 @@ impl<'a> Cascade<'a> {
                 return Ok(());
             }
         }
+    }
+
+    /// Records an event. The first one of a recovery is the one that tells it.
+    pub(super) fn tell(&mut self, mut event: NewEvent) -> Result<(), EngineError> {
+        if let Some((phase, addition)) = self.recovering.take() {
+            event.phase = Some(phase.number());
+            event.message = format!("[recovery] {}{addition}", event.message);
+        }
+        Ok(self.tx.record(&event, self.now)?)
     }
 
     /// Brings a job's counters up to date. `None`: it has ended meanwhile.
@@ -202,7 +215,7 @@ impl<'a> Cascade<'a> {
                 let text = format!("step {name} failed: {message}");
                 let mut event = NewEvent::new(EventKind::StepFailed, text).step(step);
                 event.reason = ending.reason;
-                self.tx.record(&event, self.now)?;
+                self.tell(event)?;
             }
             let outcome = match ending.step_move {
                 StepMove::Complete => Outcome::Completed,
@@ -266,7 +279,7 @@ impl<'a> Cascade<'a> {
         let event = NewEvent::new(EventKind::StepHeld, text)
             .step(step)
             .reason(reason);
-        self.tx.record(&event, self.now)?;
+        self.tell(event)?;
         Ok(true)
     }
 
@@ -300,7 +313,7 @@ impl<'a> Cascade<'a> {
         let event = NewEvent::new(EventKind::StepRetried, text)
             .step(step)
             .reason(failure.reason);
-        self.tx.record(&event, self.now)?;
+        self.tell(event)?;
         if step.kind == StepKind::Task && not_before_up.is_none() {
             let again = self.tx.step(step.step_id)?.expect("it was just moved");
             self.dispatch_child(context, &again)?;

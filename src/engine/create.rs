@@ -13,7 +13,7 @@ use crate::domain::job::{Hold, JobMove, ParentStep, Source, Tally, TallyChange};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
-use crate::domain::task::{Action, Definition};
+use crate::domain::task::{Action, Definition, StepDraft, Unmatched};
 use crate::domain::{DefinitionId, JobId, Json, RequirementId, StepId, Timestamp, Uptime};
 use crate::store::{JobStanding, NewJob, NewStep};
 
@@ -125,7 +125,7 @@ impl Cascade<'_> {
         held: bool,
     ) -> Result<Vec<(StepId, u32)>, EngineError> {
         let task = context.task();
-        let mut requirements: BTreeMap<Vec<String>, RequirementId> = BTreeMap::new();
+        let mut requirements: BTreeMap<(Vec<String>, Unmatched), RequirementId> = BTreeMap::new();
         let mut undecided = Vec::new();
         for (position, draft) in task.draft.steps.iter().enumerate() {
             let position = position as u32;
@@ -141,12 +141,12 @@ impl Cascade<'_> {
             let kind = draft.kind();
             let requirement_id = match kind {
                 StepKind::Work => {
-                    let tags = draft.required_tags();
-                    Some(match requirements.get(&tags) {
+                    let wish = (draft.required_tags(), draft.unmatched);
+                    Some(match requirements.get(&wish) {
                         Some(&requirement_id) => requirement_id,
                         None => {
-                            let requirement_id = self.tx.intern_requirement(&tags)?;
-                            requirements.insert(tags, requirement_id);
+                            let requirement_id = self.intern_requirement(draft)?;
+                            requirements.insert(wish, requirement_id);
                             requirement_id
                         }
                     })
@@ -183,6 +183,13 @@ impl Cascade<'_> {
             }
         }
         Ok(undecided)
+    }
+
+    fn intern_requirement(&self, draft: &StepDraft) -> Result<RequirementId, EngineError> {
+        let tags = draft.required_tags();
+        Ok(self
+            .tx
+            .intern_requirement(&tags, draft.unmatched, self.now)?)
     }
 
     /// What held a job is over: its first steps are decided now.
@@ -285,7 +292,7 @@ impl Cascade<'_> {
 
         let kind = draft.action.kind();
         let requirement_id = match kind {
-            StepKind::Work => Some(self.tx.intern_requirement(&draft.required_tags())?),
+            StepKind::Work => Some(self.intern_requirement(draft)?),
             _ => None,
         };
         let mut free = for_each.max_parallel.unwrap_or(u32::MAX);

@@ -71,7 +71,7 @@ impl Cascade<'_> {
             EventKind::StepRequeued,
             format!("step {name} is ready again: {text}"),
         );
-        self.tx.record(&event.step(step), self.now)?;
+        self.tell(event.step(step))?;
         Ok(true)
     }
 

@@ -13,7 +13,7 @@ impl Engine {
     /// The worker's own goodbye: it takes nothing new, finishes what it has and leaves.
     pub fn drain_session(&self, session_key: &str, now: Now) -> Result<(), EngineError> {
         let session_key = session_key.to_string();
-        self.store.write(move |tx| {
+        self.write(now, move |tx| {
             let session = current_session(tx, &session_key)?;
             drain(
                 tx,
@@ -27,7 +27,7 @@ impl Engine {
 
     /// Lasts until the worker opens its next session.
     pub fn drain(&self, worker_id: WorkerId, now: Now) -> Result<(), EngineError> {
-        self.store.write(move |tx| {
+        self.write(now, move |tx| {
             let worker = existing(tx, worker_id)?;
             drain(tx, worker_id, worker.draining, &worker.name, now)
         })
@@ -43,12 +43,12 @@ impl Engine {
     }
 
     fn set_paused(&self, worker_id: WorkerId, paused: bool, now: Now) -> Result<(), EngineError> {
-        self.store.write(move |tx| {
+        self.write(now, move |tx| {
             let worker = existing(tx, worker_id)?;
             if worker.paused == paused {
                 return Ok(());
             }
-            tx.set_paused(worker_id, paused)?;
+            tx.set_paused(worker_id, paused, now)?;
             let (kind, what) = match paused {
                 true => (EventKind::WorkerPaused, "was paused and takes no new steps"),
                 false => (EventKind::WorkerResumed, "was resumed"),
@@ -66,7 +66,7 @@ impl Engine {
         now: Now,
     ) -> Result<(), EngineError> {
         let settings = self.settings;
-        self.store.write(move |tx| {
+        self.write(now, move |tx| {
             let worker = existing(tx, worker_id)?;
             let held = match worker.session_id {
                 Some(session_id) => tx.held_steps(session_id)?.len(),
@@ -105,7 +105,7 @@ fn drain(
     if draining {
         return Ok(());
     }
-    tx.set_draining(worker_id, true)?;
+    tx.drain_worker(worker_id, now)?;
     let text = format!("worker {name} drains: it finishes what it has and takes no new steps");
     Ok(tx.record(
         &NewEvent::new(EventKind::WorkerDraining, text).worker(worker_id),

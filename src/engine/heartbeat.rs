@@ -5,13 +5,11 @@ use std::collections::{BTreeSet, HashMap};
 use super::check::check_count;
 use super::{Engine, EngineError, Settings};
 use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::recovery::SIGN_OF_LIFE_MS;
 use crate::domain::step::StepState;
 use crate::domain::worker::{WorkerMove, WorkerState};
 use crate::domain::{AttemptRef, Now, Uptime};
 use crate::store::{Held, SessionView, Tx};
-
-/// Contact other than a heartbeat is written down when the last sign of life is older than this.
-const SIGN_OF_LIFE_MS: i64 = 5_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeldPhase {
@@ -44,7 +42,7 @@ impl Engine {
     pub fn heartbeat(&self, beat: Beat, now: Now) -> Result<BeatAnswer, EngineError> {
         check_count("held attempts", beat.held.len())?;
         let settings = self.settings;
-        self.store.write(move |tx| {
+        self.write(now, move |tx| {
             let session = current_session(tx, &beat.session_key)?;
             let believed = tx.held_steps(session.session_id)?;
             tell_if_back(tx, &session, now)?;

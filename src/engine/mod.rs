@@ -8,12 +8,12 @@
 //! | report: start, keep_alive, decline, finish | `report.rs` `start.rs` `decline.rs` `finish.rs` | workers |
 //! | cancel, retry, approve, reject | `cancel.rs` `retry.rs` `approve.rs` | people |
 //! | drain, pause, resume, delete_worker | `drain.rs` | people, workers |
-//! | release_due | `release.rs` | time |
+//! | release_due, recover | `release.rs` `recover.rs` | time, through the sweeper |
 //! | why, job, output | `why.rs` `queries.rs` | everyone, read-only |
 //!
 //! What follows from a verb is in `cascade.rs` (dependents, loops), `create.rs` (jobs, instances), `group.rs` (concurrency)
-//! and `settle.rs` (the end of a job, its hooks, its parent); what goes before it in `check.rs`. Deliberately not here:
-//! SQL, HTTP, processes, the time.
+//! and `settle.rs` (the end of a job, its hooks, its parent); what goes before it in `check.rs`; what the server knows of
+//! its own absences in `watch.rs`. Deliberately not here: SQL, HTTP, processes, the time.
 
 mod approve;
 mod cancel;
@@ -27,6 +27,7 @@ mod group;
 mod heartbeat;
 mod poll;
 mod queries;
+mod recover;
 mod release;
 mod report;
 mod retry;
@@ -34,20 +35,26 @@ mod session;
 mod settle;
 mod start;
 mod submit;
+mod watch;
 mod why;
+
+use std::sync::Arc;
 
 use crate::domain::check::Problems;
 use crate::domain::job::JobState;
+use crate::domain::recovery::Bounds;
 use crate::domain::step::StepState;
-use crate::domain::{JobId, StepId, WorkerId};
-use crate::store::{Store, StoreError};
+use crate::domain::{JobId, Now, StepId, Uptime, WorkerId};
+use crate::store::{Store, StoreError, Tx};
+use watch::Watch;
 
 pub use crate::domain::settings::Settings;
 pub use approve::Decision;
 pub use finish::Finished;
 pub use heartbeat::{Beat, BeatAnswer, HeldAttempt, HeldPhase};
 pub use poll::{Assignment, Poll, PollAnswer};
-pub use queries::JobView;
+pub use queries::{JobView, LogLine};
+pub use recover::Suspect;
 pub use report::{News, Reports, ReportsAnswer, Verdict};
 pub use retry::RetryScope;
 pub use session::{OpenedSession, Spooled};
@@ -59,6 +66,7 @@ pub use why::{Code, Why, WhyOutcome};
 pub struct Engine {
     pub store: Store,
     pub settings: Settings,
+    watch: Arc<Watch>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +107,45 @@ pub enum EngineError {
 }
 
 impl Engine {
+    /// A new life of the server: whoever was silent meanwhile could not be heard.
     pub fn new(store: Store, settings: Settings) -> Engine {
-        Engine { store, settings }
+        let watch = Arc::new(Watch::new(store.begun_up()));
+        Engine {
+            store,
+            settings,
+            watch,
+        }
+    }
+
+    /// The bounds that recovery holds now.
+    pub fn bounds(&self, now: Now) -> Bounds {
+        self.watch.bounds(self.settings, self.store.refusals(), now)
+    }
+
+    /// The server was not there until then: nobody's silence before counts.
+    pub fn was_absent_until(&self, up: Uptime) {
+        self.watch.was_absent_until(up);
+    }
+
+    /// Every worker that was silent has spoken or was given up.
+    pub fn is_calm(&self) {
+        self.watch.is_calm();
+    }
+
+    /// Lets the next life of the server continue the service clock here, although nothing happened.
+    pub fn save_clock(&self, now: Now) -> Result<(), EngineError> {
+        self.write(now, |_| Ok(()))
+    }
+
+    /// One verb, one transaction, at one time.
+    fn write<T, F>(&self, now: Now, work: F) -> Result<T, EngineError>
+    where
+        F: Fn(&Tx) -> Result<T, EngineError> + Send + 'static,
+        T: Send + 'static,
+    {
+        self.store.write(move |tx| {
+            tx.happens_at(now.up);
+            work(tx)
+        })
     }
 }

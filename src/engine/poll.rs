@@ -54,7 +54,7 @@ impl Engine {
     pub fn poll(&self, poll: Poll, now: Now) -> Result<PollAnswer, EngineError> {
         check_count("held attempts", poll.held.len())?;
         let settings = self.settings;
-        self.store.write(move |tx| {
+        self.write(now, move |tx| {
             let session = current_session(tx, &poll.session_key)?;
             sign_of_life(tx, &session, now)?;
             answer_poll(tx, &settings, &session, poll.free_slots, &poll.held, now)

@@ -7,7 +7,7 @@ use crate::domain::job::Job;
 use crate::domain::limits::shorten;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::Task;
-use crate::domain::{EventSeq, JobId, Json};
+use crate::domain::{EventSeq, JobId, Json, Timestamp};
 use crate::store::{Breach, Tx};
 
 /// Outputs of outputs of child jobs add up; more than this is not given out in one piece.
@@ -18,6 +18,14 @@ const OUTPUT_BYTES_MAX: usize = 1 << 20;
 pub struct JobView {
     pub job: Job,
     pub steps: Vec<(String, Step)>,
+}
+
+/// A line of the log of the virtual step `_server`. The next ones come after its `seq`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    pub seq: EventSeq,
+    pub at: Timestamp,
+    pub text: String,
 }
 
 impl JobView {
@@ -46,6 +54,25 @@ impl Engine {
         const EVENTS_MAX: u32 = 10_000;
         self.store
             .read(|tx| Ok(tx.events_of_job(job_id, EventSeq(0), EVENTS_MAX)?))
+    }
+
+    /// The log of the virtual step `_server`: what the server did about this job, line by line.
+    pub fn server_log(
+        &self,
+        job_id: JobId,
+        after: EventSeq,
+        limit: u32,
+    ) -> Result<Vec<LogLine>, EngineError> {
+        self.store.read(|tx| {
+            tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+            let events = tx.events_of_job(job_id, after, limit)?;
+            let line = |event: Event| LogLine {
+                seq: event.seq,
+                at: event.at,
+                text: event.fact.message,
+            };
+            Ok(events.into_iter().map(line).collect())
+        })
     }
 
     /// What a step gave: its own output, of a loop the list of its instances', of a child job what that gave.

@@ -18,16 +18,8 @@ impl Engine {
     /// error is returned once they are done.
     pub fn release_due(&self, now: Now) -> Result<usize, EngineError> {
         let (jobs, steps) = self.store.read(|tx| {
-            let jobs: Vec<JobId> = tx
-                .due_jobs(now, BATCH_MAX)?
-                .iter()
-                .map(|job| job.job_id)
-                .collect();
-            let steps: Vec<StepId> = tx
-                .due_retries(now, BATCH_MAX)?
-                .iter()
-                .map(|step| step.step_id)
-                .collect();
+            let jobs = tx.due_jobs(now, BATCH_MAX)?;
+            let steps = tx.due_retries(now, BATCH_MAX)?;
             Ok::<_, EngineError>((jobs, steps))
         })?;
         let released = jobs
@@ -53,7 +45,7 @@ impl Engine {
 
     fn release_job(&self, job_id: JobId, now: Now) -> Result<bool, EngineError> {
         let settings = self.settings;
-        self.store.write(move |tx| {
+        self.write(now, move |tx| {
             let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
             let due = job.not_before.is_some_and(|at| at <= now.wall);
             if job.hold != Some(Hold::NotBefore) || !due {
@@ -68,7 +60,7 @@ impl Engine {
 
     fn release_step(&self, step_id: StepId, now: Now) -> Result<bool, EngineError> {
         let settings = self.settings;
-        self.store.write(move |tx| {
+        self.write(now, move |tx| {
             let step = tx
                 .step(step_id)?
                 .ok_or(EngineError::StepNotFound { step_id })?;

@@ -101,7 +101,7 @@ impl Engine {
             check_count("held attempts", held.len())?;
         }
         let settings = self.settings;
-        self.store.write(move |tx| {
+        self.write(now, move |tx| {
             // Whoever reports something is told by the verdicts.
             let speaks = !reports.items.is_empty();
             let session = match tx.session(&reports.session_key)? {

@@ -36,7 +36,7 @@ pub(super) struct Carried {
 impl Engine {
     pub fn retry(&self, job_id: JobId, scope: RetryScope, now: Now) -> Result<JobId, EngineError> {
         let settings = self.settings;
-        self.store.write(move |tx| {
+        self.write(now, move |tx| {
             let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
             if !job.state.is_terminal() {
                 return Err(EngineError::JobNotEnded {

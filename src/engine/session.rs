@@ -46,7 +46,7 @@ impl Engine {
         check(&registration)?;
         check_count("spooled results", spooled.len())?;
         let settings = self.settings;
-        self.store.write(move |tx| {
+        self.write(now, move |tx| {
             if let Some(session) = tx.session(&registration.session_key)? {
                 let known = tx.worker_by_instance(&registration.instance_key)?;
                 if known.is_none_or(|worker| worker.worker_id != session.worker_id) {
@@ -69,7 +69,7 @@ impl Engine {
                 .as_ref()
                 .is_none_or(|worker| worker.tags != registration.tags)
             {
-                tx.match_worker(worker_id, &registration.tags)?;
+                tx.match_worker(worker_id, &registration.tags, now)?;
             }
             tx.record(
                 &opened_event(worker_id, &registration, known.is_some()),

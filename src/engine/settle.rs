@@ -75,7 +75,7 @@ impl Cascade<'_> {
         };
         let mut event = NewEvent::new(kind, text).job(job_id);
         event.reason = why.map(|(reason, _)| reason);
-        self.tx.record(&event, self.now)?;
+        self.tell(event)?;
 
         match job_move {
             JobMove::Complete => self.post_hooks(&context, HookOn::Success, None)?,
@@ -142,11 +142,14 @@ impl Cascade<'_> {
         let context = self.context(step.job_id)?;
         let message = why.map(|(_, message)| message).unwrap_or_default();
         let child = job.job_id;
+        // That nobody wanted it any more is one thing, that it took too long is a failure.
+        let reason = why.map(|(reason, _)| reason);
+        let ran_out_of_time = matches!(reason, Some(Reason::JobTimeout | Reason::QueueTimeout));
         match job_move {
             JobMove::Complete => {
                 self.finish_step(step, Ending::completed(None, None))?;
             }
-            JobMove::Cancel => {
+            JobMove::Cancel if !ran_out_of_time => {
                 let text = format!("child job {child} was cancelled: {message}");
                 let ending = Ending {
                     step_move: StepMove::Cancel,
@@ -154,11 +157,11 @@ impl Cascade<'_> {
                 };
                 self.finish_step(step, ending)?;
             }
-            JobMove::Fail | JobMove::Skip => {
-                let state = if job_move == JobMove::Fail {
-                    "failed"
-                } else {
-                    "was skipped"
+            JobMove::Fail | JobMove::Skip | JobMove::Cancel => {
+                let state = match job_move {
+                    JobMove::Fail => "failed",
+                    JobMove::Skip => "was skipped",
+                    _ => "was cancelled",
                 };
                 let text = format!("child job {child} {state}: {message}");
                 self.fail_or_retry(&context, step, Failure::new(Reason::ChildFailed, text))?;

@@ -95,7 +95,7 @@ impl Engine {
         submission.check()?;
         let request_hash = submission.request_hash();
         let settings = self.settings;
-        self.store.write(move |tx| {
+        self.write(now, move |tx| {
             if let Some(key) = &submission.idempotency_key
                 && let Some((job_id, first_hash)) = tx.idempotent_job(key)?
             {

@@ -5,12 +5,13 @@ use std::fmt;
 
 use super::cascade::{JobContext, seconds};
 use super::queries::load;
-use super::{Engine, EngineError, Settings};
+use super::{Engine, EngineError, Suspect};
 use crate::domain::depends::Outcome;
 use crate::domain::job::{Hold, Job};
 use crate::domain::reason::{Reason, Waiting};
+use crate::domain::recovery::{Deed, Foreseen};
 use crate::domain::step::{Step, StepKind, StepState};
-use crate::domain::task::{Action, Unmatched};
+use crate::domain::task::Action;
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{Now, StepId, WorkerId};
 use crate::store::Tx;
@@ -72,7 +73,7 @@ impl Engine {
             let (job, context) = load(tx, step.job_id)?;
             Asked {
                 tx,
-                settings: &self.settings,
+                engine: self,
                 job,
                 context,
                 step,
@@ -86,7 +87,7 @@ impl Engine {
 /// One question, with everything needed to answer it.
 struct Asked<'a> {
     tx: &'a Tx<'a>,
-    settings: &'a Settings,
+    engine: &'a Engine,
     job: Job,
     context: JobContext,
     step: Step,
@@ -95,6 +96,60 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     fn why(&self) -> Result<Why, EngineError> {
+        let mut why = self.explained()?;
+        if !self.step.state.is_terminal() {
+            why.outcome = self.outcome()?;
+        }
+        Ok(why)
+    }
+
+    /// What recovery will do first if nothing happens. Its own foresight says that.
+    fn outcome(&self) -> Result<Option<WhyOutcome>, EngineError> {
+        let step_id = self.step.step_id;
+        let mut suspects = vec![
+            Suspect::HeldStep(step_id),
+            Suspect::OverdueStep(step_id),
+            Suspect::UnmatchedStep(step_id),
+            Suspect::OverdueJob(self.job.job_id),
+        ];
+        let holder = match self
+            .step
+            .worker_id
+            .filter(|_| self.step.session_id.is_some())
+        {
+            Some(worker_id) => self.tx.worker(worker_id)?,
+            None => None,
+        };
+        let bounds = self.engine.bounds(self.now);
+        if let Some(worker) = holder.filter(|worker| bounds.is_late(worker.seen_up, self.now.up)) {
+            suspects.push(Suspect::Worker(worker.worker_id));
+        }
+        let mut first: Option<Foreseen> = None;
+        for suspect in suspects {
+            for foreseen in self.engine.foresee(self.tx, suspect, self.now)? {
+                let concerned = foreseen.recovery.step_id.is_none_or(|id| id == step_id);
+                let sooner = first
+                    .as_ref()
+                    .is_none_or(|first| foreseen.at_up < first.at_up);
+                if concerned && sooner && foreseen.recovery.deed != Deed::MarkInactive {
+                    first = Some(foreseen);
+                }
+            }
+        }
+        Ok(first.map(|foreseen| WhyOutcome {
+            action: match foreseen.recovery.deed {
+                Deed::Requeue => "the step goes back to the queue",
+                Deed::Retry => "the step is tried again",
+                Deed::Hold => "the step is held",
+                Deed::Cancel => "its job is cancelled",
+                _ => "the step fails",
+            },
+            phase: foreseen.recovery.phase.number(),
+            in_ms: foreseen.in_ms,
+        }))
+    }
+
+    fn explained(&self) -> Result<Why, EngineError> {
         match self.step.state {
             StepState::Pending => self.pending(),
             StepState::Ready => self.ready(),
@@ -137,7 +192,6 @@ impl Asked<'_> {
                 for job_id in self.tx.group_running(group)? {
                     why.facts.push(format!("job {job_id} is in the group"));
                 }
-                why.outcome = self.outcome(self.job.due_up, "its job is cancelled", 3);
                 Ok(why)
             }
             None => self.dependencies(),
@@ -251,34 +305,7 @@ impl Asked<'_> {
             )
         };
         let mut why = Why::new(waiting, sentence);
-        for worker in self.tx.workers()? {
-            let lacks: Vec<&String> = tags
-                .iter()
-                .filter(|tag| !worker.tags.contains(tag))
-                .collect();
-            let name = &worker.name;
-            let fact = if !lacks.is_empty() {
-                let lacks: Vec<&str> = lacks.iter().map(|tag| tag.as_str()).collect();
-                format!("worker {name} lacks {}", lacks.join(", "))
-            } else if worker.state == WorkerState::Inactive {
-                format!(
-                    "worker {name} matches, silent for {}",
-                    seconds(self.now.up.0 - worker.seen_up.0)
-                )
-            } else if worker.paused {
-                format!("worker {name} matches, but is paused")
-            } else {
-                format!("worker {name} matches, but drains")
-            };
-            why.facts.push(fact);
-        }
-        if self.draft().unmatched == Unmatched::Fail {
-            let due_up = self
-                .step
-                .since_up
-                .plus_ms(self.settings.unmatched_step_timeout_ms);
-            why.outcome = self.outcome(Some(due_up), "the step fails", 4);
-        }
+        why.facts = who_lacks_what(self.tx, tags, self.now)?;
         why.fix = able.iter().take(3).map(revive).collect();
         why.fix
             .push(format!("stepward worker --tags {}", tags.join(",")));
@@ -288,13 +315,11 @@ impl Asked<'_> {
     fn assigned(&self) -> Result<Why, EngineError> {
         let worker = self.worker_name(self.step.worker_id)?;
         let sentence = format!("worker {worker} prepares it for {}", self.since());
-        let mut why = Why::new(Waiting::Preparing, sentence);
-        why.outcome = self.outcome(self.step.due_up, "the step goes back to the queue", 1);
-        Ok(why)
+        Ok(Why::new(Waiting::Preparing, sentence))
     }
 
     fn running(&self) -> Result<Why, EngineError> {
-        let mut why = match self.step.kind {
+        Ok(match self.step.kind {
             StepKind::Task => {
                 let child = self
                     .step
@@ -319,9 +344,7 @@ impl Asked<'_> {
                     format!("worker {worker} runs it for {}", self.since()),
                 )
             }
-        };
-        why.outcome = self.outcome(self.step.due_up, "the step fails", 2);
-        Ok(why)
+        })
     }
 
     fn suspended(&self) -> Why {
@@ -338,7 +361,6 @@ impl Asked<'_> {
             }
         };
         let mut why = Why::new(waiting, sentence);
-        why.outcome = self.outcome(self.step.due_up, "the step fails", 2);
         let (job_id, name) = (self.step.job_id, self.context.name(&self.step));
         why.fix = vec![
             format!("stepward approve {job_id} {name}"),
@@ -414,20 +436,39 @@ impl Asked<'_> {
         };
         Ok(worker.map_or("?".to_string(), |worker| worker.name))
     }
+}
 
-    fn outcome(
-        &self,
-        due_up: Option<crate::domain::Uptime>,
-        action: &'static str,
-        phase: u8,
-    ) -> Option<WhyOutcome> {
-        let in_ms = (due_up?.0 - self.now.up.0).max(0);
-        Some(WhyOutcome {
-            action,
-            phase,
-            in_ms,
-        })
+/// One line for each worker: why it does not take a step that needs these tags.
+pub(super) fn who_lacks_what(
+    tx: &Tx,
+    tags: &[String],
+    now: Now,
+) -> Result<Vec<String>, EngineError> {
+    const WORKERS_MAX: u32 = 20;
+    let mut facts = Vec::new();
+    for worker in tx.first_workers(WORKERS_MAX + 1)? {
+        if facts.len() == WORKERS_MAX as usize {
+            facts.push("and others".to_string());
+            break;
+        }
+        let lacks: Vec<&str> = tags
+            .iter()
+            .filter(|tag| !worker.tags.contains(tag))
+            .map(String::as_str)
+            .collect();
+        let name = &worker.name;
+        facts.push(if !lacks.is_empty() {
+            format!("worker {name} lacks {}", lacks.join(", "))
+        } else if worker.state == WorkerState::Inactive {
+            let silent = seconds((now.up.0 - worker.seen_up.0).max(0));
+            format!("worker {name} matches, silent for {silent}")
+        } else if worker.paused {
+            format!("worker {name} matches, but is paused")
+        } else {
+            format!("worker {name} matches, but drains")
+        });
     }
+    Ok(facts)
 }
 
 fn revive(worker: &Worker) -> String {

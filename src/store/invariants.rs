@@ -132,6 +132,19 @@ const RULES: &[(&str, &str)] = &[
          WHERE j.ended_at IS NOT NULL
          GROUP BY j.job_id
         HAVING count(e.seq) <> 1"),
+    ("nothing has happened after the service clock", "
+        SELECT 'step ' || step_id || ' moved at ' || since_up
+          FROM step WHERE since_up > (SELECT service_clock_up FROM server)
+         UNION ALL
+        SELECT 'job ' || job_id || ' moved at ' || since_up
+          FROM job WHERE since_up > (SELECT service_clock_up FROM server)
+         UNION ALL
+        SELECT 'worker ' || worker_id || ' was seen at ' || seen_up
+          FROM worker WHERE seen_up > (SELECT service_clock_up FROM server)"),
+    ("what recovery did is told as its doing", "
+        SELECT 'event ' || seq || ' has phase ' || coalesce(phase, 'none')
+          FROM event
+         WHERE (phase IS NOT NULL) <> (substr(message, 1, 11) = '[recovery] ')"),
     ("nobody waits for an empty group", "
         SELECT 'group ' || concurrency_group || ' has jobs waiting and none in it'
           FROM job

@@ -127,14 +127,13 @@ const RELEASE_JOB: &str = "
        AND hold   = :hold
 ";
 
-const DUE_JOBS: &str = concat!(
-    "SELECT ",
-    job_columns!(),
-    " FROM job AS j
-      WHERE j.hold = 'not_before' AND j.not_before <= :wall
-      ORDER BY j.not_before, j.job_id
-      LIMIT :limit"
-);
+const DUE_JOBS: &str = "
+    SELECT job_id
+      FROM job
+     WHERE hold = 'not_before' AND not_before <= :wall
+     ORDER BY not_before, job_id
+     LIMIT :limit
+";
 
 /// Bounded by the limit of the group; those that wait for it are not looked at.
 const MEMBERS_OF_GROUP: &str = "
@@ -188,7 +187,7 @@ const REMEMBER_KEY: &str = "
 ";
 
 const SAVE_SERVICE_CLOCK: &str = "
-    UPDATE server SET service_clock_up = max(service_clock_up, :up) WHERE only_row = 1
+    UPDATE server SET service_clock_up = :up WHERE only_row = 1
 ";
 
 const SERVICE_CLOCK: &str = "
@@ -200,6 +199,11 @@ pub fn change_seq_max(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("SELECT coalesce(max(change_seq), 0) FROM job", [], |row| {
         row.get(0)
     })
+}
+
+/// Where the service clock goes on after a start.
+pub fn service_clock(connection: &Connection) -> rusqlite::Result<Uptime> {
+    connection.query_row(SERVICE_CLOCK, [], |row| row.get(0).map(Uptime))
 }
 
 impl Tx<'_> {
@@ -348,14 +352,9 @@ impl Tx<'_> {
     }
 
     /// Jobs whose `not_before` has come.
-    pub fn due_jobs(&self, now: Now, limit: u32) -> Result<Vec<Job>, StoreError> {
-        let mut statement = self.sql(DUE_JOBS)?;
-        let mut rows = statement.query(named_params! {":wall": now.wall.0, ":limit": limit})?;
-        let mut jobs = Vec::new();
-        while let Some(row) = rows.next()? {
-            jobs.push(rows::job(row)?);
-        }
-        Ok(jobs)
+    pub fn due_jobs(&self, now: Now, limit: u32) -> Result<Vec<JobId>, StoreError> {
+        let params = named_params! {":wall": now.wall.0, ":limit": limit};
+        self.ids(DUE_JOBS, JobId, params)
     }
 
     /// How many jobs are in a group, not counting those that wait for it.
@@ -416,21 +415,13 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Where the next life of the server continues the service clock.
-    pub fn save_service_clock(&self, up: Uptime) -> Result<(), StoreError> {
-        self.sql(SAVE_SERVICE_CLOCK)?
-            .execute(named_params! {":up": up.0})?;
-        Ok(())
-    }
-
-    pub fn service_clock(&self) -> Result<Uptime, StoreError> {
-        Ok(Uptime(
-            self.sql(SERVICE_CLOCK)?.query_row([], |row| row.get(0))?,
-        ))
-    }
-
-    /// Last in a group of calls: one new number for all jobs that the group touched.
+    /// Last in a group of calls: the service clock, and one new number for all jobs that the group touched.
     pub(super) fn seal(&self, changes: &Changes) -> Result<(), StoreError> {
+        let saved_up = Uptime(self.shared.service_clock_up.load(Ordering::Relaxed));
+        if let Some(up) = changes.up.filter(|up| *up > saved_up) {
+            self.sql(SAVE_SERVICE_CLOCK)?
+                .execute(named_params! {":up": up.0})?;
+        }
         if changes.jobs.is_empty() {
             return Ok(());
         }

@@ -13,6 +13,7 @@ mod events;
 mod invariants;
 mod jobs;
 mod loops;
+mod recovery;
 mod requirements;
 mod rows;
 mod schema;
@@ -31,7 +32,7 @@ use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Params, Rows};
 
 use crate::domain::task::Definition;
-use crate::domain::{DefinitionId, JobId};
+use crate::domain::{DefinitionId, JobId, Uptime};
 
 pub use assignments::{Claim, Held, JobPayload, NextClaim};
 pub use attempts::{FormerAttempt, FormerOutcome};
@@ -123,6 +124,7 @@ struct Inner {
     writer: writer::Writer,
     shared: Arc<Shared>,
     folder: PathBuf,
+    begun_up: Uptime,
     _lock: schema::FolderLock,
 }
 
@@ -131,6 +133,8 @@ struct Shared {
     options: StoreOptions,
     definitions: Mutex<HashMap<DefinitionId, Arc<Definition>>>,
     change_seq: AtomicI64,
+    /// The service clock as it is on disk; the writer alone moves it.
+    service_clock_up: AtomicI64,
     stats: Stats,
 }
 
@@ -139,6 +143,7 @@ struct Stats {
     statements: AtomicU64,
     groups: AtomicU64,
     calls: AtomicU64,
+    refusals: AtomicU64,
 }
 
 /// Frozen definitions kept parsed. They never change, so nothing of the state lives here.
@@ -153,11 +158,13 @@ impl Store {
             source,
         };
         let change_seq = jobs::change_seq_max(&connection).map_err(refuse)?;
+        let begun_up = jobs::service_clock(&connection).map_err(refuse)?;
         let readers = open_readers(&file, options.readers_max)?;
         let shared = Arc::new(Shared {
             options,
             definitions: Mutex::new(HashMap::new()),
             change_seq: AtomicI64::new(change_seq),
+            service_clock_up: AtomicI64::new(begun_up.0),
             stats: Stats::default(),
         });
         let writer = writer::Writer::start(connection, shared.clone()).map_err(|source| {
@@ -171,6 +178,7 @@ impl Store {
             writer,
             shared,
             folder: folder.into(),
+            begun_up,
             _lock: lock,
         };
         Ok(Store {
@@ -188,6 +196,16 @@ impl Store {
         E: From<StoreError> + Send + 'static,
     {
         self.inner.writer.write(work)
+    }
+
+    /// The same for many closures, each as if it were alone, all queued at once so that they share commits.
+    pub fn write_many<T, E, F>(&self, works: Vec<F>) -> Vec<Result<T, E>>
+    where
+        F: Fn(&Tx) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        self.inner.writer.write_many(works)
     }
 
     /// Runs the closure on one snapshot of what is committed.
@@ -208,6 +226,21 @@ impl Store {
 
     pub fn folder(&self) -> &Path {
         &self.inner.folder
+    }
+
+    /// The service clock as the last life of the server left it.
+    pub fn begun_up(&self) -> Uptime {
+        self.inner.begun_up
+    }
+
+    /// The service clock as it is on disk.
+    pub fn saved_up(&self) -> Uptime {
+        Uptime(self.inner.shared.service_clock_up.load(Ordering::Relaxed))
+    }
+
+    /// How often calls were turned away through no fault of their own: a full disk, a lost transaction, no time.
+    pub fn refusals(&self) -> u64 {
+        self.inner.shared.stats.refusals.load(Ordering::Relaxed)
     }
 
     /// Statements executed so far.
@@ -256,6 +289,10 @@ fn open_readers(
 }
 
 impl Shared {
+    fn count_refusal(&self) {
+        self.stats.refusals.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn count_statement(&self) {
         let number = self.stats.statements.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(observer) = &self.options.on_statement {
@@ -265,6 +302,9 @@ impl Shared {
 
     /// After the commit: what readers and later writers may rely on.
     fn publish(&self, changes: Changes) {
+        if let Some(up) = changes.up {
+            self.service_clock_up.fetch_max(up.0, Ordering::Relaxed);
+        }
         self.remember(changes.definitions);
     }
 
@@ -296,12 +336,15 @@ impl Shared {
 /// What a transaction changed that others must learn of once it is committed, and not before.
 #[derive(Default)]
 struct Changes {
+    /// The latest time that a call was made at.
+    up: Option<Uptime>,
     jobs: BTreeSet<JobId>,
     definitions: HashMap<DefinitionId, Arc<Definition>>,
 }
 
 impl Changes {
     fn absorb(&mut self, other: Changes) {
+        self.up = self.up.max(other.up);
         self.jobs.extend(other.jobs);
         self.definitions.extend(other.definitions);
     }
@@ -344,6 +387,13 @@ impl<'a> Tx<'a> {
         })
     }
 
+    /// When this is happening. The service clock on disk never falls behind what is written, so that a crash cannot turn
+    /// it back.
+    pub fn happens_at(&self, up: Uptime) {
+        let mut changes = self.changes.borrow_mut();
+        changes.up = changes.up.max(Some(up));
+    }
+
     /// The job's row or one of its steps changed: streams will be told.
     fn touch_job(&self, job_id: JobId) {
         self.changes.borrow_mut().jobs.insert(job_id);
@@ -377,6 +427,7 @@ pub fn statements() -> Vec<&'static str> {
         events::STATEMENTS,
         jobs::STATEMENTS,
         loops::STATEMENTS,
+        recovery::STATEMENTS,
         requirements::STATEMENTS,
         steps::STATEMENTS,
         workers::STATEMENTS,

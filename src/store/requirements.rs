@@ -6,7 +6,8 @@ use rusqlite::{OptionalExtension, named_params};
 
 use super::rows::split_tags;
 use super::{StoreError, Tx};
-use crate::domain::{RequirementId, WorkerId};
+use crate::domain::task::Unmatched;
+use crate::domain::{Now, RequirementId, WorkerId};
 
 pub const STATEMENTS: &[&str] = &[
     REQUIREMENT_BY_TAGS,
@@ -14,6 +15,7 @@ pub const STATEMENTS: &[&str] = &[
     REQUIREMENT_TAGS,
     FORGET_CAPABILITIES,
     ADD_CAPABILITY,
+    NOTE_LOSS,
 ];
 
 /// Read whole: bounded by the distinct sets of tags, not by jobs.
@@ -27,11 +29,11 @@ const ALL_WORKER_TAGS: &str = "
 ";
 
 const REQUIREMENT_BY_TAGS: &str = "
-    SELECT requirement_id FROM requirement WHERE tags = :tags
+    SELECT requirement_id FROM requirement WHERE tags = :tags AND unmatched = :unmatched
 ";
 
 const INSERT_REQUIREMENT: &str = "
-    INSERT INTO requirement (tags) VALUES (:tags)
+    INSERT INTO requirement (tags, unmatched, lost_up) VALUES (:tags, :unmatched, :up)
 ";
 
 const REQUIREMENT_TAGS: &str = "
@@ -46,19 +48,34 @@ const ADD_CAPABILITY: &str = "
     INSERT INTO capability (worker_id, requirement_id) VALUES (:worker_id, :requirement_id)
 ";
 
+const NOTE_LOSS: &str = "
+    UPDATE requirement
+       SET lost_up = :up
+     WHERE requirement_id IN (SELECT requirement_id FROM capability WHERE worker_id = :worker_id)
+";
+
 impl Tx<'_> {
     /// The id of this set of tags (sorted, once each). A new one is matched against every worker at once.
-    pub fn intern_requirement(&self, tags: &[String]) -> Result<RequirementId, StoreError> {
+    pub fn intern_requirement(
+        &self,
+        tags: &[String],
+        unmatched: Unmatched,
+        now: Now,
+    ) -> Result<RequirementId, StoreError> {
         let text = tags.join(" ");
         let known: Option<i64> = self
             .sql(REQUIREMENT_BY_TAGS)?
-            .query_row(named_params! {":tags": text}, |row| row.get(0))
+            .query_row(
+                named_params! {":tags": text, ":unmatched": unmatched.as_str()},
+                |row| row.get(0),
+            )
             .optional()?;
         if let Some(requirement_id) = known {
             return Ok(RequirementId(requirement_id));
         }
-        self.sql(INSERT_REQUIREMENT)?
-            .execute(named_params! {":tags": text})?;
+        self.sql(INSERT_REQUIREMENT)?.execute(named_params! {
+            ":tags": text, ":unmatched": unmatched.as_str(), ":up": now.up.0,
+        })?;
         let requirement_id = RequirementId(self.connection.last_insert_rowid());
         let required: BTreeSet<String> = tags.iter().cloned().collect();
         for (worker_id, offered) in self.tag_sets(ALL_WORKER_TAGS)? {
@@ -70,8 +87,13 @@ impl Tx<'_> {
     }
 
     /// Computes anew what a worker with these tags satisfies.
-    pub fn match_worker(&self, worker_id: WorkerId, tags: &[String]) -> Result<(), StoreError> {
-        self.forget_capabilities(worker_id)?;
+    pub fn match_worker(
+        &self,
+        worker_id: WorkerId,
+        tags: &[String],
+        now: Now,
+    ) -> Result<(), StoreError> {
+        self.forget_capabilities(worker_id, now)?;
         let offered: BTreeSet<String> = tags.iter().cloned().collect();
         for (requirement_id, required) in self.tag_sets(ALL_REQUIREMENTS)? {
             if required.is_subset(&offered) {
@@ -93,7 +115,19 @@ impl Tx<'_> {
         Ok(split_tags(&tags))
     }
 
-    pub(super) fn forget_capabilities(&self, worker_id: WorkerId) -> Result<(), StoreError> {
+    /// A worker stops taking steps: whoever waits for its tags has waited for others since now.
+    pub(super) fn note_loss(&self, worker_id: WorkerId, now: Now) -> Result<(), StoreError> {
+        self.sql(NOTE_LOSS)?
+            .execute(named_params! {":worker_id": worker_id.0, ":up": now.up.0})?;
+        Ok(())
+    }
+
+    pub(super) fn forget_capabilities(
+        &self,
+        worker_id: WorkerId,
+        now: Now,
+    ) -> Result<(), StoreError> {
+        self.note_loss(worker_id, now)?;
         self.sql(FORGET_CAPABILITIES)?
             .execute(named_params! {":worker_id": worker_id.0})?;
         Ok(())

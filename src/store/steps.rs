@@ -219,15 +219,13 @@ const DISPATCH_STEP: &str = "
        AND attempt = :attempt
 ";
 
-const DUE_RETRIES: &str = concat!(
-    "SELECT ",
-    step_columns!(),
-    " FROM step AS s WHERE s.not_before_up <= :up ORDER BY s.not_before_up, s.step_id LIMIT :limit"
-);
+const DUE_RETRIES: &str = "
+    SELECT step_id FROM step WHERE not_before_up <= :up ORDER BY not_before_up, step_id LIMIT :limit
+";
 
 const WAKE_STEP: &str = "
     UPDATE step
-       SET not_before_up = NULL
+       SET not_before_up = NULL, since_up = :up
      WHERE step_id = :step_id
        AND state   = 'ready'
        AND attempt = :attempt
@@ -561,11 +559,9 @@ impl Tx<'_> {
     }
 
     /// Steps whose retry delay is over.
-    pub fn due_retries(&self, now: Now, limit: u32) -> Result<Vec<Step>, StoreError> {
-        self.many_steps(
-            DUE_RETRIES,
-            named_params! {":up": now.up.0, ":limit": limit},
-        )
+    pub fn due_retries(&self, now: Now, limit: u32) -> Result<Vec<StepId>, StoreError> {
+        let params = named_params! {":up": now.up.0, ":limit": limit};
+        self.ids(DUE_RETRIES, StepId, params)
     }
 
     /// Lets workers claim a step whose retry delay is over.

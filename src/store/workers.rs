@@ -18,7 +18,7 @@ pub const STATEMENTS: &[&str] = &[
     WORKER_SPEAKS,
     HEARTBEAT,
     SILENCE_WORKER,
-    SET_DRAINING,
+    DRAIN_WORKER,
     SET_PAUSED,
     DELETE_WORKER,
     FORGET_WORKER_AVOIDANCES,
@@ -69,13 +69,14 @@ const WORKER_BY_INSTANCE: &str = concat!(
       WHERE w.instance_key = :instance_key AND w.deleted_at IS NULL"
 );
 
-/// Read whole: as many as there are machines. Pages come with the API.
-const ALL_WORKERS: &str = concat!(
+/// Pages come with the API.
+const FIRST_WORKERS: &str = concat!(
     "SELECT ",
     worker_columns!(),
     " FROM worker AS w LEFT JOIN session AS n ON n.session_id = w.session_id
       WHERE w.deleted_at IS NULL
-      ORDER BY w.worker_id"
+      ORDER BY w.worker_id
+      LIMIT :limit"
 );
 
 const INSERT_WORKER: &str = "
@@ -132,8 +133,8 @@ const SILENCE_WORKER: &str = "
        AND seen_up   = :seen_up
 ";
 
-const SET_DRAINING: &str = "
-    UPDATE worker SET draining = :draining WHERE worker_id = :worker_id AND deleted_at IS NULL
+const DRAIN_WORKER: &str = "
+    UPDATE worker SET draining = 1 WHERE worker_id = :worker_id AND deleted_at IS NULL
 ";
 
 const SET_PAUSED: &str = "
@@ -180,7 +181,12 @@ impl Tx<'_> {
     }
 
     pub fn workers(&self) -> Result<Vec<Worker>, StoreError> {
-        self.many_workers(ALL_WORKERS, &[])
+        self.first_workers(u32::MAX)
+    }
+
+    /// In the order in which they registered.
+    pub fn first_workers(&self, limit: u32) -> Result<Vec<Worker>, StoreError> {
+        self.many_workers(FIRST_WORKERS, named_params! {":limit": limit})
     }
 
     /// The workers whose tags contain these, in whatever state they are.
@@ -270,24 +276,37 @@ impl Tx<'_> {
     }
 
     /// Marks a worker inactive, unless it has spoken since it was read.
-    pub fn silence_worker(&self, worker: &Worker) -> Result<bool, StoreError> {
+    pub fn silence_worker(&self, worker: &Worker, now: Now) -> Result<bool, StoreError> {
         let changed = self.sql(SILENCE_WORKER)?.execute(
             named_params! {":worker_id": worker.worker_id.0, ":seen_up": worker.seen_up.0},
         )?;
+        if changed == 1 {
+            self.note_loss(worker.worker_id, now)?;
+        }
         Ok(changed == 1)
     }
 
-    pub fn set_draining(&self, worker_id: WorkerId, draining: bool) -> Result<bool, StoreError> {
+    /// Lasts until the worker's next session.
+    pub fn drain_worker(&self, worker_id: WorkerId, now: Now) -> Result<bool, StoreError> {
         let changed = self
-            .sql(SET_DRAINING)?
-            .execute(named_params! {":worker_id": worker_id.0, ":draining": draining})?;
+            .sql(DRAIN_WORKER)?
+            .execute(named_params! {":worker_id": worker_id.0})?;
+        self.note_loss(worker_id, now)?;
         Ok(changed == 1)
     }
 
-    pub fn set_paused(&self, worker_id: WorkerId, paused: bool) -> Result<bool, StoreError> {
+    pub fn set_paused(
+        &self,
+        worker_id: WorkerId,
+        paused: bool,
+        now: Now,
+    ) -> Result<bool, StoreError> {
         let changed = self
             .sql(SET_PAUSED)?
             .execute(named_params! {":worker_id": worker_id.0, ":paused": paused})?;
+        if paused {
+            self.note_loss(worker_id, now)?;
+        }
         Ok(changed == 1)
     }
 
@@ -297,7 +316,7 @@ impl Tx<'_> {
         let changed = self
             .sql(DELETE_WORKER)?
             .execute(named_params! {":worker_id": id, ":wall": now.wall.0})?;
-        self.forget_capabilities(worker_id)?;
+        self.forget_capabilities(worker_id, now)?;
         self.sql(FORGET_WORKER_AVOIDANCES)?
             .execute(named_params! {":worker_id": id})?;
         self.sql(CLOSE_SESSIONS)?

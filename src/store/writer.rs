@@ -176,14 +176,14 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 pub struct Writer {
     calls: Option<Sender<Box<dyn Call>>>,
     threads: Vec<JoinHandle<()>>,
-    deadline: Duration,
+    shared: Arc<Shared>,
 }
 
 impl Writer {
     pub fn start(connection: Connection, shared: Arc<Shared>) -> std::io::Result<Writer> {
         let (calls_tx, calls_rx) = bounded(shared.options.queue_max);
         let (groups_tx, groups_rx) = unbounded::<Vec<Box<dyn Call>>>();
-        let deadline = shared.options.write_deadline;
+        let kept = shared.clone();
         let answers = std::thread::Builder::new()
             .name("answers".to_string())
             .spawn(move || {
@@ -206,7 +206,7 @@ impl Writer {
         Ok(Writer {
             calls: Some(calls_tx),
             threads: vec![writer, answers],
-            deadline,
+            shared: kept,
         })
     }
 
@@ -220,10 +220,26 @@ impl Writer {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
+        self.wait(self.queue(work))
+    }
+
+    pub fn write_many<T, E, F>(&self, works: Vec<F>) -> Vec<Result<T, E>>
+    where
+        F: Fn(&Tx) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
+        let queued: Vec<_> = works.into_iter().map(|work| self.queue(work)).collect();
+        queued.into_iter().map(|queued| self.wait(queued)).collect()
+    }
+
+    fn queue<T, E, F>(&self, work: F) -> Queued<Result<T, E>>
+    where
+        F: Fn(&Tx) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+    {
         let begun = Instant::now();
-        let busy = || StoreError::Busy {
-            waited_ms: begun.elapsed().as_millis() as u64,
-        };
         let reply = Arc::new(Reply::new());
         let call = TypedCall {
             work: Some(work),
@@ -234,23 +250,60 @@ impl Writer {
             .calls
             .as_ref()
             .expect("there until the writer is dropped");
-        match calls.send_timeout(Box::new(call), self.deadline) {
-            Ok(()) => {}
-            Err(SendTimeoutError::Timeout(_)) => return Err(busy().into()),
-            Err(SendTimeoutError::Disconnected(_)) => return Err(StoreError::Stopped.into()),
+        let refused = match calls.send_timeout(Box::new(call), self.deadline()) {
+            Ok(()) => None,
+            Err(SendTimeoutError::Timeout(_)) => Some(self.busy(begun)),
+            Err(SendTimeoutError::Disconnected(_)) => Some(StoreError::Stopped),
+        };
+        Queued {
+            reply,
+            begun,
+            refused,
         }
-        if let Some(result) = reply.wait_until(begun + self.deadline) {
+    }
+
+    fn wait<T, E: From<StoreError>>(&self, queued: Queued<Result<T, E>>) -> Result<T, E> {
+        let Queued {
+            reply,
+            begun,
+            refused,
+        } = queued;
+        if let Some(error) = refused {
+            return Err(error.into());
+        }
+        if let Some(result) = reply.wait_until(begun + self.deadline()) {
             return result;
         }
         if reply.change_status(QUEUED, ABANDONED) {
-            return Err(busy().into());
+            return Err(self.busy(begun).into());
         }
         // It is being carried out: "busy" would be a lie now.
-        match reply.wait_until(Instant::now() + self.deadline) {
+        match reply.wait_until(Instant::now() + self.deadline()) {
             Some(result) => result,
-            None => Err(StoreError::OutcomeUnknown.into()),
+            None => {
+                self.shared.count_refusal();
+                Err(StoreError::OutcomeUnknown.into())
+            }
         }
     }
+
+    fn busy(&self, begun: Instant) -> StoreError {
+        self.shared.count_refusal();
+        StoreError::Busy {
+            waited_ms: begun.elapsed().as_millis() as u64,
+        }
+    }
+
+    fn deadline(&self) -> Duration {
+        self.shared.options.write_deadline
+    }
+}
+
+/// A call on its way, or why it did not get on it.
+struct Queued<R> {
+    reply: Arc<Reply<R>>,
+    begun: Instant,
+    refused: Option<StoreError>,
 }
 
 impl Drop for Writer {
@@ -375,17 +428,20 @@ impl WriterThread {
                 GroupEnd::Spoiled => care = Care::Apart,
                 // The others run once more without it. Each round is one call shorter, so this ends.
                 GroupEnd::LostBy(culprit) => {
+                    self.shared.count_refusal();
                     let mut lost = group.remove(culprit);
                     lost.lose();
                     lost.answer();
                 }
                 GroupEnd::Full => {
+                    self.shared.count_refusal();
                     group
                         .iter_mut()
                         .for_each(|call| call.undo(StoreError::Full));
                     break;
                 }
                 GroupEnd::Refused => {
+                    self.shared.count_refusal();
                     let busy = || StoreError::Busy { waited_ms: 0 };
                     group.iter_mut().for_each(|call| call.undo(busy()));
                     break;

@@ -4,6 +4,7 @@ mod house;
 
 mod engine;
 mod store;
+mod sweeper;
 
 mod config;
 mod readme;

@@ -17,6 +17,7 @@ use stepward::engine::{
     Poll, PollAnswer, Settings, Spooled, Submission, Verdict, Why,
 };
 use stepward::store::{Frozen, OutboxRow, Registration, Store, StoreOptions};
+use stepward::sweeper::sweep_once;
 use tempfile::TempDir;
 
 pub struct TestHouse {
@@ -98,6 +99,17 @@ impl TestHouse {
             key,
         };
         (worker, opened.spooled)
+    }
+
+    /// One sweep: what it did, as `phase deed reason` of each, in order.
+    pub fn sweep(&self) -> Vec<String> {
+        let report = sweep_once(&self.engine, self.now());
+        assert!(report.failures.is_empty(), "{:?}", report.failures);
+        let told = report.recoveries.iter().map(|recovery| {
+            let reason = recovery.reason.map_or("", |reason| reason.as_str());
+            format!("{} {} {reason}", recovery.phase.number(), recovery.deed)
+        });
+        told.map(|told| told.trim_end().to_string()).collect()
     }
 
     pub fn job(&self, job_id: JobId) -> JobView {

@@ -114,6 +114,18 @@ fn each_rule_is_caught_when_it_is_broken() {
         ),
         ("a worker holds only what its tags allow", "DELETE FROM capability"),
         (
+            "nothing has happened after the service clock",
+            "UPDATE worker SET seen_up = 1",
+        ),
+        (
+            "nothing has happened after the service clock",
+            "UPDATE step SET since_up = 1 WHERE step_id = 1",
+        ),
+        (
+            "what recovery did is told as its doing",
+            "UPDATE event SET phase = 2 WHERE seq = 1",
+        ),
+        (
             "a parent step runs for as long as its child job does",
             "UPDATE step SET state = 'completed', ended_at = 1 WHERE job_id = 1 AND position = 3",
         ),

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 
 use rusqlite::Connection;
 use stepward::domain::Uptime;
-use stepward::store::{OpenError, Store, StoreOptions};
+use stepward::store::{OpenError, Store, StoreError, StoreOptions, Tx};
 use tempfile::TempDir;
 
 fn open(folder: &TempDir) -> Result<Store, OpenError> {
@@ -108,7 +108,7 @@ fn a_database_of_another_program_is_refused() {
 fn a_corrupt_database_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder).unwrap();
-    store.write(|tx| tx.save_service_clock(Uptime(5))).unwrap();
+    happens_at(&store, 5);
     drop(store);
     let mut bytes = fs::read(database(&folder)).unwrap();
     // Every page but the first, which holds the header and the schema.
@@ -173,13 +173,18 @@ fn a_folder_that_is_a_file_is_refused() {
 fn the_service_clock_goes_on_where_it_was_and_never_back() {
     let folder = tempfile::tempdir().unwrap();
     let store = open(&folder).unwrap();
-    store
-        .write(|tx| tx.save_service_clock(Uptime(7_000)))
-        .unwrap();
-    store
-        .write(|tx| tx.save_service_clock(Uptime(5_000)))
-        .unwrap();
+    happens_at(&store, 7_000);
+    happens_at(&store, 5_000);
+    assert_eq!(store.saved_up(), Uptime(7_000));
     drop(store);
     let store = open(&folder).unwrap();
-    assert_eq!(store.read(|tx| tx.service_clock()).unwrap(), Uptime(7_000));
+    assert_eq!(store.begun_up(), Uptime(7_000));
+}
+
+fn happens_at(store: &Store, up: i64) {
+    let nothing = move |tx: &Tx| {
+        tx.happens_at(Uptime(up));
+        Ok::<_, StoreError>(())
+    };
+    store.write(nothing).unwrap();
 }

@@ -1,0 +1,133 @@
+//! What happens when nobody acts: four phases, always in this order, always on.
+//!
+//! A phase finds suspects through the store; the engine looks at each again and acts, in a transaction of its own. So a
+//! phase that fails does not stop the next, a row that cannot be read does not stop its phase, and a second sweep right
+//! after the first changes nothing. `recovery_forecast` looks with the same eyes, further ahead, and touches nothing.
+//!
+//! Deliberately not here: SQL, decisions (`domain/recovery.rs`), the time.
+
+mod deadline;
+mod forecast;
+mod phase1_stale_workers;
+mod phase2_overdue_steps;
+mod phase3_overdue_jobs;
+mod phase4_unmatched_steps;
+mod thread;
+
+use crate::domain::recovery::{Bounds, Phase, Recovery};
+use crate::domain::{Now, Uptime};
+use crate::engine::{Engine, EngineError, Suspect};
+use crate::store::Tx;
+
+pub use forecast::recovery_forecast;
+pub use thread::{LastSweep, Sweeper};
+
+/// Looks for suspects whose time comes by the given moment.
+type Find = fn(&Look, Uptime) -> Result<Vec<Suspect>, EngineError>;
+
+#[rustfmt::skip]
+const PHASES: [(Phase, &[Find]); 4] = [
+    (Phase::StaleWorkers,   phase1_stale_workers::FIND),
+    (Phase::OverdueSteps,   phase2_overdue_steps::FIND),
+    (Phase::OverdueJobs,    phase3_overdue_jobs::FIND),
+    (Phase::UnmatchedSteps, phase4_unmatched_steps::FIND),
+];
+
+/// One search of a phase takes this many; the rest comes with the next sweep, at once.
+const BATCH_MAX: u32 = 10_000;
+
+/// What a search looks at.
+struct Look<'a> {
+    tx: &'a Tx<'a>,
+    bounds: Bounds,
+    now: Now,
+    limit: u32,
+}
+
+/// What one sweep did, phase by phase.
+#[derive(Debug, Default)]
+pub struct SweepReport {
+    pub recoveries: Vec<Recovery>,
+    /// What could not be looked at or ended, and why. It is tried again with the next sweep.
+    pub failures: Vec<(Phase, EngineError)>,
+    /// A batch was full: there may be more.
+    pub more: bool,
+}
+
+impl SweepReport {
+    pub fn of_phase(&self, phase: Phase) -> impl Iterator<Item = &Recovery> {
+        self.recoveries
+            .iter()
+            .filter(move |recovery| recovery.phase == phase)
+    }
+}
+
+/// Goes through all four phases once.
+pub fn sweep_once(engine: &Engine, now: Now) -> SweepReport {
+    let mut report = SweepReport::default();
+    for (phase, searches) in PHASES {
+        for find in searches {
+            sweep_search(engine, phase, *find, now, &mut report);
+        }
+    }
+    end_patience(engine, now, &mut report);
+    report
+}
+
+/// The many that were silent have spoken or were given up: the next time is another story.
+fn end_patience(engine: &Engine, now: Now, report: &mut SweepReport) {
+    let impatient = Bounds {
+        patient_until: None,
+        ..engine.bounds(now)
+    };
+    if engine.bounds(now).patient_until.is_none() {
+        return;
+    }
+    let silent = engine
+        .store
+        .read(|tx| match impatient.silent_since(now.up) {
+            Some(seen_up) => Ok(!tx.silent_workers(seen_up, 1)?.is_empty()),
+            None => Ok(false),
+        });
+    match silent {
+        Ok(true) => {}
+        Ok(false) => engine.is_calm(),
+        Err(error) => report.failures.push((Phase::StaleWorkers, error)),
+    }
+}
+
+fn sweep_search(engine: &Engine, phase: Phase, find: Find, now: Now, report: &mut SweepReport) {
+    let suspects = engine.store.read(|tx| {
+        let look = Look {
+            tx,
+            bounds: engine.bounds(now),
+            now,
+            limit: BATCH_MAX,
+        };
+        find(&look, now.up)
+    });
+    let suspects = match suspects {
+        Ok(suspects) => suspects,
+        Err(error) => {
+            log::error!("recovery phase {}: {error}", phase.number());
+            report.failures.push((phase, error));
+            return;
+        }
+    };
+    let mut recovered = false;
+    for (suspect, outcome) in suspects.iter().zip(engine.recover(&suspects, now)) {
+        match outcome {
+            Ok(Some(recovery)) => {
+                recovered = true;
+                report.recoveries.push(recovery);
+            }
+            Ok(None) => {}
+            Err(error) => {
+                log::error!("recovery phase {}: {suspect:?}: {error}", phase.number());
+                report.failures.push((phase, error));
+            }
+        }
+    }
+    // A full batch of which nothing could be ended would be met again.
+    report.more |= suspects.len() >= BATCH_MAX as usize && recovered;
+}

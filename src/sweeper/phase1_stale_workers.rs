@@ -1,0 +1,60 @@
+//! Phase 1: workers that were silent for too long become inactive; what is in hands that will not end it is taken from them.
+
+use super::{Find, Look};
+use crate::domain::Uptime;
+use crate::domain::recovery::Bounds;
+use crate::engine::{EngineError, Suspect};
+
+/// In this order: what a worker held is taken from it in the sweep in which it becomes inactive.
+pub const FIND: &[Find] = &[
+    silent_workers,
+    abandoned_steps,
+    forgotten_steps,
+    unacknowledged_steps,
+];
+
+/// All whose time comes; or none of them, if so many fell silent together that the fault is probably ours.
+fn silent_workers(look: &Look, until_up: Uptime) -> Result<Vec<Suspect>, EngineError> {
+    let bounds = &look.bounds;
+    let Some(seen_up) = bounds.silent_since(until_up) else {
+        return Ok(Vec::new());
+    };
+    let silent = look.tx.silent_workers(seen_up, look.limit)?;
+    let Some(&(_, first_seen_up)) = silent.first() else {
+        return Ok(Vec::new());
+    };
+    if bounds.patient_until.is_none() {
+        let at_up = bounds.silent_at(first_seen_up).max(look.now.up);
+        let suspects = look.tx.workers_seen_until(bounds.suspect_since(at_up))?;
+        let active = look.tx.workers_seen_until(Uptime(i64::MAX))?;
+        if Bounds::is_mass_silence(suspects, active) {
+            return Ok(vec![Suspect::ManyWorkers {
+                silent: suspects,
+                active,
+                at_up,
+            }]);
+        }
+    }
+    let workers = silent.into_iter().map(|(worker_id, _)| worker_id);
+    Ok(workers.map(Suspect::Worker).collect())
+}
+
+/// In the hands of inactive or deleted workers or of former sessions, whenever they got there.
+fn abandoned_steps(look: &Look, _: Uptime) -> Result<Vec<Suspect>, EngineError> {
+    let steps = look.tx.abandoned_steps(look.limit)?;
+    Ok(steps.into_iter().map(Suspect::HeldStep).collect())
+}
+
+/// A worker that is there does not speak of them any more.
+fn forgotten_steps(look: &Look, until_up: Uptime) -> Result<Vec<Suspect>, EngineError> {
+    let since_up = until_up.plus_ms(-look.bounds.settings.report_grace_ms);
+    let steps = look.tx.forgotten_steps(since_up, look.limit)?;
+    let steps = steps.into_iter().map(|(step_id, _)| step_id);
+    Ok(steps.map(Suspect::HeldStep).collect())
+}
+
+fn unacknowledged_steps(look: &Look, until_up: Uptime) -> Result<Vec<Suspect>, EngineError> {
+    let steps = look.tx.unacknowledged_steps(until_up, look.limit)?;
+    let steps = steps.into_iter().map(|(step_id, _)| step_id);
+    Ok(steps.map(Suspect::HeldStep).collect())
+}

@@ -1,0 +1,154 @@
+//! The thread of the sweeper: it wakes at the next moment at which something may be due, and at the latest after the
+//! sweep interval.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+
+use super::deadline::next_deadline;
+use super::sweep_once;
+use crate::clock::SystemClock;
+use crate::domain::{Now, Timestamp, Uptime};
+use crate::engine::{Engine, EngineError};
+
+/// New deadlines are learnt this often, and the clock is read: a long gap would be an absence.
+const LOOK_MS: i64 = 1_000;
+
+/// What could not be ended is tried again after this.
+const AFTER_FAILURE_MS: i64 = 5_000;
+
+/// With nothing written for so long, the clock is written by itself.
+const SAVE_CLOCK_MS: i64 = 10_000;
+
+/// When the last sweep was and what it did, for people who ask whether recovery is alive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastSweep {
+    pub at: Timestamp,
+    pub recoveries: usize,
+    pub failures: usize,
+}
+
+/// Runs until it is dropped.
+pub struct Sweeper {
+    last: Arc<Mutex<Option<LastSweep>>>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sweeper {
+    pub fn start(engine: Engine, clock: Arc<SystemClock>) -> std::io::Result<Sweeper> {
+        let (stop_tx, stop_rx) = bounded(0);
+        let last = Arc::new(Mutex::new(None));
+        let shown = last.clone();
+        let thread = std::thread::Builder::new()
+            .name("sweeper".to_string())
+            .spawn(move || {
+                let rounds = Rounds {
+                    engine,
+                    clock,
+                    last: shown,
+                };
+                rounds.run(&stop_rx);
+            })?;
+        Ok(Sweeper {
+            last,
+            stop: Some(stop_tx),
+            thread: Some(thread),
+        })
+    }
+
+    /// `None`: there was none yet.
+    pub fn last_sweep(&self) -> Option<LastSweep> {
+        *self.last.lock().expect("no panic while it is held")
+    }
+}
+
+impl Drop for Sweeper {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("a panic in a sweep is caught there");
+        }
+    }
+}
+
+struct Rounds {
+    engine: Engine,
+    clock: Arc<SystemClock>,
+    last: Arc<Mutex<Option<LastSweep>>>,
+}
+
+impl Rounds {
+    fn run(&self, stop: &Receiver<()>) {
+        let mut due_up = self.clock.now().up;
+        let mut commits_seen = None;
+        let mut pause_ms = 0;
+        loop {
+            match stop.recv_timeout(Duration::from_millis(pause_ms)) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let now = self.clock.now();
+            self.engine.was_absent_until(self.clock.undisturbed_since());
+            let (commits, _) = self.engine.store.groups();
+            if due_up <= now.up {
+                let again_ms = self.round(now);
+                due_up = self.next_due(now).max(now.up.plus_ms(again_ms));
+            } else if commits_seen != Some(commits) {
+                due_up = due_up.min(self.next_due(now));
+            }
+            commits_seen = Some(commits);
+            pause_ms = (due_up.0 - now.up.0).clamp(0, LOOK_MS) as u64;
+        }
+    }
+
+    /// Everything that is due. Returns how soon the next round may come.
+    fn round(&self, now: Now) -> i64 {
+        let round = || -> Result<i64, EngineError> {
+            if now.up.0 - self.engine.store.saved_up().0 >= SAVE_CLOCK_MS {
+                self.engine.save_clock(now)?;
+            }
+            let released = self.engine.release_due(now)?;
+            let report = sweep_once(&self.engine, now);
+            let last = LastSweep {
+                at: now.wall,
+                recoveries: report.recoveries.len(),
+                failures: report.failures.len(),
+            };
+            *self.last.lock().expect("no panic while it is held") = Some(last);
+            Ok(if !report.failures.is_empty() {
+                AFTER_FAILURE_MS
+            } else if report.more || released > 0 {
+                0
+            } else {
+                LOOK_MS
+            })
+        };
+        match catch_unwind(AssertUnwindSafe(round)) {
+            Ok(Ok(again_ms)) => again_ms,
+            Ok(Err(error)) => {
+                log::error!("a sweep was put off: {error}");
+                AFTER_FAILURE_MS
+            }
+            Err(_) => {
+                log::error!("a sweep met a bug and was given up; the next one comes");
+                AFTER_FAILURE_MS
+            }
+        }
+    }
+
+    /// At the latest after the sweep interval.
+    fn next_due(&self, now: Now) -> Uptime {
+        let interval_up = now.up.plus_ms(self.engine.settings.sweep_interval_ms);
+        match next_deadline(&self.engine, now) {
+            Ok(deadline_up) => deadline_up.map_or(interval_up, |up| up.min(interval_up)),
+            Err(error) => {
+                log::error!("the next deadline is not known: {error}");
+                interval_up
+            }
+        }
+    }
+}
