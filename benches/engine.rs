@@ -12,9 +12,10 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use stepward::clock::SystemClock;
 use stepward::domain::Uptime;
+use stepward::domain::protocol::Registration;
 use stepward::domain::task::{Definition, StepDraft, TaskDraft};
 use stepward::engine::{Engine, Finished, News, Reports, Settings, Submission, Verdict};
-use stepward::store::{Frozen, Registration, Store, StoreOptions};
+use stepward::store::{Frozen, Store, StoreOptions};
 
 const CALLERS: [usize; 3] = [1, 64, 512];
 /// Steps that one caller, a worker, carries out at a time.

@@ -6,9 +6,10 @@ use std::error::Error;
 use std::sync::Arc;
 
 use stepward::clock::SystemClock;
+use stepward::domain::protocol::Registration;
 use stepward::domain::task::{Definition, StepDraft, TaskDraft};
 use stepward::engine::{Engine, Finished, Poll, Settings, Submission};
-use stepward::store::{Frozen, Registration, Store, StoreOptions};
+use stepward::store::{Frozen, Store, StoreOptions};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::domain::{Now, Timestamp, Uptime};
+use crate::planted::{Bug, planted};
 
 /// A gap between two readings that is longer than this is an absence of ours: stopped, suspended, starved.
 const ABSENCE_MS: i64 = 10_000;
@@ -33,6 +34,10 @@ impl ServiceClock {
         // Two threads may come here in another order than they looked at the time.
         let gap_ms = (ms - self.read_ms).max(0);
         self.read_ms = self.read_ms.max(ms);
+        if planted(Bug::StallCountsAsSilence) {
+            self.read_up = self.read_up.plus_ms(gap_ms);
+            return self.read_up;
+        }
         self.read_up = self.read_up.plus_ms(gap_ms.min(ABSENCE_MS));
         if gap_ms > ABSENCE_MS {
             self.undisturbed_since = self.read_up;

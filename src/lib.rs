@@ -31,8 +31,12 @@ pub mod engine; // what can be done
 
 pub mod sweeper; // what happens when nobody acts
 
+pub mod worker; // who runs the steps
+
 pub mod clock; // what time it is
 
 pub mod config; // how it is set up
 
 pub mod cli; // what a person types
+
+pub mod planted; // what must go wrong in tests

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 use stepward::clock::ManualClock;
 use stepward::domain::event::{EventKind, NewEvent};
+use stepward::domain::protocol::Registration;
 use stepward::domain::retry::{OnWorkerLoss, RetryPolicy};
 use stepward::domain::task::{Definition, ForEach, Hook, HookOn, StepDraft, TaskDraft};
 use stepward::domain::{AttemptRef, EventSeq, JobId, Json, StepId};
@@ -20,7 +21,7 @@ use stepward::engine::{
     Beat, Decision, Engine, Finished, News, Poll, Reports, RetryScope, Settings, Spooled,
     Submission,
 };
-use stepward::store::{Frozen, Registration, Store, StoreError, StoreOptions};
+use stepward::store::{Frozen, Store, StoreError, StoreOptions};
 
 fn main() {
     let mut words = std::env::args().skip(1);
@@ -166,7 +167,7 @@ fn play_undisturbed() -> (Vec<String>, u64) {
 }
 
 fn play_and_die(folder: &Path, statement: u64) {
-    let observer = move |number: u64| {
+    let observer = move |number: u64, _: &'static str| {
         if number == statement {
             let myself = rustix::process::getpid();
             rustix::process::kill_process(myself, rustix::process::Signal::KILL).unwrap();

@@ -60,6 +60,18 @@ const WALLS: &[(&str, &[&str], &str)] = &[
         "a phase finds through store and acts through engine",
     ),
     (
+        "worker",
+        &[
+            "crate::engine",
+            "crate::store",
+            "crate::sweeper",
+            "crate::cli",
+            "crate::clock",
+            "rusqlite",
+        ],
+        "a worker knows the server only by its answers, and the time as an argument",
+    ),
+    (
         "config",
         &["crate::engine", "crate::store", "crate::cli", "rusqlite"],
         "settings are values",

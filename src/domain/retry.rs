@@ -65,6 +65,12 @@ pub enum AfterFailure {
     Hold,
 }
 
+/// Whether a step may be tried again elsewhere after its worker was lost.
+pub fn may_retry_loss(policy: &RetryPolicy, on_worker_loss: OnWorkerLoss) -> bool {
+    let named = policy.on.iter().any(|reason| reason.is_worker_loss());
+    on_worker_loss == OnWorkerLoss::Retry || (named && policy.max_attempts > 1)
+}
+
 /// What follows a failed try.
 ///
 /// `tries` counts the started ones, this one included. Jitter is drawn from the attempt's own identity: spread out

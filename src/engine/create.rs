@@ -15,6 +15,7 @@ use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::{Action, Definition, StepDraft, Unmatched};
 use crate::domain::{DefinitionId, JobId, Json, RequirementId, StepId, Timestamp, Uptime};
+use crate::planted::{Bug, planted};
 use crate::store::{JobStanding, NewJob, NewStep};
 
 /// A job about to be made.
@@ -162,6 +163,11 @@ impl Cascade<'_> {
                 && decide(draft, task.depends_on(position), &|_| {
                     unreachable!("it names no step")
                 }) == Decision::Release;
+            let early = planted(Bug::ReadyTooEarly) && kind == StepKind::Work && !held;
+            let (ready, waiting_on) = match early {
+                true => (true, 0),
+                false => (ready, waiting_on),
+            };
             let step_id = self.tx.insert_step(
                 &NewStep {
                     job_id: context.job_id,

@@ -3,10 +3,10 @@
 use super::EngineError;
 use super::cascade::{Cascade, JobContext};
 use super::poll::AVOID_MS;
-use super::report::Verdict;
 use crate::domain::WorkerId;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
+use crate::domain::protocol::Verdict;
 use crate::domain::reason::Reason;
 use crate::domain::step::{StepHead, StepMove, StepState};
 use crate::store::{Ending, FormerOutcome, SessionView};

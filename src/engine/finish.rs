@@ -3,78 +3,47 @@
 use super::EngineError;
 use super::cascade::{Cascade, Failure};
 use super::check::check_json;
-use super::report::{Together, Verdict};
-use crate::domain::Json;
+use super::report::Together;
 use crate::domain::limits;
+use crate::domain::protocol::{Finished, Verdict};
 use crate::domain::reason::Reason;
 use crate::domain::step::{StepHead, StepState};
 use crate::store::Ending;
 
-/// How an attempt ended, in the worker's words.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finished {
-    Completed {
-        output: Option<Json>,
-        exit_code: Option<i32>,
-    },
-    Failed {
-        reason: Reason,
-        message: String,
-        exit_code: Option<i32>,
-    },
-}
-
-impl Finished {
-    pub fn completed() -> Finished {
+/// The report as it counts. What is wrong with it must not keep its step from ending: it makes it fail.
+fn made_good(report: &Finished) -> Finished {
+    match report {
         Finished::Completed {
-            output: None,
-            exit_code: Some(0),
-        }
-    }
-
-    pub fn exited(exit_code: i32) -> Finished {
-        Finished::Failed {
-            reason: Reason::ExitCode,
-            message: format!("exit code {exit_code}"),
-            exit_code: Some(exit_code),
-        }
-    }
-
-    /// The report as it counts. What is wrong with it must not keep its step from ending: it makes it fail.
-    fn made_good(&self) -> Finished {
-        match self {
-            Finished::Completed {
-                output: Some(output),
-                exit_code,
-            } => match check_json("output", output, limits::OUTPUT_BYTES_MAX) {
-                Ok(()) => self.clone(),
-                Err(error) => Finished::Failed {
-                    reason: Reason::OutputInvalid,
-                    message: error.to_string(),
-                    exit_code: *exit_code,
-                },
+            output: Some(output),
+            exit_code,
+        } => match check_json("output", output, limits::OUTPUT_BYTES_MAX) {
+            Ok(()) => report.clone(),
+            Err(error) => Finished::Failed {
+                reason: Reason::OutputInvalid,
+                message: error.to_string(),
+                exit_code: *exit_code,
             },
-            Finished::Completed { .. } => self.clone(),
+        },
+        Finished::Completed { .. } => report.clone(),
+        Finished::Failed {
+            reason,
+            message,
+            exit_code,
+        } => {
+            let message = limits::sentence(message, "the worker did not say why");
+            let (reason, message) = match reason.is_reported() {
+                true => (*reason, message),
+                false => (
+                    Reason::OutputInvalid,
+                    format!(
+                        "the worker gave the reason {reason}, which is the server's: {message}"
+                    ),
+                ),
+            };
             Finished::Failed {
                 reason,
                 message,
-                exit_code,
-            } => {
-                let message = limits::sentence(message, "the worker did not say why");
-                let (reason, message) = match reason.is_reported() {
-                    true => (*reason, message),
-                    false => (
-                        Reason::OutputInvalid,
-                        format!(
-                            "the worker gave the reason {reason}, which is the server's: {message}"
-                        ),
-                    ),
-                };
-                Finished::Failed {
-                    reason,
-                    message,
-                    exit_code: *exit_code,
-                }
+                exit_code: *exit_code,
             }
         }
     }
@@ -94,7 +63,7 @@ impl Cascade<'_> {
                 step.attempt_ref()
             )));
         }
-        match report.made_good() {
+        match made_good(report) {
             Finished::Completed { output, exit_code } => {
                 let ending = Ending::completed(exit_code, output);
                 together.ending.push((step.clone(), ending));

@@ -5,38 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 use super::check::check_count;
 use super::{Engine, EngineError, Settings};
 use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::protocol::{Beat, BeatAnswer, HeldPhase};
 use crate::domain::recovery::SIGN_OF_LIFE_MS;
 use crate::domain::step::StepState;
 use crate::domain::worker::{WorkerMove, WorkerState};
 use crate::domain::{AttemptRef, Now, Uptime};
 use crate::store::{Held, SessionView, Tx};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HeldPhase {
-    Preparing,
-    Running,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HeldAttempt {
-    pub attempt: AttemptRef,
-    pub phase: HeldPhase,
-}
-
-#[derive(Debug, Clone)]
-pub struct Beat {
-    pub session_key: String,
-    /// Grows with every heartbeat of the session: one that was overtaken says nothing about what is held now.
-    pub seq: i64,
-    /// Everything that the worker holds. Empty means none.
-    pub held: Vec<HeldAttempt>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BeatAnswer {
-    pub abort: Vec<AttemptRef>,
-    pub draining: bool,
-}
 
 impl Engine {
     pub fn heartbeat(&self, beat: Beat, now: Now) -> Result<BeatAnswer, EngineError> {

@@ -48,16 +48,15 @@ use crate::domain::{JobId, Now, StepId, Uptime, WorkerId};
 use crate::store::{Store, StoreError, Tx};
 use watch::Watch;
 
+pub use crate::domain::protocol::{
+    Assignment, Beat, BeatAnswer, Finished, HeldAttempt, HeldPhase, News, OpenedSession, Poll,
+    PollAnswer, Registration, Reports, ReportsAnswer, Spooled, Verdict,
+};
 pub use crate::domain::settings::Settings;
 pub use approve::Decision;
-pub use finish::Finished;
-pub use heartbeat::{Beat, BeatAnswer, HeldAttempt, HeldPhase};
-pub use poll::{Assignment, Poll, PollAnswer};
 pub use queries::{JobView, LogLine};
 pub use recover::Suspect;
-pub use report::{News, Reports, ReportsAnswer, Verdict};
 pub use retry::RetryScope;
-pub use session::{OpenedSession, Spooled};
 pub use submit::{Submission, Submitted};
 pub use why::{Code, Why, WhyOutcome};
 

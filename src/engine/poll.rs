@@ -7,9 +7,11 @@ use std::collections::{HashMap, HashSet};
 use super::check::check_count;
 use super::heartbeat::{ack_due_up, current_session, sign_of_life, to_abort};
 use super::{Engine, EngineError, Settings};
+use crate::domain::protocol::{Assignment, Poll, PollAnswer};
+use crate::domain::retry::may_retry_loss;
 use crate::domain::step::StepState;
-use crate::domain::task::Action;
-use crate::domain::{AttemptRef, JobId, Json, Now, RequirementId, WorkerId};
+use crate::domain::{AttemptRef, JobId, Now, RequirementId, Uptime, WorkerId};
+use crate::planted::{Bug, planted};
 use crate::store::{Claim, JobPayload, SessionView, Tx};
 
 /// How long a worker is passed over for a step that it gave back: while others could take it, and when none can.
@@ -18,37 +20,6 @@ const AVOID_ALONE_MS: i64 = 10_000;
 
 /// Inputs in one answer; the last one may go over it.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-
-#[derive(Debug, Clone)]
-pub struct Poll {
-    pub session_key: String,
-    /// May be 0: then only aborts and redeliveries are answered.
-    pub free_slots: u32,
-    pub held: Vec<AttemptRef>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PollAnswer {
-    pub assignments: Vec<Assignment>,
-    pub abort: Vec<AttemptRef>,
-    pub draining: bool,
-}
-
-/// A promise, not a start: nothing of the user's runs before `start` was answered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Assignment {
-    pub attempt: AttemptRef,
-    pub job_id: JobId,
-    pub task: String,
-    pub step: String,
-    pub action: Action,
-    pub input: Json,
-    pub item: Option<u32>,
-    pub item_value: Option<Json>,
-    pub ack_timeout_ms: i64,
-    pub prepare_timeout_ms: i64,
-    pub timeout_ms: i64,
-}
 
 impl Engine {
     pub fn poll(&self, poll: Poll, now: Now) -> Result<PollAnswer, EngineError> {
@@ -88,6 +59,12 @@ pub(super) fn answer_poll(
             .saturating_sub(believed.len() as u32)
             .min(free_slots);
         let due_up = ack_due_up(settings, now.up, now);
+        if planted(Bug::ClaimTakesAssigned) {
+            for (step_id, _) in tx.unacknowledged_steps(Uptime(i64::MAX), free)? {
+                let taken = tx.step(step_id)?.expect("just found");
+                tx.requeue_step(&taken, now)?;
+            }
+        }
         let mut claims = best_claims(tx, session.worker_id, free, now)?;
         let mut fitting = 0;
         for claim in &claims {
@@ -183,6 +160,7 @@ impl Parcel {
             ack_timeout_ms: settings.ack_timeout_ms,
             prepare_timeout_ms: settings.prepare_timeout_ms,
             timeout_ms: draft.timeout_ms.unwrap_or(settings.step_timeout_ms),
+            fenced: may_retry_loss(&draft.retry, draft.on_worker_loss),
         });
         Ok(())
     }

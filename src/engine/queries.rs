@@ -99,6 +99,11 @@ impl Engine {
         self.store.read(|tx| output_of_job(tx, job_id))
     }
 
+    /// Everything in the database that must not be so, if its file is sound.
+    pub fn rule_breaches(&self) -> Result<Vec<Breach>, EngineError> {
+        self.store.read(|tx| Ok(tx.rule_breaches()?))
+    }
+
     /// Everything in the database that must not be so.
     pub fn breaches(&self) -> Result<Vec<Breach>, EngineError> {
         self.store.read(|tx| Ok(tx.breaches()?))

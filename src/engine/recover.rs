@@ -18,6 +18,7 @@ use crate::domain::retry::{AfterFailure, after_failure};
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{JobId, Now, StepId, Uptime, WorkerId};
+use crate::planted::{Bug, planted};
 use crate::store::{Ending, Tx};
 
 /// What a step that nobody can run fails with. People search for this sentence.
@@ -93,7 +94,9 @@ impl Engine {
             in_ms: (at_up.0 - now.up.0).max(0),
         };
         let mut all = vec![foreseen(fate.recovery)];
-        if let Found::Worker(worker) = &fate.found {
+        if let Found::Worker(worker) = &fate.found
+            && !planted(Bug::ForecastForgetsHeldSteps)
+        {
             for step in case.held_by(worker)? {
                 let lost = case.held_fate(step, Holder::Inactive, Some(worker.clone()))?;
                 all.extend(lost.map(|fate| foreseen(fate.recovery)));
@@ -159,8 +162,12 @@ impl Case<'_> {
         if worker.state != WorkerState::Active {
             return Ok(None);
         }
+        let seen_up = match planted(Bug::WallClockLiveness) {
+            true => Uptime(self.now.up.0 - (self.now.wall.0 - worker.seen_at.0)),
+            false => worker.seen_up,
+        };
         Ok(Some(Fate {
-            at_up: self.bounds.silent_at(worker.seen_up),
+            at_up: self.bounds.silent_at(seen_up),
             recovery: Recovery {
                 worker_id: Some(worker_id),
                 ..Recovery::new(Phase::StaleWorkers, Deed::MarkInactive)
@@ -290,7 +297,7 @@ impl Case<'_> {
         let Some(lost_up) = self.tx.lost_up(step_id)? else {
             return Ok(None);
         };
-        if self.tx.is_taken_care_of(step_id)? {
+        if self.tx.is_taken_care_of(step_id)? && !planted(Bug::UnmatchedIgnoresTags) {
             return Ok(None);
         }
         let reason = Some(Reason::Unmatched);
@@ -374,6 +381,10 @@ impl Cascade<'_> {
             self.silence(worker)
         );
         let event = NewEvent::new(EventKind::WorkerInactive, text).worker(worker.worker_id);
+        if planted(Bug::DoubleEvent) {
+            self.tell(event.clone())?;
+            self.recovering = Some((Phase::StaleWorkers, String::new()));
+        }
         self.tell(event)?;
         Ok(true)
     }

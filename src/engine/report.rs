@@ -7,83 +7,23 @@ use std::iter::once;
 
 use super::cascade::Cascade;
 use super::check::check_count;
-use super::finish::Finished;
 use super::heartbeat::sign_of_life;
-use super::poll::{PollAnswer, answer_poll};
+use super::poll::answer_poll;
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::protocol::{Finished, News, Reports, ReportsAnswer, Verdict};
 use crate::domain::step::{StepHead, StepState};
 use crate::domain::{AttemptRef, Now, Uptime};
+use crate::planted::{Bug, planted};
 use crate::store::{Ending, SessionView};
 
-/// What a worker has to say about one attempt.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
-    /// Preparation is done; the step may run once this is answered.
-    Started,
-    /// Preparation goes on.
-    KeepAlive,
-    /// The assignment comes back unstarted.
-    Declined {
-        why: String,
-    },
-    Finished(Finished),
-}
-
-/// The answer to one item.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
-    Accepted,
-    /// The attempt is not, or no longer, this session's: kill what still runs of it and forget it.
-    Abort {
-        why: String,
-    },
-    /// The attempt is this session's, but this cannot be said of it now.
-    Refused {
-        why: String,
-    },
-}
-
-impl Verdict {
-    pub(super) fn abort(why: impl Into<String>) -> Verdict {
-        Verdict::Abort { why: why.into() }
+/// Whatever this session ran is nothing to the server.
+fn of_an_unknown_session(reports: &Reports) -> ReportsAnswer {
+    let verdict = |_: &_| Verdict::abort("the session is not known here");
+    ReportsAnswer {
+        verdicts: reports.items.iter().map(verdict).collect(),
+        poll: None,
     }
-}
-
-#[derive(Debug, Clone)]
-pub struct Reports {
-    pub session_key: String,
-    pub items: Vec<(AttemptRef, News)>,
-    /// Asks for more work, with what is held besides the items: free slots and held attempts as in a poll.
-    pub poll: Option<(u32, Vec<AttemptRef>)>,
-}
-
-impl Reports {
-    /// Whatever this session ran is nothing to the server.
-    fn of_an_unknown_session(&self) -> ReportsAnswer {
-        let verdict = |_: &_| Verdict::abort("the session is not known here");
-        ReportsAnswer {
-            verdicts: self.items.iter().map(verdict).collect(),
-            poll: None,
-        }
-    }
-
-    /// What the worker still has of the attempts that it reports about.
-    fn held(&self) -> impl Iterator<Item = AttemptRef> {
-        let still = |news: &News| matches!(news, News::Started | News::KeepAlive);
-        self.items
-            .iter()
-            .filter(move |(_, news)| still(news))
-            .map(|(attempt, _)| *attempt)
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReportsAnswer {
-    /// One per item, in order.
-    pub verdicts: Vec<Verdict>,
-    /// `None`: nothing was asked for, or the session may not have any.
-    pub poll: Option<PollAnswer>,
 }
 
 /// Moves that are made once all items of a report are judged: a statement that is repeated costs less.
@@ -107,7 +47,7 @@ impl Engine {
             let session = match tx.session(&reports.session_key)? {
                 Some(session) if session.current || speaks => session,
                 Some(_) => return Err(EngineError::SessionReplaced),
-                None if speaks => return Ok(reports.of_an_unknown_session()),
+                None if speaks => return Ok(of_an_unknown_session(&reports)),
                 None => return Err(EngineError::SessionUnknown),
             };
             if session.current {
@@ -266,10 +206,14 @@ impl Cascade<'_> {
         step: &StepHead,
         attempt: AttemptRef,
     ) -> Result<Option<Verdict>, EngineError> {
-        let same = step.attempt == attempt.attempt && step.session_id == Some(session.session_id);
+        let same_attempt = step.attempt == attempt.attempt || planted(Bug::NoFenceOnAttempt);
+        let same_session =
+            step.session_id == Some(session.session_id) || planted(Bug::NoFenceOnSession);
+        let same = same_attempt && same_session;
         let why = match (same, step.state) {
             (true, StepState::Assigned | StepState::Running) => return Ok(None),
             // The answer to its own report was lost, or the job was cancelled meanwhile: nothing to tell.
+            (true, _) if planted(Bug::AcceptAfterEnd) => return Ok(Some(Verdict::Accepted)),
             (true, state) => {
                 return Ok(Some(Verdict::abort(format!("the step is {state} already"))));
             }

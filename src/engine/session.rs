@@ -2,36 +2,18 @@
 
 use super::cascade::{Cascade, Failure};
 use super::check::{check_count, check_text};
-use super::finish::Finished;
 use super::heartbeat::sign_of_life;
 use super::report::Together;
-use super::{Engine, EngineError, Settings, Verdict};
+use super::{Engine, EngineError, Settings};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
+use crate::domain::protocol::{OpenedSession, Registration, Spooled, Verdict};
 use crate::domain::reason::Reason;
 use crate::domain::step::StepState;
 use crate::domain::worker::{Worker, offer_fault};
-use crate::domain::{AttemptRef, Now, SessionId, WorkerId};
-use crate::store::{Registration, SessionView, Tx};
-
-/// A result that a former life of the worker could not deliver any more.
-#[derive(Debug, Clone)]
-pub struct Spooled {
-    pub attempt: AttemptRef,
-    /// The session that ran it.
-    pub session_key: String,
-    pub finished: Finished,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenedSession {
-    pub worker_id: WorkerId,
-    pub session_id: SessionId,
-    /// All timings that the server wants kept.
-    pub settings: Settings,
-    /// What became of each spooled result, in order.
-    pub spooled: Vec<Verdict>,
-}
+use crate::domain::{Now, WorkerId};
+use crate::planted::{Bug, planted};
+use crate::store::{SessionView, Tx};
 
 impl Engine {
     /// Spooled results come first; then the former session's running steps are lost and its assigned ones go back.
@@ -61,16 +43,18 @@ impl Engine {
                 None => tx.insert_worker(&registration, now)?,
             };
             let verdicts = accept_spooled(&mut cascade, worker_id, &spooled)?;
-            if let Some(worker) = &known {
+            if let Some(worker) = &known
+                && !planted(Bug::RestartNotNoticed)
+            {
                 cascade.close_session(worker, Reason::WorkerRestarted)?;
             }
-            let session_id = tx.begin_session(worker_id, &registration, now)?;
             if known
                 .as_ref()
                 .is_none_or(|worker| worker.tags != registration.tags)
             {
                 tx.match_worker(worker_id, &registration.tags, now)?;
             }
+            let session_id = tx.begin_session(worker_id, &registration, now)?;
             tx.record(
                 &opened_event(worker_id, &registration, known.is_some()),
                 now,

@@ -3,8 +3,10 @@
 use super::EngineError;
 use super::cascade::Cascade;
 use super::heartbeat::ack_due_up;
-use super::report::{Together, Verdict};
+use super::report::Together;
+use crate::domain::protocol::Verdict;
 use crate::domain::step::{StepHead, StepState};
+use crate::planted::{Bug, planted};
 use crate::store::SessionView;
 
 impl Cascade<'_> {
@@ -22,7 +24,11 @@ impl Cascade<'_> {
             .draft(step)
             .timeout_ms
             .unwrap_or(self.settings.step_timeout_ms);
-        let due_up = self.now.up.plus_ms(timeout_ms);
+        let begun_up = match planted(Bug::TimeoutFromAssignment) {
+            true => step.since_up,
+            false => self.now.up,
+        };
+        let due_up = begun_up.plus_ms(timeout_ms);
         together.starting.push((step.clone(), due_up));
         if step.returns > 0 {
             self.tx.forget_avoidances(step.step_id)?;

@@ -10,6 +10,7 @@ use super::{Engine, EngineError};
 use crate::domain::job::Source;
 use crate::domain::limits::{self, shorten};
 use crate::domain::{JobId, Json, Now, Timestamp};
+use crate::planted::{Bug, planted};
 use crate::store::{Frozen, hex_sha256};
 
 #[derive(Debug, Clone)]
@@ -97,6 +98,7 @@ impl Engine {
         let settings = self.settings;
         self.write(now, move |tx| {
             if let Some(key) = &submission.idempotency_key
+                && !planted(Bug::SubmitNotIdempotent)
                 && let Some((job_id, first_hash)) = tx.idempotent_job(key)?
             {
                 if first_hash != request_hash {
@@ -127,7 +129,9 @@ impl Engine {
                 carried: Carried::default(),
             })?;
             let job_id = created.job_id;
-            if let Some(key) = &submission.idempotency_key {
+            if let Some(key) = &submission.idempotency_key
+                && !planted(Bug::SubmitNotIdempotent)
+            {
                 tx.remember_key(key, &request_hash, job_id, now)?;
             }
             cascade.settle()?;

@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use super::Settings;
 use crate::domain::recovery::Bounds;
 use crate::domain::{Now, Uptime};
+use crate::planted::{Bug, planted};
 
 pub(super) struct Watch {
     state: Mutex<State>,
@@ -37,9 +38,13 @@ impl Watch {
             state.refusals = refusals;
             state.undisturbed_since = state.undisturbed_since.max(now.up);
         }
+        let undisturbed_since = match planted(Bug::NoGraceAfterStart) {
+            true => Uptime(0),
+            false => state.undisturbed_since,
+        };
         Bounds {
             settings,
-            undisturbed_since: state.undisturbed_since,
+            undisturbed_since,
             patient_until: state.patient_until,
         }
     }

@@ -163,6 +163,13 @@ impl Tx<'_> {
                 breaches.push(Breach { rule, what });
             }
         }
+        breaches.extend(self.rule_breaches()?);
+        Ok(breaches)
+    }
+
+    /// The same, but for the soundness of the file itself: cheap enough to be asked after every event of a simulation.
+    pub fn rule_breaches(&self) -> Result<Vec<Breach>, StoreError> {
+        let mut breaches = Vec::new();
         for &(rule, query) in RULES {
             let texts = self.texts(query)?.into_iter();
             breaches.extend(texts.map(|what| Breach { rule, what }));

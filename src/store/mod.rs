@@ -42,7 +42,7 @@ pub use invariants::Breach;
 pub use jobs::{JobStanding, NewJob};
 pub use schema::{DATABASE_FILE, OpenError};
 pub use steps::{Ending, NewStep};
-pub use workers::{Registration, SessionView};
+pub use workers::SessionView;
 
 /// What a caller of the store must be ready for.
 #[derive(Debug, thiserror::Error)]
@@ -89,8 +89,8 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
-/// Called before each statement with its number. Tests count with it, and end the process at a chosen one.
-pub type StatementObserver = Arc<dyn Fn(u64) + Send + Sync>;
+/// Called before each statement with its number and its text. Tests count with it, and end the process at a chosen one.
+pub type StatementObserver = Arc<dyn Fn(u64, &'static str) + Send + Sync>;
 
 #[derive(Clone)]
 pub struct StoreOptions {
@@ -293,10 +293,10 @@ impl Shared {
         self.stats.refusals.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn count_statement(&self) {
+    fn count_statement(&self, text: &'static str) {
         let number = self.stats.statements.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(observer) = &self.options.on_statement {
-            observer(number);
+            observer(number, text);
         }
     }
 
@@ -372,7 +372,7 @@ impl<'a> Tx<'a> {
 
     /// The prepared statement, counted. After SQLite has given a transaction up by itself, none runs on its own.
     fn sql(&self, statement: &'static str) -> Result<CachedStatement<'_>, StoreError> {
-        self.shared.count_statement();
+        self.shared.count_statement(statement);
         Ok(self.sql_repeated(statement)?.statement)
     }
 
@@ -383,6 +383,7 @@ impl<'a> Tx<'a> {
         }
         Ok(Repeated {
             statement: self.connection.prepare_cached(statement)?,
+            text: statement,
             shared: self.shared,
         })
     }
@@ -403,17 +404,18 @@ impl<'a> Tx<'a> {
 /// A statement that is looked up once and executed for many rows.
 struct Repeated<'a> {
     statement: CachedStatement<'a>,
+    text: &'static str,
     shared: &'a Shared,
 }
 
 impl Repeated<'_> {
     fn execute(&mut self, params: impl Params) -> Result<usize, StoreError> {
-        self.shared.count_statement();
+        self.shared.count_statement(self.text);
         Ok(self.statement.execute(params)?)
     }
 
     fn query(&mut self, params: impl Params) -> Result<Rows<'_>, StoreError> {
-        self.shared.count_statement();
+        self.shared.count_statement(self.text);
         Ok(self.statement.query(params)?)
     }
 }

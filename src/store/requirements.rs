@@ -51,7 +51,11 @@ const ADD_CAPABILITY: &str = "
 const NOTE_LOSS: &str = "
     UPDATE requirement
        SET lost_up = :up
-     WHERE requirement_id IN (SELECT requirement_id FROM capability WHERE worker_id = :worker_id)
+     WHERE requirement_id IN (SELECT c.requirement_id
+                                FROM worker AS w
+                                CROSS JOIN capability AS c ON c.worker_id = w.worker_id
+                               WHERE w.worker_id = :worker_id
+                                 AND w.state = 'active' AND w.draining = 0 AND w.paused = 0)
 ";
 
 impl Tx<'_> {
@@ -115,7 +119,7 @@ impl Tx<'_> {
         Ok(split_tags(&tags))
     }
 
-    /// A worker stops taking steps: whoever waits for its tags has waited for others since now.
+    /// A worker is about to stop taking steps, if it takes any: whoever waits for its tags waits for others from now on.
     pub(super) fn note_loss(&self, worker_id: WorkerId, now: Now) -> Result<(), StoreError> {
         self.sql(NOTE_LOSS)?
             .execute(named_params! {":worker_id": worker_id.0, ":up": now.up.0})?;

@@ -4,6 +4,7 @@ use rusqlite::named_params;
 
 use super::rows::{self, session_columns, worker_columns};
 use super::{StoreError, Tx};
+use crate::domain::protocol::Registration;
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{Now, RequirementId, SessionId, Uptime, WorkerId};
 
@@ -25,19 +26,6 @@ pub const STATEMENTS: &[&str] = &[
     WORKERS_ABLE_TO,
     SLOTS_USED,
 ];
-
-/// What a worker says of itself when it opens a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Registration {
-    pub instance_key: String,
-    pub session_key: String,
-    pub name: String,
-    /// Sorted, once each.
-    pub tags: Vec<String>,
-    pub slots: u32,
-    pub version: String,
-    pub platform: String,
-}
 
 /// A session and what its verbs must know of its worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -277,21 +265,19 @@ impl Tx<'_> {
 
     /// Marks a worker inactive, unless it has spoken since it was read.
     pub fn silence_worker(&self, worker: &Worker, now: Now) -> Result<bool, StoreError> {
+        self.note_loss(worker.worker_id, now)?;
         let changed = self.sql(SILENCE_WORKER)?.execute(
             named_params! {":worker_id": worker.worker_id.0, ":seen_up": worker.seen_up.0},
         )?;
-        if changed == 1 {
-            self.note_loss(worker.worker_id, now)?;
-        }
         Ok(changed == 1)
     }
 
     /// Lasts until the worker's next session.
     pub fn drain_worker(&self, worker_id: WorkerId, now: Now) -> Result<bool, StoreError> {
+        self.note_loss(worker_id, now)?;
         let changed = self
             .sql(DRAIN_WORKER)?
             .execute(named_params! {":worker_id": worker_id.0})?;
-        self.note_loss(worker_id, now)?;
         Ok(changed == 1)
     }
 
@@ -301,22 +287,22 @@ impl Tx<'_> {
         paused: bool,
         now: Now,
     ) -> Result<bool, StoreError> {
-        let changed = self
-            .sql(SET_PAUSED)?
-            .execute(named_params! {":worker_id": worker_id.0, ":paused": paused})?;
         if paused {
             self.note_loss(worker_id, now)?;
         }
+        let changed = self
+            .sql(SET_PAUSED)?
+            .execute(named_params! {":worker_id": worker_id.0, ":paused": paused})?;
         Ok(changed == 1)
     }
 
     /// The row stays, for the history that names it; its session and its capabilities end.
     pub fn delete_worker(&self, worker_id: WorkerId, now: Now) -> Result<bool, StoreError> {
         let id = worker_id.0;
+        self.forget_capabilities(worker_id, now)?;
         let changed = self
             .sql(DELETE_WORKER)?
             .execute(named_params! {":worker_id": id, ":wall": now.wall.0})?;
-        self.forget_capabilities(worker_id, now)?;
         self.sql(FORGET_WORKER_AVOIDANCES)?
             .execute(named_params! {":worker_id": id})?;
         self.sql(CLOSE_SESSIONS)?

@@ -18,6 +18,7 @@ use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode};
 
 use super::{Shared, StoreError, Tx};
+use crate::planted::{Bug, planted};
 
 /// A group larger than this gains nothing and makes its first caller wait.
 const GROUP_MAX: usize = 256;
@@ -462,6 +463,10 @@ impl WriterThread {
     }
 
     fn commit_group(&self, group: &mut [Box<dyn Call>], care: Care) -> GroupEnd {
+        if planted(Bug::ReplyBeforeCommit) && !self.connection.is_autocommit() {
+            let late = self.statement("COMMIT");
+            assert!(late.is_ok(), "a planted bug needs no care");
+        }
         if let Err(error) = self.statement("BEGIN IMMEDIATE") {
             return match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => GroupEnd::Full,
@@ -492,9 +497,12 @@ impl WriterThread {
             }
         }
         let tx = Tx::new(&self.connection, &self.shared);
-        let sealed = tx
-            .seal(&changes)
-            .and_then(|()| Ok(self.statement("COMMIT")?));
+        let sealed = tx.seal(&changes).and_then(|()| {
+            if planted(Bug::ReplyBeforeCommit) {
+                return Ok(());
+            }
+            Ok(self.statement("COMMIT")?)
+        });
         match sealed {
             Ok(()) => {
                 self.shared.publish(changes);
@@ -545,7 +553,7 @@ impl WriterThread {
     }
 
     fn statement(&self, sql: &'static str) -> rusqlite::Result<()> {
-        self.shared.count_statement();
+        self.shared.count_statement(sql);
         self.connection.prepare_cached(sql)?.execute([]).map(|_| ())
     }
 

@@ -19,8 +19,9 @@ use crate::domain::{Now, Uptime};
 use crate::engine::{Engine, EngineError, Suspect};
 use crate::store::Tx;
 
+pub use deadline::next_deadline;
 pub use forecast::recovery_forecast;
-pub use thread::{LastSweep, Sweeper};
+pub use thread::{LastSweep, Round, Sweeper, round};
 
 /// Looks for suspects whose time comes by the given moment.
 type Find = fn(&Look, Uptime) -> Result<Vec<Suspect>, EngineError>;

@@ -4,6 +4,7 @@ use super::{Find, Look};
 use crate::domain::Uptime;
 use crate::domain::recovery::Bounds;
 use crate::engine::{EngineError, Suspect};
+use crate::planted::{Bug, planted};
 
 /// In this order: what a worker held is taken from it in the sweep in which it becomes inactive.
 pub const FIND: &[Find] = &[
@@ -16,15 +17,20 @@ pub const FIND: &[Find] = &[
 /// All whose time comes; or none of them, if so many fell silent together that the fault is probably ours.
 fn silent_workers(look: &Look, until_up: Uptime) -> Result<Vec<Suspect>, EngineError> {
     let bounds = &look.bounds;
-    let Some(seen_up) = bounds.silent_since(until_up) else {
+    let seen_up = match planted(Bug::WallClockLiveness) {
+        true => Some(Uptime(i64::MAX)),
+        false => bounds.silent_since(until_up),
+    };
+    let Some(seen_up) = seen_up else {
         return Ok(Vec::new());
     };
     let silent = look.tx.silent_workers(seen_up, look.limit)?;
     let Some(&(_, first_seen_up)) = silent.first() else {
         return Ok(Vec::new());
     };
-    if bounds.patient_until.is_none() {
-        let at_up = bounds.silent_at(first_seen_up).max(look.now.up);
+    if bounds.patient_until.is_none() && !planted(Bug::MassSilenceNotSuspected) {
+        // Not when the sweep comes, which may be late, but when the first one's time was up.
+        let at_up = bounds.silent_at(first_seen_up);
         let suspects = look.tx.workers_seen_until(bounds.suspect_since(at_up))?;
         let active = look.tx.workers_seen_until(Uptime(i64::MAX))?;
         if Bounds::is_mass_silence(suspects, active) {
@@ -41,6 +47,9 @@ fn silent_workers(look: &Look, until_up: Uptime) -> Result<Vec<Suspect>, EngineE
 
 /// In the hands of inactive or deleted workers or of former sessions, whenever they got there.
 fn abandoned_steps(look: &Look, _: Uptime) -> Result<Vec<Suspect>, EngineError> {
+    if planted(Bug::AbandonedNotSwept) {
+        return Ok(Vec::new());
+    }
     let steps = look.tx.abandoned_steps(look.limit)?;
     Ok(steps.into_iter().map(Suspect::HeldStep).collect())
 }
@@ -54,6 +63,9 @@ fn forgotten_steps(look: &Look, until_up: Uptime) -> Result<Vec<Suspect>, Engine
 }
 
 fn unacknowledged_steps(look: &Look, until_up: Uptime) -> Result<Vec<Suspect>, EngineError> {
+    if planted(Bug::AssignedNotSwept) {
+        return Ok(Vec::new());
+    }
     let steps = look.tx.unacknowledged_steps(until_up, look.limit)?;
     let steps = steps.into_iter().map(|(step_id, _)| step_id);
     Ok(steps.map(Suspect::HeldStep).collect())

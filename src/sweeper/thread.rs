@@ -9,7 +9,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use super::deadline::next_deadline;
-use super::sweep_once;
+use super::{SweepReport, sweep_once};
 use crate::clock::SystemClock;
 use crate::domain::{Now, Timestamp, Uptime};
 use crate::engine::{Engine, EngineError};
@@ -22,6 +22,47 @@ const AFTER_FAILURE_MS: i64 = 5_000;
 
 /// With nothing written for so long, the clock is written by itself.
 const SAVE_CLOCK_MS: i64 = 10_000;
+
+/// What a round of the sweeper did.
+#[derive(Debug)]
+pub struct Round {
+    /// `None`: it could not write, so it gave nobody up.
+    pub report: Option<SweepReport>,
+    /// The next round comes no sooner.
+    pub again_ms: i64,
+}
+
+/// Does everything that is due: what time releases, then the four phases.
+pub fn round(engine: &Engine, now: Now) -> Round {
+    let begun = || -> Result<usize, EngineError> {
+        if now.up.0 - engine.store.saved_up().0 >= SAVE_CLOCK_MS {
+            engine.save_clock(now)?;
+        }
+        engine.release_due(now)
+    };
+    let released = match begun() {
+        Ok(released) => released,
+        Err(error) => {
+            log::error!("a sweep was put off: {error}");
+            return Round {
+                report: None,
+                again_ms: AFTER_FAILURE_MS,
+            };
+        }
+    };
+    let report = sweep_once(engine, now);
+    let again_ms = if !report.failures.is_empty() {
+        AFTER_FAILURE_MS
+    } else if report.more || released > 0 {
+        0
+    } else {
+        LOOK_MS
+    };
+    Round {
+        report: Some(report),
+        again_ms,
+    }
+}
 
 /// When the last sweep was and what it did, for people who ask whether recovery is alive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,37 +148,20 @@ impl Rounds {
 
     /// Everything that is due. Returns how soon the next round may come.
     fn round(&self, now: Now) -> i64 {
-        let round = || -> Result<i64, EngineError> {
-            if now.up.0 - self.engine.store.saved_up().0 >= SAVE_CLOCK_MS {
-                self.engine.save_clock(now)?;
-            }
-            let released = self.engine.release_due(now)?;
-            let report = sweep_once(&self.engine, now);
+        let round = catch_unwind(AssertUnwindSafe(|| round(&self.engine, now)));
+        let Ok(round) = round else {
+            log::error!("a sweep met a bug and was given up; the next one comes");
+            return AFTER_FAILURE_MS;
+        };
+        if let Some(report) = &round.report {
             let last = LastSweep {
                 at: now.wall,
                 recoveries: report.recoveries.len(),
                 failures: report.failures.len(),
             };
             *self.last.lock().expect("no panic while it is held") = Some(last);
-            Ok(if !report.failures.is_empty() {
-                AFTER_FAILURE_MS
-            } else if report.more || released > 0 {
-                0
-            } else {
-                LOOK_MS
-            })
-        };
-        match catch_unwind(AssertUnwindSafe(round)) {
-            Ok(Ok(again_ms)) => again_ms,
-            Ok(Err(error)) => {
-                log::error!("a sweep was put off: {error}");
-                AFTER_FAILURE_MS
-            }
-            Err(_) => {
-                log::error!("a sweep met a bug and was given up; the next one comes");
-                AFTER_FAILURE_MS
-            }
         }
+        round.again_ms
     }
 
     /// At the latest after the sweep interval.

@@ -8,4 +8,4 @@ mod sweeper;
 
 mod config;
 mod readme;
-mod simulation;
+mod worker;

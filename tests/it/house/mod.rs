@@ -9,6 +9,7 @@ use stepward::clock::ManualClock;
 use stepward::domain::check::Problems;
 use stepward::domain::event::{Event, EventKind};
 use stepward::domain::job::JobState;
+use stepward::domain::protocol::Registration;
 use stepward::domain::step::{Step, StepState};
 use stepward::domain::task::{Definition, StepDraft, TaskDraft};
 use stepward::domain::{AttemptRef, EventSeq, JobId, Now, WorkerId};
@@ -16,7 +17,7 @@ use stepward::engine::{
     Assignment, Beat, BeatAnswer, Engine, EngineError, Finished, HeldAttempt, HeldPhase, JobView,
     Poll, PollAnswer, Settings, Spooled, Submission, Verdict, Why,
 };
-use stepward::store::{Frozen, OutboxRow, Registration, Store, StoreOptions};
+use stepward::store::{Frozen, OutboxRow, Store, StoreOptions};
 use stepward::sweeper::sweep_once;
 use tempfile::TempDir;
 

@@ -1,0 +1,190 @@
+//! What workers and the server say to each other. Values only: `engine` gives the answers, `worker` draws its conclusions.
+
+use super::reason::Reason;
+use super::settings::Settings;
+use super::task::Action;
+use super::{AttemptRef, JobId, Json, SessionId, WorkerId};
+
+/// What a worker says of itself when it opens a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registration {
+    pub instance_key: String,
+    pub session_key: String,
+    pub name: String,
+    /// Sorted, once each.
+    pub tags: Vec<String>,
+    pub slots: u32,
+    pub version: String,
+    pub platform: String,
+}
+
+/// A result that a former life of the worker could not deliver any more.
+#[derive(Debug, Clone)]
+pub struct Spooled {
+    pub attempt: AttemptRef,
+    /// The session that ran it.
+    pub session_key: String,
+    pub finished: Finished,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenedSession {
+    pub worker_id: WorkerId,
+    pub session_id: SessionId,
+    /// All timings that the server wants kept.
+    pub settings: Settings,
+    /// What became of each spooled result, in order.
+    pub spooled: Vec<Verdict>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeldPhase {
+    Preparing,
+    Running,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldAttempt {
+    pub attempt: AttemptRef,
+    pub phase: HeldPhase,
+}
+
+#[derive(Debug, Clone)]
+pub struct Beat {
+    pub session_key: String,
+    /// Grows with every heartbeat of the session: one that was overtaken says nothing about what is held now.
+    pub seq: i64,
+    /// Everything that the worker holds. Empty means none.
+    pub held: Vec<HeldAttempt>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BeatAnswer {
+    pub abort: Vec<AttemptRef>,
+    pub draining: bool,
+}
+
+#[derive(Debug, Clone)]
+pub struct Poll {
+    pub session_key: String,
+    /// May be 0: then only aborts and redeliveries are answered.
+    pub free_slots: u32,
+    pub held: Vec<AttemptRef>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PollAnswer {
+    pub assignments: Vec<Assignment>,
+    pub abort: Vec<AttemptRef>,
+    pub draining: bool,
+}
+
+/// A promise, not a start: nothing of the user's runs before `start` was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    pub attempt: AttemptRef,
+    pub job_id: JobId,
+    pub task: String,
+    pub step: String,
+    pub action: Action,
+    pub input: Json,
+    pub item: Option<u32>,
+    pub item_value: Option<Json>,
+    pub ack_timeout_ms: i64,
+    pub prepare_timeout_ms: i64,
+    pub timeout_ms: i64,
+    /// It may be tried elsewhere once this worker is lost: the worker ends it itself before that.
+    pub fenced: bool,
+}
+
+/// What a worker has to say about one attempt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum News {
+    /// Preparation is done; the step may run once this is answered.
+    Started,
+    /// Preparation goes on.
+    KeepAlive,
+    /// The assignment comes back unstarted.
+    Declined {
+        why: String,
+    },
+    Finished(Finished),
+}
+
+/// The answer to one item.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    Accepted,
+    /// The attempt is not, or no longer, this session's: kill what still runs of it and forget it.
+    Abort {
+        why: String,
+    },
+    /// The attempt is this session's, but this cannot be said of it now.
+    Refused {
+        why: String,
+    },
+}
+
+impl Verdict {
+    pub fn abort(why: impl Into<String>) -> Verdict {
+        Verdict::Abort { why: why.into() }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct Reports {
+    pub session_key: String,
+    pub items: Vec<(AttemptRef, News)>,
+    /// Asks for more work, with what is held besides the items: free slots and held attempts as in a poll.
+    pub poll: Option<(u32, Vec<AttemptRef>)>,
+}
+
+impl Reports {
+    /// What the worker still has of the attempts that it reports about.
+    pub fn held(&self) -> impl Iterator<Item = AttemptRef> {
+        let still = |news: &News| matches!(news, News::Started | News::KeepAlive);
+        self.items
+            .iter()
+            .filter(move |(_, news)| still(news))
+            .map(|(attempt, _)| *attempt)
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReportsAnswer {
+    /// One per item, in order.
+    pub verdicts: Vec<Verdict>,
+    /// `None`: nothing was asked for, or the session may not have any.
+    pub poll: Option<PollAnswer>,
+}
+
+/// How an attempt ended, in the worker's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finished {
+    Completed {
+        output: Option<Json>,
+        exit_code: Option<i32>,
+    },
+    Failed {
+        reason: Reason,
+        message: String,
+        exit_code: Option<i32>,
+    },
+}
+
+impl Finished {
+    pub fn completed() -> Finished {
+        Finished::Completed {
+            output: None,
+            exit_code: Some(0),
+        }
+    }
+
+    pub fn exited(exit_code: i32) -> Finished {
+        Finished::Failed {
+            reason: Reason::ExitCode,
+            message: format!("exit code {exit_code}"),
+            exit_code: Some(exit_code),
+        }
+    }
+}

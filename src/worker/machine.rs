@@ -1,0 +1,655 @@
+//! A worker's side of the protocol as a pure state machine: events in, orders out, time as an argument.
+//!
+//! What it holds to:
+//! - Nothing of the user's runs before the server has said yes to `started`.
+//! - A result is kept on disk before it is first sent, and until the server has answered for it, over restarts.
+//! - Whatever the server calls nobody's is killed and forgotten. A session that was replaced takes everything with it.
+//! - What may be tried elsewhere after this worker's loss is ended here before the server would give the worker up.
+//! - Everything is known by (step, attempt): two attempts of one step are two things.
+
+use std::collections::BTreeMap;
+
+use crate::domain::AttemptRef;
+use crate::domain::protocol::{
+    Assignment, Beat, BeatAnswer, Finished, HeldAttempt, HeldPhase, News, OpenedSession, Poll,
+    PollAnswer, Registration, Reports, ReportsAnswer, Spooled, Verdict,
+};
+use crate::domain::reason::Reason;
+use crate::domain::settings::Settings;
+use crate::planted::{Bug, planted};
+
+/// Milliseconds on the worker's own clock, which never goes back.
+pub type Moment = i64;
+
+/// What happens to a worker. Every call that it orders is answered exactly once: by the server, or by `Unreachable`.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// Time has passed.
+    Tick,
+    Opened(Result<OpenedSession, Trouble>),
+    Beaten(Result<BeatAnswer, Trouble>),
+    Polled(Result<PollAnswer, Trouble>),
+    Reported(Result<ReportsAnswer, Trouble>),
+    Prepared(AttemptRef),
+    Unprepared {
+        attempt: AttemptRef,
+        why: String,
+    },
+    /// What was running has ended, by itself or because it was killed.
+    Ended {
+        attempt: AttemptRef,
+        finished: Finished,
+    },
+    /// Somebody wants the process to end.
+    Drain,
+}
+
+/// Why a call has no answer to work with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// No answer, or one that says nothing: try again.
+    Unreachable,
+    SessionUnknown,
+    SessionReplaced,
+}
+
+/// What the process around it does, in this order.
+#[derive(Debug, Clone)]
+pub enum Order {
+    Open {
+        registration: Registration,
+        spooled: Vec<Spooled>,
+    },
+    Beat(Beat),
+    Poll(Poll),
+    Report(Reports),
+    Prepare(Assignment),
+    Run(Assignment),
+    /// Ends whatever there is of it. If it was running, its end is still an event.
+    Kill(AttemptRef),
+    /// On disk, before the next order is carried out.
+    Keep(Spooled),
+    /// The server has answered for it: off the disk.
+    Forget(AttemptRef),
+    /// Everything is told: the process may end.
+    Leave,
+}
+
+/// A worker in one life of its process.
+#[derive(Debug)]
+pub struct Machine {
+    /// As it opens each of its sessions, but for the session's key.
+    offer: Registration,
+    session: Session,
+    /// Sessions begun so far. The first is the process's own key, the next ones are made from it.
+    sessions: u32,
+    attempts: BTreeMap<AttemptRef, Attempt>,
+    /// Results that the server has not answered for, of this session and of former ones.
+    spool: BTreeMap<AttemptRef, Spooled>,
+    declining: BTreeMap<AttemptRef, String>,
+    opening: Call,
+    beating: Call,
+    polling: Call,
+    reporting: Call,
+    /// What the report that is under way says, in order.
+    told: Vec<(AttemptRef, News)>,
+    seq: i64,
+    /// When the last call that was answered had been sent: since then the server may believe it silent.
+    heard: Moment,
+    draining: bool,
+}
+
+#[derive(Debug)]
+enum Session {
+    Closed,
+    Open { key: String, settings: Settings },
+}
+
+/// Calls of one kind: one at a time, later and later while there is trouble.
+#[derive(Debug, Default)]
+struct Call {
+    sent: Option<Moment>,
+    due: Moment,
+    troubles: u32,
+}
+
+#[derive(Debug)]
+struct Attempt {
+    assignment: Assignment,
+    phase: Phase,
+    /// When the server was last told that it is being prepared.
+    kept_alive: Moment,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Preparing,
+    /// Waits for the server's yes.
+    Starting,
+    Running {
+        until: Moment,
+    },
+    /// Its time was up: told to end, and this is what will be said of it.
+    Stopping(Finished),
+}
+
+/// Between two tries of a call that met trouble.
+const PAUSE_MIN_MS: i64 = 500;
+const PAUSE_MAX_MS: i64 = 30_000;
+
+impl Call {
+    fn due(due: Moment) -> Call {
+        Call {
+            due,
+            ..Call::default()
+        }
+    }
+
+    fn is_due(&self, now: Moment) -> bool {
+        self.sent.is_none() && self.due <= now
+    }
+
+    fn send(&mut self, now: Moment) {
+        self.sent = Some(now);
+    }
+
+    /// When the answered call had been sent.
+    fn answered(&mut self, next: Moment) -> Option<Moment> {
+        self.due = next;
+        self.troubles = 0;
+        self.sent.take()
+    }
+
+    fn met_trouble(&mut self, now: Moment, spread: u64) {
+        self.sent = None;
+        let pause_ms = PAUSE_MAX_MS.min(PAUSE_MIN_MS << self.troubles.min(10));
+        // Between half and the whole of it, so that not all workers come back at once.
+        let spread = spread.wrapping_add(u64::from(self.troubles)) % 8;
+        self.due = now + pause_ms / 2 + pause_ms * spread as i64 / 16;
+        self.troubles += 1;
+    }
+
+    fn wakes_at(&self) -> Option<Moment> {
+        self.sent.is_none().then_some(self.due)
+    }
+}
+
+impl Machine {
+    /// A new life: with a fresh session key in the offer, and what former lives could not deliver.
+    pub fn new(offer: Registration, spool: Vec<Spooled>, now: Moment) -> Machine {
+        let spool = spool.into_iter().map(|result| (result.attempt, result));
+        Machine {
+            offer,
+            session: Session::Closed,
+            sessions: 1,
+            attempts: BTreeMap::new(),
+            spool: spool.collect(),
+            declining: BTreeMap::new(),
+            opening: Call::due(now),
+            beating: Call::default(),
+            polling: Call::default(),
+            reporting: Call::default(),
+            told: Vec::new(),
+            seq: 0,
+            heard: now,
+            draining: false,
+        }
+    }
+
+    pub fn handle(&mut self, event: Event, now: Moment) -> Vec<Order> {
+        let mut orders = Vec::new();
+        match event {
+            Event::Tick => {}
+            Event::Opened(answer) => self.opened(answer, now, &mut orders),
+            Event::Beaten(answer) => self.beaten(answer, now, &mut orders),
+            Event::Polled(answer) => self.polled(answer, now, &mut orders),
+            Event::Reported(answer) => self.reported(answer, now, &mut orders),
+            Event::Prepared(attempt) => {
+                if let Some(held) = self.attempts.get_mut(&attempt)
+                    && matches!(held.phase, Phase::Preparing)
+                {
+                    held.phase = Phase::Starting;
+                    if planted(Bug::RunBeforeYes) {
+                        orders.push(Order::Run(held.assignment.clone()));
+                    }
+                }
+            }
+            Event::Unprepared { attempt, why } => {
+                if self.attempts.remove(&attempt).is_some() {
+                    self.declining.insert(attempt, why);
+                }
+            }
+            Event::Ended { attempt, finished } => self.ended(attempt, finished, &mut orders),
+            Event::Drain => self.drain(&mut orders),
+        }
+        self.go_on(now, &mut orders);
+        orders
+    }
+
+    /// When it wants to be told that time has passed, if nothing happens before.
+    pub fn wakes_at(&self) -> Moment {
+        let calls = match &self.session {
+            Session::Closed => vec![self.opening.wakes_at()],
+            Session::Open { .. } => {
+                let polls = (!self.draining).then(|| self.polling.wakes_at());
+                let reports = self.next_news().zip(self.reporting.wakes_at());
+                vec![
+                    self.beating.wakes_at(),
+                    polls.flatten(),
+                    reports.map(|(news, report)| news.max(report)),
+                ]
+            }
+        };
+        let attempts = self.attempts.values().filter_map(|held| match held.phase {
+            Phase::Running { until } => Some(until.min(self.fence(&held.assignment))),
+            Phase::Preparing | Phase::Starting | Phase::Stopping(_) => None,
+        });
+        let soonest = calls.into_iter().flatten().chain(attempts).min();
+        soonest.unwrap_or(Moment::MAX)
+    }
+
+    fn opened(
+        &mut self,
+        answer: Result<OpenedSession, Trouble>,
+        now: Moment,
+        orders: &mut Vec<Order>,
+    ) {
+        match answer {
+            Ok(opened) => {
+                let sent = self.opening.answered(now);
+                self.hear(sent);
+                // In the order in which they were handed over: the spool's own.
+                let handed_over: Vec<AttemptRef> = self.spool.keys().copied().collect();
+                for attempt in handed_over.into_iter().take(opened.spooled.len()) {
+                    self.forget(attempt, orders);
+                }
+                let key = self.session_key();
+                self.session = Session::Open {
+                    key,
+                    settings: opened.settings,
+                };
+                self.seq = 0;
+                for call in [&mut self.beating, &mut self.polling, &mut self.reporting] {
+                    *call = Call::due(now);
+                }
+            }
+            Err(Trouble::Unreachable) => self.opening.met_trouble(now, self.spread()),
+            Err(Trouble::SessionReplaced | Trouble::SessionUnknown) => {
+                self.sessions += 1;
+                self.opening.met_trouble(now, self.spread());
+            }
+        }
+    }
+
+    fn beaten(
+        &mut self,
+        answer: Result<BeatAnswer, Trouble>,
+        now: Moment,
+        orders: &mut Vec<Order>,
+    ) {
+        match answer {
+            Ok(answer) => {
+                let interval_ms = self.settings().map_or(0, |s| s.heartbeat_interval_ms);
+                let sent = self.beating.answered(now + interval_ms);
+                self.hear(sent);
+                self.abort(&answer.abort, orders);
+                if answer.draining && !self.draining {
+                    self.drain(orders);
+                }
+            }
+            Err(Trouble::Unreachable) => self.beating.met_trouble(now, self.spread()),
+            Err(_) => self.lose_session(now, orders),
+        }
+    }
+
+    fn polled(
+        &mut self,
+        answer: Result<PollAnswer, Trouble>,
+        now: Moment,
+        orders: &mut Vec<Order>,
+    ) {
+        match answer {
+            Ok(answer) => {
+                let sent = self.polling.answered(now);
+                self.hear(sent);
+                self.take(answer, now, orders);
+            }
+            Err(Trouble::Unreachable) => self.polling.met_trouble(now, self.spread()),
+            Err(_) => self.lose_session(now, orders),
+        }
+    }
+
+    fn take(&mut self, answer: PollAnswer, now: Moment, orders: &mut Vec<Order>) {
+        self.abort(&answer.abort, orders);
+        for assignment in answer.assignments {
+            let attempt = assignment.attempt;
+            let known = self.attempts.contains_key(&attempt) || self.spool.contains_key(&attempt);
+            if known || self.declining.contains_key(&attempt) {
+                continue;
+            }
+            if self.draining {
+                let why = "the worker drains".to_string();
+                self.declining.insert(attempt, why);
+                continue;
+            }
+            orders.push(Order::Prepare(assignment.clone()));
+            let held = Attempt {
+                assignment,
+                phase: Phase::Preparing,
+                kept_alive: now,
+            };
+            self.attempts.insert(attempt, held);
+        }
+        if answer.draining && !self.draining {
+            self.drain(orders);
+        }
+    }
+
+    fn reported(
+        &mut self,
+        answer: Result<ReportsAnswer, Trouble>,
+        now: Moment,
+        orders: &mut Vec<Order>,
+    ) {
+        let told = std::mem::take(&mut self.told);
+        match answer {
+            Ok(answer) if answer.verdicts.len() == told.len() => {
+                let sent = self.reporting.answered(now);
+                self.hear(sent);
+                for ((attempt, news), verdict) in told.into_iter().zip(answer.verdicts) {
+                    self.judged(attempt, &news, &verdict, sent.unwrap_or(now), now, orders);
+                }
+                if let Some(poll) = answer.poll {
+                    self.take(poll, now, orders);
+                }
+            }
+            Ok(_) | Err(Trouble::Unreachable) => self.reporting.met_trouble(now, self.spread()),
+            Err(_) => self.lose_session(now, orders),
+        }
+    }
+
+    fn judged(
+        &mut self,
+        attempt: AttemptRef,
+        news: &News,
+        verdict: &Verdict,
+        sent: Moment,
+        now: Moment,
+        orders: &mut Vec<Order>,
+    ) {
+        match (news, verdict) {
+            (News::Started, Verdict::Accepted) => {
+                if let Some(held) = self.attempts.get_mut(&attempt)
+                    && matches!(held.phase, Phase::Starting)
+                {
+                    let until = now.saturating_add(held.assignment.timeout_ms);
+                    held.phase = Phase::Running { until };
+                    orders.push(Order::Run(held.assignment.clone()));
+                }
+            }
+            (News::KeepAlive, Verdict::Accepted) => {
+                if let Some(held) = self.attempts.get_mut(&attempt) {
+                    held.kept_alive = sent;
+                }
+            }
+            (News::Started | News::KeepAlive, _) => self.abort(&[attempt], orders),
+            (News::Declined { .. }, _) => {
+                self.declining.remove(&attempt);
+            }
+            // Taken, or not wanted any more: either way the server has answered for it.
+            (News::Finished(_), _) => self.forget(attempt, orders),
+        }
+    }
+
+    fn ended(&mut self, attempt: AttemptRef, finished: Finished, orders: &mut Vec<Order>) {
+        let Session::Open { key, .. } = &self.session else {
+            return;
+        };
+        let finished = match self.attempts.get(&attempt).map(|held| &held.phase) {
+            Some(Phase::Running { .. }) => finished,
+            Some(Phase::Stopping(instead)) => instead.clone(),
+            Some(Phase::Preparing | Phase::Starting) | None => return,
+        };
+        self.attempts.remove(&attempt);
+        let result = Spooled {
+            attempt,
+            session_key: key.clone(),
+            finished,
+        };
+        if !planted(Bug::ResultNotKept) {
+            orders.push(Order::Keep(result.clone()));
+        }
+        self.spool.insert(attempt, result);
+    }
+
+    /// Takes nothing new, gives back what has not started, ends when the rest is told.
+    fn drain(&mut self, orders: &mut Vec<Order>) {
+        self.draining = true;
+        // One that waits for the server's yes may have it already: it is not given back.
+        let declining = &mut self.declining;
+        self.attempts.retain(|attempt, held| {
+            let unstarted = matches!(held.phase, Phase::Preparing);
+            if unstarted {
+                orders.push(Order::Kill(*attempt));
+                declining.insert(*attempt, "the worker drains".to_string());
+            }
+            !unstarted
+        });
+    }
+
+    /// The server says that these are nobody's, or somebody else's.
+    fn abort(&mut self, attempts: &[AttemptRef], orders: &mut Vec<Order>) {
+        for attempt in attempts {
+            if self.attempts.remove(attempt).is_some() {
+                orders.push(Order::Kill(*attempt));
+            }
+            self.declining.remove(attempt);
+            self.forget(*attempt, orders);
+        }
+    }
+
+    fn forget(&mut self, attempt: AttemptRef, orders: &mut Vec<Order>) {
+        if self.spool.remove(&attempt).is_some() {
+            orders.push(Order::Forget(attempt));
+        }
+    }
+
+    /// Nothing that it holds is its own any more. Results are handed over to the next session.
+    fn lose_session(&mut self, now: Moment, orders: &mut Vec<Order>) {
+        if matches!(self.session, Session::Closed) {
+            return;
+        }
+        for (attempt, _) in std::mem::take(&mut self.attempts) {
+            orders.push(Order::Kill(attempt));
+        }
+        self.declining.clear();
+        self.told.clear();
+        self.session = Session::Closed;
+        self.sessions += 1;
+        self.opening = Call::due(now);
+    }
+
+    /// Whatever is due now.
+    fn go_on(&mut self, now: Moment, orders: &mut Vec<Order>) {
+        let Session::Open { key, .. } = &self.session else {
+            if self.opening.is_due(now) {
+                self.opening.send(now);
+                orders.push(Order::Open {
+                    registration: Registration {
+                        session_key: self.session_key(),
+                        ..self.offer.clone()
+                    },
+                    spooled: self.spool.values().cloned().collect(),
+                });
+            }
+            return;
+        };
+        let key = key.clone();
+        self.end_what_is_over(now, orders);
+        if self.beating.is_due(now) {
+            self.beating.send(now);
+            self.seq += 1;
+            orders.push(Order::Beat(Beat {
+                session_key: key.clone(),
+                seq: self.seq,
+                held: self.held(),
+            }));
+        }
+        if self.reporting.is_due(now) {
+            self.told = self.news(now);
+            if !self.told.is_empty() {
+                self.reporting.send(now);
+                let held = self.held_attempts();
+                orders.push(Order::Report(Reports {
+                    session_key: key.clone(),
+                    items: self.told.clone(),
+                    poll: Some((self.free_slots(), held)),
+                }));
+            }
+        }
+        if self.draining {
+            if self.attempts.is_empty() && self.spool.is_empty() && self.declining.is_empty() {
+                orders.push(Order::Leave);
+            }
+        } else if self.polling.is_due(now) {
+            self.polling.send(now);
+            orders.push(Order::Poll(Poll {
+                session_key: key,
+                free_slots: self.free_slots(),
+                held: self.held_attempts(),
+            }));
+        }
+    }
+
+    /// Steps whose time is up, and those that the server may give to others soon.
+    fn end_what_is_over(&mut self, now: Moment, orders: &mut Vec<Order>) {
+        let mut fenced_off = Vec::new();
+        let fence = self.settings().map(|settings| fence(&settings, self.heard));
+        for (attempt, held) in &mut self.attempts {
+            let Phase::Running { until } = held.phase else {
+                continue;
+            };
+            if held.assignment.fenced && fence.is_some_and(|fence| fence <= now) {
+                fenced_off.push(*attempt);
+            } else if until <= now {
+                let secs = held.assignment.timeout_ms / 1_000;
+                held.phase = Phase::Stopping(Finished::Failed {
+                    reason: Reason::StepTimeout,
+                    message: format!("it ran for longer than {secs} s"),
+                    exit_code: None,
+                });
+                orders.push(Order::Kill(*attempt));
+            }
+        }
+        for attempt in fenced_off {
+            // Nothing is said of it: by its policy the server tries it again, here or elsewhere.
+            self.attempts.remove(&attempt);
+            orders.push(Order::Kill(attempt));
+        }
+    }
+
+    /// When there is something to report, if anything.
+    fn next_news(&self) -> Option<Moment> {
+        if !self.spool.is_empty() || !self.declining.is_empty() {
+            return Some(Moment::MIN);
+        }
+        let held = self.attempts.values().filter_map(|held| match held.phase {
+            Phase::Starting => Some(Moment::MIN),
+            Phase::Preparing => Some(held.kept_alive + keep_alive_ms(&held.assignment)),
+            Phase::Running { .. } | Phase::Stopping(_) => None,
+        });
+        held.min()
+    }
+
+    fn news(&self, now: Moment) -> Vec<(AttemptRef, News)> {
+        let results = self.spool.values();
+        let results = results.map(|kept| (kept.attempt, News::Finished(kept.finished.clone())));
+        let declined = self.declining.iter();
+        let declined =
+            declined.map(|(attempt, why)| (*attempt, News::Declined { why: why.clone() }));
+        let held = self
+            .attempts
+            .iter()
+            .filter_map(|(attempt, held)| match held.phase {
+                Phase::Starting => Some((*attempt, News::Started)),
+                Phase::Preparing => {
+                    let due = held.kept_alive + keep_alive_ms(&held.assignment);
+                    (due <= now).then_some((*attempt, News::KeepAlive))
+                }
+                Phase::Running { .. } | Phase::Stopping(_) => None,
+            });
+        results.chain(declined).chain(held).collect()
+    }
+
+    /// Everything that the server must not miss: also what has ended and is not told.
+    fn held(&self) -> Vec<HeldAttempt> {
+        let held = self.attempts.iter().map(|(attempt, held)| HeldAttempt {
+            attempt: *attempt,
+            phase: match held.phase {
+                Phase::Preparing | Phase::Starting => HeldPhase::Preparing,
+                Phase::Running { .. } | Phase::Stopping(_) => HeldPhase::Running,
+            },
+        });
+        let ended = self.spool.keys().map(|attempt| HeldAttempt {
+            attempt: *attempt,
+            phase: HeldPhase::Running,
+        });
+        held.chain(ended).collect()
+    }
+
+    fn held_attempts(&self) -> Vec<AttemptRef> {
+        let declining = self.declining.keys().copied();
+        let held = self.held().into_iter().map(|held| held.attempt);
+        held.chain(declining).collect()
+    }
+
+    fn free_slots(&self) -> u32 {
+        match self.draining {
+            true => 0,
+            false => (self.offer.slots).saturating_sub(self.attempts.len() as u32),
+        }
+    }
+
+    fn settings(&self) -> Option<Settings> {
+        match &self.session {
+            Session::Open { settings, .. } => Some(*settings),
+            Session::Closed => None,
+        }
+    }
+
+    fn fence(&self, assignment: &Assignment) -> Moment {
+        match self.settings() {
+            Some(settings) if assignment.fenced => fence(&settings, self.heard),
+            _ => Moment::MAX,
+        }
+    }
+
+    fn hear(&mut self, sent: Option<Moment>) {
+        self.heard = self.heard.max(sent.unwrap_or(self.heard));
+    }
+
+    fn session_key(&self) -> String {
+        match self.sessions {
+            1 => self.offer.session_key.clone(),
+            n => format!("{}-{n}", self.offer.session_key),
+        }
+    }
+
+    /// The same for this worker every time, another for others.
+    fn spread(&self) -> u64 {
+        let bytes = self.offer.session_key.bytes();
+        bytes.fold(0, |spread: u64, byte| {
+            spread.wrapping_mul(31).wrapping_add(u64::from(byte))
+        })
+    }
+}
+
+/// Two of three may be lost.
+fn keep_alive_ms(assignment: &Assignment) -> i64 {
+    assignment.ack_timeout_ms / 3
+}
+
+/// The server gives a worker up a heartbeat's timeout after it last heard it; an interval before that, the worker gives up.
+fn fence(settings: &Settings, heard: Moment) -> Moment {
+    heard + settings.heartbeat_timeout_ms - settings.heartbeat_interval_ms
+}

@@ -1,0 +1,332 @@
+//! A worker's mind, without a process and without a server: what it says and does, given what it hears and when.
+
+use stepward::domain::protocol::{
+    Assignment, BeatAnswer, Finished, News, OpenedSession, PollAnswer, Registration, Reports,
+    ReportsAnswer, Spooled, Verdict,
+};
+use stepward::domain::reason::Reason;
+use stepward::domain::settings::Settings;
+use stepward::domain::task::StepDraft;
+use stepward::domain::{AttemptRef, JobId, Json, SessionId, StepId, WorkerId};
+use stepward::worker::{Event, Machine, Order, Trouble};
+
+use crate::house::registration;
+
+/// A machine with its clock, and a record of what it ordered.
+struct Mind {
+    machine: Machine,
+    now: i64,
+}
+
+fn attempt(step_id: i64, attempt: u32) -> AttemptRef {
+    AttemptRef {
+        step_id: StepId(step_id),
+        attempt,
+    }
+}
+
+fn assignment(attempt: AttemptRef) -> Assignment {
+    Assignment {
+        attempt,
+        job_id: JobId(1),
+        task: "main".to_string(),
+        step: "a".to_string(),
+        action: StepDraft::script("a", "true").action,
+        input: Json::empty_object(),
+        item: None,
+        item_value: None,
+        ack_timeout_ms: 60_000,
+        prepare_timeout_ms: 900_000,
+        timeout_ms: 100_000,
+        fenced: false,
+    }
+}
+
+fn given(assignments: Vec<Assignment>) -> Event {
+    Event::Polled(Ok(PollAnswer {
+        assignments,
+        abort: Vec::new(),
+        draining: false,
+    }))
+}
+
+fn judged(verdicts: Vec<Verdict>) -> Event {
+    Event::Reported(Ok(ReportsAnswer {
+        verdicts,
+        poll: None,
+    }))
+}
+
+fn opened(spooled: Vec<Verdict>) -> Event {
+    Event::Opened(Ok(OpenedSession {
+        worker_id: WorkerId(1),
+        session_id: SessionId(1),
+        settings: Settings::default(),
+        spooled,
+    }))
+}
+
+fn beaten() -> Event {
+    Event::Beaten(Ok(BeatAnswer {
+        abort: Vec::new(),
+        draining: false,
+    }))
+}
+
+impl Mind {
+    /// With a session that is open, one heartbeat answered and a poll under way.
+    fn open() -> Mind {
+        let mut mind = Mind::new(Vec::new());
+        mind.tell(Event::Tick);
+        mind.tell(opened(Vec::new()));
+        mind.tell(beaten());
+        mind
+    }
+
+    fn new(spool: Vec<Spooled>) -> Mind {
+        let offer: Registration = registration("ann", "life", &[], 2);
+        Mind {
+            machine: Machine::new(offer, spool, 5_000),
+            now: 5_000,
+        }
+    }
+
+    fn tell(&mut self, event: Event) -> Vec<Order> {
+        self.machine.handle(event, self.now)
+    }
+
+    /// Lets time pass to where it wants to be woken, at most so far.
+    fn wait(&mut self, ms: i64) -> Vec<Order> {
+        let until = self.now + ms;
+        let mut orders = Vec::new();
+        while self.machine.wakes_at() <= until {
+            self.now = self.machine.wakes_at().max(self.now);
+            orders.extend(self.tell(Event::Tick));
+            if orders.len() > 100 {
+                panic!("it never sleeps: {orders:?}");
+            }
+        }
+        self.now = until;
+        orders
+    }
+
+    /// Runs this attempt: given, prepared, allowed.
+    fn run(&mut self, assignment: Assignment) {
+        let attempt = assignment.attempt;
+        self.tell(given(vec![assignment]));
+        let orders = self.tell(Event::Prepared(attempt));
+        assert_eq!(news(&orders), [(attempt, News::Started)]);
+        let orders = self.tell(judged(vec![Verdict::Accepted]));
+        assert!(matches!(&orders[0], Order::Run(run) if run.attempt == attempt));
+    }
+}
+
+fn reports(orders: &[Order]) -> Vec<Reports> {
+    let reports = orders.iter().filter_map(|order| match order {
+        Order::Report(reports) => Some(reports.clone()),
+        _ => None,
+    });
+    reports.collect()
+}
+
+fn news(orders: &[Order]) -> Vec<(AttemptRef, News)> {
+    let reports = reports(orders).into_iter();
+    reports.flat_map(|reports| reports.items).collect()
+}
+
+fn kills(orders: &[Order]) -> Vec<AttemptRef> {
+    let kills = orders.iter().filter_map(|order| match order {
+        Order::Kill(attempt) => Some(*attempt),
+        _ => None,
+    });
+    kills.collect()
+}
+
+fn ended(attempt: AttemptRef) -> Event {
+    Event::Ended {
+        attempt,
+        finished: Finished::completed(),
+    }
+}
+
+#[test]
+fn nothing_runs_before_the_servers_yes() {
+    let mut mind = Mind::open();
+    let one = attempt(1, 1);
+    let orders = mind.tell(given(vec![assignment(one)]));
+    assert!(matches!(&orders[0], Order::Prepare(found) if found.attempt == one));
+    let orders = mind.tell(Event::Prepared(one));
+    assert_eq!(news(&orders), [(one, News::Started)]);
+    // No answer: it asks again, later and later, and runs nothing.
+    for _ in 0..5 {
+        let orders = mind.tell(Event::Reported(Err(Trouble::Unreachable)));
+        assert!(news(&orders).is_empty());
+        let orders = mind.wait(30_000);
+        assert_eq!(news(&orders), [(one, News::Started)]);
+        assert!(!orders.iter().any(|order| matches!(order, Order::Run(_))));
+    }
+    let why = "the step is at attempt 2".to_string();
+    let orders = mind.tell(judged(vec![Verdict::Abort { why }]));
+    assert_eq!(kills(&orders), [one]);
+}
+
+#[test]
+fn a_result_is_kept_before_it_is_told_and_until_it_is_answered() {
+    let mut mind = Mind::open();
+    let one = attempt(1, 1);
+    mind.run(assignment(one));
+    let orders = mind.tell(ended(one));
+    assert!(matches!(&orders[0], Order::Keep(kept) if kept.attempt == one));
+    let told = (one, News::Finished(Finished::completed()));
+    assert_eq!(news(&orders), [told.clone()]);
+    let orders = mind.tell(Event::Reported(Err(Trouble::Unreachable)));
+    assert!(!orders.iter().any(|order| matches!(order, Order::Forget(_))));
+    assert_eq!(news(&mind.wait(30_000)), [told]);
+    let orders = mind.tell(judged(vec![Verdict::Accepted]));
+    assert!(matches!(orders[0], Order::Forget(found) if found == one));
+}
+
+#[test]
+fn what_a_former_life_could_not_tell_is_handed_over_with_the_next_session() {
+    let kept = Spooled {
+        attempt: attempt(7, 3),
+        session_key: "a former life".to_string(),
+        finished: Finished::exited(2),
+    };
+    let mut mind = Mind::new(vec![kept]);
+    let orders = mind.tell(Event::Tick);
+    assert!(matches!(&orders[0], Order::Open { spooled, .. } if spooled.len() == 1));
+    let orders = mind.tell(opened(vec![Verdict::Accepted]));
+    assert!(matches!(orders[0], Order::Forget(found) if found == attempt(7, 3)));
+}
+
+#[test]
+fn heartbeats_speak_of_everything_that_is_held_or_not_yet_told() {
+    let mut mind = Mind::open();
+    let (one, two) = (attempt(1, 1), attempt(2, 1));
+    mind.run(assignment(one));
+    mind.tell(given(vec![assignment(two)]));
+    mind.tell(ended(one));
+    let orders = mind.wait(30_000);
+    let beat = orders.iter().find_map(|order| match order {
+        Order::Beat(beat) => Some(beat),
+        _ => None,
+    });
+    let held: Vec<AttemptRef> = beat.unwrap().held.iter().map(|held| held.attempt).collect();
+    assert_eq!(held, [two, one]);
+}
+
+#[test]
+fn preparation_is_kept_alive() {
+    let mut mind = Mind::open();
+    let one = attempt(1, 1);
+    mind.tell(given(vec![assignment(one)]));
+    assert_eq!(news(&mind.wait(19_999)), []);
+    assert_eq!(news(&mind.wait(1)), [(one, News::KeepAlive)]);
+    mind.tell(judged(vec![Verdict::Accepted]));
+    assert_eq!(news(&mind.wait(20_000)), [(one, News::KeepAlive)]);
+}
+
+#[test]
+fn a_replaced_session_takes_everything_with_it_and_the_next_one_has_another_key() {
+    let mut mind = Mind::open();
+    let one = attempt(1, 1);
+    mind.run(assignment(one));
+    let orders = mind.tell(Event::Polled(Err(Trouble::SessionReplaced)));
+    assert_eq!(kills(&orders), [one]);
+    let key = orders.iter().find_map(|order| match order {
+        Order::Open { registration, .. } => Some(registration.session_key.as_str()),
+        _ => None,
+    });
+    assert_eq!(key, Some("life-2"));
+    // Its end is nobody's news any more.
+    assert!(mind.tell(ended(one)).is_empty());
+}
+
+#[test]
+fn a_step_is_ended_when_its_time_is_up() {
+    let mut mind = Mind::open();
+    let one = attempt(1, 1);
+    mind.run(assignment(one));
+    assert_eq!(kills(&mind.wait(99_999)), []);
+    assert_eq!(kills(&mind.wait(1)), [one]);
+    let orders = mind.tell(ended(one));
+    let told = news(&orders);
+    assert!(
+        matches!(&told[0].1, News::Finished(Finished::Failed { reason, .. }) if *reason == Reason::StepTimeout),
+        "{told:?}"
+    );
+}
+
+#[test]
+fn what_may_be_tried_elsewhere_is_ended_before_the_server_gives_the_worker_up() {
+    let mut mind = Mind::open();
+    let (fenced, free) = (attempt(1, 1), attempt(2, 1));
+    mind.run(Assignment {
+        fenced: true,
+        timeout_ms: 10_000_000,
+        ..assignment(fenced)
+    });
+    mind.run(Assignment {
+        timeout_ms: 10_000_000,
+        ..assignment(free)
+    });
+    mind.tell(Event::Polled(Err(Trouble::Unreachable)));
+    mind.tell(Event::Beaten(Err(Trouble::Unreachable)));
+    let mut killed = Vec::new();
+    let begun = mind.now;
+    while killed.is_empty() {
+        let orders = mind.wait(1_000);
+        for order in &orders {
+            match order {
+                Order::Beat(_) => drop(mind.tell(Event::Beaten(Err(Trouble::Unreachable)))),
+                Order::Poll(_) => drop(mind.tell(Event::Polled(Err(Trouble::Unreachable)))),
+                _ => {}
+            }
+        }
+        killed = kills(&orders);
+    }
+    assert_eq!(killed, [fenced], "the other one runs on and reports later");
+    assert_eq!((mind.now - begun) / 1_000, 90);
+}
+
+#[test]
+fn a_drain_gives_back_what_has_not_started_and_leaves_when_the_rest_is_told() {
+    let mut mind = Mind::open();
+    let (runs, prepares) = (attempt(1, 1), attempt(2, 1));
+    mind.run(assignment(runs));
+    mind.tell(given(vec![assignment(prepares)]));
+    let orders = mind.tell(Event::Drain);
+    assert_eq!(kills(&orders), [prepares]);
+    assert!(matches!(&news(&orders)[0], (found, News::Declined { .. }) if *found == prepares));
+    mind.tell(judged(vec![Verdict::Accepted]));
+    let orders = mind.tell(given(vec![assignment(attempt(3, 1))]));
+    assert!(matches!(news(&orders)[0].1, News::Declined { .. }));
+    mind.tell(judged(vec![Verdict::Accepted]));
+    let orders = mind.tell(ended(runs));
+    assert!(!orders.iter().any(|order| matches!(order, Order::Leave)));
+    let orders = mind.tell(judged(vec![Verdict::Accepted]));
+    assert!(orders.iter().any(|order| matches!(order, Order::Leave)));
+}
+
+#[test]
+fn two_attempts_of_one_step_are_two_things() {
+    let mut mind = Mind::open();
+    let (first, second) = (attempt(1, 1), attempt(1, 2));
+    mind.run(assignment(first));
+    mind.tell(given(vec![assignment(second)]));
+    let orders = mind.tell(Event::Beaten(Ok(BeatAnswer {
+        abort: vec![first],
+        draining: false,
+    })));
+    assert_eq!(kills(&orders), [first]);
+    assert_eq!(
+        news(&mind.tell(Event::Prepared(second))),
+        [(second, News::Started)]
+    );
+    assert_eq!(
+        news(&mind.tell(given(vec![assignment(second)]))),
+        [],
+        "once"
+    );
+}
