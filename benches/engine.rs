@@ -428,8 +428,10 @@ fn fill(file: &Path, steps: usize) {
         [frozen],
     )
     .unwrap();
-    sql.execute_batch("INSERT INTO requirement (tags) VALUES ('script')")
-        .unwrap();
+    sql.execute_batch(
+        "INSERT INTO requirement (tags, unmatched, lost_up) VALUES ('script', 'fail', 0)",
+    )
+    .unwrap();
     let jobs = steps.div_ceil(10_000);
     sql.execute(
         "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < ?1)

@@ -7,7 +7,7 @@
 //! - What may be tried elsewhere after this worker's loss is ended here before the server would give the worker up.
 //! - Everything is known by (step, attempt): two attempts of one step are two things.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::AttemptRef;
 use crate::domain::protocol::{
@@ -87,6 +87,8 @@ pub struct Machine {
     /// Results that the server has not answered for, of this session and of former ones.
     spool: BTreeMap<AttemptRef, Spooled>,
     declining: BTreeMap<AttemptRef, String>,
+    /// Ended before the server would give this worker up. A late answer that still speaks of them must not bring them back.
+    fenced_off: BTreeSet<AttemptRef>,
     opening: Call,
     beating: Call,
     polling: Call,
@@ -185,6 +187,7 @@ impl Machine {
             attempts: BTreeMap::new(),
             spool: spool.collect(),
             declining: BTreeMap::new(),
+            fenced_off: BTreeSet::new(),
             opening: Call::due(now),
             beating: Call::default(),
             polling: Call::default(),
@@ -324,7 +327,9 @@ impl Machine {
         for assignment in answer.assignments {
             let attempt = assignment.attempt;
             let known = self.attempts.contains_key(&attempt) || self.spool.contains_key(&attempt);
-            if known || self.declining.contains_key(&attempt) {
+            let given_up =
+                self.declining.contains_key(&attempt) || self.fenced_off.contains(&attempt);
+            if known || given_up {
                 continue;
             }
             if self.draining {
@@ -379,9 +384,14 @@ impl Machine {
     ) {
         match (news, verdict) {
             (News::Started, Verdict::Accepted) => {
+                let fence = self.fence_of(attempt);
                 if let Some(held) = self.attempts.get_mut(&attempt)
                     && matches!(held.phase, Phase::Starting)
                 {
+                    if fence <= now {
+                        // The yes is so old that the server may have given this worker up since.
+                        return self.fence_off(attempt, orders);
+                    }
                     let until = now.saturating_add(held.assignment.timeout_ms);
                     held.phase = Phase::Running { until };
                     orders.push(Order::Run(held.assignment.clone()));
@@ -463,6 +473,7 @@ impl Machine {
             orders.push(Order::Kill(attempt));
         }
         self.declining.clear();
+        self.fenced_off.clear();
         self.told.clear();
         self.session = Session::Closed;
         self.sessions += 1;
@@ -523,15 +534,18 @@ impl Machine {
 
     /// Steps whose time is up, and those that the server may give to others soon.
     fn end_what_is_over(&mut self, now: Moment, orders: &mut Vec<Order>) {
-        let mut fenced_off = Vec::new();
-        let fence = self.settings().map(|settings| fence(&settings, self.heard));
+        let running = self.attempts.iter();
+        let running = running.filter(|(_, held)| matches!(held.phase, Phase::Running { .. }));
+        let over = running.filter(|(_, held)| self.fence(&held.assignment) <= now);
+        let over: Vec<AttemptRef> = over.map(|(attempt, _)| *attempt).collect();
+        for attempt in over {
+            self.fence_off(attempt, orders);
+        }
         for (attempt, held) in &mut self.attempts {
             let Phase::Running { until } = held.phase else {
                 continue;
             };
-            if held.assignment.fenced && fence.is_some_and(|fence| fence <= now) {
-                fenced_off.push(*attempt);
-            } else if until <= now {
+            if until <= now {
                 let secs = held.assignment.timeout_ms / 1_000;
                 held.phase = Phase::Stopping(Finished::Failed {
                     reason: Reason::StepTimeout,
@@ -541,11 +555,13 @@ impl Machine {
                 orders.push(Order::Kill(*attempt));
             }
         }
-        for attempt in fenced_off {
-            // Nothing is said of it: by its policy the server tries it again, here or elsewhere.
-            self.attempts.remove(&attempt);
-            orders.push(Order::Kill(attempt));
-        }
+    }
+
+    /// Nothing is said of it: by its policy the server tries it again, here or elsewhere.
+    fn fence_off(&mut self, attempt: AttemptRef, orders: &mut Vec<Order>) {
+        self.attempts.remove(&attempt);
+        self.fenced_off.insert(attempt);
+        orders.push(Order::Kill(attempt));
     }
 
     /// When there is something to report, if anything.
@@ -617,6 +633,12 @@ impl Machine {
         }
     }
 
+    fn fence_of(&self, attempt: AttemptRef) -> Moment {
+        let held = self.attempts.get(&attempt);
+        held.map_or(Moment::MAX, |held| self.fence(&held.assignment))
+    }
+
+    /// When what may be tried elsewhere must have ended here.
     fn fence(&self, assignment: &Assignment) -> Moment {
         match self.settings() {
             Some(settings) if assignment.fenced => fence(&settings, self.heard),
