@@ -16,10 +16,10 @@ use stepward::domain::event::{EventKind, NewEvent};
 use stepward::domain::protocol::Registration;
 use stepward::domain::retry::{OnWorkerLoss, RetryPolicy};
 use stepward::domain::task::{Definition, ForEach, Hook, HookOn, StepDraft, TaskDraft};
-use stepward::domain::{AttemptRef, EventSeq, JobId, Json, StepId};
+use stepward::domain::{AttemptRef, EventSeq, JobId, Json, StepId, Uptime, WorkerId};
 use stepward::engine::{
     Beat, Decision, Engine, Finished, News, Poll, Reports, RetryScope, Settings, Spooled,
-    Submission,
+    Submission, Suspect, Verdict,
 };
 use stepward::store::{Frozen, Store, StoreError, StoreOptions};
 
@@ -302,6 +302,23 @@ fn script() -> Vec<Verb> {
                 .retry(JobId(1), RetryScope::Failed, clock.now())
                 .unwrap();
         }),
+        poll("life-2"),
+        verb(|engine, clock| {
+            let held = engine
+                .store
+                .read(|tx| tx.unacknowledged_steps(Uptime(i64::MAX), 1));
+            let step_id = held.unwrap()[0].0;
+            let attempt = engine.store.read(|tx| tx.step(step_id)).unwrap().unwrap();
+            let started = engine.start("life-2", attempt.attempt_ref(), clock.now());
+            assert_eq!(started.unwrap(), Verdict::Accepted);
+        }),
+        // Recovery, one transaction after the other: the worker, what it ran, what it was about to run.
+        verb(|engine, clock| {
+            clock.advance_ms(200_000);
+            recover(engine, clock, Suspect::Worker(WorkerId(1)));
+        }),
+        verb(recover_abandoned),
+        verb(recover_abandoned),
         verb(|engine, clock| {
             let workers = engine.store.read(|tx| tx.workers()).unwrap();
             engine.pause(workers[0].worker_id, clock.now()).unwrap();
@@ -313,6 +330,16 @@ fn script() -> Vec<Verb> {
                 .unwrap();
         }),
     ]
+}
+
+fn recover_abandoned(engine: &Engine, clock: &ManualClock) {
+    let steps = engine.store.read(|tx| tx.abandoned_steps(1)).unwrap();
+    recover(engine, clock, Suspect::HeldStep(steps[0]));
+}
+
+fn recover(engine: &Engine, clock: &ManualClock, suspect: Suspect) {
+    let outcome = engine.recover(&[suspect], clock.now()).remove(0);
+    assert!(outcome.unwrap().is_some(), "{suspect:?}");
 }
 
 fn everything() -> Frozen {

@@ -9,8 +9,11 @@ use std::process::{Command, Output};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use stepward::domain::event::{EventKind, NewEvent};
+use stepward::domain::protocol::Registration;
 use stepward::domain::{EventSeq, Now, Timestamp, Uptime};
+use stepward::engine::{Beat, Engine, Settings};
 use stepward::store::{Store, StoreError, StoreOptions};
+use stepward::sweeper::sweep_once;
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -19,6 +22,7 @@ fn main() {
             return write(Path::new(folder), count.parse().unwrap());
         }
         ["child", "fill", folder] => return fill_and_empty(Path::new(folder)),
+        ["child", "sweep", folder] => return sweep_on_full_disk(Path::new(folder)),
         ["child", "open", folder] => return open(Path::new(folder)),
         ["child", "count", folder] => {
             return println!("found {}", recorded(Path::new(folder)).len());
@@ -39,6 +43,7 @@ fn main() {
             "a_disk_that_fills_up_refuses_and_goes_on_once_there_is_room",
             full_and_emptied,
         ),
+        Trial::test("a_full_disk_is_nobodys_silence", full_and_silent),
         Trial::test("a_full_disk_is_refused_at_start", full_at_start),
         Trial::test("a_read_only_disk_is_refused_at_start", read_only_at_start),
     ];
@@ -103,6 +108,54 @@ fn fill_and_empty(folder: &Path) {
     }
     assert_eq!(events(), answered + 50);
     println!("went on with {}", answered + 50);
+}
+
+/// The child: a worker's heartbeats are refused by a full disk until it seems to be silent for too long.
+fn sweep_on_full_disk(folder: &Path) {
+    let ballast = folder.join("ballast");
+    let at = |secs: i64| Now {
+        wall: Timestamp(secs * 1_000),
+        up: Uptime(secs * 1_000),
+    };
+    let store = Store::open(folder, StoreOptions::default()).unwrap();
+    let engine = Engine::new(store.clone(), Settings::default());
+    let ann = Registration {
+        instance_key: "ann".to_string(),
+        session_key: "its only life".to_string(),
+        name: "ann".to_string(),
+        tags: vec!["script".to_string()],
+        slots: 1,
+        version: String::new(),
+        platform: String::new(),
+    };
+    engine.open_session(ann, Vec::new(), at(0)).unwrap();
+    let beat = |seq: i64| {
+        let beat = Beat {
+            session_key: "its only life".to_string(),
+            seq,
+            held: Vec::new(),
+        };
+        engine.heartbeat(beat, at(seq))
+    };
+    std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();
+    while record(&store, "x".repeat(4_000)).is_ok() {}
+    // Small changes may still fit here and there; then none does.
+    let refused = (30..100).step_by(5).filter(|secs| beat(*secs).is_err());
+    println!("heartbeats were refused: {}", refused.count() > 0);
+    std::fs::remove_file(ballast).unwrap();
+    let swept = |secs: i64| sweep_once(&engine, at(secs)).recoveries.len();
+    println!("given up at 221 s: {}", swept(221));
+    beat(230).unwrap();
+    println!("given up at 350 s: {}", swept(350));
+    println!("given up at 351 s: {}", swept(351));
+}
+
+fn full_and_silent() -> Result<(), Failed> {
+    let said = on_small_disk("8m", "\"$me\" child sweep \"$disk/data\"")?;
+    expect(
+        said,
+        "heartbeats were refused: true\ngiven up at 221 s: 0\ngiven up at 350 s: 0\ngiven up at 351 s: 1\n",
+    )
 }
 
 fn open(folder: &Path) {

@@ -14,10 +14,12 @@ mod phase3_overdue_jobs;
 mod phase4_unmatched_steps;
 mod thread;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use crate::domain::recovery::{Bounds, Phase, Recovery};
 use crate::domain::{Now, Uptime};
 use crate::engine::{Engine, EngineError, Suspect};
-use crate::store::Tx;
+use crate::store::{StoreError, Tx};
 
 pub use deadline::next_deadline;
 pub use forecast::recovery_forecast;
@@ -98,16 +100,22 @@ fn end_patience(engine: &Engine, now: Now, report: &mut SweepReport) {
 }
 
 fn sweep_search(engine: &Engine, phase: Phase, find: Find, now: Now, report: &mut SweepReport) {
-    let suspects = engine.store.read(|tx| {
-        let look = Look {
-            tx,
-            bounds: engine.bounds(now),
-            now,
-            limit: BATCH_MAX,
-        };
-        find(&look, now.up)
+    let search = || {
+        engine.store.read(|tx| {
+            let look = Look {
+                tx,
+                bounds: engine.bounds(now),
+                now,
+                limit: BATCH_MAX,
+            };
+            find(&look, now.up)
+        })
+    };
+    let found = catch_unwind(AssertUnwindSafe(search)).unwrap_or_else(|_| {
+        let message = "the search of a phase".to_string();
+        Err(StoreError::Panicked { message }.into())
     });
-    let suspects = match suspects {
+    let suspects = match found {
         Ok(suspects) => suspects,
         Err(error) => {
             log::error!("recovery phase {}: {error}", phase.number());

@@ -29,6 +29,13 @@ fn the_first_block_runs_the_main_job_and_the_second_passes_all_tests() {
             .unwrap()
             .contains("cargo test --all-features")
     );
+    let all = std::fs::read_to_string("tests/all").unwrap();
+    for command in blocks
+        .iter()
+        .filter(|block| block.starts_with("cargo bench"))
+    {
+        assert!(all.contains(&format!("{command} -- --quick")), "{command}");
+    }
     assert!(
         std::fs::read_to_string(".ci/run")
             .unwrap()

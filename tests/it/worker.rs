@@ -178,7 +178,7 @@ fn a_result_is_kept_before_it_is_told_and_until_it_is_answered() {
     let orders = mind.tell(ended(one));
     assert!(matches!(&orders[0], Order::Keep(kept) if kept.attempt == one));
     let told = (one, News::Finished(Finished::completed()));
-    assert_eq!(news(&orders), [told.clone()]);
+    assert_eq!(news(&orders), vec![told.clone()]);
     let orders = mind.tell(Event::Reported(Err(Trouble::Unreachable)));
     assert!(!orders.iter().any(|order| matches!(order, Order::Forget(_))));
     assert_eq!(news(&mind.wait(30_000)), [told]);

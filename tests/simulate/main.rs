@@ -11,6 +11,7 @@ mod planted;
 mod tasks;
 mod world;
 
+use std::any::Any;
 use std::panic::catch_unwind;
 use std::time::Instant;
 
@@ -21,31 +22,61 @@ use world::{CRASH, play};
 /// In the test suite: about a minute, in a debug build far fewer than in a release build.
 const SEEDS: u64 = if cfg!(debug_assertions) { 30 } else { 300 };
 
-fn main() {
-    quiet_panics();
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let value = |name: &str| -> Option<u64> {
-        let at = words.iter().position(|word| word == name)?;
+/// What somebody asks for on the command line, instead of the tests.
+#[derive(Debug, PartialEq, Eq)]
+enum Wish {
+    Seeds { first: u64, seeds: u64 },
+    Seed { seed: u64, trace: bool },
+}
+
+/// `None`: the tests.
+fn wish(words: &[String]) -> Result<Option<Wish>, String> {
+    let has = |name: &str| words.iter().any(|word| word == name);
+    let value = |name: &str| -> Result<Option<u64>, String> {
+        let Some(at) = words.iter().position(|word| word == name) else {
+            return Ok(None);
+        };
         let value = words.get(at + 1).and_then(|value| value.parse().ok());
-        Some(value.unwrap_or_else(|| panic!("{name} needs a number")))
+        value.map(Some).ok_or(format!("{name} needs a number"))
     };
-    let first = value("--first").unwrap_or(1);
-    if let Some(seed) = value("--seed") {
-        let trace = words.iter().any(|word| word == "--trace");
-        let told = play(seed, trace);
-        return println!("seed {seed}: {told:?}");
+    if let Some(seed) = value("--seed")? {
+        let trace = has("--trace");
+        return Ok(Some(Wish::Seed { seed, trace }));
     }
-    if let Some(seeds) = value("--seeds") {
-        if let Err(failed) = play_many(first, seeds) {
-            eprintln!("{}", failed.message().unwrap_or_default());
-            std::process::exit(1);
+    let first = value("--first")?.unwrap_or(1);
+    let seeds = value("--seeds")?.map(|seeds| Wish::Seeds { first, seeds });
+    match (&seeds, has("--first"), has("--trace")) {
+        (None, true, _) => Err("--first needs --seeds, how many".to_string()),
+        (_, _, true) => Err("--trace needs --seed, which one".to_string()),
+        _ => Ok(seeds),
+    }
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let failed = |text: &str| {
+        eprintln!("simulate: {text}");
+        std::process::exit(1);
+    };
+    let wish = wish(&words).unwrap_or_else(|fault| failed(&fault));
+    quiet_panics(matches!(wish, Some(Wish::Seed { .. })));
+    match wish {
+        Some(Wish::Seed { seed, trace }) => {
+            let told = play(seed, trace);
+            return println!("seed {seed}: {told:?}");
         }
-        return;
+        Some(Wish::Seeds { first, seeds }) => {
+            if let Err(fault) = play_many(first, seeds) {
+                failed(fault.message().unwrap_or_default());
+            }
+            return;
+        }
+        None => {}
     }
-    let arguments = Arguments::from_args();
     let mut trials = vec![
         Trial::test("whatever_happens_the_promises_hold", || play_many(1, SEEDS)),
         Trial::test("the_same_seed_tells_the_same_story", same_story),
+        Trial::test("the_command_of_the_readme_is_understood", readme),
     ];
     #[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
     trials.extend(planted::trials());
@@ -53,18 +84,30 @@ fn main() {
     // Planted bugs are the whole process's: one trial at a time.
     let arguments = Arguments {
         test_threads: Some(1),
-        ..arguments
+        ..Arguments::from_args()
     };
     libtest_mimic::run(&arguments, trials).exit();
 }
 
+fn readme() -> Result<(), Failed> {
+    let text = std::fs::read_to_string("README.md")?;
+    let command = "cargo test --release --test simulate -- ";
+    let line = text.lines().find_map(|line| line.strip_prefix(command));
+    let words = line.ok_or("the command is gone")?.split(' ');
+    let words: Vec<String> = words.map(str::to_string).collect();
+    let expected = Wish::Seeds {
+        first: 1,
+        seeds: 100,
+    };
+    assert_eq!(wish(&words)?, Some(expected));
+    Ok(())
+}
+
 /// Crashes that are played are no news; a breach is told by whoever catches it.
-fn quiet_panics() {
-    let loud = std::env::args().any(|word| word == "--trace");
+fn quiet_panics(loud: bool) {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        let text = info.payload_as_str().unwrap_or_default();
-        if loud && text != CRASH {
+        if loud && words_of(info.payload()) != CRASH {
             usual(info);
         }
     }));
@@ -72,11 +115,13 @@ fn quiet_panics() {
 
 /// What went wrong in a seed, if anything did.
 fn breach_of(seed: u64) -> Result<world::Told, String> {
-    catch_unwind(|| play(seed, false)).map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
-        text.unwrap_or_else(|| "a panic without words".to_string())
-    })
+    catch_unwind(|| play(seed, false)).map_err(|panic| words_of(&*panic))
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| text.to_string()));
+    text.unwrap_or_else(|| "a panic without words".to_string())
 }
 
 fn play_many(first: u64, seeds: u64) -> Result<(), Failed> {

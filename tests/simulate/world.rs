@@ -302,12 +302,12 @@ impl World {
             What::Submit(key, definition) => self.submit(key, definition),
             What::Sweep(number) => self.sweep(number),
             What::ServerStart => self.start_server(),
-            What::ToServer(at, life, call, awaited) => self.to_server(at, life, call, awaited),
-            What::ToWorker(at, life, event) => self.to_worker(at, life, *event),
+            What::ToServer(at, life, call, awaited) => self.server_hears(at, life, call, awaited),
+            What::ToWorker(at, life, event) => self.worker_hears(at, life, *event),
             What::Wake(at, life, wake) => {
                 let current = self.players[at].life.as_ref();
                 if current.is_some_and(|now| now.number == life && now.wake == wake) {
-                    self.to_worker(at, life, Event::Tick);
+                    self.worker_hears(at, life, Event::Tick);
                 }
             }
             What::WorkerStart(at) => self.start_worker(at),
@@ -721,7 +721,7 @@ impl World {
                 if let Some(life) = &self.players[at].life {
                     let number = life.number;
                     self.say(&format!("w{at} is told to drain"));
-                    self.to_worker(at, number, Event::Drain);
+                    self.worker_hears(at, number, Event::Drain);
                 }
             }
         }
@@ -864,7 +864,7 @@ impl World {
         });
         self.keys.push(key.clone());
         self.say(&format!("{key} begins"));
-        self.to_worker(at, number, Event::Tick);
+        self.worker_hears(at, number, Event::Tick);
     }
 
     fn crash_worker(&mut self, at: usize) {
@@ -878,7 +878,7 @@ impl World {
         }
     }
 
-    fn to_worker(&mut self, at: usize, number: u64, event: Event) {
+    fn worker_hears(&mut self, at: usize, number: u64, event: Event) {
         let mono = self.mono;
         let Some(life) = self.players[at].life.as_mut() else {
             return;
@@ -1047,7 +1047,7 @@ impl World {
         self.after(ms, What::ToWorker(at, number, Box::new(event)));
     }
 
-    fn to_server(&mut self, at: usize, number: u64, call: Call, awaited: bool) {
+    fn server_hears(&mut self, at: usize, number: u64, call: Call, awaited: bool) {
         if self.server.is_none() {
             if awaited {
                 self.unreachable(at, number, &call, 50);
