@@ -1,7 +1,7 @@
 //! Workers are put out of use: drained, paused, deleted.
 
 use super::cascade::Cascade;
-use super::heartbeat::current_session;
+use super::heartbeat::{current_session, sign_of_life};
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::reason::Reason;
@@ -15,6 +15,7 @@ impl Engine {
         let session_key = session_key.to_string();
         self.write(now, move |tx| {
             let session = current_session(tx, &session_key)?;
+            sign_of_life(tx, &session, now)?;
             drain(
                 tx,
                 session.worker_id,

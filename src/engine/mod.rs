@@ -127,8 +127,8 @@ impl Engine {
     }
 
     /// Every worker that was silent has spoken or was given up.
-    pub fn is_calm(&self) {
-        self.watch.is_calm();
+    pub fn end_patience(&self) {
+        self.watch.end_patience();
     }
 
     /// Lets the next life of the server continue the service clock here, although nothing happened.

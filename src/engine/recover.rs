@@ -69,7 +69,7 @@ impl Engine {
         for recovery in outcomes.iter().flatten().flatten() {
             if recovery.deed == Deed::WaitLonger {
                 let until_up = now.up.plus_ms(settings.heartbeat_timeout_ms);
-                self.watch.is_patient_until(until_up);
+                self.watch.be_patient_until(until_up);
             }
         }
         outcomes

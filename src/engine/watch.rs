@@ -54,11 +54,11 @@ impl Watch {
         state.undisturbed_since = state.undisturbed_since.max(up);
     }
 
-    pub fn is_patient_until(&self, up: Uptime) {
+    pub fn be_patient_until(&self, up: Uptime) {
         self.state().patient_until = Some(up);
     }
 
-    pub fn is_calm(&self) {
+    pub fn end_patience(&self) {
         self.state().patient_until = None;
     }
 

@@ -94,7 +94,7 @@ fn end_patience(engine: &Engine, now: Now, report: &mut SweepReport) {
         });
     match silent {
         Ok(true) => {}
-        Ok(false) => engine.is_calm(),
+        Ok(false) => engine.end_patience(),
         Err(error) => report.failures.push((Phase::StaleWorkers, error)),
     }
 }

@@ -12,7 +12,7 @@ use super::deadline::next_deadline;
 use super::{SweepReport, sweep_once};
 use crate::clock::SystemClock;
 use crate::domain::{Now, Timestamp, Uptime};
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
 
 /// New deadlines are learnt this often, and the clock is read: a long gap would be an absence.
 const LOOK_MS: i64 = 1_000;
@@ -34,29 +34,23 @@ pub struct Round {
 
 /// Does everything that is due: what time releases, then the four phases.
 pub fn round(engine: &Engine, now: Now) -> Round {
-    let begun = || -> Result<usize, EngineError> {
-        if now.up.0 - engine.store.saved_up().0 >= SAVE_CLOCK_MS {
-            engine.save_clock(now)?;
-        }
-        engine.release_due(now)
-    };
-    let released = match begun() {
-        Ok(released) => released,
-        Err(error) => {
-            log::error!("a sweep was put off: {error}");
-            return Round {
-                report: None,
-                again_ms: AFTER_FAILURE_MS,
-            };
-        }
-    };
+    if now.up.0 - engine.store.saved_up().0 >= SAVE_CLOCK_MS
+        && let Err(error) = engine.save_clock(now)
+    {
+        log::error!("a sweep was put off: {error}");
+        return Round {
+            report: None,
+            again_ms: AFTER_FAILURE_MS,
+        };
+    }
+    // What cannot be released has been logged there, and keeps nobody from being recovered.
+    let released = engine.release_due(now);
     let report = sweep_once(engine, now);
-    let again_ms = if !report.failures.is_empty() {
-        AFTER_FAILURE_MS
-    } else if report.more || released > 0 {
-        0
-    } else {
-        LOOK_MS
+    let again_ms = match released {
+        Err(_) => AFTER_FAILURE_MS,
+        Ok(_) if !report.failures.is_empty() => AFTER_FAILURE_MS,
+        Ok(released) if report.more || released > 0 => 0,
+        Ok(_) => LOOK_MS,
     };
     Round {
         report: Some(report),

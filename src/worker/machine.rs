@@ -30,6 +30,7 @@ pub enum Event {
     Beaten(Result<BeatAnswer, Trouble>),
     Polled(Result<PollAnswer, Trouble>),
     Reported(Result<ReportsAnswer, Trouble>),
+    Drained(Result<(), Trouble>),
     Prepared(AttemptRef),
     Unprepared {
         attempt: AttemptRef,
@@ -63,6 +64,10 @@ pub enum Order {
     Beat(Beat),
     Poll(Poll),
     Report(Reports),
+    /// The server is told that this session takes nothing new.
+    Drain {
+        session_key: String,
+    },
     Prepare(Assignment),
     Run(Assignment),
     /// Ends whatever there is of it. If it was running, its end is still an event.
@@ -93,12 +98,15 @@ pub struct Machine {
     beating: Call,
     polling: Call,
     reporting: Call,
+    leaving: Call,
     /// What the report that is under way says, in order.
     told: Vec<(AttemptRef, News)>,
     seq: i64,
     /// When the last call that was answered had been sent: since then the server may believe it silent.
     heard: Moment,
     draining: bool,
+    /// Whether the server knows.
+    drain_is_known: bool,
 }
 
 #[derive(Debug)]
@@ -192,10 +200,12 @@ impl Machine {
             beating: Call::default(),
             polling: Call::default(),
             reporting: Call::default(),
+            leaving: Call::default(),
             told: Vec::new(),
             seq: 0,
             heard: now,
             draining: false,
+            drain_is_known: false,
         }
     }
 
@@ -207,6 +217,7 @@ impl Machine {
             Event::Beaten(answer) => self.beaten(answer, now, &mut orders),
             Event::Polled(answer) => self.polled(answer, now, &mut orders),
             Event::Reported(answer) => self.reported(answer, now, &mut orders),
+            Event::Drained(answer) => self.drained(answer, now, &mut orders),
             Event::Prepared(attempt) => {
                 if let Some(held) = self.attempts.get_mut(&attempt)
                     && matches!(held.phase, Phase::Preparing)
@@ -236,9 +247,11 @@ impl Machine {
             Session::Open { .. } => {
                 let polls = (!self.draining).then(|| self.polling.wakes_at());
                 let reports = self.next_news().zip(self.reporting.wakes_at());
+                let drains = self.has_drain_to_tell().then(|| self.leaving.wakes_at());
                 vec![
                     self.beating.wakes_at(),
                     polls.flatten(),
+                    drains.flatten(),
                     reports.map(|(news, report)| news.max(report)),
                 ]
             }
@@ -272,7 +285,9 @@ impl Machine {
                     settings: opened.settings,
                 };
                 self.seq = 0;
-                for call in [&mut self.beating, &mut self.polling, &mut self.reporting] {
+                self.drain_is_known = false;
+                let calls = [&mut self.beating, &mut self.polling, &mut self.reporting];
+                for call in calls.into_iter().chain([&mut self.leaving]) {
                     *call = Call::due(now);
                 }
             }
@@ -296,9 +311,7 @@ impl Machine {
                 let sent = self.beating.answered(now + interval_ms);
                 self.hear(sent);
                 self.abort(&answer.abort, orders);
-                if answer.draining && !self.draining {
-                    self.drain(orders);
-                }
+                self.server_drains(answer.draining, orders);
             }
             Err(Trouble::Unreachable) => self.beating.met_trouble(now, self.spread()),
             Err(_) => self.lose_session(now, orders),
@@ -345,9 +358,7 @@ impl Machine {
             };
             self.attempts.insert(attempt, held);
         }
-        if answer.draining && !self.draining {
-            self.drain(orders);
-        }
+        self.server_drains(answer.draining, orders);
     }
 
     fn reported(
@@ -409,6 +420,36 @@ impl Machine {
             // Taken, or not wanted any more: either way the server has answered for it.
             (News::Finished(_), _) => self.forget(attempt, orders),
         }
+    }
+
+    fn drained(&mut self, answer: Result<(), Trouble>, now: Moment, orders: &mut Vec<Order>) {
+        match answer {
+            Ok(()) => {
+                let sent = self.leaving.answered(now);
+                self.hear(sent);
+                self.drain_is_known = true;
+            }
+            Err(Trouble::Unreachable) => self.leaving.met_trouble(now, self.spread()),
+            Err(_) => self.lose_session(now, orders),
+        }
+    }
+
+    /// Somebody may have told the server to drain this worker.
+    fn server_drains(&mut self, draining: bool, orders: &mut Vec<Order>) {
+        self.drain_is_known |= draining;
+        if draining && !self.draining {
+            self.drain(orders);
+        }
+    }
+
+    fn has_drain_to_tell(&self) -> bool {
+        self.draining && !self.drain_is_known
+    }
+
+    /// Nothing is left to do or to tell. That it leaves is worth one call, not the waiting for its answer.
+    fn may_leave(&self) -> bool {
+        let idle = self.attempts.is_empty() && self.spool.is_empty() && self.declining.is_empty();
+        idle && (self.drain_is_known || self.leaving.troubles > 0)
     }
 
     fn ended(&mut self, attempt: AttemptRef, finished: Finished, orders: &mut Vec<Order>) {
@@ -518,8 +559,13 @@ impl Machine {
                 }));
             }
         }
+        if self.has_drain_to_tell() && self.leaving.is_due(now) {
+            self.leaving.send(now);
+            let session_key = key.clone();
+            orders.push(Order::Drain { session_key });
+        }
         if self.draining {
-            if self.attempts.is_empty() && self.spool.is_empty() && self.declining.is_empty() {
+            if self.may_leave() {
                 orders.push(Order::Leave);
             }
         } else if self.polling.is_due(now) {

@@ -304,9 +304,40 @@ fn a_drain_gives_back_what_has_not_started_and_leaves_when_the_rest_is_told() {
     assert!(matches!(news(&orders)[0].1, News::Declined { .. }));
     mind.tell(judged(vec![Verdict::Accepted]));
     let orders = mind.tell(ended(runs));
-    assert!(!orders.iter().any(|order| matches!(order, Order::Leave)));
+    assert!(!leaves(&orders));
     let orders = mind.tell(judged(vec![Verdict::Accepted]));
-    assert!(orders.iter().any(|order| matches!(order, Order::Leave)));
+    assert!(!leaves(&orders), "the server does not know yet");
+    assert!(leaves(&mind.tell(Event::Drained(Ok(())))));
+}
+
+fn leaves(orders: &[Order]) -> bool {
+    orders.iter().any(|order| matches!(order, Order::Leave))
+}
+
+#[test]
+fn an_idle_worker_leaves_even_if_the_server_cannot_be_told() {
+    let mut mind = Mind::open();
+    let orders = mind.tell(Event::Drain);
+    assert!(
+        orders
+            .iter()
+            .any(|order| matches!(order, Order::Drain { .. }))
+    );
+    assert!(!leaves(&orders));
+    assert!(leaves(
+        &mind.tell(Event::Drained(Err(Trouble::Unreachable)))
+    ));
+}
+
+#[test]
+fn a_worker_that_the_server_drains_leaves_when_it_is_done() {
+    let mut mind = Mind::open();
+    let orders = mind.tell(Event::Polled(Ok(PollAnswer {
+        assignments: Vec::new(),
+        abort: Vec::new(),
+        draining: true,
+    })));
+    assert!(leaves(&orders));
 }
 
 #[test]

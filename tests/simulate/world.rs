@@ -91,6 +91,7 @@ enum Call {
     Beat(Beat),
     Poll(Poll, i64),
     Report(Reports),
+    Drain(String),
 }
 
 #[derive(Debug, Clone)]
@@ -941,6 +942,7 @@ impl World {
                 }
                 self.send(at, number, Call::Report(reports));
             }
+            Order::Drain { session_key } => self.send(at, number, Call::Drain(session_key)),
             Order::Prepare(assignment) => self.prepare(at, number, &assignment),
             Order::Run(assignment) => self.run(at, number, &assignment),
             Order::Kill(attempt) => {
@@ -1066,6 +1068,7 @@ impl World {
             Call::Report(reports) => self
                 .hear_reports(reports.clone())
                 .map(|answer| Event::Reported(answer.map_err(trouble))),
+            Call::Drain(key) => self.hear_drain(key),
             Call::Poll(poll, until) => {
                 let answer = self.hear_poll(poll.clone());
                 if let Some(Ok(answer)) = &answer
@@ -1160,6 +1163,17 @@ impl World {
             self.oracle.heard(key, mono);
         }
         Some(Event::Opened(answer.map_err(trouble)))
+    }
+
+    fn hear_drain(&mut self, key: &str) -> Option<Event> {
+        let answer = self.serve(|engine, now| engine.drain_session(key, now))?;
+        self.say(&format!("{key} drains: {}", is_ok(&answer)));
+        self.look();
+        if answer.is_ok() {
+            let mono = self.mono;
+            self.oracle.heard(key, mono);
+        }
+        Some(Event::Drained(answer.map_err(trouble)))
     }
 
     fn hear_beat(
@@ -1296,6 +1310,7 @@ fn answer_with(call: &Call, trouble: Trouble) -> Event {
         Call::Beat(_) => Event::Beaten(Err(trouble)),
         Call::Poll(..) => Event::Polled(Err(trouble)),
         Call::Report(_) => Event::Reported(Err(trouble)),
+        Call::Drain(_) => Event::Drained(Err(trouble)),
     }
 }
 

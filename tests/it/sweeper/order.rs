@@ -1,10 +1,10 @@
 //! Four phases in order, each bounded, each on its own: whatever fails, the rest goes on.
 
 use stepward::domain::recovery::{Deed, Phase};
-use stepward::domain::retry::OnWorkerLoss;
+use stepward::domain::retry::{OnWorkerLoss, RetryPolicy};
 use stepward::domain::step::StepState;
 use stepward::domain::task::{StepDraft, TaskDraft};
-use stepward::sweeper::sweep_once;
+use stepward::sweeper::{round, sweep_once};
 
 use super::recovery_events;
 use crate::house::{TestHouse, script};
@@ -119,6 +119,32 @@ fn a_row_that_cannot_be_read_does_not_stop_its_phase_and_is_not_ended() {
     set(None);
     assert_eq!(house.step_state(job, "a"), StepState::Running);
     assert_eq!(house.sweep(), ["2 fail step_timeout"]);
+}
+
+#[test]
+fn what_cannot_be_released_keeps_nobody_from_being_recovered() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![StepDraft {
+        retry: RetryPolicy {
+            delay_ms: 1_000,
+            ..RetryPolicy::times(2)
+        },
+        ..script("a")
+    }]);
+    let ann = house.worker("ann", &[], 1);
+    ann.fail(ann.begin().attempt);
+    let lost = house.submit(vec![script("b")]);
+    ann.begin();
+    let sql = rusqlite::Connection::open(house.database()).unwrap();
+    sql.execute_batch("UPDATE step SET reason = 'rubbish' WHERE not_before_up IS NOT NULL")
+        .unwrap();
+    house.clock.advance_ms(121_000);
+    let round = round(&house.engine, house.now());
+    assert_eq!(round.report.unwrap().recoveries.len(), 2);
+    assert_eq!(house.summary(lost), "b failed → failed");
+    sql.execute_batch("UPDATE step SET reason = NULL WHERE reason = 'rubbish'")
+        .unwrap();
+    assert_eq!(house.step_state(job, "a"), StepState::Ready);
 }
 
 #[test]
