@@ -205,7 +205,7 @@ fn chains(steps: usize) -> Frozen {
 }
 
 fn run_callers(engine: &Engine, callers: usize, slots: u32, jobs: usize, bare_per_s: f64) -> Run {
-    let clock = SystemClock::continuing(Uptime(0));
+    let clock = SystemClock::continuing(Uptime(0), &Settings::default());
     let frozen = chains(JOB_STEPS);
     for _ in 0..jobs {
         engine.submit(Submission::of(&frozen), clock.now()).unwrap();
@@ -322,7 +322,7 @@ fn bare_loop(steps: usize, commits: Commits) -> f64 {
     {
         // Submitted through the engine, so that the rows are the same.
         let engine = open(folder.path());
-        let clock = SystemClock::continuing(Uptime(0));
+        let clock = SystemClock::continuing(Uptime(0), &Settings::default());
         let frozen = chains(JOB_STEPS);
         for _ in 0..steps.div_ceil(JOB_STEPS) {
             engine.submit(Submission::of(&frozen), clock.now()).unwrap();
@@ -462,7 +462,7 @@ fn cpu_s() -> f64 {
 fn submit_cpu() -> f64 {
     let folder = tempfile::tempdir_in(target_folder()).unwrap();
     let engine = open(folder.path());
-    let clock = SystemClock::continuing(Uptime(0));
+    let clock = SystemClock::continuing(Uptime(0), &Settings::default());
     let begun = cpu_s();
     let frozen = chains(10_000);
     engine.submit(Submission::of(&frozen), clock.now()).unwrap();

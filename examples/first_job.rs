@@ -14,7 +14,7 @@ use stepward::store::{Frozen, Store, StoreOptions};
 fn main() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let store = Store::open(folder.path(), StoreOptions::default())?;
-    let clock = SystemClock::continuing(store.begun_up());
+    let clock = SystemClock::continuing(store.begun_up(), &Settings::default());
     let engine = Engine::new(store, Settings::default());
 
     let task = TaskDraft::new(

@@ -3,43 +3,54 @@
 use std::sync::Mutex;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use crate::domain::settings::Settings;
 use crate::domain::{Now, Timestamp, Uptime};
 use crate::planted::{Bug, planted};
-
-/// A gap between two readings that is longer than this is an absence of ours: stopped, suspended, starved.
-const ABSENCE_MS: i64 = 10_000;
 
 /// The service clock: the time that the server was there. It never jumps and never goes back.
 ///
 /// It is read all the time, by whoever handles a request and at least every second by the sweeper. So a long gap between
-/// two readings means that nobody was there, and of such a gap next to nothing counts.
+/// two readings means that nobody was there, stopped, suspended or starved, and of such a gap next to nothing counts. While
+/// the store cannot write, it is held.
 #[derive(Debug)]
 pub struct ServiceClock {
     read_ms: i64,
     read_up: Uptime,
     undisturbed_since: Uptime,
+    absence_ms: i64,
+    held: bool,
 }
 
 impl ServiceClock {
     /// Goes on from where the last life of the server left it. `ms` is any time that never goes back.
-    pub fn continuing(up: Uptime, ms: i64) -> ServiceClock {
+    pub fn continuing(up: Uptime, ms: i64, absence_ms: i64) -> ServiceClock {
         ServiceClock {
             read_ms: ms,
             read_up: up,
             undisturbed_since: up,
+            absence_ms,
+            held: false,
         }
+    }
+
+    /// From the last reading on no time passes, until it is let go.
+    pub fn hold(&mut self, held: bool) {
+        self.held = held;
     }
 
     pub fn read(&mut self, ms: i64) -> Uptime {
         // Two threads may come here in another order than they looked at the time.
         let gap_ms = (ms - self.read_ms).max(0);
         self.read_ms = self.read_ms.max(ms);
+        if self.held {
+            return self.read_up;
+        }
         if planted(Bug::StallCountsAsSilence) {
             self.read_up = self.read_up.plus_ms(gap_ms);
             return self.read_up;
         }
-        self.read_up = self.read_up.plus_ms(gap_ms.min(ABSENCE_MS));
-        if gap_ms > ABSENCE_MS {
+        self.read_up = self.read_up.plus_ms(gap_ms.min(self.absence_ms));
+        if gap_ms > self.absence_ms {
             self.undisturbed_since = self.read_up;
         }
         self.read_up
@@ -59,9 +70,10 @@ pub struct SystemClock {
 
 impl SystemClock {
     /// Continues the service clock where the last life of the server left it.
-    pub fn continuing(service_clock: Uptime) -> SystemClock {
+    pub fn continuing(service_clock: Uptime, settings: &Settings) -> SystemClock {
         let begun = Instant::now();
-        let service = ServiceClock::continuing(service_clock, ms_since(begun));
+        let absence_ms = settings.absence_ms();
+        let service = ServiceClock::continuing(service_clock, ms_since(begun), absence_ms);
         SystemClock {
             service: Mutex::new(service),
             begun,
@@ -78,6 +90,11 @@ impl SystemClock {
             wall: Timestamp(wall_ms),
             up: service.read(ms_since(self.begun)),
         }
+    }
+
+    pub fn hold(&self, held: bool) {
+        let mut service = self.service.lock().expect("no panic while it is held");
+        service.hold(held);
     }
 
     pub fn undisturbed_since(&self) -> Uptime {
@@ -143,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_service_clock_counts_the_time_that_the_server_was_there() {
-        let mut clock = ServiceClock::continuing(Uptime(5_000), 1_000_000);
+        let mut clock = ServiceClock::continuing(Uptime(5_000), 1_000_000, 10_000);
         assert_eq!(clock.read(1_000_000), Uptime(5_000));
         assert_eq!(clock.read(1_001_000), Uptime(6_000));
         assert_eq!(clock.undisturbed_since(), Uptime(5_000));
@@ -154,7 +171,7 @@ mod tests {
 
     #[test]
     fn an_hour_asleep_is_no_hour_of_service() {
-        let mut clock = ServiceClock::continuing(Uptime(0), 0);
+        let mut clock = ServiceClock::continuing(Uptime(0), 0, 10_000);
         clock.read(1_000);
         assert_eq!(clock.read(3_601_000), Uptime(11_000));
         assert_eq!(clock.undisturbed_since(), Uptime(11_000));
@@ -162,8 +179,35 @@ mod tests {
     }
 
     #[test]
+    fn while_it_is_held_no_time_passes() {
+        let mut clock = ServiceClock::continuing(Uptime(0), 0, 10_000);
+        clock.read(1_000);
+        clock.hold(true);
+        assert_eq!(clock.read(5_000), Uptime(1_000));
+        assert_eq!(clock.read(500_000), Uptime(1_000));
+        clock.hold(false);
+        assert_eq!(clock.read(501_000), Uptime(2_000));
+        assert_eq!(
+            clock.undisturbed_since(),
+            Uptime(0),
+            "whoever held it says that"
+        );
+    }
+
+    #[test]
+    fn short_timeouts_make_short_absences() {
+        let demo = Settings {
+            heartbeat_interval_ms: 1_000,
+            heartbeat_timeout_ms: 6_000,
+            ..Settings::default()
+        };
+        assert_eq!(demo.absence_ms(), 2_500);
+        assert_eq!(Settings::default().absence_ms(), 10_000);
+    }
+
+    #[test]
     fn it_never_goes_back() {
-        let mut clock = ServiceClock::continuing(Uptime(0), 0);
+        let mut clock = ServiceClock::continuing(Uptime(0), 0, 10_000);
         clock.read(5_000);
         assert_eq!(clock.read(4_000), Uptime(5_000));
         assert_eq!(clock.read(5_001), Uptime(5_001));

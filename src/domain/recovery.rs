@@ -162,9 +162,10 @@ impl Bounds {
         )
     }
 
-    /// Whether a worker that was last seen then should have spoken by now.
-    pub fn is_late(&self, seen_up: Uptime, now_up: Uptime) -> bool {
-        seen_up.plus_ms(self.settings.heartbeat_interval_ms * 3 / 2) < now_up
+    /// Workers that were last seen by the returned time should have spoken by now. Whoever is silent for too long is one of
+    /// them, since a timeout is at least three intervals.
+    pub fn late_since(&self, now_up: Uptime) -> Uptime {
+        now_up.plus_ms(-self.settings.heartbeat_interval_ms * 3 / 2)
     }
 
     /// The fault is probably ours.
@@ -190,7 +191,8 @@ impl Bounds {
             (Assigned, Present) => {
                 let due_up = step.due_up?;
                 let cap_up = step.since_up.plus_ms(self.settings.prepare_timeout_ms);
-                let what = match due_up >= cap_up {
+                let ack_up = step.since_up.plus_ms(self.settings.ack_timeout_ms);
+                let what = match due_up >= cap_up && due_up > ack_up {
                     true => Return::PrepareTimeout,
                     false => Return::AckTimeout,
                 };

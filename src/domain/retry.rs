@@ -96,7 +96,12 @@ pub fn after_failure(
         return AfterFailure::Fail;
     };
     if tries >= tries_max {
-        return AfterFailure::Fail;
+        // Who wants to be asked is asked when there is no try left.
+        let asks = reason.is_worker_loss() && on_worker_loss == OnWorkerLoss::Hold;
+        return match asks {
+            true => AfterFailure::Hold,
+            false => AfterFailure::Fail,
+        };
     }
     AfterFailure::RetryIn {
         delay_ms: delay_ms(policy, tries, attempt),

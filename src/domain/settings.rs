@@ -31,6 +31,15 @@ impl Settings {
     };
 }
 
+impl Settings {
+    /// A gap in which nobody read the clock, and so nobody was there, counts as an absence of the server from here on: long
+    /// before it could be taken for somebody's silence, and not so soon that a busy machine seems to be absent.
+    pub fn absence_ms(&self) -> i64 {
+        let slack_ms = self.heartbeat_timeout_ms - self.heartbeat_interval_ms;
+        (slack_ms / 2).clamp(2_000, 10_000)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Settings {
         Settings::DEFAULT

@@ -13,7 +13,7 @@ impl Engine {
     /// The worker's own goodbye: it takes nothing new, finishes what it has and leaves.
     pub fn drain_session(&self, session_key: &str, now: Now) -> Result<(), EngineError> {
         let session_key = session_key.to_string();
-        self.write(now, move |tx| {
+        self.write_contact(session_key.clone(), now, move |tx| {
             let session = current_session(tx, &session_key)?;
             sign_of_life(tx, &session, now)?;
             drain(

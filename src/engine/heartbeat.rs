@@ -16,7 +16,7 @@ impl Engine {
     pub fn heartbeat(&self, beat: Beat, now: Now) -> Result<BeatAnswer, EngineError> {
         check_count("held attempts", beat.held.len())?;
         let settings = self.settings;
-        self.write(now, move |tx| {
+        self.write_contact(beat.session_key.clone(), now, move |tx| {
             let session = current_session(tx, &beat.session_key)?;
             let believed = tx.held_steps(session.session_id)?;
             tell_if_back(tx, &session, now)?;

@@ -55,7 +55,7 @@ pub use crate::domain::protocol::{
 pub use crate::domain::settings::Settings;
 pub use approve::Decision;
 pub use queries::{JobView, LogLine};
-pub use recover::Suspect;
+pub use recover::{Suspect, together_silent};
 pub use retry::RetryScope;
 pub use submit::{Submission, Submitted};
 pub use why::{Code, Why, WhyOutcome};
@@ -117,8 +117,8 @@ impl Engine {
     }
 
     /// The bounds that recovery holds now.
-    pub fn bounds(&self, now: Now) -> Bounds {
-        self.watch.bounds(self.settings, self.store.refusals(), now)
+    pub fn bounds(&self) -> Bounds {
+        self.watch.bounds(self.settings)
     }
 
     /// The server was not there until then: nobody's silence before counts.
@@ -126,14 +126,66 @@ impl Engine {
         self.watch.was_absent_until(up);
     }
 
-    /// Every worker that was silent has spoken or was given up.
+    /// Too many were silent at once, and that has ended one way or the other.
     pub fn end_patience(&self) {
-        self.watch.end_patience();
+        self.watch.state().patient_until = None;
+    }
+
+    /// Saves the service clock if that is due or if somebody was turned away: a store that takes not even that cannot hear
+    /// anybody, and its failing is an absence of the server.
+    pub fn try_to_write(&self, now: Now) -> Result<(), EngineError> {
+        const SAVE_CLOCK_MS: i64 = 10_000;
+        let refusals = self.store.refusals();
+        let is_due = now.up.0 - self.store.saved_up().0 >= SAVE_CLOCK_MS;
+        let was_failing = {
+            let mut state = self.watch.state();
+            let refused = std::mem::replace(&mut state.refusals, refusals) != refusals;
+            if !state.is_failing && !refused && !is_due {
+                return Ok(());
+            }
+            state.is_failing
+        };
+        let saved = self.save_clock(now);
+        self.watch.state().is_failing = saved.is_err();
+        if was_failing && saved.is_ok() {
+            self.was_absent_until(now.up);
+        }
+        saved
+    }
+
+    /// A sweep remembers how many it could not end.
+    pub fn note_failures(&self, failures: usize) {
+        self.watch.state().failures = u32::try_from(failures).unwrap_or(u32::MAX);
+    }
+
+    pub fn failures_of_last_sweep(&self) -> u32 {
+        self.watch.state().failures
+    }
+
+    /// Whether the store could not write when it was last tried.
+    pub fn is_failing(&self) -> bool {
+        self.watch.state().is_failing
     }
 
     /// Lets the next life of the server continue the service clock here, although nothing happened.
     pub fn save_clock(&self, now: Now) -> Result<(), EngineError> {
         self.write(now, |_| Ok(()))
+    }
+
+    /// A verb of a session: one that the store turns away is a sign of life all the same.
+    fn write_contact<T, F>(&self, session_key: String, now: Now, work: F) -> Result<T, EngineError>
+    where
+        F: Fn(&Tx) -> Result<T, EngineError> + Send + 'static,
+        T: Send + 'static,
+    {
+        let result = self.write(now, work);
+        match &result {
+            Err(EngineError::Store(error)) if error.is_refusal() => {
+                self.watch.heard(&session_key, now.up);
+            }
+            _ => self.watch.wrote(&session_key),
+        }
+        result
     }
 
     /// One verb, one transaction, at one time.

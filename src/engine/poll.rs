@@ -25,7 +25,7 @@ impl Engine {
     pub fn poll(&self, poll: Poll, now: Now) -> Result<PollAnswer, EngineError> {
         check_count("held attempts", poll.held.len())?;
         let settings = self.settings;
-        self.write(now, move |tx| {
+        self.write_contact(poll.session_key.clone(), now, move |tx| {
             let session = current_session(tx, &poll.session_key)?;
             sign_of_life(tx, &session, now)?;
             answer_poll(tx, &settings, &session, poll.free_slots, &poll.held, now)

@@ -5,6 +5,7 @@
 
 use super::cascade::{Cascade, Failure, JobContext, seconds};
 use super::queries::load;
+use super::watch::Watch;
 use super::why::who_lacks_what;
 use super::{Engine, EngineError, Settings};
 use crate::domain::event::{EventKind, NewEvent};
@@ -24,23 +25,33 @@ use crate::store::{Ending, Tx};
 /// What a step that nobody can run fails with. People search for this sentence.
 pub const UNMATCHED_MESSAGE: &str = "No active worker with required tags to run this step";
 
-/// So many transactions are queued at a time; they share commits and leave others their turn.
+/// So many transactions are queued at a time, and so many rows: they share commits and leave others their turn.
 const TOGETHER_MAX: usize = 256;
+const TOGETHER_ROWS_MAX: usize = 2_000;
 
 /// Whom or what recovery looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suspect {
-    /// So many of all active ones fell silent together, the first of them at this time.
+    /// Most of the active ones fell silent together, the first of them at this time.
     ManyWorkers {
-        silent: u32,
-        active: u32,
         at_up: Uptime,
     },
     Worker(WorkerId),
     HeldStep(StepId),
     OverdueStep(StepId),
-    OverdueJob(JobId),
+    /// With so many open steps.
+    OverdueJob(JobId, u32),
     UnmatchedStep(StepId),
+}
+
+impl Suspect {
+    /// How many rows it will move, at a guess.
+    fn weight(&self) -> usize {
+        match self {
+            Suspect::OverdueJob(_, steps_open) => 1 + *steps_open as usize,
+            _ => 1,
+        }
+    }
 }
 
 impl Engine {
@@ -50,14 +61,24 @@ impl Engine {
         suspects: &[Suspect],
         now: Now,
     ) -> Vec<Result<Option<Recovery>, EngineError>> {
-        let bounds = self.bounds(now);
+        let bounds = self.bounds();
         let settings = self.settings;
         let mut outcomes = Vec::with_capacity(suspects.len());
-        for suspects in suspects.chunks(TOGETHER_MAX) {
+        let mut rest = suspects;
+        while !rest.is_empty() {
+            let suspects;
+            (suspects, rest) = rest.split_at(together(rest));
             let works = suspects.iter().map(|&suspect| {
+                let watch = self.watch.clone();
                 move |tx: &Tx| {
                     tx.happens_at(now.up);
-                    let case = Case { tx, bounds, now };
+                    let watch = &watch;
+                    let case = Case {
+                        tx,
+                        watch,
+                        bounds,
+                        now,
+                    };
                     match case.fate(suspect)? {
                         Some(fate) if fate.at_up <= now.up => case.carry_out(&settings, fate),
                         _ => Ok(None),
@@ -69,7 +90,7 @@ impl Engine {
         for recovery in outcomes.iter().flatten().flatten() {
             if recovery.deed == Deed::WaitLonger {
                 let until_up = now.up.plus_ms(settings.heartbeat_timeout_ms);
-                self.watch.be_patient_until(until_up);
+                self.watch.state().patient_until = Some(until_up);
             }
         }
         outcomes
@@ -82,8 +103,13 @@ impl Engine {
         suspect: Suspect,
         now: Now,
     ) -> Result<Vec<Foreseen>, EngineError> {
-        let bounds = self.bounds(now);
-        let case = Case { tx, bounds, now };
+        let bounds = self.bounds();
+        let case = Case {
+            tx,
+            watch: &self.watch,
+            bounds,
+            now,
+        };
         let Some(fate) = case.fate(suspect)? else {
             return Ok(Vec::new());
         };
@@ -104,6 +130,16 @@ impl Engine {
         }
         Ok(all)
     }
+}
+
+/// How many of the first are queued at a time.
+fn together(suspects: &[Suspect]) -> usize {
+    let mut rows = 0;
+    let fitting = suspects.iter().take(TOGETHER_MAX).take_while(|suspect| {
+        rows += suspect.weight();
+        rows <= TOGETHER_ROWS_MAX
+    });
+    fitting.count().max(1)
 }
 
 /// What becomes of a suspect from a time on, and what was read to find that out.
@@ -131,6 +167,7 @@ enum Found {
 
 struct Case<'a> {
     tx: &'a Tx<'a>,
+    watch: &'a Watch,
     bounds: Bounds,
     now: Now,
 }
@@ -138,21 +175,25 @@ struct Case<'a> {
 impl Case<'_> {
     fn fate(&self, suspect: Suspect) -> Result<Option<Fate>, EngineError> {
         match suspect {
-            Suspect::ManyWorkers {
-                silent,
-                active,
-                at_up,
-            } => Ok(Some(Fate {
-                at_up,
-                recovery: Recovery::new(Phase::StaleWorkers, Deed::WaitLonger),
-                found: Found::ManyWorkers { silent, active },
-            })),
+            Suspect::ManyWorkers { at_up } => self.many_workers(at_up),
             Suspect::Worker(worker_id) => self.worker(worker_id),
             Suspect::HeldStep(step_id) => self.held_step(step_id),
             Suspect::OverdueStep(step_id) => self.overdue_step(step_id),
-            Suspect::OverdueJob(job_id) => self.overdue_job(job_id),
+            Suspect::OverdueJob(job_id, _) => self.overdue_job(job_id),
             Suspect::UnmatchedStep(step_id) => self.unmatched_step(step_id),
         }
+    }
+
+    fn many_workers(&self, at_up: Uptime) -> Result<Option<Fate>, EngineError> {
+        let (silent, active) = together_silent(self.tx, &self.bounds, at_up, self.now)?;
+        if !Bounds::is_mass_silence(silent, active) {
+            return Ok(None);
+        }
+        Ok(Some(Fate {
+            at_up,
+            recovery: Recovery::new(Phase::StaleWorkers, Deed::WaitLonger),
+            found: Found::ManyWorkers { silent, active },
+        }))
     }
 
     fn worker(&self, worker_id: WorkerId) -> Result<Option<Fate>, EngineError> {
@@ -162,12 +203,13 @@ impl Case<'_> {
         if worker.state != WorkerState::Active {
             return Ok(None);
         }
+        let unwritten_up = self.watch.unwritten(worker.session_key.as_deref());
         let seen_up = match planted(Bug::WallClockLiveness) {
             true => Uptime(self.now.up.0 - (self.now.wall.0 - worker.seen_at.0)),
             false => worker.seen_up,
         };
         Ok(Some(Fate {
-            at_up: self.bounds.silent_at(seen_up),
+            at_up: (self.bounds).silent_at(unwritten_up.map_or(seen_up, |up| seen_up.max(up))),
             recovery: Recovery {
                 worker_id: Some(worker_id),
                 ..Recovery::new(Phase::StaleWorkers, Deed::MarkInactive)
@@ -348,6 +390,18 @@ impl Case<'_> {
     }
 }
 
+/// How many fell silent with the one whose time is up then, of how many active workers.
+pub fn together_silent(
+    tx: &Tx,
+    bounds: &Bounds,
+    at_up: Uptime,
+    now: Now,
+) -> Result<(u32, u32), EngineError> {
+    let seen_up = bounds.suspect_since(at_up).min(bounds.late_since(now.up));
+    let silent = tx.workers_seen_until(seen_up)?;
+    Ok((silent, tx.workers_seen_until(Uptime(i64::MAX))?))
+}
+
 fn of_step(phase: Phase, deed: Deed, reason: Option<Reason>, step: &Step) -> Recovery {
     Recovery {
         reason,
@@ -481,8 +535,10 @@ impl Cascade<'_> {
     fn cancel_overdue_job(&mut self, job: &Job, reason: Reason) -> Result<bool, EngineError> {
         let message = match reason {
             Reason::QueueTimeout => {
-                let waited = seconds((self.now.up.0 - job.since_up.0).max(0));
-                format!("it has not started for {waited}, longer than its queue_timeout")
+                let context = self.context(job.job_id)?;
+                let limit_ms = context.task().draft.queue_timeout_ms.unwrap_or(0);
+                let limit = seconds(limit_ms);
+                format!("it has not started within its queue_timeout of {limit}")
             }
             _ => {
                 let ran = seconds((self.now.up.0 - job.since_up.0).max(0));
@@ -497,7 +553,7 @@ impl Cascade<'_> {
     fn fail_unmatched(&mut self, step: &Step) -> Result<bool, EngineError> {
         let requirement_id = step.requirement_id.expect("workers run it");
         let tags = self.tx.requirement_tags(requirement_id)?;
-        let facts = who_lacks_what(self.tx, &tags, self.now)?;
+        let facts = who_lacks_what(self.tx, requirement_id, &tags, self.now)?;
         let facts = match facts.is_empty() {
             true => "there is no worker".to_string(),
             false => facts.join("; "),

@@ -41,7 +41,7 @@ impl Engine {
             check_count("held attempts", held.len())?;
         }
         let settings = self.settings;
-        self.write(now, move |tx| {
+        self.write_contact(reports.session_key.clone(), now, move |tx| {
             // Whoever reports something is told by the verdicts.
             let speaks = !reports.items.is_empty();
             let session = match tx.session(&reports.session_key)? {

@@ -13,7 +13,7 @@ use crate::domain::step::StepState;
 use crate::domain::worker::{Worker, offer_fault};
 use crate::domain::{Now, WorkerId};
 use crate::planted::{Bug, planted};
-use crate::store::{SessionView, Tx};
+use crate::store::{SessionView, StoreError, Tx};
 
 impl Engine {
     /// Spooled results come first; then the former session's running steps are lost and its assigned ones go back.
@@ -28,7 +28,7 @@ impl Engine {
         check(&registration)?;
         check_count("spooled results", spooled.len())?;
         let settings = self.settings;
-        self.write(now, move |tx| {
+        self.write_contact(registration.session_key.clone(), now, move |tx| {
             if let Some(session) = tx.session(&registration.session_key)? {
                 let known = tx.worker_by_instance(&registration.instance_key)?;
                 if known.is_none_or(|worker| worker.worker_id != session.worker_id) {
@@ -130,7 +130,15 @@ impl Cascade<'_> {
             return Ok(());
         };
         for held in self.tx.held_steps(session_id)? {
-            let step = &self.tx.step(held.step_id)?.expect("it was just listed");
+            let step = match self.tx.step(held.step_id) {
+                // The worker is not to be locked out because of it; what is wrong is told by every sweep.
+                Err(StoreError::Unreadable { expected, found }) => {
+                    let step_id = held.step_id;
+                    log::error!("step {step_id} has {found:?} where {expected} belongs");
+                    continue;
+                }
+                step => &step?.expect("it was just listed"),
+            };
             let context = self.context(step.job_id)?;
             let what = match reason {
                 Reason::WorkerDeleted => "was deleted",

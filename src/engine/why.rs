@@ -13,7 +13,7 @@ use crate::domain::recovery::{Deed, Foreseen};
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::Action;
 use crate::domain::worker::{Worker, WorkerState};
-use crate::domain::{Now, StepId, WorkerId};
+use crate::domain::{Now, RequirementId, StepId, WorkerId};
 use crate::store::Tx;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,8 +110,18 @@ impl Asked<'_> {
             Suspect::HeldStep(step_id),
             Suspect::OverdueStep(step_id),
             Suspect::UnmatchedStep(step_id),
-            Suspect::OverdueJob(self.job.job_id),
+            Suspect::OverdueJob(self.job.job_id, 0),
         ];
+        // Whatever ends a job above ends this step too.
+        let mut parent = self.job.parent;
+        while let Some(above) = parent {
+            let Some(step) = self.tx.step(above.step_id)? else {
+                break;
+            };
+            suspects.push(Suspect::OverdueStep(step.step_id));
+            suspects.push(Suspect::OverdueJob(step.job_id, 0));
+            parent = self.tx.job(step.job_id)?.and_then(|job| job.parent);
+        }
         let holder = match self
             .step
             .worker_id
@@ -120,28 +130,29 @@ impl Asked<'_> {
             Some(worker_id) => self.tx.worker(worker_id)?,
             None => None,
         };
-        let bounds = self.engine.bounds(self.now);
-        if let Some(worker) = holder.filter(|worker| bounds.is_late(worker.seen_up, self.now.up)) {
+        let late_up = self.engine.bounds().late_since(self.now.up);
+        if let Some(worker) = holder.filter(|worker| worker.seen_up <= late_up) {
             suspects.push(Suspect::Worker(worker.worker_id));
         }
         let mut first: Option<Foreseen> = None;
         for suspect in suspects {
             for foreseen in self.engine.foresee(self.tx, suspect, self.now)? {
-                let concerned = foreseen.recovery.step_id.is_none_or(|id| id == step_id);
+                let of_others = matches!(suspect, Suspect::Worker(_))
+                    && foreseen.recovery.step_id != Some(step_id);
                 let sooner = first
                     .as_ref()
                     .is_none_or(|first| foreseen.at_up < first.at_up);
-                if concerned && sooner && foreseen.recovery.deed != Deed::MarkInactive {
+                if sooner && !of_others {
                     first = Some(foreseen);
                 }
             }
         }
         Ok(first.map(|foreseen| WhyOutcome {
             action: match foreseen.recovery.deed {
+                _ if foreseen.recovery.step_id != Some(step_id) => "its job is cancelled",
                 Deed::Requeue => "the step goes back to the queue",
                 Deed::Retry => "the step is tried again",
                 Deed::Hold => "the step is held",
-                Deed::Cancel => "its job is cancelled",
                 _ => "the step fails",
             },
             phase: foreseen.recovery.phase.number(),
@@ -236,7 +247,7 @@ impl Asked<'_> {
         let Some(requirement_id) = self.step.requirement_id else {
             return Ok(Why::new(Waiting::Claimable, "the server takes it next"));
         };
-        let able = self.tx.workers_able_to(requirement_id)?;
+        let able = self.tx.workers_able_to(requirement_id, u32::MAX)?;
         let active: Vec<&Worker> = able
             .iter()
             .filter(|worker| worker.state == WorkerState::Active)
@@ -244,7 +255,7 @@ impl Asked<'_> {
         let taking: Vec<&&Worker> = active.iter().filter(|worker| worker.takes_work()).collect();
         if taking.is_empty() {
             let tags = self.tx.requirement_tags(requirement_id)?;
-            return self.nobody_takes_it(&tags, &able, &active);
+            return self.nobody_takes_it(requirement_id, &tags, &able, &active);
         }
         let mut passed_over = None;
         for worker in &taking {
@@ -283,6 +294,7 @@ impl Asked<'_> {
 
     fn nobody_takes_it(
         &self,
+        requirement_id: RequirementId,
         tags: &[String],
         able: &[Worker],
         active: &[&Worker],
@@ -305,7 +317,7 @@ impl Asked<'_> {
             )
         };
         let mut why = Why::new(waiting, sentence);
-        why.facts = who_lacks_what(self.tx, tags, self.now)?;
+        why.facts = who_lacks_what(self.tx, requirement_id, tags, self.now)?;
         why.fix = able.iter().take(3).map(revive).collect();
         why.fix
             .push(format!("stepward worker --tags {}", tags.join(",")));
@@ -438,16 +450,25 @@ impl Asked<'_> {
     }
 }
 
-/// One line for each worker: why it does not take a step that needs these tags.
+/// One line for each worker, those that match first: why it does not take a step that needs these tags.
 pub(super) fn who_lacks_what(
     tx: &Tx,
+    requirement_id: RequirementId,
     tags: &[String],
     now: Now,
 ) -> Result<Vec<String>, EngineError> {
-    const WORKERS_MAX: u32 = 20;
+    const WORKERS_MAX: usize = 20;
+    let mut workers = tx.workers_able_to(requirement_id, WORKERS_MAX as u32 + 1)?;
+    let matching = workers.len();
+    for worker in tx.first_workers(WORKERS_MAX as u32 + 1)? {
+        let known = |found: &Worker| found.worker_id == worker.worker_id;
+        if !workers[..matching].iter().any(known) {
+            workers.push(worker);
+        }
+    }
     let mut facts = Vec::new();
-    for worker in tx.first_workers(WORKERS_MAX + 1)? {
-        if facts.len() == WORKERS_MAX as usize {
+    for worker in workers {
+        if facts.len() == WORKERS_MAX {
             facts.push("and others".to_string());
             break;
         }

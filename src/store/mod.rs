@@ -72,6 +72,14 @@ pub enum StoreError {
     Pool(r2d2::Error),
 }
 
+impl StoreError {
+    /// Through no fault of the call.
+    pub fn is_refusal(&self) -> bool {
+        use StoreError::*;
+        matches!(self, Busy { .. } | Full | OutcomeUnknown | Lost | Stopped)
+    }
+}
+
 /// What SQLite said, without the statement that it said it about.
 fn in_one_line(error: &rusqlite::Error) -> String {
     match error {

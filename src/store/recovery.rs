@@ -67,7 +67,7 @@ const OVERDUE_STEPS: &str = "
 ";
 
 const OVERDUE_JOBS: &str = "
-    SELECT job_id, due_up FROM job WHERE due_up <= :up ORDER BY due_up LIMIT :limit
+    SELECT job_id, due_up, steps_open FROM job WHERE due_up <= :up ORDER BY due_up LIMIT :limit
 ";
 
 /// The requirements that steps wait for, one after the other, and whether nobody takes steps of them.
@@ -188,13 +188,18 @@ impl Tx<'_> {
         self.ids_and_times(OVERDUE_STEPS, StepId, due_up, limit)
     }
 
-    /// Jobs whose time is up by then, whether they wait or run.
+    /// Jobs whose time is up by then, whether they wait or run, and how many of their steps are open.
     pub fn overdue_jobs(
         &self,
         due_up: Uptime,
         limit: u32,
-    ) -> Result<Vec<(JobId, Uptime)>, StoreError> {
-        self.ids_and_times(OVERDUE_JOBS, JobId, due_up, limit)
+    ) -> Result<Vec<(JobId, Uptime, u32)>, StoreError> {
+        let mut statement = self.sql(OVERDUE_JOBS)?;
+        let found = statement
+            .query_map(named_params! {":up": due_up.0, ":limit": limit}, |row| {
+                Ok((JobId(row.get(0)?), Uptime(row.get(1)?), row.get(2)?))
+            })?;
+        Ok(found.collect::<Result<_, _>>()?)
     }
 
     /// Ready steps that nobody takes, and has taken since before then.

@@ -140,7 +140,6 @@ const FORGET_WORKER_AVOIDANCES: &str = "
     DELETE FROM avoidance WHERE worker_id = :worker_id
 ";
 
-/// Bounded by the number of workers.
 const WORKERS_ABLE_TO: &str = concat!(
     "SELECT ",
     worker_columns!(),
@@ -148,7 +147,8 @@ const WORKERS_ABLE_TO: &str = concat!(
       JOIN worker AS w ON w.worker_id = c.worker_id
       LEFT JOIN session AS n ON n.session_id = w.session_id
       WHERE c.requirement_id = :requirement_id AND w.deleted_at IS NULL
-      ORDER BY c.worker_id"
+      ORDER BY c.worker_id
+      LIMIT :limit"
 );
 
 const SLOTS_USED: &str = "
@@ -181,10 +181,11 @@ impl Tx<'_> {
     pub fn workers_able_to(
         &self,
         requirement_id: RequirementId,
+        limit: u32,
     ) -> Result<Vec<Worker>, StoreError> {
         self.many_workers(
             WORKERS_ABLE_TO,
-            named_params! {":requirement_id": requirement_id.0},
+            named_params! {":requirement_id": requirement_id.0, ":limit": limit},
         )
     }
 

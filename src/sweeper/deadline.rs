@@ -5,7 +5,7 @@ use crate::engine::{Engine, EngineError};
 
 /// One look at the front of each queue. It may be too early, for what has a grace, and never too late.
 pub fn next_deadline(engine: &Engine, now: Now) -> Result<Option<Uptime>, EngineError> {
-    let bounds = engine.bounds(now);
+    let bounds = engine.bounds();
     let end = Uptime(i64::MAX);
     engine.store.read(|tx| {
         let silent = tx.silent_workers(end, 1)?.into_iter();
@@ -19,12 +19,13 @@ pub fn next_deadline(engine: &Engine, now: Now) -> Result<Option<Uptime>, Engine
         let steps = tx.overdue_steps(end, 1)?.into_iter();
         let steps = steps.map(|(_, due_up)| due_up);
         let jobs = tx.overdue_jobs(end, 1)?.into_iter();
-        let jobs = jobs.map(|(_, due_up)| due_up);
+        let jobs = jobs.map(|(_, due_up, _)| due_up);
         let unmatched = tx.next_unmatched()?.into_iter();
         let unmatched = unmatched.map(|since_up| bounds.unmatched_at(since_up, since_up));
         let delayed = tx.next_delayed()?.into_iter();
         let not_before = tx.next_not_before()?.into_iter();
-        let not_before = not_before.map(|at| now.up.plus_ms((at.0 - now.wall.0).max(0)));
+        let not_before =
+            not_before.map(|at| now.up.plus_ms(at.0.saturating_sub(now.wall.0).max(0)));
         Ok(silent
             .chain(abandoned)
             .chain(forgotten)

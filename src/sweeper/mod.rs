@@ -22,7 +22,7 @@ use crate::engine::{Engine, EngineError, Suspect};
 use crate::store::{StoreError, Tx};
 
 pub use deadline::next_deadline;
-pub use forecast::recovery_forecast;
+pub use forecast::{Forecast, recovery_forecast};
 pub use thread::{LastSweep, Round, Sweeper, round};
 
 /// Looks for suspects whose time comes by the given moment.
@@ -74,18 +74,21 @@ pub fn sweep_once(engine: &Engine, now: Now) -> SweepReport {
         }
     }
     end_patience(engine, now, &mut report);
+    engine.note_failures(report.failures.len());
     report
 }
 
-/// The many that were silent have spoken or were given up: the next time is another story.
+/// The many that were silent have spoken, or their time was up and whoever could be given up was: the next time is another
+/// story.
 fn end_patience(engine: &Engine, now: Now, report: &mut SweepReport) {
+    let bounds = engine.bounds();
+    let Some(until_up) = bounds.patient_until else {
+        return;
+    };
     let impatient = Bounds {
         patient_until: None,
-        ..engine.bounds(now)
+        ..bounds
     };
-    if engine.bounds(now).patient_until.is_none() {
-        return;
-    }
     let silent = engine
         .store
         .read(|tx| match impatient.silent_since(now.up) {
@@ -93,20 +96,22 @@ fn end_patience(engine: &Engine, now: Now, report: &mut SweepReport) {
             None => Ok(false),
         });
     match silent {
-        Ok(true) => {}
-        Ok(false) => engine.end_patience(),
+        Ok(true) if until_up > now.up || report.more => {}
+        Ok(_) => engine.end_patience(),
         Err(error) => report.failures.push((Phase::StaleWorkers, error)),
     }
 }
 
 fn sweep_search(engine: &Engine, phase: Phase, find: Find, now: Now, report: &mut SweepReport) {
+    // What could not be ended last time stands in front again; the others must have their turn behind it.
+    let limit = BATCH_MAX.saturating_add(engine.failures_of_last_sweep());
     let search = || {
         engine.store.read(|tx| {
             let look = Look {
                 tx,
-                bounds: engine.bounds(now),
+                bounds: engine.bounds(),
                 now,
-                limit: BATCH_MAX,
+                limit,
             };
             find(&look, now.up)
         })
@@ -115,28 +120,28 @@ fn sweep_search(engine: &Engine, phase: Phase, find: Find, now: Now, report: &mu
         let message = "the search of a phase".to_string();
         Err(StoreError::Panicked { message }.into())
     });
-    let suspects = match found {
-        Ok(suspects) => suspects,
-        Err(error) => {
-            log::error!("recovery phase {}: {error}", phase.number());
-            report.failures.push((phase, error));
-            return;
-        }
-    };
-    let mut recovered = false;
-    for (suspect, outcome) in suspects.iter().zip(engine.recover(&suspects, now)) {
-        match outcome {
-            Ok(Some(recovery)) => {
-                recovered = true;
-                report.recoveries.push(recovery);
-            }
-            Ok(None) => {}
-            Err(error) => {
-                log::error!("recovery phase {}: {suspect:?}: {error}", phase.number());
-                report.failures.push((phase, error));
+    let failures_before = report.failures.len();
+    let (mut suspects, mut recovered) = (0, false);
+    match found {
+        Err(error) => report.failures.push((phase, error)),
+        Ok(found) => {
+            suspects = found.len();
+            for outcome in engine.recover(&found, now) {
+                match outcome {
+                    Ok(recovery) => {
+                        recovered |= recovery.is_some();
+                        report.recoveries.extend(recovery);
+                    }
+                    Err(error) => report.failures.push((phase, error)),
+                }
             }
         }
     }
+    let failures = &report.failures[failures_before..];
+    if let Some((_, first)) = failures.first() {
+        let (phase, count) = (phase.number(), failures.len());
+        log::error!("recovery phase {phase}: {count} could not be ended, the first: {first}");
+    }
     // A full batch of which nothing could be ended would be met again.
-    report.more |= suspects.len() >= BATCH_MAX as usize && recovered;
+    report.more |= suspects >= limit as usize && recovered;
 }

@@ -3,7 +3,7 @@
 use super::{Find, Look};
 use crate::domain::Uptime;
 use crate::domain::recovery::Bounds;
-use crate::engine::{EngineError, Suspect};
+use crate::engine::{EngineError, Suspect, together_silent};
 use crate::planted::{Bug, planted};
 
 /// In this order: what a worker held is taken from it in the sweep in which it becomes inactive.
@@ -15,6 +15,8 @@ pub const FIND: &[Find] = &[
 ];
 
 /// All whose time comes; or none of them, if so many fell silent together that the fault is probably ours.
+///
+/// Looking ahead, every worker would be silent one day: only those whose heartbeat is late are looked at.
 fn silent_workers(look: &Look, until_up: Uptime) -> Result<Vec<Suspect>, EngineError> {
     let bounds = &look.bounds;
     let seen_up = match planted(Bug::WallClockLiveness) {
@@ -24,6 +26,7 @@ fn silent_workers(look: &Look, until_up: Uptime) -> Result<Vec<Suspect>, EngineE
     let Some(seen_up) = seen_up else {
         return Ok(Vec::new());
     };
+    let seen_up = seen_up.min(bounds.late_since(look.now.up));
     let silent = look.tx.silent_workers(seen_up, look.limit)?;
     let Some(&(_, first_seen_up)) = silent.first() else {
         return Ok(Vec::new());
@@ -31,14 +34,9 @@ fn silent_workers(look: &Look, until_up: Uptime) -> Result<Vec<Suspect>, EngineE
     if bounds.patient_until.is_none() && !planted(Bug::MassSilenceNotSuspected) {
         // Not when the sweep comes, which may be late, but when the first one's time was up.
         let at_up = bounds.silent_at(first_seen_up);
-        let suspects = look.tx.workers_seen_until(bounds.suspect_since(at_up))?;
-        let active = look.tx.workers_seen_until(Uptime(i64::MAX))?;
-        if Bounds::is_mass_silence(suspects, active) {
-            return Ok(vec![Suspect::ManyWorkers {
-                silent: suspects,
-                active,
-                at_up,
-            }]);
+        let (together, active) = together_silent(look.tx, bounds, at_up, look.now)?;
+        if Bounds::is_mass_silence(together, active) {
+            return Ok(vec![Suspect::ManyWorkers { at_up }]);
         }
     }
     let workers = silent.into_iter().map(|(worker_id, _)| worker_id);

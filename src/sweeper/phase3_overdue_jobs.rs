@@ -8,6 +8,8 @@ pub const FIND: &[Find] = &[overdue_jobs];
 
 fn overdue_jobs(look: &Look, until_up: Uptime) -> Result<Vec<Suspect>, EngineError> {
     let jobs = look.tx.overdue_jobs(until_up, look.limit)?;
-    let jobs = jobs.into_iter().map(|(job_id, _)| job_id);
-    Ok(jobs.map(Suspect::OverdueJob).collect())
+    let jobs = jobs.into_iter();
+    Ok(jobs
+        .map(|(job_id, _, steps_open)| Suspect::OverdueJob(job_id, steps_open))
+        .collect())
 }

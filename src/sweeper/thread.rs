@@ -20,9 +20,6 @@ const LOOK_MS: i64 = 1_000;
 /// What could not be ended is tried again after this.
 const AFTER_FAILURE_MS: i64 = 5_000;
 
-/// With nothing written for so long, the clock is written by itself.
-const SAVE_CLOCK_MS: i64 = 10_000;
-
 /// What a round of the sweeper did.
 #[derive(Debug)]
 pub struct Round {
@@ -34,13 +31,11 @@ pub struct Round {
 
 /// Does everything that is due: what time releases, then the four phases.
 pub fn round(engine: &Engine, now: Now) -> Round {
-    if now.up.0 - engine.store.saved_up().0 >= SAVE_CLOCK_MS
-        && let Err(error) = engine.save_clock(now)
-    {
-        log::error!("a sweep was put off: {error}");
+    if let Err(error) = engine.try_to_write(now) {
+        log::error!("the store cannot write, so nobody is given up: {error}");
         return Round {
             report: None,
-            again_ms: AFTER_FAILURE_MS,
+            again_ms: LOOK_MS,
         };
     }
     // What cannot be released has been logged there, and keeps nobody from being recovered.
@@ -105,9 +100,19 @@ impl Drop for Sweeper {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("a panic in a sweep is caught there");
+            thread.join().expect("a panic is caught there");
         }
     }
+}
+
+/// When the next round is due, and before when it is not.
+struct Plan {
+    due_up: Uptime,
+    floor_up: Uptime,
+    /// How many there were at the last look: as long as there are no more, no deadline is new.
+    commits: Option<u64>,
+    /// Whom the store turned away: it is tried at once.
+    refusals: u64,
 }
 
 struct Rounds {
@@ -118,35 +123,51 @@ struct Rounds {
 
 impl Rounds {
     fn run(&self, stop: &Receiver<()>) {
-        let mut due_up = self.clock.now().up;
-        let mut commits_seen = None;
-        let mut pause_ms = 0;
+        let mut plan = Plan {
+            due_up: self.clock.now().up,
+            floor_up: Uptime(i64::MIN),
+            commits: None,
+            refusals: 0,
+        };
         loop {
-            match stop.recv_timeout(Duration::from_millis(pause_ms)) {
+            let looked = catch_unwind(AssertUnwindSafe(|| self.look(&mut plan)));
+            let pause_ms = looked.unwrap_or_else(|_| {
+                log::error!("the sweeper met a bug; it goes on");
+                AFTER_FAILURE_MS
+            });
+            match stop.recv_timeout(Duration::from_millis(pause_ms as u64)) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
             }
-            let now = self.clock.now();
-            self.engine.was_absent_until(self.clock.undisturbed_since());
-            let (commits, _) = self.engine.store.groups();
-            if due_up <= now.up {
-                let again_ms = self.round(now);
-                due_up = self.next_due(now).max(now.up.plus_ms(again_ms));
-            } else if commits_seen != Some(commits) {
-                due_up = due_up.min(self.next_due(now));
-            }
-            commits_seen = Some(commits);
-            pause_ms = (due_up.0 - now.up.0).clamp(0, LOOK_MS) as u64;
         }
+    }
+
+    /// A round if one is due, and when to look again.
+    fn look(&self, plan: &mut Plan) -> i64 {
+        let now = self.clock.now();
+        self.engine.was_absent_until(self.clock.undisturbed_since());
+        let (commits, _) = self.engine.store.groups();
+        let refusals = self.engine.store.refusals();
+        let refused = std::mem::replace(&mut plan.refusals, refusals) != refusals;
+        if plan.due_up <= now.up || refused {
+            plan.floor_up = now.up.plus_ms(self.round(now));
+            plan.due_up = self.next_due(now).max(plan.floor_up);
+            // While nobody can be heard, no time passes for anybody.
+            self.clock.hold(self.engine.is_failing());
+        } else if plan.commits != Some(commits) {
+            plan.due_up = plan.due_up.min(self.next_due(now).max(plan.floor_up));
+        }
+        plan.commits = Some(commits);
+        if self.engine.is_failing() {
+            plan.due_up = now.up;
+            return LOOK_MS;
+        }
+        (plan.due_up.0 - now.up.0).clamp(0, LOOK_MS)
     }
 
     /// Everything that is due. Returns how soon the next round may come.
     fn round(&self, now: Now) -> i64 {
-        let round = catch_unwind(AssertUnwindSafe(|| round(&self.engine, now)));
-        let Ok(round) = round else {
-            log::error!("a sweep met a bug and was given up; the next one comes");
-            return AFTER_FAILURE_MS;
-        };
+        let round = round(&self.engine, now);
         if let Some(report) = &round.report {
             let last = LastSweep {
                 at: now.wall,

@@ -317,7 +317,7 @@ impl World {
 
     /// A server that is there reads its clock all the time.
     fn pass_time(&mut self, until: i64) {
-        const READ_MS: i64 = 5_000;
+        const READ_MS: i64 = 1_000;
         let until = until.max(self.mono);
         if let Some(server) = &mut self.server {
             // After a stall, the first thing that it does is to look at the clock.
@@ -361,7 +361,8 @@ impl World {
             ..StoreOptions::default()
         };
         let store = Store::open(self.folder.path(), options).unwrap();
-        let clock = ServiceClock::continuing(store.begun_up(), self.mono);
+        let clock =
+            ServiceClock::continuing(store.begun_up(), self.mono, self.settings.absence_ms());
         let begun_up = store.begun_up();
         self.oracle.undisturbed = self.mono;
         self.oracle.undisturbed_up = begun_up.0;
@@ -491,7 +492,7 @@ impl World {
         server.swept_up = now.up.0;
         server.sweep_due_up = now.up.0;
         let changed = server.changed;
-        let lookahead_ms = self.settings.heartbeat_interval_ms;
+        let lookahead_ms = self.settings.heartbeat_interval_ms / 2;
         let before = self.oracle.sight.clone();
         let foresee = move |engine: &Engine| {
             let ahead = (now.up.0 - changed.up.0).clamp(0, lookahead_ms);
@@ -499,7 +500,9 @@ impl World {
                 wall: Timestamp(now.wall.0 - ahead),
                 up: now.up.plus_ms(-ahead),
             };
-            recovery_forecast(engine, then).unwrap()
+            let forecast = recovery_forecast(engine, then).unwrap();
+            assert!(forecast.failures.is_empty() && !forecast.more);
+            forecast.foreseen
         };
         type Swept = (Vec<Foreseen>, Round);
         let swept: Option<Swept> = self.serve(|engine, now| (foresee(engine), round(engine, now)));
@@ -758,7 +761,7 @@ impl World {
         }
         let ms = self.dice.between(500, 90_000);
         self.stalled_until = self.mono + ms;
-        if ms > 10_000 {
+        if ms > self.settings.absence_ms() {
             self.oracle.undisturbed = self.stalled_until;
         }
         self.say(&format!("the server stalls for {ms} ms"));
@@ -1057,8 +1060,13 @@ impl World {
             return;
         }
         if self.mono < self.stalled_until {
+            // It is taken when the server is back, whether or not somebody still waits for the answer.
             let ms = self.stalled_until - self.mono;
-            return self.after(ms, What::ToServer(at, number, call, awaited));
+            let waits = awaited && ms <= CALL_TIMEOUT_MS;
+            if awaited && !waits {
+                self.unreachable(at, number, &call, CALL_TIMEOUT_MS);
+            }
+            return self.after(ms, What::ToServer(at, number, call, waits));
         }
         let event = match &call {
             Call::Open(registration, spooled) => self.hear_open(registration, spooled),

@@ -130,8 +130,8 @@ fn a_ready_step_says_who_could_take_it_and_what_recovery_will_do() {
     assert_eq!(
         why.facts,
         [
-            "worker edge-1 lacks gpu",
-            "worker edge-2 matches, but is paused"
+            "worker edge-2 matches, but is paused",
+            "worker edge-1 lacks gpu"
         ]
     );
     assert_eq!(why.fix[0], "stepward worker resume edge-2");
@@ -144,7 +144,7 @@ fn a_ready_step_says_who_could_take_it_and_what_recovery_will_do() {
         told(&why),
         "matching_workers_silent: the workers that offer gpu + script are silent"
     );
-    assert_eq!(why.facts[1], "worker edge-2 matches, silent for 200 s");
+    assert_eq!(why.facts[0], "worker edge-2 matches, silent for 200 s");
     // It was not without a taker before the worker was given up.
     assert_eq!(why.outcome, fails_in(4, 30_000));
 }

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use stepward::clock::ServiceClock;
 use stepward::domain::{AttemptRef, Now, Timestamp, Uptime};
-use stepward::engine::{Beat, Engine, HeldAttempt, HeldPhase, Poll, Settings, Submission};
+use stepward::engine::{
+    Beat, Engine, EngineError, HeldAttempt, HeldPhase, Poll, Settings, Submission,
+};
 use stepward::store::{Store, StoreError, StoreOptions};
-use stepward::sweeper::sweep_once;
+use stepward::sweeper::{round, sweep_once};
 
 use crate::house::{TestHouse, frozen, registration, script};
 use stepward::domain::task::TaskDraft;
@@ -81,7 +83,7 @@ fn a_stall_or_a_suspended_machine_is_no_silence() {
     let folder = tempfile::tempdir().unwrap();
     worker_runs_a_step(folder.path(), 0);
     let engine = life(folder.path());
-    let mut clock = ServiceClock::continuing(Uptime(0), 0);
+    let mut clock = ServiceClock::continuing(Uptime(0), 0, 10_000);
     for ms in (0..100_000).step_by(1_000) {
         clock.read(ms);
     }
@@ -111,47 +113,93 @@ fn steps_of_the_wall_clock_in_both_directions_change_nothing() {
     assert_eq!(house.sweep(), ["1 mark_inactive", "1 fail worker_lost"]);
 }
 
+/// What is inside keeps the writer busy until it is dropped.
+struct Stuck {
+    go_on: Option<std::sync::mpsc::Sender<()>>,
+    caller: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Stuck {
+    fn new(engine: &Engine) -> Stuck {
+        let (inside_tx, inside_rx) = std::sync::mpsc::channel();
+        let (go_on_tx, go_on_rx) = std::sync::mpsc::channel::<()>();
+        let go_on_rx = std::sync::Mutex::new(go_on_rx);
+        let store = engine.store.clone();
+        let caller = std::thread::spawn(move || {
+            let stuck = store.write(move |_| {
+                inside_tx.send(()).unwrap();
+                // An error says that the other end is gone: that is the word.
+                let _ = go_on_rx.lock().unwrap().recv();
+                Ok::<_, StoreError>(())
+            });
+            // It may have waited too long for the answer.
+            drop(stuck);
+        });
+        inside_rx.recv().unwrap();
+        Stuck {
+            go_on: Some(go_on_tx),
+            caller: Some(caller),
+        }
+    }
+}
+
+impl Drop for Stuck {
+    fn drop(&mut self) {
+        self.go_on = None;
+        self.caller.take().unwrap().join().unwrap();
+    }
+}
+
+fn beat_at(engine: &Engine, up_ms: i64) -> Result<(), EngineError> {
+    let beat = Beat {
+        session_key: "its only life".to_string(),
+        seq: up_ms,
+        held: Vec::new(),
+    };
+    engine.heartbeat(beat, at(up_ms)).map(|_| ())
+}
+
+/// What a round recovers; `None` if it could not write.
+fn round_at(engine: &Engine, up_ms: i64) -> Option<usize> {
+    let report = round(engine, at(up_ms)).report?;
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    Some(report.recoveries.len())
+}
+
 #[test]
-fn while_the_store_turns_callers_away_nobody_falls_silent() {
+fn while_the_store_cannot_write_nobody_falls_silent() {
     let folder = tempfile::tempdir().unwrap();
     worker_runs_a_step(folder.path(), 0);
     let engine = life(folder.path());
-    assert_eq!(swept(&engine, 100_000), 0);
-    // The writer is stuck; a heartbeat is turned away.
-    let (inside_tx, inside_rx) = std::sync::mpsc::channel();
-    let (go_on_tx, go_on_rx) = std::sync::mpsc::channel::<()>();
-    let go_on_rx = std::sync::Mutex::new(go_on_rx);
-    let store = engine.store.clone();
-    let stuck = std::thread::spawn(move || {
-        store.write(move |_| {
-            inside_tx.send(()).unwrap();
-            // An error says that the other end is gone: that is the word.
-            let _ = go_on_rx.lock().unwrap().recv();
-            Ok::<_, StoreError>(())
-        })
-    });
-    inside_rx.recv().unwrap();
-    let beat = Beat {
-        session_key: "its only life".to_string(),
-        seq: 1,
-        held: Vec::new(),
-    };
-    let refused = engine.heartbeat(beat, at(110_000)).unwrap_err();
-    assert!(
-        refused.to_string().contains("the store is busy"),
-        "{refused}"
-    );
-    drop(go_on_tx);
-    // Its own caller may have waited too long for the answer.
-    let _ = stuck.join().unwrap();
-    assert!(engine.store.refusals() > 0);
+    assert_eq!(round_at(&engine, 100_000), Some(0));
+    let stuck = Stuck::new(&engine);
+    let refused = beat_at(&engine, 110_000).unwrap_err().to_string();
+    assert!(refused.contains("the store is busy"), "{refused}");
+    assert_eq!(round_at(&engine, 111_000), None);
+    assert!(engine.is_failing(), "the clock is held");
+    drop(stuck);
     assert_eq!(
-        swept(&engine, 121_000),
-        0,
-        "it would be silent for too long now"
+        round_at(&engine, 121_000),
+        Some(0),
+        "silent for too long, but for us"
     );
-    assert_eq!(swept(&engine, 241_999), 0);
-    assert_eq!(swept(&engine, 242_000), 2);
+    assert!(!engine.is_failing());
+    assert_eq!(round_at(&engine, 241_999), Some(0));
+    assert_eq!(round_at(&engine, 242_000), Some(2));
+}
+
+#[test]
+fn a_call_turned_away_now_and_then_does_not_put_recovery_off() {
+    let folder = tempfile::tempdir().unwrap();
+    worker_runs_a_step(folder.path(), 0);
+    let engine = life(folder.path());
+    for up_ms in [50_000, 100_000] {
+        let stuck = Stuck::new(&engine);
+        engine.save_clock(at(up_ms)).unwrap_err();
+        drop(stuck);
+        assert_eq!(round_at(&engine, up_ms + 1_000), Some(0));
+    }
+    assert_eq!(round_at(&engine, 121_000), Some(2));
 }
 
 #[test]
@@ -192,4 +240,18 @@ fn the_service_clock_on_disk_is_never_behind_what_is_written() {
     assert_eq!(engine.store.saved_up(), Uptime(12_345));
     drop(engine);
     assert_eq!(life(folder.path()).store.begun_up(), Uptime(12_345));
+}
+
+#[test]
+fn a_heartbeat_that_could_not_be_written_down_is_a_sign_of_life() {
+    let folder = tempfile::tempdir().unwrap();
+    worker_runs_a_step(folder.path(), 0);
+    let engine = life(folder.path());
+    let stuck = Stuck::new(&engine);
+    beat_at(&engine, 100_000).unwrap_err();
+    drop(stuck);
+    // Others could write: this was no absence of the server, but this one was heard.
+    assert_eq!(round_at(&engine, 121_000), Some(0));
+    assert_eq!(round_at(&engine, 220_999), Some(0));
+    assert_eq!(round_at(&engine, 221_000), Some(2));
 }

@@ -9,7 +9,9 @@ use stepward::sweeper::{recovery_forecast, sweep_once};
 use crate::house::{TestHouse, script};
 
 fn forecast(house: &TestHouse) -> Vec<Foreseen> {
-    recovery_forecast(&house.engine, house.now()).unwrap()
+    let forecast = recovery_forecast(&house.engine, house.now()).unwrap();
+    assert!(forecast.failures.is_empty() && !forecast.more);
+    forecast.foreseen
 }
 
 fn told(house: &TestHouse) -> Vec<String> {
@@ -137,4 +139,48 @@ fn a_forecast_changes_nothing() {
     assert_eq!(forecast(&house), first);
     assert_eq!(first.len(), 1);
     assert_eq!(house.events().len(), events);
+}
+
+#[test]
+fn a_row_that_cannot_be_read_does_not_hide_the_others() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a"), script("b")]);
+    house.clock.advance_ms(10_000);
+    let sql = rusqlite::Connection::open(house.database()).unwrap();
+    let poison = house.step(job, "a").step_id.0;
+    let set = |reason: Option<&str>| {
+        let update = "UPDATE step SET reason = ?1 WHERE step_id = ?2";
+        sql.execute(update, (reason, poison)).unwrap();
+    };
+    set(Some("rubbish"));
+    let forecast = recovery_forecast(&house.engine, house.now()).unwrap();
+    assert_eq!(forecast.foreseen.len(), 1);
+    assert_eq!(forecast.failures.len(), 1);
+    set(None);
+}
+
+#[test]
+fn one_dead_worker_among_living_ones_is_told_as_that() {
+    let house = TestHouse::new();
+    house.submit(vec![script("a")]);
+    let dead = house.worker("dead", &[], 1);
+    dead.begin();
+    let others = ["bob", "cid"].map(|name| house.worker(name, &[], 1));
+    for secs in 1..=110 {
+        house.clock.advance_ms(1_000);
+        for (n, worker) in others.iter().enumerate() {
+            if (secs + 10 * n as i64) % 30 == 0 {
+                worker.heartbeat(secs, &[]);
+            }
+        }
+        let told: Vec<_> = forecast(&house)
+            .into_iter()
+            .filter(|foreseen| foreseen.recovery.phase.number() == 1)
+            .map(|foreseen| foreseen.recovery.deed.as_str())
+            .collect();
+        match secs {
+            ..45 => assert!(told.is_empty(), "{secs} s: {told:?}"),
+            _ => assert_eq!(told, ["mark_inactive", "fail"], "{secs} s"),
+        }
+    }
 }

@@ -103,7 +103,7 @@ fn a_job_that_never_starts_is_bounded_by_its_queue_timeout() {
     assert_eq!(house.summary(started), "a cancelled → cancelled");
     assert_eq!(
         house.job(started).job.message.as_deref(),
-        Some("it has not started for 20 s, longer than its queue_timeout")
+        Some("it has not started within its queue_timeout of 20 s")
     );
     ann.complete(first.attempt);
     assert_eq!(house.summary(job), "a completed → completed");

@@ -24,7 +24,7 @@ struct Live {
 fn live(settings: Settings) -> Live {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
-    let clock = Arc::new(SystemClock::continuing(store.begun_up()));
+    let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
     let engine = Engine::new(store, settings);
     let sweeper = Sweeper::start(engine.clone(), clock.clone()).unwrap();
     Live {
