@@ -27,6 +27,11 @@ pub enum Bug {
     ResultNotKept,
     StallCountsAsSilence,
     ClockNotSaved,
+    RequeueLosesPlace,
+    JobTimeoutNotSet,
+    AbortWithoutKill,
+    NoSelfFence,
+    SpoolOfAnotherAccepted,
 }
 
 impl Bug {
@@ -53,6 +58,11 @@ impl Bug {
         Bug::ResultNotKept,
         Bug::StallCountsAsSilence,
         Bug::ClockNotSaved,
+        Bug::RequeueLosesPlace,
+        Bug::JobTimeoutNotSet,
+        Bug::AbortWithoutKill,
+        Bug::NoSelfFence,
+        Bug::SpoolOfAnotherAccepted,
     ];
 }
 

@@ -468,7 +468,8 @@ impl<'a> Cascade<'a> {
             .timeout_ms
             .unwrap_or(self.settings.job_timeout_ms);
         let due_up = self.now.up.plus_ms(timeout_ms);
-        self.tx.start_job(context.job_id, Some(due_up), self.now)?;
+        let due_up = Some(due_up).filter(|_| !planted(Bug::JobTimeoutNotSet));
+        self.tx.start_job(context.job_id, due_up, self.now)?;
         self.known_context(context.job_id).started = true;
         Ok(())
     }

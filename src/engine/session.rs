@@ -105,7 +105,9 @@ fn accept_spooled(
         let step = cascade.tx.step(result.attempt.step_id)?;
         let session = cascade.tx.session(&result.session_key)?;
         verdicts.push(match step.zip(session) {
-            Some((step, session)) if session.worker_id == worker_id => {
+            Some((step, session))
+                if session.worker_id == worker_id || planted(Bug::SpoolOfAnotherAccepted) =>
+            {
                 match cascade.fence(&session, &step, result.attempt)? {
                     None => cascade.finish_attempt(&step, &result.finished, &mut together)?,
                     Some(verdict) => verdict,

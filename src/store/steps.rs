@@ -10,6 +10,7 @@ use crate::domain::depends::Outcome;
 use crate::domain::reason::Reason;
 use crate::domain::step::{self, Step, StepHead, StepKind, StepMove, StepState};
 use crate::domain::{JobId, Json, Now, RequirementId, StepId, Uptime};
+use crate::planted::{Bug, planted};
 
 pub const STATEMENTS: &[&str] = &[
     INSERT_STEP,
@@ -444,7 +445,8 @@ impl Tx<'_> {
 
     /// An assignment comes back unstarted: the step keeps its place in the queue.
     pub fn requeue_step(&self, step: &StepHead, now: Now) -> Result<bool, StoreError> {
-        let queued_up = step.queued_up.unwrap_or(now.up);
+        let place_up = step.queued_up.filter(|_| !planted(Bug::RequeueLosesPlace));
+        let queued_up = place_up.unwrap_or(now.up);
         self.back_to_ready(
             step,
             StepMove::Requeue,

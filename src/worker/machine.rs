@@ -21,16 +21,20 @@ use crate::planted::{Bug, planted};
 /// Milliseconds on the worker's own clock, which never goes back.
 pub type Moment = i64;
 
+pub type SessionKey = String;
+
 /// What happens to a worker. Every call that it orders is answered exactly once: by the server, or by `Unreachable`.
+///
+/// Answers name the session that had asked: one that comes late must not be taken for an answer to the next session.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// Time has passed.
     Tick,
     Opened(Result<OpenedSession, Trouble>),
-    Beaten(Result<BeatAnswer, Trouble>),
-    Polled(Result<PollAnswer, Trouble>),
-    Reported(Result<ReportsAnswer, Trouble>),
-    Drained(Result<(), Trouble>),
+    Beaten(SessionKey, Result<BeatAnswer, Trouble>),
+    Polled(SessionKey, Result<PollAnswer, Trouble>),
+    Reported(SessionKey, Result<ReportsAnswer, Trouble>),
+    Drained(SessionKey, Result<(), Trouble>),
     Prepared(AttemptRef),
     Unprepared {
         attempt: AttemptRef,
@@ -107,6 +111,7 @@ pub struct Machine {
     draining: bool,
     /// Whether the server knows.
     drain_is_known: bool,
+    left: bool,
 }
 
 #[derive(Debug)]
@@ -206,18 +211,24 @@ impl Machine {
             heard: now,
             draining: false,
             drain_is_known: false,
+            left: false,
         }
     }
 
     pub fn handle(&mut self, event: Event, now: Moment) -> Vec<Order> {
         let mut orders = Vec::new();
         match event {
+            Event::Beaten(key, _)
+            | Event::Polled(key, _)
+            | Event::Reported(key, _)
+            | Event::Drained(key, _)
+                if !self.is_current(&key) => {}
             Event::Tick => {}
             Event::Opened(answer) => self.opened(answer, now, &mut orders),
-            Event::Beaten(answer) => self.beaten(answer, now, &mut orders),
-            Event::Polled(answer) => self.polled(answer, now, &mut orders),
-            Event::Reported(answer) => self.reported(answer, now, &mut orders),
-            Event::Drained(answer) => self.drained(answer, now, &mut orders),
+            Event::Beaten(_, answer) => self.beaten(answer, now, &mut orders),
+            Event::Polled(_, answer) => self.polled(answer, now, &mut orders),
+            Event::Reported(_, answer) => self.reported(answer, now, &mut orders),
+            Event::Drained(_, answer) => self.drained(answer, now, &mut orders),
             Event::Prepared(attempt) => {
                 if let Some(held) = self.attempts.get_mut(&attempt)
                     && matches!(held.phase, Phase::Preparing)
@@ -229,7 +240,9 @@ impl Machine {
                 }
             }
             Event::Unprepared { attempt, why } => {
-                if self.attempts.remove(&attempt).is_some() {
+                let held = self.attempts.get(&attempt);
+                if held.is_some_and(|held| matches!(held.phase, Phase::Preparing)) {
+                    self.attempts.remove(&attempt);
                     self.declining.insert(attempt, why);
                 }
             }
@@ -238,6 +251,10 @@ impl Machine {
         }
         self.go_on(now, &mut orders);
         orders
+    }
+
+    fn is_current(&self, session_key: &str) -> bool {
+        matches!(&self.session, Session::Open { key, .. } if key == session_key)
     }
 
     /// When it wants to be told that time has passed, if nothing happens before.
@@ -313,7 +330,12 @@ impl Machine {
                 self.abort(&answer.abort, orders);
                 self.server_drains(answer.draining, orders);
             }
-            Err(Trouble::Unreachable) => self.beating.met_trouble(now, self.spread()),
+            Err(Trouble::Unreachable) => {
+                self.beating.met_trouble(now, self.spread());
+                // It must be heard again before its timeout, whatever it had to wait for others.
+                let interval_ms = self.settings().map_or(0, |s| s.heartbeat_interval_ms);
+                self.beating.due = self.beating.due.min(now + interval_ms / 2);
+            }
             Err(_) => self.lose_session(now, orders),
         }
     }
@@ -403,7 +425,8 @@ impl Machine {
                         // The yes is so old that the server may have given this worker up since.
                         return self.fence_off(attempt, orders);
                     }
-                    let until = now.saturating_add(held.assignment.timeout_ms);
+                    // The server's own clock for it began to run after this was sent, so it is the later one.
+                    let until = sent.saturating_add(held.assignment.timeout_ms);
                     held.phase = Phase::Running { until };
                     orders.push(Order::Run(held.assignment.clone()));
                 }
@@ -448,8 +471,17 @@ impl Machine {
 
     /// Nothing is left to do or to tell. That it leaves is worth one call, not the waiting for its answer.
     fn may_leave(&self) -> bool {
-        let idle = self.attempts.is_empty() && self.spool.is_empty() && self.declining.is_empty();
-        idle && (self.drain_is_known || self.leaving.troubles > 0)
+        let idle = self.attempts.is_empty() && self.declining.is_empty();
+        // What is kept on disk is told by the next life if the server cannot be reached now.
+        let told = self.spool.is_empty() || self.reporting.troubles > 0;
+        idle && told && (self.drain_is_known || self.leaving.troubles > 0)
+    }
+
+    fn leave(&mut self, orders: &mut Vec<Order>) {
+        if !self.left {
+            self.left = true;
+            orders.push(Order::Leave);
+        }
     }
 
     fn ended(&mut self, attempt: AttemptRef, finished: Finished, orders: &mut Vec<Order>) {
@@ -491,10 +523,11 @@ impl Machine {
     /// The server says that these are nobody's, or somebody else's.
     fn abort(&mut self, attempts: &[AttemptRef], orders: &mut Vec<Order>) {
         for attempt in attempts {
-            if self.attempts.remove(attempt).is_some() {
+            if self.attempts.remove(attempt).is_some() && !planted(Bug::AbortWithoutKill) {
                 orders.push(Order::Kill(*attempt));
             }
             self.declining.remove(attempt);
+            self.fenced_off.remove(attempt);
             self.forget(*attempt, orders);
         }
     }
@@ -524,7 +557,10 @@ impl Machine {
     /// Whatever is due now.
     fn go_on(&mut self, now: Moment, orders: &mut Vec<Order>) {
         let Session::Open { key, .. } = &self.session else {
-            if self.opening.is_due(now) {
+            if self.draining {
+                // Nothing runs without a session.
+                self.leave(orders);
+            } else if self.opening.is_due(now) {
                 self.opening.send(now);
                 orders.push(Order::Open {
                     registration: Registration {
@@ -566,7 +602,7 @@ impl Machine {
         }
         if self.draining {
             if self.may_leave() {
-                orders.push(Order::Leave);
+                self.leave(orders);
             }
         } else if self.polling.is_due(now) {
             self.polling.send(now);
@@ -687,7 +723,9 @@ impl Machine {
     /// When what may be tried elsewhere must have ended here.
     fn fence(&self, assignment: &Assignment) -> Moment {
         match self.settings() {
-            Some(settings) if assignment.fenced => fence(&settings, self.heard),
+            Some(settings) if assignment.fenced && !planted(Bug::NoSelfFence) => {
+                fence(&settings, self.heard)
+            }
             _ => Moment::MAX,
         }
     }

@@ -5,4 +5,4 @@
 
 mod machine;
 
-pub use machine::{Event, Machine, Order, Trouble};
+pub use machine::{Event, Machine, Moment, Order, SessionKey, Trouble};

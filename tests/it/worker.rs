@@ -42,19 +42,30 @@ fn assignment(attempt: AttemptRef) -> Assignment {
     }
 }
 
+/// The key of its first session.
+fn life() -> String {
+    "life".to_string()
+}
+
 fn given(assignments: Vec<Assignment>) -> Event {
-    Event::Polled(Ok(PollAnswer {
-        assignments,
-        abort: Vec::new(),
-        draining: false,
-    }))
+    Event::Polled(
+        life(),
+        Ok(PollAnswer {
+            assignments,
+            abort: Vec::new(),
+            draining: false,
+        }),
+    )
 }
 
 fn judged(verdicts: Vec<Verdict>) -> Event {
-    Event::Reported(Ok(ReportsAnswer {
-        verdicts,
-        poll: None,
-    }))
+    Event::Reported(
+        life(),
+        Ok(ReportsAnswer {
+            verdicts,
+            poll: None,
+        }),
+    )
 }
 
 fn opened(spooled: Vec<Verdict>) -> Event {
@@ -67,10 +78,13 @@ fn opened(spooled: Vec<Verdict>) -> Event {
 }
 
 fn beaten() -> Event {
-    Event::Beaten(Ok(BeatAnswer {
-        abort: Vec::new(),
-        draining: false,
-    }))
+    Event::Beaten(
+        life(),
+        Ok(BeatAnswer {
+            abort: Vec::new(),
+            draining: false,
+        }),
+    )
 }
 
 impl Mind {
@@ -159,7 +173,7 @@ fn nothing_runs_before_the_servers_yes() {
     assert_eq!(news(&orders), [(one, News::Started)]);
     // No answer: it asks again, later and later, and runs nothing.
     for _ in 0..5 {
-        let orders = mind.tell(Event::Reported(Err(Trouble::Unreachable)));
+        let orders = mind.tell(Event::Reported(life(), Err(Trouble::Unreachable)));
         assert!(news(&orders).is_empty());
         let orders = mind.wait(30_000);
         assert_eq!(news(&orders), [(one, News::Started)]);
@@ -179,7 +193,7 @@ fn a_result_is_kept_before_it_is_told_and_until_it_is_answered() {
     assert!(matches!(&orders[0], Order::Keep(kept) if kept.attempt == one));
     let told = (one, News::Finished(Finished::completed()));
     assert_eq!(news(&orders), vec![told.clone()]);
-    let orders = mind.tell(Event::Reported(Err(Trouble::Unreachable)));
+    let orders = mind.tell(Event::Reported(life(), Err(Trouble::Unreachable)));
     assert!(!orders.iter().any(|order| matches!(order, Order::Forget(_))));
     assert_eq!(news(&mind.wait(30_000)), [told]);
     let orders = mind.tell(judged(vec![Verdict::Accepted]));
@@ -232,7 +246,7 @@ fn a_replaced_session_takes_everything_with_it_and_the_next_one_has_another_key(
     let mut mind = Mind::open();
     let one = attempt(1, 1);
     mind.run(assignment(one));
-    let orders = mind.tell(Event::Polled(Err(Trouble::SessionReplaced)));
+    let orders = mind.tell(Event::Polled(life(), Err(Trouble::SessionReplaced)));
     assert_eq!(kills(&orders), [one]);
     let key = orders.iter().find_map(|order| match order {
         Order::Open { registration, .. } => Some(registration.session_key.as_str()),
@@ -271,16 +285,16 @@ fn what_may_be_tried_elsewhere_is_ended_before_the_server_gives_the_worker_up() 
         timeout_ms: 10_000_000,
         ..assignment(free)
     });
-    mind.tell(Event::Polled(Err(Trouble::Unreachable)));
-    mind.tell(Event::Beaten(Err(Trouble::Unreachable)));
+    mind.tell(Event::Polled(life(), Err(Trouble::Unreachable)));
+    mind.tell(Event::Beaten(life(), Err(Trouble::Unreachable)));
     let mut killed = Vec::new();
     let begun = mind.now;
     while killed.is_empty() {
         let orders = mind.wait(1_000);
         for order in &orders {
             match order {
-                Order::Beat(_) => drop(mind.tell(Event::Beaten(Err(Trouble::Unreachable)))),
-                Order::Poll(_) => drop(mind.tell(Event::Polled(Err(Trouble::Unreachable)))),
+                Order::Beat(_) => drop(mind.tell(Event::Beaten(life(), Err(Trouble::Unreachable)))),
+                Order::Poll(_) => drop(mind.tell(Event::Polled(life(), Err(Trouble::Unreachable)))),
                 _ => {}
             }
         }
@@ -307,7 +321,7 @@ fn a_drain_gives_back_what_has_not_started_and_leaves_when_the_rest_is_told() {
     assert!(!leaves(&orders));
     let orders = mind.tell(judged(vec![Verdict::Accepted]));
     assert!(!leaves(&orders), "the server does not know yet");
-    assert!(leaves(&mind.tell(Event::Drained(Ok(())))));
+    assert!(leaves(&mind.tell(Event::Drained(life(), Ok(())))));
 }
 
 fn leaves(orders: &[Order]) -> bool {
@@ -325,18 +339,21 @@ fn an_idle_worker_leaves_even_if_the_server_cannot_be_told() {
     );
     assert!(!leaves(&orders));
     assert!(leaves(
-        &mind.tell(Event::Drained(Err(Trouble::Unreachable)))
+        &mind.tell(Event::Drained(life(), Err(Trouble::Unreachable)))
     ));
 }
 
 #[test]
 fn a_worker_that_the_server_drains_leaves_when_it_is_done() {
     let mut mind = Mind::open();
-    let orders = mind.tell(Event::Polled(Ok(PollAnswer {
-        assignments: Vec::new(),
-        abort: Vec::new(),
-        draining: true,
-    })));
+    let orders = mind.tell(Event::Polled(
+        life(),
+        Ok(PollAnswer {
+            assignments: Vec::new(),
+            abort: Vec::new(),
+            draining: true,
+        }),
+    ));
     assert!(leaves(&orders));
 }
 
@@ -346,10 +363,13 @@ fn two_attempts_of_one_step_are_two_things() {
     let (first, second) = (attempt(1, 1), attempt(1, 2));
     mind.run(assignment(first));
     mind.tell(given(vec![assignment(second)]));
-    let orders = mind.tell(Event::Beaten(Ok(BeatAnswer {
-        abort: vec![first],
-        draining: false,
-    })));
+    let orders = mind.tell(Event::Beaten(
+        life(),
+        Ok(BeatAnswer {
+            abort: vec![first],
+            draining: false,
+        }),
+    ));
     assert_eq!(kills(&orders), [first]);
     assert_eq!(
         news(&mind.tell(Event::Prepared(second))),
@@ -360,4 +380,59 @@ fn two_attempts_of_one_step_are_two_things() {
         [],
         "once"
     );
+}
+
+#[test]
+fn a_late_answer_to_a_former_session_says_nothing_to_the_next() {
+    let mut mind = Mind::open();
+    let (old, new) = (attempt(1, 1), attempt(2, 1));
+    mind.run(assignment(old));
+    mind.tell(ended(old));
+    mind.tell(Event::Beaten(life(), Err(Trouble::SessionReplaced)));
+    mind.tell(opened(vec![Verdict::Accepted]));
+    let key = || "life-2".to_string();
+    let answer = PollAnswer {
+        assignments: vec![assignment(new)],
+        abort: Vec::new(),
+        draining: false,
+    };
+    mind.tell(Event::Polled(key(), Ok(answer)));
+    mind.tell(Event::Prepared(new));
+    // What the former session had asked is answered only now: a yes that is not for this one, and a reproach.
+    let late = ReportsAnswer {
+        verdicts: vec![Verdict::Accepted],
+        poll: None,
+    };
+    assert!(mind.tell(Event::Reported(life(), Ok(late))).is_empty());
+    let orders = mind.tell(Event::Polled(life(), Err(Trouble::SessionReplaced)));
+    assert!(orders.is_empty(), "{orders:?}");
+    let yes = ReportsAnswer {
+        verdicts: vec![Verdict::Accepted],
+        poll: None,
+    };
+    let orders = mind.tell(Event::Reported(key(), Ok(yes)));
+    assert!(matches!(&orders[0], Order::Run(run) if run.attempt == new));
+}
+
+#[test]
+fn a_drain_without_a_session_just_leaves() {
+    let mut mind = Mind::new(Vec::new());
+    mind.tell(Event::Tick);
+    assert!(leaves(&mind.tell(Event::Drain)));
+    assert!(!leaves(&mind.tell(Event::Tick)), "once");
+}
+
+#[test]
+fn heartbeats_are_tried_again_long_before_the_timeout() {
+    let mut mind = Mind::open();
+    for _ in 0..20 {
+        let orders = mind.wait(15_000);
+        let beats = orders
+            .iter()
+            .filter(|order| matches!(order, Order::Beat(_)));
+        if beats.count() > 0 {
+            mind.tell(Event::Beaten(life(), Err(Trouble::Unreachable)));
+        }
+        assert!(mind.machine.wakes_at() <= mind.now + 15_000);
+    }
 }

@@ -12,6 +12,7 @@ mod tasks;
 mod world;
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::panic::catch_unwind;
 use std::time::Instant;
 
@@ -51,6 +52,35 @@ fn wish(words: &[String]) -> Result<Option<Wish>, String> {
         _ => Ok(seeds),
     }
 }
+
+/// What some of so many seeds must have met, or they have shown nothing about it.
+const MUST_HAPPEN: &[&str] = &[
+    "answer lost",
+    "cancel job_timeout",
+    "cancel queue_timeout",
+    "crash after a commit",
+    "crash before a commit",
+    "fail approval_timeout",
+    "fail step_timeout",
+    "fail unmatched",
+    "fail worker_lost",
+    "hold worker_lost",
+    "mark_inactive",
+    "request doubled",
+    "request lost",
+    "requeue",
+    "retry step_timeout",
+    "retry worker_forgot",
+    "retry worker_lost",
+    "server stalled",
+    "spool of another",
+    "spooled result accepted: false",
+    "spooled result accepted: true",
+    "wait_longer",
+    "wall clock stepped",
+    "worker crashed",
+    "worker stopped",
+];
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -127,12 +157,16 @@ fn words_of(panic: &(dyn Any + Send)) -> String {
 fn play_many(first: u64, seeds: u64) -> Result<(), Failed> {
     let begun = Instant::now();
     let (mut events, mut recoveries, mut jobs) = (0, 0, 0);
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     for seed in first..first + seeds {
         match breach_of(seed) {
             Ok(told) => {
                 events += told.events;
                 recoveries += told.recoveries;
                 jobs += told.jobs;
+                for (what, count) in told.counts {
+                    *counts.entry(what).or_default() += count;
+                }
             }
             Err(breach) => {
                 let command =
@@ -146,8 +180,17 @@ fn play_many(first: u64, seeds: u64) -> Result<(), Failed> {
         "simulated seeds {first} to {}: {events} events, {jobs} jobs, {recoveries} recoveries, no breach, {secs:.1} s",
         first + seeds - 1
     );
-    if recoveries == 0 {
-        return Err("not a single recovery: the simulation is too tame".into());
+    let counts_told: Vec<String> = counts
+        .iter()
+        .map(|(what, n)| format!("{n} {what}"))
+        .collect();
+    println!("{}", counts_told.join(", "));
+    let missing = MUST_HAPPEN
+        .iter()
+        .filter(|what| !counts.contains_key(**what));
+    let missing: Vec<&&str> = missing.collect();
+    if seeds >= 200 && !missing.is_empty() {
+        return Err(format!("never happened, so nothing was shown: {missing:?}").into());
     }
     Ok(())
 }

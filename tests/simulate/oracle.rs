@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
-use stepward::domain::recovery::{Deed, Foreseen, Recovery};
+use serde_json::Value;
+use stepward::domain::recovery::{Deed, Foreseen, Phase, Recovery};
 use stepward::domain::{AttemptRef, Now, StepId};
 use stepward::engine::{Engine, Finished, News, Settings, Verdict};
 
@@ -25,6 +26,10 @@ pub struct StepRow {
     pub delayed: bool,
     pub absent_beats: u32,
     pub requirement: Option<(i64, String, bool)>,
+    pub position: usize,
+    pub returns: u32,
+    /// Its place in the queue: priority first, then the time, then the id.
+    pub place: (i64, Option<i64>, i64),
 }
 
 impl StepRow {
@@ -38,6 +43,8 @@ impl StepRow {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobRow {
+    pub definition_id: i64,
+    pub task_index: usize,
     pub state: String,
     pub reason: Option<String>,
     pub since_up: i64,
@@ -107,6 +114,8 @@ pub struct Oracle {
     /// When each worker was last heard, and since when the server is there: in true time.
     contact: BTreeMap<i64, i64>,
     pub undisturbed: i64,
+    /// What the definitions say, by their id.
+    definitions: BTreeMap<i64, Value>,
     /// The same on the service clock.
     pub undisturbed_up: i64,
     /// When recovery last said that it waits for many silent workers.
@@ -133,6 +142,7 @@ impl Oracle {
             submitted: BTreeMap::new(),
             contact: BTreeMap::new(),
             undisturbed: 0,
+            definitions: BTreeMap::new(),
             undisturbed_up: 0,
             waits_since_up: None,
             recoveries: 0,
@@ -164,6 +174,11 @@ impl Oracle {
         }
         for (id, step) in &sight.steps {
             self.check_owner(&sight, *id, step);
+            self.check_deadline(&sight, *id, step, up);
+        }
+        self.check_queue(&sight);
+        for (id, job) in &sight.jobs {
+            self.check_job_deadline(*id, job, up);
         }
         self.check_promises(&sight);
         self.note_takers(&mut sight, up);
@@ -202,6 +217,118 @@ impl Oracle {
                 worker.tags
             );
             assert!(worker.takes, "I11: step {id} was given to {worker:?}");
+        }
+    }
+
+    /// What a definition says of a task, or of one of its steps.
+    fn definition(&mut self, job: &JobRow) -> &Value {
+        let sql = &self.sql;
+        let body = self
+            .definitions
+            .entry(job.definition_id)
+            .or_insert_with(|| {
+                let body: String = sql
+                    .query_row(
+                        "SELECT body FROM definition WHERE definition_id = ?1",
+                        [job.definition_id],
+                        |row| row.get(0),
+                    )
+                    .unwrap();
+                serde_json::from_str(&body).unwrap()
+            });
+        &body[job.task_index]
+    }
+
+    /// A step that has just moved has the deadline that its definition and the settings give it, no other.
+    fn check_deadline(&mut self, sight: &Sight, id: i64, step: &StepRow, up: i64) {
+        let was = self.sight.steps.get(&id).cloned();
+        let was = was.as_ref();
+        let moved = was.is_none_or(|was| (&was.state, was.attempt) != (&step.state, step.attempt));
+        let settings = self.settings;
+        if !moved {
+            let kept_alive = was.is_some_and(|was| was.due_up != step.due_up);
+            if kept_alive && step.state == "assigned" {
+                let cap_up = step.since_up + settings.prepare_timeout_ms;
+                let due_up = cap_up.min(up + settings.ack_timeout_ms);
+                assert_eq!(step.due_up, Some(due_up), "R35: step {id}: {step:?}");
+            }
+            return;
+        }
+        let definition = self.definition(&sight.jobs[&step.job_id]);
+        let draft = &definition["steps"][step.position];
+        let timeout_ms = draft["timeout_ms"].as_i64();
+        let tries_max = draft["retry"]["max_attempts"].as_u64().unwrap_or(1);
+        let retried_loss = draft["on_worker_loss"] == "retry";
+        if !step.has_ended() {
+            assert_eq!(step.since_up, up, "step {id} has just moved: {step:?}");
+        }
+        let expected = match (step.state.as_str(), step.kind.as_str()) {
+            ("assigned", _) => Some(up + settings.ack_timeout_ms.min(settings.prepare_timeout_ms)),
+            ("running", "work") => Some(up + timeout_ms.unwrap_or(settings.step_timeout_ms)),
+            ("running", "task") | ("suspended", "approval") => timeout_ms.map(|ms| up + ms),
+            _ => None,
+        };
+        assert_eq!(
+            step.due_up, expected,
+            "I35: the deadline of step {id}: {step:?}"
+        );
+        if let Some(was) = was.filter(|was| was.state == "assigned" && step.state == "ready") {
+            assert_eq!(was.place, step.place, "R41: step {id} lost its place");
+            assert_eq!(step.returns, was.returns + 1, "R40: step {id}");
+        }
+        assert!(
+            step.returns < 5,
+            "R40: step {id} came back too often: {step:?}"
+        );
+        // By policy or by a person: a held step that is resumed may be tried again.
+        let held = draft["on_worker_loss"] == "hold";
+        let most = if retried_loss {
+            tries_max.max(3)
+        } else {
+            tries_max
+        };
+        assert!(
+            held || u64::from(step.tries) <= most,
+            "R13: step {id} is tried too often: {step:?}"
+        );
+    }
+
+    fn check_job_deadline(&mut self, id: i64, job: &JobRow, up: i64) {
+        let was = self.sight.jobs.get(&id);
+        if job.state != "running" || was.is_some_and(|was| was.state == "running") {
+            return;
+        }
+        let default_ms = self.settings.job_timeout_ms;
+        let timeout_ms = self.definition(job)["timeout_ms"].as_i64();
+        let due_up = up + timeout_ms.unwrap_or(default_ms);
+        assert_eq!(
+            job.due_up,
+            Some(due_up),
+            "I36: the deadline of job {id}: {job:?}"
+        );
+    }
+
+    /// Whoever was just given something was given the first of what it could take.
+    fn check_queue(&self, sight: &Sight) {
+        let given = sight.steps.iter().filter(|(id, step)| {
+            let was = self.sight.steps.get(id);
+            step.state == "assigned" && was.is_none_or(|was| was.attempt < step.attempt)
+        });
+        for (id, step) in given {
+            let worker = &sight.workers[&step.worker_id.unwrap()];
+            let passed_over = sight.steps.iter().find(|(_, other)| {
+                // One that came back may be kept from this worker.
+                let claimable = other.state == "ready" && !other.delayed && other.returns == 0;
+                let fits = other.requirement.as_ref().is_some_and(|(_, tags, _)| {
+                    let mut tags = tags.split_whitespace();
+                    tags.all(|tag| worker.tags.iter().any(|offered| offered == tag))
+                });
+                claimable && fits && other.place < step.place
+            });
+            assert!(
+                passed_over.is_none(),
+                "I13: step {id} was given out before {passed_over:?}: {step:?}"
+            );
         }
     }
 
@@ -352,7 +479,8 @@ impl Oracle {
         let marked = done.iter().filter(|done| done.deed == Deed::MarkInactive);
         let marked: Vec<i64> = marked.map(|done| done.worker_id.unwrap().0).collect();
         for worker_id in &marked {
-            let contact = self.contact.get(worker_id).copied().unwrap_or(i64::MIN);
+            // One whose only words were lost in a crash was never heard.
+            let contact = self.contact.get(worker_id).copied().unwrap_or(0);
             let timeout_ms = self.settings.heartbeat_timeout_ms;
             assert!(
                 mono - contact >= timeout_ms,
@@ -369,6 +497,7 @@ impl Oracle {
             self.check_mass_silence(before, now.up.0);
         }
         for done in done {
+            self.check_not_early(before, done, now.up.0);
             match done.reason.map(|reason| reason.as_str()) {
                 Some("unmatched") => self.check_unmatched(before, done.step_id.unwrap(), now.up.0),
                 Some("worker_lost") if done.deed == Deed::Fail => {
@@ -384,6 +513,41 @@ impl Oracle {
             }
         }
         self.recoveries += done.len() as u64;
+    }
+
+    /// A deadline has passed, and nobody is held to one that ran out while the server was absent.
+    fn check_not_early(&self, before: &Sight, done: &Recovery, up: i64) {
+        let settings = &self.settings;
+        let (since_up, due_up, grace_ms) = match (done.phase, done.deed) {
+            (Phase::OverdueSteps, _) => {
+                let step = &before.steps[&done.step_id.unwrap().0];
+                (step.since_up, step.due_up, settings.heartbeat_interval_ms)
+            }
+            (Phase::OverdueJobs, _) => {
+                let job = &before.jobs[&done.job_id.unwrap().0];
+                (job.since_up, job.due_up, settings.heartbeat_interval_ms)
+            }
+            (Phase::StaleWorkers, Deed::Requeue) => {
+                let step = &before.steps[&done.step_id.unwrap().0];
+                let worker = &before.workers[&done.worker_id.unwrap().0];
+                let silent_up =
+                    worker.seen_up.max(self.undisturbed_up) + settings.heartbeat_timeout_ms;
+                if worker.state != "active" || silent_up <= up {
+                    return;
+                }
+                (step.since_up, step.due_up, settings.ack_timeout_ms)
+            }
+            _ => return,
+        };
+        assert!(
+            due_up.is_some_and(|due_up| due_up <= up),
+            "I35: {done:?} is early"
+        );
+        let in_grace = since_up < self.undisturbed_up && up < self.undisturbed_up + grace_ms;
+        assert!(
+            !in_grace,
+            "I19: {done:?} right after an absence of the server"
+        );
     }
 
     fn check_mass_silence(&self, before: &Sight, up: i64) {
@@ -516,7 +680,7 @@ impl Oracle {
             .prepare_cached(
                 "SELECT s.step_id, s.job_id, s.kind, s.state, s.attempt, s.tries, s.worker_id, s.session_id, s.reason,
                         s.since_up, s.due_up, s.not_before_up IS NOT NULL, s.absent_beats, s.requirement_id, r.tags,
-                        r.unmatched = 'wait'
+                        r.unmatched = 'wait', s.position, s.returns, s.priority, s.queued_up
                    FROM step AS s LEFT JOIN requirement AS r ON r.requirement_id = s.requirement_id",
             )
             .unwrap();
@@ -537,12 +701,21 @@ impl Oracle {
                 delayed: row.get(11).unwrap(),
                 absent_beats: row.get(12).unwrap(),
                 requirement: requirement.map(|id| (id, row.get(14).unwrap(), row.get(15).unwrap())),
+                position: row.get::<_, u32>(16).unwrap() as usize,
+                returns: row.get(17).unwrap(),
+                place: (
+                    -row.get::<_, i64>(18).unwrap(),
+                    row.get(19).unwrap(),
+                    row.get(0).unwrap(),
+                ),
             };
             sight.steps.insert(row.get(0).unwrap(), step);
         }
         let mut statement = self
             .sql
-            .prepare_cached("SELECT job_id, state, reason, since_up, due_up FROM job")
+            .prepare_cached(
+                "SELECT job_id, state, reason, since_up, due_up, definition_id, task_index FROM job",
+            )
             .unwrap();
         let mut rows = statement.query([]).unwrap();
         while let Some(row) = rows.next().unwrap() {
@@ -551,6 +724,8 @@ impl Oracle {
                 reason: row.get(2).unwrap(),
                 since_up: row.get(3).unwrap(),
                 due_up: row.get(4).unwrap(),
+                definition_id: row.get(5).unwrap(),
+                task_index: row.get::<_, u32>(6).unwrap() as usize,
             };
             sight.jobs.insert(row.get(0).unwrap(), job);
         }

@@ -31,6 +31,7 @@ pub fn some_tasks(dice: &mut Dice) -> Vec<TaskDraft> {
             if dice.chance(15) {
                 task.queue_timeout_ms = Some(dice.between(8_000, 60_000));
             }
+            task.priority = dice.roll(3) as i32;
             task.hooks = HookOn::ALL.iter().map(|&on| hook(on)).collect();
             task
         })

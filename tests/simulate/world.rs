@@ -13,14 +13,14 @@ use std::time::Duration;
 use stepward::clock::ServiceClock;
 use stepward::domain::protocol::Registration;
 use stepward::domain::reason::Reason;
-use stepward::domain::recovery::Foreseen;
+use stepward::domain::recovery::{Deed, Foreseen, Recovery};
 use stepward::domain::task::Definition;
 use stepward::domain::{AttemptRef, JobId, Json, Now, StepId, Timestamp, WorkerId};
 use stepward::engine::{
     Assignment, Beat, Decision, Engine, EngineError, Finished, HeldAttempt, HeldPhase, News, Poll,
     Reports, RetryScope, Settings, Spooled, Submission, Verdict,
 };
-use stepward::store::{Frozen, Store, StoreError, StoreOptions};
+use stepward::store::{Frozen, Store, StoreOptions};
 use stepward::sweeper::{Round, next_deadline, recovery_forecast, round, sweep_once};
 use stepward::worker::{Event, Machine, Order, Trouble};
 use tempfile::TempDir;
@@ -39,7 +39,10 @@ const CALL_TIMEOUT_MS: i64 = 10_000;
 const POLL_HOLD_MS: i64 = 20_000;
 
 /// With no faults left, every job must have ended by then: the sum of all bounds, with room.
-const QUIET_MS: i64 = 3 * 3_600_000;
+const QUIET_MS: i64 = 900_000;
+
+/// And by then nothing runs, and no result is on any worker's disk.
+const SETTLE_MS: i64 = 60_000;
 
 /// How often things go wrong in this seed, in percent; each may be off.
 #[derive(Debug)]
@@ -166,6 +169,8 @@ pub struct World {
     keys: Vec<String>,
     /// What was ready, and since when, when polls were last woken.
     claimable: BTreeSet<(i64, i64)>,
+    /// What went wrong, and what was done about it, how often.
+    counts: BTreeMap<String, u64>,
     quiet: bool,
     trace: DefaultHasher,
     print: bool,
@@ -180,6 +185,7 @@ pub struct Told {
     pub events: u64,
     pub recoveries: u64,
     pub jobs: usize,
+    pub counts: BTreeMap<String, u64>,
 }
 
 /// Plays one seed to its end. Panics at the first breach.
@@ -191,7 +197,7 @@ pub fn play(seed: u64, print: bool) -> Told {
     }
     world.everybody_behaves();
     let quiet_end = world.mono + QUIET_MS;
-    while !world.oracle.unended().is_empty() || world.server.is_none() {
+    while world.has_more_to_do() {
         world.step();
         assert!(
             world.mono < quiet_end,
@@ -200,11 +206,18 @@ pub fn play(seed: u64, print: bool) -> Told {
             world.oracle.open_steps()
         );
     }
+    // Whoever still runs what nobody wants any more hears of it.
+    let settled = world.mono + SETTLE_MS;
+    while world.mono < settled {
+        world.step();
+    }
+    world.nothing_is_left();
     Told {
         trace: world.trace.finish(),
         events: world.events,
         recoveries: world.oracle.recoveries,
         jobs: world.oracle.sight.jobs.len(),
+        counts: world.counts,
     }
 }
 
@@ -245,6 +258,7 @@ impl World {
             oracle: Oracle::new(folder.path(), settings),
             keys: Vec::new(),
             claimable: BTreeSet::new(),
+            counts: BTreeMap::new(),
             quiet: false,
             trace: DefaultHasher::new(),
             print,
@@ -396,8 +410,8 @@ impl World {
     /// One call of the server. `None`: it crashed on the way, or its answer did not make it.
     fn serve<T>(&mut self, call: impl FnOnce(&Engine, Now) -> T) -> Option<T> {
         let crashes =
-            self.faults.server_crash > 0 && self.dice.roll(400) < self.faults.server_crash;
-        let statement = self.dice.between(1, 60);
+            self.faults.server_crash > 0 && self.dice.roll(200) < self.faults.server_crash;
+        let statement = self.dice.between(1, 20);
         let now = self.now();
         if crashes {
             self.crash.left.store(statement, Ordering::Relaxed);
@@ -414,6 +428,7 @@ impl World {
         };
         if fired || (crashes && self.dice.chance(50)) {
             let word = if fired { "before" } else { "after" };
+            self.count(&format!("crash {word} a commit"));
             self.crash_server(&format!("{word} its commit"));
             self.oracle.look(now.up.0);
             return None;
@@ -422,6 +437,10 @@ impl World {
             server.changed = now;
         }
         result
+    }
+
+    fn count(&mut self, what: &str) {
+        *self.counts.entry(what.to_string()).or_default() += 1;
     }
 
     fn crash_server(&mut self, how: &str) {
@@ -519,6 +538,8 @@ impl World {
             let done = &report.recoveries;
             for recovery in done {
                 self.say(&format!("sweep: {recovery:?}"));
+                self.check_fenced(recovery);
+                *self.counts.entry(told_as(recovery)).or_default() += 1;
             }
             self.oracle
                 .swept(&before, done, &told, &forecast, now, self.mono);
@@ -538,6 +559,28 @@ impl World {
             }
         }
         self.look();
+    }
+
+    /// What is tried elsewhere because its worker was lost does not run there any more, unless it is stopped itself.
+    fn check_fenced(&self, recovery: &Recovery) {
+        if recovery.deed != Deed::Retry || recovery.reason != Some(Reason::WorkerLost) {
+            return;
+        }
+        let attempt = AttemptRef {
+            step_id: recovery.step_id.expect("a step is retried"),
+            attempt: recovery.attempt.expect("a step is retried"),
+        };
+        for player in &self.players {
+            let Some(life) = &player.life else {
+                continue;
+            };
+            let awake = life.stopped_until + 1_000 < self.mono;
+            assert!(
+                !awake || !life.running.contains(&attempt),
+                "I42: {} still runs {attempt}",
+                player.name
+            );
+        }
     }
 
     // --- people, and what befalls everybody ---
@@ -561,11 +604,12 @@ impl World {
             36..40 => self.retry_job(),
             40..46 => self.administer(),
             46..54 => self.befall_worker(),
-            54..60 => self.befall_network(),
-            60..64 => self.befall_server(),
-            64..66 => {
+            54..64 => self.befall_network(),
+            64..68 => self.befall_server(),
+            68..70 => {
                 let years = self.dice.between(-10, 10);
                 self.wall_ms += years * 365 * 86_400_000;
+                self.count("wall clock stepped");
                 self.say(&format!("the wall clock steps by {years} years"));
             }
             _ => {}
@@ -606,12 +650,27 @@ impl World {
                 self.look();
                 self.oracle.submitted(&key, submitted.job_id.0);
             }
-            Some(Err(EngineError::Store(StoreError::Panicked { .. }))) | None => {}
+            None => {}
             Some(Err(error)) => panic!("submit: {error}"),
+        }
+        if answered && self.dice.chance(10) && self.server.is_some() {
+            self.steal_key(&key, definition);
         }
         // The answer may be lost on its way to the client.
         if !answered || self.dice.chance(self.faults.loss) {
             self.after(3_000, What::Submit(key, definition));
+        }
+    }
+
+    /// The same key for something else is refused.
+    fn steal_key(&mut self, key: &str, definition: usize) {
+        let mut submission = Submission::of(&self.definitions[definition]);
+        submission.idempotency_key = Some(key.to_string());
+        submission.input = Json("{\"other\":true}".to_string());
+        let answer = self.serve(|engine, now| engine.submit(submission, now));
+        match answer {
+            Some(Err(EngineError::IdempotencyMismatch { .. })) | None => self.look(),
+            Some(other) => panic!("I27: {key} for another body was answered {other:?}"),
         }
     }
 
@@ -713,6 +772,7 @@ impl World {
                 let until = self.mono + ms;
                 if let Some(life) = &mut self.players[at].life {
                     life.stopped_until = until;
+                    self.count("worker stopped");
                     self.say(&format!("w{at} is stopped for {ms} ms"));
                 }
             }
@@ -735,7 +795,7 @@ impl World {
         if self.faults.loss == 0 {
             return;
         }
-        let until = self.mono + self.dice.between(2_000, 90_000);
+        let until = self.mono + self.dice.between(5_000, 90_000);
         let everybody = self.dice.chance(20);
         let one_way = self.dice.chance(50);
         let chosen = self.dice.roll(self.players.len() as u64) as usize;
@@ -764,6 +824,7 @@ impl World {
         if ms > self.settings.absence_ms() {
             self.oracle.undisturbed = self.stalled_until;
         }
+        self.count("server stalled");
         self.say(&format!("the server stalls for {ms} ms"));
     }
 
@@ -792,7 +853,11 @@ impl World {
         };
         let made_up = "a guess".to_string();
         let session_key = self.dice.pick(&self.keys).cloned().unwrap_or(made_up);
-        match self.dice.roll(10) {
+        match self.dice.roll(12) {
+            10 => {
+                self.say(&format!("a liar hands over {attempt} of {session_key}"));
+                self.hand_over_anothers(attempt, session_key);
+            }
             0 => {
                 let seq = [1, 1_000, i64::MAX][self.dice.roll(3) as usize];
                 let phase = HeldPhase::Running;
@@ -839,6 +904,39 @@ impl World {
         }
     }
 
+    /// A worker of its own, that can do nothing, with the result of somebody else.
+    fn hand_over_anothers(&mut self, attempt: AttemptRef, session_key: String) {
+        self.count("spool of another");
+        let key = format!("mallory-{}", self.events);
+        let said_key = key.clone();
+        let registration = Registration {
+            instance_key: "mallory".to_string(),
+            session_key: key,
+            name: "mallory".to_string(),
+            tags: vec!["nothing".to_string()],
+            slots: 1,
+            version: String::new(),
+            platform: String::new(),
+        };
+        let spooled = vec![Spooled {
+            attempt,
+            session_key,
+            finished: Finished::completed(),
+        }];
+        let answer = self.serve(|engine, now| engine.open_session(registration, spooled, now));
+        if let Some(answer) = answer {
+            let opened = answer.expect("anybody may come");
+            assert_ne!(
+                opened.spooled[0],
+                Verdict::Accepted,
+                "I3: it is not its own"
+            );
+            self.look();
+            let mono = self.mono;
+            self.oracle.heard(&said_key, mono);
+        }
+    }
+
     // --- workers ---
 
     fn start_worker(&mut self, at: usize) {
@@ -873,6 +971,7 @@ impl World {
 
     fn crash_worker(&mut self, at: usize) {
         if self.players[at].life.take().is_some() {
+            self.count("worker crashed");
             self.say(&format!("w{at} crashes"));
             let ms = match self.dice.chance(70) {
                 true => self.dice.between(100, 10_000),
@@ -1003,7 +1102,7 @@ impl World {
         if self.dice.chance(self.faults.hang) {
             return;
         }
-        let ms = match self.dice.chance(85) {
+        let ms = match self.dice.chance(75) {
             true => self.dice.between(10, 15_000),
             false => self.dice.between(15_000, 90_000),
         };
@@ -1020,10 +1119,12 @@ impl World {
     fn send(&mut self, at: usize, number: u64, call: Call) {
         let unreachable = self.players[at].unreachable_until > self.mono;
         if unreachable || self.dice.chance(self.faults.loss) {
+            self.count("request lost");
             return self.unreachable(at, number, &call, CALL_TIMEOUT_MS);
         }
         let ms = self.delay_ms();
         if self.dice.chance(self.faults.doubling) {
+            self.count("request doubled");
             let later_ms = ms + self.dice.between(0, 5_000);
             let again = What::ToServer(at, number, call.clone(), false);
             self.after(later_ms, again);
@@ -1046,6 +1147,7 @@ impl World {
     fn reply(&mut self, at: usize, number: u64, call: &Call, event: Event) {
         let deaf = self.players[at].deaf_until > self.mono;
         if deaf || self.dice.chance(self.faults.loss) {
+            self.count("answer lost");
             return self.unreachable(at, number, call, CALL_TIMEOUT_MS);
         }
         let ms = self.delay_ms();
@@ -1070,14 +1172,22 @@ impl World {
         }
         let event = match &call {
             Call::Open(registration, spooled) => self.hear_open(registration, spooled),
-            Call::Beat(beat) => self
-                .hear_beat(beat.clone())
-                .map(|answer| Event::Beaten(answer.map_err(trouble))),
-            Call::Report(reports) => self
-                .hear_reports(reports.clone())
-                .map(|answer| Event::Reported(answer.map_err(trouble))),
+            Call::Beat(beat) => {
+                let key = beat.session_key.clone();
+                let answer = self.hear_beat(beat.clone());
+                answer.map(|answer| Event::Beaten(key, answer.map_err(trouble)))
+            }
+            Call::Report(reports) => {
+                let key = reports.session_key.clone();
+                let answer = self.hear_reports(reports.clone());
+                answer.map(|answer| Event::Reported(key, answer.map_err(trouble)))
+            }
             Call::Drain(key) => self.hear_drain(key),
             Call::Poll(poll, until) => {
+                let asker = self.players[at].life.as_ref();
+                if awaited && asker.is_none_or(|life| life.number != number) {
+                    return; // its connection broke with it
+                }
                 let answer = self.hear_poll(poll.clone());
                 if let Some(Ok(answer)) = &answer
                     && awaited
@@ -1090,7 +1200,8 @@ impl World {
                     let ms = *until - self.mono;
                     return self.after(ms, What::ToServer(at, number, call, true));
                 }
-                answer.map(|answer| Event::Polled(answer.map_err(trouble)))
+                let key = poll.session_key.clone();
+                answer.map(|answer| Event::Polled(key, answer.map_err(trouble)))
             }
         };
         match event {
@@ -1158,6 +1269,13 @@ impl World {
             };
             for (result, verdict) in spooled.iter().zip(&opened.spooled) {
                 assert!(same_worker(result), "a spool is its worker's own");
+                self.counts
+                    .entry(format!(
+                        "spooled result accepted: {}",
+                        *verdict == Verdict::Accepted
+                    ))
+                    .and_modify(|count| *count += 1)
+                    .or_insert(1);
                 // A second one of the same step in the same call would need the state in between.
                 let news = News::Finished(result.finished.clone());
                 let step = result.attempt;
@@ -1181,7 +1299,7 @@ impl World {
             let mono = self.mono;
             self.oracle.heard(key, mono);
         }
-        Some(Event::Drained(answer.map_err(trouble)))
+        Some(Event::Drained(key.to_string(), answer.map_err(trouble)))
     }
 
     fn hear_beat(
@@ -1273,6 +1391,28 @@ impl World {
         }
     }
 
+    /// A job has not ended, or somebody still wants to submit one.
+    fn has_more_to_do(&self) -> bool {
+        let mut queued = self.queue.values();
+        !self.oracle.unended().is_empty() || queued.any(|what| matches!(what, What::Submit(..)))
+    }
+
+    fn nothing_is_left(&self) {
+        for player in &self.players {
+            let name = &player.name;
+            assert!(
+                player.disk.is_empty(),
+                "R30: {name} keeps {:?}",
+                player.disk
+            );
+            let running = player.life.as_ref().map(|life| &life.running);
+            assert!(
+                running.is_none_or(BTreeSet::is_empty),
+                "R24: {name} still runs {running:?}"
+            );
+        }
+    }
+
     /// No faults any more: everybody is there, somebody can do everything, people decide.
     fn everybody_behaves(&mut self) {
         self.say("everybody behaves from now on");
@@ -1282,8 +1422,8 @@ impl World {
             self.start_server();
         }
         self.pass_time(self.mono.max(self.stalled_until));
-        let everything = ["script", "tag0", "tag1", "tag2"].map(str::to_string);
-        self.add_player("everyman", everything.to_vec(), 3);
+        let starts = |what: &What| matches!(what, What::WorkerStart(_));
+        self.queue.retain(|_, what| !starts(what));
         for at in 0..self.players.len() {
             self.players[at].unreachable_until = 0;
             self.players[at].deaf_until = 0;
@@ -1292,6 +1432,8 @@ impl World {
                 None => self.start_worker(at),
             }
         }
+        let everything = ["script", "tag0", "tag1", "tag2"].map(str::to_string);
+        self.add_player("everyman", everything.to_vec(), 3);
         let workers: Vec<i64> = self.oracle.sight.workers.keys().copied().collect();
         for id in workers {
             let worker_id = WorkerId(id);
@@ -1307,18 +1449,22 @@ fn trouble(error: EngineError) -> Trouble {
     match error {
         EngineError::SessionUnknown => Trouble::SessionUnknown,
         EngineError::SessionReplaced => Trouble::SessionReplaced,
-        EngineError::Store(_) => Trouble::Unreachable,
         other => panic!("a worker was refused: {other}"),
     }
+}
+
+fn told_as(recovery: &Recovery) -> String {
+    let reason = recovery.reason.map_or("", |reason| reason.as_str());
+    format!("{} {reason}", recovery.deed).trim_end().to_string()
 }
 
 fn answer_with(call: &Call, trouble: Trouble) -> Event {
     match call {
         Call::Open(..) => Event::Opened(Err(trouble)),
-        Call::Beat(_) => Event::Beaten(Err(trouble)),
-        Call::Poll(..) => Event::Polled(Err(trouble)),
-        Call::Report(_) => Event::Reported(Err(trouble)),
-        Call::Drain(_) => Event::Drained(Err(trouble)),
+        Call::Beat(beat) => Event::Beaten(beat.session_key.clone(), Err(trouble)),
+        Call::Poll(poll, _) => Event::Polled(poll.session_key.clone(), Err(trouble)),
+        Call::Report(reports) => Event::Reported(reports.session_key.clone(), Err(trouble)),
+        Call::Drain(key) => Event::Drained(key.clone(), Err(trouble)),
     }
 }
 
