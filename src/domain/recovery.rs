@@ -286,6 +286,17 @@ mod tests {
         };
         let expected = (Uptime(901_000), HeldFate::Return(Return::PrepareTimeout));
         assert_eq!(BOUNDS.held_step(&capped), Some(expected));
+        // With nothing between the two, one that never said a word was not preparing.
+        let no_room = Bounds {
+            settings: Settings {
+                prepare_timeout_ms: 60_000,
+                ..Settings::DEFAULT
+            },
+            ..BOUNDS
+        };
+        let silent = held(StepState::Assigned, Holder::Present, 0);
+        let expected = (Uptime(61_000), HeldFate::Return(Return::AckTimeout));
+        assert_eq!(no_room.held_step(&silent), Some(expected));
     }
 
     #[test]

@@ -276,3 +276,23 @@ fn what_ended_is_explained_down_to_its_root_cause() {
     assert_eq!(why.facts, ["root cause: step build failed: exit code 1"]);
     assert_eq!(ask(&house, job, "x"), "completed: completed");
 }
+
+#[test]
+fn a_step_knows_the_deadlines_of_the_jobs_above_it() {
+    let house = TestHouse::new();
+    let job = house.submit_tasks(vec![
+        TaskDraft {
+            timeout_ms: Some(60_000),
+            ..TaskDraft::new("top", vec![StepDraft::task("call", "deep")])
+        },
+        TaskDraft::new("deep", vec![script("a")]),
+    ]);
+    let child = house.child_of(job, "call");
+    house.worker("ann", &[], 1).begin();
+    let ends = WhyOutcome {
+        action: "its job is cancelled",
+        phase: 3,
+        in_ms: 60_000,
+    };
+    assert_eq!(house.why(child, "a").outcome, Some(ends));
+}

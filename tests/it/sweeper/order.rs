@@ -199,3 +199,22 @@ fn all_victims_of_a_dead_worker_are_taken_in_one_sweep() {
     house.clock.advance_ms(121_000);
     assert_eq!(house.sweep().len(), 601);
 }
+
+#[test]
+fn a_batch_is_bounded_and_the_next_one_takes_the_rest() {
+    let house = TestHouse::new();
+    let step = |n: usize| StepDraft {
+        tags: vec!["gpu".to_string()],
+        ..script(&format!("s{n}"))
+    };
+    house.submit((0..10_000).map(step).collect());
+    let last = house.submit(vec![step(0)]);
+    house.clock.advance_ms(30_000);
+    let report = sweep_once(&house.engine, house.now());
+    assert_eq!(report.recoveries.len(), 10_000);
+    assert!(report.more, "the thread comes back at once");
+    assert_eq!(house.step_state(last, "s0"), StepState::Ready);
+    let report = sweep_once(&house.engine, house.now());
+    assert_eq!(report.recoveries.len(), 1);
+    assert!(!report.more);
+}

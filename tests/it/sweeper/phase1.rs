@@ -4,7 +4,7 @@ use stepward::domain::reason::Reason;
 use stepward::domain::retry::{OnWorkerLoss, RetryPolicy};
 use stepward::domain::step::StepState;
 use stepward::domain::task::{StepDraft, TaskDraft};
-use stepward::engine::{Decision, HeldPhase, Verdict};
+use stepward::engine::{Decision, HeldPhase, Suspect, Verdict};
 
 use super::{recovery_events, recovery_log};
 use crate::house::{TestHouse, TestWorker, script};
@@ -429,4 +429,41 @@ fn nothing_but_its_own_contact_refreshes_a_worker() {
     engine.cancel(job, "eve", house.now()).unwrap();
     house.clock.advance_ms(21_000);
     assert_eq!(house.sweep(), ["1 mark_inactive"]);
+}
+
+#[test]
+fn many_silent_workers_that_have_spoken_meanwhile_are_not_told_of() {
+    let house = TestHouse::new();
+    let workers = ["ann", "bob", "cid"].map(|name| house.worker(name, &[], 1));
+    house.clock.advance_ms(121_000);
+    // Found silent together; before anything is done about it, they speak.
+    for worker in &workers {
+        worker.heartbeat(1, &[]);
+    }
+    let suspect = Suspect::ManyWorkers {
+        at_up: house.now().up,
+    };
+    let outcome = house.engine.recover(&[suspect], house.now()).remove(0);
+    assert_eq!(outcome.unwrap(), None);
+    assert!(recovery_events(&house).is_empty());
+}
+
+#[test]
+fn when_most_fall_silent_once_more_they_get_more_time_once_more() {
+    let house = TestHouse::new();
+    let names = ["ann", "bob", "cid"];
+    let workers = names.map(|name| house.worker(name, &[], 1));
+    house.clock.advance_ms(121_000);
+    assert_eq!(house.sweep(), ["1 wait_longer"]);
+    house.clock.advance_ms(120_000);
+    assert_eq!(house.sweep().len(), 3);
+    for worker in &workers {
+        worker.heartbeat(1, &[]);
+    }
+    house.clock.advance_ms(121_000);
+    assert_eq!(
+        house.sweep(),
+        ["1 wait_longer"],
+        "the next time is another story"
+    );
 }
