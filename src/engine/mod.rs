@@ -42,9 +42,8 @@ use std::sync::Arc;
 
 use crate::domain::check::Problems;
 use crate::domain::job::JobState;
-use crate::domain::recovery::Bounds;
 use crate::domain::step::StepState;
-use crate::domain::{JobId, Now, StepId, Uptime, WorkerId};
+use crate::domain::{JobId, Now, StepId, WorkerId};
 use crate::store::{Store, StoreError, Tx};
 use watch::Watch;
 
@@ -114,62 +113,6 @@ impl Engine {
             settings,
             watch,
         }
-    }
-
-    /// The bounds that recovery holds now.
-    pub fn bounds(&self) -> Bounds {
-        self.watch.bounds(self.settings)
-    }
-
-    /// The server was not there until then: nobody's silence before counts.
-    pub fn was_absent_until(&self, up: Uptime) {
-        self.watch.was_absent_until(up);
-    }
-
-    /// Too many were silent at once, and that has ended one way or the other.
-    pub fn end_patience(&self) {
-        self.watch.state().patient_until = None;
-    }
-
-    /// Saves the service clock if that is due or if somebody was turned away: a store that takes not even that cannot hear
-    /// anybody, and its failing is an absence of the server.
-    pub fn try_to_write(&self, now: Now) -> Result<(), EngineError> {
-        const SAVE_CLOCK_MS: i64 = 10_000;
-        let refusals = self.store.refusals();
-        let is_due = now.up.0 - self.store.saved_up().0 >= SAVE_CLOCK_MS;
-        let was_failing = {
-            let mut state = self.watch.state();
-            let refused = std::mem::replace(&mut state.refusals, refusals) != refusals;
-            if !state.is_failing && !refused && !is_due {
-                return Ok(());
-            }
-            state.is_failing
-        };
-        let saved = self.save_clock(now);
-        self.watch.state().is_failing = saved.is_err();
-        if was_failing && saved.is_ok() {
-            self.was_absent_until(now.up);
-        }
-        saved
-    }
-
-    /// A sweep remembers how many it could not end.
-    pub fn note_failures(&self, failures: usize) {
-        self.watch.state().failures = u32::try_from(failures).unwrap_or(u32::MAX);
-    }
-
-    pub fn failures_of_last_sweep(&self) -> u32 {
-        self.watch.state().failures
-    }
-
-    /// Whether the store could not write when it was last tried.
-    pub fn is_failing(&self) -> bool {
-        self.watch.state().is_failing
-    }
-
-    /// Lets the next life of the server continue the service clock here, although nothing happened.
-    pub fn save_clock(&self, now: Now) -> Result<(), EngineError> {
-        self.write(now, |_| Ok(()))
     }
 
     /// A verb of a session: one that the store turns away is a sign of life all the same.

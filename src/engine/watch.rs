@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
-use super::Settings;
-use crate::domain::Uptime;
+use super::{Engine, EngineError, Settings};
 use crate::domain::recovery::Bounds;
+use crate::domain::{Now, Uptime};
 use crate::planted::{Bug, planted};
 
 pub(super) struct Watch {
@@ -28,6 +28,66 @@ pub(super) struct State {
 
 /// More sessions than this were never heard of in one moment of failing: then it is everybody's.
 const UNWRITTEN_MAX: usize = 10_000;
+
+/// With nothing written for so long, the clock is written by itself.
+const SAVE_CLOCK_MS: i64 = 10_000;
+
+impl Engine {
+    /// The bounds that recovery holds now.
+    pub fn bounds(&self) -> Bounds {
+        self.watch.bounds(self.settings)
+    }
+
+    /// The server was not there until then: nobody's silence before counts.
+    pub fn was_absent_until(&self, up: Uptime) {
+        self.watch.was_absent_until(up);
+    }
+
+    /// Too many were silent at once, and that has ended one way or the other.
+    pub fn end_patience(&self) {
+        self.watch.state().patient_until = None;
+    }
+
+    /// Saves the service clock if that is due or if somebody was turned away: a store that takes not even that cannot hear
+    /// anybody, and its failing is an absence of the server.
+    pub fn try_to_write(&self, now: Now) -> Result<(), EngineError> {
+        let refusals = self.store.refusals();
+        let is_due = now.up.0 - self.store.saved_up().0 >= SAVE_CLOCK_MS;
+        let was_failing = {
+            let mut state = self.watch.state();
+            let refused = std::mem::replace(&mut state.refusals, refusals) != refusals;
+            if !state.is_failing && !refused && !is_due {
+                return Ok(());
+            }
+            state.is_failing
+        };
+        let saved = self.save_clock(now);
+        self.watch.state().is_failing = saved.is_err();
+        if was_failing && saved.is_ok() {
+            self.was_absent_until(now.up);
+        }
+        saved
+    }
+
+    /// A sweep remembers how many it could not end.
+    pub fn note_failures(&self, failures: usize) {
+        self.watch.state().failures = u32::try_from(failures).unwrap_or(u32::MAX);
+    }
+
+    pub fn failures_of_last_sweep(&self) -> u32 {
+        self.watch.state().failures
+    }
+
+    /// Whether the store could not write when it was last tried.
+    pub fn is_failing(&self) -> bool {
+        self.watch.state().is_failing
+    }
+
+    /// Lets the next life of the server continue the service clock here, although nothing happened.
+    pub fn save_clock(&self, now: Now) -> Result<(), EngineError> {
+        self.write(now, move |tx| Ok(tx.save_service_clock(now.up)?))
+    }
+}
 
 impl Watch {
     pub fn new(begun_up: Uptime) -> Watch {

@@ -188,7 +188,7 @@ const REMEMBER_KEY: &str = "
 ";
 
 const SAVE_SERVICE_CLOCK: &str = "
-    UPDATE server SET service_clock_up = :up WHERE only_row = 1
+    UPDATE server SET service_clock_up = max(service_clock_up, :up) WHERE only_row = 1
 ";
 
 const SERVICE_CLOCK: &str = "
@@ -416,6 +416,13 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// Written whether or not it has moved: whoever asks wants to know whether anything can be written.
+    pub fn save_service_clock(&self, up: Uptime) -> Result<(), StoreError> {
+        self.sql(SAVE_SERVICE_CLOCK)?
+            .execute(named_params! {":up": up.0})?;
+        Ok(())
+    }
+
     /// Last in a group of calls: the service clock, and one new number for all jobs that the group touched.
     pub(super) fn seal(&self, changes: &Changes) -> Result<(), StoreError> {
         let saved_up = Uptime(self.shared.service_clock_up.load(Ordering::Relaxed));
@@ -423,8 +430,7 @@ impl Tx<'_> {
             .up
             .filter(|up| *up > saved_up && !planted(Bug::ClockNotSaved))
         {
-            self.sql(SAVE_SERVICE_CLOCK)?
-                .execute(named_params! {":up": up.0})?;
+            self.save_service_clock(up)?;
         }
         if changes.jobs.is_empty() {
             return Ok(());

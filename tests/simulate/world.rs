@@ -1427,9 +1427,9 @@ impl World {
         for at in 0..self.players.len() {
             self.players[at].unreachable_until = 0;
             self.players[at].deaf_until = 0;
-            match &mut self.players[at].life {
-                Some(life) => life.stopped_until = 0,
-                None => self.start_worker(at),
+            // Those that are stopped come back when their time comes: one last zombie each.
+            if self.players[at].life.is_none() {
+                self.start_worker(at);
             }
         }
         let everything = ["script", "tag0", "tag1", "tag2"].map(str::to_string);
