@@ -8,9 +8,10 @@ use stepward::domain::{AttemptRef, Now, Timestamp, Uptime};
 use stepward::engine::{
     Beat, Engine, EngineError, HeldAttempt, HeldPhase, Poll, Settings, Submission,
 };
-use stepward::store::{Store, StoreError, StoreOptions};
+use stepward::store::{Store, StoreOptions};
 use stepward::sweeper::{round, sweep_once};
 
+use super::Stuck;
 use crate::house::{TestHouse, frozen, registration, script};
 use stepward::domain::task::TaskDraft;
 
@@ -111,43 +112,6 @@ fn steps_of_the_wall_clock_in_both_directions_change_nothing() {
     house.clock.step_wall_ms(-TEN_YEARS_MS);
     house.clock.advance_ms(118_000);
     assert_eq!(house.sweep(), ["1 mark_inactive", "1 fail worker_lost"]);
-}
-
-/// What is inside keeps the writer busy until it is dropped.
-struct Stuck {
-    go_on: Option<std::sync::mpsc::Sender<()>>,
-    caller: Option<std::thread::JoinHandle<()>>,
-}
-
-impl Stuck {
-    fn new(engine: &Engine) -> Stuck {
-        let (inside_tx, inside_rx) = std::sync::mpsc::channel();
-        let (go_on_tx, go_on_rx) = std::sync::mpsc::channel::<()>();
-        let go_on_rx = std::sync::Mutex::new(go_on_rx);
-        let store = engine.store.clone();
-        let caller = std::thread::spawn(move || {
-            let stuck = store.write(move |_| {
-                inside_tx.send(()).unwrap();
-                // An error says that the other end is gone: that is the word.
-                let _ = go_on_rx.lock().unwrap().recv();
-                Ok::<_, StoreError>(())
-            });
-            // It may have waited too long for the answer.
-            drop(stuck);
-        });
-        inside_rx.recv().unwrap();
-        Stuck {
-            go_on: Some(go_on_tx),
-            caller: Some(caller),
-        }
-    }
-}
-
-impl Drop for Stuck {
-    fn drop(&mut self) {
-        self.go_on = None;
-        self.caller.take().unwrap().join().unwrap();
-    }
 }
 
 fn beat_at(engine: &Engine, up_ms: i64) -> Result<(), EngineError> {

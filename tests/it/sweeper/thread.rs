@@ -12,6 +12,7 @@ use stepward::engine::{Engine, Finished, Poll, Settings, Submission};
 use stepward::store::{Store, StoreOptions};
 use stepward::sweeper::Sweeper;
 
+use super::Stuck;
 use crate::house::{frozen, registration, script};
 
 struct Live {
@@ -22,8 +23,12 @@ struct Live {
 }
 
 fn live(settings: Settings) -> Live {
+    live_with(settings, StoreOptions::default())
+}
+
+fn live_with(settings: Settings, options: StoreOptions) -> Live {
     let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    let store = Store::open(folder.path(), options).unwrap();
     let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
     let engine = Engine::new(store, settings);
     let sweeper = Sweeper::start(engine.clone(), clock.clone()).unwrap();
@@ -106,6 +111,30 @@ fn it_acts_at_deadlines_long_before_its_interval_is_over() {
     assert_eq!(step.reason.unwrap().as_str(), "worker_lost");
     let last = live.sweeper.last_sweep().unwrap();
     assert_eq!(last.failures, 0);
+}
+
+#[test]
+fn while_the_store_cannot_write_the_clock_stands_still() {
+    let options = StoreOptions {
+        write_deadline: Duration::from_millis(500),
+        ..StoreOptions::default()
+    };
+    let live = live_with(Settings::default(), options);
+    await_that("a first sweep", || live.sweeper.last_sweep().is_some());
+    let stuck = Stuck::new(&live.engine);
+    live.engine.save_clock(live.clock.now()).unwrap_err();
+    await_that("it is noticed", || live.engine.is_failing());
+    let stands_still = || {
+        let before = live.clock.now().up;
+        std::thread::park_timeout(Duration::from_millis(20));
+        live.clock.now().up == before
+    };
+    await_that("the clock is held", stands_still);
+    let held_up = live.clock.now().up;
+    drop(stuck);
+    await_that("it is over", || !live.engine.is_failing());
+    await_that("the clock goes on", || live.clock.now().up > held_up);
+    assert_eq!(live.engine.bounds().undisturbed_since, held_up);
 }
 
 #[test]
