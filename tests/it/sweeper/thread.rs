@@ -134,7 +134,7 @@ fn while_the_store_cannot_write_the_clock_stands_still() {
     drop(stuck);
     await_that("it is over", || !live.engine.is_failing());
     await_that("the clock goes on", || live.clock.now().up > held_up);
-    assert_eq!(live.engine.bounds().undisturbed_since, held_up);
+    assert!(live.engine.bounds().undisturbed_since >= held_up);
 }
 
 #[test]
