@@ -15,14 +15,15 @@ impl Engine {
         let session_key = session_key.to_string();
         self.write_contact(session_key.clone(), now, move |tx| {
             let session = current_session(tx, &session_key)?;
-            sign_of_life(tx, &session, now)?;
+            // Before it counts as alive: a worker that was given up takes nothing that it could stop taking now.
             drain(
                 tx,
                 session.worker_id,
                 session.draining,
                 &session.worker_name,
                 now,
-            )
+            )?;
+            sign_of_life(tx, &session, now)
         })
     }
 

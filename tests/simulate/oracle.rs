@@ -121,6 +121,8 @@ pub struct Oracle {
     /// When recovery last said that it waits for many silent workers.
     waits_since_up: Option<i64>,
     pub recoveries: u64,
+    /// Of the database, when it was last read.
+    version: Option<i64>,
     /// Whether anything has happened that the rules of the database speak of, since somebody asked.
     pub changed: bool,
 }
@@ -146,12 +148,20 @@ impl Oracle {
             undisturbed_up: 0,
             waits_since_up: None,
             recoveries: 0,
+            version: None,
             changed: true,
         }
     }
 
     /// Looks again after something happened, and compares. Returns what was told meanwhile.
     pub fn look(&mut self, up: i64) -> Vec<EventRow> {
+        let version: i64 = self
+            .sql
+            .pragma_query_value(None, "data_version", |row| row.get(0))
+            .unwrap();
+        if self.version.replace(version) == Some(version) {
+            return Vec::new(); // nobody has written anything since
+        }
         let mut sight = self.read();
         for (id, was) in &self.sight.steps {
             let Some(is) = sight.steps.get(id) else {

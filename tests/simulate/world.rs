@@ -207,7 +207,12 @@ pub fn play(seed: u64, print: bool) -> Told {
         );
     }
     // Whoever still runs what nobody wants any more hears of it.
-    let settled = world.mono + SETTLE_MS;
+    let lives = world
+        .players
+        .iter()
+        .filter_map(|player| player.life.as_ref());
+    let woken = lives.map(|life| life.stopped_until).max();
+    let settled = woken.unwrap_or(0).max(world.mono) + SETTLE_MS;
     while world.mono < settled {
         world.step();
     }
@@ -771,7 +776,7 @@ impl World {
                 let ms = self.dice.between(1_000, 120_000);
                 let until = self.mono + ms;
                 if let Some(life) = &mut self.players[at].life {
-                    life.stopped_until = until;
+                    life.stopped_until = life.stopped_until.max(until);
                     self.count("worker stopped");
                     self.say(&format!("w{at} is stopped for {ms} ms"));
                 }

@@ -205,3 +205,17 @@ fn a_loop_of_steps_that_nobody_can_run_ends() {
     assert_eq!(secs_until_end(&house, job), 90, "two at a time");
     assert_eq!(house.job_state(job), JobState::Failed);
 }
+
+#[test]
+fn the_drain_of_a_worker_that_was_given_up_does_not_begin_the_wait_anew() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![gpu("a")]);
+    let ann = house.worker("ann", &["gpu"], 1);
+    house.clock.advance_ms(121_000);
+    assert_eq!(house.sweep(), ["1 mark_inactive"]);
+    house.clock.advance_ms(20_000);
+    house.engine.drain_session(&ann.key, house.now()).unwrap();
+    house.clock.advance_ms(10_000);
+    assert_eq!(house.sweep(), ["4 fail unmatched"]);
+    assert_eq!(house.job_state(job), JobState::Failed);
+}
