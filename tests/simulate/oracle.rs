@@ -667,6 +667,23 @@ impl Oracle {
         }
     }
 
+    /// What workers run, by the database, and in which session.
+    pub fn running(&self) -> Vec<(AttemptRef, String)> {
+        let sql = "SELECT s.step_id, s.attempt, n.session_key
+                     FROM step AS s JOIN session AS n ON n.session_id = s.session_id
+                    WHERE s.state = 'running' AND s.kind = 'work'
+                    ORDER BY s.step_id";
+        let mut statement = self.sql.prepare_cached(sql).unwrap();
+        let rows = statement.query_map([], |row| {
+            let attempt = AttemptRef {
+                step_id: StepId(row.get(0)?),
+                attempt: row.get(1)?,
+            };
+            Ok((attempt, row.get(2)?))
+        });
+        rows.unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
     pub fn unended(&self) -> Vec<i64> {
         let jobs = self.sight.jobs.iter().filter(|(_, job)| !job.has_ended());
         jobs.map(|(id, _)| *id).collect()

@@ -860,6 +860,10 @@ impl World {
         let session_key = self.dice.pick(&self.keys).cloned().unwrap_or(made_up);
         match self.dice.roll(12) {
             10 => {
+                // What somebody really runs, if there is anything: a guess would hardly ever be right.
+                let running = self.oracle.running();
+                let aimed = self.dice.pick(&running).cloned();
+                let (attempt, session_key) = aimed.unwrap_or((attempt, session_key));
                 self.say(&format!("a liar hands over {attempt} of {session_key}"));
                 self.hand_over_anothers(attempt, session_key);
             }
