@@ -29,9 +29,7 @@ impl Settings {
         step_timeout_ms: 24 * 3_600_000,
         job_timeout_ms: 7 * 24 * 3_600_000,
     };
-}
 
-impl Settings {
     /// A gap in which nobody read the clock, and so nobody was there, counts as an absence of the server from here on: long
     /// before it could be taken for somebody's silence, and not so soon that a busy machine seems to be absent.
     pub fn absence_ms(&self) -> i64 {
