@@ -25,6 +25,7 @@ pub struct Recovery {
     pub ack_timeout_secs: u32,
     pub prepare_timeout_secs: u32,
     pub report_grace_secs: u32,
+    pub cancel_grace_secs: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,6 +56,7 @@ impl Default for Recovery {
             ack_timeout_secs: secs(settings.ack_timeout_ms),
             prepare_timeout_secs: secs(settings.prepare_timeout_ms),
             report_grace_secs: secs(settings.report_grace_ms),
+            cancel_grace_secs: secs(settings.cancel_grace_ms),
         }
     }
 }
@@ -89,6 +91,7 @@ impl ServerConfig {
             ack_timeout_ms: ms(self.recovery.ack_timeout_secs),
             prepare_timeout_ms: ms(self.recovery.prepare_timeout_secs),
             report_grace_ms: ms(self.recovery.report_grace_secs),
+            cancel_grace_ms: ms(self.recovery.cancel_grace_secs),
             step_timeout_ms: ms(self.defaults.step_timeout_secs),
             job_timeout_ms: ms(self.defaults.job_timeout_secs),
         }

@@ -373,16 +373,21 @@ fn check_step(place: &Place, step: &StepDraft, problems: &mut Vec<Problem>) {
             problems.push(place.key("script").problem(Fault::Empty));
         }
         Action::Script {
-            runner: Runner::Docker,
+            runner: Runner::Docker | Runner::Pod,
             image: None,
             ..
         } => {
             problems.push(place.key("image").problem(Fault::NotAllowed {
-                why: "is missing, a script with runner docker needs one",
+                why: "is missing, a script with runner docker or pod needs one",
             }));
         }
-        Action::Docker { image, .. } if image.is_empty() => {
-            problems.push(place.key("image").problem(Fault::Empty));
+        Action::Script {
+            language: Some(language),
+            ..
+        } if !is_program_name(language) => {
+            problems.push(place.key("language").problem(Fault::NotAllowed {
+                why: "is not the name of a program, such as sh, bash, python or node",
+            }));
         }
         Action::Approval { .. } if step.for_each.is_some() => {
             problems.push(place.key("for_each").problem(Fault::NotAllowed {
@@ -390,6 +395,19 @@ fn check_step(place: &Place, step: &StepDraft, problems: &mut Vec<Problem>) {
             }));
         }
         _ => {}
+    }
+    let image = match &step.action {
+        Action::Script { image, .. } => image.as_deref(),
+        Action::Docker { image, .. } => Some(image.as_str()),
+        _ => None,
+    };
+    if let Some(fault) = image.and_then(image_fault) {
+        problems.push(place.key("image").problem(fault));
+    }
+    check_env(&place.key("env"), &step.env, problems);
+    if let Some(workdir) = &step.workdir {
+        let place = place.key("workdir");
+        check_text(&place, workdir, limits::WORKDIR_BYTES_MAX, problems);
     }
     if step.tags.len() > limits::STEP_TAGS_MAX {
         let (count, max) = (step.tags.len(), limits::STEP_TAGS_MAX);
@@ -640,6 +658,75 @@ fn check_range(place: &Place, value: i64, min: i64, max: i64, problems: &mut Vec
     if !(min..=max).contains(&value) {
         problems.push(place.problem(Fault::OutOfRange { value, min, max }));
     }
+}
+
+/// Names are those that every shell can read; what the worker itself says is not to be overwritten.
+fn check_env(place: &Place, env: &BTreeMap<String, String>, problems: &mut Vec<Problem>) {
+    if env.len() > limits::ENV_MAX {
+        let (count, max) = (env.len(), limits::ENV_MAX);
+        problems.push(place.problem(Fault::TooMany {
+            what: "variables",
+            count,
+            max,
+        }));
+        return;
+    }
+    let bytes: usize = env.iter().map(|(k, v)| k.len() + v.len()).sum();
+    let bytes_max = limits::ENV_BYTES_MAX;
+    if bytes > bytes_max {
+        problems.push(place.problem(Fault::TooLong { bytes, bytes_max }));
+    }
+    for (name, value) in env {
+        if let Some(fault) = env_name_fault(name) {
+            problems.push(place.problem(fault));
+        }
+        if value.contains('\0') {
+            problems.push(place.problem(Fault::NulByte));
+        }
+    }
+}
+
+/// What is wrong with the name of a variable of the environment.
+pub fn env_name_fault(name: &str) -> Option<Fault> {
+    let bad = |c: &char| !(c.is_ascii_alphanumeric() || *c == '_');
+    if name.is_empty() {
+        return Some(Fault::Empty);
+    }
+    if let Some(character) = name.chars().find(bad) {
+        return Some(Fault::BadCharacter { character });
+    }
+    if name.starts_with(|first: char| first.is_ascii_digit()) {
+        return Some(Fault::NotAllowed {
+            why: "has a variable whose name begins with a digit",
+        });
+    }
+    name.starts_with("STEPWARD_").then_some(Fault::NotAllowed {
+        why: "has a variable whose name begins with STEPWARD_, which is reserved",
+    })
+}
+
+fn is_program_name(name: &str) -> bool {
+    let good = |c: char| c.is_ascii_alphanumeric() || "._+-".contains(c);
+    name.starts_with(|first: char| first.is_ascii_alphanumeric()) && name.chars().all(good)
+}
+
+/// An image's name is handed to the docker command: it must not look like an option or like two words.
+fn image_fault(image: &str) -> Option<Fault> {
+    let (bytes, bytes_max) = (image.len(), limits::IMAGE_BYTES_MAX);
+    if image.is_empty() {
+        return Some(Fault::Empty);
+    }
+    if bytes > bytes_max {
+        return Some(Fault::TooLong { bytes, bytes_max });
+    }
+    let bad = |c: &char| !(c.is_ascii_alphanumeric() || "._:/@-".contains(*c));
+    if let Some(character) = image.chars().find(bad) {
+        return Some(Fault::BadCharacter { character });
+    }
+    let first_is_good = image.starts_with(|first: char| first.is_ascii_alphanumeric());
+    (!first_is_good).then_some(Fault::NotAllowed {
+        why: "does not begin with a letter or digit",
+    })
 }
 
 /// What is wrong with a tag, of a step or of a worker.

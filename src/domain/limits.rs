@@ -10,6 +10,11 @@ pub const STEP_TAGS_MAX: usize = 100;
 pub const TAG_BYTES_MAX: usize = 64;
 pub const NAME_BYTES_MAX: usize = 128;
 pub const SCRIPT_BYTES_MAX: usize = 1 << 20;
+pub const IMAGE_BYTES_MAX: usize = 512;
+pub const WORKDIR_BYTES_MAX: usize = 1 << 10;
+/// Variables that a step adds to its environment, and all their bytes: execve has limits of its own.
+pub const ENV_MAX: usize = 128;
+pub const ENV_BYTES_MAX: usize = 128 << 10;
 /// All tasks frozen into a job, taken together.
 pub const DEFINITION_BYTES_MAX: usize = 16 << 20;
 pub const TASKS_MAX: usize = 1_000;

@@ -9,6 +9,7 @@ pub mod depends;
 pub mod event;
 pub mod job;
 pub mod limits;
+pub mod log;
 pub mod protocol;
 pub mod reason;
 pub mod recovery;

@@ -1,5 +1,7 @@
 //! What workers and the server say to each other. Values only: `engine` gives the answers, `worker` draws its conclusions.
 
+use std::collections::BTreeMap;
+
 use super::reason::Reason;
 use super::settings::Settings;
 use super::task::Action;
@@ -87,6 +89,10 @@ pub struct Assignment {
     pub task: String,
     pub step: String,
     pub action: Action,
+    pub env: BTreeMap<String, String>,
+    pub workdir: Option<String>,
+    /// What must not be seen in its log.
+    pub masks: Vec<String>,
     pub input: Json,
     pub item: Option<u32>,
     pub item_value: Option<Json>,

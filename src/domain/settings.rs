@@ -13,6 +13,8 @@ pub struct Settings {
     pub prepare_timeout_ms: i64,
     /// How long a step runs before heartbeats that leave it out count.
     pub report_grace_ms: i64,
+    /// Between the first word to a process that must end and the last.
+    pub cancel_grace_ms: i64,
     pub step_timeout_ms: i64,
     pub job_timeout_ms: i64,
 }
@@ -26,6 +28,7 @@ impl Settings {
         ack_timeout_ms: 60_000,
         prepare_timeout_ms: 900_000,
         report_grace_ms: 30_000,
+        cancel_grace_ms: 10_000,
         step_timeout_ms: 24 * 3_600_000,
         job_timeout_ms: 7 * 24 * 3_600_000,
     };

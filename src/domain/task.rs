@@ -1,6 +1,6 @@
 //! Definitions: a task, its steps and what each does, as they were written and once `check.rs` has checked them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::depends::DependsOn;
 use super::retry::{OnWorkerLoss, RetryPolicy};
@@ -19,6 +19,8 @@ pub struct TaskDraft {
     pub priority: i32,
     pub concurrency: Option<Concurrency>,
     pub hooks: Vec<Hook>,
+    /// Inputs whose values no log may show.
+    pub secret_inputs: BTreeSet<String>,
 }
 
 impl TaskDraft {
@@ -31,6 +33,7 @@ impl TaskDraft {
             priority: 0,
             concurrency: None,
             hooks: Vec::new(),
+            secret_inputs: BTreeSet::new(),
         }
     }
 }
@@ -43,6 +46,10 @@ pub struct StepDraft {
     pub depends_on: DependsOn<String>,
     pub when: bool,
     pub for_each: Option<ForEach>,
+    /// In the environment of what it runs.
+    pub env: BTreeMap<String, String>,
+    /// Where it runs, below its workspace unless it says a whole path. `None`: in the workspace.
+    pub workdir: Option<String>,
     /// In addition to those that the action implies.
     pub tags: Vec<String>,
     /// `None`: the server's default.
@@ -62,6 +69,8 @@ impl StepDraft {
             depends_on: DependsOn::nothing(),
             when: true,
             for_each: None,
+            env: BTreeMap::new(),
+            workdir: None,
             tags: Vec::new(),
             timeout_ms: None,
             retry: RetryPolicy::never(),
@@ -78,6 +87,7 @@ impl StepDraft {
             Action::Script {
                 runner: Runner::Local,
                 image: None,
+                language: None,
                 script,
             },
         )
@@ -151,10 +161,15 @@ pub enum Action {
     Script {
         runner: Runner,
         image: Option<String>,
+        /// Who reads it: `sh`, `bash`, `python`, `node`, any program. `None`: what its `#!` line says, else `sh`.
+        language: Option<String>,
         script: String,
     },
     Docker {
         image: String,
+        /// Instead of the image's own; what follows its first word goes in front of the command.
+        entrypoint: Vec<String>,
+        /// Empty: the image's own.
         command: Vec<String>,
     },
     Pod {
@@ -182,13 +197,26 @@ impl Action {
     /// Every text in it, with the name of its key.
     pub(super) fn texts(&self) -> Vec<(&'static str, &str)> {
         match self {
-            Action::Script { image, script, .. } => {
+            Action::Script {
+                image,
+                language,
+                script,
+                ..
+            } => {
                 let image = image.iter().map(|image| ("image", image.as_str()));
-                image.chain([("script", script.as_str())]).collect()
+                let language = language.iter().map(|word| ("language", word.as_str()));
+                let texts = image.chain(language);
+                texts.chain([("script", script.as_str())]).collect()
             }
-            Action::Docker { image, command } => {
+            Action::Docker {
+                image,
+                entrypoint,
+                command,
+            } => {
+                let entrypoint = entrypoint.iter().map(|word| ("entrypoint", word.as_str()));
                 let command = command.iter().map(|word| ("command", word.as_str()));
-                command.chain([("image", image.as_str())]).collect()
+                let words = entrypoint.chain(command);
+                words.chain([("image", image.as_str())]).collect()
             }
             Action::Pod { manifest } => vec![("manifest", manifest)],
             Action::Task { input, .. } => vec![("input", &input.0)],

@@ -2,7 +2,7 @@
 //! more whatever it should hold and does not.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::check::check_count;
 use super::heartbeat::{ack_due_up, current_session, sign_of_life, to_abort};
@@ -10,7 +10,7 @@ use super::{Engine, EngineError, Settings};
 use crate::domain::protocol::{Assignment, Poll, PollAnswer};
 use crate::domain::retry::may_retry_loss;
 use crate::domain::step::StepState;
-use crate::domain::{AttemptRef, JobId, Now, RequirementId, Uptime, WorkerId};
+use crate::domain::{AttemptRef, JobId, Json, Now, RequirementId, Uptime, WorkerId};
 use crate::planted::{Bug, planted};
 use crate::store::{Claim, JobPayload, SessionView, Tx};
 
@@ -116,6 +116,21 @@ fn best_claims(
     Ok(claims)
 }
 
+/// What the given inputs hold, as the step will see it.
+fn secret_values(names: &BTreeSet<String>, input: &Json) -> Vec<String> {
+    if names.is_empty() {
+        return Vec::new();
+    }
+    let input: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(&input.0).unwrap_or_default();
+    let secret = input.into_iter().filter(|(name, _)| names.contains(name));
+    let text = |value| match value {
+        serde_json::Value::String(text) => text,
+        other => other.to_string(),
+    };
+    secret.map(|(_, value)| text(value)).collect()
+}
+
 /// The assignments of one answer. A job's input may be large, so an answer has a bound; the rest comes with the next poll.
 #[derive(Default)]
 struct Parcel {
@@ -154,6 +169,9 @@ impl Parcel {
             task: task.draft.name.clone(),
             step: task.step_name(claim.position, claim.item),
             action: draft.action.clone(),
+            env: draft.env.clone(),
+            workdir: draft.workdir.clone(),
+            masks: secret_values(&task.draft.secret_inputs, &job.input),
             input: job.input.clone(),
             item: claim.item,
             item_value: claim.item_value.clone(),

@@ -1,5 +1,6 @@
 //! Frozen definitions: what a job was made from, as JSON, each distinct one once.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, named_params};
@@ -145,6 +146,8 @@ struct TaskJson {
     concurrency: Option<ConcurrencyJson>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     hooks: Vec<HookJson>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    secret_inputs: BTreeSet<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -157,6 +160,10 @@ struct StepJson {
     when: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     for_each: Option<ForEachJson>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    env: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    workdir: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tags: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -176,10 +183,14 @@ enum ActionJson {
         runner: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         image: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        language: Option<String>,
         script: String,
     },
     Docker {
         image: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        entrypoint: Vec<String>,
         command: Vec<String>,
     },
     Pod {
@@ -277,6 +288,7 @@ impl From<&TaskDraft> for TaskJson {
                     input: hook.input.0.clone(),
                 })
                 .collect(),
+            secret_inputs: draft.secret_inputs.clone(),
         }
     }
 }
@@ -312,6 +324,7 @@ impl TryFrom<TaskJson> for TaskDraft {
             priority: json.priority,
             concurrency: concurrency.transpose()?,
             hooks: hooks.collect::<Result<_, _>>()?,
+            secret_inputs: json.secret_inputs,
         })
     }
 }
@@ -336,6 +349,8 @@ impl From<&StepDraft> for StepJson {
                 items: for_each.items.iter().map(|item| item.0.clone()).collect(),
                 max_parallel: for_each.max_parallel,
             }),
+            env: draft.env.clone(),
+            workdir: draft.workdir.clone(),
             tags: draft.tags.clone(),
             timeout_ms: draft.timeout_ms,
             retry,
@@ -372,6 +387,8 @@ impl TryFrom<StepJson> for StepDraft {
                 items: for_each.items.into_iter().map(Json).collect(),
                 max_parallel: for_each.max_parallel,
             }),
+            env: json.env,
+            workdir: json.workdir,
             tags: json.tags,
             timeout_ms: json.timeout_ms,
             retry: retry.transpose()?.unwrap_or_else(RetryPolicy::never),
@@ -388,13 +405,23 @@ impl From<&Action> for ActionJson {
             Action::Script {
                 runner,
                 image,
+                language,
                 script,
             } => ActionJson::Script {
                 runner: runner.to_string(),
                 image,
+                language,
                 script,
             },
-            Action::Docker { image, command } => ActionJson::Docker { image, command },
+            Action::Docker {
+                image,
+                entrypoint,
+                command,
+            } => ActionJson::Docker {
+                image,
+                entrypoint,
+                command,
+            },
             Action::Pod { manifest } => ActionJson::Pod { manifest },
             Action::Task { task, input } => ActionJson::Task {
                 task,
@@ -413,13 +440,23 @@ impl TryFrom<ActionJson> for Action {
             ActionJson::Script {
                 runner,
                 image,
+                language,
                 script,
             } => Action::Script {
                 runner: known(&runner, Runner::from_word)?,
                 image,
+                language,
                 script,
             },
-            ActionJson::Docker { image, command } => Action::Docker { image, command },
+            ActionJson::Docker {
+                image,
+                entrypoint,
+                command,
+            } => Action::Docker {
+                image,
+                entrypoint,
+                command,
+            },
             ActionJson::Pod { manifest } => Action::Pod { manifest },
             ActionJson::Task { task, input } => Action::Task {
                 task,

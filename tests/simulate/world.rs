@@ -238,6 +238,7 @@ impl World {
             ack_timeout_ms: dice.between(6, 15) * 1_000,
             prepare_timeout_ms: dice.between(20, 40) * 1_000,
             report_grace_ms: dice.between(3, 10) * 1_000,
+            cancel_grace_ms: 10_000,
             step_timeout_ms: 60_000,
             job_timeout_ms: 240_000,
         };

@@ -110,6 +110,7 @@ fn what_a_step_does_implies_its_tags() {
         Action::Script {
             runner,
             image: image.map(str::to_string),
+            language: None,
             script,
         }
     };
@@ -123,6 +124,7 @@ fn what_a_step_does_implies_its_tags() {
         (
             Action::Docker {
                 image: "busybox".into(),
+                entrypoint: vec![],
                 command: vec![],
             },
             vec!["docker"],
