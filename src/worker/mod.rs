@@ -3,6 +3,7 @@
 //!
 //! Deliberately not here: `engine` and `store`. A worker knows the server only by what it is answered.
 
+pub mod executor;
 mod machine;
 
 pub use machine::{Event, Machine, Moment, Order, SessionKey, Trouble};
