@@ -81,13 +81,9 @@ impl SystemClock {
     }
 
     pub fn now(&self) -> Now {
-        let wall_ms = match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => since.as_millis() as i64,
-            Err(before) => -(before.duration().as_millis() as i64),
-        };
         let mut service = self.service.lock().expect("no panic while it is held");
         Now {
-            wall: Timestamp(wall_ms),
+            wall: wall_time(),
             up: service.read(ms_since(self.begun)),
         }
     }
@@ -101,6 +97,13 @@ impl SystemClock {
         let service = self.service.lock().expect("no panic while it is held");
         service.undisturbed_since()
     }
+}
+
+pub fn wall_time() -> Timestamp {
+    Timestamp(match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => since.as_millis() as i64,
+        Err(before) => -(before.duration().as_millis() as i64),
+    })
 }
 
 /// A time that never goes back and that goes on while the machine sleeps, so that sleep is seen as the absence it is.
