@@ -31,6 +31,8 @@ pub mod engine; // what can be done
 
 pub mod sweeper; // what happens when nobody acts
 
+pub mod wire; // what it looks like from outside
+
 pub mod worker; // who runs the steps
 
 pub mod clock; // what time it is

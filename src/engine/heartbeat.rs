@@ -47,6 +47,7 @@ pub(super) fn current_session(tx: &Tx, session_key: &str) -> Result<SessionView,
     if !session.current {
         return Err(EngineError::SessionReplaced);
     }
+    tx.called_by(session.worker_id);
     Ok(session)
 }
 

@@ -4,7 +4,7 @@
 //! | verb | file | who |
 //! |---|---|---|
 //! | submit | `submit.rs` | people, schedules, hooks |
-//! | open_session, heartbeat, poll | `session.rs` `heartbeat.rs` `poll.rs` | workers |
+//! | open_session, heartbeat, poll | `session.rs` `heartbeat.rs` `poll.rs`, polls that wait: `wait.rs` | workers |
 //! | report: start, keep_alive, decline, finish | `report.rs` `start.rs` `decline.rs` `finish.rs` | workers |
 //! | cancel, retry, approve, reject | `cancel.rs` `retry.rs` `approve.rs` | people |
 //! | drain, pause, resume, delete_worker | `drain.rs` | people, workers |
@@ -35,6 +35,7 @@ mod session;
 mod settle;
 mod start;
 mod submit;
+mod wait;
 mod watch;
 mod why;
 
@@ -57,6 +58,7 @@ pub use queries::{JobView, LogLine};
 pub use recover::{Suspect, together_silent};
 pub use retry::RetryScope;
 pub use submit::{Submission, Submitted};
+pub use wait::Offer;
 pub use why::{Code, Why, WhyOutcome};
 
 /// The verbs, on one store.

@@ -51,6 +51,7 @@ impl Engine {
                 None => return Err(EngineError::SessionUnknown),
             };
             if session.current {
+                tx.called_by(session.worker_id);
                 sign_of_life(tx, &session, now)?;
             }
             let mut cascade = Cascade::new(tx, &settings, now);

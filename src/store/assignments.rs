@@ -11,6 +11,7 @@ use crate::domain::{
 };
 
 pub const STATEMENTS: &[&str] = &[
+    DEMAND,
     JOB_PAYLOAD,
     GIVEN,
     AVOIDED_UNTIL,
@@ -44,6 +45,13 @@ pub struct Claim {
     pub position: u32,
     pub item: Option<u32>,
     pub item_value: Option<Json>,
+}
+
+/// Claimable steps that need the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Demand {
+    pub tags: Vec<String>,
+    pub steps: u32,
 }
 
 /// The first claimable step of the next requirement that has any.
@@ -83,6 +91,37 @@ macro_rules! claim_columns {
         "s.step_id, s.attempt, s.priority, s.queued_up, s.job_id, s.position, s.item, s.item_value"
     };
 }
+
+/// The requirements that claimable steps have, one after the other: it costs as much as they are, however many steps wait.
+macro_rules! wanted {
+    () => {
+        "
+    WITH RECURSIVE wanted (requirement_id) AS (
+        SELECT min(requirement_id)
+          FROM step
+         WHERE state = 'ready' AND not_before_up IS NULL AND requirement_id IS NOT NULL
+        UNION ALL
+        SELECT (SELECT min(s.requirement_id)
+                  FROM step AS s
+                 WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id > d.requirement_id)
+          FROM wanted AS d
+         WHERE d.requirement_id IS NOT NULL)"
+    };
+}
+pub(super) use wanted;
+
+const DEMAND: &str = concat!(
+    wanted!(),
+    "
+    SELECT r.tags,
+           (SELECT count(*)
+              FROM (SELECT 1 FROM step AS s
+                     WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id = r.requirement_id
+                     LIMIT :steps_max))
+      FROM wanted AS d
+      CROSS JOIN requirement AS r ON r.requirement_id = d.requirement_id
+     LIMIT :limit"
+);
 
 const JOB_PAYLOAD: &str = "
     SELECT definition_id, task_index, input FROM job WHERE job_id = :job_id
@@ -209,6 +248,20 @@ fn claim(row: &Row) -> rusqlite::Result<Claim> {
 }
 
 impl Tx<'_> {
+    /// What claimable steps need, and how many there are of each kind, counted up to a bound.
+    pub fn demand(&self, steps_max: u32, limit: u32) -> Result<Vec<Demand>, StoreError> {
+        let mut statement = self.sql(DEMAND)?;
+        let params = named_params! {":steps_max": steps_max, ":limit": limit};
+        let demands = statement.query_map(params, |row| {
+            let tags: String = row.get(0)?;
+            Ok(Demand {
+                tags: tags.split_whitespace().map(str::to_string).collect(),
+                steps: row.get(1)?,
+            })
+        })?;
+        Ok(demands.collect::<Result<_, _>>()?)
+    }
+
     pub fn job_payload(&self, job_id: JobId) -> Result<JobPayload, StoreError> {
         let mut statement = self.sql(JOB_PAYLOAD)?;
         Ok(

@@ -139,6 +139,7 @@ impl Tx<'_> {
         event: &NewEvent,
         now: Now,
     ) -> Result<(), StoreError> {
+        self.changes.borrow_mut().notice.news = true;
         self.sql(statement)?.execute(named_params! {
             ":wall": now.wall.0,
             ":kind": event.kind.as_str(),

@@ -32,9 +32,9 @@ use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Params, Rows};
 
 use crate::domain::task::Definition;
-use crate::domain::{DefinitionId, JobId, Uptime};
+use crate::domain::{DefinitionId, JobId, Uptime, WorkerId};
 
-pub use assignments::{Claim, Held, JobPayload, NextClaim};
+pub use assignments::{Claim, Demand, Held, JobPayload, NextClaim};
 pub use attempts::{FormerAttempt, FormerOutcome};
 pub use definitions::{Frozen, hex_sha256};
 pub use events::OutboxRow;
@@ -100,6 +100,32 @@ impl From<rusqlite::Error> for StoreError {
 /// Called before each statement with its number and its text. Tests count with it, and end the process at a chosen one.
 pub type StatementObserver = Arc<dyn Fn(u64, &'static str) + Send + Sync>;
 
+/// What a commit may mean to those who wait for something. A hint: whoever gets it looks for himself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Notice {
+    /// Steps became claimable.
+    pub steps_ready: bool,
+    /// Workers from whom something was taken, or whose flags or session changed, not through a call of their own.
+    pub workers: BTreeSet<WorkerId>,
+    /// Jobs changed or events were recorded.
+    pub news: bool,
+}
+
+impl Notice {
+    pub fn is_empty(&self) -> bool {
+        !self.steps_ready && !self.news && self.workers.is_empty()
+    }
+
+    pub fn absorb(&mut self, other: Notice) {
+        self.steps_ready |= other.steps_ready;
+        self.news |= other.news;
+        self.workers.extend(other.workers);
+    }
+}
+
+/// Called on the writer's thread after each commit that means something to others: it must not block.
+pub type CommitObserver = Arc<dyn Fn(Notice) + Send + Sync>;
+
 #[derive(Clone)]
 pub struct StoreOptions {
     /// Calls that may wait for the writer; one more waits for room, up to the deadline.
@@ -107,6 +133,7 @@ pub struct StoreOptions {
     pub write_deadline: Duration,
     pub readers_max: u32,
     pub on_statement: Option<StatementObserver>,
+    pub on_commit: Option<CommitObserver>,
 }
 
 impl Default for StoreOptions {
@@ -116,6 +143,7 @@ impl Default for StoreOptions {
             write_deadline: Duration::from_secs(5),
             readers_max: 4,
             on_statement: None,
+            on_commit: None,
         }
     }
 }
@@ -314,6 +342,13 @@ impl Shared {
             self.service_clock_up.fetch_max(up.0, Ordering::Relaxed);
         }
         self.remember(changes.definitions);
+        let mut notice = changes.notice;
+        notice.news |= !changes.jobs.is_empty();
+        if let Some(observer) = &self.options.on_commit
+            && !notice.is_empty()
+        {
+            observer(notice);
+        }
     }
 
     fn remember(&self, definitions: HashMap<DefinitionId, Arc<Definition>>) {
@@ -348,10 +383,17 @@ struct Changes {
     up: Option<Uptime>,
     jobs: BTreeSet<JobId>,
     definitions: HashMap<DefinitionId, Arc<Definition>>,
+    notice: Notice,
+    /// Whose call it is: what it did itself is no news to it.
+    caller: Option<WorkerId>,
 }
 
 impl Changes {
-    fn absorb(&mut self, other: Changes) {
+    fn absorb(&mut self, mut other: Changes) {
+        if let Some(caller) = other.caller {
+            other.notice.workers.remove(&caller);
+        }
+        self.notice.absorb(other.notice);
         self.up = self.up.max(other.up);
         self.jobs.extend(other.jobs);
         self.definitions.extend(other.definitions);
@@ -401,6 +443,19 @@ impl<'a> Tx<'a> {
     pub fn happens_at(&self, up: Uptime) {
         let mut changes = self.changes.borrow_mut();
         changes.up = changes.up.max(Some(up));
+    }
+
+    /// The call is this worker's own.
+    pub fn called_by(&self, worker_id: WorkerId) {
+        self.changes.borrow_mut().caller = Some(worker_id);
+    }
+
+    fn note_ready(&self) {
+        self.changes.borrow_mut().notice.steps_ready = true;
+    }
+
+    fn note_worker(&self, worker_id: WorkerId) {
+        self.changes.borrow_mut().notice.workers.insert(worker_id);
     }
 
     /// The job's row or one of its steps changed: streams will be told.

@@ -2,6 +2,7 @@
 
 use rusqlite::{OptionalExtension, Params, named_params};
 
+use super::assignments::wanted;
 use super::{StoreError, Tx};
 use crate::domain::{JobId, StepId, Timestamp, Uptime, WorkerId};
 
@@ -70,20 +71,12 @@ const OVERDUE_JOBS: &str = "
     SELECT job_id, due_up, steps_open FROM job WHERE due_up <= :up ORDER BY due_up LIMIT :limit
 ";
 
-/// The requirements that steps wait for, one after the other, and whether nobody takes steps of them.
+/// The requirements that steps wait for, and whether nobody takes steps of them.
 macro_rules! unmatched {
     () => {
-        "
-    WITH RECURSIVE wanted (requirement_id) AS (
-        SELECT min(requirement_id)
-          FROM step
-         WHERE state = 'ready' AND not_before_up IS NULL AND requirement_id IS NOT NULL
-        UNION ALL
-        SELECT (SELECT min(s.requirement_id)
-                  FROM step AS s
-                 WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id > d.requirement_id)
-          FROM wanted AS d
-         WHERE d.requirement_id IS NOT NULL),
+        concat!(
+            wanted!(),
+            ",
     nobody_takes (requirement_id, lost_up) AS (
         SELECT r.requirement_id, r.lost_up
           FROM wanted AS d
@@ -94,6 +87,7 @@ macro_rules! unmatched {
                              CROSS JOIN worker AS w ON w.worker_id = c.worker_id
                             WHERE c.requirement_id = r.requirement_id
                               AND w.state = 'active' AND w.draining = 0 AND w.paused = 0))"
+        )
     };
 }
 

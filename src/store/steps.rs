@@ -9,7 +9,7 @@ use super::{StoreError, Tx};
 use crate::domain::depends::Outcome;
 use crate::domain::reason::Reason;
 use crate::domain::step::{self, Step, StepHead, StepKind, StepMove, StepState};
-use crate::domain::{JobId, Json, Now, RequirementId, StepId, Uptime};
+use crate::domain::{JobId, Json, Now, RequirementId, StepId, Uptime, WorkerId};
 use crate::planted::{Bug, planted};
 
 pub const STATEMENTS: &[&str] = &[
@@ -240,7 +240,7 @@ const CANCEL_STEPS: &str = "
            not_before_up = NULL
      WHERE job_id = :job_id
        AND ended_at IS NULL
- RETURNING child_job_id, iif(returns > 0, step_id, NULL)
+ RETURNING child_job_id, iif(returns > 0, step_id, NULL), iif(session_id IS NOT NULL, worker_id, NULL)
 ";
 
 /// SQL keeps "not an instance" as -1, so that the unique index sees it.
@@ -272,6 +272,9 @@ impl Tx<'_> {
             ":item_value": step.item_value.as_ref().map(|value| &value.0),
             ":up": now.up.0,
         })?;
+        if step.ready {
+            self.note_ready();
+        }
         Ok(StepId(self.connection.last_insert_rowid()))
     }
 
@@ -407,6 +410,7 @@ impl Tx<'_> {
         for (job_id, position) in dependents {
             statement.execute(params![job_id.0, position, now.wall.0, now.up.0])?;
         }
+        self.note_ready();
         Ok(())
     }
 
@@ -414,6 +418,7 @@ impl Tx<'_> {
         let changed = self
             .sql(RELEASE_STEP)?
             .execute(named_params! {":step_id": step_id.0, ":wall": now.wall.0, ":up": now.up.0})?;
+        self.note_ready();
         Ok(changed == 1)
     }
 
@@ -438,6 +443,7 @@ impl Tx<'_> {
             if changed == 0 {
                 return Ok(false);
             }
+            self.note_taken(step);
             self.touch_job(step.job_id);
         }
         Ok(true)
@@ -492,8 +498,19 @@ impl Tx<'_> {
             ":wall": now.wall.0,
             ":up": now.up.0,
         })?;
+        self.note_taken(step);
+        if not_before_up.is_none() {
+            self.note_ready();
+        }
         self.touch_job(step.job_id);
         Ok(changed == 1)
+    }
+
+    /// Whoever held the step holds it no more.
+    fn note_taken(&self, step: &StepHead) {
+        if let (Some(worker_id), Some(_)) = (step.worker_id, step.session_id) {
+            self.note_worker(worker_id);
+        }
     }
 
     /// What the server itself is to carry out waits for `release_due`.
@@ -528,6 +545,7 @@ impl Tx<'_> {
             ":message": why.map(|(_, message)| message),
             ":up": now.up.0,
         })?;
+        self.note_taken(step);
         self.touch_job(step.job_id);
         Ok(changed == 1)
     }
@@ -573,6 +591,7 @@ impl Tx<'_> {
             ":attempt": step.attempt,
             ":up": now.up.0,
         })?;
+        self.note_ready();
         self.touch_job(step.job_id);
         Ok(changed == 1)
     }
@@ -598,6 +617,9 @@ impl Tx<'_> {
             cancelled += 1;
             children.extend(row.get::<_, Option<i64>>(0)?.map(JobId));
             avoided.extend(row.get::<_, Option<i64>>(1)?.map(StepId));
+            if let Some(worker_id) = row.get::<_, Option<i64>>(2)?.map(WorkerId) {
+                self.note_worker(worker_id);
+            }
         }
         for step_id in avoided {
             self.forget_avoidances(step_id)?;

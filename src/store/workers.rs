@@ -214,6 +214,7 @@ impl Tx<'_> {
         registration: &Registration,
         now: Now,
     ) -> Result<SessionId, StoreError> {
+        self.note_worker(worker_id);
         self.sql(CLOSE_SESSIONS)?
             .execute(named_params! {":worker_id": worker_id.0, ":wall": now.wall.0})?;
         self.sql(INSERT_SESSION)?.execute(named_params! {
@@ -275,6 +276,7 @@ impl Tx<'_> {
 
     /// Lasts until the worker's next session.
     pub fn drain_worker(&self, worker_id: WorkerId, now: Now) -> Result<bool, StoreError> {
+        self.note_worker(worker_id);
         self.note_loss(worker_id, now)?;
         let changed = self
             .sql(DRAIN_WORKER)?
@@ -288,6 +290,7 @@ impl Tx<'_> {
         paused: bool,
         now: Now,
     ) -> Result<bool, StoreError> {
+        self.note_worker(worker_id);
         if paused {
             self.note_loss(worker_id, now)?;
         }
@@ -300,6 +303,7 @@ impl Tx<'_> {
     /// The row stays, for the history that names it; its session and its capabilities end.
     pub fn delete_worker(&self, worker_id: WorkerId, now: Now) -> Result<bool, StoreError> {
         let id = worker_id.0;
+        self.note_worker(worker_id);
         self.forget_capabilities(worker_id, now)?;
         let changed = self
             .sql(DELETE_WORKER)?

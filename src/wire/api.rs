@@ -1,0 +1,295 @@
+//! What people and scripts are shown and may send. The fields are a promise; more may be added.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Raw, Time};
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SubmitRequest {
+    pub input: Option<Raw>,
+    pub priority: Option<i32>,
+    pub not_before: Option<Time>,
+    pub labels: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetryRequest {
+    /// This step, and what did not complete.
+    pub from: Option<String>,
+    /// Everything once more.
+    pub all: bool,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DecisionRequest {
+    pub comment: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct List<T> {
+    pub items: Vec<T>,
+    /// Ask for what comes after it; `None`: this was the last page.
+    pub next: Option<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TaskJson {
+    pub name: String,
+    pub steps: Vec<TaskStepJson>,
+    pub priority: i32,
+    pub timeout_secs: Option<i64>,
+    pub queue_timeout_secs: Option<i64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TaskStepJson {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub depends_on: Vec<String>,
+    pub required_tags: Vec<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct JobJson {
+    pub id: i64,
+    pub task: String,
+    pub status: String,
+    pub reason: Option<String>,
+    pub message: Option<String>,
+    pub source: String,
+    pub input: Raw,
+    pub output: Option<Raw>,
+    pub labels: Raw,
+    pub priority: i32,
+    pub parent: Option<ParentJson>,
+    pub retry_of: Option<i64>,
+    pub created_at: Time,
+    pub started_at: Option<Time>,
+    pub ended_at: Option<Time>,
+    /// Not in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub steps: Option<Vec<StepJson>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ParentJson {
+    pub job_id: i64,
+    pub step: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StepJson {
+    pub id: i64,
+    pub name: String,
+    pub status: String,
+    pub reason: Option<String>,
+    pub message: Option<String>,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub depends_on: Vec<String>,
+    pub required_tags: Vec<String>,
+    pub attempt: u32,
+    pub max_attempts: u32,
+    pub worker: Option<String>,
+    pub child_job_id: Option<i64>,
+    pub exit_code: Option<i32>,
+    pub output: Option<Raw>,
+    pub ready_at: Option<Time>,
+    pub assigned_at: Option<Time>,
+    pub started_at: Option<Time>,
+    pub ended_at: Option<Time>,
+    pub not_before: Option<Time>,
+    pub attempts: Vec<AttemptHistory>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AttemptHistory {
+    pub attempt: u32,
+    pub worker: Option<String>,
+    pub session: Option<i64>,
+    pub started_at: Option<Time>,
+    pub ended_at: Option<Time>,
+    /// `running`, or as it ended.
+    pub outcome: String,
+    pub reason: Option<String>,
+    pub message: Option<String>,
+    pub exit_code: Option<i32>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WorkerJson {
+    pub id: i64,
+    pub name: String,
+    pub status: String,
+    pub tags: Vec<String>,
+    pub slots: u32,
+    pub slots_used: u32,
+    pub session: Option<i64>,
+    pub version: String,
+    pub platform: String,
+    pub last_heartbeat_at: Time,
+    pub heartbeat_age_secs: f64,
+    /// `None`: it is inactive, or too many are silent at once.
+    pub inactive_in_secs: Option<f64>,
+    pub draining: bool,
+    pub paused: bool,
+    pub running: Vec<HeldStepJson>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HeldStepJson {
+    pub job_id: i64,
+    pub step: String,
+    pub attempt: u32,
+    pub status: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct EventJson {
+    pub seq: i64,
+    pub at: Time,
+    pub kind: String,
+    pub phase: Option<u8>,
+    pub job_id: Option<i64>,
+    pub step_id: Option<i64>,
+    pub step: Option<String>,
+    pub worker_id: Option<i64>,
+    pub worker: Option<String>,
+    pub attempt: Option<u32>,
+    pub reason: Option<String>,
+    pub message: String,
+}
+
+/// A job has changed: whoever shows it looks again.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct JobChange {
+    pub job_id: i64,
+    pub task: String,
+    pub status: String,
+    pub change: i64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WhyJson {
+    pub code: String,
+    pub sentence: String,
+    pub facts: Vec<String>,
+    pub outcome: Option<WhyOutcomeJson>,
+    pub fix: Vec<String>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WhyOutcomeJson {
+    pub action: String,
+    pub phase: u8,
+    pub in_secs: f64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct JobWhyJson {
+    pub job_id: i64,
+    pub task: String,
+    pub status: String,
+    pub sentence: String,
+    /// What has not ended, or what ended it; the first of them.
+    pub steps: Vec<StepWhyJson>,
+    pub more: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StepWhyJson {
+    pub step: String,
+    pub status: String,
+    #[serde(flatten)]
+    pub why: WhyJson,
+}
+
+/// A step that waits for somebody.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct QueuedJson {
+    pub job_id: i64,
+    pub task: String,
+    pub step_id: i64,
+    pub step: String,
+    pub status: String,
+    pub priority: i32,
+    pub ready_at: Option<Time>,
+    pub required_tags: Vec<String>,
+    pub why: WhyJson,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RecoveryJson {
+    pub settings: RecoverySettingsJson,
+    pub last_sweep: Option<LastSweepJson>,
+    pub forecast: Vec<ForecastJson>,
+    /// There is more of some kind than is told.
+    pub forecast_more: bool,
+    /// What recovery did last, newest first.
+    pub history: Vec<EventJson>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RecoverySettingsJson {
+    pub heartbeat_interval_secs: i64,
+    pub heartbeat_timeout_secs: i64,
+    pub sweep_interval_secs: i64,
+    pub unmatched_step_timeout_secs: i64,
+    pub ack_timeout_secs: i64,
+    pub prepare_timeout_secs: i64,
+    pub report_grace_secs: i64,
+    pub cancel_grace_secs: i64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LastSweepJson {
+    pub at: Time,
+    pub recoveries: usize,
+    pub failures: usize,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ForecastJson {
+    pub phase: u8,
+    pub action: String,
+    pub reason: Option<String>,
+    pub job_id: Option<i64>,
+    pub step_id: Option<i64>,
+    pub worker_id: Option<i64>,
+    pub in_secs: f64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LogsJson {
+    pub lines: Vec<LogLineJson>,
+    pub total_lines: u64,
+    /// Of a search: how many lines there are in all that hold what was looked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_matches: Option<u64>,
+    /// There is more than one answer may hold: ask on from the line after the last.
+    pub truncated: bool,
+    /// Which attempt's log this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LogLineJson {
+    pub n: u64,
+    pub at: Option<Time>,
+    pub stream: String,
+    pub text: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Health {
+    pub status: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+}

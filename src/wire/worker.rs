@@ -1,0 +1,794 @@
+//! What workers and the server say to each other.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Raw;
+use crate::domain::protocol::{
+    Assignment, Beat, BeatAnswer, Finished, HeldAttempt, HeldPhase, News, OpenedSession, Poll,
+    PollAnswer, Registration, Reports, ReportsAnswer, Spooled, Verdict,
+};
+use crate::domain::reason::Reason;
+use crate::domain::settings::Settings;
+use crate::domain::task::{Action, Runner};
+use crate::domain::{AttemptRef, JobId, SessionId, StepId, WorkerId};
+
+/// Why a message is not understood, in one sentence.
+pub type Fault = String;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AttemptJson {
+    pub step_id: i64,
+    pub attempt: u32,
+}
+
+impl From<AttemptRef> for AttemptJson {
+    fn from(attempt: AttemptRef) -> AttemptJson {
+        AttemptJson {
+            step_id: attempt.step_id.0,
+            attempt: attempt.attempt,
+        }
+    }
+}
+
+impl From<AttemptJson> for AttemptRef {
+    fn from(json: AttemptJson) -> AttemptRef {
+        AttemptRef {
+            step_id: StepId(json.step_id),
+            attempt: json.attempt,
+        }
+    }
+}
+
+fn attempts_json(attempts: impl IntoIterator<Item = AttemptRef>) -> Vec<AttemptJson> {
+    attempts.into_iter().map(AttemptJson::from).collect()
+}
+
+fn attempt_refs(attempts: Vec<AttemptJson>) -> Vec<AttemptRef> {
+    attempts.into_iter().map(AttemptRef::from).collect()
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionRequest {
+    pub name: String,
+    pub instance: String,
+    pub session: String,
+    pub tags: Vec<String>,
+    pub slots: u32,
+    pub version: String,
+    pub platform: String,
+    pub spooled: Vec<SpooledJson>,
+}
+
+/// Also the file in which a worker keeps a result until the server has answered for it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpooledJson {
+    pub step_id: i64,
+    pub attempt: u32,
+    pub session: String,
+    pub finished: FinishedJson,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FinishedOutcome {
+    Completed,
+    Failed,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FinishedJson {
+    pub outcome: FinishedOutcome,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Raw>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+impl From<&Finished> for FinishedJson {
+    fn from(finished: &Finished) -> FinishedJson {
+        match finished {
+            Finished::Completed { output, exit_code } => FinishedJson {
+                outcome: FinishedOutcome::Completed,
+                exit_code: *exit_code,
+                output: output.as_ref().map(Raw::from),
+                reason: None,
+                message: None,
+            },
+            Finished::Failed {
+                reason,
+                message,
+                exit_code,
+            } => FinishedJson {
+                outcome: FinishedOutcome::Failed,
+                exit_code: *exit_code,
+                output: None,
+                reason: Some(reason.to_string()),
+                message: Some(message.clone()),
+            },
+        }
+    }
+}
+
+impl TryFrom<FinishedJson> for Finished {
+    type Error = Fault;
+
+    fn try_from(json: FinishedJson) -> Result<Finished, Fault> {
+        match json.outcome {
+            FinishedOutcome::Completed => Ok(Finished::Completed {
+                output: json.output.map(Into::into),
+                exit_code: json.exit_code,
+            }),
+            FinishedOutcome::Failed => {
+                let word = json.reason.ok_or("a failed attempt needs a reason")?;
+                let reason = Reason::from_word(&word);
+                Ok(Finished::Failed {
+                    reason: reason.ok_or_else(|| format!("reason {word:?} is not known"))?,
+                    message: json.message.unwrap_or_default(),
+                    exit_code: json.exit_code,
+                })
+            }
+        }
+    }
+}
+
+impl From<&Spooled> for SpooledJson {
+    fn from(spooled: &Spooled) -> SpooledJson {
+        SpooledJson {
+            step_id: spooled.attempt.step_id.0,
+            attempt: spooled.attempt.attempt,
+            session: spooled.session_key.clone(),
+            finished: FinishedJson::from(&spooled.finished),
+        }
+    }
+}
+
+impl TryFrom<SpooledJson> for Spooled {
+    type Error = Fault;
+
+    fn try_from(json: SpooledJson) -> Result<Spooled, Fault> {
+        Ok(Spooled {
+            attempt: AttemptRef {
+                step_id: StepId(json.step_id),
+                attempt: json.attempt,
+            },
+            session_key: json.session,
+            finished: json.finished.try_into()?,
+        })
+    }
+}
+
+impl SessionRequest {
+    pub fn new(registration: &Registration, spooled: &[Spooled]) -> SessionRequest {
+        SessionRequest {
+            name: registration.name.clone(),
+            instance: registration.instance_key.clone(),
+            session: registration.session_key.clone(),
+            tags: registration.tags.clone(),
+            slots: registration.slots,
+            version: registration.version.clone(),
+            platform: registration.platform.clone(),
+            spooled: spooled.iter().map(SpooledJson::from).collect(),
+        }
+    }
+
+    pub fn into_parts(self) -> Result<(Registration, Vec<Spooled>), Fault> {
+        let spooled = self.spooled.into_iter().map(Spooled::try_from);
+        let registration = Registration {
+            instance_key: self.instance,
+            session_key: self.session,
+            name: self.name,
+            tags: self.tags,
+            slots: self.slots,
+            version: self.version,
+            platform: self.platform,
+        };
+        Ok((registration, spooled.collect::<Result<_, _>>()?))
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SessionAnswer {
+    pub worker_id: i64,
+    pub session_id: i64,
+    /// A worker refuses a server of another installation.
+    pub installation: String,
+    pub settings: SettingsJson,
+    pub spooled: Vec<VerdictJson>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SettingsJson {
+    pub heartbeat_interval_ms: i64,
+    pub heartbeat_timeout_ms: i64,
+    pub sweep_interval_ms: i64,
+    pub unmatched_step_timeout_ms: i64,
+    pub ack_timeout_ms: i64,
+    pub prepare_timeout_ms: i64,
+    pub report_grace_ms: i64,
+    pub cancel_grace_ms: i64,
+    pub step_timeout_ms: i64,
+    pub job_timeout_ms: i64,
+}
+
+impl From<Settings> for SettingsJson {
+    fn from(settings: Settings) -> SettingsJson {
+        SettingsJson {
+            heartbeat_interval_ms: settings.heartbeat_interval_ms,
+            heartbeat_timeout_ms: settings.heartbeat_timeout_ms,
+            sweep_interval_ms: settings.sweep_interval_ms,
+            unmatched_step_timeout_ms: settings.unmatched_step_timeout_ms,
+            ack_timeout_ms: settings.ack_timeout_ms,
+            prepare_timeout_ms: settings.prepare_timeout_ms,
+            report_grace_ms: settings.report_grace_ms,
+            cancel_grace_ms: settings.cancel_grace_ms,
+            step_timeout_ms: settings.step_timeout_ms,
+            job_timeout_ms: settings.job_timeout_ms,
+        }
+    }
+}
+
+impl From<SettingsJson> for Settings {
+    fn from(json: SettingsJson) -> Settings {
+        Settings {
+            heartbeat_interval_ms: json.heartbeat_interval_ms,
+            heartbeat_timeout_ms: json.heartbeat_timeout_ms,
+            sweep_interval_ms: json.sweep_interval_ms,
+            unmatched_step_timeout_ms: json.unmatched_step_timeout_ms,
+            ack_timeout_ms: json.ack_timeout_ms,
+            prepare_timeout_ms: json.prepare_timeout_ms,
+            report_grace_ms: json.report_grace_ms,
+            cancel_grace_ms: json.cancel_grace_ms,
+            step_timeout_ms: json.step_timeout_ms,
+            job_timeout_ms: json.job_timeout_ms,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub enum VerdictJson {
+    Accepted,
+    Abort { why: String },
+    Refused { why: String },
+}
+
+impl From<Verdict> for VerdictJson {
+    fn from(verdict: Verdict) -> VerdictJson {
+        match verdict {
+            Verdict::Accepted => VerdictJson::Accepted,
+            Verdict::Abort { why } => VerdictJson::Abort { why },
+            Verdict::Refused { why } => VerdictJson::Refused { why },
+        }
+    }
+}
+
+impl From<VerdictJson> for Verdict {
+    fn from(json: VerdictJson) -> Verdict {
+        match json {
+            VerdictJson::Accepted => Verdict::Accepted,
+            VerdictJson::Abort { why } => Verdict::Abort { why },
+            VerdictJson::Refused { why } => Verdict::Refused { why },
+        }
+    }
+}
+
+fn verdicts_json(verdicts: Vec<Verdict>) -> Vec<VerdictJson> {
+    verdicts.into_iter().map(VerdictJson::from).collect()
+}
+
+fn verdicts(json: Vec<VerdictJson>) -> Vec<Verdict> {
+    json.into_iter().map(Verdict::from).collect()
+}
+
+impl SessionAnswer {
+    pub fn new(opened: OpenedSession, installation: &str) -> SessionAnswer {
+        SessionAnswer {
+            worker_id: opened.worker_id.0,
+            session_id: opened.session_id.0,
+            installation: installation.to_string(),
+            settings: opened.settings.into(),
+            spooled: verdicts_json(opened.spooled),
+        }
+    }
+}
+
+impl From<SessionAnswer> for OpenedSession {
+    fn from(answer: SessionAnswer) -> OpenedSession {
+        OpenedSession {
+            worker_id: WorkerId(answer.worker_id),
+            session_id: SessionId(answer.session_id),
+            settings: answer.settings.into(),
+            spooled: verdicts(answer.spooled),
+        }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeartbeatRequest {
+    pub session: String,
+    pub seq: i64,
+    /// Required: an empty list means none.
+    pub held: Vec<HeldJson>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HeldJson {
+    pub step_id: i64,
+    pub attempt: u32,
+    pub phase: PhaseJson,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PhaseJson {
+    Preparing,
+    Running,
+}
+
+impl From<&Beat> for HeartbeatRequest {
+    fn from(beat: &Beat) -> HeartbeatRequest {
+        let held = beat.held.iter().map(|held| HeldJson {
+            step_id: held.attempt.step_id.0,
+            attempt: held.attempt.attempt,
+            phase: match held.phase {
+                HeldPhase::Preparing => PhaseJson::Preparing,
+                HeldPhase::Running => PhaseJson::Running,
+            },
+        });
+        HeartbeatRequest {
+            session: beat.session_key.clone(),
+            seq: beat.seq,
+            held: held.collect(),
+        }
+    }
+}
+
+impl From<HeartbeatRequest> for Beat {
+    fn from(json: HeartbeatRequest) -> Beat {
+        let held = json.held.into_iter().map(|held| HeldAttempt {
+            attempt: AttemptRef {
+                step_id: StepId(held.step_id),
+                attempt: held.attempt,
+            },
+            phase: match held.phase {
+                PhaseJson::Preparing => HeldPhase::Preparing,
+                PhaseJson::Running => HeldPhase::Running,
+            },
+        });
+        Beat {
+            session_key: json.session,
+            seq: json.seq,
+            held: held.collect(),
+        }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HeartbeatAnswer {
+    pub abort: Vec<AttemptJson>,
+    pub draining: bool,
+}
+
+impl From<BeatAnswer> for HeartbeatAnswer {
+    fn from(answer: BeatAnswer) -> HeartbeatAnswer {
+        HeartbeatAnswer {
+            abort: attempts_json(answer.abort),
+            draining: answer.draining,
+        }
+    }
+}
+
+impl From<HeartbeatAnswer> for BeatAnswer {
+    fn from(json: HeartbeatAnswer) -> BeatAnswer {
+        BeatAnswer {
+            abort: attempt_refs(json.abort),
+            draining: json.draining,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PollRequest {
+    pub session: String,
+    pub free_slots: u32,
+    pub held: Vec<AttemptJson>,
+    /// How long the server may keep the answer back while there is nothing to say.
+    pub wait_ms: u64,
+}
+
+impl PollRequest {
+    pub fn new(poll: &Poll, wait_ms: u64) -> PollRequest {
+        PollRequest {
+            session: poll.session_key.clone(),
+            free_slots: poll.free_slots,
+            held: attempts_json(poll.held.iter().copied()),
+            wait_ms,
+        }
+    }
+}
+
+impl From<PollRequest> for Poll {
+    fn from(json: PollRequest) -> Poll {
+        Poll {
+            session_key: json.session,
+            free_slots: json.free_slots,
+            held: attempt_refs(json.held),
+        }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PollAnswerJson {
+    pub assignments: Vec<AssignmentJson>,
+    pub abort: Vec<AttemptJson>,
+    pub draining: bool,
+}
+
+impl From<&PollAnswer> for PollAnswerJson {
+    fn from(answer: &PollAnswer) -> PollAnswerJson {
+        PollAnswerJson {
+            assignments: answer.assignments.iter().map(Into::into).collect(),
+            abort: attempts_json(answer.abort.iter().copied()),
+            draining: answer.draining,
+        }
+    }
+}
+
+impl TryFrom<PollAnswerJson> for PollAnswer {
+    type Error = Fault;
+
+    fn try_from(json: PollAnswerJson) -> Result<PollAnswer, Fault> {
+        let assignments = json.assignments.into_iter().map(Assignment::try_from);
+        Ok(PollAnswer {
+            assignments: assignments.collect::<Result<_, _>>()?,
+            abort: attempt_refs(json.abort),
+            draining: json.draining,
+        })
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AssignmentJson {
+    pub step_id: i64,
+    pub attempt: u32,
+    pub job_id: i64,
+    pub task: String,
+    pub step: String,
+    pub action: ActionJson,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workdir: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub masks: Vec<String>,
+    pub input: Raw,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub item_value: Option<Raw>,
+    pub ack_timeout_ms: i64,
+    pub prepare_timeout_ms: i64,
+    pub timeout_ms: i64,
+    pub fenced: bool,
+}
+
+/// What a worker can be asked to do.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ActionJson {
+    Script {
+        runner: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        image: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        language: Option<String>,
+        script: String,
+    },
+    Docker {
+        image: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        entrypoint: Vec<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        command: Vec<String>,
+    },
+    Pod {
+        manifest: String,
+    },
+    /// The server carries out all others itself; a worker that gets one gives it back.
+    Other,
+}
+
+impl From<&Action> for ActionJson {
+    fn from(action: &Action) -> ActionJson {
+        match action.clone() {
+            Action::Script {
+                runner,
+                image,
+                language,
+                script,
+            } => ActionJson::Script {
+                runner: runner.to_string(),
+                image,
+                language,
+                script,
+            },
+            Action::Docker {
+                image,
+                entrypoint,
+                command,
+            } => ActionJson::Docker {
+                image,
+                entrypoint,
+                command,
+            },
+            Action::Pod { manifest } => ActionJson::Pod { manifest },
+            Action::Task { .. } | Action::Approval { .. } => ActionJson::Other,
+        }
+    }
+}
+
+impl TryFrom<ActionJson> for Action {
+    type Error = Fault;
+
+    fn try_from(json: ActionJson) -> Result<Action, Fault> {
+        Ok(match json {
+            ActionJson::Script {
+                runner,
+                image,
+                language,
+                script,
+            } => Action::Script {
+                runner: Runner::from_word(&runner)
+                    .ok_or_else(|| format!("runner {runner:?} is not known here"))?,
+                image,
+                language,
+                script,
+            },
+            ActionJson::Docker {
+                image,
+                entrypoint,
+                command,
+            } => Action::Docker {
+                image,
+                entrypoint,
+                command,
+            },
+            ActionJson::Pod { manifest } => Action::Pod { manifest },
+            ActionJson::Other => return Err("this is nothing for a worker".to_string()),
+        })
+    }
+}
+
+impl From<&Assignment> for AssignmentJson {
+    fn from(assignment: &Assignment) -> AssignmentJson {
+        AssignmentJson {
+            step_id: assignment.attempt.step_id.0,
+            attempt: assignment.attempt.attempt,
+            job_id: assignment.job_id.0,
+            task: assignment.task.clone(),
+            step: assignment.step.clone(),
+            action: ActionJson::from(&assignment.action),
+            env: assignment.env.clone(),
+            workdir: assignment.workdir.clone(),
+            masks: assignment.masks.clone(),
+            input: Raw::from(&assignment.input),
+            item: assignment.item,
+            item_value: assignment.item_value.as_ref().map(Raw::from),
+            ack_timeout_ms: assignment.ack_timeout_ms,
+            prepare_timeout_ms: assignment.prepare_timeout_ms,
+            timeout_ms: assignment.timeout_ms,
+            fenced: assignment.fenced,
+        }
+    }
+}
+
+impl TryFrom<AssignmentJson> for Assignment {
+    type Error = Fault;
+
+    fn try_from(json: AssignmentJson) -> Result<Assignment, Fault> {
+        Ok(Assignment {
+            attempt: AttemptRef {
+                step_id: StepId(json.step_id),
+                attempt: json.attempt,
+            },
+            job_id: JobId(json.job_id),
+            task: json.task,
+            step: json.step,
+            action: json.action.try_into()?,
+            env: json.env,
+            workdir: json.workdir,
+            masks: json.masks,
+            input: json.input.into(),
+            item: json.item,
+            item_value: json.item_value.map(Into::into),
+            ack_timeout_ms: json.ack_timeout_ms,
+            prepare_timeout_ms: json.prepare_timeout_ms,
+            timeout_ms: json.timeout_ms,
+            fenced: json.fenced,
+        })
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReportsRequest {
+    pub session: String,
+    pub items: Vec<ItemJson>,
+    /// With it, more work is asked for in the same call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub poll: Option<ReportsPoll>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReportsPoll {
+    pub free_slots: u32,
+    pub held: Vec<AttemptJson>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ItemJson {
+    pub step_id: i64,
+    pub attempt: u32,
+    pub news: NewsWord,
+    /// Of `declined`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Of `finished`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished: Option<FinishedJson>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NewsWord {
+    Started,
+    Keepalive,
+    Declined,
+    Finished,
+}
+
+impl ItemJson {
+    fn new(attempt: AttemptRef, news: &News) -> ItemJson {
+        let (word, why, finished) = match news {
+            News::Started => (NewsWord::Started, None, None),
+            News::KeepAlive => (NewsWord::Keepalive, None, None),
+            News::Declined { why } => (NewsWord::Declined, Some(why.clone()), None),
+            News::Finished(finished) => (NewsWord::Finished, None, Some(finished.into())),
+        };
+        ItemJson {
+            step_id: attempt.step_id.0,
+            attempt: attempt.attempt,
+            news: word,
+            why,
+            finished,
+        }
+    }
+
+    fn into_parts(self) -> (AttemptRef, Result<News, Fault>) {
+        let attempt = AttemptRef {
+            step_id: StepId(self.step_id),
+            attempt: self.attempt,
+        };
+        let news = match self.news {
+            NewsWord::Started => Ok(News::Started),
+            NewsWord::Keepalive => Ok(News::KeepAlive),
+            NewsWord::Declined => Ok(News::Declined {
+                why: self.why.unwrap_or_default(),
+            }),
+            NewsWord::Finished => match self.finished {
+                Some(finished) => Finished::try_from(finished).map(News::Finished),
+                None => Err("finished says nothing about how".to_string()),
+            },
+        };
+        (attempt, news)
+    }
+}
+
+impl From<&Reports> for ReportsRequest {
+    fn from(reports: &Reports) -> ReportsRequest {
+        let items = reports.items.iter();
+        let poll = reports.poll.as_ref();
+        ReportsRequest {
+            session: reports.session_key.clone(),
+            items: items
+                .map(|(attempt, news)| ItemJson::new(*attempt, news))
+                .collect(),
+            poll: poll.map(|(free_slots, held)| ReportsPoll {
+                free_slots: *free_slots,
+                held: attempts_json(held.iter().copied()),
+            }),
+        }
+    }
+}
+
+/// What could be read of a request, and the faults of the items that could not, each at its place.
+pub struct ReadReports {
+    pub reports: Reports,
+    pub faults: BTreeMap<usize, Fault>,
+}
+
+impl From<ReportsRequest> for ReadReports {
+    fn from(json: ReportsRequest) -> ReadReports {
+        let (mut items, mut faults) = (Vec::with_capacity(json.items.len()), BTreeMap::new());
+        for (index, item) in json.items.into_iter().enumerate() {
+            let (attempt, news) = item.into_parts();
+            match news {
+                Ok(news) => items.push((attempt, news)),
+                Err(fault) => {
+                    faults.insert(index, fault);
+                }
+            }
+        }
+        ReadReports {
+            reports: Reports {
+                session_key: json.session,
+                items,
+                poll: (json.poll).map(|poll| (poll.free_slots, attempt_refs(poll.held))),
+            },
+            faults,
+        }
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReportsAnswerJson {
+    pub results: Vec<VerdictJson>,
+    pub poll: Option<PollAnswerJson>,
+}
+
+impl ReportsAnswerJson {
+    /// One result per item, in their order; those that could not be read are refused.
+    pub fn new(answer: &ReportsAnswer, faults: &BTreeMap<usize, Fault>) -> ReportsAnswerJson {
+        let mut results = verdicts_json(answer.verdicts.clone());
+        for (&index, fault) in faults {
+            let why = fault.clone();
+            results.insert(index.min(results.len()), VerdictJson::Refused { why });
+        }
+        ReportsAnswerJson {
+            results,
+            poll: answer.poll.as_ref().map(PollAnswerJson::from),
+        }
+    }
+}
+
+impl TryFrom<ReportsAnswerJson> for ReportsAnswer {
+    type Error = Fault;
+
+    fn try_from(json: ReportsAnswerJson) -> Result<ReportsAnswer, Fault> {
+        Ok(ReportsAnswer {
+            verdicts: verdicts(json.results),
+            poll: json.poll.map(PollAnswer::try_from).transpose()?,
+        })
+    }
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DrainRequest {
+    pub session: String,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct LogAnswer {
+    /// Where the next piece belongs.
+    pub length: u64,
+    /// The attempt is nobody's any more: stop it.
+    pub abort: bool,
+    /// No more of this log is kept.
+    pub full: bool,
+}
