@@ -209,6 +209,8 @@ CREATE INDEX step_claimable ON step (requirement_id, priority DESC, queued_up, s
     WHERE state = 'ready' AND not_before_up IS NULL AND requirement_id IS NOT NULL;
 -- What a session holds: heartbeats, polls, restarts.
 CREATE INDEX step_held ON step (session_id) WHERE ended_at IS NULL AND session_id IS NOT NULL;
+-- What waits for a person.
+CREATE INDEX step_suspended ON step (step_id) WHERE state = 'suspended';
 -- A retry whose delay is over.
 CREATE INDEX step_delayed ON step (not_before_up) WHERE not_before_up IS NOT NULL;
 -- The next instance of a loop that `max_parallel` held back.
@@ -267,6 +269,8 @@ CREATE TABLE event (
 CREATE INDEX event_by_job ON event (job_id, seq) WHERE job_id IS NOT NULL;
 -- The story of a worker.
 CREATE INDEX event_by_worker ON event (worker_id, seq) WHERE worker_id IS NOT NULL;
+-- What recovery did.
+CREATE INDEX event_of_recovery ON event (seq) WHERE phase IS NOT NULL;
 -- Each thing is told once per attempt.
 CREATE UNIQUE INDEX event_once ON event (step_id, attempt, kind) WHERE step_id IS NOT NULL;
 

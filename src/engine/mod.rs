@@ -9,7 +9,7 @@
 //! | cancel, retry, approve, reject | `cancel.rs` `retry.rs` `approve.rs` | people |
 //! | drain, pause, resume, delete_worker | `drain.rs` | people, workers |
 //! | release_due, recover | `release.rs` `recover.rs` | time, through the sweeper |
-//! | why, job, output | `why.rs` `queries.rs` | everyone, read-only |
+//! | why, job, output, lists | `why.rs` `queries.rs` `views.rs` | everyone, read-only |
 //!
 //! What follows from a verb is in `cascade.rs` (dependents, loops), `create.rs` (jobs, instances), `group.rs` (concurrency)
 //! and `settle.rs` (the end of a job, its hooks, its parent); what goes before it in `check.rs`; what the server knows of
@@ -35,6 +35,7 @@ mod session;
 mod settle;
 mod start;
 mod submit;
+mod views;
 mod wait;
 mod watch;
 mod why;
@@ -44,7 +45,7 @@ use std::sync::Arc;
 use crate::domain::check::Problems;
 use crate::domain::job::JobState;
 use crate::domain::step::StepState;
-use crate::domain::{JobId, Now, StepId, WorkerId};
+use crate::domain::{AttemptRef, JobId, Now, StepId, WorkerId};
 use crate::store::{Store, StoreError, Tx};
 use watch::Watch;
 
@@ -58,6 +59,9 @@ pub use queries::{JobView, LogLine};
 pub use recover::{Suspect, together_silent};
 pub use retry::RetryScope;
 pub use submit::{Submission, Submitted};
+pub use views::{
+    HeldStep, JobDetail, JobWhy, LogOwner, NamedEvent, StepDetail, WaitingStep, WorkerDetail, kind,
+};
 pub use wait::Offer;
 pub use why::{Code, Why, WhyOutcome};
 
@@ -82,6 +86,8 @@ pub enum EngineError {
     StepNotFound { step_id: StepId },
     #[error("job {job_id} has no step {step}")]
     NoSuchStep { job_id: JobId, step: String },
+    #[error("{attempt} was never this session's")]
+    AttemptNotFound { attempt: AttemptRef },
     #[error("worker {worker_id} does not exist")]
     WorkerNotFound { worker_id: WorkerId },
     #[error("job {job_id} is {state} already")]

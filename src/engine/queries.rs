@@ -1,10 +1,10 @@
 //! Read-only views: a job with its steps, and what a step or job gave.
 
 use super::cascade::JobContext;
+use super::views::step_named;
 use super::{Engine, EngineError};
 use crate::domain::event::Event;
 use crate::domain::job::Job;
-use crate::domain::limits::shorten;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::Task;
 use crate::domain::{EventSeq, JobId, Json, Timestamp};
@@ -81,15 +81,7 @@ impl Engine {
     pub fn output(&self, job_id: JobId, step: &str) -> Result<Option<Json>, EngineError> {
         self.store.read(|tx| {
             let (_, context) = load(tx, job_id)?;
-            let no_such_step = || EngineError::NoSuchStep {
-                job_id,
-                step: shorten(step),
-            };
-            let (name, item) = split_name(step);
-            let position = context.task().position(name).ok_or_else(no_such_step)?;
-            let step = tx
-                .step_at(job_id, position, item)?
-                .ok_or_else(no_such_step)?;
+            let step = step_named(tx, job_id, step)?;
             step_output(tx, context.task(), &step)
         })
     }
@@ -124,7 +116,7 @@ pub(super) fn load(tx: &Tx, job_id: JobId) -> Result<(Job, JobContext), EngineEr
 }
 
 /// `test[2]` is the third instance of `test`.
-fn split_name(name: &str) -> (&str, Option<u32>) {
+pub(super) fn split_name(name: &str) -> (&str, Option<u32>) {
     let instance = name
         .strip_suffix(']')
         .and_then(|name| name.rsplit_once('['));

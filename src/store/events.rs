@@ -15,6 +15,9 @@ pub const STATEMENTS: &[&str] = &[
     RECORD_ONCE,
     EVENTS_OF_JOB,
     EVENTS_AFTER,
+    EVENTS_BEFORE,
+    RECOVERIES_BEFORE,
+    LAST_SEQ,
     POST,
     OUTBOX_PENDING,
 ];
@@ -54,6 +57,26 @@ const EVENTS_AFTER: &str = "
      WHERE seq > :after
      ORDER BY seq
      LIMIT :limit
+";
+
+const EVENTS_BEFORE: &str = "
+    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message
+      FROM event
+     WHERE seq < :before
+     ORDER BY seq DESC
+     LIMIT :limit
+";
+
+const RECOVERIES_BEFORE: &str = "
+    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message
+      FROM event
+     WHERE phase IS NOT NULL AND seq < :before
+     ORDER BY seq DESC
+     LIMIT :limit
+";
+
+const LAST_SEQ: &str = "
+    SELECT coalesce(max(seq), 0) FROM event
 ";
 
 const POST: &str = "
@@ -96,6 +119,31 @@ impl Tx<'_> {
             EVENTS_AFTER,
             named_params! {":after": after.0, ":limit": limit},
         )
+    }
+
+    /// Newest first.
+    pub fn events_before(&self, before: EventSeq, limit: u32) -> Result<Vec<Event>, StoreError> {
+        self.many_events(
+            EVENTS_BEFORE,
+            named_params! {":before": before.0, ":limit": limit},
+        )
+    }
+
+    /// What recovery did, newest first.
+    pub fn recoveries_before(
+        &self,
+        before: EventSeq,
+        limit: u32,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.many_events(
+            RECOVERIES_BEFORE,
+            named_params! {":before": before.0, ":limit": limit},
+        )
+    }
+
+    pub fn last_event(&self) -> Result<EventSeq, StoreError> {
+        let last = self.sql(LAST_SEQ)?.query_row([], |row| row.get(0));
+        Ok(EventSeq(last?))
     }
 
     /// Leaves a hook to be delivered once this transaction is committed.

@@ -14,6 +14,10 @@ use crate::planted::{Bug, planted};
 pub const STATEMENTS: &[&str] = &[
     INSERT_JOB,
     JOB,
+    JOBS_BEFORE,
+    LAST_LOOKED_AT,
+    JOBS_CHANGED,
+    INSTALLATION,
     JOB_STANDING,
     TALLY,
     BLAME_STEP,
@@ -59,6 +63,15 @@ pub struct NewJob {
     pub due_up: Option<Uptime>,
 }
 
+/// That a job changed, and what it is now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedJob {
+    pub job_id: JobId,
+    pub task: String,
+    pub state: JobState,
+    pub change_seq: i64,
+}
+
 const INSERT_JOB: &str = "
     INSERT INTO job (definition_id, task_index, task, state, source, input, labels, priority, parent_step_id,
                      parent_attempt, depth, retry_of, not_before, concurrency_group, steps_open, change_seq, created_at,
@@ -73,6 +86,33 @@ const JOB: &str = concat!(
     job_columns!(),
     " FROM job AS j WHERE j.job_id = :job_id"
 );
+
+/// Looks at so many and no more, however few fit. The state and the task come before the row's other, larger columns.
+const JOBS_BEFORE: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    " FROM (SELECT job_id FROM job WHERE job_id < :before ORDER BY job_id DESC LIMIT :looked_at_max) AS c
+      CROSS JOIN job AS j ON j.job_id = c.job_id
+      WHERE (:state IS NULL OR j.state = :state) AND (:task IS NULL OR j.task = :task)
+      ORDER BY c.job_id DESC
+      LIMIT :limit"
+);
+
+const LAST_LOOKED_AT: &str = "
+    SELECT min(job_id) FROM (SELECT job_id FROM job WHERE job_id < :before ORDER BY job_id DESC LIMIT :looked_at_max)
+";
+
+const JOBS_CHANGED: &str = "
+    SELECT job_id, task, state, change_seq
+      FROM job
+     WHERE change_seq > :after
+     ORDER BY change_seq, job_id
+     LIMIT :limit
+";
+
+const INSTALLATION: &str = "
+    SELECT installation_key FROM server WHERE only_row = 1
+";
 
 const JOB_STANDING: &str = "
     SELECT definition_id, task_index, started_at IS NOT NULL, steps_open, steps_failed, steps_cancelled
@@ -235,6 +275,60 @@ impl Tx<'_> {
 
     pub fn job(&self, job_id: JobId) -> Result<Option<Job>, StoreError> {
         self.one_job(JOB, named_params! {":job_id": job_id.0})
+    }
+
+    /// The newest jobs before one, as far as one look goes, and where the next look begins.
+    pub fn jobs_before(
+        &self,
+        before: JobId,
+        state: Option<JobState>,
+        task: Option<&str>,
+        limit: u32,
+    ) -> Result<(Vec<Job>, Option<JobId>), StoreError> {
+        const LOOKED_AT_MAX: u32 = 10_000;
+        let mut statement = self.sql(JOBS_BEFORE)?;
+        let mut rows = statement.query(named_params! {
+            ":before": before.0,
+            ":looked_at_max": LOOKED_AT_MAX,
+            ":state": state.map(JobState::as_str),
+            ":task": task,
+            ":limit": limit,
+        })?;
+        let mut jobs = Vec::new();
+        while let Some(row) = rows.next()? {
+            jobs.push(rows::job(row)?);
+        }
+        if jobs.len() == limit as usize {
+            let next = jobs.last().map(|job: &Job| job.job_id);
+            return Ok((jobs, next));
+        }
+        let params = named_params! {":before": before.0, ":looked_at_max": LOOKED_AT_MAX};
+        let last = self
+            .sql(LAST_LOOKED_AT)?
+            .query_row(params, |row| row.get(0));
+        let last: Option<i64> = last?;
+        Ok((jobs, last.filter(|job_id| *job_id > 1).map(JobId)))
+    }
+
+    /// Jobs that changed after the given change, each as it is now.
+    pub fn jobs_changed(&self, after: i64, limit: u32) -> Result<Vec<ChangedJob>, StoreError> {
+        let mut statement = self.sql(JOBS_CHANGED)?;
+        let mut rows = statement.query(named_params! {":after": after, ":limit": limit})?;
+        let mut changed = Vec::new();
+        while let Some(row) = rows.next()? {
+            changed.push(ChangedJob {
+                job_id: JobId(row.get(0)?),
+                task: row.get(1)?,
+                state: rows::word(row, 2, JobState::from_word, "the state of a job")?,
+                change_seq: row.get(3)?,
+            });
+        }
+        Ok(changed)
+    }
+
+    /// What tells this installation from others.
+    pub fn installation_key(&self) -> Result<String, StoreError> {
+        Ok(self.sql(INSTALLATION)?.query_row([], |row| row.get(0))?)
     }
 
     pub fn job_standing(&self, job_id: JobId) -> Result<Option<JobStanding>, StoreError> {

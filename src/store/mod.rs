@@ -39,7 +39,7 @@ pub use attempts::{FormerAttempt, FormerOutcome};
 pub use definitions::{Frozen, hex_sha256};
 pub use events::OutboxRow;
 pub use invariants::Breach;
-pub use jobs::{JobStanding, NewJob};
+pub use jobs::{ChangedJob, JobStanding, NewJob};
 pub use schema::{DATABASE_FILE, OpenError};
 pub use steps::{Ending, NewStep};
 pub use workers::SessionView;
@@ -272,6 +272,11 @@ impl Store {
     /// The service clock as it is on disk.
     pub fn saved_up(&self) -> Uptime {
         Uptime(self.inner.shared.service_clock_up.load(Ordering::Relaxed))
+    }
+
+    /// The last change of a job.
+    pub fn change_seq(&self) -> i64 {
+        self.inner.shared.change_seq.load(Ordering::Relaxed)
     }
 
     /// How often calls were turned away through no fault of their own: a full disk, a lost transaction, no time.

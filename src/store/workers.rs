@@ -11,6 +11,7 @@ use crate::domain::{Now, RequirementId, SessionId, Uptime, WorkerId};
 pub const STATEMENTS: &[&str] = &[
     WORKER,
     WORKER_BY_INSTANCE,
+    WORKERS_AFTER,
     INSERT_WORKER,
     UPDATE_WORKER,
     INSERT_SESSION,
@@ -57,12 +58,11 @@ const WORKER_BY_INSTANCE: &str = concat!(
       WHERE w.instance_key = :instance_key AND w.deleted_at IS NULL"
 );
 
-/// Pages come with the API.
-const FIRST_WORKERS: &str = concat!(
+const WORKERS_AFTER: &str = concat!(
     "SELECT ",
     worker_columns!(),
     " FROM worker AS w LEFT JOIN session AS n ON n.session_id = w.session_id
-      WHERE w.deleted_at IS NULL
+      WHERE w.deleted_at IS NULL AND w.worker_id > :after
       ORDER BY w.worker_id
       LIMIT :limit"
 );
@@ -174,7 +174,12 @@ impl Tx<'_> {
 
     /// In the order in which they registered.
     pub fn first_workers(&self, limit: u32) -> Result<Vec<Worker>, StoreError> {
-        self.many_workers(FIRST_WORKERS, named_params! {":limit": limit})
+        self.workers_after(WorkerId(0), limit)
+    }
+
+    pub fn workers_after(&self, after: WorkerId, limit: u32) -> Result<Vec<Worker>, StoreError> {
+        let params = named_params! {":after": after.0, ":limit": limit};
+        self.many_workers(WORKERS_AFTER, params)
     }
 
     /// The workers whose tags contain these, in whatever state they are.

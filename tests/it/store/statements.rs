@@ -24,8 +24,18 @@ fn no_statement_scans_a_table() {
             let names = ["SCAN a", "SCAN d", "SCAN h"];
             statement.contains("WITH RECURSIVE") && names.contains(&line)
         };
+        // Rows that a subquery has counted off, and the first entries of an index in their own order: both end at a LIMIT.
+        let counted_off = |line: &str| {
+            let names = ["SCAN c", "SCAN (subquery"];
+            let walks = line.contains(" USING INDEX ") || line.contains(" USING COVERING INDEX ");
+            statement.contains("LIMIT")
+                && (walks || names.iter().any(|name| line.starts_with(name)))
+        };
         let scan = |line: &&String| {
-            line.starts_with("SCAN") && *line != "SCAN CONSTANT ROW" && !found_so_far(line)
+            line.starts_with("SCAN")
+                && *line != "SCAN CONSTANT ROW"
+                && !found_so_far(line)
+                && !counted_off(line)
         };
         scans.extend(
             plan.iter()

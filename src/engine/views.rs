@@ -1,0 +1,451 @@
+//! Read-only views for people who look: jobs with all that belongs to them, workers, what waits, what happened.
+//!
+//! Every list has a bound, and what comes after it can be asked for.
+
+use std::collections::HashMap;
+
+use super::queries::{load, split_name};
+use super::why::Why;
+use super::{Engine, EngineError};
+use crate::domain::event::Event;
+use crate::domain::job::{Job, JobState};
+use crate::domain::limits::shorten;
+use crate::domain::step::{Step, StepState};
+use crate::domain::task::{Action, Task};
+use crate::domain::worker::{Worker, WorkerState};
+use crate::domain::{AttemptRef, EventSeq, JobId, Json, Now, StepId, WorkerId};
+use crate::store::{ChangedJob, FormerAttempt, Tx};
+
+/// Steps of a job whose waiting or ending is explained at once.
+const EXPLAINED_MAX: usize = 50;
+
+#[derive(Debug, Clone)]
+pub struct JobDetail {
+    pub job: Job,
+    /// The job and the step that it is the child of.
+    pub parent: Option<(JobId, String)>,
+    /// Once it has ended, unless it is too much for one piece.
+    pub output: Option<Json>,
+    pub steps: Vec<StepDetail>,
+}
+
+#[derive(Debug, Clone)]
+pub struct StepDetail {
+    pub name: String,
+    pub step: Step,
+    pub kind: &'static str,
+    pub depends_on: Vec<String>,
+    pub required_tags: Vec<String>,
+    pub max_attempts: u32,
+    pub worker: Option<String>,
+    /// Those that did not settle it, with the names of their workers.
+    pub former: Vec<(FormerAttempt, Option<String>)>,
+}
+
+#[derive(Debug, Clone)]
+pub struct WorkerDetail {
+    pub worker: Worker,
+    pub held: Vec<HeldStep>,
+    /// Milliseconds since it was last heard.
+    pub silent_ms: i64,
+    /// When it is given up if it stays silent.
+    pub inactive_in_ms: Option<i64>,
+}
+
+#[derive(Debug, Clone)]
+pub struct HeldStep {
+    pub job_id: JobId,
+    pub step: String,
+    pub attempt: u32,
+    pub state: StepState,
+}
+
+#[derive(Debug, Clone)]
+pub struct WaitingStep {
+    pub job_id: JobId,
+    pub task: String,
+    pub name: String,
+    pub step: Step,
+    pub required_tags: Vec<String>,
+    pub why: Why,
+}
+
+/// What has not ended of a job, or what ended it.
+#[derive(Debug, Clone)]
+pub struct JobWhy {
+    pub job: Job,
+    pub steps: Vec<(String, Step, Why)>,
+    /// There are more such steps.
+    pub more: bool,
+}
+
+/// An event with the names of what it speaks of.
+#[derive(Debug, Clone)]
+pub struct NamedEvent {
+    pub event: Event,
+    pub step: Option<String>,
+    pub worker: Option<String>,
+}
+
+/// Whose log is sent, and whether the attempt is still in that session's hands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogOwner {
+    pub job_id: JobId,
+    pub live: bool,
+}
+
+impl Engine {
+    pub fn job_detail(&self, job_id: JobId) -> Result<JobDetail, EngineError> {
+        let output = match self.job_output(job_id) {
+            Ok(output) => Some(output),
+            Err(EngineError::Invalid { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        self.store.read(|tx| {
+            let (job, context) = load(tx, job_id)?;
+            let mut names = Names::new(tx);
+            let parent = match job.parent {
+                Some(parent) => names.step(parent.step_id)?,
+                None => None,
+            };
+            let task = context.task();
+            let mut steps = Vec::new();
+            for step in tx.steps_of_job(job_id)? {
+                steps.push(detail(task, context.name(&step), step, &mut names)?);
+            }
+            let output = output.filter(|_| job.state.is_terminal());
+            Ok(JobDetail {
+                job,
+                parent,
+                output,
+                steps,
+            })
+        })
+    }
+
+    /// The newest jobs before one, and where to go on. A page may hold fewer than asked for and still have a next one.
+    pub fn jobs(
+        &self,
+        before: Option<JobId>,
+        state: Option<JobState>,
+        task: Option<&str>,
+        limit: u32,
+    ) -> Result<(Vec<Job>, Option<JobId>), EngineError> {
+        let before = before.unwrap_or(JobId(i64::MAX));
+        self.store
+            .read(|tx| Ok(tx.jobs_before(before, state, task, limit)?))
+    }
+
+    /// Why a job is where it is.
+    pub fn why_job(&self, job_id: JobId, now: Now) -> Result<JobWhy, EngineError> {
+        let view = self.job(job_id)?;
+        let ended = view.job.state.is_terminal();
+        let matters = |step: &Step| match ended {
+            true => step.state == StepState::Failed || step.state == StepState::Cancelled,
+            false => !step.state.is_terminal() && step.state != StepState::Pending,
+        };
+        let mut steps: Vec<_> = view
+            .steps
+            .iter()
+            .filter(|(_, step)| matters(step))
+            .collect();
+        if steps.is_empty() && !ended {
+            steps = view.steps.iter().collect();
+            steps.retain(|(_, step)| !step.state.is_terminal());
+        }
+        let more = steps.len() > EXPLAINED_MAX;
+        let mut explained = Vec::new();
+        for (name, step) in steps.into_iter().take(EXPLAINED_MAX) {
+            let why = self.why(step.step_id, now)?;
+            explained.push((name.clone(), step.clone(), why));
+        }
+        Ok(JobWhy {
+            job: view.job,
+            steps: explained,
+            more,
+        })
+    }
+
+    /// The step that people know by this name.
+    pub fn step_named(&self, job_id: JobId, name: &str) -> Result<Step, EngineError> {
+        self.store.read(|tx| step_named(tx, job_id, name))
+    }
+
+    pub fn workers(
+        &self,
+        after: WorkerId,
+        limit: u32,
+        now: Now,
+    ) -> Result<Vec<WorkerDetail>, EngineError> {
+        self.store.read(|tx| {
+            let mut names = Names::new(tx);
+            let workers = tx.workers_after(after, limit)?.into_iter();
+            let details = workers.map(|worker| self.worker_detail(tx, worker, &mut names, now));
+            details.collect()
+        })
+    }
+
+    pub fn worker(&self, worker_id: WorkerId, now: Now) -> Result<WorkerDetail, EngineError> {
+        self.store.read(|tx| {
+            let worker = tx.worker(worker_id)?;
+            let worker = worker.filter(|worker| worker.deleted_at.is_none());
+            let worker = worker.ok_or(EngineError::WorkerNotFound { worker_id })?;
+            self.worker_detail(tx, worker, &mut Names::new(tx), now)
+        })
+    }
+
+    fn worker_detail(
+        &self,
+        tx: &Tx,
+        worker: Worker,
+        names: &mut Names,
+        now: Now,
+    ) -> Result<WorkerDetail, EngineError> {
+        let mut held = Vec::new();
+        if let Some(session_id) = worker.session_id {
+            for step in tx.held_steps(session_id)? {
+                if let Some((job_id, name)) = names.step(step.step_id)? {
+                    held.push(HeldStep {
+                        job_id,
+                        step: name,
+                        attempt: step.attempt,
+                        state: step.state,
+                    });
+                }
+            }
+        }
+        let inactive_up = self.bounds().silent_at(worker.seen_up);
+        let is_active = worker.state == WorkerState::Active;
+        Ok(WorkerDetail {
+            silent_ms: (now.up.0 - worker.seen_up.0).max(0),
+            inactive_in_ms: is_active.then(|| (inactive_up.0 - now.up.0).max(0)),
+            worker,
+            held,
+        })
+    }
+
+    /// What waits: for a worker, for a person, for its next try. The first of each kind.
+    pub fn queue(&self, limit: u32, now: Now) -> Result<Vec<WaitingStep>, EngineError> {
+        let waiting = self.store.read(|tx| {
+            let mut waiting = Vec::new();
+            for step_id in tx.waiting_steps(limit)? {
+                let Some(step) = tx.step(step_id)? else {
+                    continue;
+                };
+                let (job, context) = load(tx, step.job_id)?;
+                let required_tags = context.draft(&step).required_tags();
+                waiting.push((job, context.name(&step), step, required_tags));
+            }
+            Ok::<_, EngineError>(waiting)
+        })?;
+        let mut steps = Vec::with_capacity(waiting.len());
+        for (job, name, step, required_tags) in waiting {
+            steps.push(WaitingStep {
+                job_id: job.job_id,
+                task: job.task,
+                why: self.why(step.step_id, now)?,
+                name,
+                step,
+                required_tags,
+            });
+        }
+        Ok(steps)
+    }
+
+    pub fn events_after(
+        &self,
+        after: EventSeq,
+        limit: u32,
+    ) -> Result<Vec<NamedEvent>, EngineError> {
+        self.store
+            .read(|tx| named(tx, tx.events_after(after, limit)?))
+    }
+
+    /// Newest first.
+    pub fn events_before(
+        &self,
+        before: EventSeq,
+        limit: u32,
+    ) -> Result<Vec<NamedEvent>, EngineError> {
+        self.store
+            .read(|tx| named(tx, tx.events_before(before, limit)?))
+    }
+
+    /// The story of a job.
+    pub fn story(
+        &self,
+        job_id: JobId,
+        after: EventSeq,
+        limit: u32,
+    ) -> Result<Vec<NamedEvent>, EngineError> {
+        self.store.read(|tx| {
+            tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+            named(tx, tx.events_of_job(job_id, after, limit)?)
+        })
+    }
+
+    /// What recovery did last, newest first.
+    pub fn recoveries(&self, limit: u32) -> Result<Vec<NamedEvent>, EngineError> {
+        let before = EventSeq(i64::MAX);
+        self.store
+            .read(|tx| named(tx, tx.recoveries_before(before, limit)?))
+    }
+
+    /// Where a stream that begins now begins: the last event, the last change of a job.
+    pub fn present(&self) -> Result<(EventSeq, i64), EngineError> {
+        let last_event = self
+            .store
+            .read(|tx| Ok::<_, EngineError>(tx.last_event()?))?;
+        Ok((last_event, self.store.change_seq()))
+    }
+
+    pub fn jobs_changed(&self, after: i64, limit: u32) -> Result<Vec<ChangedJob>, EngineError> {
+        self.store.read(|tx| Ok(tx.jobs_changed(after, limit)?))
+    }
+
+    pub fn installation_key(&self) -> Result<String, EngineError> {
+        self.store.read(|tx| Ok(tx.installation_key()?))
+    }
+
+    /// Whether this session ran the attempt, now or before: then the log that it sends is the attempt's.
+    pub fn log_owner(
+        &self,
+        session_key: &str,
+        attempt: AttemptRef,
+    ) -> Result<LogOwner, EngineError> {
+        self.store.read(|tx| {
+            let session = tx.session(session_key)?;
+            let session_id = session.ok_or(EngineError::SessionUnknown)?.session_id;
+            let unknown = || EngineError::AttemptNotFound { attempt };
+            let step = tx.step(attempt.step_id)?.ok_or_else(unknown)?;
+            let job_id = step.job_id;
+            if step.attempt == attempt.attempt && step.session_id == Some(session_id) {
+                let live = !step.state.is_terminal();
+                return Ok(LogOwner { job_id, live });
+            }
+            let mut former = tx.former_attempts(attempt.step_id)?.into_iter();
+            let its_own = |former: &FormerAttempt| {
+                former.attempt == attempt.attempt && former.session_id == Some(session_id)
+            };
+            let live = false;
+            former.find(its_own).ok_or_else(unknown)?;
+            Ok(LogOwner { job_id, live })
+        })
+    }
+}
+
+pub(super) fn step_named(tx: &Tx, job_id: JobId, name: &str) -> Result<Step, EngineError> {
+    let (_, context) = load(tx, job_id)?;
+    let (bare, item) = split_name(name);
+    let step = match context.task().position(bare) {
+        Some(position) => tx.step_at(job_id, position, item)?,
+        None => None,
+    };
+    step.ok_or_else(|| EngineError::NoSuchStep {
+        job_id,
+        step: shorten(name),
+    })
+}
+
+fn detail(
+    task: &Task,
+    name: String,
+    step: Step,
+    names: &mut Names,
+) -> Result<StepDetail, EngineError> {
+    let draft = task.step(step.position);
+    let dependencies = task.dependencies(step.position).iter();
+    let depends_on = dependencies.map(|&position| task.step(position).name.clone());
+    // An attempt before the last is in a table of its own; most steps have none.
+    let has_former = step.attempt > 1 || (step.attempt == 1 && step.session_id.is_none());
+    let mut former = Vec::new();
+    if has_former {
+        for attempt in names.tx.former_attempts(step.step_id)? {
+            let worker = names.worker(attempt.worker_id)?;
+            former.push((attempt, worker));
+        }
+    }
+    Ok(StepDetail {
+        name,
+        kind: kind(&draft.action),
+        depends_on: depends_on.collect(),
+        required_tags: draft.required_tags(),
+        max_attempts: draft.retry.max_attempts,
+        worker: names.worker(step.worker_id)?,
+        former,
+        step,
+    })
+}
+
+/// The word for an action in a definition.
+pub fn kind(action: &Action) -> &'static str {
+    match action {
+        Action::Script { .. } => "script",
+        Action::Docker { .. } => "docker",
+        Action::Pod { .. } => "pod",
+        Action::Task { .. } => "task",
+        Action::Approval { .. } => "approval",
+    }
+}
+
+fn named(tx: &Tx, events: Vec<Event>) -> Result<Vec<NamedEvent>, EngineError> {
+    let mut names = Names::new(tx);
+    let mut named = Vec::with_capacity(events.len());
+    for event in events {
+        let step = match event.fact.step_id {
+            Some(step_id) => names.step(step_id)?.map(|(_, name)| name),
+            None => None,
+        };
+        let worker = names.worker(event.fact.worker_id)?;
+        named.push(NamedEvent {
+            event,
+            step,
+            worker,
+        });
+    }
+    Ok(named)
+}
+
+/// Names of workers and steps, each looked up once.
+struct Names<'a> {
+    tx: &'a Tx<'a>,
+    workers: HashMap<WorkerId, Option<String>>,
+    steps: HashMap<StepId, Option<(JobId, String)>>,
+}
+
+impl<'a> Names<'a> {
+    fn new(tx: &'a Tx<'a>) -> Names<'a> {
+        Names {
+            tx,
+            workers: HashMap::new(),
+            steps: HashMap::new(),
+        }
+    }
+
+    fn worker(&mut self, worker_id: Option<WorkerId>) -> Result<Option<String>, EngineError> {
+        let Some(worker_id) = worker_id else {
+            return Ok(None);
+        };
+        if let Some(known) = self.workers.get(&worker_id) {
+            return Ok(known.clone());
+        }
+        let name = self.tx.worker(worker_id)?.map(|worker| worker.name);
+        self.workers.insert(worker_id, name.clone());
+        Ok(name)
+    }
+
+    fn step(&mut self, step_id: StepId) -> Result<Option<(JobId, String)>, EngineError> {
+        if let Some(known) = self.steps.get(&step_id) {
+            return Ok(known.clone());
+        }
+        let named = match self.tx.step(step_id)? {
+            Some(step) => {
+                let (_, context) = load(self.tx, step.job_id)?;
+                Some((step.job_id, context.name(&step)))
+            }
+            None => None,
+        };
+        self.steps.insert(step_id, named.clone());
+        Ok(named)
+    }
+}
