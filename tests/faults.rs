@@ -10,8 +10,9 @@ use std::process::{Command, Output};
 use libtest_mimic::{Arguments, Failed, Trial};
 use stepward::domain::event::{EventKind, NewEvent};
 use stepward::domain::protocol::Registration;
-use stepward::domain::{EventSeq, Now, Timestamp, Uptime};
+use stepward::domain::{AttemptRef, EventSeq, JobId, Now, StepId, Timestamp, Uptime};
 use stepward::engine::{Beat, Engine, Settings};
+use stepward::logs::{LogLimits, Logs};
 use stepward::store::{Store, StoreError, StoreOptions};
 use stepward::sweeper::round;
 
@@ -23,6 +24,7 @@ fn main() {
         }
         ["child", "fill", folder] => return fill_and_empty(Path::new(folder)),
         ["child", "sweep", folder] => return sweep_on_full_disk(Path::new(folder)),
+        ["child", "log", folder] => return log_on_full_disk(Path::new(folder)),
         ["child", "open", folder] => return open(Path::new(folder)),
         ["child", "count", folder] => {
             return println!("found {}", recorded(Path::new(folder)).len());
@@ -44,6 +46,10 @@ fn main() {
             full_and_emptied,
         ),
         Trial::test("a_full_disk_is_nobodys_silence", full_and_silent),
+        Trial::test(
+            "a_full_disk_leaves_a_log_as_it_was_before_the_piece_that_did_not_fit",
+            full_and_logging,
+        ),
         Trial::test("a_full_disk_is_refused_at_start", full_at_start),
         Trial::test("a_read_only_disk_is_refused_at_start", read_only_at_start),
     ];
@@ -162,6 +168,50 @@ fn full_and_silent() -> Result<(), Failed> {
     expect(
         said,
         "most heartbeats were refused: true\ngiven up until 310 s: 0\ngiven up at 440 s: 0\ngiven up at 441 s: 1\n",
+    )
+}
+
+/// The child: a worker sends a log for which there is no room until the ballast is gone.
+fn log_on_full_disk(folder: &Path) {
+    let (ballast, kept) = (folder.join("ballast"), folder.join("logs/1/2.1.log"));
+    let logs = Logs::open(&folder.join("logs"), LogLimits::default()).unwrap();
+    let job_id = JobId(1);
+    let attempt = AttemptRef {
+        step_id: StepId(2),
+        attempt: 1,
+    };
+    let line = |n: usize| format!("{n} o {}\n", "x".repeat(90));
+    let log: String = (0..100_000).map(line).collect();
+    std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();
+    let mut length = 0;
+    // No multiple of a page: the piece that does not fit is torn.
+    for piece in log.as_bytes().chunks(50_001) {
+        let append = || logs.append(job_id, attempt, length, piece);
+        let appended = append().or_else(|error| {
+            println!("refused: {error}");
+            assert_eq!(std::fs::metadata(&kept).unwrap().len(), length);
+            assert_eq!(logs.length(job_id, attempt).unwrap(), length);
+            assert!(append().is_err(), "still full");
+            // What is there can be read.
+            assert_eq!(logs.tail(job_id, attempt, 10).unwrap().lines.len(), 10);
+            std::fs::remove_file(&ballast).unwrap();
+            append()
+        });
+        length = appended.unwrap().length;
+    }
+    assert!(std::fs::read(&kept).unwrap() == log.as_bytes());
+    let page = logs.tail(job_id, attempt, 1).unwrap();
+    println!("kept {} lines", page.total_lines);
+}
+
+fn full_and_logging() -> Result<(), Failed> {
+    let said = on_small_disk(
+        "10m",
+        "mkdir \"$disk/data\"; \"$me\" child log \"$disk/data\"",
+    )?;
+    expect(
+        said,
+        "refused: the log cannot be written: No space left on device (os error 28)\nkept 100000 lines\n",
     )
 }
 

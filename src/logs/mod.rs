@@ -1,0 +1,175 @@
+//! Where what steps print is kept: one append-only file per attempt, and beside it a sparse index of its lines.
+//!
+//! `<folder>/<job_id>/<step_id>.<attempt>.log` holds the bytes exactly as the worker sent them, records of `domain/log.rs`.
+//! `.idx` says where some of the lines begin, so that the first line, the last, and any in between are equally near. The
+//! index is an aid: whatever is wrong with it is found when the log is opened, and made good from the log itself.
+//!
+//! # How it is read
+//! `lines.rs` for what a line is, `append.rs` for how a log grows, `read.rs` and `search.rs` for what is shown of it.
+//!
+//! # Who waits for whom
+//! Callers of one attempt's log wait for each other while one of them opens it or appends to it; those of different attempts
+//! never do. A reader takes a snapshot and reads without a lock: what is in an append-only file stays as it is.
+//!
+//! Deliberately not here: whether an attempt may still write (`engine`), colours and escapes (raw here, rendered late),
+//! the time.
+
+mod append;
+mod file;
+mod index;
+mod index_file;
+mod lines;
+mod open;
+mod page;
+mod read;
+mod scan;
+mod search;
+mod shelf;
+mod text;
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::domain::{AttemptRef, JobId};
+use open::OpenLog;
+use scan::Snapshot;
+use shelf::Shelf;
+
+pub use append::{AppendError, Appended};
+pub use page::{LogLine, LogPage};
+pub use search::{LogMatches, Needle};
+pub use text::LogText;
+
+/// What an attempt's log may be longer than `attempt_bytes_max`: the worker stops there, and still has to say that it did.
+pub const MARKER_BYTES_MAX: u64 = 64 << 10;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogLimits {
+    pub attempt_bytes_max: u64,
+    /// Of a longer line, its first part is shown.
+    pub line_bytes_max: usize,
+    /// Lines in one answer.
+    pub lines_max: usize,
+    /// Text in one answer. A single line may be longer: `line_bytes_max` bounds it.
+    pub page_bytes_max: usize,
+    /// Logs that are kept open, a file descriptor each. One more closes the one that was not used for longest.
+    pub open_logs_max: usize,
+}
+
+impl LogLimits {
+    pub const DEFAULT: LogLimits = LogLimits {
+        attempt_bytes_max: 64 << 20,
+        line_bytes_max: 1 << 20,
+        lines_max: 1_000,
+        page_bytes_max: 1 << 20,
+        open_logs_max: 256,
+    };
+}
+
+impl Default for LogLimits {
+    fn default() -> LogLimits {
+        LogLimits::DEFAULT
+    }
+}
+
+/// The logs in one folder. Clones share what is open.
+#[derive(Clone)]
+pub struct Logs {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    folder: PathBuf,
+    limits: LogLimits,
+    shelf: Shelf,
+    bytes_read: Arc<AtomicU64>,
+}
+
+/// Which log: that of one attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct LogKey {
+    job_id: JobId,
+    attempt: AttemptRef,
+}
+
+impl LogKey {
+    /// Made of integers only, so that no name that somebody chose ever becomes a path.
+    fn path(&self, folder: &Path, extension: &str) -> PathBuf {
+        let AttemptRef { step_id, attempt } = self.attempt;
+        job_folder(folder, self.job_id).join(format!("{step_id}.{attempt}.{extension}"))
+    }
+}
+
+fn job_folder(folder: &Path, job_id: JobId) -> PathBuf {
+    folder.join(job_id.to_string())
+}
+
+/// Logs hold what users print: nobody else on the machine may read them.
+fn make_private_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+impl Logs {
+    pub fn open(folder: &Path, limits: LogLimits) -> io::Result<Logs> {
+        make_private_folder(folder)?;
+        Ok(Logs {
+            inner: Arc::new(Inner {
+                folder: folder.to_path_buf(),
+                limits,
+                shelf: Shelf::new(limits.open_logs_max),
+                bytes_read: Arc::default(),
+            }),
+        })
+    }
+
+    /// Bytes of the attempt's log, whole records or not: the offset at which the worker goes on. 0 if there is no log.
+    pub fn length(&self, job_id: JobId, attempt: AttemptRef) -> io::Result<u64> {
+        let key = LogKey { job_id, attempt };
+        let slot = self.inner.shelf.slot(key);
+        let mut held = shelf::lock(&slot);
+        let log = self.opened(&mut held, key)?;
+        Ok(log.map_or(0, |log| log.length))
+    }
+
+    /// Removes all logs of a job. It is no error if there are none.
+    pub fn remove_job(&self, job_id: JobId) -> io::Result<()> {
+        match fs::remove_dir_all(job_folder(&self.inner.folder, job_id)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        // Whoever still had one open must not go on with a file that has no name any more.
+        for slot in self.inner.shelf.slots_of(job_id) {
+            *shelf::lock(&slot) = None;
+        }
+        Ok(())
+    }
+
+    /// Bytes read from log files since these logs were opened: what pages, searches and repairs cost.
+    pub fn bytes_read(&self) -> u64 {
+        self.inner.bytes_read.load(Ordering::Relaxed)
+    }
+
+    fn snapshot(&self, job_id: JobId, attempt: AttemptRef) -> io::Result<Option<Snapshot>> {
+        let key = LogKey { job_id, attempt };
+        let slot = self.inner.shelf.slot(key);
+        let mut held = shelf::lock(&slot);
+        let log = self.opened(&mut held, key)?;
+        Ok(log.map(|log| log.snapshot()))
+    }
+
+    /// The log in this slot, opened if it is not. `None`: it does not exist.
+    fn opened<'a>(
+        &self,
+        held: &'a mut Option<OpenLog>,
+        key: LogKey,
+    ) -> io::Result<Option<&'a mut OpenLog>> {
+        if held.is_none() {
+            *held = OpenLog::open(&self.inner.folder, key, &self.inner.bytes_read)?;
+        }
+        Ok(held.as_mut())
+    }
+}

@@ -1,0 +1,64 @@
+//! Pages of a log: its end, or what follows a line.
+
+use std::io;
+
+use super::Logs;
+use super::index::Mark;
+use super::page::{Gathered, Keep, LogPage, PageBuilder};
+use super::scan::Snapshot;
+use crate::domain::{AttemptRef, JobId};
+
+impl Logs {
+    /// The last `n` lines. If they do not all fit, the last of them.
+    pub fn tail(&self, job_id: JobId, attempt: AttemptRef, n: usize) -> io::Result<LogPage> {
+        let Some(log) = self.snapshot(job_id, attempt)? else {
+            return Ok(LogPage::default());
+        };
+        let limits = self.inner.limits;
+        let total_lines = log.total_lines();
+        let lines_asked = total_lines.min(n as u64);
+        let lines_max = lines_asked.min(limits.lines_max as u64);
+        // Further back than this there is too much text after it for a line to be on the page.
+        let reach = 2 * limits.page_bytes_max as u64;
+        let whole_bytes = log.index.whole().bytes;
+        let farthest = log
+            .index
+            .mark_before_offset(whole_bytes.saturating_sub(reach));
+        let from_line = (total_lines - lines_max + 1).max(farthest.line);
+        let gathered = Gathered::new(limits, n, Keep::Last);
+        page(log, from_line, lines_asked, gathered)
+    }
+
+    /// `n` lines from this one on. If they do not all fit, the first of them.
+    pub fn range(
+        &self,
+        job_id: JobId,
+        attempt: AttemptRef,
+        from_line: u64,
+        n: usize,
+    ) -> io::Result<LogPage> {
+        let Some(log) = self.snapshot(job_id, attempt)? else {
+            return Ok(LogPage::default());
+        };
+        let from_line = from_line.max(Mark::FIRST.line);
+        let lines_there = (log.total_lines() + 1).saturating_sub(from_line);
+        let gathered = Gathered::new(self.inner.limits, n, Keep::First);
+        page(log, from_line, lines_there.min(n as u64), gathered)
+    }
+}
+
+fn page(
+    log: Snapshot,
+    from_line: u64,
+    lines_asked: u64,
+    gathered: Gathered,
+) -> io::Result<LogPage> {
+    let total_lines = log.total_lines();
+    let mut page = PageBuilder::new(from_line, gathered);
+    if lines_asked > 0 {
+        let nearest = log.index.mark_before_line(from_line);
+        let mut scan = log.scan(nearest);
+        while !page.is_full() && scan.next_block(|piece| page.take(piece))? {}
+    }
+    Ok(page.finish(lines_asked, total_lines))
+}

@@ -1,0 +1,172 @@
+//! The lines of a log that contain given bytes. The whole log is read, and hardly any of it kept.
+
+use std::io;
+
+use memchr::memmem::Finder;
+
+use super::Logs;
+use super::index::Mark;
+use super::lines::Piece;
+use super::page::{Draft, Gathered, Keep, LogLine};
+use crate::domain::{AttemptRef, JobId};
+
+/// What to look for, literally.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Needle<'a> {
+    pub bytes: &'a [u8],
+    /// Of the letters of ASCII: a log is bytes, and need not be text in any language.
+    pub ignore_case: bool,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LogMatches {
+    pub lines: Vec<LogLine>,
+    /// Lines that match in the whole log, wherever the search was to begin.
+    pub total_matches: u64,
+    pub total_lines: u64,
+    /// There is more from where the search was to begin: more lines that match, or more of one of these.
+    pub truncated: bool,
+}
+
+impl Logs {
+    /// The first `n` lines from `from_line` on that contain the needle, also where they are too long to be shown.
+    pub fn search(
+        &self,
+        job_id: JobId,
+        attempt: AttemptRef,
+        needle: Needle<'_>,
+        from_line: u64,
+        n: usize,
+    ) -> io::Result<LogMatches> {
+        let Some(log) = self.snapshot(job_id, attempt)? else {
+            return Ok(LogMatches::default());
+        };
+        let total_lines = log.total_lines();
+        let mut search = Search {
+            from_line,
+            seeker: Seeker::new(needle),
+            draft: None,
+            line: 0,
+            gathered: Gathered::new(self.inner.limits, n, Keep::First),
+            total_matches: 0,
+            matches_left_out: false,
+        };
+        let mut scan = log.scan(Mark::FIRST);
+        while scan.next_block(|piece| search.take(piece))? {}
+        search.end_line();
+        Ok(LogMatches {
+            truncated: search.matches_left_out || search.gathered.shortened,
+            lines: search.gathered.into_lines(),
+            total_matches: search.total_matches,
+            total_lines,
+        })
+    }
+}
+
+struct Search {
+    from_line: u64,
+    seeker: Seeker,
+    /// The line being looked at, if it would be shown.
+    draft: Option<Draft>,
+    line: u64,
+    gathered: Gathered,
+    total_matches: u64,
+    matches_left_out: bool,
+}
+
+impl Search {
+    fn take(&mut self, piece: Piece<'_>) {
+        if let Some(begin) = piece.begin {
+            self.end_line();
+            self.line = piece.n;
+            self.seeker.begin_line();
+            if piece.n >= self.from_line && !self.gathered.is_full() {
+                self.draft = Some(Draft::new(piece.n, begin));
+            }
+        }
+        self.seeker.look_at(piece.text);
+        if let Some(draft) = &mut self.draft {
+            draft.add(piece.text, self.gathered.line_bytes_max());
+        }
+    }
+
+    fn end_line(&mut self) {
+        let draft = self.draft.take();
+        if !self.seeker.found {
+            return;
+        }
+        self.total_matches += 1;
+        if self.line >= self.from_line {
+            let shown = draft.is_some_and(|draft| self.gathered.push(draft));
+            self.matches_left_out |= !shown;
+        }
+    }
+}
+
+/// Looks for the needle in one line after the other, each in pieces.
+struct Seeker {
+    finder: Finder<'static>,
+    ignore_case: bool,
+    found: bool,
+    /// The end of the line so far: the needle may begin there and end in the next piece.
+    before: Vec<u8>,
+    lower: Vec<u8>,
+}
+
+impl Seeker {
+    fn new(needle: Needle<'_>) -> Seeker {
+        let sought = match needle.ignore_case {
+            true => needle.bytes.to_ascii_lowercase(),
+            false => needle.bytes.to_vec(),
+        };
+        Seeker {
+            finder: Finder::new(&sought).into_owned(),
+            ignore_case: needle.ignore_case,
+            found: false,
+            before: Vec::new(),
+            lower: Vec::new(),
+        }
+    }
+
+    fn begin_line(&mut self) {
+        self.found = false;
+        self.before.clear();
+    }
+
+    fn look_at(&mut self, text: &[u8]) {
+        if self.found {
+            return;
+        }
+        let mut lower = std::mem::take(&mut self.lower);
+        let text = match self.ignore_case {
+            true => {
+                lower.clear();
+                lower.extend_from_slice(text);
+                lower.make_ascii_lowercase();
+                &lower
+            }
+            false => text,
+        };
+        self.found = self.finder.find(text).is_some() || self.across(text);
+        self.lower = lower;
+    }
+
+    /// Whether it begins before this piece and ends in it. Remembers what the next piece needs to know.
+    fn across(&mut self, text: &[u8]) -> bool {
+        let reach = self.finder.needle().len().saturating_sub(1);
+        let had_before = !self.before.is_empty();
+        let first = &text[..text.len().min(reach)];
+        self.before.extend_from_slice(first);
+        if had_before && self.finder.find(&self.before).is_some() {
+            return true;
+        }
+        if text.len() > reach {
+            self.before.clear();
+            self.before.extend_from_slice(&text[text.len() - reach..]);
+        } else {
+            let too_much = self.before.len().saturating_sub(reach);
+            self.before.drain(..too_much);
+        }
+        false
+    }
+}
