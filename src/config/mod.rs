@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
-pub use server::{Defaults, Recovery, ServerConfig};
-pub use worker::WorkerConfig;
+pub use server::{Auth, Defaults, Recovery, ServerConfig};
+pub use worker::{Docker, Kubernetes, WorkerConfig, WorkerLimits};
 
 /// Why settings are not taken. One line: which file, what, what to do.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +20,22 @@ pub enum ConfigError {
     },
     #[error("{file}: {fault}")]
     Invalid { file: PathBuf, fault: String },
+}
+
+/// A token stands alone in its file. Short ones can be guessed.
+fn read_token(file: &Path) -> Result<String, ConfigError> {
+    const TOKEN_BYTES_MIN: usize = 16;
+    let text = std::fs::read_to_string(file).map_err(|source| ConfigError::Unreadable {
+        file: file.into(),
+        source,
+    })?;
+    let token = text.trim();
+    if token.len() < TOKEN_BYTES_MIN || token.contains(char::is_whitespace) {
+        let fault = format!("holds no token: one word of at least {TOKEN_BYTES_MIN} characters");
+        let file = file.into();
+        return Err(ConfigError::Invalid { file, fault });
+    }
+    Ok(token.to_string())
 }
 
 /// A missing file name and an empty file both mean the defaults.

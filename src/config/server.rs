@@ -1,18 +1,29 @@
 //! Settings of the server.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::ConfigError;
+use super::{ConfigError, WorkerConfig, read_token};
 use crate::domain::settings::Settings;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServerConfig {
+    pub listen: SocketAddr,
     pub data_dir: PathBuf,
+    pub workflows_dir: Option<PathBuf>,
+    pub embedded_worker: Option<WorkerConfig>,
+    pub auth: Auth,
     pub recovery: Recovery,
     pub defaults: Defaults,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Auth {
+    pub token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +49,11 @@ pub struct Defaults {
 impl Default for ServerConfig {
     fn default() -> ServerConfig {
         ServerConfig {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7717)),
             data_dir: PathBuf::from(".stepward"),
+            workflows_dir: None,
+            embedded_worker: None,
+            auth: Auth::default(),
             recovery: Recovery::default(),
             defaults: Defaults::default(),
         }
@@ -80,6 +95,11 @@ impl ServerConfig {
         super::load(file, ServerConfig::check)
     }
 
+    /// What every request must carry, if there is a file for it.
+    pub fn token(&self) -> Result<Option<String>, ConfigError> {
+        self.auth.token_file.as_deref().map(read_token).transpose()
+    }
+
     /// What the engine needs of it.
     pub fn settings(&self) -> Settings {
         let ms = |secs: u32| i64::from(secs) * 1_000;
@@ -97,7 +117,18 @@ impl ServerConfig {
         }
     }
 
-    fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
+        if !self.listen.ip().is_loopback() && self.auth.token_file.is_none() {
+            return Err(format!(
+                "listen is {}, which others can reach: give every caller a token with auth.token_file, \
+                 or listen on 127.0.0.1",
+                self.listen
+            ));
+        }
+        if let Some(worker) = &self.embedded_worker {
+            let check = worker.check();
+            check.map_err(|fault| format!("embedded_worker: {fault}"))?;
+        }
         let Recovery {
             heartbeat_interval_secs: interval,
             heartbeat_timeout_secs: timeout,

@@ -26,8 +26,15 @@ pub struct RetryRequest {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct DecisionRequest {
-    pub comment: Option<String>,
+pub struct ApproveRequest {
+    /// What the approval gives to the steps after it.
+    pub output: Option<Raw>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RejectRequest {
+    pub why: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -277,6 +284,15 @@ pub struct LogsJson {
     /// Which attempt's log this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
+}
+
+/// The end of a step's log.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StepLogsJson {
+    pub step: String,
+    pub attempt: u32,
+    #[serde(flatten)]
+    pub logs: LogsJson,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
