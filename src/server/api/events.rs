@@ -1,0 +1,55 @@
+//! What happened: a page of it, or all of it from now on.
+
+use super::{PAGE, PAGE_MAX, show};
+use crate::domain::{EventSeq, JobId};
+use crate::server::App;
+use crate::server::error::ApiError;
+use crate::server::exchange::{Reply, Request, Response};
+use crate::server::streams::{Place, Subscription};
+use crate::wire::api::List;
+
+/// Whoever accepts `text/event-stream` gets a stream, all others a page: the newest first, or oldest first after a number.
+pub fn list_or_stream(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let accept = request.headers.accept.as_deref().unwrap_or_default();
+    match accept.contains("text/event-stream") {
+        true => stream(app, request),
+        false => list(app, request),
+    }
+}
+
+fn stream(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&["after", "job"])?;
+    let job_id = request.query_number("job")?.map(JobId);
+    let resumed = request.headers.last_event_id.as_deref();
+    let from = match resumed.or(request.query("after")) {
+        Some(place) => Place::parse(place)?,
+        None => {
+            let (event, change) = app.engine.present()?;
+            Place { event, change }
+        }
+    };
+    if let Some(job_id) = job_id {
+        // One that does not exist is better told now than never.
+        app.engine.story(job_id, EventSeq(0), 1)?;
+    }
+    Ok(Reply::Stream(Subscription { from, job_id }))
+}
+
+fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&["after", "before", "limit"])?;
+    let limit = request.limit(PAGE, PAGE_MAX)?;
+    let events = match request.query_number("after")? {
+        Some(after) => app.engine.events_after(EventSeq(after), limit)?,
+        None => {
+            let before = request.query_number("before")?.unwrap_or(i64::MAX);
+            app.engine.events_before(EventSeq(before), limit)?
+        }
+    };
+    let is_full = events.len() == limit as usize;
+    let last = events.last().map(|named| named.event.seq.to_string());
+    let list = List {
+        next: last.filter(|_| is_full),
+        items: events.into_iter().map(show::event).collect(),
+    };
+    Ok(Response::json(200, &list).into())
+}

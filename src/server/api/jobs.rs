@@ -1,0 +1,130 @@
+//! Jobs: list, look at, cancel, retry, explain.
+
+use super::{PAGE, PAGE_MAX, SOMEBODY, show};
+use crate::domain::job::JobState;
+use crate::domain::{EventSeq, JobId};
+use crate::engine::RetryScope;
+use crate::server::App;
+use crate::server::error::ApiError;
+use crate::server::exchange::{Reply, Request, Response};
+use crate::wire::api::{List, RetryRequest};
+
+pub fn job_id(request: &Request) -> Result<JobId, ApiError> {
+    request.id(0).map(JobId)
+}
+
+/// Newest first. `q` narrows it: `status:failed task:release`.
+pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&["q", "limit", "after"])?;
+    let filter = Filter::parse(request.query("q").unwrap_or_default())?;
+    let before = request.query_number("after")?.map(JobId);
+    let limit = request.limit(PAGE, PAGE_MAX)?;
+    let task = filter.task.as_deref();
+    let (jobs, next) = app.engine.jobs(before, filter.state, task, limit)?;
+    let list = List {
+        items: jobs.iter().map(show::job).collect(),
+        next: next.map(|job_id| job_id.to_string()),
+    };
+    Ok(Response::json(200, &list).into())
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Filter {
+    state: Option<JobState>,
+    task: Option<String>,
+}
+
+impl Filter {
+    fn parse(text: &str) -> Result<Filter, ApiError> {
+        let mut filter = Filter::default();
+        for term in text.split_whitespace() {
+            match term.split_once(':') {
+                Some(("status", word)) => {
+                    let state = JobState::from_word(word);
+                    let states = JobState::ALL.iter().map(|state| state.as_str());
+                    let known: Vec<&str> = states.collect();
+                    filter.state = Some(state.ok_or_else(|| {
+                        let known = known.join(", ");
+                        ApiError::invalid(format!(
+                            "status {word:?} is not known, known are: {known}"
+                        ))
+                    })?);
+                }
+                Some(("task", name)) => filter.task = Some(name.to_string()),
+                _ => {
+                    return Err(ApiError::invalid(format!(
+                        "{term:?} is not understood, write status:failed or task:NAME"
+                    )));
+                }
+            }
+        }
+        Ok(filter)
+    }
+}
+
+pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let detail = app.engine.job_detail(job_id(request)?)?;
+    let json = show::job_detail(&detail, app.clock.now());
+    Ok(Response::json(200, &json).into())
+}
+
+pub fn cancel(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let job_id = job_id(request)?;
+    app.engine.cancel(job_id, SOMEBODY, app.clock.now())?;
+    show(app, request)
+}
+
+/// A new job, in which what completed is not done again.
+pub fn retry(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let asked: RetryRequest = request.json()?;
+    let scope = match (asked.from, asked.all) {
+        (Some(_), true) => {
+            return Err(ApiError::invalid(
+                "name a step in from, or say all, not both",
+            ));
+        }
+        (Some(step), false) => RetryScope::From(step),
+        (None, true) => RetryScope::All,
+        (None, false) => RetryScope::Failed,
+    };
+    let retried = app.engine.retry(job_id(request)?, scope, app.clock.now())?;
+    let detail = app.engine.job_detail(retried)?;
+    let json = show::job_detail(&detail, app.clock.now());
+    Ok(Response::json(201, &json).into())
+}
+
+pub fn why(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let explained = app.engine.why_job(job_id(request)?, app.clock.now())?;
+    Ok(Response::json(200, &show::job_why(&explained)).into())
+}
+
+/// The job's story, oldest first.
+pub fn events(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&["limit", "after"])?;
+    let after = EventSeq(request.query_number("after")?.unwrap_or(0));
+    let limit = request.limit(PAGE_MAX, PAGE_MAX)?;
+    let events = app.engine.story(job_id(request)?, after, limit)?;
+    let is_full = events.len() == limit as usize;
+    let last = events.last().map(|named| named.event.seq.to_string());
+    let list = List {
+        next: last.filter(|_| is_full),
+        items: events.into_iter().map(show::event).collect(),
+    };
+    Ok(Response::json(200, &list).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_names_what_it_does_not_understand() {
+        let filter = Filter::parse("status:failed  task:release").unwrap();
+        assert_eq!(filter.state, Some(JobState::Failed));
+        assert_eq!(filter.task.as_deref(), Some("release"));
+        assert_eq!(Filter::parse("").unwrap(), Filter::default());
+        let odd = Filter::parse("status:broken").unwrap_err();
+        assert!(odd.message.contains("completed"), "{}", odd.message);
+        assert!(Filter::parse("release").is_err());
+    }
+}

@@ -1,0 +1,19 @@
+//! What people and scripts ask for, one file per noun. Parse, one verb, answer; `show.rs` says what things look like.
+
+pub mod events;
+pub mod health;
+pub mod jobs;
+pub mod logs;
+pub mod queue;
+pub mod recovery;
+pub mod show;
+pub mod steps;
+pub mod tasks;
+pub mod workers;
+
+/// Until there are people: whoever has the token, or sits at this machine.
+const SOMEBODY: &str = "api";
+
+/// How many a page holds, by default and at most.
+const PAGE: u32 = 50;
+const PAGE_MAX: u32 = 500;

@@ -1,0 +1,50 @@
+//! Recovery: its settings, its last sweep, what it will do, what it did.
+
+use super::show;
+use crate::server::App;
+use crate::server::error::ApiError;
+use crate::server::exchange::{Reply, Request, Response};
+use crate::sweeper::recovery_forecast;
+use crate::wire::api::{ForecastJson, LastSweepJson, RecoveryJson, RecoverySettingsJson};
+
+const HISTORY: u32 = 50;
+
+pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&[])?;
+    let settings = app.engine.settings;
+    let forecast = recovery_forecast(&app.engine, app.clock.now())?;
+    let foreseen = forecast.foreseen.iter().map(|foreseen| {
+        let recovery = &foreseen.recovery;
+        ForecastJson {
+            phase: recovery.phase.number(),
+            action: recovery.deed.to_string(),
+            reason: recovery.reason.map(|reason| reason.to_string()),
+            job_id: recovery.job_id.map(|id| id.0),
+            step_id: recovery.step_id.map(|id| id.0),
+            worker_id: recovery.worker_id.map(|id| id.0),
+            in_secs: show::secs(foreseen.in_ms),
+        }
+    });
+    let history = app.engine.recoveries(HISTORY)?;
+    let json = RecoveryJson {
+        settings: RecoverySettingsJson {
+            heartbeat_interval_secs: settings.heartbeat_interval_ms / 1_000,
+            heartbeat_timeout_secs: settings.heartbeat_timeout_ms / 1_000,
+            sweep_interval_secs: settings.sweep_interval_ms / 1_000,
+            unmatched_step_timeout_secs: settings.unmatched_step_timeout_ms / 1_000,
+            ack_timeout_secs: settings.ack_timeout_ms / 1_000,
+            prepare_timeout_secs: settings.prepare_timeout_ms / 1_000,
+            report_grace_secs: settings.report_grace_ms / 1_000,
+            cancel_grace_secs: settings.cancel_grace_ms / 1_000,
+        },
+        last_sweep: app.sweeper.last_sweep().map(|last| LastSweepJson {
+            at: last.at.into(),
+            recoveries: last.recoveries,
+            failures: last.failures,
+        }),
+        forecast: foreseen.collect(),
+        forecast_more: forecast.more,
+        history: history.into_iter().map(show::event).collect(),
+    };
+    Ok(Response::json(200, &json).into())
+}

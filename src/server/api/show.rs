@@ -1,0 +1,238 @@
+//! What things look like: from the engine's views to the JSON that is shown.
+
+use crate::domain::job::Job;
+use crate::domain::step::Step;
+use crate::domain::task::Task;
+use crate::domain::{Now, Timestamp};
+use crate::engine::{
+    JobDetail, JobWhy, NamedEvent, StepDetail, WaitingStep, Why, WorkerDetail, kind,
+};
+use crate::store::FormerOutcome;
+use crate::wire::api::{
+    AttemptHistory, EventJson, HeldStepJson, JobJson, JobWhyJson, ParentJson, QueuedJson, StepJson,
+    StepWhyJson, TaskJson, TaskStepJson, WhyJson, WhyOutcomeJson, WorkerJson,
+};
+use crate::wire::{Raw, Time};
+
+pub fn secs(ms: i64) -> f64 {
+    ms as f64 / 1_000.0
+}
+
+fn time(at: Option<Timestamp>) -> Option<Time> {
+    at.map(Time)
+}
+
+/// Without its steps, as in lists.
+pub fn job(job: &Job) -> JobJson {
+    JobJson {
+        id: job.job_id.0,
+        task: job.task.clone(),
+        status: job.state.to_string(),
+        reason: job.reason.map(|reason| reason.to_string()),
+        message: job.message.clone(),
+        source: job.source.to_string(),
+        input: Raw::from(&job.input),
+        output: None,
+        labels: Raw::from(&job.labels),
+        priority: job.priority,
+        parent: None,
+        retry_of: job.retry_of.map(|job_id| job_id.0),
+        created_at: job.created_at.into(),
+        started_at: time(job.started_at),
+        ended_at: time(job.ended_at),
+        steps: None,
+    }
+}
+
+pub fn job_detail(detail: &JobDetail, now: Now) -> JobJson {
+    let parent = detail.parent.as_ref().map(|(job_id, step)| ParentJson {
+        job_id: job_id.0,
+        step: step.clone(),
+    });
+    let steps = detail.steps.iter().map(|step| step_detail(step, now));
+    JobJson {
+        output: detail.output.as_ref().map(Raw::from),
+        parent,
+        steps: Some(steps.collect()),
+        ..job(&detail.job)
+    }
+}
+
+fn step_detail(detail: &StepDetail, now: Now) -> StepJson {
+    let step = &detail.step;
+    // The service clock has no dates; how far away the moment is says when it will be.
+    let not_before = step.not_before_up.map(|up| {
+        let in_ms = (up.0 - now.up.0).max(0);
+        Time(Timestamp(now.wall.0 + in_ms))
+    });
+    StepJson {
+        id: step.step_id.0,
+        name: detail.name.clone(),
+        status: step.state.to_string(),
+        reason: step.reason.map(|reason| reason.to_string()),
+        message: step.message.clone(),
+        kind: detail.kind.to_string(),
+        depends_on: detail.depends_on.clone(),
+        required_tags: detail.required_tags.clone(),
+        attempt: step.attempt,
+        max_attempts: detail.max_attempts,
+        worker: detail.worker.clone(),
+        child_job_id: step.child_job_id.map(|job_id| job_id.0),
+        exit_code: step.exit_code,
+        output: step.output.as_ref().map(Raw::from),
+        ready_at: time(step.ready_at),
+        assigned_at: time(step.assigned_at),
+        started_at: time(step.started_at),
+        ended_at: time(step.ended_at),
+        not_before,
+        attempts: attempts(detail),
+    }
+}
+
+/// Former attempts have rows of their own; the last one is the step itself, unless it waits for the next.
+fn attempts(detail: &StepDetail) -> Vec<AttemptHistory> {
+    let former = detail.former.iter().map(|(former, worker)| AttemptHistory {
+        attempt: former.attempt,
+        worker: worker.clone(),
+        session: former.session_id.map(|session_id| session_id.0),
+        started_at: time(former.started_at),
+        ended_at: Some(former.ended_at.into()),
+        outcome: match former.outcome {
+            FormerOutcome::Returned => "returned".to_string(),
+            FormerOutcome::Failed => "failed".to_string(),
+        },
+        reason: Some(former.reason.clone()),
+        message: Some(former.message.clone()),
+        exit_code: former.exit_code,
+    });
+    let step: &Step = &detail.step;
+    let is_last = step.attempt > 0 && step.session_id.is_some();
+    let last = is_last.then(|| AttemptHistory {
+        attempt: step.attempt,
+        worker: detail.worker.clone(),
+        session: step.session_id.map(|session_id| session_id.0),
+        started_at: time(step.started_at),
+        ended_at: time(step.ended_at),
+        outcome: step.state.to_string(),
+        reason: step.reason.map(|reason| reason.to_string()),
+        message: step.message.clone(),
+        exit_code: step.exit_code,
+    });
+    former.chain(last).collect()
+}
+
+pub fn task(task: &Task) -> TaskJson {
+    let steps = task.draft.steps.iter().enumerate();
+    let steps = steps.map(|(position, step)| {
+        let dependencies = task.dependencies(position as u32).iter();
+        TaskStepJson {
+            name: step.name.clone(),
+            kind: kind(&step.action).to_string(),
+            depends_on: dependencies.map(|&at| task.step(at).name.clone()).collect(),
+            required_tags: step.required_tags(),
+        }
+    });
+    TaskJson {
+        name: task.draft.name.clone(),
+        steps: steps.collect(),
+        priority: task.draft.priority,
+        timeout_secs: task.draft.timeout_ms.map(|ms| ms / 1_000),
+        queue_timeout_secs: task.draft.queue_timeout_ms.map(|ms| ms / 1_000),
+    }
+}
+
+pub fn worker(detail: &WorkerDetail) -> WorkerJson {
+    let worker = &detail.worker;
+    let held = detail.held.iter().map(|held| HeldStepJson {
+        job_id: held.job_id.0,
+        step: held.step.clone(),
+        attempt: held.attempt,
+        status: held.state.to_string(),
+    });
+    WorkerJson {
+        id: worker.worker_id.0,
+        name: worker.name.clone(),
+        status: worker.state.to_string(),
+        tags: worker.tags.clone(),
+        slots: worker.slots,
+        slots_used: detail.held.len() as u32,
+        session: worker.session_id.map(|session_id| session_id.0),
+        version: worker.version.clone(),
+        platform: worker.platform.clone(),
+        last_heartbeat_at: worker.seen_at.into(),
+        heartbeat_age_secs: secs(detail.silent_ms),
+        inactive_in_secs: detail.inactive_in_ms.map(secs),
+        draining: worker.draining,
+        paused: worker.paused,
+        running: held.collect(),
+    }
+}
+
+pub fn event(named: NamedEvent) -> EventJson {
+    let fact = named.event.fact;
+    EventJson {
+        seq: named.event.seq.0,
+        at: named.event.at.into(),
+        kind: fact.kind.to_string(),
+        phase: fact.phase,
+        job_id: fact.job_id.map(|id| id.0),
+        step_id: fact.step_id.map(|id| id.0),
+        step: named.step,
+        worker_id: fact.worker_id.map(|id| id.0),
+        worker: named.worker,
+        attempt: fact.attempt,
+        reason: fact.reason.map(|reason| reason.to_string()),
+        message: fact.message,
+    }
+}
+
+pub fn why(why: &Why) -> WhyJson {
+    WhyJson {
+        code: why.code.to_string(),
+        sentence: why.sentence.clone(),
+        facts: why.facts.clone(),
+        outcome: why.outcome.map(|outcome| WhyOutcomeJson {
+            action: outcome.action.to_string(),
+            phase: outcome.phase,
+            in_secs: secs(outcome.in_ms),
+        }),
+        fix: why.fix.clone(),
+    }
+}
+
+pub fn job_why(explained: &JobWhy) -> JobWhyJson {
+    let job = &explained.job;
+    let sentence = match &job.message {
+        Some(message) => message.clone(),
+        None => format!("job {} is {}", job.job_id, job.state),
+    };
+    let steps = explained.steps.iter();
+    JobWhyJson {
+        job_id: job.job_id.0,
+        task: job.task.clone(),
+        status: job.state.to_string(),
+        sentence,
+        steps: steps
+            .map(|(name, step, reason)| StepWhyJson {
+                step: name.clone(),
+                status: step.state.to_string(),
+                why: why(reason),
+            })
+            .collect(),
+        more: explained.more,
+    }
+}
+
+pub fn waiting(waiting: &WaitingStep) -> QueuedJson {
+    QueuedJson {
+        job_id: waiting.job_id.0,
+        task: waiting.task.clone(),
+        step_id: waiting.step.step_id.0,
+        step: waiting.name.clone(),
+        status: waiting.step.state.to_string(),
+        priority: waiting.step.priority,
+        ready_at: time(waiting.step.ready_at),
+        required_tags: waiting.required_tags.clone(),
+        why: why(&waiting.why),
+    }
+}

@@ -1,0 +1,41 @@
+//! Steps: explain, decide, what they gave.
+
+use super::jobs::job_id;
+use super::{SOMEBODY, show};
+use crate::engine::Decision;
+use crate::server::App;
+use crate::server::error::ApiError;
+use crate::server::exchange::{Reply, Request, Response};
+use crate::wire::Raw;
+use crate::wire::api::{ApproveRequest, RejectRequest};
+
+pub fn why(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let step = app.engine.step_named(job_id(request)?, request.param(1))?;
+    let why = app.engine.why(step.step_id, app.clock.now())?;
+    Ok(Response::json(200, &show::why(&why)).into())
+}
+
+pub fn output(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let output = app.engine.output(job_id(request)?, request.param(1))?;
+    let raw = output.as_ref().map(Raw::from);
+    Ok(Response::json(200, &raw).into())
+}
+
+pub fn approve(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let asked: ApproveRequest = request.json()?;
+    let output = asked.output.map(Into::into);
+    decide(app, request, Decision::Approve { output })
+}
+
+pub fn reject(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let asked: RejectRequest = request.json()?;
+    let why = asked.why.unwrap_or_else(|| "rejected".to_string());
+    decide(app, request, Decision::Reject { why })
+}
+
+fn decide(app: &App, request: &Request, decision: Decision) -> Result<Reply, ApiError> {
+    let step = app.engine.step_named(job_id(request)?, request.param(1))?;
+    let now = app.clock.now();
+    app.engine.decide(step.step_id, decision, SOMEBODY, now)?;
+    super::jobs::show(app, request)
+}

@@ -1,0 +1,49 @@
+//! Tasks: list, look at, submit.
+
+use super::show;
+use crate::domain::Json;
+use crate::engine::Submission;
+use crate::server::App;
+use crate::server::error::ApiError;
+use crate::server::exchange::{Reply, Request, Response};
+use crate::store::Frozen;
+use crate::wire::api::{List, SubmitRequest};
+
+pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&[])?;
+    let tasks = app.workflows.tasks().map(|frozen| frozen.definition.root());
+    let list = List {
+        items: tasks.map(show::task).collect(),
+        next: None,
+    };
+    Ok(Response::json(200, &list).into())
+}
+
+pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let frozen = find(app, request)?;
+    Ok(Response::json(200, &show::task(frozen.definition.root())).into())
+}
+
+pub fn submit(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let frozen = find(app, request)?;
+    let asked: SubmitRequest = request.json()?;
+    let submission = Submission {
+        input: asked.input.map_or_else(Json::empty_object, Json::from),
+        priority: asked.priority,
+        not_before: asked.not_before.map(|time| time.0),
+        labels: asked.labels,
+        idempotency_key: request.headers.idempotency_key.clone(),
+        ..Submission::of(frozen)
+    };
+    let submitted = app.engine.submit(submission, app.clock.now())?;
+    let detail = app.engine.job_detail(submitted.job_id)?;
+    let json = show::job_detail(&detail, app.clock.now());
+    let status = if submitted.repeated { 200 } else { 201 };
+    Ok(Response::json(status, &json).into())
+}
+
+fn find<'a>(app: &'a App, request: &Request) -> Result<&'a Frozen, ApiError> {
+    let name = request.param(0);
+    let found = app.workflows.task(name);
+    found.ok_or_else(|| ApiError::not_found(format!("task {name:?} does not exist")))
+}

@@ -1,0 +1,74 @@
+//! An answer that is too long for one piece: read from disk and sent as fast as the client takes it, never held in memory.
+
+use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::error::ApiError;
+use super::exchange::Response;
+use super::http::Answer;
+
+/// Downloads at a time, a thread each.
+const DOWNLOADS_MAX: usize = 16;
+const PIECE_BYTES: usize = 64 << 10;
+
+pub struct Download {
+    source: Box<dyn Read + Send>,
+}
+
+impl Download {
+    pub fn new(source: impl Read + Send + 'static) -> Download {
+        Download {
+            source: Box::new(source),
+        }
+    }
+}
+
+/// How many are under way.
+#[derive(Default)]
+pub struct Downloads {
+    count: Arc<AtomicUsize>,
+}
+
+impl Downloads {
+    pub fn begin(&self, download: Download, answer: Answer) {
+        let count = self.count.clone();
+        if count.fetch_add(1, Ordering::Relaxed) >= DOWNLOADS_MAX {
+            count.fetch_sub(1, Ordering::Relaxed);
+            let message = format!("{DOWNLOADS_MAX} downloads are under way, try again");
+            return answer.give(ApiError::new(503, "busy", message).response());
+        }
+        let spawned = std::thread::Builder::new()
+            .name("download".to_string())
+            .spawn({
+                let count = count.clone();
+                move || {
+                    send(download, answer);
+                    count.fetch_sub(1, Ordering::Relaxed);
+                }
+            });
+        if let Err(error) = spawned {
+            count.fetch_sub(1, Ordering::Relaxed);
+            log::error!("a download could not begin: {error}");
+        }
+    }
+}
+
+fn send(mut download: Download, answer: Answer) {
+    let Some(writer) = answer.stream(Response::text(Vec::new())) else {
+        return;
+    };
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match download.source.read(&mut piece) {
+            Ok(0) => return,
+            Ok(bytes) if writer.write_patiently(piece[..bytes].to_vec().into()) => {}
+            Ok(_) => return,
+            Err(error) => {
+                // The client sees a body that ends too soon.
+                log::error!("a download could not be read to its end: {error}");
+                return writer.break_off();
+            }
+        }
+    }
+}

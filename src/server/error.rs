@@ -1,0 +1,91 @@
+//! From an error to a status: the only such place.
+
+use super::exchange::Response;
+use crate::engine::EngineError;
+use crate::store::StoreError;
+
+/// Why a request is not carried out. One clear sentence: what is wrong, where, what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApiError {
+    pub status: u16,
+    pub code: &'static str,
+    pub message: String,
+    pub details: Vec<String>,
+}
+
+impl ApiError {
+    pub fn new(status: u16, code: &'static str, message: impl Into<String>) -> ApiError {
+        ApiError {
+            status,
+            code,
+            message: message.into(),
+            details: Vec::new(),
+        }
+    }
+
+    pub fn not_found(message: impl Into<String>) -> ApiError {
+        ApiError::new(404, "not_found", message)
+    }
+
+    /// Something in a request that breaks a rule.
+    pub fn invalid(message: impl Into<String>) -> ApiError {
+        ApiError::new(422, "invalid", message)
+    }
+
+    pub fn response(&self) -> Response {
+        let response = Response::error(self.status, self.code, &self.message, self.details.clone());
+        match self.status {
+            503 => response.header("retry-after", "1"),
+            _ => response,
+        }
+    }
+}
+
+impl From<EngineError> for ApiError {
+    fn from(error: EngineError) -> ApiError {
+        use EngineError::*;
+        let (status, code) = match &error {
+            InvalidTask(problems) => {
+                let mut invalid = ApiError::new(422, "invalid_task", error.to_string());
+                let shown = problems.0.iter().take(100);
+                invalid.details = shown.map(ToString::to_string).collect();
+                return invalid;
+            }
+            Invalid { .. } => (422, "invalid"),
+            JobNotFound { .. }
+            | StepNotFound { .. }
+            | NoSuchStep { .. }
+            | WorkerNotFound { .. } => (404, "not_found"),
+            JobEnded { .. }
+            | JobNotEnded { .. }
+            | NothingToRetry { .. }
+            | NotSuspended { .. }
+            | WorkerHolds { .. } => (409, "conflict"),
+            IdempotencyMismatch { .. } => (422, "idempotency_mismatch"),
+            AttemptNotFound { .. } => (410, "abort"),
+            SessionUnknown => (410, "session_unknown"),
+            SessionReplaced => (410, "session_replaced"),
+            Store(error) => return store_error(error),
+        };
+        ApiError::new(status, code, error.to_string())
+    }
+}
+
+fn store_error(error: &StoreError) -> ApiError {
+    use StoreError::*;
+    let (status, code) = match error {
+        Busy { .. } => (503, "busy"),
+        Full => (503, "disk_full"),
+        OutcomeUnknown => (503, "outcome_unknown"),
+        Lost => (503, "lost"),
+        Stopped => (503, "stopping"),
+        Pool(_) => (503, "busy"),
+        Panicked { .. } | Unreadable { .. } | Sqlite(_) => {
+            // What the database says is for the log; the caller learns that it is our fault.
+            log::error!("a request failed: {error}");
+            let message = "the server met a fault of its own, its log says which";
+            return ApiError::new(500, "internal", message);
+        }
+    };
+    ApiError::new(status, code, error.to_string())
+}

@@ -1,0 +1,189 @@
+//! A request and its reply, as handlers see them: plain values, no HTTP library.
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::download::Download;
+use super::error::ApiError;
+use super::streams::Subscription;
+use super::waiting::WaitingPoll;
+use crate::wire::{ErrorBody, ErrorDetail};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Post,
+    Put,
+    Delete,
+}
+
+impl Method {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Method::Get => "GET",
+            Method::Post => "POST",
+            Method::Put => "PUT",
+            Method::Delete => "DELETE",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Request {
+    pub method: Method,
+    /// Decoded segment by segment; none is empty.
+    pub path: Vec<String>,
+    /// Decoded, in order.
+    pub query: Vec<(String, String)>,
+    pub headers: Headers,
+    pub body: Bytes,
+    /// What stands in the route's braces, in order.
+    pub params: Vec<String>,
+}
+
+/// The headers that somebody looks at.
+#[derive(Debug, Default)]
+pub struct Headers {
+    pub authorization: Option<String>,
+    pub content_type: Option<String>,
+    pub idempotency_key: Option<String>,
+    pub accept: Option<String>,
+    pub last_event_id: Option<String>,
+}
+
+impl Request {
+    pub fn param(&self, index: usize) -> &str {
+        &self.params[index]
+    }
+
+    /// An id in the path. What is no id names nothing.
+    pub fn id(&self, index: usize) -> Result<i64, ApiError> {
+        let text = self.param(index);
+        let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let id = is_plain.then(|| text.parse().ok()).flatten();
+        id.ok_or_else(|| ApiError::not_found(format!("{text:?} is not the id of anything")))
+    }
+
+    /// The body as JSON. An empty body stands for an empty object.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+        let body: &[u8] = match self.body.is_empty() {
+            true => b"{}",
+            false => &self.body,
+        };
+        if let Some(content_type) = &self.headers.content_type {
+            let media = content_type.split(';').next().unwrap_or_default().trim();
+            if !media.eq_ignore_ascii_case("application/json") {
+                return Err(ApiError::new(
+                    415,
+                    "unsupported_media_type",
+                    format!("the body is {media:?}, send application/json"),
+                ));
+            }
+        }
+        serde_json::from_slice(body).map_err(|error| {
+            ApiError::new(
+                400,
+                "invalid_json",
+                format!("the body is not understood: {error}"),
+            )
+        })
+    }
+
+    /// Refuses what nobody would look at: a mistyped name must not be passed over.
+    pub fn check_query(&self, known: &[&str]) -> Result<(), ApiError> {
+        let unknown = |(key, _): &&(String, String)| !known.contains(&key.as_str());
+        match self.query.iter().find(unknown) {
+            None => Ok(()),
+            Some((key, _)) => Err(ApiError::invalid(format!(
+                "{key:?} is not known here, known are: {}",
+                known.join(", ")
+            ))),
+        }
+    }
+
+    pub fn query(&self, key: &str) -> Option<&str> {
+        let mut found = self.query.iter().filter(|(known, _)| known == key);
+        found.next_back().map(|(_, value)| value.as_str())
+    }
+
+    pub fn query_number<T: std::str::FromStr>(&self, key: &str) -> Result<Option<T>, ApiError> {
+        let Some(text) = self.query(key) else {
+            return Ok(None);
+        };
+        let number = text.parse().ok();
+        let fault = || ApiError::invalid(format!("{key} is {text:?}, expected a number"));
+        number.map(Some).ok_or_else(fault)
+    }
+
+    /// How many a page may hold.
+    pub fn limit(&self, default: u32, max: u32) -> Result<u32, ApiError> {
+        match self.query_number("limit")? {
+            None => Ok(default),
+            Some(limit) if (1..=max).contains(&limit) => Ok(limit),
+            Some(limit) => Err(ApiError::invalid(format!(
+                "limit is {limit}, expected 1 to {max}"
+            ))),
+        }
+    }
+}
+
+/// What a handler has to say.
+pub enum Reply {
+    Now(Response),
+    /// There is nothing to do for this worker now: it is answered when there is.
+    Wait(WaitingPoll),
+    /// Everything that happens from now on.
+    Stream(Subscription),
+    /// Too long for one piece.
+    Download(Download),
+}
+
+#[derive(Debug, Clone)]
+pub struct Response {
+    pub status: u16,
+    pub content_type: &'static str,
+    pub headers: Vec<(&'static str, String)>,
+    pub body: Bytes,
+}
+
+impl Response {
+    pub fn json<T: Serialize>(status: u16, value: &T) -> Response {
+        let body = serde_json::to_vec(value).expect("what we show has a JSON form");
+        Response {
+            status,
+            content_type: "application/json",
+            headers: Vec::new(),
+            body: body.into(),
+        }
+    }
+
+    pub fn text(body: Vec<u8>) -> Response {
+        Response {
+            status: 200,
+            content_type: "text/plain; charset=utf-8",
+            headers: Vec::new(),
+            body: body.into(),
+        }
+    }
+
+    pub fn error(status: u16, code: &str, message: &str, details: Vec<String>) -> Response {
+        let error = ErrorDetail {
+            code: code.to_string(),
+            message: message.to_string(),
+            details,
+        };
+        Response::json(status, &ErrorBody { error })
+    }
+
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Response {
+        self.headers.push((name, value.into()));
+        self
+    }
+}
+
+impl From<Response> for Reply {
+    fn from(response: Response) -> Reply {
+        Reply::Now(response)
+    }
+}

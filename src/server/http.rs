@@ -1,0 +1,568 @@
+//! Bytes on the wire: the one place that knows the HTTP library and its runtime.
+//!
+//! One thread, `http`, runs hyper. It turns bytes into requests and hands them over a channel to handler threads, which are
+//! plain and synchronous; a request that is answered later costs no thread meanwhile. Slow, huge and broken requests end
+//! here: everything has a limit and a time.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use crossbeam_channel::{Sender, TrySendError};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::runtime::Runtime;
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::timeout;
+
+use super::exchange::{Headers, Method, Request, Response};
+
+/// What one client may cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    pub connections_max: usize,
+    pub body_bytes_max: usize,
+    /// A piece of a log.
+    pub log_bytes_max: usize,
+    /// Until a request's headers are there; also how long an idle connection is kept.
+    pub header_timeout: Duration,
+    /// Between two pieces of a body, and for all of it.
+    pub body_pause_max: Duration,
+    pub body_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections_max: 8_192,
+            body_bytes_max: 1 << 20,
+            log_bytes_max: 16 << 20,
+            header_timeout: Duration::from_secs(10),
+            body_pause_max: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Connections that wait to be accepted: a burst of workers that come back must not meet retries of one second.
+const BACKLOG: u32 = 4096;
+const HEADERS_MAX: usize = 64;
+const HEAD_BYTES_MAX: usize = 64 << 10;
+const PATH_BYTES_MAX: usize = 8 << 10;
+
+/// Pieces that a slow reader of a stream may have in front of it. One more, and it is let go: it can resume.
+const STREAM_PIECES_MAX: usize = 256;
+
+/// A request on its way to a handler.
+pub struct Exchange {
+    pub request: Request,
+    pub answer: Answer,
+}
+
+/// Where the answer goes. Dropping it without one is an error of ours, and the client is told so.
+pub struct Answer {
+    sender: oneshot::Sender<Outgoing>,
+}
+
+struct Outgoing {
+    response: Response,
+    stream: Option<mpsc::Receiver<Piece>>,
+}
+
+/// Of an answer that comes in pieces. An error breaks it off, so that the client cannot take it for whole.
+type Piece = Result<Bytes, io::Error>;
+
+impl Answer {
+    pub fn give(self, response: Response) {
+        // Nobody is there any more: whatever was given is asked for again.
+        let _ = self.sender.send(Outgoing {
+            response,
+            stream: None,
+        });
+    }
+
+    /// Answers with a body that has no end. `None`: nobody is there any more.
+    pub fn stream(self, response: Response) -> Option<StreamWriter> {
+        let (sender, receiver) = mpsc::channel(STREAM_PIECES_MAX);
+        let outgoing = Outgoing {
+            response,
+            stream: Some(receiver),
+        };
+        self.sender.send(outgoing).ok()?;
+        Some(StreamWriter { sender })
+    }
+
+    /// The client went away, or does not wait any more.
+    pub fn is_gone(&self) -> bool {
+        self.sender.is_closed()
+    }
+}
+
+/// The writing end of an answer without end.
+pub struct StreamWriter {
+    sender: mpsc::Sender<Piece>,
+}
+
+impl StreamWriter {
+    /// `false`: the client is gone, or reads so slowly that it is let go.
+    pub fn write(&self, piece: Bytes) -> bool {
+        self.sender.try_send(Ok(piece)).is_ok()
+    }
+
+    /// Waits until there is room. `false`: the client is gone.
+    pub fn write_patiently(&self, piece: Bytes) -> bool {
+        self.sender.blocking_send(Ok(piece)).is_ok()
+    }
+
+    /// Ends the answer in a way that no client takes for its end.
+    pub fn break_off(self) {
+        let broken = io::Error::other("broken off");
+        // A client that is gone needs no telling.
+        let _ = self.sender.blocking_send(Err(broken));
+    }
+
+    /// How many pieces it takes without being let go.
+    pub fn room(&self) -> usize {
+        self.sender.capacity()
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.sender.is_closed()
+    }
+}
+
+/// The listening side of the server.
+pub struct Front {
+    pub address: SocketAddr,
+    stop: watch::Sender<bool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Clone)]
+struct Desk {
+    exchanges: Sender<Exchange>,
+    limits: Limits,
+    stopping: watch::Receiver<bool>,
+}
+
+impl Front {
+    pub fn start(
+        address: SocketAddr,
+        exchanges: Sender<Exchange>,
+        limits: Limits,
+    ) -> io::Result<Front> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let listener = runtime.block_on(async { listen(address) })?;
+        let address = listener.local_addr()?;
+        let (stop, stopping) = watch::channel(false);
+        let desk = Desk {
+            exchanges,
+            limits,
+            stopping,
+        };
+        let thread = std::thread::Builder::new()
+            .name("http".to_string())
+            .spawn(move || run(&runtime, &listener, &desk))?;
+        Ok(Front {
+            address,
+            stop,
+            thread: Some(thread),
+        })
+    }
+
+    /// Takes no new connections, answers what was asked, and ends at the latest after `STOP_MAX`.
+    pub fn stop(&mut self) {
+        self.stop.send_replace(true);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the http thread met a bug while it stopped");
+        }
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// How long requests that are under way may take once the server stops.
+const STOP_MAX: Duration = Duration::from_secs(10);
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+fn run(runtime: &Runtime, listener: &TcpListener, desk: &Desk) {
+    let places = Arc::new(Semaphore::new(desk.limits.connections_max));
+    runtime.block_on(async {
+        accept(listener, desk, &places).await;
+        let all = desk.limits.connections_max as u32;
+        // Whoever is still connected after that is cut off.
+        let _ = timeout(STOP_MAX, places.acquire_many(all)).await;
+    });
+}
+
+async fn accept(listener: &TcpListener, desk: &Desk, places: &Arc<Semaphore>) {
+    /// Out of descriptors: those in use are given back by and by.
+    const PAUSE: Duration = Duration::from_millis(100);
+    let mut stopping = desk.stopping.clone();
+    loop {
+        let accepted = tokio::select! {
+            _ = stopping.changed() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                log::warn!("a connection could not be accepted: {error}");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        // One too many: closed at once, which clients take for a reason to come back later.
+        let Ok(place) = places.clone().try_acquire_owned() else {
+            continue;
+        };
+        let desk = desk.clone();
+        tokio::spawn(async move {
+            converse(stream, desk).await;
+            drop(place);
+        });
+    }
+}
+
+async fn converse(stream: TcpStream, desk: Desk) {
+    // Small answers must not wait for more.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let mut stopping = desk.stopping.clone();
+    let header_timeout = desk.limits.header_timeout;
+    let service = service_fn(move |request| {
+        let desk = desk.clone();
+        async move { Ok::<_, Infallible>(serve(request, &desk).await) }
+    });
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(header_timeout)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEAD_BYTES_MAX);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        // Whatever was wrong with the connection, it is over.
+        _ = connection.as_mut() => return,
+        _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    let _ = connection.await;
+}
+
+async fn serve(request: hyper::Request<Incoming>, desk: &Desk) -> hyper::Response<OutBody> {
+    let outgoing = match read(request, &desk.limits).await {
+        Ok(request) => hand_over(request, desk).await,
+        Err(refused) => refused.into(),
+    };
+    outgoing.into_hyper()
+}
+
+async fn hand_over(request: Request, desk: &Desk) -> Outgoing {
+    let (sender, receiver) = oneshot::channel();
+    let answer = Answer { sender };
+    let busy = "the server has more to do than it can take, try again";
+    match desk.exchanges.try_send(Exchange { request, answer }) {
+        Ok(()) => {}
+        Err(TrySendError::Full(_)) => {
+            let response = Response::error(503, "busy", busy, Vec::new());
+            return response.header("retry-after", "1").into();
+        }
+        Err(TrySendError::Disconnected(_)) => return stopping(),
+    }
+    match receiver.await {
+        Ok(outgoing) => outgoing,
+        Err(_) if *desk.stopping.borrow() => stopping(),
+        Err(_) => {
+            let message = "the server met a fault of its own, its log says which";
+            Response::error(500, "internal", message, Vec::new()).into()
+        }
+    }
+}
+
+fn stopping() -> Outgoing {
+    let message = "the server is stopping, try again";
+    let response = Response::error(503, "stopping", message, Vec::new());
+    response.header("retry-after", "1").into()
+}
+
+async fn read(request: hyper::Request<Incoming>, limits: &Limits) -> Result<Request, Response> {
+    let refuse = |status, code, message: &str| Response::error(status, code, message, Vec::new());
+    let (head, body) = request.into_parts();
+    let method = match head.method {
+        hyper::Method::GET => Method::Get,
+        hyper::Method::POST => Method::Post,
+        hyper::Method::PUT => Method::Put,
+        hyper::Method::DELETE => Method::Delete,
+        _ => {
+            return Err(refuse(
+                405,
+                "method_not_allowed",
+                "this method is not known here",
+            ));
+        }
+    };
+    let uri = head.uri.path_and_query().map_or("", |whole| whole.as_str());
+    if uri.len() > PATH_BYTES_MAX {
+        let message = format!("the address is longer than {PATH_BYTES_MAX} bytes");
+        return Err(refuse(414, "uri_too_long", &message));
+    }
+    if head.headers.contains_key("content-encoding") {
+        let message = "send the body as it is, without a content encoding";
+        return Err(refuse(415, "unsupported_media_type", message));
+    }
+    let path = decode_path(head.uri.path());
+    let path = path.ok_or_else(|| refuse(404, "not_found", "there is nothing at this address"))?;
+    let query = decode_query(head.uri.query().unwrap_or_default());
+    let query = query.ok_or_else(|| refuse(400, "bad_request", "the query is not text"))?;
+    let text = |name: &str| {
+        let value = head.headers.get(name)?;
+        value.to_str().ok().map(str::to_string)
+    };
+    let headers = Headers {
+        authorization: text("authorization"),
+        content_type: text("content-type"),
+        idempotency_key: text("idempotency-key"),
+        accept: text("accept"),
+        last_event_id: text("last-event-id"),
+    };
+    let is_log = method == Method::Put;
+    let bytes_max = match is_log {
+        true => limits.log_bytes_max,
+        false => limits.body_bytes_max,
+    };
+    let body = match timeout(limits.body_timeout, read_body(body, bytes_max, limits)).await {
+        Ok(body) => body?,
+        Err(_) => return Err(refuse(408, "timeout", "the body took too long to arrive")),
+    };
+    Ok(Request {
+        method,
+        path,
+        query,
+        headers,
+        body,
+        params: Vec::new(),
+    })
+}
+
+async fn read_body(
+    mut body: Incoming,
+    bytes_max: usize,
+    limits: &Limits,
+) -> Result<Bytes, Response> {
+    let too_large = || {
+        let message = format!("the body is larger than {bytes_max} bytes");
+        Response::error(413, "too_large", &message, Vec::new())
+    };
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Err(too_large());
+    }
+    let mut whole = BytesMut::new();
+    loop {
+        let frame = match timeout(limits.body_pause_max, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(None) => return Ok(whole.freeze()),
+            Ok(Some(Err(_))) => {
+                let message = "the body ended before its time";
+                return Err(Response::error(400, "bad_request", message, Vec::new()));
+            }
+            Err(_) => {
+                let message = "the body took too long to arrive";
+                return Err(Response::error(408, "timeout", message, Vec::new()));
+            }
+        };
+        if let Ok(piece) = frame.into_data() {
+            if whole.len() + piece.len() > bytes_max {
+                return Err(too_large());
+            }
+            if whole.is_empty() && body.is_end_stream() {
+                return Ok(piece);
+            }
+            whole.extend_from_slice(&piece);
+        }
+    }
+}
+
+/// `None`: an address that nothing of ours can have.
+fn decode_path(path: &str) -> Option<Vec<String>> {
+    let path = path.strip_prefix('/')?;
+    if path.is_empty() {
+        return Some(Vec::new());
+    }
+    let segments = path.split('/').map(|segment| {
+        let segment = decode(segment, false)?;
+        let is_odd = segment.is_empty() || segment == "." || segment == "..";
+        (!is_odd && !segment.contains(['/', '\0'])).then_some(segment)
+    });
+    segments.collect()
+}
+
+/// `None`: not text once it is decoded.
+fn decode_query(query: &str) -> Option<Vec<(String, String)>> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    let decoded = pairs.map(|pair| {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        Some((decode(key, true)?, decode(value, true)?))
+    });
+    decoded.collect()
+}
+
+/// `None`: not text once it is decoded.
+fn decode(text: &str, plus_is_space: bool) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'%' => {
+                let high = char::from(rest.next()?).to_digit(16)?;
+                let low = char::from(rest.next()?).to_digit(16)?;
+                (high * 16 + low) as u8
+            }
+            b'+' if plus_is_space => b' ',
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+impl From<Response> for Outgoing {
+    fn from(response: Response) -> Outgoing {
+        Outgoing {
+            response,
+            stream: None,
+        }
+    }
+}
+
+impl Outgoing {
+    fn into_hyper(self) -> hyper::Response<OutBody> {
+        let Response {
+            status,
+            content_type,
+            headers,
+            body,
+        } = self.response;
+        let mut builder = hyper::Response::builder()
+            .status(status)
+            .header("content-type", content_type)
+            .header("cache-control", "no-store")
+            .header("x-content-type-options", "nosniff");
+        for (name, value) in headers {
+            builder = builder.header(name, value);
+        }
+        let body = match self.stream {
+            Some(pieces) => OutBody::Pieces(pieces),
+            None => OutBody::Whole(Some(body)),
+        };
+        builder.body(body).unwrap_or_else(|error| {
+            log::error!("an answer could not be written: {error}");
+            let mut response = hyper::Response::new(OutBody::Whole(None));
+            *response.status_mut() = hyper::StatusCode::INTERNAL_SERVER_ERROR;
+            response
+        })
+    }
+}
+
+/// What is sent: in one piece, or as it comes.
+enum OutBody {
+    Whole(Option<Bytes>),
+    Pieces(mpsc::Receiver<Piece>),
+}
+
+impl Body for OutBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        let piece = match &mut *self {
+            OutBody::Whole(body) => {
+                let whole = body.take().filter(|body| !body.is_empty());
+                Poll::Ready(whole.map(Ok))
+            }
+            OutBody::Pieces(pieces) => pieces.poll_recv(context),
+        };
+        piece.map(|piece| piece.map(|piece| piece.map(Frame::data)))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            OutBody::Whole(body) => {
+                SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64))
+            }
+            OutBody::Pieces(_) => SizeHint::default(),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            OutBody::Whole(body) => body.as_ref().is_none_or(Bytes::is_empty),
+            OutBody::Pieces(_) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_apart_before_they_are_decoded() {
+        let segments = |path: &str| decode_path(path).map(|segments| segments.join("|"));
+        assert_eq!(segments("/api/jobs/1"), Some("api|jobs|1".to_string()));
+        assert_eq!(segments("/"), Some(String::new()));
+        assert_eq!(segments("/a%20b"), Some("a b".to_string()));
+        for odd in [
+            "//api/jobs",
+            "/api/./jobs",
+            "/api/../jobs",
+            "/api%2fjobs",
+            "/api/%2e%2e/jobs",
+            "/api/jobs/1%00",
+            "/api/jobs/",
+            "/%ff",
+            "/%4",
+        ] {
+            assert_eq!(segments(odd), None, "{odd}");
+        }
+    }
+
+    #[test]
+    fn queries_are_decoded_pair_by_pair() {
+        assert_eq!(decode_query("q=%ff"), None);
+        let pairs = decode_query("q=a+b%26c&&flag&x=1=2").unwrap();
+        let pairs: Vec<(&str, &str)> =
+            (pairs.iter().map(|(k, v)| (k.as_str(), v.as_str()))).collect();
+        assert_eq!(pairs, [("q", "a b&c"), ("flag", ""), ("x", "1=2")]);
+    }
+}

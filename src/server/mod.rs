@@ -1,0 +1,270 @@
+//! HTTP in front of the engine.
+//!
+//! # Threads
+//! | name | what it does | ends |
+//! |---|---|---|
+//! | `http` | turns bytes into requests and back; the only one with a runtime | when the front stops |
+//! | `http-1` … `http-64` | carry requests out, one at a time each | when `http` has gone |
+//! | `waiting-polls` | holds the polls of idle workers | when it is told |
+//! | `event-streams` | tells all streams what happened | when it is told |
+//! | `download` | sends one long log | with it |
+//! | `sweeper` | recovery | when it is dropped |
+//! | `writer`, `answers` | the store's | when the last handle of the store goes |
+//!
+//! # How it stops
+//! Waiting polls are let go, requests that were begun are answered, everything else is told to come back; then the sweeper ends,
+//! and the store closes with its log moved into the database. Running steps know nothing of it: they report to the next life.
+
+mod api;
+mod auth;
+mod download;
+mod error;
+mod exchange;
+mod http;
+mod routes;
+mod streams;
+mod waiting;
+mod worker_api;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::{Receiver, bounded};
+
+use crate::clock::SystemClock;
+use crate::config::{ConfigError, ServerConfig};
+use crate::engine::{Engine, EngineError};
+use crate::language::{Faults, Workflows};
+use crate::logs::{LogLimits, Logs};
+use crate::store::{Frozen, OpenError, Store, StoreOptions};
+use crate::sweeper::Sweeper;
+use auth::Gate;
+use download::Downloads;
+use error::ApiError;
+use exchange::{Reply, Request, Response};
+use http::{Exchange, Front, Limits};
+use routes::Access;
+use streams::Streams;
+use waiting::{Mailbox, Waiting};
+
+/// As many writes can share a commit as there are threads that wait for it.
+const HANDLERS: usize = 64;
+
+/// Requests that wait for a handler.
+const EXCHANGES_MAX: usize = 4_096;
+
+/// Where the logs of steps are, in the data folder.
+const LOGS_FOLDER: &str = "logs";
+
+/// Why a server does not start. One line: what is wrong, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    Workflows(#[from] Faults),
+    #[error("{folder} cannot be used for logs: {source}")]
+    Logs {
+        folder: PathBuf,
+        source: std::io::Error,
+    },
+    #[error("cannot listen on {address}: {source}; choose another with listen or --listen")]
+    Listen {
+        address: SocketAddr,
+        source: std::io::Error,
+    },
+    #[error("a thread could not be started: {0}")]
+    Thread(std::io::Error),
+    #[error("the database cannot be read: {0}")]
+    Engine(#[from] EngineError),
+}
+
+/// What handlers work with.
+pub struct App {
+    engine: Engine,
+    clock: Arc<SystemClock>,
+    workflows: Catalogue,
+    logs: Logs,
+    waiting: Waiting,
+    streams: Streams,
+    downloads: Downloads,
+    sweeper: Sweeper,
+    gate: Gate,
+    installation: String,
+}
+
+/// The tasks that can be submitted.
+struct Catalogue {
+    tasks: BTreeMap<String, Frozen>,
+}
+
+impl Catalogue {
+    fn new(workflows: &Workflows) -> Catalogue {
+        let tasks = workflows.tasks();
+        let frozen = tasks.map(|(name, task)| (name.clone(), Frozen::new(task.clone())));
+        Catalogue {
+            tasks: frozen.collect(),
+        }
+    }
+
+    fn tasks(&self) -> impl Iterator<Item = &Frozen> {
+        self.tasks.values()
+    }
+
+    fn task(&self, name: &str) -> Option<&Frozen> {
+        self.tasks.get(name)
+    }
+}
+
+/// A server that runs until it is stopped or dropped.
+pub struct Server {
+    front: Front,
+    app: Option<Arc<App>>,
+    handlers: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    pub fn start(config: &ServerConfig) -> Result<Server, StartError> {
+        let workflows = match &config.workflows_dir {
+            Some(folder) => Workflows::load(folder)?,
+            None => Workflows::default(),
+        };
+        let gate = Gate::new(config.token()?.as_deref());
+        let (polls_mailbox, streams_mailbox) =
+            (Arc::<Mailbox>::default(), Arc::<Mailbox>::default());
+        let on_commit = {
+            let (polls, streams) = (polls_mailbox.clone(), streams_mailbox.clone());
+            move |notice: crate::store::Notice| {
+                if notice.news {
+                    streams.put(crate::store::Notice::default());
+                }
+                if notice.steps_ready || !notice.workers.is_empty() {
+                    polls.put(notice);
+                }
+            }
+        };
+        let options = StoreOptions {
+            on_commit: Some(Arc::new(on_commit)),
+            ..StoreOptions::default()
+        };
+        let store = Store::open(&config.data_dir, options)?;
+        let folder = config.data_dir.join(LOGS_FOLDER);
+        let limits = LogLimits::default();
+        let logs =
+            Logs::open(&folder, limits).map_err(|source| StartError::Logs { folder, source })?;
+        let settings = config.settings();
+        let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
+        let engine = Engine::new(store, settings);
+        let installation = engine.installation_key()?;
+        let thread = StartError::Thread;
+        let waiting = Waiting::start(engine.clone(), clock.clone(), polls_mailbox);
+        let streams = Streams::start(engine.clone(), streams_mailbox);
+        let sweeper = Sweeper::start(engine.clone(), clock.clone());
+        let app = Arc::new(App {
+            waiting: waiting.map_err(thread)?,
+            streams: streams.map_err(thread)?,
+            sweeper: sweeper.map_err(thread)?,
+            workflows: Catalogue::new(&workflows),
+            downloads: Downloads::default(),
+            engine,
+            clock,
+            logs,
+            gate,
+            installation,
+        });
+        let (exchanges_tx, exchanges) = bounded(EXCHANGES_MAX);
+        let mut handlers = Vec::with_capacity(HANDLERS);
+        for number in 1..=HANDLERS {
+            let (app, exchanges) = (app.clone(), exchanges.clone());
+            let handler = std::thread::Builder::new()
+                .name(format!("http-{number}"))
+                .spawn(move || serve(&app, &exchanges));
+            handlers.push(handler.map_err(thread)?);
+        }
+        let address = config.listen;
+        let front = Front::start(address, exchanges_tx, Limits::default());
+        Ok(Server {
+            front: front.map_err(|source| StartError::Listen { address, source })?,
+            app: Some(app),
+            handlers,
+        })
+    }
+
+    /// Where it listens: the port that was chosen, if none was given.
+    pub fn address(&self) -> SocketAddr {
+        self.front.address
+    }
+
+    /// How many tasks can be submitted.
+    pub fn tasks(&self) -> usize {
+        self.app.as_ref().map_or(0, |app| app.workflows.tasks.len())
+    }
+
+    /// Ends in seconds, whoever is connected.
+    pub fn stop(&mut self) {
+        let Some(app) = self.app.take() else {
+            return;
+        };
+        app.waiting.stop();
+        app.streams.stop();
+        self.front.stop();
+        for handler in self.handlers.drain(..) {
+            if handler.join().is_err() {
+                log::error!("a handler met a bug while it stopped");
+            }
+        }
+        let saved = app.engine.save_clock(app.clock.now());
+        if let Err(error) = saved {
+            log::warn!("the service clock could not be saved: {error}");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// One handler thread.
+fn serve(app: &App, exchanges: &Receiver<Exchange>) {
+    for Exchange {
+        mut request,
+        answer,
+    } in exchanges
+    {
+        // Whoever left while the request was queued wants no answer; a worker repeats what it had to say.
+        if answer.is_gone() {
+            continue;
+        }
+        let handled = catch_unwind(AssertUnwindSafe(|| handle(app, &mut request)));
+        match handled {
+            Ok(Ok(Reply::Now(response))) => answer.give(response),
+            Ok(Ok(Reply::Wait(poll))) => app.waiting.wait(poll, answer),
+            Ok(Ok(Reply::Stream(subscription))) => app.streams.open(subscription, answer),
+            Ok(Ok(Reply::Download(download))) => app.downloads.begin(download, answer),
+            Ok(Err(error)) => answer.give(error.response()),
+            Err(_) => {
+                let path = request.path.join("/");
+                log::error!("a bug was met at /{path}; the server goes on");
+                let message = "the server met a fault of its own, its log says which";
+                answer.give(Response::error(500, "internal", message, Vec::new()));
+            }
+        }
+    }
+}
+
+fn handle(app: &App, request: &mut Request) -> Result<Reply, ApiError> {
+    let route = routes::find(request)?;
+    match route.access {
+        Access::Everyone => {}
+        Access::Token => app.gate.check(request)?,
+    }
+    (route.handler)(app, request)
+}

@@ -1,0 +1,241 @@
+//! Server-sent events: everything that happens, as it happens, resumable by its number.
+//!
+//! One thread serves all streams. A stream owns its place in what happened and a channel to its client; one that reads slowly
+//! lags behind, costs nothing meanwhile, and misses nothing.
+
+use std::fmt::Write;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, Sender, select, unbounded};
+
+use super::api::show;
+use super::error::ApiError;
+use super::exchange::Response;
+use super::http::{Answer, StreamWriter};
+use super::waiting::Mailbox;
+use crate::domain::{EventSeq, JobId};
+use crate::engine::{Engine, EngineError};
+use crate::wire::api::JobChange;
+
+/// Streams at a time.
+const STREAMS_MAX: usize = 512;
+
+/// A sign of life for whoever sits in between, while nothing happens.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+
+/// Told to one stream before the next has its turn.
+const BATCH: u32 = 100;
+
+/// Where in what happened a stream is: the last event and the last change of a job that it was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub event: EventSeq,
+    pub change: i64,
+}
+
+impl Place {
+    /// As in `Last-Event-ID`: `120.4513`; a single number is an event's.
+    pub fn parse(text: &str) -> Result<Place, ApiError> {
+        let (event, change) = text.split_once('.').unwrap_or((text, ""));
+        let event = event.parse().ok();
+        let change = match change {
+            "" => Some(i64::MAX),
+            change => change.parse().ok(),
+        };
+        let place = event.zip(change).map(|(event, change)| Place {
+            event: EventSeq(event),
+            change,
+        });
+        let fault = || ApiError::invalid(format!("{text:?} is not the number of an event"));
+        place.ok_or_else(fault)
+    }
+}
+
+/// What somebody wants to be told.
+#[derive(Debug)]
+pub struct Subscription {
+    pub from: Place,
+    pub job_id: Option<JobId>,
+}
+
+enum Message {
+    Open(Subscription, Answer),
+    Stop,
+}
+
+/// The handlers' side.
+pub struct Streams {
+    messages: Sender<Message>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Streams {
+    pub fn start(engine: Engine, mailbox: Arc<Mailbox>) -> std::io::Result<Streams> {
+        let (messages, inbox) = unbounded();
+        let teller = Teller {
+            engine,
+            mailbox,
+            open: Vec::new(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("event-streams".to_string())
+            .spawn(move || teller.run(&inbox))?;
+        Ok(Streams {
+            messages,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    pub fn open(&self, subscription: Subscription, answer: Answer) {
+        // Only a server that stops has nobody here: the answer is dropped, and the client told so.
+        let _ = self.messages.send(Message::Open(subscription, answer));
+    }
+
+    pub fn stop(&self) {
+        // As above.
+        let _ = self.messages.send(Message::Stop);
+        let thread = self
+            .thread
+            .lock()
+            .expect("no panic while it is held")
+            .take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            log::error!("the thread of event streams met a bug");
+        }
+    }
+}
+
+struct Teller {
+    engine: Engine,
+    mailbox: Arc<Mailbox>,
+    open: Vec<Stream>,
+}
+
+struct Stream {
+    writer: StreamWriter,
+    /// Where it would resume.
+    place: Place,
+    /// The last change that it was told, and of which job.
+    within: (i64, JobId),
+    job_id: Option<JobId>,
+}
+
+impl Teller {
+    fn run(mut self, inbox: &Receiver<Message>) {
+        /// Who was told a full batch has more coming, and who had no room may have some.
+        const SOON: Duration = Duration::from_millis(50);
+        let mut more = false;
+        loop {
+            let pause = if more { SOON } else { SIGN_OF_LIFE };
+            let rings = self.mailbox.rings().clone();
+            let mut idle = false;
+            select! {
+                recv(inbox) -> message => match message {
+                    Ok(Message::Open(subscription, answer)) => self.open(subscription, answer),
+                    Ok(Message::Stop) | Err(_) => return,
+                },
+                recv(rings) -> _ => {}
+                default(pause) => idle = !more,
+            }
+            self.mailbox.take();
+            self.open.retain(|stream| !stream.writer.is_gone());
+            if idle {
+                let sign = Bytes::from_static(b": still here\n\n");
+                self.open.retain(|stream| stream.writer.write(sign.clone()));
+            }
+            more = false;
+            let engine = &self.engine;
+            for stream in &mut self.open {
+                more |= stream.tell(engine).unwrap_or_else(|error| {
+                    log::warn!("a stream could not be told what happened: {error}");
+                    true
+                });
+            }
+        }
+    }
+
+    fn open(&mut self, subscription: Subscription, answer: Answer) {
+        if self.open.len() >= STREAMS_MAX {
+            let message = format!("{STREAMS_MAX} streams are open already, close one");
+            return answer.give(ApiError::new(503, "too_many_streams", message).response());
+        }
+        let head = Response {
+            status: 200,
+            content_type: "text/event-stream",
+            headers: Vec::new(),
+            body: Bytes::new(),
+        };
+        if let Some(writer) = answer.stream(head) {
+            // Headers go out with the first piece.
+            writer.write(Bytes::from_static(b": here we go\n\n"));
+            self.open.push(Stream {
+                writer,
+                place: subscription.from,
+                within: (subscription.from.change, JobId(i64::MAX)),
+                job_id: subscription.job_id,
+            });
+        }
+    }
+}
+
+impl Stream {
+    /// Whether there may be more.
+    fn tell(&mut self, engine: &Engine) -> Result<bool, EngineError> {
+        let room = u32::try_from(self.writer.room()).unwrap_or(u32::MAX);
+        let limit = BATCH.min(room / 2);
+        if limit == 0 {
+            return Ok(true);
+        }
+        let events = match self.job_id {
+            None => engine.events_after(self.place.event, limit)?,
+            Some(job_id) => engine.story(job_id, self.place.event, limit)?,
+        };
+        let told = events.len();
+        for event in events {
+            self.place.event = event.event.seq;
+            let json = show::event(event);
+            self.write("event", &serde_json::to_string(&json).expect("plain data"));
+        }
+        // A client that knows only of events is told of jobs from now on.
+        if self.place.change == i64::MAX {
+            self.place.change = engine.store.change_seq();
+            self.within = (self.place.change, JobId(i64::MAX));
+        }
+        let (change, job_id) = self.within;
+        let changes = engine.jobs_changed(change, job_id, limit)?;
+        let found = changes.len();
+        for change in changes {
+            // Jobs of one commit share their number, which is passed only with the last of them.
+            if change.change_seq > self.within.0 {
+                self.place.change = self.within.0;
+            }
+            self.within = (change.change_seq, change.job_id);
+            if self.job_id.is_none_or(|job_id| job_id == change.job_id) {
+                let json = JobChange {
+                    job_id: change.job_id.0,
+                    task: change.task,
+                    status: change.state.to_string(),
+                    change: change.change_seq,
+                };
+                self.write("job", &serde_json::to_string(&json).expect("plain data"));
+            }
+        }
+        Ok(told == limit as usize || found == limit as usize)
+    }
+
+    fn write(&self, kind: &str, data: &str) {
+        let Place { event, change } = self.place;
+        let mut frame = String::with_capacity(data.len() + 64);
+        // Writing to a string cannot fail.
+        let _ = write!(
+            frame,
+            "id: {event}.{change}\nevent: {kind}\ndata: {data}\n\n"
+        );
+        self.writer.write(frame.into());
+    }
+}

@@ -1,0 +1,495 @@
+//! Polls that wait. One thread holds them all: a waiting poll owns a place in a map, and no thread, transaction or connection.
+//!
+//! A commit that made steps claimable, or took something from a worker, rings a bell. Then this thread looks what there is,
+//! and asks the engine on behalf of those alone for whom there is something: as many workers as there are steps, the least
+//! busy first, so that one does not take everything. No wake-up is lost: a poll carries the number of the last notice before
+//! it was evaluated, and one that came after it makes this thread look again.
+//!
+//! The bell is a hint. Without it every poll ends by itself, and the next one finds what there is.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
+
+use super::error::ApiError;
+use super::exchange::Response;
+use super::http::Answer;
+use crate::clock::SystemClock;
+use crate::domain::protocol::{Poll, PollAnswer};
+use crate::domain::{AttemptRef, WorkerId};
+use crate::engine::{Engine, EngineError, Offer};
+use crate::store::{Demand, Notice};
+use crate::wire::worker::PollAnswerJson;
+
+/// What commits have rung for, until somebody looks.
+pub struct Mailbox {
+    state: Mutex<MailboxState>,
+    bell: Sender<()>,
+    rings: Receiver<()>,
+}
+
+#[derive(Default)]
+struct MailboxState {
+    notice: Notice,
+    number: u64,
+}
+
+impl Default for Mailbox {
+    fn default() -> Mailbox {
+        let (bell, rings) = bounded(1);
+        Mailbox {
+            state: Mutex::default(),
+            bell,
+            rings,
+        }
+    }
+}
+
+impl Mailbox {
+    pub fn put(&self, notice: Notice) {
+        let mut state = self.state.lock().expect("no panic while it is held");
+        state.notice.absorb(notice);
+        state.number += 1;
+        drop(state);
+        // Full means that it has been rung already.
+        let _ = self.bell.try_send(());
+    }
+
+    pub fn take(&self) -> (Notice, u64) {
+        let mut state = self.state.lock().expect("no panic while it is held");
+        (std::mem::take(&mut state.notice), state.number)
+    }
+
+    /// The number of the last notice.
+    pub fn number(&self) -> u64 {
+        self.state.lock().expect("no panic while it is held").number
+    }
+
+    pub fn rings(&self) -> &Receiver<()> {
+        &self.rings
+    }
+}
+
+/// A poll with nothing to say to it yet.
+pub struct WaitingPoll {
+    pub poll: Poll,
+    pub offer: Offer,
+    pub wait: Duration,
+    /// The last notice before it was evaluated.
+    pub noticed: u64,
+}
+
+enum Message {
+    Wait(WaitingPoll, Answer),
+    /// The session has spoken otherwise meanwhile: this is what it has free and holds now.
+    Update {
+        session_key: String,
+        free_slots: u32,
+        held: Vec<AttemptRef>,
+        noticed: u64,
+    },
+    Stop,
+}
+
+/// The handlers' side.
+pub struct Waiting {
+    messages: Sender<Message>,
+    mailbox: Arc<Mailbox>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Waiting {
+    pub fn start(
+        engine: Engine,
+        clock: Arc<SystemClock>,
+        mailbox: Arc<Mailbox>,
+    ) -> std::io::Result<Waiting> {
+        let (messages, inbox) = unbounded();
+        let room = Room {
+            engine,
+            clock,
+            mailbox: mailbox.clone(),
+            polls: BTreeMap::new(),
+            tickets: HashMap::new(),
+            next_ticket: 0,
+            taken_from: VecDeque::new(),
+            look_at: None,
+        };
+        let thread = std::thread::Builder::new()
+            .name("waiting-polls".to_string())
+            .spawn(move || room.run(&inbox))?;
+        Ok(Waiting {
+            messages,
+            mailbox,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// To be asked before a poll is evaluated.
+    pub fn noticed(&self) -> u64 {
+        self.mailbox.number()
+    }
+
+    pub fn wait(&self, poll: WaitingPoll, answer: Answer) {
+        // Only a server that stops has nobody here: the answer is dropped, and the client told so.
+        let _ = self.messages.send(Message::Wait(poll, answer));
+    }
+
+    pub fn update(
+        &self,
+        session_key: String,
+        free_slots: u32,
+        held: Vec<AttemptRef>,
+        noticed: u64,
+    ) {
+        // As above.
+        let _ = self.messages.send(Message::Update {
+            session_key,
+            free_slots,
+            held,
+            noticed,
+        });
+    }
+
+    /// Lets everybody go.
+    pub fn stop(&self) {
+        // As above.
+        let _ = self.messages.send(Message::Stop);
+        let thread = self
+            .thread
+            .lock()
+            .expect("no panic while it is held")
+            .take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            log::error!("the thread of waiting polls met a bug");
+        }
+    }
+}
+
+/// Everybody who waits.
+struct Room {
+    engine: Engine,
+    clock: Arc<SystemClock>,
+    mailbox: Arc<Mailbox>,
+    /// In the order in which they came.
+    polls: BTreeMap<u64, Guest>,
+    tickets: HashMap<String, u64>,
+    next_ticket: u64,
+    /// Workers of the last notices, with their numbers.
+    taken_from: VecDeque<(u64, WorkerId)>,
+    /// Something was there that nobody was given: look again then.
+    look_at: Option<Instant>,
+}
+
+struct Guest {
+    poll: Poll,
+    offer: Offer,
+    answer: Answer,
+    until: Instant,
+    /// It was not given what its tags promised, as a worker that is paused: it is not asked again before.
+    passed_over_until: Option<Instant>,
+}
+
+impl Guest {
+    fn busy(&self) -> f64 {
+        let slots = f64::from(self.offer.slots.max(1));
+        1.0 - f64::from(self.poll.free_slots) / slots
+    }
+
+    fn can_take(&self, tags: &[String]) -> bool {
+        let offered = |tag: &String| self.offer.tags.binary_search(tag).is_ok();
+        tags.iter().all(offered)
+    }
+}
+
+/// How often those who went away are looked for.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Notices about workers that are remembered for polls that were on their way.
+const TAKEN_FROM_MAX: usize = 4_096;
+
+impl Room {
+    fn run(mut self, inbox: &Receiver<Message>) {
+        let mut swept = Instant::now();
+        loop {
+            let now = Instant::now();
+            let ends = self.polls.values().map(|guest| guest.until);
+            let soonest = ends.chain(self.look_at).chain([swept + LOOK]).min();
+            let pause = soonest.unwrap_or(now).saturating_duration_since(now);
+            let mut messages = Vec::new();
+            let rings = self.mailbox.rings().clone();
+            select! {
+                recv(inbox) -> message => match message {
+                    Ok(message) => messages.push(message),
+                    Err(_) => return,
+                },
+                recv(rings) -> _ => {}
+                default(pause) => {}
+            }
+            messages.extend(inbox.try_iter());
+            let mut look = false;
+            let mut concerned = HashSet::new();
+            for message in messages {
+                match message {
+                    Message::Stop => return self.let_go(),
+                    Message::Wait(poll, answer) => {
+                        look |= self.seat(poll, answer, &mut concerned);
+                    }
+                    Message::Update {
+                        session_key,
+                        free_slots,
+                        held,
+                        noticed,
+                    } => {
+                        look |= self.update(&session_key, free_slots, held, noticed);
+                    }
+                }
+            }
+            let (notice, number) = self.mailbox.take();
+            look |= notice.steps_ready;
+            concerned.extend(notice.workers.iter().copied());
+            self.remember(number, &notice);
+            let now = Instant::now();
+            if self.look_at.is_some_and(|at| at <= now) {
+                self.look_at = None;
+                look = true;
+            }
+            self.end_those_whose_time_is_up(now);
+            if swept + LOOK <= now {
+                swept = now;
+                self.dismiss_those_who_left();
+            }
+            if !concerned.is_empty() {
+                self.ask_for_workers(&concerned);
+            }
+            if look {
+                self.hand_out();
+            }
+        }
+    }
+
+    /// Whether there may be something for it already.
+    fn seat(
+        &mut self,
+        waiting: WaitingPoll,
+        answer: Answer,
+        concerned: &mut HashSet<WorkerId>,
+    ) -> bool {
+        let key = waiting.poll.session_key.clone();
+        // One poll of a session waits at a time. The former was given up by its worker, or its answer is not wanted.
+        if let Some(former) = self.tickets.get(&key).copied() {
+            self.answer(former, &nothing());
+        }
+        let stale = self.mailbox.number() != waiting.noticed;
+        let worker_id = waiting.offer.worker_id;
+        let oldest = self.taken_from.front().map_or(0, |(number, _)| *number);
+        let mut later = self.taken_from.iter();
+        let unknown = stale && self.taken_from.len() == TAKEN_FROM_MAX && oldest > waiting.noticed;
+        let was_taken =
+            |(number, known): &(u64, WorkerId)| *number > waiting.noticed && *known == worker_id;
+        if unknown || later.any(was_taken) {
+            concerned.insert(worker_id);
+        }
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.tickets.insert(key, ticket);
+        let looks = stale && waiting.poll.free_slots > 0;
+        self.polls.insert(
+            ticket,
+            Guest {
+                poll: waiting.poll,
+                offer: waiting.offer,
+                answer,
+                until: Instant::now() + waiting.wait,
+                passed_over_until: None,
+            },
+        );
+        looks
+    }
+
+    fn update(
+        &mut self,
+        session_key: &str,
+        free_slots: u32,
+        held: Vec<AttemptRef>,
+        noticed: u64,
+    ) -> bool {
+        let ticket = self.tickets.get(session_key);
+        let Some(guest) = ticket.and_then(|ticket| self.polls.get_mut(ticket)) else {
+            return false;
+        };
+        guest.poll.free_slots = free_slots;
+        guest.poll.held = held;
+        free_slots > 0 && self.mailbox.number() != noticed
+    }
+
+    fn remember(&mut self, number: u64, notice: &Notice) {
+        for worker_id in &notice.workers {
+            if self.taken_from.len() == TAKEN_FROM_MAX {
+                self.taken_from.pop_front();
+            }
+            self.taken_from.push_back((number, *worker_id));
+        }
+    }
+
+    fn end_those_whose_time_is_up(&mut self, now: Instant) {
+        let over = self.polls.iter().filter(|(_, guest)| guest.until <= now);
+        let over: Vec<u64> = over.map(|(ticket, _)| *ticket).collect();
+        for ticket in over {
+            self.answer(ticket, &nothing());
+        }
+    }
+
+    fn dismiss_those_who_left(&mut self) {
+        let tickets = &mut self.tickets;
+        self.polls.retain(|_, guest| {
+            let is_gone = guest.answer.is_gone();
+            if is_gone {
+                tickets.remove(&guest.poll.session_key);
+            }
+            !is_gone
+        });
+    }
+
+    /// Something was taken from these workers, or said about them: whoever of them waits is told.
+    fn ask_for_workers(&mut self, workers: &HashSet<WorkerId>) {
+        let asked = self.polls.iter().filter_map(|(ticket, guest)| {
+            let concerned = workers.contains(&guest.offer.worker_id) && !guest.answer.is_gone();
+            concerned.then(|| (*ticket, guest.poll.clone()))
+        });
+        let asked = asked.collect();
+        self.ask(asked);
+    }
+
+    /// Gives what there is to those who wait for it, in rounds: as many workers as there are steps.
+    fn hand_out(&mut self) {
+        const ROUNDS_MAX: usize = 4;
+        for _ in 0..ROUNDS_MAX {
+            let now = Instant::now();
+            let free = self.polls.values().filter(|guest| {
+                let asked_too_often = guest.passed_over_until.is_some_and(|until| until > now);
+                guest.poll.free_slots > 0 && !asked_too_often
+            });
+            let slots: u64 = free.map(|guest| u64::from(guest.poll.free_slots)).sum();
+            if slots == 0 {
+                return;
+            }
+            let demands = match self.engine.demand(slots.min(100_000) as u32) {
+                Ok(demands) if demands.is_empty() => return,
+                Ok(demands) => demands,
+                Err(error) => {
+                    log::warn!("what waits is not known: {error}");
+                    self.look_at = Some(now + LOOK);
+                    return;
+                }
+            };
+            let plan = self.plan(&demands, now);
+            if plan.is_empty() {
+                return;
+            }
+            let asked = plan.into_iter().filter_map(|(ticket, free_slots)| {
+                let poll = self.polls.get(&ticket)?.poll.clone();
+                Some((ticket, Poll { free_slots, ..poll }))
+            });
+            let asked: Vec<(u64, Poll)> = asked.collect();
+            for ticket in self.ask(asked) {
+                if let Some(guest) = self.polls.get_mut(&ticket) {
+                    guest.passed_over_until = Some(now + LOOK);
+                    self.look_at = Some(now + LOOK);
+                }
+            }
+        }
+    }
+
+    /// Who is asked to take how many.
+    fn plan(&self, demands: &[Demand], now: Instant) -> BTreeMap<u64, u32> {
+        let mut guests: Vec<(u64, &Guest)> = self
+            .polls
+            .iter()
+            .filter(|(_, guest)| {
+                let asked_too_often = guest.passed_over_until.is_some_and(|until| until > now);
+                guest.poll.free_slots > 0 && !asked_too_often && !guest.answer.is_gone()
+            })
+            .map(|(ticket, guest)| (*ticket, guest))
+            .collect();
+        guests.sort_by(|(_, a), (_, b)| a.busy().total_cmp(&b.busy()));
+        let mut shares: BTreeMap<u64, u32> = BTreeMap::new();
+        for demand in demands {
+            let able: Vec<&(u64, &Guest)> = guests
+                .iter()
+                .filter(|(_, guest)| guest.can_take(&demand.tags))
+                .collect();
+            let mut left = demand.steps;
+            let share = left.div_ceil(able.len().max(1) as u32);
+            for (ticket, guest) in able {
+                let taken = shares.entry(*ticket).or_default();
+                let takes = share.min(left).min(guest.poll.free_slots - *taken);
+                *taken += takes;
+                left -= takes;
+            }
+        }
+        shares.retain(|_, share| *share > 0);
+        shares
+    }
+
+    /// Evaluates the polls and answers those for which there is something. Returns those for which there was not.
+    fn ask(&mut self, asked: Vec<(u64, Poll)>) -> Vec<u64> {
+        let (tickets, polls): (Vec<u64>, Vec<Poll>) = asked.into_iter().unzip();
+        let answers = self.engine.answer_waiting(polls, self.clock.now());
+        let mut left = Vec::new();
+        for (ticket, answer) in tickets.into_iter().zip(answers) {
+            match answer {
+                Ok(answer) if says_nothing(&answer) => left.push(ticket),
+                Ok(answer) => {
+                    let json = PollAnswerJson::from(&answer);
+                    self.answer(ticket, &Ok(Response::json(200, &json)));
+                }
+                Err(EngineError::Store(error)) => {
+                    log::warn!("a waiting poll could not be looked at: {error}");
+                    self.look_at = Some(Instant::now() + LOOK);
+                    left.push(ticket);
+                }
+                Err(error) => self.answer(ticket, &Err(error.into())),
+            }
+        }
+        left
+    }
+
+    fn answer(&mut self, ticket: u64, answer: &Result<Response, ApiError>) {
+        if let Some(guest) = self.polls.remove(&ticket) {
+            self.tickets.remove(&guest.poll.session_key);
+            guest.answer.give(match answer {
+                Ok(response) => response.clone(),
+                Err(error) => error.response(),
+            });
+        }
+    }
+
+    fn let_go(mut self) {
+        let message = "the server is stopping, try again";
+        let stopping = Err(ApiError::new(503, "stopping", message));
+        let tickets: Vec<u64> = self.polls.keys().copied().collect();
+        for ticket in tickets {
+            self.answer(ticket, &stopping);
+        }
+    }
+}
+
+/// Whether it is worth waking a worker for.
+pub fn says_nothing(answer: &PollAnswer) -> bool {
+    answer.assignments.is_empty() && answer.abort.is_empty() && !answer.draining
+}
+
+fn nothing() -> Result<Response, ApiError> {
+    let answer = PollAnswerJson {
+        assignments: Vec::new(),
+        abort: Vec::new(),
+        draining: false,
+    };
+    Ok(Response::json(200, &answer))
+}

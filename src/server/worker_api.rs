@@ -1,0 +1,115 @@
+//! What workers ask for. Parse, one verb, answer.
+
+use std::time::Duration;
+
+use super::App;
+use super::error::ApiError;
+use super::exchange::{Reply, Request, Response};
+use super::waiting::{WaitingPoll, says_nothing};
+use crate::domain::protocol::Poll;
+use crate::domain::{AttemptRef, StepId};
+use crate::logs::AppendError;
+use crate::wire::worker::{
+    DrainRequest, HeartbeatAnswer, HeartbeatRequest, LogAnswer, PollAnswerJson, PollRequest,
+    ReadReports, ReportsAnswerJson, ReportsRequest, SessionAnswer, SessionRequest,
+};
+
+/// No proxy in between should take a waiting poll for a dead one.
+const WAIT_MAX: Duration = Duration::from_secs(50);
+
+pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let asked: SessionRequest = request.json()?;
+    let (registration, spooled) = asked.into_parts().map_err(ApiError::invalid)?;
+    let opened = app
+        .engine
+        .open_session(registration, spooled, app.clock.now())?;
+    let answer = SessionAnswer::new(opened, &app.installation);
+    Ok(Response::json(200, &answer).into())
+}
+
+pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let beat: HeartbeatRequest = request.json()?;
+    let answer = app.engine.heartbeat(beat.into(), app.clock.now())?;
+    Ok(Response::json(200, &HeartbeatAnswer::from(answer)).into())
+}
+
+pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let asked: PollRequest = request.json()?;
+    let wait = Duration::from_millis(asked.wait_ms).min(WAIT_MAX);
+    let noticed = app.waiting.noticed();
+    let poll = Poll::from(asked);
+    let answer = app.engine.poll(poll.clone(), app.clock.now())?;
+    if wait.is_zero() || !says_nothing(&answer) {
+        let json = PollAnswerJson::from(&answer);
+        return Ok(Response::json(200, &json).into());
+    }
+    let offer = app.engine.offer(&poll.session_key)?;
+    Ok(Reply::Wait(WaitingPoll {
+        poll,
+        offer,
+        wait,
+        noticed,
+    }))
+}
+
+pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let asked: ReportsRequest = request.json()?;
+    let ReadReports { reports, faults } = asked.into();
+    let noticed = app.waiting.noticed();
+    let session_key = reports.session_key.clone();
+    let asks = reports.poll.clone();
+    let still_held: Vec<AttemptRef> = reports.held().collect();
+    let answer = app.engine.report(reports, app.clock.now())?;
+    if let (Some((free_slots, held)), Some(poll)) = (asks, &answer.poll) {
+        let given = poll.assignments.iter().map(|given| given.attempt);
+        let free_slots = free_slots.saturating_sub(given.len() as u32);
+        let held = held.into_iter().chain(still_held).chain(given).collect();
+        (app.waiting).update(session_key, free_slots, held, noticed);
+    }
+    let json = ReportsAnswerJson::new(&answer, &faults);
+    Ok(Response::json(200, &json).into())
+}
+
+pub fn drain(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let asked: DrainRequest = request.json()?;
+    app.engine.drain_session(&asked.session, app.clock.now())?;
+    Ok(Response::json(200, &serde_json::json!({})).into())
+}
+
+/// A piece of an attempt's log, at its offset: sending it again is harmless, and a wrong offset is answered with the right one.
+pub fn append_log(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&["session", "offset"])?;
+    let attempt = AttemptRef {
+        step_id: StepId(request.id(0)?),
+        attempt: u32::try_from(request.id(1)?).map_err(|_| {
+            ApiError::not_found(format!("{:?} is not an attempt", request.param(1)))
+        })?,
+    };
+    let missing = |key: &str| ApiError::invalid(format!("{key} is missing"));
+    let session = request.query("session").ok_or_else(|| missing("session"))?;
+    let offset = request.query_number("offset")?;
+    let offset: u64 = offset.ok_or_else(|| missing("offset"))?;
+    let owner = app.engine.log_owner(session, attempt)?;
+    let appended = (app.logs).append(owner.job_id, attempt, offset, &request.body);
+    let (length, full) = match appended {
+        Ok(appended) => (appended.length, false),
+        Err(AppendError::Gap { length }) => (length, false),
+        Err(AppendError::TooLong { length }) => (length, true),
+        Err(AppendError::Differs { .. }) => {
+            let message = "another text was sent for these bytes before";
+            return Err(ApiError::new(409, "log_differs", message));
+        }
+        Err(AppendError::Io(error)) => {
+            log::error!("a log could not be written: {error}");
+            let message = "the log could not be written, send it again later";
+            return Err(ApiError::new(503, "log_not_written", message));
+        }
+    };
+    let abort = !owner.live;
+    let answer = LogAnswer {
+        length,
+        abort,
+        full,
+    };
+    Ok(Response::json(200, &answer).into())
+}
