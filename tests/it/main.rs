@@ -3,6 +3,8 @@
 mod house;
 
 mod engine;
+mod executor;
+mod logs;
 mod store;
 mod sweeper;
 

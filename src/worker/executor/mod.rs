@@ -3,8 +3,29 @@
 //! Everything runs as a command on this machine under the supervisor, also a container: then the command is docker's.
 //! Nothing of the user's runs here; `prepare` makes files, looks for images, and says what to run once the server says yes.
 
+mod contained;
+pub mod docker;
+pub mod environment;
+mod leftovers;
+pub mod local;
+mod manifest;
+mod offer;
+pub mod pod;
+mod pod_log;
+mod pod_run;
+mod tool;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+use crate::domain::protocol::Assignment;
+use crate::domain::reason::Reason;
+use crate::domain::task::{Action, Runner};
+use environment::View;
+
+pub use leftovers::{Leftovers, remove_leftovers};
+pub use offer::{Offer, offer};
+pub use pod_run::run_pod;
 
 /// What this worker runs steps with.
 #[derive(Debug, Clone)]
@@ -19,8 +40,13 @@ pub struct Tools {
     pub env: BTreeMap<String, String>,
     /// The docker command, or one that understands the same words.
     pub docker: String,
+    /// What the worker's settings add to every `docker run`. They come last, so they win over ours.
+    pub docker_args: Vec<String>,
     pub kubectl: String,
+    /// `None`: the one that kubectl's own settings say.
     pub namespace: Option<String>,
+    /// Manifests may ask for what reaches beyond their pod: the host, other namespaces, service accounts.
+    pub allow_privileged: bool,
 }
 
 /// Where one attempt lives on the worker's disk. All of it goes when the attempt is over and its log was sent.
@@ -70,3 +96,99 @@ pub struct Invocation {
 /// Runs a command of the worker's own while a step is being prepared, such as the pull of an image. What it prints goes to the
 /// attempt's log; an error is one sentence. It ends early when the attempt is stopped.
 pub type RunAside<'a> = &'a mut dyn FnMut(&[String]) -> Result<(), String>;
+
+/// Why there is nothing to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// It has to do with this worker, or with this moment: the assignment goes back.
+    Here(String),
+    /// It has to do with the step: it has failed.
+    Step { reason: Reason, message: String },
+}
+
+impl Fault {
+    /// What was given cannot be handed to any program.
+    pub fn payload(message: String) -> Fault {
+        let reason = Reason::PayloadError;
+        Fault::Step { reason, message }
+    }
+
+    pub fn spawn(message: String) -> Fault {
+        let reason = Reason::SpawnError;
+        Fault::Step { reason, message }
+    }
+}
+
+impl From<String> for Fault {
+    fn from(why: String) -> Fault {
+        Fault::Here(why)
+    }
+}
+
+/// Everything up to the user's own command: files, folders, images.
+pub fn prepare(
+    assignment: &Assignment,
+    place: &Place,
+    tools: &Tools,
+    run_aside: RunAside,
+) -> Result<Invocation, Fault> {
+    match &assignment.action {
+        Action::Script {
+            runner: Runner::Local,
+            language,
+            script,
+            ..
+        } => local::prepare(assignment, language.as_deref(), script, place, tools),
+        Action::Script {
+            runner: Runner::Docker,
+            ..
+        }
+        | Action::Docker { .. } => {
+            let environment = whole_environment(assignment, place, tools)?;
+            Ok(docker::prepare(
+                assignment,
+                place,
+                tools,
+                environment,
+                run_aside,
+            )?)
+        }
+        Action::Script {
+            runner: Runner::Pod,
+            ..
+        }
+        | Action::Pod { .. } => {
+            let environment = whole_environment(assignment, place, tools)?;
+            Ok(pod::prepare(assignment, place, tools, environment)?)
+        }
+        Action::Task { .. } | Action::Approval { .. } => Err(Fault::Here(
+            "no worker does what the server does itself".to_string(),
+        )),
+    }
+}
+
+/// As a script on this machine would have it.
+fn whole_environment(
+    assignment: &Assignment,
+    place: &Place,
+    tools: &Tools,
+) -> Result<BTreeMap<String, String>, Fault> {
+    environment::of_step(assignment, tools, &View::of_place(place)).map_err(Fault::payload)
+}
+
+/// After the end of an attempt: whether it was the tool that failed and not the step, in a sentence.
+pub fn tool_failure(assignment: &Assignment, place: &Place, exit_code: i32) -> Option<String> {
+    match &assignment.action {
+        Action::Script {
+            runner: Runner::Docker,
+            ..
+        }
+        | Action::Docker { .. } => docker::tool_failure(place, exit_code),
+        Action::Script {
+            runner: Runner::Pod,
+            ..
+        }
+        | Action::Pod { .. } => pod::tool_failure(place),
+        _ => None,
+    }
+}

@@ -153,7 +153,7 @@ fn news(orders: &[Order]) -> Vec<(AttemptRef, News)> {
 
 fn kills(orders: &[Order]) -> Vec<AttemptRef> {
     let kills = orders.iter().filter_map(|order| match order {
-        Order::Kill(attempt) => Some(*attempt),
+        Order::Kill { attempt, .. } => Some(*attempt),
         _ => None,
     });
     kills.collect()
@@ -171,7 +171,7 @@ fn nothing_runs_before_the_servers_yes() {
     let mut mind = Mind::open();
     let one = attempt(1, 1);
     let orders = mind.tell(given(vec![assignment(one)]));
-    assert!(matches!(&orders[0], Order::Prepare(found) if found.attempt == one));
+    assert!(matches!(&orders[0], Order::Prepare { assignment, .. } if assignment.attempt == one));
     let orders = mind.tell(Event::Prepared(one));
     assert_eq!(news(&orders), [(one, News::Started)]);
     // No answer: it asks again, later and later, and runs nothing.

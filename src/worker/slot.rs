@@ -1,0 +1,414 @@
+//! One attempt, from its assignment to its end, on a thread of its own. Whatever happens, it ends with one word: `Unprepared`
+//! if nothing of the user's has run, `Ended` otherwise.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, after, never, select, unbounded};
+
+use super::attempt_log::{AttemptLog, LogLimits, OnMore};
+use super::capture::Capture;
+use super::executor::{self, Fault, Invocation, Place, Tools, environment};
+use super::mask::{Masks, SECRET_BYTES_MIN};
+use super::output::{self, OutputLine};
+use super::processes::{count, describe_signal};
+use super::supervised::{End, Exit, Supervised};
+use super::supervisor::remains;
+use crate::domain::AttemptRef;
+use crate::domain::limits::{MESSAGE_BYTES_MAX, clip};
+use crate::domain::protocol::{Assignment, Finished};
+use crate::domain::reason::Reason;
+
+pub use super::supervisor::Stop;
+
+/// What a supervisor that was told to stop may take beyond the grace, and for each command that cleans up.
+const STOP_MAX: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, Copy)]
+pub struct SlotSettings {
+    /// Between asking a step to end and killing it.
+    pub grace_ms: u64,
+    pub log: LogLimits,
+}
+
+/// Who is told what.
+pub struct Listeners {
+    /// The log has more to send.
+    pub on_log: OnMore,
+    /// Called with how it ended before that is told.
+    pub before_end: Box<dyn FnOnce(&Finished) + Send>,
+    pub news: Sender<SlotNews>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SlotNews {
+    /// It waits for `run`.
+    Prepared(AttemptRef),
+    /// Nothing of the user's has run, and nothing will.
+    Unprepared { attempt: AttemptRef, why: String },
+    /// Nothing of it runs any more.
+    Ended {
+        attempt: AttemptRef,
+        finished: Finished,
+    },
+}
+
+enum Order {
+    Run,
+    Stop(Stop),
+}
+
+/// Whoever lets go of it ends the attempt at once.
+#[derive(Debug)]
+pub struct Slot {
+    orders_tx: Sender<Order>,
+}
+
+impl Slot {
+    /// Prepares the attempt, and then waits.
+    pub fn start(
+        assignment: Assignment,
+        place: Place,
+        tools: Arc<Tools>,
+        settings: SlotSettings,
+        listeners: Listeners,
+    ) -> Slot {
+        let (orders_tx, orders_rx) = unbounded();
+        let attempt = assignment.attempt;
+        let news_tx = listeners.news.clone();
+        let thread = std::thread::Builder::new().name(format!("slot-{}", attempt.step_id));
+        let started = thread.spawn(move || {
+            let slot = Attempt {
+                assignment,
+                place,
+                tools,
+                settings,
+                orders_rx,
+                news_tx: listeners.news,
+                has_begun: Cell::new(false),
+            };
+            slot.live(listeners.on_log, listeners.before_end);
+        });
+        if let Err(error) = started {
+            let why = format!("the worker has no thread for it: {error}");
+            // The worker's loop is gone only when the process is going.
+            let _ = news_tx.send(SlotNews::Unprepared { attempt, why });
+        }
+        Slot { orders_tx }
+    }
+
+    /// The server has said yes.
+    pub fn run(&self) {
+        self.order(Order::Run);
+    }
+
+    /// It may be told so at any time. Before it runs, that is its end.
+    pub fn stop(&self, stop: Stop) {
+        self.order(Order::Stop(stop));
+    }
+
+    fn order(&self, order: Order) {
+        // Nobody takes it if the attempt is over, which was told.
+        let _ = self.orders_tx.send(order);
+    }
+}
+
+enum Outcome {
+    Unprepared(String),
+    Ended(Finished),
+}
+
+struct Attempt {
+    assignment: Assignment,
+    place: Place,
+    tools: Arc<Tools>,
+    settings: SlotSettings,
+    orders_rx: Receiver<Order>,
+    news_tx: Sender<SlotNews>,
+    /// Whether anything of the user's may have run.
+    has_begun: Cell<bool>,
+}
+
+impl Attempt {
+    fn live(self, on_log: OnMore, before_end: Box<dyn FnOnce(&Finished) + Send>) {
+        let attempt = self.assignment.attempt;
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.pass(on_log)));
+        let outcome = outcome.unwrap_or_else(|panic| {
+            let message = format!("the worker met a bug: {}", words_of(&*panic));
+            match self.has_begun.get() {
+                true => Outcome::Ended(failed(Reason::SpawnError, message)),
+                false => Outcome::Unprepared(message),
+            }
+        });
+        let news = match outcome {
+            Outcome::Unprepared(why) => SlotNews::Unprepared { attempt, why },
+            Outcome::Ended(finished) => {
+                // Whatever the listener does, the end is told.
+                let _ = catch_unwind(AssertUnwindSafe(|| before_end(&finished)));
+                SlotNews::Ended { attempt, finished }
+            }
+        };
+        // The worker's loop is gone only when the process is going.
+        let _ = self.news_tx.send(news);
+    }
+
+    fn pass(&self, on_log: OnMore) -> Outcome {
+        let log = match self.open_log(on_log) {
+            Ok(log) => Arc::new(log),
+            Err(error) => {
+                let folder = self.place.folder.display();
+                let why = format!("its log cannot be written in {folder}: {error}");
+                return Outcome::Unprepared(why);
+            }
+        };
+        let prepared = self.prepare(&log);
+        if let Err(Fault::Here(why)) = prepared {
+            let why = clip(&log.masks().hide(&why), MESSAGE_BYTES_MAX);
+            log.note(&format!("not prepared: {why}"));
+            return Outcome::Unprepared(why);
+        }
+        // A step that cannot run fails when it would have run, not before it was asked for.
+        let prepared_news = SlotNews::Prepared(self.assignment.attempt);
+        // As with all news.
+        let _ = self.news_tx.send(prepared_news);
+        if !matches!(self.orders_rx.recv(), Ok(Order::Run)) {
+            return Outcome::Unprepared(STOPPED.to_string());
+        }
+        self.has_begun.set(true);
+        let finished = match prepared {
+            Ok(invocation) => self.execute(&invocation, &log),
+            Err(Fault::Step { reason, message }) => failed(reason, message),
+            Err(Fault::Here(_)) => unreachable!("that was told above"),
+        };
+        let finished = hide(finished, &log);
+        log.note(&last_words(&finished));
+        Outcome::Ended(finished)
+    }
+
+    fn open_log(&self, on_log: OnMore) -> io::Result<AttemptLog> {
+        environment::make_folder(&self.place.folder)?;
+        let (masks, short) = Masks::new(&self.assignment.masks);
+        let log = AttemptLog::open(&self.place.log(), self.settings.log, masks, on_log)?;
+        if short > 0 {
+            log.note(&format!(
+                "secrets of fewer than {SECRET_BYTES_MIN} bytes are not hidden in this log: there {}",
+                match short {
+                    1 => "is 1".to_string(),
+                    n => format!("are {n}"),
+                }
+            ));
+        }
+        Ok(log)
+    }
+
+    fn prepare(&self, log: &Arc<AttemptLog>) -> Result<Invocation, Fault> {
+        let mut is_stopped = false;
+        let mut run_aside = |argv: &[String]| match is_stopped {
+            true => Err(STOPPED.to_string()),
+            false => self.run_aside(argv, log, &mut is_stopped),
+        };
+        let assignment = &self.assignment;
+        let prepared = executor::prepare(assignment, &self.place, &self.tools, &mut run_aside);
+        match is_stopped {
+            true => Err(Fault::Here(STOPPED.to_string())),
+            false => prepared,
+        }
+    }
+
+    /// A command of the worker's own, below a supervisor like any other.
+    fn run_aside(
+        &self,
+        argv: &[String],
+        log: &Arc<AttemptLog>,
+        is_stopped: &mut bool,
+    ) -> Result<(), String> {
+        let command = argv.join(" ");
+        let invocation = Invocation {
+            argv: argv.to_vec(),
+            env: environment::of_worker(),
+            cwd: self.place.folder.clone(),
+            cleanup: Vec::new(),
+        };
+        let mut supervised = self
+            .supervise(&invocation, log)
+            .map_err(|error| format!("{command}: {error}"))?;
+        let capture = Capture::of_worker(supervised.take_pipes(), log.clone())
+            .map_err(|error| format!("{command}: {error}"))?;
+        let (end, stopped) = self.attend(&supervised, 0);
+        let captured = capture.finish();
+        *is_stopped = stopped;
+        let why = match end.exit {
+            Exit::Code(0) => return Ok(()),
+            Exit::Code(code) => format!("exit code {code}"),
+            Exit::Signal(signal) => format!("killed by {}", describe_signal(signal)),
+            Exit::SpawnFailed(sentence) | Exit::Unsupervised(sentence) => sentence,
+        };
+        match captured.last_words {
+            Some(words) => Err(format!("{command}: {why}: {words}")),
+            None => Err(format!("{command}: {why}")),
+        }
+    }
+
+    fn execute(&self, invocation: &Invocation, log: &Arc<AttemptLog>) -> Finished {
+        let no_start = |error: io::Error| {
+            let message = format!("its supervisor could not be started: {error}");
+            failed(Reason::SpawnError, message)
+        };
+        let mut supervised = match self.supervise(invocation, log) {
+            Ok(supervised) => supervised,
+            Err(error) => return no_start(error),
+        };
+        let capture = match Capture::of_step(supervised.take_pipes(), log.clone()) {
+            Ok(capture) => capture,
+            Err(error) => return no_start(error),
+        };
+        let (end, stopped) = self.attend(&supervised, invocation.cleanup.len() as u32);
+        let captured = capture.finish();
+        for sentence in notes(&end, stopped) {
+            log.note(&sentence);
+        }
+        match log.dropped_bytes() {
+            0 => {}
+            n => log.note(&format!("{n} bytes of what it printed are not kept")),
+        }
+        self.finished(end.exit, captured.output)
+    }
+
+    fn supervise(&self, invocation: &Invocation, log: &AttemptLog) -> io::Result<Supervised> {
+        Supervised::start(
+            &self.tools,
+            invocation,
+            self.assignment.attempt,
+            self.settings.grace_ms,
+            log.path(),
+        )
+    }
+
+    /// Until its end, which may be ordered. `true`: it was.
+    fn attend(&self, supervised: &Supervised, cleanups: u32) -> (End, bool) {
+        let mut stopped = false;
+        let mut orders_rx = self.orders_rx.clone();
+        let mut too_late = never();
+        loop {
+            let stop = select! {
+                recv(orders_rx) -> order => match order {
+                    Ok(Order::Run) => continue,
+                    Ok(Order::Stop(stop)) => stop,
+                    Err(_) => {
+                        orders_rx = never();
+                        Stop::AtOnce
+                    }
+                },
+                recv(supervised.end()) -> end => {
+                    return (end.expect("an end is always told"), stopped);
+                }
+                recv(too_late) -> _ => {
+                    supervised.kill_supervisor();
+                    continue;
+                }
+            };
+            supervised.stop(stop);
+            stopped = true;
+            let grace = Duration::from_millis(self.settings.grace_ms);
+            too_late = after(grace + STOP_MAX * (1 + cleanups));
+        }
+    }
+
+    fn finished(&self, exit: Exit, line: Option<OutputLine>) -> Finished {
+        match exit {
+            Exit::Code(0) => match output::read(&self.place.output(), line) {
+                Ok(output) => Finished::Completed {
+                    output,
+                    exit_code: Some(0),
+                },
+                Err(message) => Finished::Failed {
+                    reason: Reason::OutputInvalid,
+                    message,
+                    exit_code: Some(0),
+                },
+            },
+            Exit::Code(code) => match executor::tool_failure(&self.assignment, &self.place, code) {
+                Some(message) => Finished::Failed {
+                    reason: Reason::SpawnError,
+                    message,
+                    exit_code: Some(code),
+                },
+                None => Finished::exited(code),
+            },
+            Exit::Signal(signal) => {
+                let message = format!("killed by {}", describe_signal(signal));
+                failed(Reason::Signal, message)
+            }
+            Exit::SpawnFailed(sentence) => failed(Reason::SpawnError, sentence),
+            Exit::Unsupervised(sentence) => {
+                failed(Reason::Signal, format!("{sentence}, and the step with it"))
+            }
+        }
+    }
+}
+
+const STOPPED: &str = "it was stopped before it ran";
+
+fn failed(reason: Reason, message: String) -> Finished {
+    Finished::Failed {
+        reason,
+        message,
+        exit_code: None,
+    }
+}
+
+/// What there is to say about processes that did not end by themselves.
+fn notes(end: &End, stopped: bool) -> Vec<String> {
+    let mut notes = Vec::new();
+    if stopped {
+        let left = match end.left {
+            0 => "none left".to_string(),
+            n => format!("{n} cannot be killed: they hang in a device or are another user's"),
+        };
+        notes.push(format!("stopped: {} killed, {left}", count(end.killed)));
+    } else if let Exit::Unsupervised(sentence) = &end.exit {
+        notes.push(format!("{sentence}: {}", remains(end.killed, end.left)));
+    } else if end.killed + end.left > 0 {
+        let what = remains(end.killed, end.left);
+        let what = what.replacen(" w", " that the step left behind w", 1);
+        notes.push(what);
+    }
+    notes.extend(
+        end.unclean
+            .iter()
+            .map(|why| format!("not cleaned up: {why}")),
+    );
+    notes
+}
+
+fn hide(finished: Finished, log: &AttemptLog) -> Finished {
+    match finished {
+        Finished::Completed { .. } => finished,
+        Finished::Failed {
+            reason,
+            message,
+            exit_code,
+        } => Finished::Failed {
+            reason,
+            message: clip(&log.masks().hide(&message), MESSAGE_BYTES_MAX),
+            exit_code,
+        },
+    }
+}
+
+fn last_words(finished: &Finished) -> String {
+    match finished {
+        Finished::Completed { .. } => "exit code 0".to_string(),
+        Finished::Failed { message, .. } => message.clone(),
+    }
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("it left no words")
+}

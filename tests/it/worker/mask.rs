@@ -1,0 +1,139 @@
+//! What must not be seen is not seen, however the text comes in pieces.
+
+use stepward::worker::mask::{Added, Masker, Masks};
+
+fn masks(secrets: &[&str]) -> Masks {
+    let secrets: Vec<String> = secrets.iter().map(|secret| secret.to_string()).collect();
+    Masks::new(&secrets).0
+}
+
+fn in_pieces(masks: &Masks, pieces: &[&[u8]]) -> String {
+    let mut masker = Masker::default();
+    let mut out = Vec::new();
+    for piece in pieces {
+        masker.push(masks, piece, &mut out);
+    }
+    masker.end_line(masks, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+/// Whole, split once and twice anywhere, and byte by byte: always the same.
+#[track_caller]
+fn assert_hidden(masks: &Masks, line: &str, expected: &str) {
+    let text = line.as_bytes();
+    assert_eq!(in_pieces(masks, &[text]), expected);
+    for first in 0..=text.len() {
+        let (a, rest) = text.split_at(first);
+        assert_eq!(in_pieces(masks, &[a, rest]), expected, "split at {first}");
+        for second in 0..=rest.len() {
+            let (b, c) = rest.split_at(second);
+            assert_eq!(in_pieces(masks, &[a, b, c]), expected, "{first}, {second}");
+        }
+    }
+    let bytes: Vec<&[u8]> = text.chunks(1).collect();
+    assert_eq!(in_pieces(masks, &bytes), expected, "byte by byte");
+}
+
+#[test]
+fn a_secret_is_hidden_at_every_split() {
+    let masks = masks(&["hunter2-hunter2"]);
+    assert_hidden(
+        &masks,
+        "the password is hunter2-hunter2, yes",
+        "the password is ***, yes",
+    );
+    assert_hidden(&masks, "hunter2-hunter2hunter2-hunter2", "******");
+    assert_hidden(&masks, "hunter2-hunter2-hunter2", "***");
+    assert_hidden(&masks, "hunter2-hunter", "hunter2-hunter");
+    assert_hidden(&masks, "hunhunter2-hunter2hun", "hun***hun");
+    assert_hidden(&masks, "", "");
+}
+
+#[test]
+fn secrets_that_overlap_or_begin_alike_are_hidden_whole() {
+    let masks = masks(&["secret", "secret-longer", "longer-end"]);
+    assert_hidden(&masks, "a secret b", "a *** b");
+    assert_hidden(&masks, "a secret-longe b", "a ***-longe b");
+    assert_hidden(&masks, "a secret-longer b", "a *** b");
+    assert_hidden(&masks, "a secret-longer-end b", "a *** b");
+}
+
+#[test]
+fn base64_of_a_text_with_the_secret_in_it_does_not_show_it() {
+    let masks = masks(&["s3cr3t/value?"]);
+    // Made with coreutils: the secret at the three places that it can have among groups of three bytes.
+    for (line, expected) in [
+        ("czNjcjN0L3ZhbHVlPw==", "***w=="),
+        ("eHMzY3IzdC92YWx1ZT94", "eH***94"),
+        ("eHhzM2NyM3QvdmFsdWU/eA==", "eHh***eA=="),
+        ("eHhzM2NyM3QvdmFsdWU_eA==", "eHh***eA=="),
+    ] {
+        assert_hidden(&masks, line, expected);
+    }
+}
+
+#[test]
+fn base64_that_is_broken_into_lines_is_hidden_line_by_line() {
+    let secret: String = (0..110).map(|n| format!("{n:03}-")).collect();
+    let masks = masks(&[&secret]);
+    let encoded = std::process::Command::new("sh")
+        .args(["-c", "printf %s \"$0\" | base64", &secret])
+        .output()
+        .unwrap();
+    let encoded = String::from_utf8(encoded.stdout).unwrap();
+    assert!(encoded.lines().count() > 5);
+    for line in encoded.lines() {
+        assert_eq!(masks.hide(line).trim_end_matches('='), "***");
+    }
+}
+
+#[test]
+fn other_spellings_are_hidden() {
+    let masks = masks(&["pä$$ word/\"1\""]);
+    for line in [
+        "pä$$ word/\"1\"",
+        "p%C3%A4%24%24%20word%2F%221%22",
+        "p%c3%a4%24%24+word%2f%221%22",
+        "p%C3%A4%24%24%20word/%221%22",
+        "pä$$ word/\\\"1\\\"",
+        "p\\u00e4$$ word/\\\"1\\\"",
+        "p\\u00e4$$ word\\/\\\"1\\\"",
+    ] {
+        assert_hidden(&masks, &format!("x={line}&y"), "x=***&y");
+    }
+}
+
+#[test]
+fn each_line_of_a_secret_is_hidden_and_the_whole_in_one_line() {
+    let masks = masks(&["-----BEGIN KEY-----\nabcdefgh\nxyz\n-----END KEY-----\n"]);
+    let text = "-----BEGIN KEY-----\nabcdefgh\nxyz\n-----END KEY-----";
+    assert_eq!(masks.hide(text), "***\n***\nxyz\n***");
+    let json = r"-----BEGIN KEY-----\nabcdefgh\nxyz\n-----END KEY-----\n";
+    assert_hidden(&masks, json, "***");
+}
+
+#[test]
+fn what_cannot_be_part_of_a_secret_is_not_held_back() {
+    let masks = masks(&["hunter2-hunter2"]);
+    let mut masker = Masker::default();
+    let mut out = Vec::new();
+    masker.push(&masks, b"Continue? [y/n] ", &mut out);
+    assert_eq!(out, b"Continue? [y/n] ");
+    masker.push(&masks, b"name: hunt", &mut out);
+    assert_eq!(out, b"Continue? [y/n] name: ");
+    masker.push(&masks, b"ing", &mut out);
+    assert_eq!(out, b"Continue? [y/n] name: hunting");
+}
+
+#[test]
+fn short_values_are_not_hidden_and_counted() {
+    let secrets = ["12345", "", "123456"].map(str::to_string);
+    let (mut masks, short) = Masks::new(&secrets);
+    assert_eq!(short, 1);
+    assert_eq!(masks.hide("12345 123456"), "12345 ***");
+    assert_eq!(masks.add("abc"), Added::TooShort);
+    assert_eq!(masks.add("abcdef"), Added::Hidden);
+    assert_eq!(masks.hide("abcdef 123456"), "*** ***");
+    assert_eq!(masks.add(&"x".repeat(1 << 20)), Added::TooMany);
+    assert_eq!(masks.hide("abcdef 123456"), "*** ***");
+}

@@ -1,0 +1,263 @@
+//! One attempt from its assignment to its end: what runs it, what is said of it, and that something always is.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crossbeam_channel::unbounded;
+use stepward::domain::Json;
+use stepward::domain::protocol::Finished;
+use stepward::domain::reason::Reason;
+use stepward::domain::task::Action;
+use stepward::worker::slot::{Listeners, Slot, SlotNews, Stop};
+
+use super::{Bench, exists, failed, until};
+
+#[test]
+fn a_script_runs_in_sh_and_its_exit_code_is_what_counts() {
+    let bench = Bench::new();
+    assert_eq!(
+        bench.finish_script("echo hello; echo oh no >&2"),
+        Finished::completed()
+    );
+    assert_eq!(bench.stdout(), ["hello"]);
+    assert_eq!(bench.notes(), ["exit code 0"]);
+
+    let bench = Bench::new();
+    assert_eq!(
+        bench.finish_script("echo before; exit 3; echo after"),
+        Finished::exited(3)
+    );
+    assert_eq!(bench.stdout(), ["before"]);
+    assert_eq!(bench.notes(), ["exit code 3"]);
+}
+
+#[test]
+fn a_language_or_the_first_line_says_who_reads_it() {
+    for (language, script, printed) in [
+        (Some("sh"), "echo sh", "sh"),
+        (Some("bash"), "a=(1 2); echo bash ${#a[@]}", "bash 2"),
+        (Some("python"), "print('python', 1 + 1)", "python 2"),
+        (Some("node"), "console.log(`node ${1 + 1}`)", "node 2"),
+        (Some("/bin/bash"), "echo $BASH_VERSION | grep -c .", "1"),
+        (None, "#!/usr/bin/env python3\nprint('line')", "line"),
+        (
+            None,
+            "#!/bin/bash -e\nfalse || echo \"$-\" | grep -o e",
+            "e",
+        ),
+    ] {
+        let bench = Bench::new();
+        let finished = bench.finish(bench.assignment(language, script));
+        assert_eq!(
+            finished,
+            Finished::completed(),
+            "{script}: {:?}",
+            bench.notes()
+        );
+        assert_eq!(bench.stdout(), [printed]);
+    }
+}
+
+#[test]
+fn a_missing_program_is_named_with_what_to_do_about_it() {
+    let bench = Bench::new();
+    let finished = bench.finish(bench.assignment(Some("cobolscript"), "x"));
+    let sentence = "there is no \"cobolscript\" on this worker: install it, or give the step a tag of workers that have it";
+    assert_eq!(failed(&finished), (Reason::SpawnError, sentence));
+    assert_eq!(bench.notes(), [sentence]);
+
+    let bench = Bench::new();
+    let mut assignment = bench.assignment(Some("python"), "x");
+    assignment
+        .env
+        .insert("PATH".to_string(), "/nowhere".to_string());
+    let finished = bench.finish(assignment);
+    let (reason, message) = failed(&finished);
+    assert_eq!(reason, Reason::SpawnError);
+    let start =
+        "there is no \"python3\" and no \"python\" on this worker: install it (the package python3";
+    assert!(message.starts_with(start), "{message}");
+
+    let bench = Bench::new();
+    let finished = bench.finish_script("#!/usr/bin/nope -x\n1");
+    let sentence =
+        "the program that the script's first line names does not exist: #!/usr/bin/nope -x";
+    assert_eq!(failed(&finished), (Reason::SpawnError, sentence));
+}
+
+#[test]
+fn a_signal_is_named() {
+    let bench = Bench::new();
+    let finished = bench.finish_script("kill -9 $$");
+    assert_eq!(
+        failed(&finished),
+        (Reason::Signal, "killed by signal 9 (SIGKILL)")
+    );
+    let bench = Bench::new();
+    let finished = bench.finish(bench.assignment(
+        Some("python"),
+        "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+    ));
+    assert_eq!(
+        failed(&finished),
+        (Reason::Signal, "killed by signal 11 (SIGSEGV)")
+    );
+}
+
+#[test]
+fn nothing_of_the_users_runs_before_the_yes() {
+    let bench = Bench::new();
+    let touched = bench.file("touched");
+    let held = bench.start(bench.assignment(None, &format!("touch {}", touched.display())));
+    assert!(matches!(held.news(), SlotNews::Prepared(_)));
+    let mode = bench
+        .place
+        .script()
+        .metadata()
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700);
+    for folder in [
+        &bench.place.folder,
+        &bench.place.tmp(),
+        &bench.place.workspace(),
+    ] {
+        assert_eq!(
+            folder.metadata().unwrap().permissions().mode() & 0o777,
+            0o700
+        );
+    }
+    assert!(!exists(&touched));
+    held.slot.run();
+    assert_eq!(held.finished(), Finished::completed());
+    assert!(exists(&touched));
+}
+
+#[test]
+fn a_stop_before_the_yes_is_its_end() {
+    let bench = Bench::new();
+    let held = bench.start(bench.assignment(None, "echo never"));
+    let SlotNews::Prepared(attempt) = held.news() else {
+        panic!("prepared first");
+    };
+    held.slot.stop(Stop::Gently);
+    let why = "it was stopped before it ran".to_string();
+    assert_eq!(held.news(), SlotNews::Unprepared { attempt, why });
+    held.slot.run();
+    assert!(held.news_rx.recv().is_err(), "nothing more is said");
+}
+
+#[test]
+fn who_lets_go_of_a_slot_ends_its_attempt() {
+    let bench = Bench::new();
+    let held = bench.run(bench.assignment(None, "echo up; sleep 1000"));
+    until("it runs", || bench.stdout() == ["up"]);
+    let news_rx = held.news_rx.clone();
+    drop(held);
+    assert!(matches!(news_rx.recv(), Ok(SlotNews::Ended { .. })));
+    assert_eq!(bench.alive(), 0);
+}
+
+#[test]
+fn the_end_is_first_told_to_who_writes_it_down() {
+    let bench = Bench::new();
+    let (news_tx, news_rx) = unbounded();
+    let written = Arc::new(AtomicBool::new(false));
+    let written_by_hook = written.clone();
+    let listeners = Listeners {
+        on_log: Arc::new(|| {}),
+        before_end: Box::new(move |finished| {
+            assert_eq!(*finished, Finished::exited(9));
+            written_by_hook.store(true, Ordering::SeqCst);
+            panic!("a listener with a bug");
+        }),
+        news: news_tx,
+    };
+    let assignment = bench.assignment(None, "exit 9");
+    let slot = Slot::start(
+        assignment,
+        bench.place.clone(),
+        bench.tools.clone(),
+        bench.settings,
+        listeners,
+    );
+    slot.run();
+    assert!(matches!(news_rx.recv(), Ok(SlotNews::Prepared(_))));
+    let ended = news_rx.recv().unwrap();
+    assert!(matches!(ended, SlotNews::Ended { finished, .. } if finished == Finished::exited(9)));
+    assert!(written.load(Ordering::SeqCst));
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_sends_the_assignment_back() {
+    let mut bench = Bench::new();
+    std::fs::write(bench.file("file"), "").unwrap();
+    bench.place.folder = bench.file("file").join("attempt");
+    let held = bench.start(bench.assignment(None, "true"));
+    let SlotNews::Unprepared { why, .. } = held.news() else {
+        panic!("it cannot be prepared");
+    };
+    assert!(why.starts_with("its log cannot be written in "), "{why}");
+}
+
+#[test]
+fn a_runner_that_the_worker_has_not_sends_the_assignment_back() {
+    let bench = Bench::new();
+    let mut assignment = bench.assignment(None, "true");
+    assignment.action = Action::Approval {
+        message: "now?".to_string(),
+    };
+    let held = bench.start(assignment);
+    assert!(matches!(held.news(), SlotNews::Unprepared { .. }));
+}
+
+#[test]
+fn what_a_step_gives_is_its_output() {
+    let bench = Bench::new();
+    let finished = bench.finish_script(
+        "echo 'OUTPUT: {\"from\": \"line\", \"n\": 1}'; echo from=file >> \"$STEPWARD_OUTPUT\"",
+    );
+    assert_eq!(
+        finished,
+        Finished::Completed {
+            output: Some(Json(r#"{"from":"file","n":1}"#.to_string())),
+            exit_code: Some(0),
+        }
+    );
+
+    let bench = Bench::new();
+    let finished =
+        bench.finish_script("echo a=1 >> $STEPWARD_OUTPUT; echo oops >> $STEPWARD_OUTPUT");
+    let Finished::Failed {
+        reason,
+        message,
+        exit_code,
+    } = finished
+    else {
+        panic!("a bad output is a failure");
+    };
+    assert_eq!((reason, exit_code), (Reason::OutputInvalid, Some(0)));
+    assert_eq!(
+        message,
+        "line 2 of the output file is neither key=value nor key<<END"
+    );
+
+    // A step that failed has failed for its own reason.
+    let bench = Bench::new();
+    let finished = bench.finish_script("echo oops >> $STEPWARD_OUTPUT; exit 4");
+    assert_eq!(finished, Finished::exited(4));
+}
+
+#[test]
+fn a_secret_is_seen_neither_in_the_log_nor_in_the_reason() {
+    let bench = Bench::new();
+    let mut assignment = bench.assignment(None, "#!/usr/bin/hunter2hunter2\n");
+    assignment.masks = vec!["hunter2hunter2".to_string(), "abc".to_string()];
+    let finished = bench.finish(assignment);
+    let sentence = "the program that the script's first line names does not exist: #!/usr/bin/***";
+    assert_eq!(failed(&finished), (Reason::SpawnError, sentence));
+    let short = "secrets of fewer than 6 bytes are not hidden in this log: there is 1";
+    assert_eq!(bench.notes(), [short, sentence]);
+}
