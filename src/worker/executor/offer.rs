@@ -1,0 +1,55 @@
+//! Which tags a worker offers: only those for what it can really do.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::Tools;
+use super::tool::{ask, words};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Offer {
+    /// Sorted, once each.
+    pub tags: Vec<String>,
+    /// For each tag that was wanted and is not offered: why, and what to do.
+    pub remarks: Vec<String>,
+}
+
+/// Tries what the tags promise, at most a few seconds each. Tags that promise nothing we know of are taken as they are.
+pub fn offer(wanted_tags: &[String], tools: &Tools) -> Offer {
+    let mut offer = Offer {
+        tags: Vec::new(),
+        remarks: Vec::new(),
+    };
+    for tag in wanted_tags.iter().collect::<BTreeSet<_>>() {
+        match obstacle(tag, tools) {
+            None => offer.tags.push(tag.clone()),
+            Some(why) => offer
+                .remarks
+                .push(format!("tag {tag} is not offered: {why}")),
+        }
+    }
+    offer
+}
+
+fn obstacle(tag: &str, tools: &Tools) -> Option<String> {
+    let (question, advice) = match tag {
+        "script" => (
+            words(["sh", "-c", "exit 0"]),
+            "put a directory with sh in the worker's PATH",
+        ),
+        "docker" => (
+            // Asks the server as well.
+            words([&tools.docker, "version"]),
+            "start the docker service and let this user reach it, name another command in docker.command, or drop the tag",
+        ),
+        "kubernetes" => (
+            words([&tools.kubectl, "version", "--client"]),
+            "install kubectl, name another command in kubernetes.command, or drop the tag",
+        ),
+        _ => return None,
+    };
+    let why = ask(&question, b"", PATIENCE).err()?;
+    Some(format!("{why}; {advice}"))
+}

@@ -1,0 +1,274 @@
+//! What the docker command is asked, word by word.
+
+use std::os::unix::fs::PermissionsExt;
+
+use stepward::domain::task::{Action, Runner};
+use stepward::worker::executor::{Invocation, docker};
+
+use super::desk::{Desk, NAME, assignment, script};
+
+fn docker_step(image: &str, entrypoint: &[&str], command: &[&str]) -> Action {
+    let owned = |words: &[&str]| words.iter().map(|word| word.to_string()).collect();
+    Action::Docker {
+        image: image.to_string(),
+        entrypoint: owned(entrypoint),
+        command: owned(command),
+    }
+}
+
+/// A desk whose docker has every image.
+fn desk() -> Desk {
+    let mut desk = Desk::new();
+    desk.tools.docker = desk.tool("docker", "");
+    desk
+}
+
+fn nothing_aside(argv: &[String]) -> Result<(), String> {
+    panic!("{argv:?} was run aside");
+}
+
+fn prepared(desk: &Desk, action: Action) -> Invocation {
+    let environment = desk.environment();
+    docker::prepare(
+        &assignment(action),
+        &desk.place,
+        &desk.tools,
+        environment,
+        &mut nothing_aside,
+    )
+    .unwrap()
+}
+
+#[test]
+fn a_script_runs_in_a_container_of_its_own() {
+    let mut desk = desk();
+    desk.tools.docker_args = vec!["--network=none".to_string()];
+    let invocation = prepared(&desk, script(Runner::Docker, "busybox:1", "echo hello"));
+    let docker = &desk.tools.docker;
+    let folder = desk.place.folder.display();
+    assert_eq!(
+        invocation.argv,
+        [
+            docker.as_str(),
+            "run",
+            "--name=stepward-2c70e12b7a0646f9-17-2",
+            "--label=stepward.instance=key",
+            "--label=stepward.step=17",
+            "--label=stepward.attempt=2",
+            &format!("--cidfile={folder}/container"),
+            "--pull=never",
+            "--init",
+            "--sig-proxy=true",
+            "--log-driver=none",
+            "--stop-timeout=10",
+            &format!("--env-file={folder}/env"),
+            &format!("--mount=type=bind,source={folder}/script,target=/stepward/script,readonly"),
+            &format!("--mount=type=bind,source={folder}/output,target=/stepward/output"),
+            &format!("--mount=type=bind,source={folder}/tmp,target=/stepward/tmp"),
+            &format!("--mount=type=bind,source={folder}/workspace,target=/stepward/workspace"),
+            "--workdir=/stepward/workspace",
+            "--entrypoint=sh",
+            "--network=none",
+            "--",
+            "busybox:1",
+            "/stepward/script",
+        ]
+    );
+    assert_eq!(
+        invocation.cleanup,
+        [[docker, "rm", "--force", "--volumes", "--", NAME]]
+    );
+    assert_eq!(desk.read("attempt/script"), "echo hello");
+    assert_eq!(
+        desk.read("attempt/env"),
+        "CI=true\nSTEPWARD_OUTPUT=/stepward/output\nSTEPWARD_TMP=/stepward/tmp\n\
+         STEPWARD_WORKSPACE=/stepward/workspace\nTMPDIR=/stepward/tmp\n"
+    );
+    let mode = |path: &str| {
+        let path = desk.place.folder.join(path);
+        path.metadata().unwrap().permissions().mode() & 0o7777
+    };
+    let modes = ["", "env", "script", "output", "tmp", "workspace"].map(mode);
+    assert_eq!(modes, [0o700, 0o600, 0o755, 0o666, 0o1777, 0o777]);
+    assert_eq!(
+        desk.ledger(),
+        ["image inspect --format={{.Id}} -- busybox:1"]
+    );
+}
+
+#[test]
+fn an_image_runs_as_it_says_itself_unless_told_otherwise() {
+    let desk = desk();
+    let after_mounts = |invocation: &Invocation| {
+        let last_mount = |word: &String| word.starts_with("--mount=");
+        let at = invocation.argv.iter().rposition(last_mount).unwrap();
+        invocation.argv[at + 1..].to_vec()
+    };
+    let plain = prepared(&desk, docker_step("app", &[], &[]));
+    assert_eq!(after_mounts(&plain), ["--", "app"]);
+    assert!(!plain.argv.iter().any(|word| word.contains("/script")));
+    let told = prepared(&desk, docker_step("app", &["a", "-b"], &["--rm", "$c"]));
+    assert_eq!(
+        after_mounts(&told),
+        ["--entrypoint=a", "--", "app", "-b", "--rm", "$c"]
+    );
+}
+
+#[test]
+fn a_working_directory_is_below_the_workspace_or_a_whole_path() {
+    let desk = desk();
+    for (workdir, expected) in [("src/x", "/stepward/workspace/src/x"), ("/app", "/app")] {
+        let mut assignment = assignment(docker_step("app", &[], &[]));
+        assignment.workdir = Some(workdir.to_string());
+        let environment = desk.environment();
+        let tools = &desk.tools;
+        let invocation = docker::prepare(
+            &assignment,
+            &desk.place,
+            tools,
+            environment,
+            &mut nothing_aside,
+        );
+        let expected = format!("--workdir={expected}");
+        assert!(invocation.unwrap().argv.contains(&expected), "{expected}");
+    }
+}
+
+#[test]
+fn no_value_of_the_environment_is_an_argument() {
+    let desk = desk();
+    let mut environment = desk.environment();
+    let secret = "hunter2";
+    for (name, value) in [
+        ("ONE_LINE", format!("{secret} '\"$x")),
+        ("TWO_LINES", format!("{secret}\nmore")),
+        ("DOCKER_HOST", format!("tcp://{secret}")),
+        ("LD_PRELOAD", format!("/{secret}.so")),
+    ] {
+        environment.insert(name.to_string(), value);
+    }
+    let mut assignment = assignment(script(Runner::Docker, "busybox", "true"));
+    assignment
+        .env
+        .insert("PATH".to_string(), "/opt/bin".to_string());
+    environment.insert("PATH".to_string(), "/opt/bin".to_string());
+    let invocation = docker::prepare(
+        &assignment,
+        &desk.place,
+        &desk.tools,
+        environment,
+        &mut nothing_aside,
+    );
+    let invocation = invocation.unwrap();
+    assert!(!invocation.argv.iter().any(|word| word.contains(secret)));
+    assert!(invocation.argv.contains(&"--env=TWO_LINES".to_string()));
+    // What would steer the docker command is in the file only; what the step sets itself is not left out.
+    let env = &invocation.env;
+    assert_eq!(env["TWO_LINES"], "hunter2\nmore");
+    assert_ne!(
+        env.get("DOCKER_HOST").map(String::as_str),
+        Some("tcp://hunter2")
+    );
+    assert!(!env.contains_key("LD_PRELOAD") && env["PATH"] != "/opt/bin");
+    let file = desk.read("attempt/env");
+    for line in [
+        "DOCKER_HOST=tcp://hunter2",
+        "LD_PRELOAD=/hunter2.so",
+        "PATH=/opt/bin",
+    ] {
+        assert!(
+            file.lines().any(|in_file| in_file == line),
+            "{line} in {file}"
+        );
+    }
+    assert!(!file.contains("HOME="), "{file}");
+}
+
+#[test]
+fn an_image_that_is_not_here_is_pulled() {
+    let mut desk = Desk::new();
+    desk.tools.docker = desk.tool("docker", "exit 1");
+    let mut aside = Vec::new();
+    let prepared = docker::prepare(
+        &assignment(script(Runner::Docker, "busybox", "true")),
+        &desk.place,
+        &desk.tools,
+        desk.environment(),
+        &mut |argv| {
+            aside.push(argv.to_vec());
+            Ok(())
+        },
+    );
+    assert!(prepared.is_ok());
+    assert_eq!(aside, [[&desk.tools.docker, "pull", "--", "busybox"]]);
+
+    let refused = docker::prepare(
+        &assignment(script(Runner::Docker, "busybox", "true")),
+        &desk.place,
+        &desk.tools,
+        desk.environment(),
+        &mut |_| Err("docker said: no route to host".to_string()),
+    );
+    assert_eq!(
+        refused.unwrap_err(),
+        "image busybox is not here and could not be pulled: docker said: no route to host"
+    );
+}
+
+#[test]
+fn a_hostile_image_never_reaches_docker() {
+    let desk = desk();
+    let long = "a".repeat(4_000);
+    for image in ["--privileged", "a b", "-v /:/h", "", "a\nb", "a\0", &long] {
+        for action in [
+            script(Runner::Docker, image, "true"),
+            docker_step(image, &[], &[]),
+        ] {
+            let refused = docker::prepare(
+                &assignment(action),
+                &desk.place,
+                &desk.tools,
+                desk.environment(),
+                &mut nothing_aside,
+            );
+            let refusal = refused.unwrap_err();
+            assert!(
+                refusal.ends_with("is not the name of an image"),
+                "{refusal}"
+            );
+        }
+    }
+    let nul = docker::prepare(
+        &assignment(docker_step("app", &[], &["a\0b"])),
+        &desk.place,
+        &desk.tools,
+        desk.environment(),
+        &mut nothing_aside,
+    );
+    assert_eq!(nul.unwrap_err(), "a word of the command holds a NUL byte");
+    assert_eq!(desk.ledger().len(), 1, "only the last was asked for");
+}
+
+#[test]
+fn a_step_of_another_kind_is_not_dockers() {
+    let desk = desk();
+    for action in [
+        script(Runner::Local, "busybox", "true"),
+        script(Runner::Pod, "busybox", "true"),
+        Action::Pod {
+            manifest: String::new(),
+        },
+    ] {
+        let refused = docker::prepare(
+            &assignment(action),
+            &desk.place,
+            &desk.tools,
+            desk.environment(),
+            &mut nothing_aside,
+        );
+        assert_eq!(
+            refused.unwrap_err(),
+            "this step has no image for docker to run"
+        );
+    }
+}
