@@ -106,6 +106,12 @@ pub fn wall_time() -> Timestamp {
     })
 }
 
+/// Milliseconds that never go back, for whoever has no service clock. They go on while the machine sleeps.
+pub fn monotonic_ms() -> i64 {
+    static BEGUN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    ms_since(*BEGUN.get_or_init(Instant::now))
+}
+
 /// A time that never goes back and that goes on while the machine sleeps, so that sleep is seen as the absence it is.
 #[cfg(target_os = "linux")]
 fn ms_since(_: Instant) -> i64 {

@@ -27,11 +27,19 @@ pub mod domain; // what exists
 
 pub mod store; // where it is kept
 
+pub mod logs; // where what steps print is kept
+
 pub mod engine; // what can be done
 
 pub mod sweeper; // what happens when nobody acts
 
+pub mod language; // what the YAML says
+
 pub mod wire; // what it looks like from outside
+
+pub mod server; // HTTP in front of the engine
+
+pub mod client; // the same from the other side
 
 pub mod worker; // who runs the steps
 

@@ -1,6 +1,10 @@
 //! What a person types. One file per verb; no logic of its own.
 
 mod db_check;
+mod process;
+mod run_pod;
+mod server;
+mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,6 +21,18 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Runs the server until it is told to stop.
+    Server(server::ServerArgs),
+    /// Runs a worker until it is told to stop.
+    ///
+    /// The first SIGTERM lets it finish what it runs; the second ends that.
+    Worker(worker::WorkerArgs),
+    /// The parent of one attempt, started by a worker.
+    #[command(hide = true)]
+    Supervise,
+    /// Follows one pod to its end, as a file says.
+    #[command(hide = true)]
+    RunPod { plan: PathBuf },
     /// Looks after the database.
     #[command(subcommand)]
     Db(DbVerb),
@@ -39,6 +55,10 @@ enum DbVerb {
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     let outcome = match arguments.verb {
+        Verb::Server(args) => server::run(args),
+        Verb::Worker(args) => worker::run(args),
+        Verb::Supervise => Ok(crate::worker::supervisor::supervise()),
+        Verb::RunPod { plan } => run_pod::run(&plan),
         Verb::Db(DbVerb::Check { folder, config }) => db_check::run(folder, config),
     };
     match outcome {

@@ -45,8 +45,12 @@ pub enum Event {
         attempt: AttemptRef,
         finished: Finished,
     },
-    /// Somebody wants the process to end.
+    /// The server says so in answer to its log: it is nobody's any more.
+    Aborted(AttemptRef),
+    /// Somebody wants the process to end, once what it runs has.
     Drain,
+    /// Somebody wants it to end now.
+    Shutdown,
 }
 
 /// Why a call has no answer to work with.
@@ -72,16 +76,30 @@ pub enum Order {
     Drain {
         session_key: String,
     },
-    Prepare(Assignment),
+    Prepare {
+        assignment: Assignment,
+        session_key: SessionKey,
+    },
     Run(Assignment),
     /// Ends whatever there is of it. If it was running, its end is still an event.
-    Kill(AttemptRef),
+    Kill {
+        attempt: AttemptRef,
+        how: Kill,
+    },
     /// On disk, before the next order is carried out.
     Keep(Spooled),
     /// The server has answered for it: off the disk.
     Forget(AttemptRef),
     /// Everything is told: the process may end.
     Leave,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kill {
+    /// It is asked to end, and gets its grace.
+    Gently,
+    /// Another worker may be given the step at any moment.
+    AtOnce,
 }
 
 /// A worker in one life of its process.
@@ -109,6 +127,8 @@ pub struct Machine {
     /// When the last call that was answered had been sent: since then the server may believe it silent.
     heard: Moment,
     draining: bool,
+    /// What runs is not waited for.
+    shutting_down: bool,
     /// Whether the server knows.
     drain_is_known: bool,
     left: bool,
@@ -151,6 +171,9 @@ enum Phase {
 /// Between two tries of a call that met trouble.
 const PAUSE_MIN_MS: i64 = 500;
 const PAUSE_MAX_MS: i64 = 30_000;
+
+/// A poll that was answered sooner than this, and with nothing, was not held.
+const EMPTY_ANSWER_MS: i64 = 200;
 
 impl Call {
     fn due(due: Moment) -> Call {
@@ -210,6 +233,7 @@ impl Machine {
             seq: 0,
             heard: now,
             draining: false,
+            shutting_down: false,
             drain_is_known: false,
             left: false,
         }
@@ -247,7 +271,9 @@ impl Machine {
                 }
             }
             Event::Ended { attempt, finished } => self.ended(attempt, finished, &mut orders),
+            Event::Aborted(attempt) => self.abort(&[attempt], &mut orders),
             Event::Drain => self.drain(&mut orders),
+            Event::Shutdown => self.shut_down(&mut orders),
         }
         self.go_on(now, &mut orders);
         orders
@@ -348,7 +374,12 @@ impl Machine {
     ) {
         match answer {
             Ok(answer) => {
+                let says_nothing = answer.assignments.is_empty() && answer.abort.is_empty();
                 let sent = self.polling.answered(now);
+                // A server that does not keep the answer back is not to be asked without a pause.
+                if says_nothing && now - sent.unwrap_or(now) < EMPTY_ANSWER_MS {
+                    self.polling.due = now + EMPTY_ANSWER_MS;
+                }
                 self.hear(sent);
                 self.take(answer, now, orders);
             }
@@ -358,6 +389,10 @@ impl Machine {
     }
 
     fn take(&mut self, answer: PollAnswer, now: Moment, orders: &mut Vec<Order>) {
+        let Session::Open { key, .. } = &self.session else {
+            return;
+        };
+        let key = key.clone();
         self.abort(&answer.abort, orders);
         for assignment in answer.assignments {
             let attempt = assignment.attempt;
@@ -372,7 +407,10 @@ impl Machine {
                 self.declining.insert(attempt, why);
                 continue;
             }
-            orders.push(Order::Prepare(assignment.clone()));
+            orders.push(Order::Prepare {
+                assignment: assignment.clone(),
+                session_key: key.clone(),
+            });
             let held = Attempt {
                 assignment,
                 phase: Phase::Preparing,
@@ -421,6 +459,11 @@ impl Machine {
                 if let Some(held) = self.attempts.get_mut(&attempt)
                     && matches!(held.phase, Phase::Starting)
                 {
+                    if self.shutting_down {
+                        self.attempts.remove(&attempt);
+                        orders.push(gently(attempt));
+                        return self.keep(attempt, shut_down_result(), orders);
+                    }
                     if fence <= now {
                         // The yes is so old that the server may have given this worker up since.
                         return self.fence_off(attempt, orders);
@@ -485,15 +528,19 @@ impl Machine {
     }
 
     fn ended(&mut self, attempt: AttemptRef, finished: Finished, orders: &mut Vec<Order>) {
-        let Session::Open { key, .. } = &self.session else {
-            return;
-        };
         let finished = match self.attempts.get(&attempt).map(|held| &held.phase) {
             Some(Phase::Running { .. }) => finished,
             Some(Phase::Stopping(instead)) => instead.clone(),
             Some(Phase::Preparing | Phase::Starting) | None => return,
         };
         self.attempts.remove(&attempt);
+        self.keep(attempt, finished, orders);
+    }
+
+    fn keep(&mut self, attempt: AttemptRef, finished: Finished, orders: &mut Vec<Order>) {
+        let Session::Open { key, .. } = &self.session else {
+            return;
+        };
         let result = Spooled {
             attempt,
             session_key: key.clone(),
@@ -513,18 +560,30 @@ impl Machine {
         self.attempts.retain(|attempt, held| {
             let unstarted = matches!(held.phase, Phase::Preparing);
             if unstarted {
-                orders.push(Order::Kill(*attempt));
+                orders.push(gently(*attempt));
                 declining.insert(*attempt, "the worker drains".to_string());
             }
             !unstarted
         });
     }
 
+    /// What still runs is ended, and reported so; a second word of this kind is none.
+    fn shut_down(&mut self, orders: &mut Vec<Order>) {
+        self.drain(orders);
+        self.shutting_down = true;
+        for (attempt, held) in &mut self.attempts {
+            if matches!(held.phase, Phase::Running { .. }) {
+                held.phase = Phase::Stopping(shut_down_result());
+                orders.push(gently(*attempt));
+            }
+        }
+    }
+
     /// The server says that these are nobody's, or somebody else's.
     fn abort(&mut self, attempts: &[AttemptRef], orders: &mut Vec<Order>) {
         for attempt in attempts {
             if self.attempts.remove(attempt).is_some() && !planted(Bug::AbortWithoutKill) {
-                orders.push(Order::Kill(*attempt));
+                orders.push(gently(*attempt));
             }
             self.declining.remove(attempt);
             self.fenced_off.remove(attempt);
@@ -543,8 +602,12 @@ impl Machine {
         if matches!(self.session, Session::Closed) {
             return;
         }
-        for (attempt, _) in std::mem::take(&mut self.attempts) {
-            orders.push(Order::Kill(attempt));
+        for (attempt, held) in std::mem::take(&mut self.attempts) {
+            let how = match held.assignment.fenced {
+                true => Kill::AtOnce,
+                false => Kill::Gently,
+            };
+            orders.push(Order::Kill { attempt, how });
         }
         self.declining.clear();
         self.fenced_off.clear();
@@ -634,7 +697,7 @@ impl Machine {
                     message: format!("it ran for longer than {secs} s"),
                     exit_code: None,
                 });
-                orders.push(Order::Kill(*attempt));
+                orders.push(gently(*attempt));
             }
         }
     }
@@ -643,7 +706,8 @@ impl Machine {
     fn fence_off(&mut self, attempt: AttemptRef, orders: &mut Vec<Order>) {
         self.attempts.remove(&attempt);
         self.fenced_off.insert(attempt);
-        orders.push(Order::Kill(attempt));
+        let how = Kill::AtOnce;
+        orders.push(Order::Kill { attempt, how });
     }
 
     /// When there is something to report, if anything.
@@ -748,6 +812,19 @@ impl Machine {
             spread.wrapping_mul(31).wrapping_add(u64::from(byte))
         })
     }
+}
+
+fn shut_down_result() -> Finished {
+    Finished::Failed {
+        reason: Reason::WorkerShutdown,
+        message: "its worker was told to stop at once".to_string(),
+        exit_code: None,
+    }
+}
+
+fn gently(attempt: AttemptRef) -> Order {
+    let how = Kill::Gently;
+    Order::Kill { attempt, how }
 }
 
 /// Two of three may be lost.

@@ -1,9 +1,415 @@
-//! The process that runs steps. So far its mind: `machine.rs` decides what a worker says and does, given what it hears and
-//! what time it is. The process around it will do as it is told: send, prepare, run, kill, write down.
+//! The process that runs steps.
 //!
-//! Deliberately not here: `engine` and `store`. A worker knows the server only by what it is answered.
+//! One thread owns all state (`WorkerLoop`): it asks `machine.rs`, the worker's mind, what to do, and has it done. Everything else
+//! only does as it is told and says how it went: `calls.rs` speaks to the server, `slot.rs` runs one attempt, `shipping.rs` sends
+//! logs, `folder.rs` keeps what must survive. Nothing is shared, so nothing is locked.
+//!
+//! | thread | what it does |
+//! |---|---|
+//! | `worker` | the loop |
+//! | `worker-heartbeat`, `worker-poll`, `worker-report` | one call at a time each, on connections of their own |
+//! | `worker-logs` | sends logs |
+//! | one per attempt, one for what it prints | `slot.rs`, `capture.rs` |
+//!
+//! Deliberately not here: `engine` and `store`. A worker knows the server only by what it is answered, also in the same process.
 
+pub mod attempt_log;
+mod calls;
+pub mod capture;
 pub mod executor;
+mod folder;
 mod machine;
+pub mod marked;
+pub mod mask;
+pub mod output;
+pub mod processes;
+mod shipping;
+pub mod slot;
+pub mod supervised;
+pub mod supervisor;
+mod tree;
 
-pub use machine::{Event, Machine, Moment, Order, SessionKey, Trouble};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, select, unbounded};
+
+use crate::client::Client;
+use crate::clock::monotonic_ms;
+use crate::config::{ConfigError, WorkerConfig};
+use crate::domain::AttemptRef;
+use crate::domain::protocol::{Assignment, Registration, Spooled};
+use crate::domain::settings::Settings;
+use calls::{Call, Calls};
+use executor::Tools;
+use folder::{Folder, FolderError};
+use shipping::Shipping;
+use slot::{Listeners, Slot, SlotNews, SlotSettings, Stop};
+
+pub use attempt_log::LogLimits;
+pub use executor::Offer;
+pub use machine::{Event, Kill, Machine, Moment, Order, SessionKey, Trouble};
+
+/// How long a result waits for its log to be sent before it.
+const LOG_WAIT: Duration = Duration::from_secs(5);
+
+/// Why a worker does not start. One line: what is wrong, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    Settings(String),
+    #[error("this very program cannot be found again, which is needed to run steps: {0}")]
+    OwnPath(std::io::Error),
+    #[error("a thread could not be started: {0}")]
+    Thread(std::io::Error),
+    #[error("none of its tags can be offered:\n{}", .0.join("\n"))]
+    NothingToOffer(Vec<String>),
+}
+
+/// What the loop hears.
+pub enum WorkerEvent {
+    Mind(Event),
+    /// It cannot go on, and a person must know.
+    Fatal(String),
+}
+
+/// A worker that runs until it has drained.
+pub struct Worker {
+    pub name: String,
+    pub slots: u32,
+    pub offer: Offer,
+    events: Sender<WorkerEvent>,
+    thread: JoinHandle<Result<(), String>>,
+    done: Receiver<()>,
+}
+
+impl Worker {
+    /// `token` comes before the file that the settings name.
+    pub fn start(config: &WorkerConfig, token: Option<String>) -> Result<Worker, StartError> {
+        let token = match token {
+            Some(token) => Some(token),
+            None => config.token()?,
+        };
+        let folder = Arc::new(Folder::open(&config.data_dir)?);
+        let name = match config.name.is_empty() {
+            true => machine_name(),
+            false => config.name.clone(),
+        };
+        let tools = Arc::new(tools(config, &folder, &name)?);
+        let offer = executor::offer(&config.tags, &tools);
+        if offer.tags.is_empty() && !config.tags.is_empty() {
+            return Err(StartError::NothingToOffer(offer.remarks));
+        }
+        end_former_life(&folder, &tools, &offer);
+        let registration = Registration {
+            instance_key: folder.instance_key.clone(),
+            session_key: folder::random_key().map_err(StartError::Thread)?,
+            name: name.clone(),
+            tags: offer.tags.clone(),
+            slots: config.slots,
+            version: env!("CARGO_PKG_VERSION").to_string(),
+            platform: format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
+        };
+        let (events, inbox) = unbounded();
+        let new_client = || Client::new(&config.server_url, token.as_deref());
+        let thread = StartError::Thread;
+        let calls = Calls::start(new_client, &folder, &events).map_err(thread)?;
+        let shipping = Shipping::start(new_client(), folder.clone(), events.clone());
+        let (shipping, _) = shipping.map_err(thread)?;
+        for (attempt, session_key) in folder.leftovers() {
+            let file = folder.place(attempt).log();
+            shipping.begin(attempt, session_key, file);
+            shipping.over(attempt);
+        }
+        let machine = Machine::new(registration, folder.spooled(), monotonic_ms());
+        let (news, slot_news) = unbounded();
+        let worker = WorkerLoop {
+            machine,
+            calls,
+            shipping,
+            folder,
+            tools,
+            log_limits: LogLimits {
+                line_bytes_max: config.limits.log_line_bytes,
+                attempt_bytes_max: config.limits.log_attempt_bytes,
+            },
+            drain_timeout_ms: i64::from(config.drain_timeout_secs) * 1_000,
+            drain_until: None,
+            settings: Settings::default(),
+            slots: HashMap::new(),
+            news,
+        };
+        let (done_tx, done) = crossbeam_channel::bounded(1);
+        let thread = std::thread::Builder::new()
+            .name("worker".to_string())
+            .spawn(move || {
+                let ended = worker.run(&inbox, &slot_news);
+                // Whoever waits has gone.
+                let _ = done_tx.send(());
+                ended
+            })
+            .map_err(thread)?;
+        Ok(Worker {
+            name,
+            slots: config.slots,
+            offer,
+            events,
+            thread,
+            done,
+        })
+    }
+
+    /// Takes nothing new, finishes what it has, and ends.
+    pub fn drain(&self) {
+        self.tell(Event::Drain);
+    }
+
+    /// Ends what it runs, reports that, and ends.
+    pub fn shut_down(&self) {
+        self.tell(Event::Shutdown);
+    }
+
+    fn tell(&self, event: Event) {
+        // It has ended already.
+        let _ = self.events.send(WorkerEvent::Mind(event));
+    }
+
+    /// Rings once it has ended.
+    pub fn done(&self) -> &Receiver<()> {
+        &self.done
+    }
+
+    /// Waits for its end. `Err`: what a person must know.
+    pub fn wait(self) -> Result<(), String> {
+        let ended = self.thread.join();
+        ended.unwrap_or_else(|_| Err("the worker met a bug".to_string()))
+    }
+}
+
+fn tools(config: &WorkerConfig, folder: &Folder, name: &str) -> Result<Tools, StartError> {
+    Ok(Tools {
+        stepward: own_path().map_err(StartError::OwnPath)?,
+        instance_key: folder.instance_key.clone(),
+        worker_name: name.to_string(),
+        server_url: config.server_url.clone(),
+        env: config.env.clone(),
+        docker: config.docker.command.clone(),
+        docker_args: config.docker.args.clone(),
+        kubectl: config.kubernetes.command.clone(),
+        namespace: config.kubernetes.namespace.clone(),
+        allow_privileged: config.kubernetes.allow_privileged,
+    })
+}
+
+/// This program, as it was started: an upgrade may put another file at its path meanwhile.
+fn own_path() -> std::io::Result<PathBuf> {
+    let running = PathBuf::from("/proc/self/exe");
+    std::env::current_exe().map(|path| match path.exists() {
+        true => path,
+        false => running,
+    })
+}
+
+fn machine_name() -> String {
+    let name = rustix::system::uname();
+    name.nodename().to_string_lossy().into_owned()
+}
+
+/// Nothing that a former life of this worker ran goes on.
+fn end_former_life(folder: &Folder, tools: &Tools, offer: &Offer) {
+    let killed = marked::kill_marked(&folder.instance_key);
+    if killed > 0 {
+        log::warn!("{killed} processes of a former life of this worker were killed");
+    }
+    let leftovers = executor::remove_leftovers(&offer.tags, tools);
+    if leftovers.removed > 0 {
+        let removed = leftovers.removed;
+        log::warn!("{removed} containers or pods of a former life of this worker were removed");
+    }
+    for remark in leftovers.remarks {
+        log::warn!("{remark}");
+    }
+}
+
+/// The thread that owns the worker's state.
+struct WorkerLoop {
+    machine: Machine,
+    calls: Calls,
+    shipping: Shipping,
+    folder: Arc<Folder>,
+    tools: Arc<Tools>,
+    log_limits: LogLimits,
+    drain_timeout_ms: i64,
+    /// When it stops waiting for what it runs.
+    drain_until: Option<Moment>,
+    /// As the server wants them.
+    settings: Settings,
+    slots: HashMap<AttemptRef, Slot>,
+    news: Sender<SlotNews>,
+}
+
+impl WorkerLoop {
+    fn run(
+        mut self,
+        inbox: &Receiver<WorkerEvent>,
+        slot_news: &Receiver<SlotNews>,
+    ) -> Result<(), String> {
+        loop {
+            let wakes_at = self.machine.wakes_at();
+            let wakes_at = wakes_at.min(self.drain_until.unwrap_or(Moment::MAX));
+            let pause_ms = (wakes_at.saturating_sub(monotonic_ms())).clamp(0, 60_000);
+            let waited = Duration::from_millis(pause_ms as u64);
+            let event = select! {
+                recv(inbox) -> event => match event.expect("the handle is not dropped before") {
+                    WorkerEvent::Mind(event) => event,
+                    WorkerEvent::Fatal(why) => return Err(why),
+                },
+                recv(slot_news) -> news => self.heard_of_slot(news.expect("we hold a sender")),
+                default(waited) => Event::Tick,
+            };
+            let now = monotonic_ms();
+            let event = self.note(event, now);
+            let ended = match &event {
+                Event::Ended { attempt, .. } => Some(*attempt),
+                _ => None,
+            };
+            let orders = self.machine.handle(event, now);
+            let kept = |order: &Order| matches!(order, Order::Keep(_));
+            if let Some(attempt) = ended.filter(|_| !orders.iter().any(kept)) {
+                // Nobody wants to know how it ended.
+                self.folder.forget(attempt);
+            }
+            for order in orders {
+                if self.carry_out(order) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// What the loop itself must know of an event.
+    fn note(&mut self, event: Event, now: Moment) -> Event {
+        match &event {
+            Event::Opened(Ok(opened)) => self.settings = opened.settings,
+            Event::Drain if self.drain_until.is_none() => {
+                self.drain_until = Some(now.saturating_add(self.drain_timeout_ms));
+            }
+            Event::Tick if self.drain_until.is_some_and(|until| until <= now) => {
+                self.drain_until = Some(Moment::MAX);
+                log::warn!("what still runs is stopped, it took longer than drain_timeout_secs");
+                return Event::Shutdown;
+            }
+            _ => {}
+        }
+        event
+    }
+
+    fn heard_of_slot(&mut self, news: SlotNews) -> Event {
+        match news {
+            SlotNews::Prepared(attempt) => Event::Prepared(attempt),
+            SlotNews::Unprepared { attempt, why } => {
+                self.slots.remove(&attempt);
+                self.shipping.over(attempt);
+                Event::Unprepared { attempt, why }
+            }
+            SlotNews::Ended { attempt, finished } => {
+                self.slots.remove(&attempt);
+                self.shipping.over(attempt);
+                Event::Ended { attempt, finished }
+            }
+        }
+    }
+
+    /// `true`: everything is told, the process may end.
+    fn carry_out(&mut self, order: Order) -> bool {
+        match order {
+            Order::Open {
+                registration,
+                spooled,
+            } => self.calls.make(Call::Open {
+                registration,
+                spooled,
+            }),
+            Order::Beat(beat) => self.calls.make(Call::Beat(beat)),
+            Order::Poll(poll) => self.calls.make(Call::Poll(poll)),
+            Order::Report(reports) => self.calls.make(Call::Report(reports)),
+            Order::Drain { session_key } => self.calls.make(Call::Drain { session_key }),
+            Order::Prepare {
+                assignment,
+                session_key,
+            } => self.prepare(assignment, session_key),
+            Order::Run(assignment) => {
+                if let Some(slot) = self.slots.get(&assignment.attempt) {
+                    slot.run();
+                }
+            }
+            Order::Kill { attempt, how } => {
+                if let Some(slot) = self.slots.get(&attempt) {
+                    slot.stop(match how {
+                        Kill::Gently => Stop::Gently,
+                        Kill::AtOnce => Stop::AtOnce,
+                    });
+                }
+            }
+            Order::Keep(result) => keep(&self.folder, &result),
+            Order::Forget(attempt) => self.folder.forget(attempt),
+            Order::Leave => return true,
+        }
+        false
+    }
+
+    fn prepare(&mut self, assignment: Assignment, session_key: SessionKey) {
+        let attempt = assignment.attempt;
+        let place = self.folder.place(attempt);
+        if let Err(error) = self.folder.note_session(attempt, &session_key) {
+            let why = format!("its folder cannot be written: {error}");
+            let unprepared = SlotNews::Unprepared { attempt, why };
+            self.news.send(unprepared).expect("we hold the receiver");
+            return;
+        }
+        let shipping = &self.shipping;
+        shipping.begin(attempt, session_key.clone(), place.log());
+        let on_log = {
+            let shipping = shipping.clone();
+            Arc::new(move || shipping.more(attempt))
+        };
+        let before_end = {
+            let (shipping, folder) = (shipping.clone(), self.folder.clone());
+            move |finished: &crate::domain::protocol::Finished| {
+                let finished = finished.clone();
+                let result = Spooled {
+                    attempt,
+                    session_key,
+                    finished,
+                };
+                keep(&folder, &result);
+                shipping.over_and_wait(attempt, LOG_WAIT);
+            }
+        };
+        let settings = SlotSettings {
+            grace_ms: self.settings.cancel_grace_ms.max(0) as u64,
+            log: self.log_limits,
+        };
+        let listeners = Listeners {
+            on_log,
+            before_end: Box::new(before_end),
+            news: self.news.clone(),
+        };
+        let slot = Slot::start(assignment, place, self.tools.clone(), settings, listeners);
+        self.slots.insert(attempt, slot);
+    }
+}
+
+/// A result that cannot be kept is sent all the same; only a crash before that would lose it.
+fn keep(folder: &Folder, result: &Spooled) {
+    if let Err(error) = folder.keep(result) {
+        log::error!("the result of {} cannot be kept: {error}", result.attempt);
+    }
+}

@@ -1,0 +1,191 @@
+//! The calls that a worker makes. Each kind has a thread and a connection of its own: a poll that is held, a slow report, a busy
+//! machine do not silence its heartbeats.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, unbounded};
+
+use super::WorkerEvent;
+use super::folder::Folder;
+use super::machine::{Event, Trouble};
+use crate::client::{CallError, Client};
+use crate::domain::protocol::{Beat, Poll, Registration, Reports, Spooled};
+use crate::wire::worker::{
+    DrainRequest, HeartbeatAnswer, HeartbeatRequest, PollAnswerJson, PollRequest,
+    ReportsAnswerJson, ReportsRequest, SessionAnswer, SessionRequest,
+};
+
+/// How long the server may hold a poll.
+const POLL_WAIT: Duration = Duration::from_secs(30);
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Several of them must fit into the time after which a worker is given up.
+const BEAT_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub enum Call {
+    Open {
+        registration: Registration,
+        spooled: Vec<Spooled>,
+    },
+    Beat(Beat),
+    Poll(Poll),
+    Report(Reports),
+    Drain {
+        session_key: String,
+    },
+}
+
+/// Where calls are left. Dropping it ends the threads, each after the call that it is in.
+pub struct Calls {
+    beats: Sender<Call>,
+    polls: Sender<Call>,
+    reports: Sender<Call>,
+}
+
+impl Calls {
+    pub fn start(
+        new_client: impl Fn() -> Client,
+        folder: &Arc<Folder>,
+        events: &Sender<WorkerEvent>,
+    ) -> std::io::Result<Calls> {
+        let line = |name: &str| {
+            let (sender, calls) = unbounded();
+            let caller = Caller {
+                client: new_client(),
+                folder: folder.clone(),
+                events: events.clone(),
+                name: name.to_string(),
+                in_trouble: false,
+            };
+            std::thread::Builder::new()
+                .name(format!("worker-{name}"))
+                .spawn(move || caller.run(&calls))?;
+            Ok::<_, std::io::Error>(sender)
+        };
+        Ok(Calls {
+            beats: line("heartbeat")?,
+            polls: line("poll")?,
+            reports: line("report")?,
+        })
+    }
+
+    pub fn make(&self, call: Call) {
+        let line = match &call {
+            Call::Beat(_) => &self.beats,
+            Call::Poll(_) => &self.polls,
+            Call::Open { .. } | Call::Report(_) | Call::Drain { .. } => &self.reports,
+        };
+        line.send(call).expect("a caller ends after us");
+    }
+}
+
+struct Caller {
+    client: Client,
+    folder: Arc<Folder>,
+    events: Sender<WorkerEvent>,
+    name: String,
+    in_trouble: bool,
+}
+
+impl Caller {
+    fn run(mut self, calls: &Receiver<Call>) {
+        for call in calls {
+            let event = self.make(call);
+            // The loop is gone: so is whoever would listen.
+            if self.events.send(event).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn make(&mut self, call: Call) -> WorkerEvent {
+        WorkerEvent::Mind(match call {
+            Call::Open {
+                registration,
+                spooled,
+            } => return self.open(&registration, &spooled),
+            Call::Beat(beat) => {
+                let request = HeartbeatRequest::from(&beat);
+                let answer = self.post("heartbeat", &request, BEAT_TIMEOUT);
+                let answer = answer.map(|answer: HeartbeatAnswer| answer.into());
+                Event::Beaten(beat.session_key, answer)
+            }
+            Call::Poll(poll) => {
+                let request = PollRequest::new(&poll, POLL_WAIT.as_millis() as u64);
+                let answer = self.post("poll", &request, POLL_WAIT + TIMEOUT);
+                let answer =
+                    answer.and_then(|answer: PollAnswerJson| understood(answer.try_into()));
+                Event::Polled(poll.session_key, answer)
+            }
+            Call::Report(reports) => {
+                let request = ReportsRequest::from(&reports);
+                let answer = self.post("reports", &request, TIMEOUT);
+                let answer =
+                    answer.and_then(|answer: ReportsAnswerJson| understood(answer.try_into()));
+                Event::Reported(reports.session_key, answer)
+            }
+            Call::Drain { session_key } => {
+                let request = DrainRequest {
+                    session: session_key.clone(),
+                };
+                let answer = self.post("drain", &request, TIMEOUT);
+                Event::Drained(session_key, answer.map(|_: serde_json::Value| ()))
+            }
+        })
+    }
+
+    fn open(&mut self, registration: &Registration, spooled: &[Spooled]) -> WorkerEvent {
+        let request = SessionRequest::new(registration, spooled);
+        let answer: Result<SessionAnswer, Trouble> = self.post("sessions", &request, TIMEOUT);
+        if let Ok(opened) = &answer {
+            if let Err(error) = self.folder.belongs_to(&opened.installation) {
+                return WorkerEvent::Fatal(error.to_string());
+            }
+            log::info!("session opened as worker {}", opened.worker_id);
+        }
+        WorkerEvent::Mind(Event::Opened(answer.map(Into::into)))
+    }
+
+    fn post<Q: serde::Serialize, A: serde::de::DeserializeOwned>(
+        &mut self,
+        what: &str,
+        request: &Q,
+        timeout: Duration,
+    ) -> Result<A, Trouble> {
+        let path = format!("/api/worker/{what}");
+        let answer = self.client.post(&path, request, timeout);
+        let trouble = match answer {
+            Ok(answer) => {
+                if std::mem::take(&mut self.in_trouble) {
+                    log::info!("{}: the server answers again", self.name);
+                }
+                return Ok(answer);
+            }
+            Err(CallError::Refused { status: 410, error }) if error.code == "session_unknown" => {
+                Trouble::SessionUnknown
+            }
+            Err(CallError::Refused { status: 410, error }) if error.code == "session_replaced" => {
+                Trouble::SessionReplaced
+            }
+            Err(error) => {
+                // Once for each time of trouble: it may last for hours.
+                if !std::mem::replace(&mut self.in_trouble, true) {
+                    log::warn!("{}: no answer, trying again and again: {error}", self.name);
+                }
+                return Err(Trouble::Unreachable);
+            }
+        };
+        log::warn!("{}: the session is over: {trouble:?}", self.name);
+        Err(trouble)
+    }
+}
+
+/// An answer that says something unknown is none: a newer server may be spoken to later.
+fn understood<A>(answer: Result<A, String>) -> Result<A, Trouble> {
+    answer.map_err(|fault| {
+        log::error!("an answer is not understood: {fault}");
+        Trouble::Unreachable
+    })
+}

@@ -1,0 +1,291 @@
+//! The sending of logs. One thread and one connection for all attempts: a log endpoint that hangs holds up logs and nothing else.
+//!
+//! What is to be sent is on disk, so nothing grows in memory, and what was sent and not answered is sent again: the server
+//! says where it goes on. A log is done when its attempt is over and all of it was sent; then its folder goes.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+
+use super::WorkerEvent;
+use super::folder::Folder;
+use super::machine::Event;
+use crate::client::{CallError, Client};
+use crate::domain::AttemptRef;
+use crate::wire::worker::LogAnswer;
+
+/// In one piece.
+const PIECE_BYTES: usize = 256 << 10;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Between two pieces of one log, so that a step that prints line by line does not make a call of each.
+const PAUSE: Duration = Duration::from_millis(100);
+
+const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
+const TROUBLE_PAUSE_MAX: Duration = Duration::from_secs(30);
+
+enum Message {
+    Begin {
+        attempt: AttemptRef,
+        session_key: String,
+        file: PathBuf,
+    },
+    More(AttemptRef),
+    /// No more will be written. Whoever waits for all of it to be sent is told.
+    Over {
+        attempt: AttemptRef,
+        sent: Option<Sender<()>>,
+    },
+}
+
+/// Where logs are handed in. Clones hand in to the same thread.
+#[derive(Clone)]
+pub struct Shipping {
+    messages: Sender<Message>,
+}
+
+impl Shipping {
+    pub fn start(
+        client: Client,
+        folder: Arc<Folder>,
+        events: Sender<WorkerEvent>,
+    ) -> io::Result<(Shipping, JoinHandle<()>)> {
+        let (messages, inbox) = unbounded();
+        let shipper = Shipper {
+            client,
+            folder,
+            events,
+            parcels: BTreeMap::new(),
+            trouble_pause: TROUBLE_PAUSE,
+            not_before: Instant::now(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("worker-logs".to_string())
+            .spawn(move || shipper.run(&inbox))?;
+        Ok((Shipping { messages }, thread))
+    }
+
+    pub fn begin(&self, attempt: AttemptRef, session_key: String, file: PathBuf) {
+        self.send(Message::Begin {
+            attempt,
+            session_key,
+            file,
+        });
+    }
+
+    pub fn more(&self, attempt: AttemptRef) {
+        self.send(Message::More(attempt));
+    }
+
+    pub fn over(&self, attempt: AttemptRef) {
+        let sent = None;
+        self.send(Message::Over { attempt, sent });
+    }
+
+    /// The same, and waits until all of it was sent, or the time is up: then it is sent later.
+    pub fn over_and_wait(&self, attempt: AttemptRef, wait: Duration) {
+        let (sender, sent) = bounded(1);
+        let sender = Some(sender);
+        self.send(Message::Over {
+            attempt,
+            sent: sender,
+        });
+        // Whatever became of it, the result is not to wait any longer.
+        let _ = sent.recv_timeout(wait);
+    }
+
+    fn send(&self, message: Message) {
+        // The thread ends with the worker: what is on disk is sent by its next life.
+        let _ = self.messages.send(message);
+    }
+}
+
+struct Shipper {
+    client: Client,
+    folder: Arc<Folder>,
+    events: Sender<WorkerEvent>,
+    parcels: BTreeMap<AttemptRef, Parcel>,
+    trouble_pause: Duration,
+    /// The server did not answer: nothing is sent before.
+    not_before: Instant,
+}
+
+struct Parcel {
+    session_key: String,
+    file: PathBuf,
+    offset: u64,
+    has_more: bool,
+    over: bool,
+    /// Nothing more of it is wanted.
+    refused: bool,
+    next: Instant,
+    waiting: Vec<Sender<()>>,
+}
+
+impl Shipper {
+    /// Ends when nobody can hand in anything any more. What is left is sent by the next life.
+    fn run(mut self, inbox: &Receiver<Message>) {
+        loop {
+            let now = Instant::now();
+            let due = self.parcels.values().filter(|parcel| parcel.has_more);
+            let due = due.map(|parcel| parcel.next.max(self.not_before)).min();
+            let received = match due {
+                None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(due) => inbox.recv_timeout(due.saturating_duration_since(now)),
+            };
+            match received {
+                Ok(message) => self.take(message),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            for message in inbox.try_iter().collect::<Vec<_>>() {
+                self.take(message);
+            }
+            self.send_what_is_due();
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Begin {
+                attempt,
+                session_key,
+                file,
+            } => {
+                let parcel = Parcel {
+                    session_key,
+                    file,
+                    offset: 0,
+                    has_more: false,
+                    over: false,
+                    refused: false,
+                    next: Instant::now(),
+                    waiting: Vec::new(),
+                };
+                self.parcels.insert(attempt, parcel);
+            }
+            Message::More(attempt) => {
+                if let Some(parcel) = self.parcels.get_mut(&attempt) {
+                    parcel.has_more = true;
+                }
+            }
+            Message::Over { attempt, sent } => {
+                if let Some(parcel) = self.parcels.get_mut(&attempt) {
+                    parcel.over = true;
+                    parcel.has_more = true;
+                    parcel.next = Instant::now();
+                    parcel.waiting.extend(sent);
+                }
+            }
+        }
+    }
+
+    fn send_what_is_due(&mut self) {
+        let now = Instant::now();
+        if self.not_before > now {
+            return;
+        }
+        let due = self.parcels.iter();
+        let due = due.filter(|(_, parcel)| parcel.has_more && parcel.next <= now);
+        let due: Vec<AttemptRef> = due.map(|(attempt, _)| *attempt).collect();
+        for attempt in due {
+            if self.send_piece(attempt).is_err() {
+                self.not_before = Instant::now() + self.trouble_pause;
+                self.trouble_pause = (self.trouble_pause * 2).min(TROUBLE_PAUSE_MAX);
+                return;
+            }
+            self.trouble_pause = TROUBLE_PAUSE;
+        }
+    }
+
+    /// `Err`: the server cannot be reached.
+    fn send_piece(&mut self, attempt: AttemptRef) -> Result<(), ()> {
+        let Some(parcel) = self.parcels.get_mut(&attempt) else {
+            return Ok(());
+        };
+        let piece = match parcel.refused {
+            true => Vec::new(),
+            false => read_piece(&parcel.file, parcel.offset),
+        };
+        if piece.is_empty() {
+            parcel.has_more = false;
+            if parcel.over {
+                self.finish(attempt);
+            }
+            return Ok(());
+        }
+        let AttemptRef {
+            step_id,
+            attempt: n,
+        } = attempt;
+        let (session, offset) = (&parcel.session_key, parcel.offset);
+        let path = format!(
+            "/api/worker/steps/{step_id}/attempts/{n}/log?session={session}&offset={offset}"
+        );
+        match self.client.put::<LogAnswer>(&path, &piece, TIMEOUT) {
+            Ok(answer) => {
+                parcel.offset = answer.length;
+                parcel.refused = answer.full;
+                let is_last = piece.len() < PIECE_BYTES;
+                parcel.next = match is_last && !parcel.over {
+                    true => Instant::now() + PAUSE,
+                    false => Instant::now(),
+                };
+                if answer.abort {
+                    // The loop is gone only when the process is going.
+                    let _ = self.events.send(WorkerEvent::Mind(Event::Aborted(attempt)));
+                }
+                Ok(())
+            }
+            Err(CallError::Refused { status, error }) if is_final(status) => {
+                log::warn!("the log of {attempt} is not wanted: {}", error.message);
+                parcel.refused = true;
+                Ok(())
+            }
+            Err(error) => {
+                log::debug!("the log of {attempt} could not be sent: {error}");
+                Err(())
+            }
+        }
+    }
+
+    fn finish(&mut self, attempt: AttemptRef) {
+        if let Some(parcel) = self.parcels.remove(&attempt) {
+            self.folder.clear(attempt);
+            for sent in parcel.waiting {
+                // Whoever waited has gone on.
+                let _ = sent.send(());
+            }
+        }
+    }
+}
+
+/// Sending it again would be answered the same.
+fn is_final(status: u16) -> bool {
+    matches!(status, 400 | 404 | 409 | 410 | 413 | 422)
+}
+
+/// What there is from the offset on, at most one piece. A file that is not there has nothing.
+fn read_piece(file: &PathBuf, offset: u64) -> Vec<u8> {
+    let mut piece = vec![0; PIECE_BYTES];
+    let read = File::open(file).and_then(|file| {
+        let mut filled = 0;
+        while filled < piece.len() {
+            match file.read_at(&mut piece[filled..], offset + filled as u64)? {
+                0 => break,
+                bytes => filled += bytes,
+            }
+        }
+        Ok(filled)
+    });
+    piece.truncate(read.unwrap_or(0));
+    piece
+}
