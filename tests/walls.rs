@@ -30,6 +30,23 @@ const WALLS: &[(&str, &[&str], &str)] = &[
         "store keeps, it does not decide",
     ),
     (
+        "logs",
+        &[
+            "crate::engine",
+            "crate::store",
+            "crate::sweeper",
+            "crate::server",
+            "crate::worker",
+            "crate::cli",
+            "crate::config",
+            "crate::clock",
+            "rusqlite",
+            "std::time",
+            "std::thread",
+        ],
+        "logs keep bytes, they know no job and no time",
+    ),
+    (
         "engine",
         &[
             "rusqlite",
@@ -65,11 +82,57 @@ const WALLS: &[(&str, &[&str], &str)] = &[
             "crate::engine",
             "crate::store",
             "crate::sweeper",
-            "crate::cli",
+            "crate::cli::",
             "crate::server",
             "rusqlite",
         ],
         "a worker knows the server only by its answers",
+    ),
+    (
+        "language",
+        &[
+            "crate::engine",
+            "crate::store",
+            "crate::server",
+            "crate::worker",
+            "crate::clock",
+        ],
+        "a file becomes values, or a list of what is wrong with it",
+    ),
+    (
+        "wire",
+        &[
+            "crate::engine",
+            "crate::store",
+            "crate::server",
+            "crate::worker",
+            "crate::clock",
+        ],
+        "what is said to others knows what exists, and nothing that happens",
+    ),
+    (
+        "server",
+        &[
+            "rusqlite",
+            "SELECT ",
+            "UPDATE ",
+            "INSERT ",
+            "DELETE FROM",
+            "crate::worker",
+            "crate::client",
+            "crate::cli::",
+        ],
+        "SQL lives in store; workers are known only by what they ask",
+    ),
+    (
+        "client.rs",
+        &[
+            "crate::engine",
+            "crate::store",
+            "crate::server",
+            "crate::worker",
+        ],
+        "the other side of the API knows what goes over the wire",
     ),
     (
         "worker/machine.rs",
@@ -96,6 +159,16 @@ const ALONE: &[(&str, &str, &str)] = &[
         "only the clock asks the time",
     ),
     ("Local::now", "src/clock.rs", "only the clock asks the time"),
+    (
+        "hyper",
+        "src/server/http.rs",
+        "bytes become requests in one place",
+    ),
+    (
+        "tokio",
+        "src/server/http.rs",
+        "everything but that place is plain threads",
+    ),
     ("unsafe ", "", "nothing here needs it"),
     (
         "process::abort",
@@ -105,7 +178,15 @@ const ALONE: &[(&str, &str, &str)] = &[
 ];
 
 /// Monotonic time that measures waiting for a lock or an answer, and decides nothing about jobs.
-const MAY_MEASURE: &[&str] = &["src/clock.rs", "src/store/writer.rs"];
+const MAY_MEASURE: &[&str] = &[
+    "src/clock.rs",
+    "src/server/waiting.rs",
+    "src/store/writer.rs",
+    "src/worker/shipping.rs",
+    "src/worker/capture.rs",
+    "src/worker/supervisor.rs",
+    "src/worker/tree.rs",
+];
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     if folder.is_file() {

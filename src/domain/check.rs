@@ -711,7 +711,7 @@ fn is_program_name(name: &str) -> bool {
 }
 
 /// An image's name is handed to the docker command: it must not look like an option or like two words.
-fn image_fault(image: &str) -> Option<Fault> {
+pub fn image_fault(image: &str) -> Option<Fault> {
     let (bytes, bytes_max) = (image.len(), limits::IMAGE_BYTES_MAX);
     if image.is_empty() {
         return Some(Fault::Empty);

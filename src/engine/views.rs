@@ -299,8 +299,14 @@ impl Engine {
         Ok((last_event, self.store.change_seq()))
     }
 
-    pub fn jobs_changed(&self, after: i64, limit: u32) -> Result<Vec<ChangedJob>, EngineError> {
-        self.store.read(|tx| Ok(tx.jobs_changed(after, limit)?))
+    pub fn jobs_changed(
+        &self,
+        after: i64,
+        after_job: JobId,
+        limit: u32,
+    ) -> Result<Vec<ChangedJob>, EngineError> {
+        self.store
+            .read(|tx| Ok(tx.jobs_changed(after, after_job, limit)?))
     }
 
     pub fn installation_key(&self) -> Result<String, EngineError> {

@@ -105,7 +105,7 @@ const LAST_LOOKED_AT: &str = "
 const JOBS_CHANGED: &str = "
     SELECT job_id, task, state, change_seq
       FROM job
-     WHERE change_seq > :after
+     WHERE (change_seq, job_id) > (:after, :after_job)
      ORDER BY change_seq, job_id
      LIMIT :limit
 ";
@@ -310,10 +310,16 @@ impl Tx<'_> {
         Ok((jobs, last.filter(|job_id| *job_id > 1).map(JobId)))
     }
 
-    /// Jobs that changed after the given change, each as it is now.
-    pub fn jobs_changed(&self, after: i64, limit: u32) -> Result<Vec<ChangedJob>, StoreError> {
+    /// Jobs that changed after the given change of the given job, each as it is now.
+    pub fn jobs_changed(
+        &self,
+        after: i64,
+        after_job: JobId,
+        limit: u32,
+    ) -> Result<Vec<ChangedJob>, StoreError> {
         let mut statement = self.sql(JOBS_CHANGED)?;
-        let mut rows = statement.query(named_params! {":after": after, ":limit": limit})?;
+        let params = named_params! {":after": after, ":after_job": after_job.0, ":limit": limit};
+        let mut rows = statement.query(params)?;
         let mut changed = Vec::new();
         while let Some(row) = rows.next()? {
             changed.push(ChangedJob {

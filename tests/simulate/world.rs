@@ -1055,9 +1055,9 @@ impl World {
                 self.send(at, number, Call::Report(reports));
             }
             Order::Drain { session_key } => self.send(at, number, Call::Drain(session_key)),
-            Order::Prepare(assignment) => self.prepare(at, number, &assignment),
+            Order::Prepare { assignment, .. } => self.prepare(at, number, &assignment),
             Order::Run(assignment) => self.run(at, number, &assignment),
-            Order::Kill(attempt) => {
+            Order::Kill { attempt, .. } => {
                 let ms = self.dice.between(0, 2_000);
                 let finished = Finished::Failed {
                     reason: Reason::Signal,

@@ -1,0 +1,420 @@
+//! A house of real processes: a server, its workers, and whoever asks it things.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use stepward::client::{CallError, Client};
+use stepward::wire::api::{
+    EventJson, JobJson, List, LogsJson, StepJson, SubmitRequest, WorkerJson,
+};
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_stepward");
+
+/// Nothing here takes this long unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for a condition, not for a time.
+pub fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Timings in which a worker is given up after four seconds.
+const SETTINGS: &str = "
+recovery:
+  heartbeat_interval_secs: 1
+  heartbeat_timeout_secs: 3
+  sweep_interval_secs: 1
+  unmatched_step_timeout_secs: 20
+  ack_timeout_secs: 5
+  prepare_timeout_secs: 10
+  report_grace_secs: 1
+  cancel_grace_secs: 2
+";
+
+pub struct House {
+    pub folder: tempfile::TempDir,
+    listen: String,
+    settings: String,
+    server: Option<Process>,
+    pub client: Client,
+    workers: usize,
+}
+
+impl House {
+    /// A server with these workflows, and no worker.
+    pub fn with(workflows: &str) -> House {
+        House::in_folder(tempfile::tempdir().unwrap(), workflows, SETTINGS)
+    }
+
+    pub fn with_settings(workflows: &str, settings: &str) -> House {
+        House::in_folder(tempfile::tempdir().unwrap(), workflows, settings)
+    }
+
+    pub fn in_folder(folder: tempfile::TempDir, workflows: &str, settings: &str) -> House {
+        let ledger = folder.path().join("ledger");
+        let workflows = workflows.replace("LEDGER", ledger.to_str().unwrap());
+        fs::create_dir_all(folder.path().join("workflows")).unwrap();
+        fs::write(folder.path().join("workflows/all.yaml"), workflows).unwrap();
+        let mut house = House {
+            folder,
+            listen: "127.0.0.1:0".to_string(),
+            settings: settings.to_string(),
+            server: None,
+            client: Client::new("http://127.0.0.1:1", None),
+            workers: 0,
+        };
+        house.start_server();
+        house
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.listen)
+    }
+
+    pub fn start_server(&mut self) {
+        let (path, listen) = (self.folder.path().display(), &self.listen);
+        let config = format!(
+            "listen: {listen}\ndata_dir: {path}/data\nworkflows_dir: {path}/workflows\n{}",
+            self.settings
+        );
+        let file = self.path("server.yaml");
+        fs::write(&file, config).unwrap();
+        let mut command = Command::new(BINARY);
+        command.arg("server").arg("--config").arg(file);
+        let server = Process::start("server", command);
+        let listening = await_that("the server listens", || {
+            assert!(server.is_alive(), "the server ended: {}", server.said());
+            let said = server.said();
+            let line = said.lines().find(|line| line.contains("listening on"));
+            line.map(|line| line.rsplit("http://").next().unwrap().to_string())
+        });
+        self.listen = listening;
+        self.client = Client::new(&self.url(), None);
+        self.server = Some(server);
+    }
+
+    pub fn server(&self) -> &Process {
+        self.server.as_ref().expect("the server runs")
+    }
+
+    pub fn kill_server(&mut self) {
+        self.server.take().expect("the server runs").kill();
+    }
+
+    /// Returns how it ended.
+    pub fn stop_server(&mut self) -> bool {
+        let server = self.server.take().expect("the server runs");
+        server.signal(Signal::TERM);
+        server.wait()
+    }
+
+    /// A worker of its own folder that offers `script`.
+    pub fn worker(&mut self, slots: u32) -> Worker {
+        self.workers += 1;
+        let name = format!("w{}", self.workers);
+        self.worker_named(&name, slots, &self.url(), "")
+    }
+
+    pub fn worker_with(&mut self, slots: u32, url: &str, settings: &str) -> Worker {
+        self.workers += 1;
+        let name = format!("w{}", self.workers);
+        self.worker_named(&name, slots, url, settings)
+    }
+
+    fn worker_named(&self, name: &str, slots: u32, url: &str, settings: &str) -> Worker {
+        let path = self.folder.path().display();
+        let config = format!(
+            "server_url: {url}\nname: {name}\nslots: {slots}\ndata_dir: {path}/{name}\n{settings}\n"
+        );
+        let file = self.path(&format!("{name}.yaml"));
+        fs::write(&file, config).unwrap();
+        let worker = Worker {
+            name: name.to_string(),
+            config: file,
+            folder: self.path(name),
+            process: None,
+        };
+        let worker = worker.started();
+        self.await_worker(name, "active");
+        worker
+    }
+
+    pub fn await_worker(&self, name: &str, status: &str) -> WorkerJson {
+        await_that(&format!("worker {name} is {status}"), || {
+            let found = self
+                .workers()
+                .into_iter()
+                .find(|worker| worker.name == name);
+            found.filter(|worker| worker.status == status)
+        })
+    }
+
+    /// Asks until it is answered: the server may be starting or stopped.
+    pub fn get<A: serde::de::DeserializeOwned>(&self, path: &str) -> A {
+        await_that(&format!("an answer at {path}"), || {
+            match self.client.get(path, Duration::from_secs(5)) {
+                Ok(answer) => Some(answer),
+                Err(CallError::Unreachable(_)) => None,
+                Err(error) => panic!("{path}: {error}"),
+            }
+        })
+    }
+
+    pub fn post<A: serde::de::DeserializeOwned>(&self, path: &str) -> Result<A, CallError> {
+        let body = serde_json::json!({});
+        self.client.post(path, &body, Duration::from_secs(10))
+    }
+
+    pub fn workers(&self) -> Vec<WorkerJson> {
+        self.get::<List<WorkerJson>>("/api/workers").items
+    }
+
+    pub fn submit(&self, task: &str) -> i64 {
+        let path = format!("/api/tasks/{task}/jobs");
+        let request = SubmitRequest::default();
+        let timeout = Duration::from_secs(10);
+        let job: JobJson = self.client.post(&path, &request, timeout).unwrap();
+        job.id
+    }
+
+    pub fn job(&self, job_id: i64) -> JobJson {
+        self.get(&format!("/api/jobs/{job_id}"))
+    }
+
+    pub fn step(&self, job_id: i64, name: &str) -> StepJson {
+        let steps = self.job(job_id).steps.unwrap();
+        steps.into_iter().find(|step| step.name == name).unwrap()
+    }
+
+    pub fn await_job(&self, job_id: i64, status: &str) -> JobJson {
+        await_that(&format!("job {job_id} is {status}"), || {
+            let job = self.job(job_id);
+            let ended = job.ended_at.is_some();
+            let text = || serde_json::to_string(&job).unwrap();
+            assert!(!ended || job.status == status, "not {status}: {}", text());
+            (job.status == status).then_some(job)
+        })
+    }
+
+    pub fn await_step(&self, job_id: i64, name: &str, status: &str) -> StepJson {
+        await_that(&format!("step {name} of job {job_id} is {status}"), || {
+            let step = self.step(job_id, name);
+            (step.status == status).then_some(step)
+        })
+    }
+
+    pub fn cancel(&self, job_id: i64) {
+        let _: JobJson = self.post(&format!("/api/jobs/{job_id}/cancel")).unwrap();
+    }
+
+    pub fn events(&self, job_id: i64) -> Vec<EventJson> {
+        let path = format!("/api/jobs/{job_id}/events");
+        self.get::<List<EventJson>>(&path).items
+    }
+
+    /// Everything that happened, oldest first.
+    pub fn all_events(&self) -> Vec<EventJson> {
+        let path = "/api/events?after=0&limit=500";
+        self.get::<List<EventJson>>(path).items
+    }
+
+    pub fn kinds(&self, job_id: i64) -> Vec<String> {
+        let events = self.events(job_id).into_iter();
+        events.map(|event| event.kind).collect()
+    }
+
+    pub fn log(&self, job_id: i64, step: &str) -> LogsJson {
+        self.get(&format!("/api/jobs/{job_id}/steps/{step}/logs"))
+    }
+
+    pub fn log_lines(&self, job_id: i64, step: &str) -> Vec<String> {
+        let lines = self.log(job_id, step).lines.into_iter();
+        lines.map(|line| line.text).collect()
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// The story is over: the database must keep every rule.
+    pub fn check(mut self) {
+        if self.server.is_some() {
+            assert!(self.stop_server(), "the server ended with an error");
+        }
+        check_database(&self.path("data"));
+    }
+}
+
+pub fn check_database(folder: &Path) {
+    let checked = Command::new(BINARY)
+        .args(["db", "check"])
+        .arg(folder)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout);
+    let complained = String::from_utf8_lossy(&checked.stderr);
+    assert!(checked.status.success(), "{said}{complained}");
+}
+
+/// Processes whose command line holds this, as they are now.
+pub fn processes(words: &str) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok())
+        else {
+            continue;
+        };
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(words) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+pub struct Worker {
+    pub name: String,
+    config: PathBuf,
+    pub folder: PathBuf,
+    process: Option<Process>,
+}
+
+impl Worker {
+    fn started(mut self) -> Worker {
+        self.start();
+        self
+    }
+
+    pub fn start(&mut self) {
+        let mut command = Command::new(BINARY);
+        command.arg("worker").arg("--config").arg(&self.config);
+        self.process = Some(Process::start(&self.name, command));
+    }
+
+    pub fn process(&self) -> &Process {
+        self.process.as_ref().expect("the worker runs")
+    }
+
+    pub fn kill(&mut self) {
+        self.process.take().expect("the worker runs").kill();
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        self.process().signal(signal);
+    }
+
+    /// Whether it ended well.
+    pub fn wait(&mut self) -> bool {
+        self.process.take().expect("the worker runs").wait()
+    }
+
+    /// Results that it has not delivered.
+    pub fn spooled(&self) -> usize {
+        let entries = fs::read_dir(self.folder.join("spool"));
+        entries.map_or(0, |entries| entries.count())
+    }
+}
+
+/// A process of ours, with what it says on stderr. It does not outlive its story.
+pub struct Process {
+    child: Mutex<Child>,
+    said: Arc<Mutex<String>>,
+}
+
+impl Process {
+    pub fn start(name: &str, mut command: Command) -> Process {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .env("STEPWARD_LOG", "info")
+            .spawn()
+            .unwrap();
+        let said = Arc::new(Mutex::new(String::new()));
+        let (stderr, heard, name) = (child.stderr.take().unwrap(), said.clone(), name.to_string());
+        std::thread::spawn(move || listen(stderr, &heard, &name));
+        Process {
+            child: Mutex::new(child),
+            said,
+        }
+    }
+
+    pub fn id(&self) -> u32 {
+        self.child.lock().unwrap().id()
+    }
+
+    pub fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.child.lock().unwrap().try_wait().unwrap().is_none()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.id() as i32).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    pub fn kill(self) {
+        let mut child = self.child.lock().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// Waits for its end by itself: whether that was a success.
+    pub fn wait(self) -> bool {
+        await_that("the process ends", || {
+            self.child.lock().unwrap().try_wait().unwrap()
+        })
+        .success()
+    }
+
+    /// A line of /proc/PID/status, in kB or as a number.
+    pub fn status(&self, key: &str) -> u64 {
+        let text = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();
+        let line = text.lines().find(|line| line.starts_with(key)).unwrap();
+        let number = line.split_whitespace().nth(1).unwrap();
+        number.parse().unwrap()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let mut child = self.child.lock().unwrap();
+        // It may have ended by itself.
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+fn listen(stderr: impl Read, heard: &Mutex<String>, name: &str) {
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        if std::env::var_os("STORY").is_some() {
+            println!("{name}: {line}");
+        }
+        let mut heard = heard.lock().unwrap();
+        heard.push_str(&line);
+        heard.push('\n');
+    }
+}

@@ -1,0 +1,87 @@
+//! Networks that lose and double what passes, and endpoints that hang.
+
+use std::sync::atomic::Ordering;
+
+use crate::house::{House, await_that};
+use crate::ledger::{self, BEGIN, END};
+use crate::proxy::{Fate, Proxy};
+
+/// Numbers that look like chance and are the same every time.
+fn chance(number: u64) -> u64 {
+    let mut x = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (x ^ (x >> 31)) % 100
+}
+
+#[test]
+fn a_thousand_steps_over_a_lossy_network_run_exactly_once_each() {
+    let items: Vec<String> = (0..250).map(|item| item.to_string()).collect();
+    let workflows = format!(
+        "tasks:
+  many:
+    flow:
+      work:
+        for_each: [{}]
+        script: '{BEGIN}; {END}'
+",
+        items.join(", ")
+    );
+    // Heartbeats get through often enough: this story is about lost answers, not about lost workers.
+    let settings = "recovery: { heartbeat_interval_secs: 2, heartbeat_timeout_secs: 60, ack_timeout_secs: 60 }";
+    let mut house = House::with_settings(&workflows, settings);
+    let proxy = Proxy::start(&house.url(), |_, number| match chance(number) {
+        0..4 => Fate::LoseRequest,
+        4..10 => Fate::LoseAnswer,
+        10..14 => Fate::Double,
+        _ => Fate::Pass,
+    });
+    let _workers = [
+        house.worker_with(8, &proxy.url, ""),
+        house.worker_with(8, &proxy.url, ""),
+    ];
+    let jobs: Vec<i64> = (0..4).map(|_| house.submit("many")).collect();
+    for job_id in jobs {
+        house.await_job(job_id, "completed");
+    }
+    let lives = ledger::lives(&house);
+    assert_eq!(lives.len(), 1_000);
+    for (attempt, life) in &lives {
+        assert_eq!(*life, (1, 1), "{attempt}");
+        assert!(attempt.ends_with("/1"), "nothing ran twice: {attempt}");
+    }
+    assert!(proxy.seen.load(Ordering::Relaxed) > 200);
+    house.check();
+}
+
+#[test]
+fn heartbeats_go_on_with_all_slots_busy_and_a_log_endpoint_that_hangs() {
+    let workflows = "
+tasks:
+  loud:
+    flow:
+      work: { script: 'while [ ! -e LEDGER.gate ]; do echo noise; done' }
+";
+    let mut house = House::with(workflows);
+    let proxy = Proxy::start(&house.url(), |path, _| match path.contains("/log?") {
+        true => Fate::Hang,
+        false => Fate::Pass,
+    });
+    let _worker = house.worker_with(2, &proxy.url, "");
+    let jobs = [house.submit("loud"), house.submit("loud")];
+    for job_id in jobs {
+        house.await_step(job_id, "work", "running");
+    }
+    let first = house.await_worker("w1", "active").last_heartbeat_at;
+    await_that("many more heartbeats than a timeout has room for", || {
+        let seen = house.await_worker("w1", "active").last_heartbeat_at;
+        (seen.0.0 - first.0.0 > 6_000).then_some(())
+    });
+    std::fs::write(house.path("ledger.gate"), "").unwrap();
+    for job_id in jobs {
+        house.await_job(job_id, "completed");
+    }
+    let events = house.all_events();
+    assert!(events.iter().all(|event| event.kind != "worker_inactive"));
+    house.check();
+}
