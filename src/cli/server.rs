@@ -25,6 +25,9 @@ pub struct ServerArgs {
     /// The folder of workflow files.
     #[arg(long, value_name = "FOLDER")]
     workflows_dir: Option<PathBuf>,
+    /// Runs a worker in the same process, as `embedded_worker` in the settings does.
+    #[arg(long)]
+    embedded_worker: bool,
 }
 
 pub fn run(args: ServerArgs) -> anyhow::Result<ExitCode> {
@@ -32,6 +35,9 @@ pub fn run(args: ServerArgs) -> anyhow::Result<ExitCode> {
     config.listen = args.listen.unwrap_or(config.listen);
     config.data_dir = args.data_dir.unwrap_or(config.data_dir);
     config.workflows_dir = args.workflows_dir.or(config.workflows_dir);
+    if args.embedded_worker {
+        config.embedded_worker.get_or_insert_default();
+    }
     if let Err(fault) = config.check() {
         bail!(fault);
     }

@@ -32,6 +32,8 @@ words! {
         WorkerPaused = "worker_paused",
         WorkerResumed = "worker_resumed",
         WorkerDeleted = "worker_deleted",
+        /// Two processes say that they are this worker.
+        WorkerDuplicated = "worker_duplicated",
     }
 }
 

@@ -20,6 +20,14 @@ pub struct Registration {
     pub platform: String,
 }
 
+/// The first session of a process has a random key; the next ones append `-2`, `-3` and so on to it.
+pub fn process_key(session_key: &str) -> &str {
+    match session_key.rsplit_once('-') {
+        Some((process, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => process,
+        _ => session_key,
+    }
+}
+
 /// A result that a former life of the worker could not deliver any more.
 #[derive(Debug, Clone)]
 pub struct Spooled {

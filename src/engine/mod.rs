@@ -105,6 +105,10 @@ pub enum EngineError {
     #[error("the session was replaced or its worker deleted: stop everything, then open a new one")]
     SessionReplaced,
     #[error(
+        "another process is connected as worker {name}, from a copy of this folder: give each worker a folder of its own"
+    )]
+    WorkerDuplicated { name: String },
+    #[error(
         "worker {worker_id} holds {held} steps: drain it first, or force the deletion, which fails them"
     )]
     WorkerHolds { worker_id: WorkerId, held: usize },

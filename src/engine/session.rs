@@ -7,10 +7,10 @@ use super::report::Together;
 use super::{Engine, EngineError, Settings};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
-use crate::domain::protocol::{OpenedSession, Registration, Spooled, Verdict};
+use crate::domain::protocol::{OpenedSession, Registration, Spooled, Verdict, process_key};
 use crate::domain::reason::Reason;
 use crate::domain::step::StepState;
-use crate::domain::worker::{Worker, offer_fault};
+use crate::domain::worker::{Worker, WorkerState, offer_fault};
 use crate::domain::{Now, WorkerId};
 use crate::planted::{Bug, planted};
 use crate::store::{SessionView, StoreError, Tx};
@@ -28,16 +28,23 @@ impl Engine {
         check(&registration)?;
         check_count("spooled results", spooled.len())?;
         let settings = self.settings;
-        self.write_contact(registration.session_key.clone(), now, move |tx| {
+        let name = registration.name.clone();
+        let opened = self.write_contact(registration.session_key.clone(), now, move |tx| {
             if let Some(session) = tx.session(&registration.session_key)? {
                 let known = tx.worker_by_instance(&registration.instance_key)?;
                 if known.is_none_or(|worker| worker.worker_id != session.worker_id) {
                     return Err(EngineError::SessionReplaced);
                 }
-                return reopen(tx, &session, &settings, &spooled, now);
+                return reopen(tx, &session, &settings, &spooled, now).map(Some);
             }
             let mut cascade = Cascade::new(tx, &settings, now);
             let known = tx.worker_by_instance(&registration.instance_key)?;
+            if let Some(worker) = &known
+                && has_a_copy(tx, worker, &registration.session_key)?
+            {
+                tell_of_copy(tx, worker, now)?;
+                return Ok(None);
+            }
             let worker_id = match &known {
                 Some(worker) => worker.worker_id,
                 None => tx.insert_worker(&registration, now)?,
@@ -60,14 +67,36 @@ impl Engine {
                 now,
             )?;
             cascade.settle()?;
-            Ok(OpenedSession {
+            Ok(Some(OpenedSession {
                 worker_id,
                 session_id,
                 settings,
                 spooled: verdicts,
-            })
-        })
+            }))
+        })?;
+        opened.ok_or(EngineError::WorkerDuplicated { name })
     }
+}
+
+/// A process that was replaced comes back while the one that replaced it is there: two processes share one worker's folder, or
+/// each has a copy of it. The newer one stays.
+fn has_a_copy(tx: &Tx, worker: &Worker, session_key: &str) -> Result<bool, EngineError> {
+    let process = process_key(session_key);
+    let current = worker.session_key.as_deref().map(process_key);
+    if process == session_key || current == Some(process) || worker.state != WorkerState::Active {
+        return Ok(false);
+    }
+    let first = tx.session(process)?;
+    Ok(first.is_some_and(|first| first.worker_id == worker.worker_id))
+}
+
+fn tell_of_copy(tx: &Tx, worker: &Worker, now: Now) -> Result<(), EngineError> {
+    let text = format!(
+        "worker {} runs twice, from copies of one folder: the older process was sent away",
+        worker.name
+    );
+    let event = NewEvent::new(EventKind::WorkerDuplicated, text).worker(worker.worker_id);
+    Ok(tx.record(&event, now)?)
 }
 
 /// The answer to an earlier call was lost: the same session again.

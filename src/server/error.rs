@@ -63,6 +63,7 @@ impl From<EngineError> for ApiError {
             | WorkerHolds { .. } => (409, "conflict"),
             IdempotencyMismatch { .. } => (422, "idempotency_mismatch"),
             AttemptNotFound { .. } => (410, "abort"),
+            WorkerDuplicated { .. } => (409, "instance_conflict"),
             SessionUnknown => (410, "session_unknown"),
             SessionReplaced => (410, "session_replaced"),
             Store(error) => return store_error(error),

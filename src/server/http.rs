@@ -32,8 +32,8 @@ use super::exchange::{Headers, Method, Request, Response};
 pub struct Limits {
     pub connections_max: usize,
     pub body_bytes_max: usize,
-    /// A piece of a log.
-    pub log_bytes_max: usize,
+    /// A piece of a log, or many results at once.
+    pub worker_bytes_max: usize,
     /// Until a request's headers are there; also how long an idle connection is kept.
     pub header_timeout: Duration,
     /// Between two pieces of a body, and for all of it.
@@ -46,7 +46,7 @@ impl Default for Limits {
         Limits {
             connections_max: 8_192,
             body_bytes_max: 1 << 20,
-            log_bytes_max: 16 << 20,
+            worker_bytes_max: 16 << 20,
             header_timeout: Duration::from_secs(10),
             body_pause_max: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),
@@ -354,9 +354,10 @@ async fn read(request: hyper::Request<Incoming>, limits: &Limits) -> Result<Requ
         accept: text("accept"),
         last_event_id: text("last-event-id"),
     };
-    let is_log = method == Method::Put;
-    let bytes_max = match is_log {
-        true => limits.log_bytes_max,
+    // Workers hand over results and logs, which are larger than what people write.
+    let is_worker = path.starts_with(&["api".to_string(), "worker".to_string()]);
+    let bytes_max = match is_worker {
+        true => limits.worker_bytes_max,
         false => limits.body_bytes_max,
     };
     let body = match timeout(limits.body_timeout, read_body(body, bytes_max, limits)).await {

@@ -58,6 +58,7 @@ impl Calls {
                 events: events.clone(),
                 name: name.to_string(),
                 in_trouble: false,
+                sent_away: None,
             };
             std::thread::Builder::new()
                 .name(format!("worker-{name}"))
@@ -87,6 +88,8 @@ struct Caller {
     events: Sender<WorkerEvent>,
     name: String,
     in_trouble: bool,
+    /// The server does not want this process, and says why.
+    sent_away: Option<String>,
 }
 
 impl Caller {
@@ -138,7 +141,13 @@ impl Caller {
 
     fn open(&mut self, registration: &Registration, spooled: &[Spooled]) -> WorkerEvent {
         let request = SessionRequest::new(registration, spooled);
-        let answer: Result<SessionAnswer, Trouble> = self.post("sessions", &request, TIMEOUT);
+        let answer: Result<SessionAnswer, Trouble> = match self.post("sessions", &request, TIMEOUT)
+        {
+            Err(Trouble::Unreachable) if self.sent_away.is_some() => {
+                return WorkerEvent::Fatal(self.sent_away.take().unwrap_or_default());
+            }
+            answer => answer,
+        };
         if let Ok(opened) = &answer {
             if let Err(error) = self.folder.belongs_to(&opened.installation) {
                 return WorkerEvent::Fatal(error.to_string());
@@ -168,6 +177,10 @@ impl Caller {
             }
             Err(CallError::Refused { status: 410, error }) if error.code == "session_replaced" => {
                 Trouble::SessionReplaced
+            }
+            Err(CallError::Refused { status: 409, error }) => {
+                self.sent_away = Some(error.message);
+                return Err(Trouble::Unreachable);
             }
             Err(error) => {
                 // Once for each time of trouble: it may last for hours.

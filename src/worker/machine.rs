@@ -175,6 +175,10 @@ const PAUSE_MAX_MS: i64 = 30_000;
 /// A poll that was answered sooner than this, and with nothing, was not held.
 const EMPTY_ANSWER_MS: i64 = 200;
 
+/// What one call carries at most: half of what the server takes.
+const CALL_BYTES_MAX: usize = 8 << 20;
+const CALL_ITEMS_MAX: usize = 1_000;
+
 impl Call {
     fn due(due: Moment) -> Call {
         Call {
@@ -630,7 +634,7 @@ impl Machine {
                         session_key: self.session_key(),
                         ..self.offer.clone()
                     },
-                    spooled: self.spool.values().cloned().collect(),
+                    spooled: fitting(self.spool.values().cloned(), |kept| weight(&kept.finished)),
                 });
             }
             return;
@@ -723,6 +727,7 @@ impl Machine {
         held.min()
     }
 
+    /// As much as fits into one call; the rest comes with the next.
     fn news(&self, now: Moment) -> Vec<(AttemptRef, News)> {
         let results = self.spool.values();
         let results = results.map(|kept| (kept.attempt, News::Finished(kept.finished.clone())));
@@ -740,7 +745,14 @@ impl Machine {
                 }
                 Phase::Running { .. } | Phase::Stopping(_) => None,
             });
-        results.chain(declined).chain(held).collect()
+        fitting(
+            results.chain(declined).chain(held),
+            |(_, news)| match news {
+                News::Finished(finished) => weight(finished),
+                News::Declined { why } => why.len(),
+                News::Started | News::KeepAlive => 0,
+            },
+        )
     }
 
     /// Everything that the server must not miss: also what has ended and is not told.
@@ -812,6 +824,27 @@ impl Machine {
             spread.wrapping_mul(31).wrapping_add(u64::from(byte))
         })
     }
+}
+
+/// The first of them, as many as one call may carry. The first alone always does.
+fn fitting<T>(items: impl Iterator<Item = T>, weight: impl Fn(&T) -> usize) -> Vec<T> {
+    let mut bytes = 0;
+    let fits = |item: &T| {
+        let fits = bytes == 0 || bytes + weight(item) <= CALL_BYTES_MAX;
+        bytes += weight(item);
+        fits
+    };
+    items.take(CALL_ITEMS_MAX).take_while(fits).collect()
+}
+
+/// About as long as it is on the wire.
+fn weight(finished: &Finished) -> usize {
+    const FRAME: usize = 200;
+    FRAME
+        + match finished {
+            Finished::Completed { output, .. } => output.as_ref().map_or(0, |json| json.0.len()),
+            Finished::Failed { message, .. } => message.len(),
+        }
 }
 
 fn shut_down_result() -> Finished {
