@@ -45,6 +45,7 @@ recovery:
 
 pub struct House {
     pub folder: tempfile::TempDir,
+    data: PathBuf,
     listen: String,
     settings: String,
     server: Option<Process>,
@@ -55,19 +56,28 @@ pub struct House {
 impl House {
     /// A server with these workflows, and no worker.
     pub fn with(workflows: &str) -> House {
-        House::in_folder(tempfile::tempdir().unwrap(), workflows, SETTINGS)
+        House::new(workflows, SETTINGS, None)
     }
 
     pub fn with_settings(workflows: &str, settings: &str) -> House {
-        House::in_folder(tempfile::tempdir().unwrap(), workflows, settings)
+        House::new(workflows, settings, None)
     }
 
-    pub fn in_folder(folder: tempfile::TempDir, workflows: &str, settings: &str) -> House {
+    /// With the server's data somewhere else.
+    #[cfg(feature = "faults")]
+    pub fn with_data(workflows: &str, data: &Path) -> House {
+        House::new(workflows, SETTINGS, Some(data))
+    }
+
+    fn new(workflows: &str, settings: &str, data: Option<&Path>) -> House {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("data");
         let ledger = folder.path().join("ledger");
         let workflows = workflows.replace("LEDGER", ledger.to_str().unwrap());
         fs::create_dir_all(folder.path().join("workflows")).unwrap();
         fs::write(folder.path().join("workflows/all.yaml"), workflows).unwrap();
         let mut house = House {
+            data: data.map_or(own, Path::to_path_buf),
             folder,
             listen: "127.0.0.1:0".to_string(),
             settings: settings.to_string(),
@@ -90,7 +100,8 @@ impl House {
     pub fn start_server(&mut self) {
         let (path, listen) = (self.folder.path().display(), &self.listen);
         let config = format!(
-            "listen: {listen}\ndata_dir: {path}/data\nworkflows_dir: {path}/workflows\n{}",
+            "listen: {listen}\ndata_dir: {}\nworkflows_dir: {path}/workflows\n{}",
+            self.data.display(),
             self.settings
         );
         let file = self.path("server.yaml");
@@ -257,7 +268,7 @@ impl House {
         if self.server.is_some() {
             assert!(self.stop_server(), "the server ended with an error");
         }
-        check_database(&self.path("data"));
+        check_database(&self.data);
     }
 }
 

@@ -3,6 +3,8 @@
 //! Every story ends with the checker of the database, and leaves no process behind.
 
 mod cancel;
+#[cfg(feature = "faults")]
+mod disks;
 mod house;
 mod ledger;
 mod network;

@@ -161,3 +161,67 @@ fn a_second_server_on_the_same_folder_and_one_on_a_taken_port_are_refused_in_one
     assert!(said.contains("auth.token_file"), "{said}");
     house.check();
 }
+
+#[test]
+fn a_server_with_a_worker_of_its_own_runs_steps_and_takes_them_along_when_it_stops() {
+    let settings =
+        "embedded_worker: { name: inside, slots: 2 }\nrecovery: { cancel_grace_secs: 1 }";
+    let workflows = "
+tasks:
+  quick:
+    flow:
+      work: { script: echo hello }
+  long:
+    flow:
+      work: { script: sleep 870030 }
+";
+    let mut house = House::with_settings(workflows, settings);
+    house.await_worker("inside", "active");
+    let quick = house.submit("quick");
+    house.await_job(quick, "completed");
+    assert_eq!(house.log_lines(quick, "work")[0], "hello");
+    let long = house.submit("long");
+    await_that("it sleeps", || {
+        (!crate::house::processes("sleep 870030").is_empty()).then_some(())
+    });
+    assert!(house.stop_server());
+    assert!(crate::house::processes("sleep 870030").is_empty());
+    house.start_server();
+    let job = house.await_job(long, "failed");
+    let step = &job.steps.unwrap()[0];
+    assert_eq!(step.reason.as_deref(), Some("worker_shutdown"));
+    house.check();
+}
+
+#[test]
+fn whoever_has_no_token_is_not_let_in() {
+    let folder = tempfile::tempdir().unwrap();
+    let token_file = folder.path().join("token");
+    std::fs::write(&token_file, "0123456789abcdef0123\n").unwrap();
+    let settings = format!("auth: {{ token_file: {} }}", token_file.display());
+    let house = House::with_settings("tasks: {}", &settings);
+    let timeout = Duration::from_secs(5);
+    let _: serde_json::Value = house.client.get("/healthz", timeout).unwrap();
+    let refused = house.client.get::<serde_json::Value>("/api/jobs", timeout);
+    assert!(matches!(
+        refused,
+        Err(CallError::Refused { status: 401, .. })
+    ));
+    let wrong = stepward::client::Client::new(&house.url(), Some("0123456789abcdef0124"));
+    let refused = wrong.get::<serde_json::Value>("/api/jobs", timeout);
+    assert!(matches!(
+        refused,
+        Err(CallError::Refused { status: 401, .. })
+    ));
+    let known = stepward::client::Client::new(&house.url(), Some("0123456789abcdef0123"));
+    let _: serde_json::Value = known.get("/api/jobs", timeout).unwrap();
+    let mut command = std::process::Command::new(crate::house::BINARY);
+    command.args(["worker", "--server", &house.url(), "--data-dir"]);
+    command.arg(folder.path().join("worker"));
+    command.env("STEPWARD_TOKEN", "0123456789abcdef0123");
+    let worker = crate::house::Process::start("w", command);
+    await_that("the worker is let in", || {
+        worker.said().contains("session opened").then_some(())
+    });
+    house.check();
+}

@@ -296,3 +296,35 @@ fn a_second_worker_in_the_same_folder_is_refused() {
     assert!(said.contains("is used by another worker"), "{said}");
     house.check();
 }
+
+#[test]
+fn the_older_of_two_workers_from_copies_of_one_folder_is_sent_away() {
+    let mut house = House::with("tasks: {}");
+    let first = house.worker(1);
+    let copy = house.path("copy");
+    std::fs::create_dir_all(&copy).unwrap();
+    for file in ["instance", "installation"] {
+        std::fs::copy(first.folder.join(file), copy.join(file)).unwrap();
+    }
+    let mut command = std::process::Command::new(crate::house::BINARY);
+    command.args([
+        "worker",
+        "--server",
+        &house.url(),
+        "--name",
+        "w2",
+        "--data-dir",
+    ]);
+    command.arg(&copy);
+    let second = crate::house::Process::start("w2", command);
+    await_that("the older one leaves", || {
+        (!first.process().is_alive()).then_some(())
+    });
+    let said = first.process().said();
+    assert!(said.contains("a folder of its own"), "{said}");
+    assert!(second.is_alive());
+    let events = house.all_events();
+    assert!(events.iter().any(|event| event.kind == "worker_duplicated"));
+    house.await_worker("w2", "active");
+    house.check();
+}

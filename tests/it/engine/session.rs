@@ -276,3 +276,28 @@ fn a_repeated_opening_takes_what_was_spooled_and_is_a_sign_of_life() {
         .unwrap();
     assert_eq!(worker.seen_up, house.now().up);
 }
+
+#[test]
+fn the_older_of_two_processes_that_share_a_worker_is_sent_away() {
+    let house = TestHouse::new();
+    let open = |key: &str| {
+        let registration = registration("ann", key, &[], 1);
+        house
+            .engine
+            .open_session(registration, Vec::new(), house.now())
+    };
+    open("one").unwrap();
+    open("two").unwrap();
+    let refused = open("one-2").unwrap_err();
+    assert!(
+        matches!(refused, EngineError::WorkerDuplicated { .. }),
+        "{refused}"
+    );
+    let kinds: Vec<EventKind> = house.events().iter().map(|event| event.fact.kind).collect();
+    assert_eq!(kinds.last(), Some(&EventKind::WorkerDuplicated));
+    // The newer one is not disturbed, and may open another session of its own.
+    open("two-2").unwrap();
+    // Nor is a process that nobody has met before: a restart.
+    open("three").unwrap();
+    open("three-2").unwrap();
+}

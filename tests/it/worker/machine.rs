@@ -439,3 +439,50 @@ fn heartbeats_are_tried_again_long_before_the_timeout() {
         assert!(mind.machine.wakes_at() <= mind.now + 15_000);
     }
 }
+
+#[test]
+fn results_that_do_not_fit_into_one_call_go_in_several() {
+    let result = |step_id| Spooled {
+        attempt: attempt(step_id, 1),
+        session_key: "former".to_string(),
+        finished: Finished::Completed {
+            output: Some(Json(format!("\"{}\"", "x".repeat(3 << 20)))),
+            exit_code: Some(0),
+        },
+    };
+    let mut mind = Mind::new((1..=5).map(result).collect());
+    let handed_over = |orders: &[Order]| match orders {
+        [Order::Open { spooled, .. }] => spooled.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(handed_over(&mind.tell(Event::Tick)), 2);
+    let orders = mind.tell(opened(vec![Verdict::Accepted, Verdict::Accepted]));
+    assert_eq!(news(&orders).len(), 2, "of the three that are left");
+    let orders = mind.tell(judged(vec![Verdict::Accepted, Verdict::Accepted]));
+    assert_eq!(news(&orders).len(), 1);
+}
+
+#[test]
+fn told_to_stop_at_once_it_ends_what_runs_and_what_was_about_to() {
+    let (one, two) = (attempt(1, 1), attempt(2, 1));
+    let mut mind = Mind::open();
+    mind.run(assignment(one));
+    mind.tell(given(vec![assignment(two)]));
+    let orders = mind.tell(Event::Prepared(two));
+    assert_eq!(news(&orders), [(two, News::Started)]);
+    assert_eq!(kills(&mind.tell(Event::Shutdown)), [one]);
+    // The yes comes too late: it never runs, and that is told.
+    let orders = mind.tell(judged(vec![Verdict::Accepted]));
+    assert!(!orders.iter().any(|order| matches!(order, Order::Run(_))));
+    let told = news(&orders);
+    assert!(matches!(
+        told[..],
+        [(found, News::Finished(Finished::Failed { reason: Reason::WorkerShutdown, .. }))] if found == two
+    ));
+    mind.tell(judged(vec![Verdict::Accepted]));
+    let orders = mind.tell(ended(one));
+    assert!(matches!(
+        news(&orders)[..],
+        [(found, News::Finished(Finished::Failed { reason: Reason::WorkerShutdown, .. }))] if found == one
+    ));
+}

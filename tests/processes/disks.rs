@@ -1,0 +1,106 @@
+//! A server whose disk is full, and has room again later.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use stepward::client::CallError;
+use stepward::wire::api::{JobJson, SubmitRequest};
+
+use crate::house::{House, await_that};
+use crate::ledger::{self, BEGIN, END};
+
+/// Runs the story below in a mount namespace of its own, with a small disk.
+#[test]
+fn a_full_disk_refuses_in_one_sentence_loses_nothing_and_recovers_by_itself() {
+    let mount_point = tempfile::tempdir().unwrap();
+    let inside = "mount -t tmpfs -o size=16m tmpfs \"$disk\" && \
+                  \"$me\" --exact disks::on_a_small_disk --ignored --nocapture";
+    let told = Command::new("unshare")
+        .args(["--mount", "--map-root-user", "sh", "-euc", inside])
+        .env("disk", mount_point.path())
+        .env("me", std::env::current_exe().unwrap())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&told.stdout);
+    let complained = String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success(), "{said}{complained}");
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+/// Takes all the room there is.
+fn fill(disk: &Path) -> PathBuf {
+    let ballast = disk.join("ballast");
+    let mut file = fs::File::create(&ballast).unwrap();
+    for piece in [64 << 10, 4 << 10, 1] {
+        while file.write_all(&vec![1; piece]).is_ok() {}
+    }
+    ballast
+}
+
+#[test]
+#[ignore = "the story of the test above, which starts it where there is a small disk"]
+fn on_a_small_disk() {
+    let disk = PathBuf::from(std::env::var_os("disk").expect("started by the test above"));
+    let workflows = format!(
+        "tasks:
+  gated:
+    flow:
+      work: {{ script: '{BEGIN}; while [ ! -e LEDGER.gate ]; do sleep 0.05; done; {END}; exit 3' }}
+"
+    );
+    let mut house = House::with_data(&workflows, &disk.join("data"));
+    let worker = house.worker(1);
+    let running = house.submit("gated");
+    house.await_step(running, "work", "running");
+    let ballast = fill(&disk);
+    let mut accepted = Vec::new();
+    let refusal = await_that("the disk is full", || {
+        let request = SubmitRequest::default();
+        let timeout = Duration::from_secs(10);
+        let path = "/api/tasks/gated/jobs";
+        match house.client.post::<_, JobJson>(path, &request, timeout) {
+            Ok(job) => {
+                accepted.push(job.id);
+                None
+            }
+            Err(CallError::Refused { status: 503, error }) => Some(error),
+            Err(other) => panic!("{other}"),
+        }
+    });
+    assert_eq!(refusal.code, "disk_full");
+    assert!(refusal.message.contains("make room"), "{}", refusal.message);
+    // What is there can be read, and somebody who asks is told.
+    assert_eq!(house.job(running).status, "running");
+    await_that("it says that it is not ready", || {
+        let ready = house
+            .client
+            .get::<serde_json::Value>("/readyz", Duration::from_secs(5));
+        matches!(ready, Err(CallError::Refused { status: 503, .. })).then_some(())
+    });
+    // The step ends; nobody can write that down, and nobody forgets it.
+    fs::write(house.path("ledger.gate"), "").unwrap();
+    await_that("the result is kept by the worker", || {
+        (worker.spooled() > 0).then_some(())
+    });
+    // Longer than a worker may be silent: it is the server that cannot hear.
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!(house.job(running).status, "running");
+    fs::remove_file(ballast).unwrap();
+    let job = house.await_job(running, "failed");
+    assert_eq!(job.steps.unwrap()[0].exit_code, Some(3));
+    for job_id in accepted {
+        house.await_job(job_id, "failed");
+    }
+    let events = house.all_events();
+    assert!(
+        events.iter().all(|event| event.phase.is_none()),
+        "{events:?}"
+    );
+    for (attempt, life) in ledger::lives(&house) {
+        assert_eq!(life, (1, 1), "{attempt}");
+    }
+    house.check();
+}
