@@ -1,7 +1,8 @@
 //! The README is the truth: its commands exist and do what it says.
 
-use std::path::PathBuf;
-use std::process::Command;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The fenced blocks of the README, in order.
 fn blocks() -> Vec<String> {
@@ -12,17 +13,13 @@ fn blocks() -> Vec<String> {
         .collect()
 }
 
-/// Cargo builds examples next to the tests.
-fn built(kind: &str, name: &str) -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let profile = test.parent().and_then(|deps| deps.parent()).unwrap();
-    profile.join(kind).join(name)
-}
-
 #[test]
 fn the_first_block_runs_the_main_job_and_the_second_passes_all_tests() {
     let blocks = blocks();
-    assert_eq!(blocks[0], "cargo run --example first_job");
+    assert_eq!(
+        blocks[0],
+        "cargo run -- server --workflows-dir examples --embedded-worker"
+    );
     assert_eq!(blocks[1], "tests/all");
     assert!(
         std::fs::read_to_string("tests/all")
@@ -43,20 +40,82 @@ fn the_first_block_runs_the_main_job_and_the_second_passes_all_tests() {
     );
 }
 
+/// A process of ours that does not outlive the test.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts one of the README's own commands, with a few more words, and waits until it says this.
+fn start(command: &str, more: &[&str], says: &str) -> (Process, String) {
+    let words = command.strip_prefix("cargo run -- ").unwrap().split(' ');
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stepward"))
+        .args(words)
+        .args(more)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stderr = BufReader::new(child.stderr.take().unwrap());
+    let process = Process(child);
+    let mut lines = stderr.lines().map_while(Result::ok);
+    let found = lines.find(|line| line.contains(says));
+    let found = found.unwrap_or_else(|| panic!("{command} never said {says}"));
+    // Whoever closes its stderr would end it.
+    std::thread::spawn(move || lines.for_each(drop));
+    (process, found)
+}
+
+/// The commands of the README in their order, against a server of our own.
 #[test]
-fn the_main_job_prints_what_the_readme_shows() {
-    let example = built("examples", "first_job");
-    assert!(
-        example.exists(),
-        "`cargo test` builds it, `cargo test --test it` alone does not: cargo build --example first_job"
-    );
-    let output = Command::new(example).output().unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let printed = String::from_utf8(output.stdout).unwrap();
-    assert!(
-        blocks().contains(&printed.trim_end().to_string()),
-        "{printed}"
-    );
+fn the_main_job_runs_and_is_told_as_the_readme_says() {
+    let blocks = blocks();
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let more = [
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        data.to_str().unwrap(),
+    ];
+    let (_server, listening) = start(&blocks[0], &more, "listening on");
+    let address = listening.rsplit("http://").next().unwrap();
+    let story = &blocks[3];
+    let mut said = String::new();
+    for command in blocks[2].lines() {
+        let command = command.replace("127.0.0.1:7717", address);
+        let deadline = Instant::now() + Duration::from_secs(30);
+        // A job takes its time; asking again does no harm, and submitting happens once.
+        loop {
+            let output = Command::new("sh").args(["-c", &command]).output().unwrap();
+            said = String::from_utf8(output.stdout).unwrap();
+            assert!(output.status.success(), "{command}: {said}");
+            let is_over = match () {
+                () if command.contains("POST") => said.contains("\"id\":"),
+                () if command.contains("/api/jobs/1/steps") => said.starts_with("Hello, Ada!\n"),
+                () if command.ends_with("/api/jobs/1") => said.contains("\"completed\""),
+                () if command.ends_with("/why") => said.contains("exit code 2"),
+                () => said.trim_end() == story,
+            };
+            if is_over {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{command}: {said}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    assert_eq!(said.trim_end(), story);
+
+    let worker = blocks[4].replace("127.0.0.1:7717", address);
+    let own = folder.path().join("worker");
+    let more = ["--data-dir", own.to_str().unwrap()];
+    let (_worker, offers) = start(&worker, &more, "offers");
+    assert!(offers.contains("gpu, script with 4 slots"), "{offers}");
 }
 
 #[test]
@@ -66,7 +125,11 @@ fn the_other_commands_work() {
         .flat_map(|block| block.lines().map(str::to_string).collect::<Vec<_>>())
         .filter(|line| line.starts_with("cargo run -- "))
         .collect();
-    assert_eq!(commands, ["cargo run -- db check FOLDER"]);
+    assert_eq!(
+        commands[2..],
+        ["cargo run -- db check FOLDER"],
+        "the first two are run above"
+    );
     let folder = tempfile::tempdir().unwrap();
     let check = || {
         Command::new(env!("CARGO_BIN_EXE_stepward"))
