@@ -82,7 +82,7 @@ pub struct Poll {
     pub held: Vec<AttemptRef>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PollAnswer {
     pub assignments: Vec<Assignment>,
     pub abort: Vec<AttemptRef>,

@@ -6,6 +6,7 @@ use super::heartbeat::current_session;
 use super::poll::answer_poll;
 use super::{Engine, EngineError};
 use crate::domain::protocol::{Poll, PollAnswer};
+use crate::domain::worker::WorkerState;
 use crate::domain::{Now, WorkerId};
 use crate::store::{Demand, Tx};
 
@@ -50,6 +51,10 @@ impl Engine {
             move |tx: &Tx| {
                 tx.happens_at(now.up);
                 let session = current_session(tx, &poll.session_key)?;
+                // It was given up while its poll waited, and has not spoken since.
+                if session.worker_state == WorkerState::Inactive {
+                    return Ok(PollAnswer::default());
+                }
                 answer_poll(tx, &settings, &session, poll.free_slots, &poll.held, now)
             }
         });

@@ -320,7 +320,7 @@ impl Machine {
         match answer {
             Ok(opened) => {
                 let sent = self.opening.answered(now);
-                self.hear(sent);
+                self.hear(sent, now);
                 // In the order in which they were handed over: the spool's own.
                 let handed_over: Vec<AttemptRef> = self.spool.keys().copied().collect();
                 for attempt in handed_over.into_iter().take(opened.spooled.len()) {
@@ -356,7 +356,7 @@ impl Machine {
             Ok(answer) => {
                 let interval_ms = self.settings().map_or(0, |s| s.heartbeat_interval_ms);
                 let sent = self.beating.answered(now + interval_ms);
-                self.hear(sent);
+                self.hear(sent, now);
                 self.abort(&answer.abort, orders);
                 self.server_drains(answer.draining, orders);
             }
@@ -384,7 +384,7 @@ impl Machine {
                 if says_nothing && now - sent.unwrap_or(now) < EMPTY_ANSWER_MS {
                     self.polling.due = now + EMPTY_ANSWER_MS;
                 }
-                self.hear(sent);
+                self.hear(sent, now);
                 self.take(answer, now, orders);
             }
             Err(Trouble::Unreachable) => self.polling.met_trouble(now, self.spread()),
@@ -435,7 +435,7 @@ impl Machine {
         match answer {
             Ok(answer) if answer.verdicts.len() == told.len() => {
                 let sent = self.reporting.answered(now);
-                self.hear(sent);
+                self.hear(sent, now);
                 for ((attempt, news), verdict) in told.into_iter().zip(answer.verdicts) {
                     self.judged(attempt, &news, &verdict, sent.unwrap_or(now), now, orders);
                 }
@@ -496,7 +496,7 @@ impl Machine {
         match answer {
             Ok(()) => {
                 let sent = self.leaving.answered(now);
-                self.hear(sent);
+                self.hear(sent, now);
                 self.drain_is_known = true;
             }
             Err(Trouble::Unreachable) => self.leaving.met_trouble(now, self.spread()),
@@ -806,8 +806,15 @@ impl Machine {
         }
     }
 
-    fn hear(&mut self, sent: Option<Moment>) {
+    /// The server has answered: what had to wait because it did not is tried at once.
+    fn hear(&mut self, sent: Option<Moment>, now: Moment) {
         self.heard = self.heard.max(sent.unwrap_or(self.heard));
+        let calls = [&mut self.beating, &mut self.polling, &mut self.reporting];
+        for call in calls.into_iter().chain([&mut self.leaving]) {
+            if call.troubles > 0 {
+                call.due = call.due.min(now);
+            }
+        }
     }
 
     fn session_key(&self) -> String {

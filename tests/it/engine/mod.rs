@@ -15,5 +15,6 @@ mod reports;
 mod retry;
 mod session;
 mod submit;
+mod wait;
 mod why;
 mod workers;

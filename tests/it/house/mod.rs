@@ -38,7 +38,7 @@ impl TestHouse {
         })
     }
 
-    fn with_options(options: StoreOptions) -> TestHouse {
+    pub fn with_options(options: StoreOptions) -> TestHouse {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), options).unwrap();
         TestHouse {

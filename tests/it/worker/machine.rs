@@ -486,3 +486,17 @@ fn told_to_stop_at_once_it_ends_what_runs_and_what_was_about_to() {
         [(found, News::Finished(Finished::Failed { reason: Reason::WorkerShutdown, .. }))] if found == one
     ));
 }
+
+#[test]
+fn a_server_that_is_back_is_polled_at_once() {
+    let mut mind = Mind::open();
+    // A long time of trouble: the next try of a poll is far away.
+    for _ in 0..10 {
+        mind.tell(Event::Polled(life(), Err(Trouble::Unreachable)));
+        let orders = mind.wait(31_000);
+        assert!(orders.iter().any(|order| matches!(order, Order::Poll(_))));
+    }
+    mind.tell(Event::Polled(life(), Err(Trouble::Unreachable)));
+    let orders = mind.tell(beaten());
+    assert!(orders.iter().any(|order| matches!(order, Order::Poll(_))));
+}
