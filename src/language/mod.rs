@@ -113,7 +113,11 @@ fn find_files(folder: &Path, files: &mut Vec<PathBuf>, faults: &mut Vec<String>)
 }
 
 fn read(file: &Path) -> Result<Vec<TaskDraft>, String> {
-    let bytes = std::fs::metadata(file).map_or(0, |found| found.len());
+    let found = std::fs::metadata(file).map_err(|error| format!("cannot be read: {error}"))?;
+    if !found.is_file() {
+        return Err("is not a file".to_string());
+    }
+    let bytes = found.len();
     if bytes > FILE_BYTES_MAX {
         return Err(format!(
             "is {bytes} bytes long, at most {FILE_BYTES_MAX} are read"
