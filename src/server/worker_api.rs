@@ -11,7 +11,7 @@ use crate::domain::{AttemptRef, StepId};
 use crate::logs::AppendError;
 use crate::wire::worker::{
     DrainRequest, HeartbeatAnswer, HeartbeatRequest, LogAnswer, PollAnswerJson, PollRequest,
-    ReadReports, ReportsAnswerJson, ReportsRequest, SessionAnswer, SessionRequest,
+    Readable, ReportsAnswerJson, ReportsRequest, SessionAnswer, SessionRequest,
 };
 
 /// No proxy in between should take a waiting poll for a dead one.
@@ -19,11 +19,11 @@ const WAIT_MAX: Duration = Duration::from_secs(50);
 
 pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let asked: SessionRequest = request.json()?;
-    let (registration, spooled) = asked.into_parts().map_err(ApiError::invalid)?;
+    let (registration, Readable { items, faults }) = asked.into_parts();
     let opened = app
         .engine
-        .open_session(registration, spooled, app.clock.now())?;
-    let answer = SessionAnswer::new(opened, &app.installation);
+        .open_session(registration, items, app.clock.now())?;
+    let answer = SessionAnswer::new(opened, &faults, &app.installation);
     Ok(Response::json(200, &answer).into())
 }
 
@@ -54,7 +54,7 @@ pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let asked: ReportsRequest = request.json()?;
-    let ReadReports { reports, faults } = asked.into();
+    let (reports, faults) = asked.into_parts();
     let noticed = app.waiting.noticed();
     let session_key = reports.session_key.clone();
     let asks = reports.poll.clone();

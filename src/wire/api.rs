@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Raw, Time};
+use super::{Raw, Strict, Time, unique_texts};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SubmitRequest {
-    pub input: Option<Raw>,
+    pub input: Option<Strict>,
     pub priority: Option<i32>,
     pub not_before: Option<Time>,
+    #[serde(deserialize_with = "unique_texts")]
     pub labels: BTreeMap<String, String>,
 }
 
@@ -28,7 +29,7 @@ pub struct RetryRequest {
 #[serde(default, deny_unknown_fields)]
 pub struct ApproveRequest {
     /// What the approval gives to the steps after it.
-    pub output: Option<Raw>,
+    pub output: Option<Strict>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::Raw;
@@ -60,7 +61,8 @@ pub struct SessionRequest {
     pub slots: u32,
     pub version: String,
     pub platform: String,
-    pub spooled: Vec<SpooledJson>,
+    /// Of `SpooledJson` each. Read one by one: a result that nobody understands must not keep its worker out.
+    pub spooled: Vec<Raw>,
 }
 
 /// Also the file in which a worker keeps a result until the server has answered for it.
@@ -177,12 +179,11 @@ impl SessionRequest {
             slots: registration.slots,
             version: registration.version.clone(),
             platform: registration.platform.clone(),
-            spooled: spooled.iter().map(SpooledJson::from).collect(),
+            spooled: Raw::each(spooled.iter().map(SpooledJson::from)),
         }
     }
 
-    pub fn into_parts(self) -> Result<(Registration, Vec<Spooled>), Fault> {
-        let spooled = self.spooled.into_iter().map(Spooled::try_from);
+    pub fn into_parts(self) -> (Registration, Readable<Spooled>) {
         let registration = Registration {
             instance_key: self.instance,
             session_key: self.session,
@@ -192,8 +193,44 @@ impl SessionRequest {
             version: self.version,
             platform: self.platform,
         };
-        Ok((registration, spooled.collect::<Result<_, _>>()?))
+        let spooled = Readable::of(&self.spooled, |json: SpooledJson| json.try_into());
+        (registration, spooled)
     }
+}
+
+/// What could be read of a list, and what is wrong with the items that could not, each at its place.
+#[derive(Debug)]
+pub struct Readable<T> {
+    pub items: Vec<T>,
+    pub faults: BTreeMap<usize, Fault>,
+}
+
+impl<T> Readable<T> {
+    fn of<J: DeserializeOwned>(
+        list: &[Raw],
+        understand: impl Fn(J) -> Result<T, Fault>,
+    ) -> Readable<T> {
+        let (mut items, mut faults) = (Vec::with_capacity(list.len()), BTreeMap::new());
+        for (index, raw) in list.iter().enumerate() {
+            match raw.read().and_then(&understand) {
+                Ok(item) => items.push(item),
+                Err(fault) => {
+                    faults.insert(index, fault);
+                }
+            }
+        }
+        Readable { items, faults }
+    }
+}
+
+/// One result per item, in their order; those that could not be read are refused.
+fn results(verdicts: Vec<Verdict>, faults: &BTreeMap<usize, Fault>) -> Vec<VerdictJson> {
+    let mut results = verdicts_json(verdicts);
+    for (&index, fault) in faults {
+        let why = fault.clone();
+        results.insert(index.min(results.len()), VerdictJson::Refused { why });
+    }
+    results
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -291,13 +328,17 @@ fn verdicts(json: Vec<VerdictJson>) -> Vec<Verdict> {
 }
 
 impl SessionAnswer {
-    pub fn new(opened: OpenedSession, installation: &str) -> SessionAnswer {
+    pub fn new(
+        opened: OpenedSession,
+        faults: &BTreeMap<usize, Fault>,
+        installation: &str,
+    ) -> SessionAnswer {
         SessionAnswer {
             worker_id: opened.worker_id.0,
             session_id: opened.session_id.0,
             installation: installation.to_string(),
             settings: opened.settings.into(),
-            spooled: verdicts_json(opened.spooled),
+            spooled: results(opened.spooled, faults),
         }
     }
 }
@@ -626,7 +667,8 @@ impl TryFrom<AssignmentJson> for Assignment {
 #[serde(deny_unknown_fields)]
 pub struct ReportsRequest {
     pub session: String,
-    pub items: Vec<ItemJson>,
+    /// Of `ItemJson` each. Read one by one: a bad one must not take the others with it.
+    pub items: Vec<Raw>,
     /// With it, more work is asked for in the same call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub poll: Option<ReportsPoll>,
@@ -679,23 +721,23 @@ impl ItemJson {
         }
     }
 
-    fn into_parts(self) -> (AttemptRef, Result<News, Fault>) {
+    fn into_parts(self) -> Result<(AttemptRef, News), Fault> {
         let attempt = AttemptRef {
             step_id: StepId(self.step_id),
             attempt: self.attempt,
         };
         let news = match self.news {
-            NewsWord::Started => Ok(News::Started),
-            NewsWord::Keepalive => Ok(News::KeepAlive),
-            NewsWord::Declined => Ok(News::Declined {
+            NewsWord::Started => News::Started,
+            NewsWord::Keepalive => News::KeepAlive,
+            NewsWord::Declined => News::Declined {
                 why: self.why.unwrap_or_default(),
-            }),
-            NewsWord::Finished => match self.finished {
-                Some(finished) => Finished::try_from(finished).map(News::Finished),
-                None => Err("finished says nothing about how".to_string()),
             },
+            NewsWord::Finished => {
+                let finished = self.finished.ok_or("finished says nothing about how")?;
+                News::Finished(finished.try_into()?)
+            }
         };
-        (attempt, news)
+        Ok((attempt, news))
     }
 }
 
@@ -705,9 +747,7 @@ impl From<&Reports> for ReportsRequest {
         let poll = reports.poll.as_ref();
         ReportsRequest {
             session: reports.session_key.clone(),
-            items: items
-                .map(|(attempt, news)| ItemJson::new(*attempt, news))
-                .collect(),
+            items: Raw::each(items.map(|(attempt, news)| ItemJson::new(*attempt, news))),
             poll: poll.map(|(free_slots, held)| ReportsPoll {
                 free_slots: *free_slots,
                 held: attempts_json(held.iter().copied()),
@@ -716,32 +756,15 @@ impl From<&Reports> for ReportsRequest {
     }
 }
 
-/// What could be read of a request, and the faults of the items that could not, each at its place.
-pub struct ReadReports {
-    pub reports: Reports,
-    pub faults: BTreeMap<usize, Fault>,
-}
-
-impl From<ReportsRequest> for ReadReports {
-    fn from(json: ReportsRequest) -> ReadReports {
-        let (mut items, mut faults) = (Vec::with_capacity(json.items.len()), BTreeMap::new());
-        for (index, item) in json.items.into_iter().enumerate() {
-            let (attempt, news) = item.into_parts();
-            match news {
-                Ok(news) => items.push((attempt, news)),
-                Err(fault) => {
-                    faults.insert(index, fault);
-                }
-            }
-        }
-        ReadReports {
-            reports: Reports {
-                session_key: json.session,
-                items,
-                poll: (json.poll).map(|poll| (poll.free_slots, attempt_refs(poll.held))),
-            },
-            faults,
-        }
+impl ReportsRequest {
+    pub fn into_parts(self) -> (Reports, BTreeMap<usize, Fault>) {
+        let Readable { items, faults } = Readable::of(&self.items, ItemJson::into_parts);
+        let reports = Reports {
+            session_key: self.session,
+            items,
+            poll: (self.poll).map(|poll| (poll.free_slots, attempt_refs(poll.held))),
+        };
+        (reports, faults)
     }
 }
 
@@ -752,15 +775,9 @@ pub struct ReportsAnswerJson {
 }
 
 impl ReportsAnswerJson {
-    /// One result per item, in their order; those that could not be read are refused.
     pub fn new(answer: &ReportsAnswer, faults: &BTreeMap<usize, Fault>) -> ReportsAnswerJson {
-        let mut results = verdicts_json(answer.verdicts.clone());
-        for (&index, fault) in faults {
-            let why = fault.clone();
-            results.insert(index.min(results.len()), VerdictJson::Refused { why });
-        }
         ReportsAnswerJson {
-            results,
+            results: results(answer.verdicts.clone(), faults),
             poll: answer.poll.as_ref().map(PollAnswerJson::from),
         }
     }
