@@ -8,6 +8,7 @@
 //! The bell is a hint. Without it every poll ends by itself, and the next one finds what there is.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -73,24 +74,35 @@ impl Mailbox {
     }
 }
 
+/// When a call came, to be asked for before it is evaluated.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    moment: u64,
+    /// The last notice before it.
+    noticed: u64,
+}
+
 /// A poll with nothing to say to it yet.
 pub struct WaitingPoll {
     pub poll: Poll,
     pub offer: Offer,
     pub wait: Duration,
-    /// The last notice before it was evaluated.
-    pub noticed: u64,
+    pub arrival: Arrival,
+}
+
+/// A session has spoken otherwise: this is what it has free and holds now. It counts for the poll that waits, and for one
+/// that is on its way to wait and came before the session was answered.
+pub struct Update {
+    pub session_key: String,
+    pub free_slots: u32,
+    pub held: Vec<AttemptRef>,
+    pub arrival: Arrival,
 }
 
 enum Message {
     Wait(WaitingPoll, Answer),
-    /// The session has spoken otherwise meanwhile: this is what it has free and holds now.
-    Update {
-        session_key: String,
-        free_slots: u32,
-        held: Vec<AttemptRef>,
-        noticed: u64,
-    },
+    /// With the moment at which the session is answered.
+    Update(Update, u64),
     Stop,
 }
 
@@ -98,6 +110,8 @@ enum Message {
 pub struct Waiting {
     messages: Sender<Message>,
     mailbox: Arc<Mailbox>,
+    moments: AtomicU64,
+    count: Arc<AtomicUsize>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -108,6 +122,7 @@ impl Waiting {
         mailbox: Arc<Mailbox>,
     ) -> std::io::Result<Waiting> {
         let (messages, inbox) = unbounded();
+        let count = Arc::<AtomicUsize>::default();
         let room = Room {
             engine,
             clock,
@@ -116,7 +131,9 @@ impl Waiting {
             tickets: HashMap::new(),
             next_ticket: 0,
             taken_from: VecDeque::new(),
+            updates: HashMap::new(),
             look_at: None,
+            count: count.clone(),
         };
         let thread = std::thread::Builder::new()
             .name("waiting-polls".to_string())
@@ -124,13 +141,23 @@ impl Waiting {
         Ok(Waiting {
             messages,
             mailbox,
+            moments: AtomicU64::new(0),
+            count,
             thread: Mutex::new(Some(thread)),
         })
     }
 
+    /// How many polls wait now.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
     /// To be asked before a poll is evaluated.
-    pub fn noticed(&self) -> u64 {
-        self.mailbox.number()
+    pub fn arrival(&self) -> Arrival {
+        Arrival {
+            moment: self.moments.fetch_add(1, Ordering::SeqCst),
+            noticed: self.mailbox.number(),
+        }
     }
 
     pub fn wait(&self, poll: WaitingPoll, answer: Answer) {
@@ -138,20 +165,11 @@ impl Waiting {
         let _ = self.messages.send(Message::Wait(poll, answer));
     }
 
-    pub fn update(
-        &self,
-        session_key: String,
-        free_slots: u32,
-        held: Vec<AttemptRef>,
-        noticed: u64,
-    ) {
+    /// To be called before the session is answered.
+    pub fn update(&self, update: Update) {
+        let moment = self.moments.fetch_add(1, Ordering::SeqCst);
         // As above.
-        let _ = self.messages.send(Message::Update {
-            session_key,
-            free_slots,
-            held,
-            noticed,
-        });
+        let _ = self.messages.send(Message::Update(update, moment));
     }
 
     /// Lets everybody go.
@@ -182,8 +200,17 @@ struct Room {
     next_ticket: u64,
     /// Workers of the last notices, with their numbers.
     taken_from: VecDeque<(u64, WorkerId)>,
+    /// The last word of each session that spoke lately: its poll may still be on its way here.
+    updates: HashMap<String, LastWord>,
     /// Something was there that nobody was given: look again then.
     look_at: Option<Instant>,
+    count: Arc<AtomicUsize>,
+}
+
+struct LastWord {
+    update: Update,
+    moment: u64,
+    kept_until: Instant,
 }
 
 struct Guest {
@@ -205,10 +232,22 @@ impl Guest {
         let offered = |tag: &String| self.offer.tags.binary_search(tag).is_ok();
         tags.iter().all(offered)
     }
+
+    fn is_passed_over(&self, now: Instant) -> bool {
+        self.passed_over_until.is_some_and(|until| until > now)
+    }
+
+    fn learn(&mut self, update: &Update) {
+        self.poll.free_slots = update.free_slots;
+        self.poll.held.clone_from(&update.held);
+    }
 }
 
 /// How often those who went away are looked for.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How long a poll may be on its way from its evaluation to here.
+const ON_ITS_WAY_MAX: Duration = Duration::from_secs(30);
 
 /// Notices about workers that are remembered for polls that were on their way.
 const TAKEN_FROM_MAX: usize = 4_096;
@@ -240,14 +279,7 @@ impl Room {
                     Message::Wait(poll, answer) => {
                         look |= self.seat(poll, answer, &mut concerned);
                     }
-                    Message::Update {
-                        session_key,
-                        free_slots,
-                        held,
-                        noticed,
-                    } => {
-                        look |= self.update(&session_key, free_slots, held, noticed);
-                    }
+                    Message::Update(update, moment) => look |= self.update(update, moment),
                 }
             }
             let (notice, number) = self.mailbox.take();
@@ -263,6 +295,7 @@ impl Room {
             if swept + LOOK <= now {
                 swept = now;
                 self.dismiss_those_who_left();
+                self.updates.retain(|_, last| last.kept_until > now);
             }
             if !concerned.is_empty() {
                 self.ask_for_workers(&concerned);
@@ -270,6 +303,7 @@ impl Room {
             if look {
                 self.hand_out();
             }
+            self.count.store(self.polls.len(), Ordering::Relaxed);
         }
     }
 
@@ -285,47 +319,53 @@ impl Room {
         if let Some(former) = self.tickets.get(&key).copied() {
             self.answer(former, &nothing());
         }
-        let stale = self.mailbox.number() != waiting.noticed;
+        let noticed = waiting.arrival.noticed;
+        let stale = self.mailbox.number() != noticed;
         let worker_id = waiting.offer.worker_id;
         let oldest = self.taken_from.front().map_or(0, |(number, _)| *number);
         let mut later = self.taken_from.iter();
-        let unknown = stale && self.taken_from.len() == TAKEN_FROM_MAX && oldest > waiting.noticed;
+        let unknown = stale && self.taken_from.len() == TAKEN_FROM_MAX && oldest > noticed;
         let was_taken =
-            |(number, known): &(u64, WorkerId)| *number > waiting.noticed && *known == worker_id;
+            |(number, known): &(u64, WorkerId)| *number > noticed && *known == worker_id;
         if unknown || later.any(was_taken) {
             concerned.insert(worker_id);
         }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
+        let mut guest = Guest {
+            poll: waiting.poll,
+            offer: waiting.offer,
+            answer,
+            until: Instant::now() + waiting.wait,
+            passed_over_until: None,
+        };
+        if let Some(last) = self.updates.get(&key)
+            && last.moment > waiting.arrival.moment
+        {
+            guest.learn(&last.update);
+        }
+        let looks = stale && guest.poll.free_slots > 0;
         self.tickets.insert(key, ticket);
-        let looks = stale && waiting.poll.free_slots > 0;
-        self.polls.insert(
-            ticket,
-            Guest {
-                poll: waiting.poll,
-                offer: waiting.offer,
-                answer,
-                until: Instant::now() + waiting.wait,
-                passed_over_until: None,
-            },
-        );
+        self.polls.insert(ticket, guest);
         looks
     }
 
-    fn update(
-        &mut self,
-        session_key: &str,
-        free_slots: u32,
-        held: Vec<AttemptRef>,
-        noticed: u64,
-    ) -> bool {
-        let ticket = self.tickets.get(session_key);
-        let Some(guest) = ticket.and_then(|ticket| self.polls.get_mut(ticket)) else {
-            return false;
+    /// Whether there may be something for it already.
+    fn update(&mut self, update: Update, moment: u64) -> bool {
+        let stale = self.mailbox.number() != update.arrival.noticed;
+        let ticket = self.tickets.get(&update.session_key);
+        let guest = ticket.and_then(|ticket| self.polls.get_mut(ticket));
+        let looks = guest.is_some_and(|guest| {
+            guest.learn(&update);
+            stale && guest.poll.free_slots > 0
+        });
+        let last = LastWord {
+            moment,
+            kept_until: Instant::now() + ON_ITS_WAY_MAX,
+            update,
         };
-        guest.poll.free_slots = free_slots;
-        guest.poll.held = held;
-        free_slots > 0 && self.mailbox.number() != noticed
+        self.updates.insert(last.update.session_key.clone(), last);
+        looks
     }
 
     fn remember(&mut self, number: u64, notice: &Notice) {
@@ -369,12 +409,13 @@ impl Room {
     /// Gives what there is to those who wait for it, in rounds: as many workers as there are steps.
     fn hand_out(&mut self) {
         const ROUNDS_MAX: usize = 4;
+        let now = Instant::now();
+        let mut in_vain = HashSet::new();
         for _ in 0..ROUNDS_MAX {
-            let now = Instant::now();
-            let free = self.polls.values().filter(|guest| {
-                let asked_too_often = guest.passed_over_until.is_some_and(|until| until > now);
-                guest.poll.free_slots > 0 && !asked_too_often
-            });
+            let free = self
+                .polls
+                .values()
+                .filter(|guest| !guest.is_passed_over(now));
             let slots: u64 = free.map(|guest| u64::from(guest.poll.free_slots)).sum();
             if slots == 0 {
                 return;
@@ -384,11 +425,11 @@ impl Room {
                 Ok(demands) => demands,
                 Err(error) => {
                     log::warn!("what waits is not known: {error}");
-                    self.look_at = Some(now + LOOK);
-                    return;
+                    break;
                 }
             };
-            let plan = self.plan(&demands, now);
+            self.pass_over(&in_vain, &demands, now);
+            let plan = self.plan(&demands, &in_vain, now);
             if plan.is_empty() {
                 return;
             }
@@ -397,23 +438,31 @@ impl Room {
                 Some((ticket, Poll { free_slots, ..poll }))
             });
             let asked: Vec<(u64, Poll)> = asked.collect();
-            for ticket in self.ask(asked) {
-                if let Some(guest) = self.polls.get_mut(&ticket) {
-                    guest.passed_over_until = Some(now + LOOK);
-                    self.look_at = Some(now + LOOK);
-                }
+            in_vain.extend(self.ask(asked));
+        }
+        self.look_at = Some(now + LOOK);
+    }
+
+    /// Whoever was asked in vain, and there still is what its tags allow, is not asked again for a while.
+    fn pass_over(&mut self, in_vain: &HashSet<u64>, demands: &[Demand], now: Instant) {
+        for ticket in in_vain {
+            if let Some(guest) = self.polls.get_mut(ticket)
+                && demands.iter().any(|demand| guest.can_take(&demand.tags))
+            {
+                guest.passed_over_until = Some(now + LOOK);
+                self.look_at = Some(now + LOOK);
             }
         }
     }
 
     /// Who is asked to take how many.
-    fn plan(&self, demands: &[Demand], now: Instant) -> BTreeMap<u64, u32> {
+    fn plan(&self, demands: &[Demand], in_vain: &HashSet<u64>, now: Instant) -> BTreeMap<u64, u32> {
         let mut guests: Vec<(u64, &Guest)> = self
             .polls
             .iter()
-            .filter(|(_, guest)| {
-                let asked_too_often = guest.passed_over_until.is_some_and(|until| until > now);
-                guest.poll.free_slots > 0 && !asked_too_often && !guest.answer.is_gone()
+            .filter(|(ticket, guest)| {
+                let was_asked = guest.is_passed_over(now) || in_vain.contains(ticket);
+                guest.poll.free_slots > 0 && !was_asked && !guest.answer.is_gone()
             })
             .map(|(ticket, guest)| (*ticket, guest))
             .collect();
@@ -463,6 +512,7 @@ impl Room {
     fn answer(&mut self, ticket: u64, answer: &Result<Response, ApiError>) {
         if let Some(guest) = self.polls.remove(&ticket) {
             self.tickets.remove(&guest.poll.session_key);
+            self.count.store(self.polls.len(), Ordering::Relaxed);
             guest.answer.give(match answer {
                 Ok(response) => response.clone(),
                 Err(error) => error.response(),

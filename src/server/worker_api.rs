@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::App;
 use super::error::ApiError;
 use super::exchange::{Reply, Request, Response};
-use super::waiting::{WaitingPoll, says_nothing};
+use super::waiting::{Update, WaitingPoll, says_nothing};
 use crate::domain::protocol::Poll;
 use crate::domain::{AttemptRef, StepId};
 use crate::logs::AppendError;
@@ -36,7 +36,7 @@ pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
 pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let asked: PollRequest = request.json()?;
     let wait = Duration::from_millis(asked.wait_ms).min(WAIT_MAX);
-    let noticed = app.waiting.noticed();
+    let arrival = app.waiting.arrival();
     let poll = Poll::from(asked);
     let answer = app.engine.poll(poll.clone(), app.clock.now())?;
     if wait.is_zero() || !says_nothing(&answer) {
@@ -48,23 +48,26 @@ pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
         poll,
         offer,
         wait,
-        noticed,
+        arrival,
     }))
 }
 
 pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let asked: ReportsRequest = request.json()?;
     let (reports, faults) = asked.into_parts();
-    let noticed = app.waiting.noticed();
+    let arrival = app.waiting.arrival();
     let session_key = reports.session_key.clone();
     let asks = reports.poll.clone();
     let still_held: Vec<AttemptRef> = reports.held().collect();
     let answer = app.engine.report(reports, app.clock.now())?;
     if let (Some((free_slots, held)), Some(poll)) = (asks, &answer.poll) {
         let given = poll.assignments.iter().map(|given| given.attempt);
-        let free_slots = free_slots.saturating_sub(given.len() as u32);
-        let held = held.into_iter().chain(still_held).chain(given).collect();
-        (app.waiting).update(session_key, free_slots, held, noticed);
+        app.waiting.update(Update {
+            session_key,
+            free_slots: free_slots.saturating_sub(given.len() as u32),
+            held: held.into_iter().chain(still_held).chain(given).collect(),
+            arrival,
+        });
     }
     let json = ReportsAnswerJson::new(&answer, &faults);
     Ok(Response::json(200, &json).into())
