@@ -213,6 +213,16 @@ impl Server {
         };
         app.waiting.stop();
         app.streams.stop();
+    /// Polls that wait for something to do.
+    pub fn long_polls(&self) -> usize {
+        self.app.as_ref().map_or(0, |app| app.waiting.count())
+    }
+
+    /// Streams of events that somebody listens to.
+    pub fn event_streams(&self) -> usize {
+        self.app.as_ref().map_or(0, |app| app.streams.count())
+    }
+
         self.front.stop();
         for handler in self.handlers.drain(..) {
             if handler.join().is_err() {

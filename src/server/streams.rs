@@ -1,15 +1,16 @@
 //! Server-sent events: everything that happens, as it happens, resumable by its number.
 //!
 //! One thread serves all streams. A stream owns its place in what happened and a channel to its client; one that reads slowly
-//! lags behind, costs nothing meanwhile, and misses nothing.
+//! lags behind, costs nothing meanwhile, and misses nothing; one that does not read at all is let go, and can resume.
 
 use std::fmt::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, after, never, select, tick, unbounded};
 
 use super::api::show;
 use super::error::ApiError;
@@ -37,7 +38,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// As in `Last-Event-ID`: `120.4513`; a single number is an event's.
+    /// As in `Last-Event-ID`: `120.4513`; a single number is an event's, and jobs are told of from now on.
     pub fn parse(text: &str) -> Result<Place, ApiError> {
         let (event, change) = text.split_once('.').unwrap_or((text, ""));
         let event = event.parse().ok();
@@ -51,6 +52,14 @@ impl Place {
         });
         let fault = || ApiError::invalid(format!("{text:?} is not the number of an event"));
         place.ok_or_else(fault)
+    }
+
+    /// A place that is yet to come was noted elsewhere, or before a backup was put back: nothing since then is kept back.
+    pub fn at_most(self, present: Place) -> Place {
+        Place {
+            event: self.event.min(present.event),
+            change: self.change.min(present.change),
+        }
     }
 }
 
@@ -69,24 +78,33 @@ enum Message {
 /// The handlers' side.
 pub struct Streams {
     messages: Sender<Message>,
+    count: Arc<AtomicUsize>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Streams {
     pub fn start(engine: Engine, mailbox: Arc<Mailbox>) -> std::io::Result<Streams> {
         let (messages, inbox) = unbounded();
+        let count = Arc::<AtomicUsize>::default();
         let teller = Teller {
             engine,
             mailbox,
             open: Vec::new(),
+            count: count.clone(),
         };
         let thread = std::thread::Builder::new()
             .name("event-streams".to_string())
             .spawn(move || teller.run(&inbox))?;
         Ok(Streams {
             messages,
+            count,
             thread: Mutex::new(Some(thread)),
         })
+    }
+
+    /// How many are open now.
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
     }
 
     pub fn open(&self, subscription: Subscription, answer: Answer) {
@@ -114,6 +132,7 @@ struct Teller {
     engine: Engine,
     mailbox: Arc<Mailbox>,
     open: Vec<Stream>,
+    count: Arc<AtomicUsize>,
 }
 
 struct Stream {
@@ -123,43 +142,52 @@ struct Stream {
     /// The last change that it was told, and of which job.
     within: (i64, JobId),
     job_id: Option<JobId>,
+    /// There may be more to tell.
+    lags: bool,
 }
 
 impl Teller {
     fn run(mut self, inbox: &Receiver<Message>) {
         /// Who was told a full batch has more coming, and who had no room may have some.
         const SOON: Duration = Duration::from_millis(50);
-        let mut more = false;
+        let signs = tick(SIGN_OF_LIFE);
         loop {
-            let pause = if more { SOON } else { SIGN_OF_LIFE };
+            let someone_lags = self.open.iter().any(|stream| stream.lags);
+            let soon = if someone_lags { after(SOON) } else { never() };
             let rings = self.mailbox.rings().clone();
-            let mut idle = false;
+            let mut news = false;
             select! {
                 recv(inbox) -> message => match message {
                     Ok(Message::Open(subscription, answer)) => self.open(subscription, answer),
-                    Ok(Message::Stop) | Err(_) => return,
+                    Ok(Message::Stop) | Err(_) => break,
                 },
-                recv(rings) -> _ => {}
-                default(pause) => idle = !more,
+                recv(rings) -> _ => news = true,
+                recv(signs) -> _ => self.give_sign_of_life(),
+                recv(soon) -> _ => {}
             }
             self.mailbox.take();
             self.open.retain(|stream| !stream.writer.is_gone());
-            if idle {
-                let sign = Bytes::from_static(b": still here\n\n");
-                self.open.retain(|stream| stream.writer.write(sign.clone()));
-            }
-            more = false;
-            let engine = &self.engine;
             for stream in &mut self.open {
-                more |= stream.tell(engine).unwrap_or_else(|error| {
-                    log::warn!("a stream could not be told what happened: {error}");
-                    true
-                });
+                if news || stream.lags {
+                    stream.lags = stream.tell(&self.engine).unwrap_or_else(|error| {
+                        log::warn!("a stream could not be told what happened: {error}");
+                        true
+                    });
+                }
             }
+            self.count.store(self.open.len(), Ordering::Relaxed);
         }
+        self.count.store(0, Ordering::Relaxed);
+    }
+
+    /// Whoever has not even room for that has not read for long, and is let go: it can resume.
+    fn give_sign_of_life(&mut self) {
+        let sign = Bytes::from_static(b": still here\n\n");
+        self.open.retain(|stream| stream.writer.write(sign.clone()));
     }
 
     fn open(&mut self, subscription: Subscription, answer: Answer) {
+        self.open.retain(|stream| !stream.writer.is_gone());
         if self.open.len() >= STREAMS_MAX {
             let message = format!("{STREAMS_MAX} streams are open already, close one");
             return answer.give(ApiError::new(503, "too_many_streams", message).response());
@@ -178,6 +206,7 @@ impl Teller {
                 place: subscription.from,
                 within: (subscription.from.change, JobId(i64::MAX)),
                 job_id: subscription.job_id,
+                lags: true,
             });
         }
     }
@@ -200,11 +229,6 @@ impl Stream {
             self.place.event = event.event.seq;
             let json = show::event(event);
             self.write("event", &serde_json::to_string(&json).expect("plain data"));
-        }
-        // A client that knows only of events is told of jobs from now on.
-        if self.place.change == i64::MAX {
-            self.place.change = engine.store.change_seq();
-            self.within = (self.place.change, JobId(i64::MAX));
         }
         let (change, job_id) = self.within;
         let changes = engine.jobs_changed(change, job_id, limit)?;

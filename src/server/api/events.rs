@@ -21,12 +21,11 @@ fn stream(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&["after", "job"])?;
     let job_id = request.query_number("job")?.map(JobId);
     let resumed = request.headers.last_event_id.as_deref();
+    let (event, change) = app.engine.present()?;
+    let present = Place { event, change };
     let from = match resumed.or(request.query("after")) {
-        Some(place) => Place::parse(place)?,
-        None => {
-            let (event, change) = app.engine.present()?;
-            Place { event, change }
-        }
+        Some(place) => Place::parse(place)?.at_most(present),
+        None => present,
     };
     if let Some(job_id) = job_id {
         // One that does not exist is better told now than never.
@@ -38,6 +37,9 @@ fn stream(app: &App, request: &Request) -> Result<Reply, ApiError> {
 fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&["after", "before", "limit"])?;
     let limit = request.limit(PAGE, PAGE_MAX)?;
+    if request.query("after").is_some() && request.query("before").is_some() {
+        return Err(ApiError::invalid("ask for after, or for before, not both"));
+    }
     let events = match request.query_number("after")? {
         Some(after) => app.engine.events_after(EventSeq(after), limit)?,
         None => {
