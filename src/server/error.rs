@@ -11,6 +11,8 @@ pub struct ApiError {
     pub code: &'static str,
     pub message: String,
     pub details: Vec<String>,
+    /// Of a method that is not known at this address: those that are.
+    pub allow: Option<String>,
 }
 
 impl ApiError {
@@ -20,6 +22,7 @@ impl ApiError {
             code,
             message: message.into(),
             details: Vec::new(),
+            allow: None,
         }
     }
 
@@ -34,9 +37,13 @@ impl ApiError {
 
     pub fn response(&self) -> Response {
         let response = Response::error(self.status, self.code, &self.message, self.details.clone());
-        match self.status {
+        let response = match self.status {
             503 => response.header("retry-after", "1"),
             _ => response,
+        };
+        match &self.allow {
+            Some(methods) => response.header("allow", methods),
+            None => response,
         }
     }
 }

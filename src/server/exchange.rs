@@ -16,6 +16,8 @@ pub enum Method {
     Post,
     Put,
     Delete,
+    /// Known to nobody here.
+    Other,
 }
 
 impl Method {
@@ -25,6 +27,7 @@ impl Method {
             Method::Post => "POST",
             Method::Put => "PUT",
             Method::Delete => "DELETE",
+            Method::Other => "another method",
         }
     }
 }
@@ -71,7 +74,9 @@ impl Request {
             true => b"{}",
             false => &self.body,
         };
-        if let Some(content_type) = &self.headers.content_type {
+        if let Some(content_type) = &self.headers.content_type
+            && !self.body.is_empty()
+        {
             let media = content_type.split(';').next().unwrap_or_default().trim();
             if !media.eq_ignore_ascii_case("application/json") {
                 return Err(ApiError::new(
@@ -81,13 +86,30 @@ impl Request {
                 ));
             }
         }
+        // A list would be read as the fields in their order, which nobody means.
+        if body
+            .trim_ascii_start()
+            .first()
+            .is_some_and(|&byte| byte == b'[')
+        {
+            return Err(ApiError::invalid("the body is a list, expected an object"));
+        }
         serde_json::from_slice(body).map_err(|error| {
-            ApiError::new(
-                400,
-                "invalid_json",
-                format!("the body is not understood: {error}"),
-            )
+            let message = format!("the body is not understood: {error}");
+            match error.is_data() {
+                true => ApiError::invalid(message),
+                false => ApiError::new(400, "invalid_json", message),
+            }
         })
+    }
+
+    /// For requests that say it all with their address: any word more is one that nobody would look at.
+    pub fn says_no_more(&self) -> Result<(), ApiError> {
+        #[derive(serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Nothing {}
+        self.check_query(&[])?;
+        self.json::<Nothing>().map(|_| ())
     }
 
     /// Refuses what nobody would look at: a mistyped name must not be passed over.
@@ -95,6 +117,9 @@ impl Request {
         let unknown = |(key, _): &&(String, String)| !known.contains(&key.as_str());
         match self.query.iter().find(unknown) {
             None => Ok(()),
+            Some((key, _)) if known.is_empty() => Err(ApiError::invalid(format!(
+                "{key:?} is not known here, nothing can be asked for after a ?"
+            ))),
             Some((key, _)) => Err(ApiError::invalid(format!(
                 "{key:?} is not known here, known are: {}",
                 known.join(", ")

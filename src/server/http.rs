@@ -57,8 +57,10 @@ impl Default for Limits {
 /// Connections that wait to be accepted: a burst of workers that come back must not meet retries of one second.
 const BACKLOG: u32 = 4096;
 const HEADERS_MAX: usize = 64;
-const HEAD_BYTES_MAX: usize = 64 << 10;
+const HEADER_BYTES_MAX: usize = 16 << 10;
 const PATH_BYTES_MAX: usize = 8 << 10;
+/// Where the library stops to read, which it does roughly.
+const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// Pieces that a slow reader of a stream may have in front of it. One more, and it is let go: it can resume.
 const STREAM_PIECES_MAX: usize = 256;
@@ -182,9 +184,14 @@ impl Front {
         })
     }
 
-    /// Takes no new connections, answers what was asked, and ends at the latest after `STOP_MAX`.
-    pub fn stop(&mut self) {
+    /// Takes no new connections; what has been asked is still answered.
+    pub fn close(&self) {
         self.stop.send_replace(true);
+    }
+
+    /// Closes, and ends when all is answered, at the latest after `STOP_MAX`.
+    pub fn stop(&mut self) {
+        self.close();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -322,18 +329,20 @@ async fn read(request: hyper::Request<Incoming>, limits: &Limits) -> Result<Requ
         hyper::Method::POST => Method::Post,
         hyper::Method::PUT => Method::Put,
         hyper::Method::DELETE => Method::Delete,
-        _ => {
-            return Err(refuse(
-                405,
-                "method_not_allowed",
-                "this method is not known here",
-            ));
-        }
+        _ => Method::Other,
     };
     let uri = head.uri.path_and_query().map_or("", |whole| whole.as_str());
     if uri.len() > PATH_BYTES_MAX {
         let message = format!("the address is longer than {PATH_BYTES_MAX} bytes");
         return Err(refuse(414, "uri_too_long", &message));
+    }
+    let lines = head.headers.iter();
+    let header_bytes: usize = lines
+        .map(|(name, value)| name.as_str().len() + value.len())
+        .sum();
+    if header_bytes > HEADER_BYTES_MAX {
+        let message = format!("the headers are longer than {HEADER_BYTES_MAX} bytes");
+        return Err(refuse(431, "headers_too_large", &message));
     }
     if head.headers.contains_key("content-encoding") {
         let message = "send the body as it is, without a content encoding";
@@ -343,16 +352,24 @@ async fn read(request: hyper::Request<Incoming>, limits: &Limits) -> Result<Requ
     let path = path.ok_or_else(|| refuse(404, "not_found", "there is nothing at this address"))?;
     let query = decode_query(head.uri.query().unwrap_or_default());
     let query = query.ok_or_else(|| refuse(400, "bad_request", "the query is not text"))?;
+    // What is there and cannot be read must not pass for absent.
     let text = |name: &str| {
-        let value = head.headers.get(name)?;
-        value.to_str().ok().map(str::to_string)
+        let mut values = head.headers.get_all(name).iter();
+        match (values.next().map(|value| value.to_str()), values.next()) {
+            (None, _) => Ok(None),
+            (Some(Ok(value)), None) => Ok(Some(value.to_string())),
+            _ => {
+                let message = format!("the header {name} is not one line of plain text");
+                Err(refuse(400, "bad_request", &message))
+            }
+        }
     };
     let headers = Headers {
-        authorization: text("authorization"),
-        content_type: text("content-type"),
-        idempotency_key: text("idempotency-key"),
-        accept: text("accept"),
-        last_event_id: text("last-event-id"),
+        authorization: text("authorization")?,
+        content_type: text("content-type")?,
+        idempotency_key: text("idempotency-key")?,
+        accept: accepted(&head.headers),
+        last_event_id: text("last-event-id")?,
     };
     // Workers hand over results and logs, which are larger than what people write.
     let is_worker = path.starts_with(&["api".to_string(), "worker".to_string()]);
@@ -384,6 +401,7 @@ async fn read_body(
         Response::error(413, "too_large", &message, Vec::new())
     };
     if body.size_hint().lower() > bytes_max as u64 {
+        tokio::spawn(swallow(body, limits.body_pause_max));
         return Err(too_large());
     }
     let mut whole = BytesMut::new();
@@ -402,6 +420,7 @@ async fn read_body(
         };
         if let Ok(piece) = frame.into_data() {
             if whole.len() + piece.len() > bytes_max {
+                tokio::spawn(swallow(body, limits.body_pause_max));
                 return Err(too_large());
             }
             if whole.is_empty() && body.is_end_stream() {
@@ -409,6 +428,24 @@ async fn read_body(
             }
             whole.extend_from_slice(&piece);
         }
+    }
+}
+
+/// What a client accepts may stand in several lines.
+fn accepted(headers: &hyper::HeaderMap) -> Option<String> {
+    let lines = headers.get_all("accept").iter();
+    let lines: Vec<&str> = lines.filter_map(|line| line.to_str().ok()).collect();
+    (!lines.is_empty()).then(|| lines.join(", "))
+}
+
+/// Takes in what comes after a refusal: a client that is still sending would meet a closed connection before the answer.
+async fn swallow(mut body: Incoming, pause_max: Duration) {
+    const BYTES_MAX: usize = 32 << 20;
+    let mut bytes = 0;
+    while bytes < BYTES_MAX
+        && let Ok(Some(Ok(frame))) = timeout(pause_max, body.frame()).await
+    {
+        bytes += frame.into_data().map_or(0, |piece| piece.len());
     }
 }
 

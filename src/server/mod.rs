@@ -46,10 +46,12 @@ use auth::Gate;
 use download::Downloads;
 use error::ApiError;
 use exchange::{Reply, Request, Response};
-use http::{Exchange, Front, Limits};
+use http::{Exchange, Front};
 use routes::Access;
 use streams::Streams;
 use waiting::{Mailbox, Waiting};
+
+pub use http::Limits;
 
 /// As many writes can share a commit as there are threads that wait for it.
 const HANDLERS: usize = 64;
@@ -131,6 +133,11 @@ pub struct Server {
 
 impl Server {
     pub fn start(config: &ServerConfig) -> Result<Server, StartError> {
+        Server::start_with(config, Limits::default())
+    }
+
+    /// With other limits than the usual ones to what a client may cost.
+    pub fn start_with(config: &ServerConfig, limits: Limits) -> Result<Server, StartError> {
         let workflows = match &config.workflows_dir {
             Some(folder) => Workflows::load(folder)?,
             None => Workflows::default(),
@@ -155,9 +162,9 @@ impl Server {
         };
         let store = Store::open(&config.data_dir, options)?;
         let folder = config.data_dir.join(LOGS_FOLDER);
-        let limits = LogLimits::default();
-        let logs =
-            Logs::open(&folder, limits).map_err(|source| StartError::Logs { folder, source })?;
+        let log_limits = LogLimits::default();
+        let logs = Logs::open(&folder, log_limits)
+            .map_err(|source| StartError::Logs { folder, source })?;
         let settings = config.settings();
         let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
         let engine = Engine::new(store, settings);
@@ -188,7 +195,7 @@ impl Server {
             handlers.push(handler.map_err(thread)?);
         }
         let address = config.listen;
-        let front = Front::start(address, exchanges_tx, Limits::default());
+        let front = Front::start(address, exchanges_tx, limits);
         Ok(Server {
             front: front.map_err(|source| StartError::Listen { address, source })?,
             app: Some(app),
@@ -206,13 +213,6 @@ impl Server {
         self.app.as_ref().map_or(0, |app| app.workflows.tasks.len())
     }
 
-    /// Ends in seconds, whoever is connected.
-    pub fn stop(&mut self) {
-        let Some(app) = self.app.take() else {
-            return;
-        };
-        app.waiting.stop();
-        app.streams.stop();
     /// Polls that wait for something to do.
     pub fn long_polls(&self) -> usize {
         self.app.as_ref().map_or(0, |app| app.waiting.count())
@@ -223,6 +223,15 @@ impl Server {
         self.app.as_ref().map_or(0, |app| app.streams.count())
     }
 
+    /// Ends in seconds, whoever is connected.
+    pub fn stop(&mut self) {
+        let Some(app) = self.app.take() else {
+            return;
+        };
+        // First of all, so that whoever comes while the others end is told why there is no answer.
+        self.front.close();
+        app.waiting.stop();
+        app.streams.stop();
         self.front.stop();
         for handler in self.handlers.drain(..) {
             if handler.join().is_err() {

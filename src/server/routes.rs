@@ -89,7 +89,10 @@ pub fn find(request: &mut Request) -> Result<&'static Route, ApiError> {
         return Err(ApiError::not_found("there is nothing at this address"));
     }
     let message = format!("here one may only {}", others.join(" or "));
-    Err(ApiError::new(405, "method_not_allowed", message))
+    Err(ApiError {
+        allow: Some(others.join(", ")),
+        ..ApiError::new(405, "method_not_allowed", message)
+    })
 }
 
 /// What stands in the braces of the pattern, if the path fits.

@@ -18,6 +18,7 @@ use crate::wire::worker::{
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
 pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&[])?;
     let asked: SessionRequest = request.json()?;
     let (registration, Readable { items, faults }) = asked.into_parts();
     let opened = app
@@ -28,12 +29,14 @@ pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&[])?;
     let beat: HeartbeatRequest = request.json()?;
     let answer = app.engine.heartbeat(beat.into(), app.clock.now())?;
     Ok(Response::json(200, &HeartbeatAnswer::from(answer)).into())
 }
 
 pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&[])?;
     let asked: PollRequest = request.json()?;
     let wait = Duration::from_millis(asked.wait_ms).min(WAIT_MAX);
     let arrival = app.waiting.arrival();
@@ -53,6 +56,7 @@ pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&[])?;
     let asked: ReportsRequest = request.json()?;
     let (reports, faults) = asked.into_parts();
     let arrival = app.waiting.arrival();
@@ -74,6 +78,7 @@ pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn drain(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&[])?;
     let asked: DrainRequest = request.json()?;
     app.engine.drain_session(&asked.session, app.clock.now())?;
     Ok(Response::json(200, &serde_json::json!({})).into())

@@ -5,7 +5,8 @@ use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 use crate::wire::api::Health;
 
-pub fn healthz(_: &App, _: &Request) -> Result<Reply, ApiError> {
+pub fn healthz(_: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.says_no_more()?;
     let health = Health {
         status: "ok".to_string(),
         problems: Vec::new(),
@@ -14,9 +15,10 @@ pub fn healthz(_: &App, _: &Request) -> Result<Reply, ApiError> {
 }
 
 /// The store can write, and recovery is awake.
-pub fn readyz(app: &App, _: &Request) -> Result<Reply, ApiError> {
+pub fn readyz(app: &App, request: &Request) -> Result<Reply, ApiError> {
     /// A sweep is due after the interval at the latest; one that is this late does not come.
     const LATE_MS: i64 = 30_000;
+    request.says_no_more()?;
     let now = app.clock.now();
     let mut problems = Vec::new();
     if app.engine.is_failing() || app.engine.save_clock(now).is_err() {

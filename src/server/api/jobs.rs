@@ -63,12 +63,14 @@ impl Filter {
 }
 
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.says_no_more()?;
     let detail = app.engine.job_detail(job_id(request)?)?;
     let json = show::job_detail(&detail, app.clock.now());
     Ok(Response::json(200, &json).into())
 }
 
 pub fn cancel(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.says_no_more()?;
     let job_id = job_id(request)?;
     app.engine.cancel(job_id, SOMEBODY, app.clock.now())?;
     show(app, request)
@@ -76,6 +78,7 @@ pub fn cancel(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 /// A new job, in which what completed is not done again.
 pub fn retry(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&[])?;
     let asked: RetryRequest = request.json()?;
     let scope = match (asked.from, asked.all) {
         (Some(_), true) => {
@@ -94,6 +97,7 @@ pub fn retry(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn why(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.says_no_more()?;
     let explained = app.engine.why_job(job_id(request)?, app.clock.now())?;
     Ok(Response::json(200, &show::job_why(&explained)).into())
 }

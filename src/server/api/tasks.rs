@@ -20,11 +20,13 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.says_no_more()?;
     let frozen = find(app, request)?;
     Ok(Response::json(200, &show::task(frozen.definition.root())).into())
 }
 
 pub fn submit(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&[])?;
     let frozen = find(app, request)?;
     let asked: SubmitRequest = request.json()?;
     let submission = Submission {

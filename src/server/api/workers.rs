@@ -23,6 +23,7 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.says_no_more()?;
     let worker_id = WorkerId(request.id(0)?);
     let worker = app.engine.worker(worker_id, app.clock.now())?;
     Ok(Response::json(200, &show::worker(&worker)).into())
@@ -45,6 +46,7 @@ fn change(
     request: &Request,
     verb: fn(&Engine, WorkerId, Now) -> Result<(), EngineError>,
 ) -> Result<Reply, ApiError> {
+    request.says_no_more()?;
     verb(&app.engine, WorkerId(request.id(0)?), app.clock.now())?;
     show(app, request)
 }
