@@ -25,12 +25,8 @@ pub fn kill_marked(key: &str) -> u32 {
     let mut killed = HashSet::new();
     // A process that hangs in a device cannot be killed by anybody; it is not worth a worker.
     for _ in 0..ROUNDS_MAX {
-        let marked = processes::all()
-            .into_iter()
-            .filter(|process| !process.ended && !spared.contains(&process.pid))
-            .filter(|process| carries(process, key));
         let mut found = 0;
-        for process in marked {
+        for process in living(key).filter(|process| !spared.contains(&process.pid)) {
             found += 1;
             if process.signal(Signal::KILL) {
                 killed.insert(process.identity());
@@ -42,6 +38,16 @@ pub fn kill_marked(key: &str) -> u32 {
         std::thread::sleep(ROUND_PAUSE);
     }
     killed.len() as u32
+}
+
+/// Whether anything carries the mark.
+pub fn is_any_marked(key: &str) -> bool {
+    living(key).next().is_some()
+}
+
+fn living(key: &str) -> impl Iterator<Item = Process> {
+    let living = processes::all().into_iter();
+    living.filter(move |process| !process.ended && carries(process, key))
 }
 
 const ROUNDS_MAX: u32 = 1_000;

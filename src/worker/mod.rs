@@ -226,12 +226,16 @@ fn machine_name() -> String {
 fn end_former_life(folder: &Folder, tools: &Tools, offer: &Offer) {
     let killed = marked::kill_marked(&folder.instance_key);
     if killed > 0 {
-        log::warn!("{killed} processes of a former life of this worker were killed");
+        let killed = processes::count(killed);
+        log::warn!("a former life of this worker had left {killed}, killed now");
     }
     let leftovers = executor::remove_leftovers(&offer.tags, tools);
     if leftovers.removed > 0 {
-        let removed = leftovers.removed;
-        log::warn!("{removed} containers or pods of a former life of this worker were removed");
+        let removed = match leftovers.removed {
+            1 => "1 container or pod".to_string(),
+            n => format!("{n} containers or pods"),
+        };
+        log::warn!("a former life of this worker had left {removed}, removed now");
     }
     for remark in leftovers.remarks {
         log::warn!("{remark}");

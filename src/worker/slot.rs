@@ -17,7 +17,7 @@ use super::mask::{Masks, SECRET_BYTES_MIN};
 use super::output::{self, OutputLine};
 use super::processes::{count, describe_signal};
 use super::supervised::{End, Exit, Supervised};
-use super::supervisor::remains;
+use super::supervisor::{not_cleaned_up, remains};
 use crate::domain::AttemptRef;
 use crate::domain::limits::{MESSAGE_BYTES_MAX, clip};
 use crate::domain::protocol::{Assignment, Finished};
@@ -231,6 +231,7 @@ impl Attempt {
             argv: argv.to_vec(),
             env: environment::of_worker(),
             cwd: self.place.folder.clone(),
+            settled: None,
             cleanup: Vec::new(),
         };
         let mut supervised = self
@@ -377,11 +378,7 @@ fn notes(end: &End, stopped: bool) -> Vec<String> {
         let what = what.replacen(" w", " that the step left behind w", 1);
         notes.push(what);
     }
-    notes.extend(
-        end.unclean
-            .iter()
-            .map(|why| format!("not cleaned up: {why}")),
-    );
+    notes.extend(end.unclean.iter().map(|why| not_cleaned_up(why)));
     notes
 }
 

@@ -13,9 +13,9 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use rustix::process::{Pid, Signal};
 
 use super::executor::{Invocation, Tools};
-use super::marked::{self, MARK, kill_marked};
+use super::marked::{self, MARK, is_any_marked, kill_marked};
 use super::processes::{Process, describe_signal};
-use super::supervisor::{Charge, Report, Said, Stop, StopOrder, clean_up};
+use super::supervisor::{Charge, Report, Said, Stop, StopOrder, clean_up, let_settle};
 use crate::domain::AttemptRef;
 
 /// How a supervised command ended, and all that it had started with it.
@@ -64,6 +64,7 @@ impl Supervised {
             argv: invocation.argv.clone(),
             env,
             cwd: invocation.cwd.clone(),
+            settled: invocation.settled.clone(),
             cleanup: invocation.cleanup.clone(),
             grace_ms,
             log: log.to_path_buf(),
@@ -170,6 +171,7 @@ fn attend(
     let end = match report {
         Some(report) => end_of(report, spawn_failure),
         None => {
+            let_settle(charge.settled.as_deref(), || !is_any_marked(key));
             let killed = kill_marked(key);
             End {
                 exit: Exit::Unsupervised(what_ended_it(status)),

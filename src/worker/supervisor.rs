@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
@@ -25,13 +25,17 @@ use super::marked::MARK;
 use super::processes::count;
 use super::tree::Tree;
 use crate::clock::wall_time;
+use crate::domain::limits::clip;
 use crate::domain::log::{LogRecord, LogStream};
 
 /// Between two looks for orphans that have ended while the step runs.
 const REAP_EVERY: Duration = Duration::from_secs(1);
 /// What a step leaves behind may still end by itself: `tee` at the end of its log, for instance.
 const LULL: Duration = Duration::from_millis(100);
+/// How long a command may be in the middle of making something before it is killed all the same.
+const SETTLE_MAX: Duration = Duration::from_secs(10);
 const CLEANUP_MAX: Duration = Duration::from_secs(30);
+const WORDS_BYTES_MAX: usize = 300;
 /// Far more than a command line may be.
 const ORDER_BYTES_MAX: u64 = 64 << 20;
 
@@ -41,6 +45,7 @@ pub(super) struct Charge {
     pub argv: Vec<String>,
     pub env: BTreeMap<String, String>,
     pub cwd: PathBuf,
+    pub settled: Option<PathBuf>,
     pub cleanup: Vec<Vec<String>>,
     pub grace_ms: u64,
     pub log: PathBuf,
@@ -162,15 +167,19 @@ impl Supervisor {
                 Report::default()
             }
         };
-        let (killed, left) = (report.killed, report.left);
+        let death = format!("the worker died: {}", remains(report.killed, report.left));
         let is_alone = self.worker_has_died();
         if is_alone {
-            self.note_in_log(killed, left);
+            self.note_in_log(&death);
         }
         report.unclean = self.clean_up();
+        let unclean = report.unclean.clone();
         let is_heard = self.say(&Said::Ended(report));
         if !is_heard && !is_alone {
-            self.note_in_log(killed, left);
+            self.note_in_log(&death);
+        }
+        for why in unclean.iter().filter(|_| !is_heard) {
+            self.note_in_log(&not_cleaned_up(why));
         }
         ExitCode::SUCCESS
     }
@@ -209,7 +218,11 @@ impl Supervisor {
             let _ = ended_tx.send(Heard::StepEnded);
         });
 
-        match self.next_ending(&mut tree) {
+        let ending = self.next_ending(&mut tree);
+        if !matches!(ending, Heard::StepEnded) {
+            let_settle(self.charge.settled.as_deref(), || tree.reap());
+        }
+        match ending {
             Heard::StepEnded => tree.wait_for_end(LULL, || false),
             Heard::Stop(Stop::Gently) => {
                 tree.ask_to_end();
@@ -279,8 +292,7 @@ impl Supervisor {
         troubles
     }
 
-    fn note_in_log(&self, killed: u32, left: u32) {
-        let text = format!("the worker died: {}", remains(killed, left));
+    fn note_in_log(&self, text: &str) {
         let record = LogRecord {
             at: wall_time(),
             stream: LogStream::Worker,
@@ -304,6 +316,21 @@ pub(super) fn remains(killed: u32, left: u32) -> String {
     }
 }
 
+/// For the log.
+pub(super) fn not_cleaned_up(why: &str) -> String {
+    format!("not cleaned up: {why}")
+}
+
+/// Waits for the moment from which a command may be killed: a file that is not empty. Or for its end.
+pub(super) fn let_settle(settled: Option<&Path>, mut has_ended: impl FnMut() -> bool) {
+    let Some(file) = settled else { return };
+    let begun = Instant::now();
+    let is_settled = || file.metadata().is_ok_and(|file| file.len() > 0);
+    while !is_settled() && !has_ended() && begun.elapsed() < SETTLE_MAX {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 /// Runs commands one after the other, each within its time, whatever they print. Says what went wrong with them.
 pub(super) fn clean_up(commands: &[Vec<String>], env: &BTreeMap<String, String>) -> Vec<String> {
     let mut troubles = Vec::new();
@@ -322,12 +349,21 @@ pub(super) fn clean_up(commands: &[Vec<String>], env: &BTreeMap<String, String>)
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        let in_time = command.spawn().map(|child| wait_within(child, CLEANUP_MAX));
+            .stderr(Stdio::piped());
+        let ended = command.spawn().and_then(|mut child| {
+            let last_words = last_words(child.stderr.take());
+            let status = wait_within(child, CLEANUP_MAX)?;
+            Ok((status, last_words))
+        });
         let secs = CLEANUP_MAX.as_secs();
-        let trouble = match in_time {
-            Ok(true) => continue,
-            Ok(false) => format!("it took longer than {secs} s and was killed"),
+        let trouble = match ended {
+            Ok((Some(status), _)) if status.success() => continue,
+            // What it has left running may hold the pipe open: then there are no words.
+            Ok((Some(status), words)) => match words.recv_timeout(LULL) {
+                Ok(words) if !words.is_empty() => format!("{status}: {words}"),
+                _ => status.to_string(),
+            },
+            Ok((None, _)) => format!("it took longer than {secs} s and was killed"),
             Err(error) => error.to_string(),
         };
         troubles.push(format!("{}: {trouble}", argv.join(" ")));
@@ -335,18 +371,39 @@ pub(super) fn clean_up(commands: &[Vec<String>], env: &BTreeMap<String, String>)
     troubles
 }
 
-fn wait_within(mut child: Child, limit: Duration) -> bool {
+/// `None`: it did not end in time, and was killed.
+fn wait_within(mut child: Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let begun = Instant::now();
     while begun.elapsed() < limit {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return true;
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     // It may have ended in this moment; either way it is waited for.
     let _ = child.kill();
     let _ = child.wait();
-    false
+    Ok(None)
+}
+
+/// The last line that comes, once no more does. Whatever comes is taken, so that nobody has to wait for us.
+fn last_words(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (words_tx, words_rx) = unbounded();
+    // Without the thread there are no words.
+    let _ = std::thread::Builder::new().spawn(move || {
+        let Some(mut pipe) = pipe else { return };
+        let (mut tail, mut chunk) = (Vec::new(), [0; 4 << 10]);
+        // A pipe that breaks has said all it will.
+        while let Ok(count @ 1..) = pipe.read(&mut chunk) {
+            tail.extend_from_slice(&chunk[..count]);
+            tail.drain(..tail.len().saturating_sub(chunk.len()));
+        }
+        let text = String::from_utf8_lossy(&tail);
+        let last = text.lines().map(str::trim).rfind(|line| !line.is_empty());
+        // Nobody listens any more if it took too long.
+        let _ = words_tx.send(clip(last.unwrap_or_default(), WORDS_BYTES_MAX));
+    });
+    words_rx
 }
 
 fn listen(lines: BufReader<UnixStream>, heard_tx: &Sender<Heard>) {

@@ -51,6 +51,8 @@ pub struct House {
     server: Option<Process>,
     pub client: Client,
     workers: usize,
+    /// What its workers have in their environment besides.
+    pub variables: Vec<Variable>,
 }
 
 impl House {
@@ -84,6 +86,7 @@ impl House {
             server: None,
             client: Client::new("http://127.0.0.1:1", None),
             workers: 0,
+            variables: Vec::new(),
         };
         house.start_server();
         house
@@ -159,6 +162,7 @@ impl House {
             name: name.to_string(),
             config: file,
             folder: self.path(name),
+            variables: self.variables.clone(),
             process: None,
         };
         let worker = worker.started();
@@ -303,10 +307,13 @@ pub fn processes(words: &str) -> Vec<i32> {
     found
 }
 
+pub type Variable = (&'static str, String);
+
 pub struct Worker {
     pub name: String,
     config: PathBuf,
     pub folder: PathBuf,
+    variables: Vec<Variable>,
     process: Option<Process>,
 }
 
@@ -319,6 +326,7 @@ impl Worker {
     pub fn start(&mut self) {
         let mut command = Command::new(BINARY);
         command.arg("worker").arg("--config").arg(&self.config);
+        command.envs(self.variables.iter().cloned());
         self.process = Some(Process::start(&self.name, command));
     }
 
@@ -337,6 +345,24 @@ impl Worker {
     /// Whether it ended well.
     pub fn wait(&mut self) -> bool {
         self.process.take().expect("the worker runs").wait()
+    }
+
+    /// What its processes and containers are marked with, over its lives.
+    pub fn instance_key(&self) -> String {
+        fs::read_to_string(self.folder.join("instance")).unwrap()
+    }
+
+    /// The parents of what it runs.
+    pub fn supervisors(&self) -> Vec<Pid> {
+        let id = self.process().id() as i32;
+        let all = stepward::worker::processes::all().into_iter();
+        let children = all.filter(|process| process.parent == id && !process.ended);
+        let children = children.map(|process| process.pid);
+        let is_supervisor = |pid: &Pid| {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.ends_with(b"\0supervise\0")
+        };
+        children.filter(is_supervisor).collect()
     }
 
     /// Results that it has not delivered.

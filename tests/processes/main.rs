@@ -5,9 +5,15 @@
 mod cancel;
 #[cfg(feature = "faults")]
 mod disks;
+#[allow(dead_code)] // Other tests need more of it.
+#[path = "../it/executor/desk.rs"]
+mod desk;
 mod house;
+#[path = "../it/executor/kubectl.rs"]
+mod kubectl;
 mod ledger;
 mod network;
+mod pods;
 mod proxy;
 mod scale;
 mod servers;

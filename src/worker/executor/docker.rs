@@ -300,6 +300,8 @@ fn invocation(
         argv,
         env,
         cwd: place.folder.clone(),
+        // Docker makes the file at its start, and writes to it once there is a container.
+        settled: Some(id_file(place)),
         cleanup: vec![words([
             &tools.docker,
             "rm",

@@ -39,6 +39,7 @@ pub fn prepare(
         argv,
         env,
         cwd,
+        settled: None,
         cleanup: Vec::new(),
     })
 }

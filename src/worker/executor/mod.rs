@@ -88,6 +88,9 @@ pub struct Invocation {
     /// The whole environment: nothing is inherited.
     pub env: BTreeMap<String, String>,
     pub cwd: PathBuf,
+    /// A file that is not empty once the command may be killed: before that, something that it has just asked for, such as a
+    /// container, might come into being after the cleanup. `None`: at any time.
+    pub settled: Option<PathBuf>,
     /// Commands that end what killing processes does not, such as a container. Run by the supervisor in every ending,
     /// also when the worker has died.
     pub cleanup: Vec<Vec<String>>,

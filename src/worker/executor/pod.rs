@@ -43,6 +43,8 @@ pub(super) struct Plan {
     pub container: String,
     pub pod: Value,
     pub output: PathBuf,
+    /// Where it notes that there is a pod, or that there will be none.
+    pub created: PathBuf,
     /// Where it says what was not the step's own failure.
     pub failure: PathBuf,
     pub poll_ms: u64,
@@ -100,6 +102,7 @@ pub fn prepare(
         container,
         pod,
         output: place.output(),
+        created: place.folder.join("created"),
         failure: failure_file(place),
         poll_ms: POLL_MS,
     };
@@ -109,11 +112,13 @@ pub fn prepare(
         .map_err(|error| format!("{} cannot be made: {error}", place.folder.display()))?;
     let bytes = serde_json::to_vec(&plan).expect("a plan is plain data");
     write(&place.output(), 0o600, b"")?;
+    write(&plan.created, 0o600, b"")?;
     write(&file, 0o600, &bytes)?;
     Ok(Invocation {
         argv: words([stepward, "run-pod", text(&file)?]),
         env: own_environment(),
         cwd: place.folder.clone(),
+        settled: Some(plan.created),
         cleanup: vec![cleanup],
     })
 }

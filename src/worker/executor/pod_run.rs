@@ -114,7 +114,9 @@ impl Followed<'_> {
         let mut create = self.kubectl();
         create.extend(words(["create", "--filename=-", "--output=name"]));
         let pod = serde_json::to_vec(&self.plan.pod).expect("it is JSON");
-        ask(&create, &pod, PATIENCE).map_err(|why| format!("the pod was not created: {why}"))?;
+        let created = ask(&create, &pod, PATIENCE);
+        write(&self.plan.created, 0o600, b"answered\n")?;
+        created.map_err(|why| format!("the pod was not created: {why}"))?;
         if self.stopped.load(Ordering::SeqCst) {
             // The signal came before there was anything to delete.
             delete(self.plan);

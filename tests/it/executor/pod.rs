@@ -1,4 +1,4 @@
-//! A pod from its manifest to its exit code, with a recorded kubectl: it answers as the real one does and keeps a ledger.
+//! A pod from its manifest to its exit code, with a recorded kubectl.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
@@ -8,39 +8,7 @@ use stepward::domain::task::{Action, Runner};
 use stepward::worker::executor::{Invocation, pod};
 
 use super::desk::{Desk, NAME, assignment, script};
-
-/// `get` answers with `sight.1`, `sight.2`, … and then with `sight` for ever; `logs` with `log.follow` or `log`.
-const KUBECTL: &str = r#"
-for word; do case $word in create|get|logs|delete) verb=$word; break;; esac; done
-why=$(cat "fail.$verb" 2>/dev/null)
-if [ -n "$why" ]; then echo "$why" >&2; exit 1; fi
-case $verb in
-create)
-  cat > created
-  echo pod/x;;
-get)
-  n=$(($(cat looks 2>/dev/null || echo 0) + 1)); echo $n > looks
-  if [ -e "sight.$n" ]; then cat "sight.$n"; else cat sight; fi;;
-logs)
-  case "$*" in *--follow=true*) cat log.follow; [ ! -e hang ] || exec sleep 600;; *) cat log;; esac;;
-delete)
-  [ ! -e after.delete ] || mv after.delete sight;;
-esac
-"#;
-
-fn state(state: Value) -> String {
-    json!({ "status": { "phase": "Running", "containerStatuses": [{ "name": "step", "state": state }] } })
-        .to_string()
-}
-
-fn running() -> String {
-    state(json!({ "running": {} }))
-}
-
-fn ended(exit_code: i32, message: &str) -> String {
-    let reason = if exit_code == 0 { "Completed" } else { "Error" };
-    state(json!({ "terminated": { "exitCode": exit_code, "reason": reason, "message": message } }))
-}
+use super::kubectl::{KUBECTL, ended, running, state};
 
 fn desk() -> Desk {
     let mut desk = Desk::new();

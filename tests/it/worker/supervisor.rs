@@ -312,6 +312,8 @@ fn what_cleans_up_runs_in_every_ending() {
         let cleaned = bench.file("cleaned");
         let cleanup = vec![
             vec!["no-such-program".to_string()],
+            shell("echo the disk is >&2; echo full >&2; exit 3"),
+            shell("yes | head -c 1000000 >&2"),
             vec!["touch".to_string(), cleaned.display().to_string()],
         ];
         let argv: &[&str] = match way {
@@ -344,8 +346,9 @@ fn what_cleans_up_runs_in_every_ending() {
         };
         assert_eq!(exit, expected, "{way}");
         assert!(cleaned.exists(), "{way}");
-        assert_eq!(unclean.len(), 1, "{way}");
+        assert_eq!(unclean.len(), 2, "{way}");
         assert!(unclean[0].starts_with("no-such-program: "), "{unclean:?}");
+        assert!(unclean[1].ends_with("exit status: 3: full"), "{unclean:?}");
         assert_eq!(bench.alive(), 0, "{way}");
     }
 }
@@ -369,11 +372,16 @@ fn supervised(bench: &Bench, argv: &[&str], cleanup: Vec<Vec<String>>) -> Superv
         argv: argv.iter().map(|word| word.to_string()).collect(),
         env: [("PATH".to_string(), path)].into(),
         cwd: bench.place.folder.clone(),
+        settled: None,
         cleanup,
     };
     let attempt = bench.assignment(None, "").attempt;
     let log = bench.place.log();
     Supervised::start(&bench.tools, &invocation, attempt, 1_000, &log).unwrap()
+}
+
+fn shell(script: &str) -> Vec<String> {
+    ["sh", "-c", script].map(str::to_string).to_vec()
 }
 
 /// The parent of the step's own process, which is the first of those that carry the mark.
