@@ -18,7 +18,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::process::{Pid, Signal, kill_process};
 use stepward::domain::protocol::Assignment;
 use stepward::domain::task::{Action, Runner};
-use stepward::worker::executor::{Invocation, docker, offer, remove_leftovers};
+use stepward::worker::executor::{Aside, Invocation, docker, offer, remove_leftovers};
 use tempfile::TempDir;
 
 use desk::{Desk, assignment, script};
@@ -198,7 +198,7 @@ fn real_desk() -> Desk {
 }
 
 /// What the worker does: the command's words go to nobody here.
-fn run_aside(argv: &[String]) -> Result<(), String> {
+fn run_aside(_: Aside, argv: &[String]) -> Result<(), String> {
     let output = Command::new(&argv[0]).args(&argv[1..]).output().unwrap();
     match output.status.success() {
         true => Ok(()),

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, Sender, after, never, select, unbounded};
 
 use super::attempt_log::{AttemptLog, LogLimits, OnMore};
 use super::capture::Capture;
-use super::executor::{self, Fault, Invocation, Place, Tools, environment};
+use super::executor::{self, Aside, Fault, Invocation, Place, Tools, environment};
 use super::mask::{Masks, SECRET_BYTES_MIN};
 use super::output::{self, OutputLine};
 use super::processes::{count, describe_signal};
@@ -207,9 +207,9 @@ impl Attempt {
 
     fn prepare(&self, log: &Arc<AttemptLog>) -> Result<Invocation, Fault> {
         let mut is_stopped = false;
-        let mut run_aside = |argv: &[String]| match is_stopped {
+        let mut run_aside = |aside, argv: &[String]| match is_stopped {
             true => Err(STOPPED.to_string()),
-            false => self.run_aside(argv, log, &mut is_stopped),
+            false => self.run_aside(aside, argv, log, &mut is_stopped),
         };
         let assignment = &self.assignment;
         let prepared = executor::prepare(assignment, &self.place, &self.tools, &mut run_aside);
@@ -222,6 +222,7 @@ impl Attempt {
     /// A command of the worker's own, below a supervisor like any other.
     fn run_aside(
         &self,
+        aside: Aside,
         argv: &[String],
         log: &Arc<AttemptLog>,
         is_stopped: &mut bool,
@@ -234,11 +235,13 @@ impl Attempt {
             settled: None,
             cleanup: Vec::new(),
         };
-        let mut supervised = self
-            .supervise(&invocation, log)
-            .map_err(|error| format!("{command}: {error}"))?;
-        let capture = Capture::of_worker(supervised.take_pipes(), log.clone())
-            .map_err(|error| format!("{command}: {error}"))?;
+        let explain = |error: io::Error| format!("{command}: {error}");
+        let heard = match aside {
+            Aside::Told => log.clone(),
+            Aside::Quiet => Arc::new(log.unread().map_err(explain)?),
+        };
+        let mut supervised = self.supervise(&invocation, log).map_err(explain)?;
+        let capture = Capture::of_worker(supervised.take_pipes(), heard).map_err(explain)?;
         let (end, stopped) = self.attend(&supervised, 0);
         let captured = capture.finish();
         *is_stopped = stopped;

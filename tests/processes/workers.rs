@@ -111,6 +111,9 @@ fn what_was_assigned_to_a_worker_that_restarted_runs_again() {
     let job_id = house.submit("boxed");
     let step = house.await_step(job_id, "work", "assigned");
     assert_eq!(step.attempt, 1);
+    await_that("docker is asked", || {
+        (!processes("sleep 870003").is_empty()).then_some(())
+    });
     worker.kill();
     // This life finds an image at once, and runs what it is told.
     std::fs::write(&docker, "#!/bin/sh\necho \"$@\"\n").unwrap();

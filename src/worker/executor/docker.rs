@@ -10,14 +10,12 @@ use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use super::tool::{ask, own_environment, words, write};
-use super::{Invocation, Place, RunAside, Tools, contained};
+use super::tool::{own_environment, words, write};
+use super::{Aside, Invocation, Place, RunAside, Tools, contained};
 use crate::domain::protocol::Assignment;
 use crate::domain::task::{Action, Runner};
 
-const INSPECT_PATIENCE: Duration = Duration::from_secs(30);
 /// For whoever stops the container from outside; we give the step its time ourselves.
 const STOP_SECS: u32 = 10;
 /// Docker reads its file of variables with a scanner that gives up at 64 KiB a line.
@@ -229,10 +227,11 @@ fn find_image(image: &str, tools: &Tools, run_aside: RunAside) -> Result<(), Str
         "--",
         image,
     ]);
-    if ask(&inspect, b"", INSPECT_PATIENCE).is_ok() {
+    if run_aside(Aside::Quiet, &inspect).is_ok() {
         return Ok(());
     }
-    run_aside(&words([&tools.docker, "pull", "--", image]))
+    let pull = words([&tools.docker, "pull", "--", image]);
+    run_aside(Aside::Told, &pull)
         .map_err(|why| format!("image {image} is not here and could not be pulled: {why}"))
 }
 

@@ -96,9 +96,17 @@ pub struct Invocation {
     pub cleanup: Vec<Vec<String>>,
 }
 
-/// Runs a command of the worker's own while a step is being prepared, such as the pull of an image. What it prints goes to the
-/// attempt's log; an error is one sentence. It ends early when the attempt is stopped.
-pub type RunAside<'a> = &'a mut dyn FnMut(&[String]) -> Result<(), String>;
+/// Runs a command of the worker's own while a step is being prepared, such as the pull of an image. An error is one sentence.
+/// It ends early when the attempt is stopped, and with the worker.
+pub type RunAside<'a> = &'a mut dyn FnMut(Aside, &[String]) -> Result<(), String>;
+
+/// What becomes of what such a command prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aside {
+    /// It goes to the attempt's log.
+    Told,
+    Quiet,
+}
 
 /// Why there is nothing to run.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! What the docker command is asked, word by word.
 
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use stepward::domain::task::{Action, Runner};
-use stepward::worker::executor::{Invocation, docker};
+use stepward::worker::executor::{Aside, Invocation, docker};
 
 use super::desk::{Desk, NAME, assignment, script};
 
@@ -23,8 +24,14 @@ fn desk() -> Desk {
     desk
 }
 
-fn nothing_aside(argv: &[String]) -> Result<(), String> {
-    panic!("{argv:?} was run aside");
+/// What is here needs no pull.
+fn only_look(aside: Aside, argv: &[String]) -> Result<(), String> {
+    assert_eq!(aside, Aside::Quiet, "{argv:?}");
+    let status = Command::new(&argv[0]).args(&argv[1..]).status().unwrap();
+    match status.success() {
+        true => Ok(()),
+        false => Err(status.to_string()),
+    }
 }
 
 fn prepared(desk: &Desk, action: Action) -> Invocation {
@@ -34,7 +41,7 @@ fn prepared(desk: &Desk, action: Action) -> Invocation {
         &desk.place,
         &desk.tools,
         environment,
-        &mut nothing_aside,
+        &mut only_look,
     )
     .unwrap()
 }
@@ -122,13 +129,8 @@ fn a_working_directory_is_below_the_workspace_or_a_whole_path() {
         assignment.workdir = Some(workdir.to_string());
         let environment = desk.environment();
         let tools = &desk.tools;
-        let invocation = docker::prepare(
-            &assignment,
-            &desk.place,
-            tools,
-            environment,
-            &mut nothing_aside,
-        );
+        let invocation =
+            docker::prepare(&assignment, &desk.place, tools, environment, &mut only_look);
         let expected = format!("--workdir={expected}");
         assert!(invocation.unwrap().argv.contains(&expected), "{expected}");
     }
@@ -157,7 +159,7 @@ fn no_value_of_the_environment_is_an_argument() {
         &desk.place,
         &desk.tools,
         environment,
-        &mut nothing_aside,
+        &mut only_look,
     );
     let invocation = invocation.unwrap();
     assert!(!invocation.argv.iter().any(|word| word.contains(secret)));
@@ -188,26 +190,29 @@ fn no_value_of_the_environment_is_an_argument() {
 fn an_image_that_is_not_here_is_pulled() {
     let mut desk = Desk::new();
     desk.tools.docker = desk.tool("docker", "exit 1");
-    let mut aside = Vec::new();
+    let mut told = Vec::new();
     let prepared = docker::prepare(
         &assignment(script(Runner::Docker, "busybox", "true")),
         &desk.place,
         &desk.tools,
         desk.environment(),
-        &mut |argv| {
-            aside.push(argv.to_vec());
-            Ok(())
+        &mut |aside, argv| match aside {
+            Aside::Quiet => Err("no such image".to_string()),
+            Aside::Told => {
+                told.push(argv.to_vec());
+                Ok(())
+            }
         },
     );
     assert!(prepared.is_ok());
-    assert_eq!(aside, [[&desk.tools.docker, "pull", "--", "busybox"]]);
+    assert_eq!(told, [[&desk.tools.docker, "pull", "--", "busybox"]]);
 
     let refused = docker::prepare(
         &assignment(script(Runner::Docker, "busybox", "true")),
         &desk.place,
         &desk.tools,
         desk.environment(),
-        &mut |_| Err("docker said: no route to host".to_string()),
+        &mut |_, _| Err("docker said: no route to host".to_string()),
     );
     assert_eq!(
         refused.unwrap_err(),
@@ -229,7 +234,7 @@ fn a_hostile_image_never_reaches_docker() {
                 &desk.place,
                 &desk.tools,
                 desk.environment(),
-                &mut nothing_aside,
+                &mut only_look,
             );
             let refusal = refused.unwrap_err();
             assert!(
@@ -243,7 +248,7 @@ fn a_hostile_image_never_reaches_docker() {
         &desk.place,
         &desk.tools,
         desk.environment(),
-        &mut nothing_aside,
+        &mut only_look,
     );
     assert_eq!(nul.unwrap_err(), "a word of the command holds a NUL byte");
     assert_eq!(desk.ledger().len(), 1, "only the last was asked for");
@@ -264,7 +269,7 @@ fn a_step_of_another_kind_is_not_dockers() {
             &desk.place,
             &desk.tools,
             desk.environment(),
-            &mut nothing_aside,
+            &mut only_look,
         );
         assert_eq!(
             refused.unwrap_err(),

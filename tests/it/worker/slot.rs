@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossbeam_channel::unbounded;
 use stepward::domain::Json;
-use stepward::domain::protocol::Finished;
+use stepward::domain::protocol::{Assignment, Finished};
 use stepward::domain::reason::Reason;
 use stepward::domain::task::Action;
 use stepward::worker::slot::{Listeners, Slot, SlotNews, Stop};
 
-use super::{Bench, exists, failed, until};
+use super::{Bench, Held, PATIENCE, exists, failed, until};
+use crate::executor::desk::Desk;
 
 #[test]
 fn a_script_runs_in_sh_and_its_exit_code_is_what_counts() {
@@ -260,4 +261,102 @@ fn a_secret_is_seen_neither_in_the_log_nor_in_the_reason() {
     assert_eq!(failed(&finished), (Reason::SpawnError, sentence));
     let short = "secrets of fewer than 6 bytes are not hidden in this log: there is 1";
     assert_eq!(bench.notes(), [short, sentence]);
+}
+
+/// A step in an image that this docker does not have, and what its `pull` does.
+fn pulling(bench: &mut Bench, desk: &Desk, pull: &str) -> Assignment {
+    let script = format!(
+        "case $1 in\nimage) [ ! -e hang ] || exec sleep 1000; echo none; exit 1 ;;\npull) {pull} ;;\nrun) echo ran ;;\nesac"
+    );
+    let tools = Arc::get_mut(&mut bench.tools).expect("nobody else has them yet");
+    tools.docker = desk.tool("docker", &script);
+    let mut assignment = bench.assignment(None, "");
+    assignment.action = Action::Docker {
+        image: "app:1".to_string(),
+        entrypoint: Vec::new(),
+        command: Vec::new(),
+    };
+    assignment
+}
+
+#[test]
+fn what_the_worker_runs_for_itself_speaks_in_the_log_as_the_worker() {
+    let (mut bench, desk) = (Bench::new(), Desk::new());
+    let pull = "echo layer; echo OUTPUT: 1; echo unpacked >&2";
+    let assignment = pulling(&mut bench, &desk, pull);
+    let held = bench.run(assignment);
+    assert_eq!(held.finished(), Finished::completed());
+    let mut notes = bench.notes();
+    notes.sort();
+    assert_eq!(notes, ["OUTPUT: 1", "exit code 0", "layer", "unpacked"]);
+    assert_eq!(bench.stdout(), ["ran"]);
+}
+
+#[test]
+fn what_the_worker_runs_for_itself_fails_with_its_last_words() {
+    let (mut bench, desk) = (Bench::new(), Desk::new());
+    let pull = "echo trying; echo 'no host hunter2hunter2' >&2; exit 4";
+    let mut assignment = pulling(&mut bench, &desk, pull);
+    assignment.masks = vec!["hunter2hunter2".to_string()];
+    let held = bench.start(assignment);
+    let SlotNews::Unprepared { why, .. } = held.news() else {
+        panic!("there is no image");
+    };
+    let docker = &bench.tools.docker;
+    let sentence = format!(
+        "image app:1 is not here and could not be pulled: {docker} pull -- app:1: exit code 4: no host ***"
+    );
+    assert_eq!(why, sentence);
+    let notes = bench.notes();
+    assert_eq!(notes.last(), Some(&format!("not prepared: {sentence}")));
+    assert!(notes.contains(&"trying".to_string()), "{notes:?}");
+
+    let (mut bench, desk) = (Bench::new(), Desk::new());
+    let assignment = pulling(&mut bench, &desk, "kill -9 $$");
+    let held = bench.start(assignment);
+    let SlotNews::Unprepared { why, .. } = held.news() else {
+        panic!("there is no image");
+    };
+    assert!(why.ends_with("killed by signal 9 (SIGKILL)"), "{why}");
+}
+
+#[test]
+fn what_the_worker_runs_for_itself_ends_when_the_attempt_is_stopped() {
+    let pull = "echo pulling; setsid sleep 1000 & (sleep 1000 &); sleep 1000";
+    for way in ["gently", "at once", "let go"] {
+        let (mut bench, desk) = (Bench::new(), Desk::new());
+        let assignment = pulling(&mut bench, &desk, pull);
+        let held = bench.start(assignment);
+        until("it pulls", || {
+            bench.notes() == ["pulling"] && bench.alive() >= 4
+        });
+        let Held { slot, news_rx } = held;
+        match way {
+            "gently" => slot.stop(Stop::Gently),
+            "at once" => slot.stop(Stop::AtOnce),
+            _ => drop(slot),
+        }
+        let news = news_rx.recv_timeout(PATIENCE).unwrap();
+        assert!(
+            matches!(&news, SlotNews::Unprepared { why, .. } if why == "it was stopped before it ran"),
+            "{way}: {news:?}"
+        );
+        assert_eq!(bench.alive(), 0, "{way}");
+        assert_eq!(desk.ledger().len(), 2, "nothing was run after it");
+    }
+}
+
+#[test]
+fn a_stop_while_docker_does_not_answer_is_the_end_of_the_attempt() {
+    let (mut bench, desk) = (Bench::new(), Desk::new());
+    desk.write("hang", "");
+    let assignment = pulling(&mut bench, &desk, "true");
+    let attempt = assignment.attempt;
+    let held = bench.start(assignment);
+    until("docker is asked", || desk.ledger().len() == 1);
+    held.slot.stop(Stop::Gently);
+    let why = "it was stopped before it ran".to_string();
+    assert_eq!(held.news(), SlotNews::Unprepared { attempt, why });
+    assert_eq!(bench.alive(), 0);
+    assert_eq!(desk.ledger().len(), 1, "nothing was pulled");
 }
