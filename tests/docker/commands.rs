@@ -1,190 +1,18 @@
-//! Steps in real containers: this program starts a docker daemon of its own, in a folder of its own, and ends it again.
-//!
-//! No registry and no network: the one image is made from a busybox. What is run is what the supervisor would run.
-
-#[allow(dead_code)] // Other tests need more of it.
-#[path = "it/executor/desk.rs"]
-mod desk;
+//! What the supervisor would run, run here: containers without a worker.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::OnceLock;
-use std::thread;
-use std::time::Duration;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::Failed;
 use rustix::process::{Pid, Signal, kill_process};
 use stepward::domain::protocol::Assignment;
 use stepward::domain::task::{Action, Runner};
 use stepward::worker::executor::{Aside, Invocation, docker, offer, remove_leftovers};
-use tempfile::TempDir;
 
-use desk::{Desk, assignment, script};
-
-const IMAGE: &str = "stepward-test:1";
-/// The same, with a command and a working directory of its own.
-const SPEAKING: &str = "stepward-test:speaking";
-
-static DAEMON: OnceLock<Daemon> = OnceLock::new();
-
-type Story = fn() -> Result<(), Failed>;
-
-#[rustfmt::skip]
-const STORIES: &[(&str, Story)] = &[
-    ("a_script_runs_in_the_image_and_its_exit_code_is_the_steps", exit_code),
-    ("an_environment_arrives_byte_by_byte",                       environment),
-    ("an_output_is_readable_outside_whoever_wrote_it_inside",     output),
-    ("a_script_cannot_be_changed_from_inside",                    read_only_script),
-    ("a_script_may_name_who_reads_it",                            reader),
-    ("an_image_runs_its_own_command_where_it_says",               own_command),
-    ("words_of_a_command_are_never_options_of_docker",            hostile_words),
-    ("an_image_that_nobody_has_is_one_clear_sentence",            missing_image),
-    ("a_failure_of_docker_is_told_from_one_of_the_step",          failures),
-    ("a_signal_reaches_the_first_process",                        terminated),
-    ("a_container_outlives_a_killed_docker_but_not_the_cleanup",  killed),
-    ("a_cleanup_finds_nothing_to_do_without_complaint",           cleaned_twice),
-    ("what_a_former_life_left_is_removed",                        leftovers),
-    ("docker_is_offered_while_its_daemon_answers",                offered),
-];
-
-fn main() {
-    let arguments = Arguments::from_args();
-    let listing = arguments.list;
-    if !listing {
-        assert!(DAEMON.set(Daemon::start()).is_ok(), "there is one");
-    }
-    let trials = STORIES
-        .iter()
-        .map(|(name, story)| Trial::test(*name, *story))
-        .collect();
-    let conclusion = libtest_mimic::run(&arguments, trials);
-    if !listing {
-        daemon().end();
-    }
-    conclusion.exit();
-}
-
-struct Daemon {
-    folder: TempDir,
-    process: Pid,
-}
-
-fn daemon() -> &'static Daemon {
-    DAEMON.get().expect("it was started")
-}
-
-impl Daemon {
-    fn start() -> Daemon {
-        let folder = tempfile::tempdir().unwrap();
-        let below = |name: &str| folder.path().join(name).display().to_string();
-        let log = std::fs::File::create(below("log")).unwrap();
-        // It ends with this program, also when that is killed.
-        let process = Command::new("setpriv")
-            .args(["--pdeathsig", "TERM", "dockerd", "--storage-driver=vfs"])
-            .args(["--iptables=false", "--ip6tables=false", "--bridge=none"])
-            .args(["--data-root", &below("data"), "--exec-root", &below("exec")])
-            .args(["--pidfile", &below("pid")])
-            .args(["--host", &format!("unix://{}", below("socket"))])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .spawn();
-        let mut process = process.expect("setpriv (util-linux) is there");
-        let daemon = Daemon {
-            process: Pid::from_child(&process),
-            folder,
-        };
-        let mut answers = || {
-            let ended = process.try_wait().unwrap();
-            assert!(ended.is_none(), "dockerd ended: {}", daemon.log());
-            daemon.docker(&["version"]).status.success()
-        };
-        assert!(
-            until(60, &mut answers),
-            "dockerd is silent: {}",
-            daemon.log()
-        );
-        daemon.import(IMAGE, &[]);
-        daemon.import(
-            SPEAKING,
-            &[
-                "CMD [\"sh\",\"-c\",\"echo I speak in $(pwd)\"]",
-                "WORKDIR /speech",
-            ],
-        );
-        daemon
-    }
-
-    /// An image of one static busybox, which is every command that it is called by.
-    fn import(&self, image: &str, changes: &[&str]) {
-        let root = self.folder.path().join("root");
-        let bin = root.join("bin");
-        if !bin.exists() {
-            std::fs::create_dir_all(&bin).unwrap();
-            std::fs::copy("/bin/busybox", bin.join("busybox")).expect("busybox-static is there");
-            for command in [
-                "sh", "cat", "echo", "env", "id", "pwd", "sleep", "touch", "awk",
-            ] {
-                std::os::unix::fs::symlink("busybox", bin.join(command)).unwrap();
-            }
-        }
-        let mut tar = Command::new("tar")
-            .args(["--create", "--directory", root.to_str().unwrap(), "."])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let changes = changes.iter().map(|change| format!("--change={change}"));
-        let imported = self
-            .command()
-            .arg("import")
-            .args(changes)
-            .args(["-", image])
-            .stdin(tar.stdout.take().unwrap())
-            .output()
-            .unwrap();
-        assert!(imported.status.success(), "{imported:?}");
-        assert!(tar.wait().unwrap().success());
-    }
-
-    fn command(&self) -> Command {
-        let mut command = Command::new("docker");
-        for (name, value) in self.settings() {
-            command.env(name, value);
-        }
-        command
-    }
-
-    fn settings(&self) -> [(&'static str, String); 2] {
-        let folder = self.folder.path().display();
-        [
-            ("DOCKER_HOST", format!("unix://{folder}/socket")),
-            ("DOCKER_CONFIG", format!("{folder}/config")),
-        ]
-    }
-
-    fn docker(&self, arguments: &[&str]) -> Output {
-        self.command().args(arguments).output().unwrap()
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
-    }
-
-    /// It is told to end, not killed: killed, it would leave its own helpers running.
-    fn end(&self) {
-        kill_process(self.process, Signal::TERM).unwrap();
-        let ended = || {
-            let status =
-                rustix::process::waitpid(Some(self.process), rustix::process::WaitOptions::NOHANG);
-            status.map_or(true, |status| status.is_some())
-        };
-        assert!(until(60, ended), "dockerd does not end: {}", self.log());
-        // A static is never dropped. Whatever docker keeps busy in it, the next restart of the machine takes.
-        let _ = std::fs::remove_dir_all(self.folder.path());
-    }
-}
+use crate::daemon::{IMAGE, SPEAKING, daemon, until};
+use crate::desk::{Desk, assignment, script};
 
 /// A worker's desk with an instance key of its own, whose docker is the real one with our daemon.
 fn real_desk() -> Desk {
@@ -272,14 +100,7 @@ fn run(desk: &Desk, action: Action) -> Told {
 
 /// The states of the desk's containers.
 fn containers(desk: &Desk) -> Vec<String> {
-    let label = format!(
-        "--filter=label=stepward.instance={}",
-        desk.tools.instance_key
-    );
-    let listed = daemon().docker(&["ps", "--all", "--format={{.State}}", &label]);
-    assert!(listed.status.success(), "{listed:?}");
-    let states = String::from_utf8(listed.stdout).unwrap();
-    states.lines().map(str::to_string).collect()
+    daemon().containers(&desk.tools.instance_key)
 }
 
 fn shell(text: &str) -> Action {
@@ -295,7 +116,7 @@ fn image_with(image: &str, entrypoint: &[&str], command: &[&str]) -> Action {
     }
 }
 
-fn exit_code() -> Result<(), Failed> {
+pub fn exit_code() -> Result<(), Failed> {
     let desk = real_desk();
     let ended = run(&desk, shell("echo out; echo err >&2; pwd; exit 7"));
     let expected = (
@@ -308,7 +129,7 @@ fn exit_code() -> Result<(), Failed> {
     Ok(())
 }
 
-fn environment() -> Result<(), Failed> {
+pub fn environment() -> Result<(), Failed> {
     let desk = real_desk();
     let long = "l".repeat(100_000);
     let given = [
@@ -345,7 +166,7 @@ fn environment() -> Result<(), Failed> {
     Ok(())
 }
 
-fn output() -> Result<(), Failed> {
+pub fn output() -> Result<(), Failed> {
     for user in ["0:0", "1234:5678"] {
         let mut desk = real_desk();
         desk.tools.docker_args.push(format!("--user={user}"));
@@ -363,7 +184,7 @@ fn output() -> Result<(), Failed> {
     Ok(())
 }
 
-fn read_only_script() -> Result<(), Failed> {
+pub fn read_only_script() -> Result<(), Failed> {
     let desk = real_desk();
     let (exit_code, stdout, stderr) = run(&desk, shell("echo x > \"$0\"; echo $?"));
     assert_eq!((exit_code, stdout.as_str()), (Some(0), "1\n"));
@@ -374,7 +195,7 @@ fn read_only_script() -> Result<(), Failed> {
     Ok(())
 }
 
-fn reader() -> Result<(), Failed> {
+pub fn reader() -> Result<(), Failed> {
     let desk = real_desk();
     let named = "#!/bin/awk -f\nBEGIN { print \"awk reads\"; exit 3 }\n";
     let (exit_code, stdout, stderr) = run(&desk, shell(named));
@@ -392,7 +213,7 @@ fn reader() -> Result<(), Failed> {
     Ok(())
 }
 
-fn own_command() -> Result<(), Failed> {
+pub fn own_command() -> Result<(), Failed> {
     let desk = real_desk();
     let (exit_code, stdout, _) = run(&desk, image_with(SPEAKING, &[], &[]));
     assert_eq!(
@@ -407,7 +228,7 @@ fn own_command() -> Result<(), Failed> {
     Ok(())
 }
 
-fn hostile_words() -> Result<(), Failed> {
+pub fn hostile_words() -> Result<(), Failed> {
     let desk = real_desk();
     let words = ["--privileged", "-v", "/:/host", "--", "$HOME"];
     let (_, stdout, _) = run(&desk, image_with(IMAGE, &["echo"], &words));
@@ -417,7 +238,7 @@ fn hostile_words() -> Result<(), Failed> {
     Ok(())
 }
 
-fn missing_image() -> Result<(), Failed> {
+pub fn missing_image() -> Result<(), Failed> {
     let desk = real_desk();
     // Nobody listens there.
     let action = script(Runner::Docker, "localhost:1/none:1", "true");
@@ -429,7 +250,7 @@ fn missing_image() -> Result<(), Failed> {
     Ok(())
 }
 
-fn failures() -> Result<(), Failed> {
+pub fn failures() -> Result<(), Failed> {
     let desk = real_desk();
     let own = run(&desk, shell("exit 125"));
     assert_eq!(own.0, Some(125));
@@ -476,7 +297,7 @@ fn waiting(desk: &Desk) -> (Invocation, Child, BufReader<std::process::ChildStdo
     (invocation, child, stdout)
 }
 
-fn terminated() -> Result<(), Failed> {
+pub fn terminated() -> Result<(), Failed> {
     let desk = real_desk();
     let (invocation, mut child, mut stdout) = waiting(&desk);
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
@@ -489,7 +310,7 @@ fn terminated() -> Result<(), Failed> {
     Ok(())
 }
 
-fn killed() -> Result<(), Failed> {
+pub fn killed() -> Result<(), Failed> {
     let desk = real_desk();
     let (invocation, mut child, _) = waiting(&desk);
     child.kill().unwrap();
@@ -500,7 +321,7 @@ fn killed() -> Result<(), Failed> {
     Ok(())
 }
 
-fn cleaned_twice() -> Result<(), Failed> {
+pub fn cleaned_twice() -> Result<(), Failed> {
     let desk = real_desk();
     let invocation = prepared(&desk, &assignment(shell("true")), &[]).unwrap();
     clean_up(&invocation);
@@ -508,7 +329,7 @@ fn cleaned_twice() -> Result<(), Failed> {
     Ok(())
 }
 
-fn leftovers() -> Result<(), Failed> {
+pub fn leftovers() -> Result<(), Failed> {
     let (desk, neighbour) = (real_desk(), real_desk());
     let (_, mut child, _) = waiting(&desk);
     let (neighbours, mut neighbours_child, _) = waiting(&neighbour);
@@ -527,7 +348,7 @@ fn leftovers() -> Result<(), Failed> {
     Ok(())
 }
 
-fn offered() -> Result<(), Failed> {
+pub fn offered() -> Result<(), Failed> {
     let mut desk = real_desk();
     let wanted = ["docker".to_string()];
     assert_eq!(offer(&wanted, &desk.tools).tags, wanted);
@@ -538,15 +359,4 @@ fn offered() -> Result<(), Failed> {
     assert!(offer.remarks[0].contains("start the docker service"));
     assert!(Path::new(&desk.tools.docker).exists());
     Ok(())
-}
-
-/// What happens in another process cannot be waited for otherwise.
-fn until(secs: u32, mut happened: impl FnMut() -> bool) -> bool {
-    (0..secs * 10).any(|_| {
-        let happened = happened();
-        if !happened {
-            thread::sleep(Duration::from_millis(100));
-        }
-        happened
-    })
 }
