@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{anyhow, bail};
 use clap::Args;
 use crossbeam_channel::{Receiver, select};
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use super::process;
 use crate::config::{ServerConfig, WorkerConfig};
@@ -48,6 +49,10 @@ pub fn run(args: WorkerArgs) -> anyhow::Result<ExitCode> {
         bail!(fault);
     }
     process::begin();
+    // Its environment may hold the token, and steps run as the same user.
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        log::warn!("steps can look into this worker's environment: {error}");
+    }
     let signals = process::signals()?;
     let worker = Worker::start(&config, args.token)?;
     introduce(&worker, &config.server_url);

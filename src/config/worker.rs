@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{ConfigError, read_token};
 use crate::domain::check::env_name_fault;
+use crate::domain::limits;
 use crate::domain::worker::offer_fault;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -106,6 +107,10 @@ impl WorkerConfig {
     pub fn check(&self) -> Result<(), String> {
         if let Some((place, fault)) = offer_fault(self.slots, &self.tags) {
             return Err(format!("{place} {fault}"));
+        }
+        if self.name.len() > limits::NAME_BYTES_MAX || self.name.contains(char::is_control) {
+            let max = limits::NAME_BYTES_MAX;
+            return Err(format!("name is not one line of at most {max} bytes"));
         }
         let is_http = ["http://", "https://"]
             .iter()

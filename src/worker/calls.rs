@@ -178,7 +178,11 @@ impl Caller {
             Err(CallError::Refused { status: 410, error }) if error.code == "session_replaced" => {
                 Trouble::SessionReplaced
             }
-            Err(CallError::Refused { status: 409, error }) => {
+            // Only an open session can be refused so, and asking again would not help.
+            Err(CallError::Refused {
+                status: 409 | 422,
+                error,
+            }) if what == "sessions" => {
                 self.sent_away = Some(error.message);
                 return Err(Trouble::Unreachable);
             }

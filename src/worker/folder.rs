@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -50,7 +51,7 @@ impl Folder {
         let lock_file = path.join("lock");
         let lock = private(OpenOptions::new().write(true).create(true)).open(&lock_file);
         let lock = lock.map_err(unusable(&lock_file))?;
-        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        match take(&lock) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 return Err(FolderError::Taken { folder: path });
@@ -153,6 +154,19 @@ impl Folder {
     }
 }
 
+/// A worker that was just killed may take a moment to be gone.
+fn take(lock: &File) -> rustix::io::Result<()> {
+    const TRIES: u32 = 20;
+    const PAUSE: Duration = Duration::from_millis(50);
+    for _ in 0..TRIES {
+        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
+            taken => return taken,
+        }
+    }
+    flock(lock, FlockOperation::NonBlockingLockExclusive)
+}
+
 const SPOOL: &str = "spool";
 const ATTEMPTS: &str = "attempts";
 const SESSION: &str = "session";
@@ -208,6 +222,12 @@ fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn read_spooled(file: &Path) -> Option<Spooled> {
+    // No result of ours is longer, and one that is would keep all others from being taken.
+    const RESULT_BYTES_MAX: u64 = 1 << 20;
+    if file.metadata().ok()?.len() > RESULT_BYTES_MAX {
+        log::error!("{} is no result and is left alone", file.display());
+        return None;
+    }
     let text = fs::read(file).ok()?;
     let result = serde_json::from_slice::<SpooledJson>(&text)
         .map_err(|error| error.to_string())

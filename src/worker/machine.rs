@@ -292,7 +292,7 @@ impl Machine {
         let calls = match &self.session {
             Session::Closed => vec![self.opening.wakes_at()],
             Session::Open { .. } => {
-                let polls = (!self.draining).then(|| self.polling.wakes_at());
+                let polls = self.wants_to_poll().then(|| self.polling.wakes_at());
                 let reports = self.next_news().zip(self.reporting.wakes_at());
                 let drains = self.has_drain_to_tell().then(|| self.leaving.wakes_at());
                 vec![
@@ -518,9 +518,15 @@ impl Machine {
 
     /// Nothing is left to do or to tell. That it leaves is worth one call, not the waiting for its answer.
     fn may_leave(&self) -> bool {
-        let idle = self.attempts.is_empty() && self.declining.is_empty();
+        // What has not begun goes back by itself if the server cannot be told.
+        let cut_off = self.reporting.troubles > 0;
+        let begun = |held: &Attempt| !matches!(held.phase, Phase::Preparing | Phase::Starting);
+        let idle = match cut_off {
+            true => !self.attempts.values().any(begun),
+            false => self.attempts.is_empty() && self.declining.is_empty(),
+        };
         // What is kept on disk is told by the next life if the server cannot be reached now.
-        let told = self.spool.is_empty() || self.reporting.troubles > 0;
+        let told = self.spool.is_empty() || cut_off;
         idle && told && (self.drain_is_known || self.leaving.troubles > 0)
     }
 
@@ -667,11 +673,9 @@ impl Machine {
             let session_key = key.clone();
             orders.push(Order::Drain { session_key });
         }
-        if self.draining {
-            if self.may_leave() {
-                self.leave(orders);
-            }
-        } else if self.polling.is_due(now) {
+        if self.draining && self.may_leave() {
+            self.leave(orders);
+        } else if self.wants_to_poll() && self.polling.is_due(now) {
             self.polling.send(now);
             orders.push(Order::Poll(Poll {
                 session_key: key,
@@ -775,6 +779,11 @@ impl Machine {
         let declining = self.declining.keys().copied();
         let held = self.held().into_iter().map(|held| held.attempt);
         held.chain(declining).collect()
+    }
+
+    /// Also while it drains, as long as it holds something: that may be cancelled.
+    fn wants_to_poll(&self) -> bool {
+        !self.draining || !self.attempts.is_empty()
     }
 
     fn free_slots(&self) -> u32 {

@@ -27,7 +27,12 @@ pub struct Masks {
     /// Which first two bytes any form has: most of a text is dismissed by them.
     pairs: Box<[bool]>,
     longest: usize,
+    /// How many were added one by one.
+    added: usize,
 }
+
+/// Secrets that a step may name while it runs.
+const ADDED_MAX: usize = 100;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Added {
@@ -44,6 +49,7 @@ impl Default for Masks {
             by_start: HashMap::new(),
             pairs: vec![false; 1 << 16].into(),
             longest: 0,
+            added: 0,
         }
     }
 }
@@ -65,6 +71,11 @@ impl Masks {
         if !is_long_enough(secret) {
             return Added::TooShort;
         }
+        // Each one is looked for in every line, and adding it costs as much as all before it.
+        if self.added == ADDED_MAX {
+            return Added::TooMany;
+        }
+        self.added += 1;
         let mut all: BTreeSet<Vec<u8>> = self.forms.drain(..).collect();
         let before = all.clone();
         all.extend(forms(secret));

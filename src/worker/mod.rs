@@ -32,6 +32,7 @@ mod tree;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -107,7 +108,7 @@ impl Worker {
         if offer.tags.is_empty() && !config.tags.is_empty() {
             return Err(StartError::NothingToOffer(offer.remarks));
         }
-        end_former_life(&folder, &tools, &offer);
+        end_former_life(&folder, &tools, &config.tags);
         let registration = Registration {
             instance_key: folder.instance_key.clone(),
             session_key: folder::random_key().map_err(StartError::Thread)?,
@@ -208,13 +209,14 @@ fn tools(config: &WorkerConfig, folder: &Folder, name: &str) -> Result<Tools, St
     })
 }
 
-/// This program, as it was started: an upgrade may put another file at its path meanwhile.
+/// This program, as it was started: an upgrade may put another file at its path meanwhile. Whoever starts it is still this
+/// program, so the link means the same there.
 fn own_path() -> std::io::Result<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
-    std::env::current_exe().map(|path| match path.exists() {
-        true => path,
-        false => running,
-    })
+    match running.exists() {
+        true => Ok(running),
+        false => std::env::current_exe(),
+    }
 }
 
 fn machine_name() -> String {
@@ -223,13 +225,14 @@ fn machine_name() -> String {
 }
 
 /// Nothing that a former life of this worker ran goes on.
-fn end_former_life(folder: &Folder, tools: &Tools, offer: &Offer) {
+/// `tags` are those that it wants to offer: docker may be away now and have been there before.
+fn end_former_life(folder: &Folder, tools: &Tools, tags: &[String]) {
     let killed = marked::kill_marked(&folder.instance_key);
     if killed > 0 {
         let killed = processes::count(killed);
         log::warn!("a former life of this worker had left {killed}, killed now");
     }
-    let leftovers = executor::remove_leftovers(&offer.tags, tools);
+    let leftovers = executor::remove_leftovers(tags, tools);
     if leftovers.removed > 0 {
         let removed = match leftovers.removed {
             1 => "1 container or pod".to_string(),
@@ -240,6 +243,12 @@ fn end_former_life(folder: &Folder, tools: &Tools, offer: &Offer) {
     for remark in leftovers.remarks {
         log::warn!("{remark}");
     }
+}
+
+/// A slot, and whether it was told to stop.
+struct Held {
+    slot: Slot,
+    stopped: Arc<AtomicBool>,
 }
 
 /// The thread that owns the worker's state.
@@ -255,7 +264,7 @@ struct WorkerLoop {
     drain_until: Option<Moment>,
     /// As the server wants them.
     settings: Settings,
-    slots: HashMap<AttemptRef, Slot>,
+    slots: HashMap<AttemptRef, Held>,
     news: Sender<SlotNews>,
 }
 
@@ -350,13 +359,14 @@ impl WorkerLoop {
                 session_key,
             } => self.prepare(assignment, session_key),
             Order::Run(assignment) => {
-                if let Some(slot) = self.slots.get(&assignment.attempt) {
-                    slot.run();
+                if let Some(held) = self.slots.get(&assignment.attempt) {
+                    held.slot.run();
                 }
             }
             Order::Kill { attempt, how } => {
-                if let Some(slot) = self.slots.get(&attempt) {
-                    slot.stop(match how {
+                if let Some(held) = self.slots.get(&attempt) {
+                    held.stopped.store(true, Ordering::Relaxed);
+                    held.slot.stop(match how {
                         Kill::Gently => Stop::Gently,
                         Kill::AtOnce => Stop::AtOnce,
                     });
@@ -384,8 +394,10 @@ impl WorkerLoop {
             let shipping = shipping.clone();
             Arc::new(move || shipping.more(attempt))
         };
+        let stopped = Arc::new(AtomicBool::new(false));
         let before_end = {
             let (shipping, folder) = (shipping.clone(), self.folder.clone());
+            let stopped = stopped.clone();
             move |finished: &crate::domain::protocol::Finished| {
                 let finished = finished.clone();
                 let result = Spooled {
@@ -393,7 +405,10 @@ impl WorkerLoop {
                     session_key,
                     finished,
                 };
-                keep(&folder, &result);
+                // How it ended because we ended it is not for a next life to report: why we did is not in it.
+                if !stopped.load(Ordering::Relaxed) {
+                    keep(&folder, &result);
+                }
                 shipping.over_and_wait(attempt, LOG_WAIT);
             }
         };
@@ -407,7 +422,7 @@ impl WorkerLoop {
             news: self.news.clone(),
         };
         let slot = Slot::start(assignment, place, self.tools.clone(), settings, listeners);
-        self.slots.insert(attempt, slot);
+        self.slots.insert(attempt, Held { slot, stopped });
     }
 }
 

@@ -4,15 +4,16 @@
 //! says where it goes on. A log is done when its attempt is over and all of it was sent; then its folder goes.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use rustix::fs::OFlags;
 
 use super::WorkerEvent;
 use super::folder::Folder;
@@ -259,11 +260,24 @@ impl Shipper {
 
     fn finish(&mut self, attempt: AttemptRef) {
         if let Some(parcel) = self.parcels.remove(&attempt) {
-            self.folder.clear(attempt);
             for sent in parcel.waiting {
                 // Whoever waited has gone on.
                 let _ = sent.send(());
             }
+            self.clear(attempt);
+        }
+    }
+}
+
+impl Shipper {
+    /// On a thread of its own: a step may have left a million files.
+    fn clear(&self, attempt: AttemptRef) {
+        let folder = self.folder.clone();
+        let spawned = std::thread::Builder::new()
+            .name("worker-clear".to_string())
+            .spawn(move || folder.clear(attempt));
+        if let Err(error) = spawned {
+            log::warn!("the folder of {attempt} stays until the next start: {error}");
         }
     }
 }
@@ -273,10 +287,23 @@ fn is_final(status: u16) -> bool {
     matches!(status, 400 | 404 | 409 | 410 | 413 | 422)
 }
 
+/// A step can put anything in the place of its log: what is no file is not waited for, and a link not followed.
+fn open_plain(file: &PathBuf) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits() as i32)
+        .open(file)?;
+    match opened.metadata()?.is_file() {
+        true => Ok(opened),
+        false => Err(io::Error::other("it is no file")),
+    }
+}
+
 /// What there is from the offset on, at most one piece. A file that is not there has nothing.
 fn read_piece(file: &PathBuf, offset: u64) -> Vec<u8> {
     let mut piece = vec![0; PIECE_BYTES];
-    let read = File::open(file).and_then(|file| {
+    let read = open_plain(file).and_then(|file| {
         let mut filled = 0;
         while filled < piece.len() {
             match file.read_at(&mut piece[filled..], offset + filled as u64)? {

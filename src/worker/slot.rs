@@ -375,7 +375,11 @@ fn notes(end: &End, stopped: bool) -> Vec<String> {
         };
         notes.push(format!("stopped: {} killed, {left}", count(end.killed)));
     } else if let Exit::Unsupervised(sentence) = &end.exit {
-        notes.push(format!("{sentence}: {}", remains(end.killed, end.left)));
+        // Nobody watched: whoever has shed its mark is not known.
+        let killed = count(end.killed);
+        notes.push(format!(
+            "{sentence}: {killed} that bear its mark were killed"
+        ));
     } else if end.killed + end.left > 0 {
         let what = remains(end.killed, end.left);
         let what = what.replacen(" w", " that the step left behind w", 1);

@@ -40,7 +40,10 @@ impl Tree {
     pub fn reap(&mut self) -> bool {
         loop {
             match wait(WaitOptions::NOHANG) {
-                Ok(Some((pid, status))) if pid == self.step => self.status = Some(status),
+                // Its number may be given to another process once it has ended.
+                Ok(Some((pid, status))) if pid == self.step && self.status.is_none() => {
+                    self.status = Some(status);
+                }
                 Ok(Some((pid, status))) => {
                     let by_kill = status.terminating_signal() == Some(Signal::KILL.as_raw());
                     let in_the_end = !self.told.is_empty();

@@ -3,11 +3,11 @@
 //! Every story ends with the checker of the database, and leaves no process behind.
 
 mod cancel;
-#[cfg(feature = "faults")]
-mod disks;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../it/executor/desk.rs"]
 mod desk;
+#[cfg(feature = "faults")]
+mod disks;
 mod house;
 #[path = "../it/executor/kubectl.rs"]
 mod kubectl;
