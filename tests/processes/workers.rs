@@ -331,3 +331,51 @@ fn the_older_of_two_workers_from_copies_of_one_folder_is_sent_away() {
     house.await_worker("w2", "active");
     house.check();
 }
+
+#[test]
+fn a_step_that_puts_a_pipe_in_the_place_of_its_log_silences_nobody_else() {
+    let workflows = "
+tasks:
+  hostile:
+    flow:
+      work: { script: 'cd $STEPWARD_TMP/..; rm log; mkfifo log; echo gone' }
+  honest:
+    flow:
+      work: { script: echo here }
+";
+    let mut house = House::with(workflows);
+    let _worker = house.worker(1);
+    let hostile = house.submit("hostile");
+    house.await_job(hostile, "completed");
+    let honest = house.submit("honest");
+    house.await_job(honest, "completed");
+    await_that("its log is there", || {
+        (house.log_lines(honest, "work").first()? == "here").then_some(())
+    });
+    house.check();
+}
+
+#[test]
+fn a_worker_goes_on_when_its_program_is_replaced() {
+    let mut house = House::with("tasks:\n  quick:\n    flow:\n      work: { script: 'true' }\n");
+    let program = house.path("stepward");
+    std::fs::copy(crate::house::BINARY, &program).unwrap();
+    let mut command = std::process::Command::new(&program);
+    command.args([
+        "worker",
+        "--server",
+        &house.url(),
+        "--name",
+        "old",
+        "--data-dir",
+    ]);
+    command.arg(house.path("old"));
+    let _worker = crate::house::Process::start("old", command);
+    house.await_worker("old", "active");
+    std::fs::remove_file(&program).unwrap();
+    std::fs::write(&program, "#!/bin/false\n").unwrap();
+    make_executable(&program);
+    let job_id = house.submit("quick");
+    house.await_job(job_id, "completed");
+    house.check();
+}

@@ -279,7 +279,7 @@ fn a_list_without_end_is_refused() {
     let many: Vec<Value> = (0..40_000)
         .map(|id| json!({ "step_id": id, "attempt": 1, "phase": "running" }))
         .collect();
-    assert_eq!(ann.heartbeat(1, &json!(many)).refused(413), "too_large");
+    assert_eq!(ann.heartbeat(1, &json!(many)).refused(422), "invalid");
 }
 
 #[test]
