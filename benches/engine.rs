@@ -3,29 +3,24 @@
 //! `cargo bench --bench engine` prints one JSON line on stdout; progress is on stderr. `-- --quick` is a short run that
 //! shows that the benchmark works, not how fast anything is.
 
+mod callers;
+
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+
+use callers::{CHAIN, JOB_STEPS, Run, chains, open, registration, run_callers};
 
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use stepward::clock::SystemClock;
 use stepward::domain::Uptime;
-use stepward::domain::protocol::Registration;
-use stepward::domain::task::{Definition, StepDraft, TaskDraft};
-use stepward::engine::{Engine, Finished, News, Reports, Settings, Submission, Verdict};
-use stepward::store::{Frozen, Store, StoreOptions};
+use stepward::engine::{Engine, Settings, Submission};
 
 const CALLERS: [usize; 3] = [1, 64, 512];
 /// Steps that one caller, a worker, carries out at a time.
 const SLOTS: u32 = 8;
-const CHAIN: usize = 10;
 const ROUNDS: usize = 5;
 
-/// Every caller of every round is a worker of its own.
-static LIVES: AtomicUsize = AtomicUsize::new(0);
-const JOB_STEPS: usize = 1_000;
 const BARE_PER_COMMIT: usize = 256;
 
 struct Sizes {
@@ -110,10 +105,14 @@ fn round(full: &Engine, callers: usize, slots: u32, jobs: usize, bare_steps: usi
          {bare_per_move_per_s:.0} with a commit for each move"
     );
     let folder = tempfile::tempdir_in(target_folder()).unwrap();
-    let empty = run_callers(&open(folder.path()), callers, slots, jobs, bare_per_s);
-    empty.tell("empty table", callers, slots);
-    let full = run_callers(full, callers, slots, jobs, bare_per_s);
-    full.tell("full table", callers, slots);
+    let tell = |name: &str, run: &Run| {
+        let to_bare = run.per_s / bare_per_s;
+        eprintln!("{name}, {callers} callers with {slots} slots: {to_bare:.2} of bare, {run}");
+    };
+    let empty = run_callers(&open(folder.path()), callers, slots, jobs);
+    tell("empty table", &empty);
+    let full = run_callers(full, callers, slots, jobs);
+    tell("full table", &full);
     Round {
         bare_per_s,
         bare_per_move_per_s,
@@ -132,14 +131,14 @@ fn summary(rounds: &[Round]) -> Value {
     };
     let ratios: Vec<f64> = rounds
         .iter()
-        .map(|round| rounded(round.empty.to_bare))
+        .map(|round| rounded(round.empty.per_s / round.bare_per_s))
         .collect();
     json!({
         "bare_steps_per_s": median(|round| round.bare_per_s.round()),
         "bare_per_move_steps_per_s": median(|round| round.bare_per_move_per_s.round()),
         "empty": {
             "steps_per_s": median(|round| round.empty.per_s.round()),
-            "to_bare": median(|round| round.empty.to_bare),
+            "to_bare": median(|round| round.empty.per_s / round.bare_per_s),
             "to_bare_by_round": ratios,
             "to_bare_per_move": median(|round| round.empty.per_s / round.bare_per_move_per_s),
             "call_p50_us": median(|round| round.empty.p50.as_micros() as f64),
@@ -148,7 +147,7 @@ fn summary(rounds: &[Round]) -> Value {
         },
         "full": {
             "steps_per_s": median(|round| round.full.per_s.round()),
-            "to_bare": median(|round| round.full.to_bare),
+            "to_bare": median(|round| round.full.per_s / round.bare_per_s),
             "to_bare_per_move": median(|round| round.full.per_s / round.bare_per_move_per_s),
             "call_p50_us": median(|round| round.full.p50.as_micros() as f64),
             "call_p99_us": median(|round| round.full.p99.as_micros() as f64),
@@ -162,157 +161,8 @@ fn target_folder() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
-struct Run {
-    per_s: f64,
-    to_bare: f64,
-    p50: Duration,
-    p99: Duration,
-    calls_per_commit: f64,
-}
-
-impl Run {
-    fn tell(&self, name: &str, callers: usize, slots: u32) {
-        eprintln!(
-            "{name}, {callers} callers with {slots} slots: {:.0} steps/s, {:.2} of bare, p50 {:?}, p99 {:?}, {:.1} calls a commit",
-            self.per_s, self.to_bare, self.p50, self.p99, self.calls_per_commit
-        );
-    }
-}
-
 fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
-}
-
-fn open(folder: &Path) -> Engine {
-    Engine::new(
-        Store::open(folder, StoreOptions::default()).unwrap(),
-        Settings::default(),
-    )
-}
-
-/// Chains side by side, so that nearly every end releases a step.
-fn chains(steps: usize) -> Frozen {
-    let step = |at: usize| {
-        let draft = StepDraft::script(&format!("s{at}"), "true");
-        if at.is_multiple_of(CHAIN) {
-            draft
-        } else {
-            draft.after(&[&format!("s{}", at - 1)])
-        }
-    };
-    let task = TaskDraft::new("chains", (0..steps).map(step).collect());
-    Frozen::new(Arc::new(Definition::check("chains", vec![task]).unwrap()))
-}
-
-fn run_callers(engine: &Engine, callers: usize, slots: u32, jobs: usize, bare_per_s: f64) -> Run {
-    let clock = SystemClock::continuing(Uptime(0), &Settings::default());
-    let frozen = chains(JOB_STEPS);
-    for _ in 0..jobs {
-        engine.submit(Submission::of(&frozen), clock.now()).unwrap();
-    }
-    let sessions: Vec<String> = (0..callers)
-        .map(|n| {
-            format!(
-                "{}-{callers}-{slots}-{n}",
-                LIVES.fetch_add(1, Ordering::Relaxed)
-            )
-        })
-        .collect();
-    for key in &sessions {
-        let registration = registration(key, slots);
-        engine
-            .open_session(registration, Vec::new(), clock.now())
-            .unwrap();
-    }
-    let steps = jobs * JOB_STEPS;
-    let finished = AtomicUsize::new(0);
-    let (groups_before, calls_before) = engine.store.groups();
-    let begun = Instant::now();
-    let latencies: Vec<Vec<Duration>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = sessions
-            .iter()
-            .map(|key| scope.spawn(|| call(engine, &clock, key, slots, &finished, steps)))
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .collect()
-    });
-    let elapsed = begun.elapsed();
-    let (groups, calls) = engine.store.groups();
-    let mut latencies: Vec<Duration> = latencies.concat();
-    latencies.sort();
-    let per_s = steps as f64 / elapsed.as_secs_f64();
-    Run {
-        per_s,
-        to_bare: per_s / bare_per_s,
-        p50: latencies[latencies.len() / 2],
-        p99: latencies[latencies.len() * 99 / 100],
-        calls_per_commit: (calls - calls_before) as f64 / (groups - groups_before) as f64,
-    }
-}
-
-fn registration(key: &str, slots: u32) -> Registration {
-    Registration {
-        instance_key: key.to_string(),
-        session_key: key.to_string(),
-        name: key.to_string(),
-        tags: vec!["script".to_string()],
-        slots,
-        version: String::new(),
-        platform: String::new(),
-    }
-}
-
-/// One caller, a worker: it reports what it finished and asks for more in one call, as the protocol does, then reports
-/// what it started; until all steps have ended.
-fn call(
-    engine: &Engine,
-    clock: &SystemClock,
-    key: &str,
-    slots: u32,
-    finished: &AtomicUsize,
-    steps: usize,
-) -> Vec<Duration> {
-    let mut latencies = Vec::new();
-    let mut report = |items, poll| {
-        let begun = Instant::now();
-        let reports = Reports {
-            session_key: key.to_string(),
-            items,
-            poll,
-        };
-        let answer = engine.report(reports, clock.now()).unwrap();
-        latencies.push(begun.elapsed());
-        assert!(
-            answer
-                .verdicts
-                .iter()
-                .all(|verdict| *verdict == Verdict::Accepted)
-        );
-        answer
-    };
-    let mut done = Vec::new();
-    while finished.load(Ordering::Relaxed) < steps {
-        let count = done.len();
-        let answer = report(std::mem::take(&mut done), Some((slots, Vec::new())));
-        finished.fetch_add(count, Ordering::Relaxed);
-        let assignments = answer.poll.unwrap().assignments;
-        if assignments.is_empty() {
-            continue;
-        }
-        let started = assignments
-            .iter()
-            .map(|found| (found.attempt, News::Started))
-            .collect();
-        report(started, None);
-        let ended = |attempt| (attempt, News::Finished(Finished::completed()));
-        done = assignments
-            .iter()
-            .map(|found| ended(found.attempt))
-            .collect();
-    }
-    latencies
 }
 
 /// The limit: exactly the engine's writes of a step's life (its three updates, its dependent's counter, its job's
