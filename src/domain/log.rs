@@ -63,8 +63,7 @@ impl LogRecord<'_> {
 impl<'a> LogRecord<'a> {
     /// Reads a record without its newline. `None`: no worker of ours wrote this.
     pub fn read(line: &'a [u8]) -> Option<LogRecord<'a>> {
-        let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
-        let at = std::str::from_utf8(&line[..digits]).ok()?.parse().ok()?;
+        let (at, digits) = leading_number(line)?;
         let [b' ', letter, b' ', text @ ..] = &line[digits..] else {
             return None;
         };
@@ -75,6 +74,19 @@ impl<'a> LogRecord<'a> {
             text,
         })
     }
+}
+
+/// The number and how many digits it has. By hand, since every line of every log passes here.
+fn leading_number(line: &[u8]) -> Option<(i64, usize)> {
+    let mut number: i64 = 0;
+    let mut digits = 0;
+    while let Some(byte) = line.get(digits).filter(|byte| byte.is_ascii_digit()) {
+        number = number
+            .checked_mul(10)?
+            .checked_add(i64::from(byte - b'0'))?;
+        digits += 1;
+    }
+    (digits > 0).then_some((number, digits))
 }
 
 #[cfg(test)]
