@@ -62,6 +62,9 @@ const PATH_BYTES_MAX: usize = 8 << 10;
 /// Where the library stops to read, which it does roughly.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
+/// Room that a long body gets with its first piece. More than a worker sends of a log at a time.
+const BODY_BYTES_AT_ONCE: usize = 512 << 10;
+
 /// Pieces that a slow reader of a stream may have in front of it. One more, and it is let go: it can resume.
 const STREAM_PIECES_MAX: usize = 256;
 
@@ -404,6 +407,7 @@ async fn read_body(
         tokio::spawn(swallow(body, limits.body_pause_max));
         return Err(too_large());
     }
+    let announced = body.size_hint().lower() as usize;
     let mut whole = BytesMut::new();
     loop {
         let frame = match timeout(limits.body_pause_max, body.frame()).await {
@@ -425,6 +429,10 @@ async fn read_body(
             }
             if whole.is_empty() && body.is_end_stream() {
                 return Ok(piece);
+            }
+            if whole.is_empty() {
+                // Growing step by step would copy a long body several times.
+                whole.reserve(announced.min(BODY_BYTES_AT_ONCE));
             }
             whole.extend_from_slice(&piece);
         }
