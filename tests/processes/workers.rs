@@ -357,7 +357,7 @@ tasks:
 
 #[test]
 fn a_worker_goes_on_when_its_program_is_replaced() {
-    let mut house = House::with("tasks:\n  quick:\n    flow:\n      work: { script: 'true' }\n");
+    let house = House::with("tasks:\n  quick:\n    flow:\n      work: { script: 'true' }\n");
     let program = house.path("stepward");
     std::fs::copy(crate::house::BINARY, &program).unwrap();
     let mut command = std::process::Command::new(&program);
