@@ -1,6 +1,6 @@
 //! Bytes on the wire: the one place that knows the HTTP library and its runtime.
 //!
-//! One thread, `http`, runs hyper. It turns bytes into requests and hands them over a channel to handler threads, which are
+//! One thread, `http`, runs hyper. It turns bytes into requests and hands them over a queue to handler threads, which are
 //! plain and synchronous; a request that is answered later costs no thread meanwhile. Slow, huge and broken requests end
 //! here: everything has a limit and a time.
 
@@ -14,7 +14,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use crossbeam_channel::{Sender, TrySendError};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
@@ -26,6 +25,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::exchange::{Headers, Method, Request, Response};
+use super::handlers::{NotQueued, Queue};
 
 /// What one client may cost.
 #[derive(Debug, Clone, Copy)]
@@ -155,17 +155,13 @@ pub struct Front {
 
 #[derive(Clone)]
 struct Desk {
-    exchanges: Sender<Exchange>,
+    queue: Arc<Queue>,
     limits: Limits,
     stopping: watch::Receiver<bool>,
 }
 
 impl Front {
-    pub fn start(
-        address: SocketAddr,
-        exchanges: Sender<Exchange>,
-        limits: Limits,
-    ) -> io::Result<Front> {
+    pub fn start(address: SocketAddr, queue: Arc<Queue>, limits: Limits) -> io::Result<Front> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -173,7 +169,7 @@ impl Front {
         let address = listener.local_addr()?;
         let (stop, stopping) = watch::channel(false);
         let desk = Desk {
-            exchanges,
+            queue,
             limits,
             stopping,
         };
@@ -300,13 +296,13 @@ async fn hand_over(request: Request, desk: &Desk) -> Outgoing {
     let (sender, receiver) = oneshot::channel();
     let answer = Answer { sender };
     let busy = "the server has more to do than it can take, try again";
-    match desk.exchanges.try_send(Exchange { request, answer }) {
+    match desk.queue.put(Exchange { request, answer }) {
         Ok(()) => {}
-        Err(TrySendError::Full(_)) => {
+        Err(NotQueued::Full) => {
             let response = Response::error(503, "busy", busy, Vec::new());
             return response.header("retry-after", "1").into();
         }
-        Err(TrySendError::Disconnected(_)) => return stopping(),
+        Err(NotQueued::Closed) => return stopping(),
     }
     match receiver.await {
         Ok(outgoing) => outgoing,

@@ -4,7 +4,7 @@
 //! | name | what it does | ends |
 //! |---|---|---|
 //! | `http` | turns bytes into requests and back; the only one with a runtime | when the front stops |
-//! | `http-1` … `http-64` | carry requests out, one at a time each | when `http` has gone |
+//! | `http-1` … `http-64` | carry requests out, one at a time each | when `http` has ended |
 //! | `waiting-polls` | holds the polls of idle workers | when it is told |
 //! | `event-streams` | tells all streams what happened | when it is told |
 //! | `download` | sends one long log | with it |
@@ -20,7 +20,9 @@ mod auth;
 mod download;
 mod error;
 mod exchange;
+mod handlers;
 mod http;
+mod mailbox;
 mod routes;
 mod streams;
 mod waiting;
@@ -28,12 +30,8 @@ mod worker_api;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-
-use crossbeam_channel::{Receiver, bounded};
 
 use crate::clock::SystemClock;
 use crate::config::{ConfigError, ServerConfig};
@@ -44,20 +42,13 @@ use crate::store::{Frozen, OpenError, Store, StoreOptions};
 use crate::sweeper::Sweeper;
 use auth::Gate;
 use download::Downloads;
-use error::ApiError;
-use exchange::{Reply, Request, Response};
-use http::{Exchange, Front};
-use routes::Access;
+use handlers::Handlers;
+use http::Front;
+use mailbox::Mailbox;
 use streams::Streams;
-use waiting::{Mailbox, Waiting};
+use waiting::Waiting;
 
 pub use http::Limits;
-
-/// As many writes can share a commit as there are threads that wait for it.
-const HANDLERS: usize = 64;
-
-/// Requests that wait for a handler.
-const EXCHANGES_MAX: usize = 4_096;
 
 /// Where the logs of steps are, in the data folder.
 const LOGS_FOLDER: &str = "logs";
@@ -128,7 +119,7 @@ impl Catalogue {
 pub struct Server {
     front: Front,
     app: Option<Arc<App>>,
-    handlers: Vec<JoinHandle<()>>,
+    handlers: Handlers,
 }
 
 impl Server {
@@ -143,16 +134,18 @@ impl Server {
             None => Workflows::default(),
         };
         let gate = Gate::new(config.token()?.as_deref());
-        let (polls_mailbox, streams_mailbox) =
-            (Arc::<Mailbox>::default(), Arc::<Mailbox>::default());
+        let polls_mailbox = Arc::<Mailbox<waiting::Message>>::default();
+        let streams_mailbox = Arc::<Mailbox<streams::Message>>::default();
         let on_commit = {
             let (polls, streams) = (polls_mailbox.clone(), streams_mailbox.clone());
             move |notice: crate::store::Notice| {
-                if notice.news {
-                    streams.put(crate::store::Notice::default());
-                }
+                let news = notice.news;
+                // Work first: whoever watches can wait.
                 if notice.steps_ready || !notice.workers.is_empty() {
                     polls.put(notice);
+                }
+                if news {
+                    streams.put(crate::store::Notice::default());
                 }
             }
         };
@@ -185,17 +178,9 @@ impl Server {
             gate,
             installation,
         });
-        let (exchanges_tx, exchanges) = bounded(EXCHANGES_MAX);
-        let mut handlers = Vec::with_capacity(HANDLERS);
-        for number in 1..=HANDLERS {
-            let (app, exchanges) = (app.clone(), exchanges.clone());
-            let handler = std::thread::Builder::new()
-                .name(format!("http-{number}"))
-                .spawn(move || serve(&app, &exchanges));
-            handlers.push(handler.map_err(thread)?);
-        }
+        let handlers = Handlers::start(&app).map_err(thread)?;
         let address = config.listen;
-        let front = Front::start(address, exchanges_tx, limits);
+        let front = Front::start(address, handlers.queue.clone(), limits);
         Ok(Server {
             front: front.map_err(|source| StartError::Listen { address, source })?,
             app: Some(app),
@@ -233,11 +218,7 @@ impl Server {
         app.waiting.stop();
         app.streams.stop();
         self.front.stop();
-        for handler in self.handlers.drain(..) {
-            if handler.join().is_err() {
-                log::error!("a handler met a bug while it stopped");
-            }
-        }
+        self.handlers.stop();
         let saved = app.engine.save_clock(app.clock.now());
         if let Err(error) = saved {
             log::warn!("the service clock could not be saved: {error}");
@@ -249,41 +230,4 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// One handler thread.
-fn serve(app: &App, exchanges: &Receiver<Exchange>) {
-    for Exchange {
-        mut request,
-        answer,
-    } in exchanges
-    {
-        // Whoever left while the request was queued wants no answer; a worker repeats what it had to say.
-        if answer.is_gone() {
-            continue;
-        }
-        let handled = catch_unwind(AssertUnwindSafe(|| handle(app, &mut request)));
-        match handled {
-            Ok(Ok(Reply::Now(response))) => answer.give(response),
-            Ok(Ok(Reply::Wait(poll))) => app.waiting.wait(poll, answer),
-            Ok(Ok(Reply::Stream(subscription))) => app.streams.open(subscription, answer),
-            Ok(Ok(Reply::Download(download))) => app.downloads.begin(download, answer),
-            Ok(Err(error)) => answer.give(error.response()),
-            Err(_) => {
-                let path = request.path.join("/");
-                log::error!("a bug was met at /{path}; the server goes on");
-                let message = "the server met a fault of its own, its log says which";
-                answer.give(Response::error(500, "internal", message, Vec::new()));
-            }
-        }
-    }
-}
-
-fn handle(app: &App, request: &mut Request) -> Result<Reply, ApiError> {
-    let route = routes::find(request)?;
-    match route.access {
-        Access::Everyone => {}
-        Access::Token => app.gate.check(request)?,
-    }
-    (route.handler)(app, request)
 }

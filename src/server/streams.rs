@@ -7,16 +7,15 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender, after, never, select, tick, unbounded};
 
 use super::api::show;
 use super::error::ApiError;
 use super::exchange::Response;
 use super::http::{Answer, StreamWriter};
-use super::waiting::Mailbox;
+use super::mailbox::Mailbox;
 use crate::domain::{EventSeq, JobId};
 use crate::engine::{Engine, EngineError};
 use crate::wire::api::JobChange;
@@ -70,33 +69,32 @@ pub struct Subscription {
     pub job_id: Option<JobId>,
 }
 
-enum Message {
+pub enum Message {
     Open(Subscription, Answer),
     Stop,
 }
 
 /// The handlers' side.
 pub struct Streams {
-    messages: Sender<Message>,
+    mailbox: Arc<Mailbox<Message>>,
     count: Arc<AtomicUsize>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Streams {
-    pub fn start(engine: Engine, mailbox: Arc<Mailbox>) -> std::io::Result<Streams> {
-        let (messages, inbox) = unbounded();
+    pub fn start(engine: Engine, mailbox: Arc<Mailbox<Message>>) -> std::io::Result<Streams> {
         let count = Arc::<AtomicUsize>::default();
         let teller = Teller {
             engine,
-            mailbox,
+            mailbox: mailbox.clone(),
             open: Vec::new(),
             count: count.clone(),
         };
         let thread = std::thread::Builder::new()
             .name("event-streams".to_string())
-            .spawn(move || teller.run(&inbox))?;
+            .spawn(move || teller.run())?;
         Ok(Streams {
-            messages,
+            mailbox,
             count,
             thread: Mutex::new(Some(thread)),
         })
@@ -108,13 +106,11 @@ impl Streams {
     }
 
     pub fn open(&self, subscription: Subscription, answer: Answer) {
-        // Only a server that stops has nobody here: the answer is dropped, and the client told so.
-        let _ = self.messages.send(Message::Open(subscription, answer));
+        self.mailbox.send(Message::Open(subscription, answer));
     }
 
     pub fn stop(&self) {
-        // As above.
-        let _ = self.messages.send(Message::Stop);
+        self.mailbox.send(Message::Stop);
         let thread = self
             .thread
             .lock()
@@ -128,9 +124,15 @@ impl Streams {
     }
 }
 
+impl Drop for Streams {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
 struct Teller {
     engine: Engine,
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<Mailbox<Message>>,
     open: Vec<Stream>,
     count: Arc<AtomicUsize>,
 }
@@ -147,28 +149,35 @@ struct Stream {
 }
 
 impl Teller {
-    fn run(mut self, inbox: &Receiver<Message>) {
+    fn run(mut self) {
         /// Who was told a full batch has more coming, and who had no room may have some.
         const SOON: Duration = Duration::from_millis(50);
-        let signs = tick(SIGN_OF_LIFE);
+        let mut signed = Instant::now();
         loop {
             let someone_lags = self.open.iter().any(|stream| stream.lags);
-            let soon = if someone_lags { after(SOON) } else { never() };
-            let rings = self.mailbox.rings().clone();
-            let mut news = false;
-            select! {
-                recv(inbox) -> message => match message {
-                    Ok(Message::Open(subscription, answer)) => self.open(subscription, answer),
-                    Ok(Message::Stop) | Err(_) => break,
-                },
-                recv(rings) -> _ => news = true,
-                recv(signs) -> _ => self.give_sign_of_life(),
-                recv(soon) -> _ => {}
+            let until_sign = SIGN_OF_LIFE.saturating_sub(signed.elapsed());
+            let mail = self.mailbox.wait(match someone_lags {
+                true => SOON.min(until_sign),
+                false => until_sign,
+            });
+            for message in mail.messages {
+                match message {
+                    Message::Open(subscription, answer) => self.open(subscription, answer),
+                    Message::Stop => {
+                        self.count.store(0, Ordering::Relaxed);
+                        return self.mailbox.close();
+                    }
+                }
             }
-            self.mailbox.take();
+            if signed.elapsed() >= SIGN_OF_LIFE {
+                signed = Instant::now();
+                self.give_sign_of_life();
+            }
             self.open.retain(|stream| !stream.writer.is_gone());
+            // Before the streams are told: what happens from now on rings, what happened before is found.
+            self.mailbox.want_notices(!self.open.is_empty());
             for stream in &mut self.open {
-                if news || stream.lags {
+                if mail.is_noticed || stream.lags {
                     stream.lags = stream.tell(&self.engine).unwrap_or_else(|error| {
                         log::warn!("a stream could not be told what happened: {error}");
                         true
@@ -177,7 +186,6 @@ impl Teller {
             }
             self.count.store(self.open.len(), Ordering::Relaxed);
         }
-        self.count.store(0, Ordering::Relaxed);
     }
 
     /// Whoever has not even room for that has not read for long, and is let go: it can resume.

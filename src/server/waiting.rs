@@ -13,66 +13,16 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
-
 use super::error::ApiError;
 use super::exchange::Response;
 use super::http::Answer;
+use super::mailbox::{Mail, Mailbox};
 use crate::clock::SystemClock;
 use crate::domain::protocol::{Poll, PollAnswer};
 use crate::domain::{AttemptRef, WorkerId};
 use crate::engine::{Engine, EngineError, Offer};
 use crate::store::{Demand, Notice};
 use crate::wire::worker::PollAnswerJson;
-
-/// What commits have rung for, until somebody looks.
-pub struct Mailbox {
-    state: Mutex<MailboxState>,
-    bell: Sender<()>,
-    rings: Receiver<()>,
-}
-
-#[derive(Default)]
-struct MailboxState {
-    notice: Notice,
-    number: u64,
-}
-
-impl Default for Mailbox {
-    fn default() -> Mailbox {
-        let (bell, rings) = bounded(1);
-        Mailbox {
-            state: Mutex::default(),
-            bell,
-            rings,
-        }
-    }
-}
-
-impl Mailbox {
-    pub fn put(&self, notice: Notice) {
-        let mut state = self.state.lock().expect("no panic while it is held");
-        state.notice.absorb(notice);
-        state.number += 1;
-        drop(state);
-        // Full means that it has been rung already.
-        let _ = self.bell.try_send(());
-    }
-
-    pub fn take(&self) -> (Notice, u64) {
-        let mut state = self.state.lock().expect("no panic while it is held");
-        (std::mem::take(&mut state.notice), state.number)
-    }
-
-    /// The number of the last notice.
-    pub fn number(&self) -> u64 {
-        self.state.lock().expect("no panic while it is held").number
-    }
-
-    pub fn rings(&self) -> &Receiver<()> {
-        &self.rings
-    }
-}
 
 /// When a call came, to be asked for before it is evaluated.
 #[derive(Debug, Clone, Copy)]
@@ -99,7 +49,7 @@ pub struct Update {
     pub arrival: Arrival,
 }
 
-enum Message {
+pub enum Message {
     Wait(WaitingPoll, Answer),
     /// With the moment at which the session is answered.
     Update(Update, u64),
@@ -108,8 +58,7 @@ enum Message {
 
 /// The handlers' side.
 pub struct Waiting {
-    messages: Sender<Message>,
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<Mailbox<Message>>,
     moments: AtomicU64,
     count: Arc<AtomicUsize>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -119,9 +68,8 @@ impl Waiting {
     pub fn start(
         engine: Engine,
         clock: Arc<SystemClock>,
-        mailbox: Arc<Mailbox>,
+        mailbox: Arc<Mailbox<Message>>,
     ) -> std::io::Result<Waiting> {
-        let (messages, inbox) = unbounded();
         let count = Arc::<AtomicUsize>::default();
         let room = Room {
             engine,
@@ -137,9 +85,8 @@ impl Waiting {
         };
         let thread = std::thread::Builder::new()
             .name("waiting-polls".to_string())
-            .spawn(move || room.run(&inbox))?;
+            .spawn(move || room.run())?;
         Ok(Waiting {
-            messages,
             mailbox,
             moments: AtomicU64::new(0),
             count,
@@ -161,21 +108,18 @@ impl Waiting {
     }
 
     pub fn wait(&self, poll: WaitingPoll, answer: Answer) {
-        // Only a server that stops has nobody here: the answer is dropped, and the client told so.
-        let _ = self.messages.send(Message::Wait(poll, answer));
+        self.mailbox.send(Message::Wait(poll, answer));
     }
 
     /// To be called before the session is answered.
     pub fn update(&self, update: Update) {
         let moment = self.moments.fetch_add(1, Ordering::SeqCst);
-        // As above.
-        let _ = self.messages.send(Message::Update(update, moment));
+        self.mailbox.send(Message::Update(update, moment));
     }
 
     /// Lets everybody go.
     pub fn stop(&self) {
-        // As above.
-        let _ = self.messages.send(Message::Stop);
+        self.mailbox.send(Message::Stop);
         let thread = self
             .thread
             .lock()
@@ -189,11 +133,17 @@ impl Waiting {
     }
 }
 
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
 /// Everybody who waits.
 struct Room {
     engine: Engine,
     clock: Arc<SystemClock>,
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<Mailbox<Message>>,
     /// In the order in which they came.
     polls: BTreeMap<u64, Guest>,
     tickets: HashMap<String, u64>,
@@ -223,6 +173,11 @@ struct Guest {
 }
 
 impl Guest {
+    fn can_be_asked(&self, now: Instant) -> bool {
+        let asked_too_often = self.passed_over_until.is_some_and(|until| until > now);
+        self.poll.free_slots > 0 && !asked_too_often
+    }
+
     fn busy(&self) -> f64 {
         let slots = f64::from(self.offer.slots.max(1));
         1.0 - f64::from(self.poll.free_slots) / slots
@@ -231,10 +186,6 @@ impl Guest {
     fn can_take(&self, tags: &[String]) -> bool {
         let offered = |tag: &String| self.offer.tags.binary_search(tag).is_ok();
         tags.iter().all(offered)
-    }
-
-    fn is_passed_over(&self, now: Instant) -> bool {
-        self.passed_over_until.is_some_and(|until| until > now)
     }
 
     fn learn(&mut self, update: &Update) {
@@ -253,26 +204,21 @@ const ON_ITS_WAY_MAX: Duration = Duration::from_secs(30);
 const TAKEN_FROM_MAX: usize = 4_096;
 
 impl Room {
-    fn run(mut self, inbox: &Receiver<Message>) {
+    fn run(mut self) {
         let mut swept = Instant::now();
         loop {
             let now = Instant::now();
             let ends = self.polls.values().map(|guest| guest.until);
             let soonest = ends.chain(self.look_at).chain([swept + LOOK]).min();
             let pause = soonest.unwrap_or(now).saturating_duration_since(now);
-            let mut messages = Vec::new();
-            let rings = self.mailbox.rings().clone();
-            select! {
-                recv(inbox) -> message => match message {
-                    Ok(message) => messages.push(message),
-                    Err(_) => return,
-                },
-                recv(rings) -> _ => {}
-                default(pause) => {}
-            }
-            messages.extend(inbox.try_iter());
-            let mut look = false;
-            let mut concerned = HashSet::new();
+            let Mail {
+                messages,
+                notice,
+                number,
+                ..
+            } = self.mailbox.wait(pause);
+            let mut look = notice.steps_ready;
+            let mut concerned: HashSet<WorkerId> = notice.workers.iter().copied().collect();
             for message in messages {
                 match message {
                     Message::Stop => return self.let_go(),
@@ -282,9 +228,6 @@ impl Room {
                     Message::Update(update, moment) => look |= self.update(update, moment),
                 }
             }
-            let (notice, number) = self.mailbox.take();
-            look |= notice.steps_ready;
-            concerned.extend(notice.workers.iter().copied());
             self.remember(number, &notice);
             let now = Instant::now();
             if self.look_at.is_some_and(|at| at <= now) {
@@ -412,10 +355,7 @@ impl Room {
         let now = Instant::now();
         let mut in_vain = HashSet::new();
         for _ in 0..ROUNDS_MAX {
-            let free = self
-                .polls
-                .values()
-                .filter(|guest| !guest.is_passed_over(now));
+            let free = self.polls.values().filter(|guest| guest.can_be_asked(now));
             let slots: u64 = free.map(|guest| u64::from(guest.poll.free_slots)).sum();
             if slots == 0 {
                 return;
@@ -461,8 +401,8 @@ impl Room {
             .polls
             .iter()
             .filter(|(ticket, guest)| {
-                let was_asked = guest.is_passed_over(now) || in_vain.contains(ticket);
-                guest.poll.free_slots > 0 && !was_asked && !guest.answer.is_gone()
+                let was_asked = !guest.can_be_asked(now) || in_vain.contains(ticket);
+                !was_asked && !guest.answer.is_gone()
             })
             .map(|(ticket, guest)| (*ticket, guest))
             .collect();
@@ -524,6 +464,7 @@ impl Room {
     }
 
     fn let_go(mut self) {
+        self.mailbox.close();
         let message = "the server is stopping, try again";
         let stopping = Err(ApiError::new(503, "stopping", message));
         let tickets: Vec<u64> = self.polls.keys().copied().collect();
