@@ -180,6 +180,7 @@ const ALONE: &[(&str, &str, &str)] = &[
 /// Monotonic time that measures waiting for a lock or an answer, and decides nothing about jobs.
 const MAY_MEASURE: &[&str] = &[
     "src/clock.rs",
+    "src/server/streams.rs",
     "src/server/waiting.rs",
     "src/store/writer.rs",
     "src/worker/shipping.rs",

@@ -8,6 +8,7 @@
 //! The bell is a hint. Without it every poll ends by itself, and the next one finds what there is.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -170,6 +171,8 @@ struct Guest {
     until: Instant,
     /// It was not given what its tags promised, as a worker that is paused: it is not asked again before.
     passed_over_until: Option<Instant>,
+    /// It was asked without a look at what there is, and there was nothing for it.
+    asked_in_vain: bool,
 }
 
 impl Guest {
@@ -207,47 +210,59 @@ impl Room {
     fn run(mut self) {
         let mut swept = Instant::now();
         loop {
-            let now = Instant::now();
-            let ends = self.polls.values().map(|guest| guest.until);
-            let soonest = ends.chain(self.look_at).chain([swept + LOOK]).min();
-            let pause = soonest.unwrap_or(now).saturating_duration_since(now);
-            let Mail {
-                messages,
-                notice,
-                number,
-                ..
-            } = self.mailbox.wait(pause);
-            let mut look = notice.steps_ready;
-            let mut concerned: HashSet<WorkerId> = notice.workers.iter().copied().collect();
-            for message in messages {
-                match message {
-                    Message::Stop => return self.let_go(),
-                    Message::Wait(poll, answer) => {
-                        look |= self.seat(poll, answer, &mut concerned);
-                    }
-                    Message::Update(update, moment) => look |= self.update(update, moment),
-                }
+            let turn = catch_unwind(AssertUnwindSafe(|| self.turn(&mut swept)));
+            match turn {
+                Ok(false) => {}
+                Ok(true) => return self.let_go(),
+                // Whoever was lost by it is told so, and asks again.
+                Err(_) => log::error!("the thread of waiting polls met a bug; it goes on"),
             }
-            self.remember(number, &notice);
-            let now = Instant::now();
-            if self.look_at.is_some_and(|at| at <= now) {
-                self.look_at = None;
-                look = true;
-            }
-            self.end_those_whose_time_is_up(now);
-            if swept + LOOK <= now {
-                swept = now;
-                self.dismiss_those_who_left();
-                self.updates.retain(|_, last| last.kept_until > now);
-            }
-            if !concerned.is_empty() {
-                self.ask_for_workers(&concerned);
-            }
-            if look {
-                self.hand_out();
-            }
-            self.count.store(self.polls.len(), Ordering::Relaxed);
         }
+    }
+
+    /// Does what there is to do. `true`: it is told to stop.
+    fn turn(&mut self, swept: &mut Instant) -> bool {
+        let now = Instant::now();
+        let ends = self.polls.values().map(|guest| guest.until);
+        let soonest = ends.chain(self.look_at).chain([*swept + LOOK]).min();
+        let pause = soonest.unwrap_or(now).saturating_duration_since(now);
+        let Mail {
+            messages,
+            notice,
+            number,
+            ..
+        } = self.mailbox.wait(pause);
+        let mut look = notice.steps_ready;
+        let mut concerned: HashSet<WorkerId> = notice.workers.iter().copied().collect();
+        for message in messages {
+            match message {
+                Message::Stop => return true,
+                Message::Wait(poll, answer) => {
+                    look |= self.seat(poll, answer, &mut concerned);
+                }
+                Message::Update(update, moment) => look |= self.update(update, moment),
+            }
+        }
+        self.remember(number, &notice);
+        let now = Instant::now();
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.look_at = None;
+            look = true;
+        }
+        self.end_those_whose_time_is_up(now);
+        if *swept + LOOK <= now {
+            *swept = now;
+            self.dismiss_those_who_left();
+            self.updates.retain(|_, last| last.kept_until > now);
+        }
+        if !concerned.is_empty() {
+            self.ask_for_workers(&concerned);
+        }
+        if look {
+            self.hand_out();
+        }
+        self.count.store(self.polls.len(), Ordering::Relaxed);
+        false
     }
 
     /// Whether there may be something for it already.
@@ -281,6 +296,7 @@ impl Room {
             answer,
             until: Instant::now() + waiting.wait,
             passed_over_until: None,
+            asked_in_vain: false,
         };
         if let Some(last) = self.updates.get(&key)
             && last.moment > waiting.arrival.moment
@@ -352,6 +368,7 @@ impl Room {
     /// Gives what there is to those who wait for it, in rounds: as many workers as there are steps.
     fn hand_out(&mut self) {
         const ROUNDS_MAX: usize = 4;
+        self.ask_the_only_one();
         let now = Instant::now();
         let mut in_vain = HashSet::new();
         for _ in 0..ROUNDS_MAX {
@@ -392,6 +409,27 @@ impl Room {
                 guest.passed_over_until = Some(now + LOOK);
                 self.look_at = Some(now + LOOK);
             }
+        }
+    }
+
+    /// Whoever waits alone has nobody to share with: it is asked at once, since a look at what there is would only cost it time.
+    /// Asking in vain costs a commit, so that happens once to a poll.
+    fn ask_the_only_one(&mut self) {
+        let now = Instant::now();
+        let mut free = self
+            .polls
+            .iter()
+            .filter(|(_, guest)| guest.can_be_asked(now));
+        let (Some((&ticket, guest)), None) = (free.next(), free.next()) else {
+            return;
+        };
+        if guest.asked_in_vain || guest.answer.is_gone() {
+            return;
+        }
+        let poll = guest.poll.clone();
+        self.ask(vec![(ticket, poll)]);
+        if let Some(guest) = self.polls.get_mut(&ticket) {
+            guest.asked_in_vain = true;
         }
     }
 
