@@ -466,15 +466,12 @@ impl Room {
 
     /// Evaluates the polls and answers those for which there is something. Returns those for which there was not.
     fn ask(&mut self, asked: Vec<(u64, Poll)>) -> Vec<u64> {
-        let asked = asked.into_iter();
-        let (tickets, polls): (Vec<(u64, u32)>, Vec<Poll>) = asked
-            .map(|(ticket, poll)| ((ticket, poll.free_slots), poll))
-            .unzip();
+        let (tickets, polls): (Vec<u64>, Vec<Poll>) = asked.into_iter().unzip();
         let answers = self.engine.answer_waiting(polls, self.clock.now());
         let mut left = Vec::new();
-        for ((ticket, free), answer) in tickets.into_iter().zip(answers) {
+        for (ticket, answer) in tickets.into_iter().zip(answers) {
             match answer {
-                Ok(answer) if says_nothing(&answer, free) => left.push(ticket),
+                Ok(answer) if says_nothing(&answer, true) => left.push(ticket),
                 Ok(answer) => {
                     let json = PollAnswerJson::from(&answer);
                     self.answer(ticket, &Ok(Response::json(200, &json)));
@@ -514,10 +511,10 @@ impl Room {
 
 /// Whether it is worth waking a worker for.
 ///
-/// That it drains is news only to one that could take more: one that asks with no slot free knows it, or learns it from its
-/// heartbeats, and waits here to be told of what is cancelled.
-pub fn says_nothing(answer: &PollAnswer, free_slots: u32) -> bool {
-    let drains = answer.draining && free_slots > 0;
+/// That it drains is no news to one that asks with no slot free: it knows, or is told by its heartbeats, and waits to hear of
+/// what is cancelled.
+pub fn says_nothing(answer: &PollAnswer, drain_is_news: bool) -> bool {
+    let drains = answer.draining && drain_is_news;
     answer.assignments.is_empty() && answer.abort.is_empty() && !drains
 }
 

@@ -42,7 +42,7 @@ pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let arrival = app.waiting.arrival();
     let poll = Poll::from(asked);
     let answer = app.engine.poll(poll.clone(), app.clock.now())?;
-    if wait.is_zero() || !says_nothing(&answer, poll.free_slots) {
+    if wait.is_zero() || !says_nothing(&answer, poll.free_slots > 0) {
         let json = PollAnswerJson::from(&answer);
         return Ok(Response::json(200, &json).into());
     }
