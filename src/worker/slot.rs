@@ -377,9 +377,7 @@ fn notes(end: &End, stopped: bool) -> Vec<String> {
     } else if let Exit::Unsupervised(sentence) = &end.exit {
         // Nobody watched: whoever has shed its mark is not known.
         let killed = count(end.killed);
-        notes.push(format!(
-            "{sentence}: {killed} that bear its mark were killed"
-        ));
+        notes.push(format!("{sentence}: {killed} killed by its mark"));
     } else if end.killed + end.left > 0 {
         let what = remains(end.killed, end.left);
         let what = what.replacen(" w", " that the step left behind w", 1);

@@ -37,7 +37,12 @@ fn in_a_process_of_its_own() {
     visit(&house, 70);
     let before = threads_and_descriptors();
     visit(&house, 100);
-    until("all is as before", || threads_and_descriptors() <= before);
+    // A reader of the database that was not needed before has a few files of its own; whoever left had hundreds.
+    const READERS: usize = 12;
+    until("all is as before", || {
+        let (threads, descriptors) = threads_and_descriptors();
+        threads <= before.0 && descriptors <= before.1 + READERS
+    });
     assert_eq!(house.server.long_polls(), 0);
     drop(ann);
     drop(house);
