@@ -427,6 +427,18 @@ impl Process {
         .success()
     }
 
+    /// After a SIGSTOP: every thread has obeyed.
+    pub fn await_standstill(&self) {
+        await_that("it stands still", || {
+            let mut threads = fs::read_dir(format!("/proc/{}/task", self.id())).unwrap();
+            let stands = |thread: std::io::Result<fs::DirEntry>| {
+                let stat = fs::read_to_string(thread.unwrap().path().join("stat"));
+                stat.is_ok_and(|stat| stat.contains(") T "))
+            };
+            threads.all(stands).then_some(())
+        });
+    }
+
     /// A line of /proc/PID/status, in kB or as a number.
     pub fn status(&self, key: &str) -> u64 {
         let text = fs::read_to_string(format!("/proc/{}/status", self.id())).unwrap();

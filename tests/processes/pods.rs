@@ -153,13 +153,10 @@ fn a_pod_that_nobody_could_delete_is_deleted_by_the_next_life() {
     // Neither may see the other die.
     let supervisor = worker.supervisors()[0];
     worker.signal(Signal::STOP);
-    await_that("the worker stands still", || {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", worker.process().id()));
-        stat.unwrap().contains(") T ").then_some(())
-    });
+    worker.process().await_standstill();
     kill_process(supervisor, Signal::KILL).unwrap();
     worker.kill();
-    assert!(!has_called(&desk, CLEANUP));
+    assert!(!has_called(&desk, CLEANUP), "{:?}", desk.ledger());
     let before = desk.ledger().len();
     worker.start();
     await_that("its next life looks for pods", || {

@@ -99,6 +99,10 @@ fn a_worker_whose_server_is_away_can_be_stopped() {
     });
     assert!(house.stop_server());
     worker.signal(Signal::TERM);
+    // Two at once would count as one.
+    await_that("the first was heard", || {
+        worker.process().said().contains("finishing").then_some(())
+    });
     worker.signal(Signal::TERM);
     assert!(worker.wait());
     assert!(processes("sleep 870012").is_empty());

@@ -307,7 +307,9 @@ fn the_older_of_two_workers_from_copies_of_one_folder_is_sent_away() {
     let copy = house.path("copy");
     std::fs::create_dir_all(&copy).unwrap();
     for file in ["instance", "installation"] {
-        std::fs::copy(first.folder.join(file), copy.join(file)).unwrap();
+        await_that("it has written down who it is", || {
+            std::fs::copy(first.folder.join(file), copy.join(file)).ok()
+        });
     }
     let mut command = std::process::Command::new(crate::house::BINARY);
     command.args([
