@@ -367,8 +367,14 @@ impl Worker {
 
     /// Results that it has not delivered.
     pub fn spooled(&self) -> usize {
-        let entries = fs::read_dir(self.folder.join("spool"));
-        entries.map_or(0, |entries| entries.count())
+        let Ok(entries) = fs::read_dir(self.folder.join("spool")) else {
+            return 0;
+        };
+        // What is still being written has another name.
+        let names = entries.flatten().map(|entry| entry.path());
+        names
+            .filter(|name| name.extension().is_some_and(|kind| kind == "json"))
+            .count()
     }
 }
 
