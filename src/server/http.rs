@@ -281,6 +281,7 @@ async fn converse(stream: TcpStream, desk: Desk) {
         _ = connection.as_mut() => return,
         _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
     }
+    // As above.
     let _ = connection.await;
 }
 

@@ -11,7 +11,8 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::tool::{own_environment, words, write};
+use super::environment::of_worker;
+use super::tool::{words, write};
 use super::{Aside, Invocation, Place, RunAside, Tools, contained};
 use crate::domain::protocol::Assignment;
 use crate::domain::task::{Action, Runner};
@@ -293,7 +294,7 @@ fn invocation(
     if argv.iter().any(|word| word.contains('\0')) {
         return Err("a word of the command holds a NUL byte".to_string());
     }
-    let mut env = own_environment();
+    let mut env = of_worker();
     env.extend(environment.handed_over);
     Ok(Invocation {
         argv,

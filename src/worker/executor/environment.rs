@@ -86,7 +86,7 @@ pub fn inherited() -> BTreeMap<String, String> {
 
 /// For the worker's own commands, such as docker's: everything but what is ours.
 pub fn of_worker() -> BTreeMap<String, String> {
-    own_environment(|name| !name.starts_with("STEPWARD_"))
+    own_environment(|name| !name.starts_with("STEPWARD"))
 }
 
 fn own_environment(wanted: impl Fn(&str) -> bool) -> BTreeMap<String, String> {

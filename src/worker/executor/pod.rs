@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::environment::of_worker;
 use super::manifest::{self, Completion};
-use super::tool::{own_environment, words, write};
+use super::tool::{words, write};
 use super::{Invocation, Place, Tools, contained};
 use crate::domain::protocol::Assignment;
 use crate::domain::task::{Action, Runner};
@@ -116,7 +117,7 @@ pub fn prepare(
     write(&file, 0o600, &bytes)?;
     Ok(Invocation {
         argv: words([stepward, "run-pod", text(&file)?]),
-        env: own_environment(),
+        env: of_worker(),
         cwd: place.folder.clone(),
         settled: Some(plan.created),
         cleanup: vec![cleanup],

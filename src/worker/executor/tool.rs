@@ -1,6 +1,5 @@
 //! Asks a command of the operator's something short, such as docker, and never waits for its answer for ever.
 
-use std::collections::BTreeMap;
 use std::fs::{OpenOptions, Permissions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -115,14 +114,6 @@ fn last_line(complaint: &str) -> Option<String> {
         !line.is_empty() && !hint
     });
     Some(clip(said.next_back()?, COMPLAINT_BYTES_MAX))
-}
-
-/// What an operator set for the tools reaches them: hosts, contexts, proxies. What is the worker's own does not.
-pub(super) fn own_environment() -> BTreeMap<String, String> {
-    let utf8 = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    utf8.filter(|(name, _)| !name.starts_with("STEPWARD"))
-        .collect()
 }
 
 /// Writes a file for a tool. Until it is whole nobody else may read it.
