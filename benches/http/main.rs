@@ -196,7 +196,7 @@ fn lives_over_http(workers: usize, slots: u32, jobs: usize) -> Value {
     found
 }
 
-/// From the request that submits a step until a worker that waits has it: at least two commits. Next to it one sync of
+/// From the request that submits a step until a worker that waits has it: at least one commit. Next to it one sync of
 /// pages that are new to a file, as the write-ahead log makes them in this run; and of pages that the file had, which are
 /// what a log sees that has been through a checkpoint.
 fn latency(sizes: &Sizes) -> Value {

@@ -62,7 +62,7 @@ pub use submit::{Submission, Submitted};
 pub use views::{
     HeldStep, JobDetail, JobWhy, LogOwner, NamedEvent, StepDetail, WaitingStep, WorkerDetail, kind,
 };
-pub use wait::Offer;
+pub use wait::{AskedOnTheWay, Look, Offer};
 pub use why::{Code, Why, WhyOutcome};
 
 /// The verbs, on one store.

@@ -25,7 +25,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use r2d2_sqlite::SqliteConnectionManager;
@@ -43,6 +43,7 @@ pub use jobs::{ChangedJob, JobStanding, NewJob};
 pub use schema::{DATABASE_FILE, OpenError};
 pub use steps::{Ending, NewStep};
 pub use workers::SessionView;
+pub use writer::Joiner;
 
 /// What a caller of the store must be ready for.
 #[derive(Debug, thiserror::Error)]
@@ -123,6 +124,10 @@ impl Notice {
     }
 }
 
+/// Called on the writer's thread before a commit that makes steps claimable, with what is about to be committed: the calls
+/// that it returns become part of it. It must not block, nor keep the store alive.
+pub type Joiners = Arc<dyn Fn(&Tx) -> Vec<Joiner> + Send + Sync>;
+
 /// Called on the writer's thread after each commit that means something to others: it must not block.
 pub type CommitObserver = Arc<dyn Fn(Notice) + Send + Sync>;
 
@@ -171,6 +176,7 @@ struct Shared {
     change_seq: AtomicI64,
     /// The service clock as it is on disk; the writer alone moves it.
     service_clock_up: AtomicI64,
+    joiners: OnceLock<Joiners>,
     stats: Stats,
 }
 
@@ -201,6 +207,7 @@ impl Store {
             definitions: Mutex::new(HashMap::new()),
             change_seq: AtomicI64::new(change_seq),
             service_clock_up: AtomicI64::new(begun_up.0),
+            joiners: OnceLock::new(),
             stats: Stats::default(),
         });
         let writer = writer::Writer::start(connection, shared.clone()).map_err(|source| {
@@ -258,6 +265,12 @@ impl Store {
         let result = work(&tx)?;
         self.inner.shared.remember(tx.into_changes().definitions);
         Ok(result)
+    }
+
+    /// Lets calls join commits that make steps claimable. For one who asks, the first.
+    pub fn let_join(&self, joiners: Joiners) {
+        let taken = self.inner.shared.joiners.set(joiners);
+        assert!(taken.is_ok(), "one lets polls wait, and no other");
     }
 
     pub fn folder(&self) -> &Path {

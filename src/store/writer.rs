@@ -49,24 +49,34 @@ trait Call: Send {
     fn answer(self: Box<Self>);
 }
 
-struct TypedCall<T, E: From<StoreError>, F> {
-    /// Gone before the answer is given: what it owns is then the caller's alone.
+/// Whoever a call is answered to.
+trait Recipient<R>: Send {
+    /// Returns false if it has left.
+    fn take(&self) -> bool;
+    fn give(self, answer: R);
+}
+
+struct TypedCall<T, E, F, R>
+where
+    E: From<StoreError>,
+    R: Recipient<Result<T, E>>,
+{
+    /// Gone before the answer is given: what it owns is then the recipient's alone.
     work: Option<F>,
     result: Option<Result<T, E>>,
     /// Gone once it is answered.
-    reply: Option<Arc<Reply<Result<T, E>>>>,
+    recipient: Option<R>,
 }
 
-impl<T, E, F> Call for TypedCall<T, E, F>
+impl<T, E, F, R> Call for TypedCall<T, E, F, R>
 where
     F: Fn(&Tx) -> Result<T, E> + Send,
     T: Send,
     E: From<StoreError> + Send,
+    R: Recipient<Result<T, E>>,
 {
     fn take(&self) -> bool {
-        self.reply
-            .as_ref()
-            .is_some_and(|reply| reply.change_status(QUEUED, TAKEN))
+        self.recipient.as_ref().is_some_and(Recipient::take)
     }
 
     fn run(&mut self, tx: &Tx) -> bool {
@@ -101,13 +111,17 @@ where
             .result
             .take()
             .expect("a call is run before it is answered");
-        if let Some(reply) = self.reply.take() {
-            reply.give(result);
+        if let Some(recipient) = self.recipient.take() {
+            recipient.give(result);
         }
     }
 }
 
-impl<T, E: From<StoreError>, F> Drop for TypedCall<T, E, F> {
+impl<T, E, F, R> Drop for TypedCall<T, E, F, R>
+where
+    E: From<StoreError>,
+    R: Recipient<Result<T, E>>,
+{
     /// A call that is dropped unanswered leaves nobody waiting.
     fn drop(&mut self) {
         // A bug of ours is about to end the process; what was committed must not be called undone before that.
@@ -115,8 +129,8 @@ impl<T, E: From<StoreError>, F> Drop for TypedCall<T, E, F> {
             return;
         }
         self.work = None;
-        if let Some(reply) = self.reply.take() {
-            reply.give(Err(StoreError::Stopped.into()));
+        if let Some(recipient) = self.recipient.take() {
+            recipient.give(Err(StoreError::Stopped.into()));
         }
     }
 }
@@ -145,11 +159,6 @@ impl<R> Reply<R> {
             .is_ok()
     }
 
-    fn give(&self, answer: R) {
-        *self.answer.lock().expect("no panic while it is held") = Some(answer);
-        self.caller.unpark();
-    }
-
     /// The answer, or `None` at the deadline.
     fn wait_until(&self, deadline: Instant) -> Option<R> {
         loop {
@@ -164,6 +173,49 @@ impl<R> Reply<R> {
             let left = deadline.checked_duration_since(Instant::now())?;
             std::thread::park_timeout(left);
         }
+    }
+}
+
+impl<R: Send> Recipient<R> for Arc<Reply<R>> {
+    fn take(&self) -> bool {
+        self.change_status(QUEUED, TAKEN)
+    }
+
+    fn give(self, answer: R) {
+        *self.answer.lock().expect("no panic while it is held") = Some(answer);
+        self.caller.unpark();
+    }
+}
+
+/// A call that becomes part of a group on its way to the disk. No thread waits for it: its answer is handed on.
+pub struct Joiner(Box<dyn Call>);
+
+impl Joiner {
+    /// `hand_on` is called when the outcome is known, on a thread of the store: it must not block.
+    pub fn new<T, E, F, H>(work: F, hand_on: H) -> Joiner
+    where
+        F: Fn(&Tx) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        H: FnOnce(Result<T, E>) + Send + 'static,
+    {
+        Joiner(Box::new(TypedCall {
+            work: Some(work),
+            result: None,
+            recipient: Some(HandOn(hand_on)),
+        }))
+    }
+}
+
+struct HandOn<H>(H);
+
+impl<R, H: FnOnce(R) + Send> Recipient<R> for HandOn<H> {
+    fn take(&self) -> bool {
+        true
+    }
+
+    fn give(self, answer: R) {
+        (self.0)(answer);
     }
 }
 
@@ -245,7 +297,7 @@ impl Writer {
         let call = TypedCall {
             work: Some(work),
             result: None,
-            reply: Some(reply.clone()),
+            recipient: Some(reply.clone()),
         };
         let calls = self
             .calls
@@ -342,6 +394,33 @@ struct WriterThread {
     wal_pages_old: i32,
 }
 
+/// Calls that share a commit.
+struct Group {
+    calls: Vec<Box<dyn Call>>,
+    /// Where those begin who joined it on its way, once they were asked.
+    joined_from: Option<usize>,
+}
+
+impl Group {
+    fn remove(&mut self, index: usize) -> Box<dyn Call> {
+        if let Some(from) = &mut self.joined_from
+            && index < *from
+        {
+            *from -= 1;
+        }
+        self.calls.remove(index)
+    }
+
+    fn split_off_joined(&mut self) -> Vec<Box<dyn Call>> {
+        let from = self.joined_from.unwrap_or(self.calls.len());
+        self.calls.split_off(from)
+    }
+
+    fn undo(&mut self, error: impl Fn() -> StoreError) {
+        self.calls.iter_mut().for_each(|call| call.undo(error()));
+    }
+}
+
 /// How the calls of a group are kept from each other.
 #[derive(Clone, Copy, PartialEq)]
 enum Care {
@@ -353,7 +432,7 @@ enum Care {
 
 /// How a group's attempt to commit ended.
 enum GroupEnd {
-    Committed,
+    Committed(super::Changes),
     /// A call failed after it had written something, and nothing stood between it and the others: all of it was undone.
     Spoiled,
     /// The whole transaction is gone: this call's error took the others with it.
@@ -422,10 +501,19 @@ impl WriterThread {
         if group.is_empty() {
             return;
         }
+        let mut group = Group {
+            calls: group,
+            joined_from: None,
+        };
         let mut care = Care::Together;
-        while !group.is_empty() {
+        while !group.calls.is_empty() {
             match self.commit_group(&mut group, care) {
-                GroupEnd::Committed => break,
+                GroupEnd::Committed(changes) => {
+                    // Those who joined come first: whoever hears of the commit then knows already what they got.
+                    group.split_off_joined().into_iter().for_each(Call::answer);
+                    self.shared.publish(changes);
+                    break;
+                }
                 GroupEnd::Spoiled => care = Care::Apart,
                 // The others run once more without it. Each round is one call shorter, so this ends.
                 GroupEnd::LostBy(culprit) => {
@@ -436,24 +524,20 @@ impl WriterThread {
                 }
                 GroupEnd::Full => {
                     self.shared.count_refusal();
-                    group
-                        .iter_mut()
-                        .for_each(|call| call.undo(StoreError::Full));
+                    group.undo(|| StoreError::Full);
                     break;
                 }
                 GroupEnd::Refused => {
                     self.shared.count_refusal();
-                    let busy = || StoreError::Busy { waited_ms: 0 };
-                    group.iter_mut().for_each(|call| call.undo(busy()));
+                    group.undo(|| StoreError::Busy { waited_ms: 0 });
                     break;
                 }
             }
         }
-        self.shared.stats.groups.fetch_add(1, Ordering::Relaxed);
-        self.shared
-            .stats
-            .calls
-            .fetch_add(group.len() as u64, Ordering::Relaxed);
+        let group = group.calls;
+        let stats = &self.shared.stats;
+        stats.groups.fetch_add(1, Ordering::Relaxed);
+        stats.calls.fetch_add(group.len() as u64, Ordering::Relaxed);
         if group.len() <= ANSWERED_AT_ONCE {
             group.into_iter().for_each(Call::answer);
         } else {
@@ -462,7 +546,7 @@ impl WriterThread {
         }
     }
 
-    fn commit_group(&self, group: &mut [Box<dyn Call>], care: Care) -> GroupEnd {
+    fn commit_group(&self, group: &mut Group, care: Care) -> GroupEnd {
         if planted(Bug::ReplyBeforeCommit) && !self.connection.is_autocommit() {
             let late = self.statement("COMMIT");
             assert!(late.is_ok(), "a planted bug needs no care");
@@ -478,7 +562,14 @@ impl WriterThread {
             };
         }
         let mut changes = super::Changes::default();
-        for (index, call) in group.iter_mut().enumerate() {
+        let mut index = 0;
+        loop {
+            if index == group.calls.len() && changes.notice.steps_ready {
+                self.let_join(group);
+            }
+            let Some(call) = group.calls.get_mut(index) else {
+                break;
+            };
             let run = match care {
                 Care::Together => Ok(self.run_bare(call.as_mut())),
                 Care::Apart => self.run_in_savepoint(call.as_mut()),
@@ -495,6 +586,7 @@ impl WriterThread {
             if self.connection.is_autocommit() {
                 return GroupEnd::LostBy(index);
             }
+            index += 1;
         }
         let tx = Tx::new(&self.connection, &self.shared);
         let sealed = tx.seal(&changes).and_then(|()| {
@@ -504,12 +596,24 @@ impl WriterThread {
             Ok(self.statement("COMMIT")?)
         });
         match sealed {
-            Ok(()) => {
-                self.shared.publish(changes);
-                GroupEnd::Committed
-            }
+            Ok(()) => GroupEnd::Committed(changes),
             Err(StoreError::Full) => self.roll_back(GroupEnd::Full),
             Err(error) => self.abort("a commit failed and its outcome is unknown", &error),
+        }
+    }
+
+    /// Steps became claimable: whoever waits for them need not wait for the commit, they may share it. Asked once a group.
+    fn let_join(&self, group: &mut Group) {
+        let (Some(joiners), None) = (self.shared.joiners.get(), group.joined_from) else {
+            return;
+        };
+        group.joined_from = Some(group.calls.len());
+        let tx = Tx::new(&self.connection, &self.shared);
+        match catch_unwind(AssertUnwindSafe(|| joiners(&tx))) {
+            Ok(joiners) => group
+                .calls
+                .extend(joiners.into_iter().map(|joiner| joiner.0)),
+            Err(_) => log::error!("a bug was met while looking who joins a commit; it goes on"),
         }
     }
 

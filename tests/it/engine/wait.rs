@@ -1,9 +1,9 @@
 //! Polls that wait: what there is for whom, and what a commit tells those who wait.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use stepward::domain::task::StepDraft;
-use stepward::engine::{Poll, PollAnswer};
+use stepward::engine::{AskedOnTheWay, Look, Poll, PollAnswer};
 use stepward::store::{Demand, Notice, StoreOptions};
 
 use crate::house::{TestHouse, TestWorker, script};
@@ -119,4 +119,54 @@ fn a_commit_tells_what_it_means_to_others_and_not_what_a_caller_did_itself() {
         verb(&house.engine, ann.worker_id, house.now()).unwrap();
         assert!(take().workers.contains(&ann.worker_id));
     }
+}
+
+#[test]
+fn a_waiting_poll_shares_the_commit_that_makes_a_step_claimable() {
+    let house = TestHouse::new();
+    let ann = house.worker("ann", &[], 2);
+    let (given_tx, given_rx) = mpsc::channel();
+    let poll = Poll {
+        session_key: ann.key.clone(),
+        free_slots: 2,
+        held: Vec::new(),
+    };
+    let now = house.now();
+    let looked: Arc<Mutex<Vec<Demand>>> = Arc::default();
+    let seen = looked.clone();
+    let choose = move |look: Look| {
+        seen.lock().unwrap().extend(look(10).unwrap());
+        let given_tx = given_tx.clone();
+        vec![AskedOnTheWay {
+            poll: poll.clone(),
+            hand_on: Box::new(move |given| given_tx.send(given).unwrap()),
+        }]
+    };
+    house.engine.hand_out_on_the_way(move || now, choose);
+
+    let (groups, _) = house.engine.store.groups();
+    let job = house.submit(vec![
+        script("a"),
+        script("b").after(&["a"]),
+        script("c").after(&["b"]),
+    ]);
+    assert_eq!(house.engine.store.groups().0, groups + 1, "one commit");
+    assert_eq!(
+        looked.lock().unwrap().pop().unwrap().steps,
+        1,
+        "it saw what was about to be"
+    );
+    let given = given_rx.try_recv().unwrap().unwrap().assignments;
+    assert_eq!((given.len(), given[0].step.as_str()), (1, "a"));
+    assert_eq!(house.step(job, "a").state.as_str(), "assigned");
+
+    // A report that releases the next step does the same.
+    ann.start(given[0].attempt);
+    ann.complete(given[0].attempt);
+    let given = given_rx.try_recv().unwrap().unwrap().assignments;
+    assert_eq!(given[0].step, "b");
+
+    // What makes nothing claimable asks nobody.
+    ann.start(given[0].attempt);
+    assert!(given_rx.try_recv().is_err());
 }

@@ -9,7 +9,7 @@ use stepward::domain::event::{EventKind, NewEvent};
 use stepward::domain::task::TaskDraft;
 use stepward::domain::{EventSeq, Now, Timestamp, Uptime};
 use stepward::engine::{Engine, Settings, Submission};
-use stepward::store::{Store, StoreError, StoreOptions, Tx};
+use stepward::store::{Joiner, Store, StoreError, StoreOptions, Tx};
 
 use crate::house::{frozen, script};
 
@@ -33,6 +33,12 @@ fn recorded(store: &Store) -> Vec<String> {
         .read(|tx| tx.events_after(EventSeq(0), 10_000))
         .unwrap();
     events.into_iter().map(|event| event.fact.message).collect()
+}
+
+fn submit(store: &Store) {
+    let engine = Engine::new(store.clone(), Settings::default());
+    let task = frozen(vec![TaskDraft::new("main", vec![script("a")])]);
+    engine.submit(Submission::of(&task), NOW).unwrap();
 }
 
 /// Keeps the writer inside one call until the sender is dropped, so that what comes next is queued together.
@@ -417,4 +423,51 @@ fn the_change_sequence_grows_with_every_commit_that_touches_a_job() {
     house.engine.cancel(other, "eve", house.now()).unwrap();
     assert!(house.job(other).job.change_seq > before);
     assert_eq!(seq(), completed);
+}
+
+#[test]
+fn who_joins_a_commit_is_undone_alone_and_told_how_it_ended() {
+    let (folder, store) = open(StoreOptions::default());
+    let (told_tx, told_rx) = mpsc::channel();
+    let joiner = move |n: u32| {
+        let told_tx = told_tx.clone();
+        let work = move |tx: &Tx| {
+            record(tx, &format!("joiner {n}"))?;
+            match n {
+                0 => Ok(()),
+                1 => Err(StoreError::Lost),
+                _ => panic!("joiner {n} meets a bug"),
+            }
+        };
+        Joiner::new(work, move |end: Result<(), StoreError>| {
+            told_tx
+                .send((n, end.map_err(|error| error.to_string())))
+                .unwrap();
+        })
+    };
+    store.let_join(Arc::new(move |_| (0..3).map(&joiner).collect()));
+    store.write(|tx| record(tx, "nothing to claim")).unwrap();
+    let (groups, _) = store.groups();
+    submit(&store);
+    assert_eq!(store.groups().0, groups + 1);
+    let told: Vec<_> = told_rx.try_iter().collect();
+    let lost = StoreError::Lost.to_string();
+    let bug = "a bug was met and its change undone: joiner 2 meets a bug".to_string();
+    assert_eq!(told, [(0, Ok(())), (1, Err(lost)), (2, Err(bug))]);
+    let joined: Vec<_> = recorded(&store)
+        .into_iter()
+        .filter(|text| text.starts_with("joiner"))
+        .collect();
+    assert_eq!(joined, ["joiner 0"]);
+    // Who may join does not keep the store open.
+    drop(store);
+    Store::open(folder.path(), StoreOptions::default()).unwrap();
+}
+
+#[test]
+fn a_bug_while_looking_who_joins_costs_nobody_a_commit() {
+    let (_folder, store) = open(StoreOptions::default());
+    store.let_join(Arc::new(|_| panic!("nobody can be chosen")));
+    submit(&store);
+    assert_eq!(recorded(&store).len(), 1);
 }
