@@ -11,6 +11,8 @@ use super::http::Answer;
 /// Downloads at a time, a thread each.
 const DOWNLOADS_MAX: usize = 16;
 const PIECE_BYTES: usize = 64 << 10;
+/// Read ahead of the client.
+const PIECES_MAX: usize = 4;
 
 pub struct Download {
     source: Box<dyn Read + Send>,
@@ -30,32 +32,37 @@ pub struct Downloads {
     count: Arc<AtomicUsize>,
 }
 
+/// One of the downloads that may be under way, however it ends.
+struct Place(Arc<AtomicUsize>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Downloads {
     pub fn begin(&self, download: Download, answer: Answer) {
-        let count = self.count.clone();
-        if count.fetch_add(1, Ordering::Relaxed) >= DOWNLOADS_MAX {
-            count.fetch_sub(1, Ordering::Relaxed);
+        let others = self.count.fetch_add(1, Ordering::Relaxed);
+        let place = Place(self.count.clone());
+        if others >= DOWNLOADS_MAX {
             let message = format!("{DOWNLOADS_MAX} downloads are under way, try again");
             return answer.give(ApiError::new(503, "busy", message).response());
         }
         let spawned = std::thread::Builder::new()
             .name("download".to_string())
-            .spawn({
-                let count = count.clone();
-                move || {
-                    send(download, answer);
-                    count.fetch_sub(1, Ordering::Relaxed);
-                }
+            .spawn(move || {
+                let _place = place;
+                send(download, answer);
             });
         if let Err(error) = spawned {
-            count.fetch_sub(1, Ordering::Relaxed);
             log::error!("a download could not begin: {error}");
         }
     }
 }
 
 fn send(mut download: Download, answer: Answer) {
-    let Some(writer) = answer.stream(Response::text(Vec::new())) else {
+    let Some(writer) = answer.stream(Response::text(Vec::new()), PIECES_MAX) else {
         return;
     };
     let mut piece = vec![0; PIECE_BYTES];

@@ -19,6 +19,7 @@ use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -39,6 +40,8 @@ pub struct Limits {
     /// Between two pieces of a body, and for all of it.
     pub body_pause_max: Duration,
     pub body_timeout: Duration,
+    /// How long a client may leave what it was sent unread before it is cut off.
+    pub unread_max: Duration,
 }
 
 impl Default for Limits {
@@ -50,6 +53,7 @@ impl Default for Limits {
             header_timeout: Duration::from_secs(10),
             body_pause_max: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),
+            unread_max: Duration::from_secs(30),
         }
     }
 }
@@ -64,9 +68,6 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 
 /// Room that a long body gets with its first piece. More than a worker sends of a log at a time.
 const BODY_BYTES_AT_ONCE: usize = 512 << 10;
-
-/// Pieces that a slow reader of a stream may have in front of it. One more, and it is let go: it can resume.
-const STREAM_PIECES_MAX: usize = 256;
 
 /// A request on its way to a handler.
 pub struct Exchange {
@@ -96,9 +97,10 @@ impl Answer {
         });
     }
 
-    /// Answers with a body that has no end. `None`: nobody is there any more.
-    pub fn stream(self, response: Response) -> Option<StreamWriter> {
-        let (sender, receiver) = mpsc::channel(STREAM_PIECES_MAX);
+    /// Answers with a body that comes in pieces, so many of which may lie in front of a slow reader. `None`: nobody is there
+    /// any more.
+    pub fn stream(self, response: Response, pieces_max: usize) -> Option<StreamWriter> {
+        let (sender, receiver) = mpsc::channel(pieces_max);
         let outgoing = Outgoing {
             response,
             stream: Some(receiver),
@@ -258,8 +260,9 @@ async fn accept(listener: &TcpListener, desk: &Desk, places: &Arc<Semaphore>) {
 }
 
 async fn converse(stream: TcpStream, desk: Desk) {
-    // Small answers must not wait for more.
-    if stream.set_nodelay(true).is_err() {
+    // Small answers must not wait for more; whoever does not read must not hold a place, a thread or a log for ever.
+    let unread_max_ms = u32::try_from(desk.limits.unread_max.as_millis()).unwrap_or(u32::MAX);
+    if stream.set_nodelay(true).is_err() || set_tcp_user_timeout(&stream, unread_max_ms).is_err() {
         return;
     }
     let mut stopping = desk.stopping.clone();

@@ -4,6 +4,7 @@
 //! lags behind, costs nothing meanwhile, and misses nothing; one that does not read at all is let go, and can resume.
 
 use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -22,6 +23,9 @@ use crate::wire::api::JobChange;
 
 /// Streams at a time.
 const STREAMS_MAX: usize = 512;
+
+/// Events that a slow reader may have in front of it. With that many in front of a sign of life it is let go: it can resume.
+const PIECES_MAX: usize = 256;
 
 /// A sign of life for whoever sits in between, while nothing happens.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
@@ -150,42 +154,56 @@ struct Stream {
 
 impl Teller {
     fn run(mut self) {
-        /// Who was told a full batch has more coming, and who had no room may have some.
-        const SOON: Duration = Duration::from_millis(50);
         let mut signed = Instant::now();
         loop {
-            let someone_lags = self.open.iter().any(|stream| stream.lags);
-            let until_sign = SIGN_OF_LIFE.saturating_sub(signed.elapsed());
-            let mail = self.mailbox.wait(match someone_lags {
-                true => SOON.min(until_sign),
-                false => until_sign,
-            });
-            for message in mail.messages {
-                match message {
-                    Message::Open(subscription, answer) => self.open(subscription, answer),
-                    Message::Stop => {
-                        self.count.store(0, Ordering::Relaxed);
-                        return self.mailbox.close();
-                    }
+            match catch_unwind(AssertUnwindSafe(|| self.turn(&mut signed))) {
+                Ok(false) => {}
+                Ok(true) => break,
+                Err(_) => {
+                    log::error!(
+                        "the thread of event streams met a bug; streams are cut off and can resume"
+                    );
+                    self.open.clear();
                 }
             }
-            if signed.elapsed() >= SIGN_OF_LIFE {
-                signed = Instant::now();
-                self.give_sign_of_life();
-            }
-            self.open.retain(|stream| !stream.writer.is_gone());
-            // Before the streams are told: what happens from now on rings, what happened before is found.
-            self.mailbox.want_notices(!self.open.is_empty());
-            for stream in &mut self.open {
-                if mail.is_noticed || stream.lags {
-                    stream.lags = stream.tell(&self.engine).unwrap_or_else(|error| {
-                        log::warn!("a stream could not be told what happened: {error}");
-                        true
-                    });
-                }
-            }
-            self.count.store(self.open.len(), Ordering::Relaxed);
         }
+        self.count.store(0, Ordering::Relaxed);
+        self.mailbox.close();
+    }
+
+    /// Does what there is to do. `true`: it is told to stop.
+    fn turn(&mut self, signed: &mut Instant) -> bool {
+        /// Who was told a full batch has more coming, and who had no room may have some.
+        const SOON: Duration = Duration::from_millis(50);
+        let someone_lags = self.open.iter().any(|stream| stream.lags);
+        let until_sign = SIGN_OF_LIFE.saturating_sub(signed.elapsed());
+        let mail = self.mailbox.wait(match someone_lags {
+            true => SOON.min(until_sign),
+            false => until_sign,
+        });
+        for message in mail.messages {
+            match message {
+                Message::Open(subscription, answer) => self.open(subscription, answer),
+                Message::Stop => return true,
+            }
+        }
+        if signed.elapsed() >= SIGN_OF_LIFE {
+            *signed = Instant::now();
+            self.give_sign_of_life();
+        }
+        self.open.retain(|stream| !stream.writer.is_gone());
+        // Before the streams are told: what happens from now on rings, what happened before is found.
+        self.mailbox.want_notices(!self.open.is_empty());
+        for stream in &mut self.open {
+            if mail.is_noticed || stream.lags {
+                stream.lags = stream.tell(&self.engine).unwrap_or_else(|error| {
+                    log::warn!("a stream could not be told what happened: {error}");
+                    true
+                });
+            }
+        }
+        self.count.store(self.open.len(), Ordering::Relaxed);
+        false
     }
 
     /// Whoever has not even room for that has not read for long, and is let go: it can resume.
@@ -206,7 +224,7 @@ impl Teller {
             headers: Vec::new(),
             body: Bytes::new(),
         };
-        if let Some(writer) = answer.stream(head) {
+        if let Some(writer) = answer.stream(head, PIECES_MAX) {
             // Headers go out with the first piece.
             writer.write(Bytes::from_static(b": here we go\n\n"));
             self.open.push(Stream {

@@ -121,7 +121,7 @@ impl Line {
         self.try_answer().expect("an answer")
     }
 
-    /// The status of an answer that has no body, whatever its head says.
+    /// The status of an answer whose body nobody reads.
     pub fn bare_answer(&mut self) -> u16 {
         let head = self.until(b"\r\n\r\n").expect("a head");
         let head = String::from_utf8(head).expect("heads are text");

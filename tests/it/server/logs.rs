@@ -1,8 +1,11 @@
 //! Logs over HTTP: sent by offset, read by line, and never in another's name.
 
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use super::{Answer, HttpWorker, ServerHouse, word};
+use serde_json::{Value, json};
+use stepward::server::Limits;
+
+use super::{Answer, HttpWorker, ServerHouse, until, word};
 
 /// Sends bytes of an attempt's log.
 fn send(worker: &HttpWorker, attempt: &Value, offset: u64, bytes: &[u8]) -> Answer {
@@ -281,4 +284,35 @@ fn a_piece_of_a_log_may_be_large_but_not_endless() {
     assert_eq!(raw.body.len(), 3_000 * 1_001);
     let too_much = vec![b'x'; (16 << 20) + 1];
     assert_eq!(send(&ann, &greet, 0, &too_much).refused(413), "too_large");
+}
+
+#[test]
+fn who_asks_for_logs_and_does_not_read_them_is_cut_off() {
+    let limits = Limits {
+        unread_max: Duration::from_millis(500),
+        ..Limits::default()
+    };
+    let house = ServerHouse::with(limits, |_| ());
+    house.submit("hello");
+    let ann = house.worker("ann", &[], 1);
+    let greet = ann.begin();
+    // Much more than fits between a server and a client.
+    let piece = format!("1763312345678 o {}\n", "x".repeat(1_000)).repeat(10_000);
+    let piece = piece.as_bytes();
+    for number in 0..6 {
+        let offset = number * piece.len() as u64;
+        send(&ann, &greet, offset, piece).expect(200);
+    }
+    // Each reads the beginning, and then no more.
+    let ask = || {
+        let mut line = house.line();
+        line.ask("GET", &format!("{GREET}?raw=1"), "", b"");
+        let status = line.bare_answer();
+        (status, line)
+    };
+    let idlers: Vec<_> = (0..16).map(|_| ask()).collect();
+    assert!(idlers.iter().all(|(status, _)| *status == 200));
+    assert_eq!(ask().0, 503, "all places are taken");
+    until("one is free again", || ask().0 == 200);
+    drop(idlers);
 }
