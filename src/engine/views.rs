@@ -293,10 +293,8 @@ impl Engine {
 
     /// Where a stream that begins now begins: the last event, the last change of a job.
     pub fn present(&self) -> Result<(EventSeq, i64), EngineError> {
-        let last_event = self
-            .store
-            .read(|tx| Ok::<_, EngineError>(tx.last_event()?))?;
-        Ok((last_event, self.store.change_seq()))
+        self.store
+            .read(|tx| Ok((tx.last_event()?, tx.last_change()?)))
     }
 
     pub fn jobs_changed(

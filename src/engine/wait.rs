@@ -21,6 +21,8 @@ pub struct Offer {
     pub worker_id: WorkerId,
     pub slots: u32,
     pub tags: Vec<String>,
+    /// It is paused or drains: it is given nothing.
+    pub is_held_back: bool,
 }
 
 /// A poll that shares a commit, and who is told what it was given.
@@ -43,6 +45,7 @@ impl Engine {
                 worker_id: worker.worker_id,
                 slots: worker.slots,
                 tags: worker.tags,
+                is_held_back: worker.paused || worker.draining,
             })
         })
     }

@@ -35,6 +35,7 @@ pub const STATEMENTS: &[&str] = &[
     REMEMBER_KEY,
     SAVE_SERVICE_CLOCK,
     SERVICE_CLOCK,
+    LAST_CHANGE,
 ];
 
 /// What an event must know of a job that it touches.
@@ -235,11 +236,13 @@ const SERVICE_CLOCK: &str = "
     SELECT service_clock_up FROM server WHERE only_row = 1
 ";
 
+const LAST_CHANGE: &str = "
+    SELECT coalesce(max(change_seq), 0) FROM job
+";
+
 /// Where the change sequence goes on after a start.
 pub fn change_seq_max(connection: &Connection) -> rusqlite::Result<i64> {
-    connection.query_row("SELECT coalesce(max(change_seq), 0) FROM job", [], |row| {
-        row.get(0)
-    })
+    connection.query_row(LAST_CHANGE, [], |row| row.get(0))
 }
 
 /// Where the service clock goes on after a start.
@@ -248,6 +251,11 @@ pub fn service_clock(connection: &Connection) -> rusqlite::Result<Uptime> {
 }
 
 impl Tx<'_> {
+    /// The last change of a job.
+    pub fn last_change(&self) -> Result<i64, StoreError> {
+        Ok(self.sql(LAST_CHANGE)?.query_row([], |row| row.get(0))?)
+    }
+
     pub fn insert_job(&self, job: &NewJob, now: Now) -> Result<JobId, StoreError> {
         self.sql(INSERT_JOB)?.execute(named_params! {
             ":definition_id": job.definition_id.0,

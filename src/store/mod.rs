@@ -287,11 +287,6 @@ impl Store {
         Uptime(self.inner.shared.service_clock_up.load(Ordering::Relaxed))
     }
 
-    /// The last change of a job.
-    pub fn change_seq(&self) -> i64 {
-        self.inner.shared.change_seq.load(Ordering::Relaxed)
-    }
-
     /// How often calls were turned away through no fault of their own: a full disk, a lost transaction, no time.
     pub fn refusals(&self) -> u64 {
         self.inner.shared.stats.refusals.load(Ordering::Relaxed)

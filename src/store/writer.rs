@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
@@ -698,11 +699,22 @@ fn or_abort(what: &str, work: impl FnOnce()) {
     }
 }
 
+/// Does it however its scope is left.
+struct OnDrop(fn() -> !);
+
+impl Drop for OnDrop {
+    fn drop(&mut self) {
+        (self.0)()
+    }
+}
+
 fn abort_process(what: &str) -> ! {
     let message =
         format!("stepward: {what}; stopping at once, the next start recovers what is on disk");
+    // Nothing may come between: a logger or a stderr that cannot be written to must not keep a process that cannot write.
+    let _abort = OnDrop(std::process::abort);
     log::error!("{message}");
-    // The logger may be off or buffered; this line must be seen.
-    eprintln!("{message}");
+    // The logger may be off or buffered; this line should be seen.
+    let _ = writeln!(std::io::stderr(), "{message}");
     std::process::abort()
 }

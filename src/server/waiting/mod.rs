@@ -244,6 +244,12 @@ impl Host {
         if !concerned.is_empty() {
             // Something was taken from these workers, or said about them: whoever of them waits is told.
             let asked = room.polls_of(&concerned);
+            for (ticket, poll) in &asked {
+                match self.engine.offer(&poll.session_key) {
+                    Ok(offer) => room.learn_offer(*ticket, offer),
+                    Err(error) => log::debug!("what a waiting worker offers is not known: {error}"),
+                }
+            }
             self.ask(&mut room, asked);
         }
         if look {

@@ -58,7 +58,8 @@ struct Guest {
 impl Guest {
     fn can_be_asked(&self, now: Instant) -> bool {
         let asked_too_often = self.passed_over_until.is_some_and(|until| until > now);
-        self.poll.free_slots > 0 && !asked_too_often && !self.is_being_asked
+        let is_busy = self.is_being_asked || self.offer.is_held_back;
+        self.poll.free_slots > 0 && !asked_too_often && !is_busy
     }
 
     fn busy(&self) -> f64 {
@@ -195,6 +196,12 @@ impl Room {
         self.note_count();
     }
 
+    pub fn learn_offer(&mut self, ticket: u64, offer: Offer) {
+        if let Some(guest) = self.polls.get_mut(&ticket) {
+            guest.offer = offer;
+        }
+    }
+
     /// Polls of these workers.
     pub fn polls_of(&self, workers: &HashSet<WorkerId>) -> Vec<(u64, Poll)> {
         let polls = self.polls.iter().filter_map(|(ticket, guest)| {
@@ -240,7 +247,11 @@ impl Room {
             })
             .map(|(ticket, guest)| (*ticket, guest))
             .collect();
-        guests.sort_by(|(_, a), (_, b)| a.busy().total_cmp(&b.busy()));
+        // Whoever was asked in vain before comes last, so that it does not stand in others' way for ever.
+        guests.sort_by(|(_, a), (_, b)| {
+            let patience = a.passed_over_until.cmp(&b.passed_over_until);
+            patience.then(a.busy().total_cmp(&b.busy()))
+        });
         let mut shares: BTreeMap<u64, u32> = BTreeMap::new();
         for demand in demands {
             let able: Vec<&(u64, &Guest)> = guests
