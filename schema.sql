@@ -123,6 +123,10 @@ CREATE TABLE job (
         ELSE 0 END)
 ) STRICT;
 
+-- The latest job that is nobody's child.
+CREATE INDEX job_asked_for ON job (job_id) WHERE parent_step_id IS NULL;
+-- The latest job of a task in a state.
+CREATE INDEX job_of_task ON job (task, state, job_id);
 -- Live streams resume from here.
 CREATE INDEX job_by_change ON job (change_seq);
 -- A step's child jobs: one per attempt, by construction.

@@ -9,10 +9,11 @@
 //! | cancel, retry, approve, reject | `cancel.rs` `retry.rs` `approve.rs` | people |
 //! | drain, pause, resume, delete_worker | `drain.rs` | people, workers |
 //! | release_due, recover | `release.rs` `recover.rs` | time, through the sweeper |
-//! | why, job, output, lists | `why.rs` `queries.rs` `views.rs` | everyone, read-only |
+//! | select, why, job, output, lists | `select.rs` `why.rs` `queries.rs` `views.rs` | everyone, read-only |
 //!
 //! What follows from a verb is in `cascade.rs` (dependents, loops), `create.rs` (jobs, instances), `group.rs` (concurrency)
-//! and `settle.rs` (the end of a job, its hooks, its parent); what goes before it in `check.rs`; what the server knows of
+//! and `settle.rs` (the end of a job, its hooks, its parent); what goes before it in `check.rs` and
+//! `once.rs`; what the server knows of
 //! its own absences in `watch.rs`. Deliberately not here: SQL, HTTP, processes, the time.
 
 mod approve;
@@ -25,12 +26,14 @@ mod drain;
 mod finish;
 mod group;
 mod heartbeat;
+mod once;
 mod poll;
 mod queries;
 mod recover;
 mod release;
 mod report;
 mod retry;
+mod select;
 mod session;
 mod settle;
 mod start;
@@ -57,7 +60,7 @@ pub use crate::domain::settings::Settings;
 pub use approve::Decision;
 pub use queries::{JobView, LogLine};
 pub use recover::{Suspect, together_silent};
-pub use retry::RetryScope;
+pub use retry::{Retry, RetryScope};
 pub use submit::{Submission, Submitted};
 pub use views::{
     HeldStep, JobDetail, JobWhy, LogOwner, NamedEvent, StepDetail, WaitingStep, WorkerDetail, kind,
@@ -82,6 +85,8 @@ pub enum EngineError {
     Invalid { place: &'static str, fault: String },
     #[error("job {job_id} does not exist")]
     JobNotFound { job_id: JobId },
+    #[error("there is no job {selector}")]
+    NoJobFits { selector: String },
     #[error("step {step_id} does not exist")]
     StepNotFound { step_id: StepId },
     #[error("job {job_id} has no step {step}")]

@@ -29,7 +29,7 @@ const SERVER_LINES_MAX: u32 = 10_000;
 pub fn of_step(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&["tail", "from", "n", "grep", "ignore_case", "raw", "attempt"])?;
     let asked = Asked::parse(request)?;
-    let job_id = job_id(request)?;
+    let job_id = job_id(app, request)?;
     if request.param(1) == SERVER {
         return of_server(app, job_id, &asked);
     }
@@ -69,7 +69,7 @@ pub fn of_step(app: &App, request: &Request) -> Result<Reply, ApiError> {
 pub fn of_job(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&["tail"])?;
     let tail = request.query_number("tail")?.unwrap_or(LINES_OF_EACH);
-    let job_id = job_id(request)?;
+    let job_id = job_id(app, request)?;
     let view = app.engine.job(job_id)?;
     let mut items = Vec::new();
     let ran = view.steps.iter().filter(|(_, step)| step.attempt > 0);

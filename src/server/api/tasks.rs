@@ -1,5 +1,6 @@
 //! Tasks: list, look at, submit.
 
+use super::jobs::answer_made;
 use super::show;
 use crate::domain::Json;
 use crate::engine::Submission;
@@ -37,11 +38,7 @@ pub fn submit(app: &App, request: &Request) -> Result<Reply, ApiError> {
         idempotency_key: request.headers.idempotency_key.clone(),
         ..Submission::of(frozen)
     };
-    let submitted = app.engine.submit(submission, app.clock.now())?;
-    let detail = app.engine.job_detail(submitted.job_id)?;
-    let json = show::job_detail(&detail, app.clock.now());
-    let status = if submitted.repeated { 200 } else { 201 };
-    Ok(Response::json(status, &json).into())
+    answer_made(app, app.engine.submit(submission, app.clock.now())?)
 }
 
 fn find<'a>(app: &'a App, request: &Request) -> Result<&'a Frozen, ApiError> {
