@@ -266,7 +266,8 @@ CREATE TABLE event (
     worker_id INTEGER,
     attempt   INTEGER,
     reason    TEXT,
-    message   TEXT    NOT NULL
+    message   TEXT    NOT NULL,
+    data      TEXT                                   -- JSON: what the message says in words, for programs
 ) STRICT;
 
 -- The story of a job.

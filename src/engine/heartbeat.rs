@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::check::check_count;
+use super::facts::Facts;
 use super::{Engine, EngineError, Settings};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::protocol::{Beat, BeatAnswer, HeldPhase};
@@ -67,8 +68,10 @@ fn tell_if_back(tx: &Tx, session: &SessionView, now: Now) -> Result<(), EngineEr
             "worker {} is back and may claim steps again",
             session.worker_name
         );
+        let silent_ms = now.up.0 - session.seen_up.0;
+        let facts = Facts::none().and_secs("silent_secs", silent_ms);
         let event = NewEvent::new(EventKind::WorkerActive, text).worker(session.worker_id);
-        tx.record(&event, now)?;
+        tx.record(&event.data(facts.data()), now)?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@
 //! | select, why, job, output, lists | `select.rs` `why.rs` `queries.rs` `views.rs` | everyone, read-only |
 //!
 //! What follows from a verb is in `cascade.rs` (dependents, loops), `create.rs` (jobs, instances), `group.rs` (concurrency)
-//! and `settle.rs` (the end of a job, its hooks, its parent); what goes before it in `check.rs` and
+//! and `settle.rs` (the end of a job, its hooks, its parent); what is told about it in `facts.rs` and `lacks.rs`; what goes before it in `check.rs` and
 //! `once.rs`; what the server knows of
 //! its own absences in `watch.rs`. Deliberately not here: SQL, HTTP, processes, the time.
 
@@ -23,9 +23,11 @@ mod check;
 mod create;
 mod decline;
 mod drain;
+mod facts;
 mod finish;
 mod group;
 mod heartbeat;
+mod lacks;
 mod once;
 mod poll;
 mod queries;

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::cascade::{JobContext, seconds};
+use super::lacks::Lacks;
 use super::queries::load;
 use super::{Engine, EngineError, Suspect};
 use crate::domain::depends::Outcome;
@@ -317,7 +318,7 @@ impl Asked<'_> {
             )
         };
         let mut why = Why::new(waiting, sentence);
-        why.facts = who_lacks_what(self.tx, requirement_id, tags, self.now)?;
+        why.facts = Lacks::find(self.tx, requirement_id, tags, self.now)?.lines();
         why.fix = able.iter().take(3).map(revive).collect();
         why.fix
             .push(format!("stepward worker --tags {}", tags.join(",")));
@@ -448,48 +449,6 @@ impl Asked<'_> {
         };
         Ok(worker.map_or("?".to_string(), |worker| worker.name))
     }
-}
-
-/// One line for each worker, those that match first: why it does not take a step that needs these tags.
-pub(super) fn who_lacks_what(
-    tx: &Tx,
-    requirement_id: RequirementId,
-    tags: &[String],
-    now: Now,
-) -> Result<Vec<String>, EngineError> {
-    const WORKERS_MAX: usize = 20;
-    let mut workers = tx.workers_able_to(requirement_id, WORKERS_MAX as u32 + 1)?;
-    let matching = workers.len();
-    for worker in tx.first_workers(WORKERS_MAX as u32 + 1)? {
-        let known = |found: &Worker| found.worker_id == worker.worker_id;
-        if !workers[..matching].iter().any(known) {
-            workers.push(worker);
-        }
-    }
-    let mut facts = Vec::new();
-    for worker in workers {
-        if facts.len() == WORKERS_MAX {
-            facts.push("and others".to_string());
-            break;
-        }
-        let lacks: Vec<&str> = tags
-            .iter()
-            .filter(|tag| !worker.tags.contains(tag))
-            .map(String::as_str)
-            .collect();
-        let name = &worker.name;
-        facts.push(if !lacks.is_empty() {
-            format!("worker {name} lacks {}", lacks.join(", "))
-        } else if worker.state == WorkerState::Inactive {
-            let silent = seconds((now.up.0 - worker.seen_up.0).max(0));
-            format!("worker {name} matches, silent for {silent}")
-        } else if worker.paused {
-            format!("worker {name} matches, but is paused")
-        } else {
-            format!("worker {name} matches, but drains")
-        });
-    }
-    Ok(facts)
 }
 
 fn revive(worker: &Worker) -> String {

@@ -172,6 +172,8 @@ pub struct EventJson {
     pub attempt: Option<u32>,
     pub reason: Option<String>,
     pub message: String,
+    /// An object: what the message says, for programs.
+    pub data: Raw,
 }
 
 /// A job has changed: whoever shows it looks again.

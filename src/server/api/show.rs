@@ -3,7 +3,7 @@
 use crate::domain::job::Job;
 use crate::domain::step::Step;
 use crate::domain::task::Task;
-use crate::domain::{Now, Timestamp};
+use crate::domain::{Json, Now, Timestamp};
 use crate::engine::{
     JobDetail, JobWhy, NamedEvent, StepDetail, WaitingStep, Why, WorkerDetail, kind,
 };
@@ -183,6 +183,7 @@ pub fn event(named: NamedEvent) -> EventJson {
         attempt: fact.attempt,
         reason: fact.reason.map(|reason| reason.to_string()),
         message: fact.message,
+        data: Raw::from(&fact.data.unwrap_or_else(Json::empty_object)),
     }
 }
 

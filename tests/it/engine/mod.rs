@@ -7,6 +7,7 @@ mod children;
 mod concurrency;
 mod cost;
 mod decline;
+mod facts;
 mod graphs;
 mod loops;
 mod poll;

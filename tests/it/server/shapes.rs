@@ -30,7 +30,7 @@ const STEP: &str = "id name status reason message type depends_on required_tags 
 const ATTEMPT: &str = "attempt worker session started_at ended_at outcome reason message";
 const WORKER: &str = "id name status tags slots slots_used session version last_heartbeat_at \
                       heartbeat_age_secs inactive_in_secs draining paused running";
-const EVENT: &str = "seq at kind phase job_id step worker attempt reason message";
+const EVENT: &str = "seq at kind phase job_id step worker attempt reason message data";
 const WHY: &str = "code sentence facts outcome fix";
 
 #[test]
