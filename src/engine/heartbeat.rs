@@ -55,11 +55,16 @@ pub(super) fn current_session(tx: &Tx, session_key: &str) -> Result<SessionView,
 /// Any contact of a current session is a sign of life; written down now and then.
 pub(super) fn sign_of_life(tx: &Tx, session: &SessionView, now: Now) -> Result<(), EngineError> {
     tell_if_back(tx, session, now)?;
-    let silent_ms = now.up.0 - session.seen_up.0;
-    if session.worker_state == WorkerState::Inactive || silent_ms >= SIGN_OF_LIFE_MS {
+    if is_due(session, now) {
         tx.worker_speaks(session, now)?;
     }
     Ok(())
+}
+
+/// Whether a sign of life is worth writing down.
+pub(super) fn is_due(session: &SessionView, now: Now) -> bool {
+    let silent_ms = now.up.0 - session.seen_up.0;
+    session.worker_state == WorkerState::Inactive || silent_ms >= SIGN_OF_LIFE_MS
 }
 
 fn tell_if_back(tx: &Tx, session: &SessionView, now: Now) -> Result<(), EngineError> {

@@ -12,7 +12,7 @@ use crate::domain::{Now, RequirementId};
 use crate::store::Tx;
 
 /// Workers that are spoken of, and how much is noted about them.
-const WORKERS_MAX: usize = 20;
+pub(super) const WORKERS_MAX: usize = 20;
 const FACTS_BYTES_MAX: usize = 8 << 10;
 
 /// Those that match come first.

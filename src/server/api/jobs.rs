@@ -39,7 +39,9 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let task = filter.task.as_deref();
     let (jobs, next) = app.engine.jobs(before, filter.state, task, limit)?;
     let list = List {
-        items: jobs.iter().map(show::job).collect(),
+        items: (jobs.iter())
+            .map(|(job, parent)| show::job(job, parent.as_ref()))
+            .collect(),
         next: next.map(|job_id| job_id.to_string()),
     };
     Ok(Response::json(200, &list).into())
@@ -55,28 +57,30 @@ impl Filter {
     fn parse(text: &str) -> Result<Filter, ApiError> {
         let mut filter = Filter::default();
         for term in text.split_whitespace() {
-            match term.split_once(':') {
-                Some(("status", word)) => {
-                    let state = JobState::from_word(word);
-                    let states = JobState::ALL.iter().map(|state| state.as_str());
-                    let known: Vec<&str> = states.collect();
-                    filter.state = Some(state.ok_or_else(|| {
-                        let known = known.join(", ");
-                        ApiError::invalid(format!(
-                            "status {word:?} is not known, known are: {known}"
-                        ))
-                    })?);
-                }
-                Some(("task", name)) => filter.task = Some(name.to_string()),
+            let is_said = match term.split_once(':') {
+                Some(("status", word)) => filter.state.replace(state(word)?).is_some(),
+                Some(("task", name)) => filter.task.replace(name.to_string()).is_some(),
                 _ => {
                     return Err(ApiError::invalid(format!(
                         "{term:?} is not understood, write status:failed or task:NAME"
                     )));
                 }
+            };
+            if is_said {
+                let message = format!("{term:?} is one too many, each is said once");
+                return Err(ApiError::invalid(message));
             }
         }
         Ok(filter)
     }
+}
+
+fn state(word: &str) -> Result<JobState, ApiError> {
+    JobState::from_word(word).ok_or_else(|| {
+        let known: Vec<&str> = JobState::ALL.iter().map(|state| state.as_str()).collect();
+        let known = known.join(", ");
+        ApiError::invalid(format!("status {word:?} is not known, known are: {known}"))
+    })
 }
 
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
@@ -160,5 +164,6 @@ mod tests {
         let odd = Filter::parse("status:broken").unwrap_err();
         assert!(odd.message.contains("completed"), "{}", odd.message);
         assert!(Filter::parse("release").is_err());
+        assert!(Filter::parse("status:failed status:completed").is_err());
     }
 }

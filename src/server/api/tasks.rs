@@ -1,8 +1,9 @@
 //! Tasks: list, look at, submit.
 
 use super::jobs::answer_made;
-use super::show;
+use super::{PAGE, PAGE_MAX, show};
 use crate::domain::Json;
+use crate::domain::task::Task;
 use crate::engine::Submission;
 use crate::server::App;
 use crate::server::error::ApiError;
@@ -10,12 +11,18 @@ use crate::server::exchange::{Reply, Request, Response};
 use crate::store::Frozen;
 use crate::wire::api::{List, SubmitRequest};
 
+/// By name.
 pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
-    let tasks = app.workflows.tasks().map(|frozen| frozen.definition.root());
+    request.check_query(&["limit", "after"])?;
+    let limit = request.limit(PAGE, PAGE_MAX)? as usize;
+    let after = request.query("after").unwrap_or_default();
+    let frozen = app.workflows.tasks_after(after).take(limit);
+    let tasks: Vec<&Task> = frozen.map(|frozen| frozen.definition.root()).collect();
+    let is_full = tasks.len() == limit;
+    let last = tasks.last().map(|task| task.draft.name.clone());
     let list = List {
-        items: tasks.map(show::task).collect(),
-        next: None,
+        next: last.filter(|_| is_full),
+        items: tasks.into_iter().map(show::task).collect(),
     };
     Ok(Response::json(200, &list).into())
 }

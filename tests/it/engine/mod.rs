@@ -9,6 +9,7 @@ mod cost;
 mod decline;
 mod facts;
 mod graphs;
+mod log;
 mod loops;
 mod poll;
 mod race;
