@@ -9,11 +9,13 @@ use super::{StoreError, Tx};
 use crate::domain::StepId;
 
 pub const STATEMENTS: &[&str] = &[
+    EQUALLY_OLD,
     EQUALLY_URGENT,
     LESS_URGENT,
     OF_THE_NEXT_KIND,
     FOR_A_PERSON,
-    FOR_THE_NEXT_TRY,
+    FOR_THE_SAME_MOMENT,
+    FOR_A_LATER_MOMENT,
     FOR_THEIR_TURN,
 ];
 
@@ -26,9 +28,9 @@ pub struct QueuePlace {
 
 /// In the order in which the queue is told.
 const LINES: [&[&str]; 4] = [
-    &[EQUALLY_URGENT, LESS_URGENT, OF_THE_NEXT_KIND],
+    &[EQUALLY_OLD, EQUALLY_URGENT, LESS_URGENT, OF_THE_NEXT_KIND],
     &[FOR_A_PERSON],
-    &[FOR_THE_NEXT_TRY],
+    &[FOR_THE_SAME_MOMENT, FOR_A_LATER_MOMENT],
     &[FOR_THEIR_TURN],
 ];
 
@@ -43,13 +45,21 @@ impl QueuePlace {
 
 // All are bound to the four numbers of a place and a limit, and give the four numbers of each step's own place, the last of
 // which is its id. Those that wait for a worker stand in the order in which they will be taken, one kind after the other;
-// since the more urgent come first, what is behind a place is found in three parts.
+// what is behind a place is found in parts, since SQLite seeks by no more than one inequality here.
+
+const EQUALLY_OLD: &str = "
+    SELECT requirement_id, priority, queued_up, step_id
+      FROM step
+     WHERE state = 'ready' AND not_before_up IS NULL AND requirement_id = ?1 AND priority = ?2 AND queued_up = ?3
+       AND step_id > ?4
+     ORDER BY step_id
+     LIMIT ?5
+";
 
 const EQUALLY_URGENT: &str = "
     SELECT requirement_id, priority, queued_up, step_id
       FROM step
-     WHERE state = 'ready' AND not_before_up IS NULL AND requirement_id = ?1 AND priority = ?2
-       AND (queued_up, step_id) > (?3, ?4)
+     WHERE state = 'ready' AND not_before_up IS NULL AND requirement_id = ?1 AND priority = ?2 AND queued_up > ?3
      ORDER BY queued_up, step_id
      LIMIT ?5
 ";
@@ -74,10 +84,18 @@ const FOR_A_PERSON: &str = "
     SELECT 0, 0, 0, step_id FROM step WHERE state = 'suspended' AND step_id > ?4 ORDER BY step_id LIMIT ?5
 ";
 
-const FOR_THE_NEXT_TRY: &str = "
+const FOR_THE_SAME_MOMENT: &str = "
     SELECT not_before_up, 0, 0, step_id
       FROM step
-     WHERE not_before_up IS NOT NULL AND (not_before_up, step_id) > (?1, ?4)
+     WHERE not_before_up = ?1 AND step_id > ?4
+     ORDER BY step_id
+     LIMIT ?5
+";
+
+const FOR_A_LATER_MOMENT: &str = "
+    SELECT not_before_up, 0, 0, step_id
+      FROM step
+     WHERE not_before_up > ?1
      ORDER BY not_before_up, step_id
      LIMIT ?5
 ";
