@@ -123,6 +123,10 @@ CREATE TABLE job (
         ELSE 0 END)
 ) STRICT;
 
+-- The latest job that is nobody's child.
+CREATE INDEX job_asked_for ON job (job_id) WHERE parent_step_id IS NULL;
+-- The latest job of a task in a state.
+CREATE INDEX job_of_task ON job (task, state, job_id);
 -- Live streams resume from here.
 CREATE INDEX job_by_change ON job (change_seq);
 -- A step's child jobs: one per attempt, by construction.
@@ -213,8 +217,8 @@ CREATE INDEX step_held ON step (session_id) WHERE ended_at IS NULL AND session_i
 CREATE INDEX step_suspended ON step (step_id) WHERE state = 'suspended';
 -- A retry whose delay is over.
 CREATE INDEX step_delayed ON step (not_before_up) WHERE not_before_up IS NOT NULL;
--- The next instance of a loop that `max_parallel` held back.
-CREATE INDEX step_next_instance ON step (job_id, position, item) WHERE state = 'pending' AND item >= 0;
+-- What waits for no other step: the next instance of a loop that `max_parallel` held back, the first steps of a held job.
+CREATE INDEX step_held_back ON step (job_id, position, item) WHERE state = 'pending' AND waiting_on = 0;
 -- Recovery: the next assignment that was not acknowledged in time.
 CREATE INDEX step_by_ack ON step (due_up) WHERE state = 'assigned';
 -- Recovery: the next step whose time is up.
@@ -262,7 +266,8 @@ CREATE TABLE event (
     worker_id INTEGER,
     attempt   INTEGER,
     reason    TEXT,
-    message   TEXT    NOT NULL
+    message   TEXT    NOT NULL,
+    data      TEXT                                   -- JSON: what the message says in words, for programs
 ) STRICT;
 
 -- The story of a job.

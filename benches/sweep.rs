@@ -375,21 +375,22 @@ fn bare_loop(victims: usize) -> f64 {
         .unwrap();
     let mut tell = sql
         .prepare(
-            "INSERT INTO event (at, kind, phase, job_id, step_id, worker_id, attempt, reason, message)
-             VALUES (0, 'step_failed', 2, 1, ?1, 1, 1, 'step_timeout', ?2)",
+            "INSERT INTO event (at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data)
+             VALUES (0, 'step_failed', 2, 1, ?1, 1, 1, 'step_timeout', ?2, ?3)",
         )
         .unwrap();
     let mut count = sql
         .prepare("UPDATE job SET steps_open = steps_open - 1, steps_failed = steps_failed + 1 WHERE job_id = 1")
         .unwrap();
     let message = "it ran for 60 s, the limit is 60 s";
+    let data = "{\"ran_secs\":60.0,\"timeout_secs\":60.0}";
     let begun = Instant::now();
     let steps: Vec<i64> = (1..=victims as i64).map(|n| n * 2).collect();
     for commit in steps.chunks(BARE_PER_COMMIT) {
         sql.execute_batch("BEGIN IMMEDIATE").unwrap();
         for step_id in commit {
             assert_eq!(end.execute((step_id, message)).unwrap(), 1);
-            tell.execute((step_id, message)).unwrap();
+            tell.execute((step_id, message, data)).unwrap();
             count.execute([]).unwrap();
         }
         sql.execute_batch("COMMIT").unwrap();

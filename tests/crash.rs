@@ -18,7 +18,7 @@ use stepward::domain::retry::{OnWorkerLoss, RetryPolicy};
 use stepward::domain::task::{Definition, ForEach, Hook, HookOn, StepDraft, TaskDraft};
 use stepward::domain::{AttemptRef, EventSeq, JobId, Json, StepId, Uptime, WorkerId};
 use stepward::engine::{
-    Beat, Decision, Engine, Finished, News, Poll, Reports, RetryScope, Settings, Spooled,
+    Beat, Decision, Engine, Finished, News, Poll, Reports, Retry, RetryScope, Settings, Spooled,
     Submission, Suspect, Verdict,
 };
 use stepward::store::{Frozen, Store, StoreError, StoreOptions};
@@ -299,7 +299,7 @@ fn script() -> Vec<Verb> {
         verb(|engine, clock| engine.cancel(JobId(1), "eve", clock.now()).unwrap()),
         verb(|engine, clock| {
             engine
-                .retry(JobId(1), RetryScope::Failed, clock.now())
+                .retry(Retry::of(JobId(1), RetryScope::Failed), clock.now())
                 .unwrap();
         }),
         poll("life-2"),

@@ -1,7 +1,7 @@
 //! Every fact we record, once. Ordinary progress is told by the rows' own times; events are what a person must be told.
 
 use super::reason::Reason;
-use super::{EventSeq, JobId, StepId, Timestamp, WorkerId, words};
+use super::{EventSeq, JobId, Json, StepId, Timestamp, WorkerId, words};
 
 words! {
     /// Past tense, the noun in front.
@@ -49,6 +49,8 @@ pub struct NewEvent {
     pub reason: Option<Reason>,
     /// The recovery phase that acted, 1 to 4.
     pub phase: Option<u8>,
+    /// A JSON object: what the sentence says, for programs.
+    pub data: Option<Json>,
 }
 
 impl NewEvent {
@@ -62,6 +64,7 @@ impl NewEvent {
             attempt: None,
             reason: None,
             phase: None,
+            data: None,
         }
     }
 
@@ -94,6 +97,10 @@ impl NewEvent {
             reason: Some(reason),
             ..self
         }
+    }
+
+    pub fn data(self, data: Option<Json>) -> NewEvent {
+        NewEvent { data, ..self }
     }
 }
 

@@ -21,6 +21,8 @@ pub const TASKS_MAX: usize = 1_000;
 pub const INPUT_BYTES_MAX: usize = 1 << 20;
 pub const OUTPUT_BYTES_MAX: usize = 64 << 10;
 pub const MESSAGE_BYTES_MAX: usize = 4 << 10;
+/// What an event says to programs.
+pub const EVENT_DATA_BYTES_MAX: usize = 16 << 10;
 pub const LABELS_MAX: usize = 64;
 pub const LABEL_BYTES_MAX: usize = 256;
 pub const KEY_BYTES_MAX: usize = 256;

@@ -14,6 +14,7 @@ pub mod protocol;
 pub mod reason;
 pub mod recovery;
 pub mod retry;
+pub mod selector;
 pub mod settings;
 pub mod step;
 pub mod task;

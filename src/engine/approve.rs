@@ -2,11 +2,12 @@
 
 use super::cascade::Cascade;
 use super::check::{check_json, check_text};
+use super::facts::Facts;
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
-use crate::domain::step::{Step, StepHead, StepKind, StepState};
+use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::{Json, Now, StepId};
 use crate::store::{Ending, FormerOutcome};
 
@@ -54,49 +55,45 @@ impl Engine {
             let mut cascade = Cascade::new(tx, &settings, now);
             let context = cascade.context(step.job_id)?;
             let name = context.name(step);
+            let by = Facts::none().and("by", who.as_str());
+            let tell = |kind, text: String, facts: &Facts| {
+                let event = NewEvent::new(kind, text).step(step);
+                tx.record(&event.data(facts.data()), now)
+            };
             match &decision {
                 Decision::Approve { output } if step.kind == StepKind::Approval => {
-                    let event = told(
-                        EventKind::StepApproved,
-                        step,
-                        format!("step {name} was approved by {who}"),
-                    );
-                    tx.record(&event, now)?;
+                    let text = format!("step {name} was approved by {who}");
+                    tell(EventKind::StepApproved, text, &by)?;
                     cascade.finish_step(step, Ending::completed(None, output.clone()))?;
                 }
                 Decision::Approve { .. } => {
-                    let event = told(
-                        EventKind::StepResumed,
-                        step,
-                        format!("step {name} was resumed by {who}"),
-                    );
-                    tx.record(&event, now)?;
+                    let text = format!("step {name} was resumed by {who}");
+                    tell(EventKind::StepResumed, text, &by)?;
                     cascade.resume(step)?;
                 }
                 Decision::Reject { why } => {
                     let text = format!("rejected by {who}: {why}");
-                    let event = told(
+                    let facts = by.and("why", why.as_str());
+                    tell(
                         EventKind::StepRejected,
-                        step,
                         format!("step {name} was {text}"),
-                    );
-                    tx.record(&event, now)?;
+                        &facts,
+                    )?;
                     let reason = match step.kind {
                         StepKind::Approval => Reason::ApprovalRejected,
                         _ => step.reason.unwrap_or(Reason::WorkerLost),
                     };
                     let message = limits::clip(&text, limits::MESSAGE_BYTES_MAX);
-                    let ending = Ending::failed(reason, message);
+                    let ending = Ending {
+                        data: facts.data(),
+                        ..Ending::failed(reason, message)
+                    };
                     cascade.finish_step(step, ending)?;
                 }
             }
             cascade.settle()
         })
     }
-}
-
-fn told(kind: EventKind, step: &StepHead, text: String) -> NewEvent {
-    NewEvent::new(kind, text).step(step)
 }
 
 impl Cascade<'_> {

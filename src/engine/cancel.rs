@@ -2,6 +2,7 @@
 
 use super::cascade::Cascade;
 use super::check::check_text;
+use super::facts::Facts;
 use super::{Engine, EngineError};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
@@ -12,6 +13,7 @@ impl Engine {
         check_text("name", who, limits::NAME_BYTES_MAX)?;
         let settings = self.settings;
         let message = format!("cancelled by {who}");
+        let facts = Facts::none().and("by", who);
         self.write(now, move |tx| {
             let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
             if job.state.is_terminal() {
@@ -21,7 +23,7 @@ impl Engine {
                 });
             }
             let mut cascade = Cascade::new(tx, &settings, now);
-            cascade.cancel_job(job_id, Reason::CancelledByUser, &message)?;
+            cascade.cancel_job(job_id, Reason::CancelledByUser, &message, facts.clone())?;
             cascade.settle()
         })
     }

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
+use super::facts::Facts;
 use super::{EngineError, Settings};
 use crate::domain::cascade::{Decision, decide};
 use crate::domain::depends::Outcome;
@@ -53,6 +54,8 @@ pub(super) struct Failure {
     pub reason: Reason,
     pub message: String,
     pub exit_code: Option<i32>,
+    /// What the message says, for programs.
+    pub facts: Facts,
 }
 
 impl Failure {
@@ -61,6 +64,26 @@ impl Failure {
             reason,
             message: message.into(),
             exit_code: None,
+            facts: Facts::none(),
+        }
+    }
+
+    pub fn of_child(child_job_id: JobId, message: String) -> Failure {
+        Failure {
+            facts: Facts::none().and("child_job_id", child_job_id.0),
+            ..Failure::new(Reason::ChildFailed, message)
+        }
+    }
+
+    pub fn exited(self, exit_code: Option<i32>) -> Failure {
+        let facts = match exit_code {
+            Some(exit_code) => self.facts.and("exit_code", exit_code),
+            None => self.facts,
+        };
+        Failure {
+            exit_code,
+            facts,
+            ..self
         }
     }
 }
@@ -216,7 +239,7 @@ impl<'a> Cascade<'a> {
                 let text = format!("step {name} failed: {message}");
                 let mut event = NewEvent::new(EventKind::StepFailed, text).step(step);
                 event.reason = ending.reason;
-                self.tell(event)?;
+                self.tell(event.data(ending.data.clone()))?;
             }
             let outcome = match ending.step_move {
                 StepMove::Complete => Outcome::Completed,
@@ -247,14 +270,14 @@ impl<'a> Cascade<'a> {
         );
         match after {
             AfterFailure::Fail => {
-                let exit_code = failure.exit_code;
                 let ending = Ending {
-                    exit_code,
+                    exit_code: failure.exit_code,
+                    data: failure.facts.data(),
                     ..Ending::failed(failure.reason, message)
                 };
                 self.finish_step(step, ending)
             }
-            AfterFailure::Hold => self.hold_step(context, step, failure.reason, &message),
+            AfterFailure::Hold => self.hold_step(context, step, &failure, &message),
             AfterFailure::RetryIn { delay_ms } => {
                 self.retry_step(context, step, &failure, &message, delay_ms)
             }
@@ -265,10 +288,10 @@ impl<'a> Cascade<'a> {
         &mut self,
         context: &JobContext,
         step: &StepHead,
-        reason: Reason,
+        failure: &Failure,
         message: &str,
     ) -> Result<bool, EngineError> {
-        let why = Some((reason, message));
+        let why = Some((failure.reason, message));
         if !self
             .tx
             .suspend_step(step, StepMove::Hold, None, why, self.now)?
@@ -279,8 +302,8 @@ impl<'a> Cascade<'a> {
         let text = format!("step {name} is held until someone resumes or fails it: {message}");
         let event = NewEvent::new(EventKind::StepHeld, text)
             .step(step)
-            .reason(reason);
-        self.tell(event)?;
+            .reason(failure.reason);
+        self.tell(event.data(failure.facts.data()))?;
         Ok(true)
     }
 
@@ -311,10 +334,14 @@ impl<'a> Cascade<'a> {
             step.tries,
             seconds(delay_ms)
         );
+        let facts = (failure.facts.clone())
+            .and("tries", step.tries)
+            .and("max_attempts", context.draft(step).retry.max_attempts)
+            .and_secs("again_in_secs", delay_ms);
         let event = NewEvent::new(EventKind::StepRetried, text)
             .step(step)
             .reason(failure.reason);
-        self.tell(event)?;
+        self.tell(event.data(facts.data()))?;
         if step.kind == StepKind::Task && not_before_up.is_none() {
             let again = self.tx.step(step.step_id)?.expect("it was just moved");
             self.dispatch_child(context, &again)?;
@@ -450,10 +477,12 @@ impl<'a> Cascade<'a> {
         self.start_job(context)?;
         let name = context.name(&step);
         let text = format!("step {name} waits for approval");
-        self.tx.record(
-            &NewEvent::new(EventKind::StepSuspended, text).step(&step),
-            self.now,
-        )?;
+        let facts = match timeout_ms {
+            Some(ms) => Facts::none().and_secs("timeout_secs", ms),
+            None => Facts::none(),
+        };
+        let event = NewEvent::new(EventKind::StepSuspended, text).step(&step);
+        self.tx.record(&event.data(facts.data()), self.now)?;
         self.post_hooks(context, HookOn::Suspended, Some(step_id))
     }
 
@@ -537,6 +566,11 @@ impl<'a> Cascade<'a> {
             message,
             exit_code: None,
             output: None,
+            data: Facts::none()
+                .and("failed", instances.failed)
+                .and("cancelled", instances.cancelled)
+                .and("instances", instances.total())
+                .data(),
         };
         self.finish_step(&placeholder, ending)?;
         Ok(())

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::EngineError;
 use super::cascade::{Cascade, Failure, JobContext};
+use super::facts::Facts;
 use super::group::Entry;
 use super::retry::Carried;
 use crate::domain::cascade::{Decision, decide};
@@ -86,7 +87,7 @@ impl Cascade<'_> {
                 self.hold_job(job_id, hold)?;
                 true
             }
-            Entry::Skip { message } => {
+            Entry::Skip { message, facts } => {
                 // It ends with all its steps unmade.
                 let change = TallyChange {
                     ended: steps_open as u32,
@@ -94,7 +95,7 @@ impl Cascade<'_> {
                 };
                 self.count(job_id, change)?;
                 let why = Some((Reason::OverlapSkipped, message.as_str()));
-                self.end_job(job_id, JobMove::Skip, why)?;
+                self.end_job(job_id, JobMove::Skip, why, &facts)?;
                 return Ok(Created {
                     job_id,
                     skipped: Some(message),
@@ -264,7 +265,8 @@ impl Cascade<'_> {
             // Its end came before the step could hear of it.
             let running = self.tx.step(step.step_id)?.expect("just dispatched");
             let text = format!("child job {} was skipped: {message}", child.job_id);
-            self.fail_or_retry(context, &running, Failure::new(Reason::ChildFailed, text))?;
+            let failure = Failure::of_child(child.job_id, text);
+            self.fail_or_retry(context, &running, failure)?;
         }
         Ok(())
     }
@@ -378,8 +380,15 @@ impl Cascade<'_> {
             (_, Some(former)) => format!("job {job_id} retries job {former}"),
             (_, None) => format!("task {task} was submitted as job {job_id}"),
         };
+        let facts = Facts::none()
+            .and("task", task)
+            .and("source", source.as_str());
+        let facts = match retry_of {
+            Some(former) => facts.and("retry_of", former.0),
+            None => facts,
+        };
         let event = NewEvent::new(EventKind::JobSubmitted, text).job(job_id);
-        Ok(self.tx.record(&event, self.now)?)
+        Ok(self.tx.record(&event.data(facts.data()), self.now)?)
     }
 }
 

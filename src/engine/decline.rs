@@ -2,6 +2,7 @@
 
 use super::EngineError;
 use super::cascade::{Cascade, JobContext};
+use super::facts::Facts;
 use super::poll::AVOID_MS;
 use crate::domain::WorkerId;
 use crate::domain::event::{EventKind, NewEvent};
@@ -10,6 +11,16 @@ use crate::domain::protocol::Verdict;
 use crate::domain::reason::Reason;
 use crate::domain::step::{StepHead, StepMove, StepState};
 use crate::store::{Ending, FormerOutcome, SessionView};
+
+/// How an assignment came back.
+pub(super) struct Returned {
+    /// A word for the attempt's record.
+    pub what: &'static str,
+    pub text: String,
+    /// The worker to pass over.
+    pub avoid: Option<WorkerId>,
+    pub facts: Facts,
+}
 
 impl Cascade<'_> {
     /// A worker cannot or will not start what it was assigned. After `start` it is too late for that.
@@ -27,28 +38,40 @@ impl Cascade<'_> {
         let context = self.context(step.job_id)?;
         let why = limits::sentence(why, "it did not say why");
         let text = format!("worker {} declined: {why}", session.worker_name);
-        self.return_step(&context, step, "declined", &text, Some(session.worker_id))?;
+        let returned = Returned {
+            what: "declined",
+            text,
+            avoid: Some(session.worker_id),
+            facts: Facts::none().and("why", why),
+        };
+        self.return_step(&context, step, returned)?;
         Ok(Verdict::Accepted)
     }
 
     /// Puts an assigned step back in the queue, or gives it up when that has happened too often.
-    ///
-    /// `what` is a word for the attempt's record, `text` the sentence, `avoid` the worker to pass over.
     pub(super) fn return_step(
         &mut self,
         context: &JobContext,
         step: &StepHead,
-        what: &str,
-        text: &str,
-        avoid: Option<WorkerId>,
+        returned: Returned,
     ) -> Result<bool, EngineError> {
+        let Returned {
+            what,
+            text,
+            avoid,
+            facts,
+        } = returned;
+        let facts = facts
+            .and("what", what)
+            .and("returns", step.returns + 1)
+            .and("returns_max", limits::RETURNS_MAX);
         assert_eq!(
             step.state,
             StepState::Assigned,
             "only an assignment can come back"
         );
         if step.returns + 1 >= limits::RETURNS_MAX {
-            return self.give_up_assigning(step, text);
+            return self.give_up_assigning(step, &text, &facts);
         }
         let given = self.tx.step(step.step_id)?.expect("it was just read");
         if !self.tx.requeue_step(step, self.now)? {
@@ -58,7 +81,7 @@ impl Cascade<'_> {
             &given,
             FormerOutcome::Returned,
             what,
-            text,
+            &text,
             None,
             self.now,
         )?;
@@ -71,11 +94,16 @@ impl Cascade<'_> {
             EventKind::StepRequeued,
             format!("step {name} is ready again: {text}"),
         );
-        self.tell(event.step(step))?;
+        self.tell(event.step(step).data(facts.data()))?;
         Ok(true)
     }
 
-    fn give_up_assigning(&mut self, step: &StepHead, text: &str) -> Result<bool, EngineError> {
+    fn give_up_assigning(
+        &mut self,
+        step: &StepHead,
+        text: &str,
+        facts: &Facts,
+    ) -> Result<bool, EngineError> {
         let former = self.tx.former_attempts(step.step_id)?;
         let returned = former.iter().rev().take(step.returns as usize);
         let mut story: Vec<String> = returned
@@ -89,7 +117,10 @@ impl Cascade<'_> {
             story.join("; ")
         );
         let message = limits::clip(&message, limits::MESSAGE_BYTES_MAX);
-        let ending = Ending::failed(Reason::AssignmentExhausted, message);
+        let ending = Ending {
+            data: facts.data(),
+            ..Ending::failed(Reason::AssignmentExhausted, message)
+        };
         self.finish_step(step, ending)
     }
 }

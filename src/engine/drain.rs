@@ -1,6 +1,7 @@
 //! Workers are put out of use: drained, paused, deleted.
 
 use super::cascade::Cascade;
+use super::facts::Facts;
 use super::heartbeat::{current_session, sign_of_life};
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
@@ -80,10 +81,9 @@ impl Engine {
             let mut cascade = Cascade::new(tx, &settings, now);
             tx.delete_worker(worker_id, now)?;
             let text = format!("worker {} was deleted, it held {held} steps", worker.name);
-            tx.record(
-                &NewEvent::new(EventKind::WorkerDeleted, text).worker(worker_id),
-                now,
-            )?;
+            let facts = Facts::none().and("held", held);
+            let event = NewEvent::new(EventKind::WorkerDeleted, text).worker(worker_id);
+            tx.record(&event.data(facts.data()), now)?;
             cascade.close_session(&worker, Reason::WorkerDeleted)?;
             cascade.settle()
         })

@@ -74,11 +74,7 @@ impl Cascade<'_> {
                 exit_code,
             } => {
                 let context = self.context(step.job_id)?;
-                let failure = Failure {
-                    reason,
-                    message,
-                    exit_code,
-                };
+                let failure = Failure::new(reason, message).exited(exit_code);
                 let failed = self.fail_or_retry(&context, step, failure)?;
                 assert!(failed, "nobody moves the step within our transaction");
             }

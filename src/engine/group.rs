@@ -2,6 +2,7 @@
 
 use super::EngineError;
 use super::cascade::{Cascade, JobContext};
+use super::facts::Facts;
 use crate::domain::JobId;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Hold, Job, ParentStep};
@@ -12,7 +13,7 @@ use crate::domain::task::WhenFull;
 pub(super) enum Entry {
     Enter,
     Hold(Hold),
-    Skip { message: String },
+    Skip { message: String, facts: Facts },
 }
 
 impl Cascade<'_> {
@@ -54,12 +55,19 @@ impl Cascade<'_> {
                     "group {group} is full: job {} is in it, the limit is {}",
                     others[0], concurrency.limit
                 ),
+                facts: Facts::none()
+                    .and("group", group.as_str())
+                    .and("group_job_id", others[0].0)
+                    .and("limit", concurrency.limit),
             }),
             WhenFull::CancelPrevious => {
                 let surplus = others.len() + 1 - concurrency.limit as usize;
                 for &job_id in &others[..surplus] {
                     let message = format!("superseded by job {} in group {group}", context.job_id);
-                    self.cancel_job(job_id, Reason::Superseded, &message)?;
+                    let facts = Facts::none()
+                        .and("group", group.as_str())
+                        .and("superseded_by", context.job_id.0);
+                    self.cancel_job(job_id, Reason::Superseded, &message, facts)?;
                 }
                 Ok(Entry::Enter)
             }
@@ -79,10 +87,9 @@ impl Cascade<'_> {
             Hold::NotBefore => format!("job {job_id} waits for its time"),
             Hold::Concurrency => format!("job {job_id} waits for a place in its concurrency group"),
         };
-        Ok(self.tx.record(
-            &NewEvent::new(EventKind::JobHeld, text).job(job_id),
-            self.now,
-        )?)
+        let event = NewEvent::new(EventKind::JobHeld, text).job(job_id);
+        let facts = held_by(hold, &context);
+        Ok(self.tx.record(&event.data(facts.data()), self.now)?)
     }
 
     /// A place in a group is free: whoever waits first, by priority, comes in.
@@ -109,9 +116,20 @@ impl Cascade<'_> {
         if self.tx.release_job(job.job_id, hold, due_up)? {
             let text = format!("job {} goes ahead", job.job_id);
             let event = NewEvent::new(EventKind::JobReleased, text).job(job.job_id);
-            self.tx.record(&event, self.now)?;
+            let facts = held_by(hold, &context);
+            self.tx.record(&event.data(facts.data()), self.now)?;
             self.release_first_steps(job.job_id)?;
         }
         Ok(())
+    }
+}
+
+fn held_by(hold: Hold, context: &JobContext) -> Facts {
+    let facts = Facts::none().and("hold", hold.as_str());
+    match (hold, &context.task().draft.concurrency) {
+        (Hold::Concurrency, Some(concurrency)) => facts
+            .and("group", concurrency.group.as_str())
+            .and("limit", concurrency.limit),
+        _ => facts,
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::check::check_count;
+use super::facts::Facts;
 use super::{Engine, EngineError, Settings};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::protocol::{Beat, BeatAnswer, HeldPhase};
@@ -54,11 +55,16 @@ pub(super) fn current_session(tx: &Tx, session_key: &str) -> Result<SessionView,
 /// Any contact of a current session is a sign of life; written down now and then.
 pub(super) fn sign_of_life(tx: &Tx, session: &SessionView, now: Now) -> Result<(), EngineError> {
     tell_if_back(tx, session, now)?;
-    let silent_ms = now.up.0 - session.seen_up.0;
-    if session.worker_state == WorkerState::Inactive || silent_ms >= SIGN_OF_LIFE_MS {
+    if is_due(session, now) {
         tx.worker_speaks(session, now)?;
     }
     Ok(())
+}
+
+/// Whether a sign of life is worth writing down.
+pub(super) fn is_due(session: &SessionView, now: Now) -> bool {
+    let silent_ms = now.up.0 - session.seen_up.0;
+    session.worker_state == WorkerState::Inactive || silent_ms >= SIGN_OF_LIFE_MS
 }
 
 fn tell_if_back(tx: &Tx, session: &SessionView, now: Now) -> Result<(), EngineError> {
@@ -67,8 +73,10 @@ fn tell_if_back(tx: &Tx, session: &SessionView, now: Now) -> Result<(), EngineEr
             "worker {} is back and may claim steps again",
             session.worker_name
         );
+        let silent_ms = now.up.0 - session.seen_up.0;
+        let facts = Facts::none().and_secs("silent_secs", silent_ms);
         let event = NewEvent::new(EventKind::WorkerActive, text).worker(session.worker_id);
-        tx.record(&event, now)?;
+        tx.record(&event.data(facts.data()), now)?;
     }
     Ok(())
 }

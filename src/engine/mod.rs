@@ -6,13 +6,16 @@
 //! | submit | `submit.rs` | people, schedules, hooks |
 //! | open_session, heartbeat, poll | `session.rs` `heartbeat.rs` `poll.rs`, polls that wait: `wait.rs` | workers |
 //! | report: start, keep_alive, decline, finish | `report.rs` `start.rs` `decline.rs` `finish.rs` | workers |
+//! | log_owner | `log.rs` | workers |
 //! | cancel, retry, approve, reject | `cancel.rs` `retry.rs` `approve.rs` | people |
 //! | drain, pause, resume, delete_worker | `drain.rs` | people, workers |
 //! | release_due, recover | `release.rs` `recover.rs` | time, through the sweeper |
-//! | why, job, output, lists | `why.rs` `queries.rs` `views.rs` | everyone, read-only |
+//! | select, why, why_job | `select.rs` `why.rs` `why_job.rs` | everyone, read-only |
+//! | job, output, queue, lists | `queries.rs` `queue.rs` `views.rs` | everyone, read-only |
 //!
 //! What follows from a verb is in `cascade.rs` (dependents, loops), `create.rs` (jobs, instances), `group.rs` (concurrency)
-//! and `settle.rs` (the end of a job, its hooks, its parent); what goes before it in `check.rs`; what the server knows of
+//! and `settle.rs` (the end of a job, its hooks, its parent); what is told about it in `facts.rs` and `lacks.rs`; what goes before it in `check.rs` and
+//! `once.rs`; what the server knows of
 //! its own absences in `watch.rs`. Deliberately not here: SQL, HTTP, processes, the time.
 
 mod approve;
@@ -22,15 +25,21 @@ mod check;
 mod create;
 mod decline;
 mod drain;
+mod facts;
 mod finish;
 mod group;
 mod heartbeat;
+mod lacks;
+mod log;
+mod once;
 mod poll;
 mod queries;
+mod queue;
 mod recover;
 mod release;
 mod report;
 mod retry;
+mod select;
 mod session;
 mod settle;
 mod start;
@@ -39,6 +48,7 @@ mod views;
 mod wait;
 mod watch;
 mod why;
+mod why_job;
 
 use std::sync::Arc;
 
@@ -55,15 +65,16 @@ pub use crate::domain::protocol::{
 };
 pub use crate::domain::settings::Settings;
 pub use approve::Decision;
+pub use log::LogOwner;
 pub use queries::{JobView, LogLine};
+pub use queue::WaitingStep;
 pub use recover::{Suspect, together_silent};
-pub use retry::RetryScope;
+pub use retry::{Retry, RetryScope};
 pub use submit::{Submission, Submitted};
-pub use views::{
-    HeldStep, JobDetail, JobWhy, LogOwner, NamedEvent, StepDetail, WaitingStep, WorkerDetail, kind,
-};
+pub use views::{HeldStep, JobDetail, NamedEvent, Parent, StepDetail, WorkerDetail, kind};
 pub use wait::{AskedOnTheWay, Look, Offer};
 pub use why::{Code, Why, WhyOutcome};
+pub use why_job::JobWhy;
 
 /// The verbs, on one store.
 #[derive(Clone)]
@@ -82,6 +93,8 @@ pub enum EngineError {
     Invalid { place: &'static str, fault: String },
     #[error("job {job_id} does not exist")]
     JobNotFound { job_id: JobId },
+    #[error("there is no job {selector}")]
+    NoJobFits { selector: String },
     #[error("step {step_id} does not exist")]
     StepNotFound { step_id: StepId },
     #[error("job {job_id} has no step {step}")]

@@ -4,9 +4,11 @@
 //! has come; `foresee` only tells.
 
 use super::cascade::{Cascade, Failure, JobContext, seconds};
+use super::decline::Returned;
+use super::facts::Facts;
+use super::lacks::Lacks;
 use super::queries::load;
 use super::watch::Watch;
-use super::why::who_lacks_what;
 use super::{Engine, EngineError, Settings};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Job, JobState};
@@ -421,7 +423,11 @@ impl Cascade<'_> {
              they have another {} before they are given up",
             seconds(self.settings.heartbeat_timeout_ms)
         );
-        self.tell(NewEvent::new(EventKind::WorkersSilent, text))?;
+        let facts = Facts::none()
+            .and("silent", silent)
+            .and("active", active)
+            .and_secs("heartbeat_timeout_secs", self.settings.heartbeat_timeout_ms);
+        self.tell(NewEvent::new(EventKind::WorkersSilent, text).data(facts.data()))?;
         Ok(true)
     }
 
@@ -434,7 +440,9 @@ impl Cascade<'_> {
             worker.name,
             self.silence(worker)
         );
-        let event = NewEvent::new(EventKind::WorkerInactive, text).worker(worker.worker_id);
+        let event = NewEvent::new(EventKind::WorkerInactive, text)
+            .worker(worker.worker_id)
+            .data(self.silence_facts(worker).data());
         if planted(Bug::DoubleEvent) {
             self.tell(event.clone())?;
             self.recovering = Some((Phase::StaleWorkers, String::new()));
@@ -451,6 +459,14 @@ impl Cascade<'_> {
         )
     }
 
+    fn silence_facts(&self, worker: &Worker) -> Facts {
+        let silent_ms = (self.now.up.0 - worker.seen_up.0).max(0);
+        let timeout_ms = self.settings.heartbeat_timeout_ms;
+        Facts::none()
+            .and_secs("silent_secs", silent_ms)
+            .and_secs("heartbeat_timeout_secs", timeout_ms)
+    }
+
     /// The holder of a step will not end it any more.
     fn take_from_holder(
         &mut self,
@@ -462,21 +478,27 @@ impl Cascade<'_> {
         let (name, attempt) = (holder_name(step, worker), step.attempt);
         match fate {
             HeldFate::Fail(reason) => {
-                let what = match (reason, worker) {
+                let (what, facts) = match (reason, worker) {
                     (Reason::WorkerLost, Some(worker)) => {
-                        format!("was lost ({})", self.silence(worker))
+                        let text = format!("was lost ({})", self.silence(worker));
+                        (text, self.silence_facts(worker))
                     }
                     (Reason::WorkerForgot, _) => {
                         let beats = step.absent_beats;
-                        format!("lives, but left it out of {beats} heartbeats in a row")
+                        let text = format!("lives, but left it out of {beats} heartbeats in a row");
+                        (text, Facts::none().and("absent_beats", beats))
                     }
-                    (Reason::WorkerDeleted, _) => "was deleted".to_string(),
-                    _ => "restarted".to_string(),
+                    (Reason::WorkerDeleted, _) => ("was deleted".to_string(), Facts::none()),
+                    _ => ("restarted".to_string(), Facts::none()),
                 };
                 let text = format!(
                     "worker {name} {what} while it ran attempt {attempt}; the step may have run partly"
                 );
-                self.fail_or_retry(&context, step, Failure::new(reason, text))
+                let failure = Failure {
+                    facts,
+                    ..Failure::new(reason, text)
+                };
+                self.fail_or_retry(&context, step, failure)
             }
             HeldFate::Return(what) => {
                 let (settings, limit) = (self.settings, seconds);
@@ -496,21 +518,46 @@ impl Cascade<'_> {
                 let avoid = worker
                     .filter(|_| what.avoids())
                     .map(|worker| worker.worker_id);
-                let text = format!("worker {name} {text}");
-                self.return_step(&context, step, what.as_str(), &text, avoid)
+                let facts = match (what, worker) {
+                    (Return::WorkerLost, Some(worker)) => self.silence_facts(worker),
+                    (Return::AckTimeout, _) => {
+                        Facts::none().and_secs("ack_timeout_secs", settings.ack_timeout_ms)
+                    }
+                    (Return::PrepareTimeout, _) => {
+                        Facts::none().and_secs("prepare_timeout_secs", settings.prepare_timeout_ms)
+                    }
+                    _ => Facts::none(),
+                };
+                let returned = Returned {
+                    what: what.as_str(),
+                    text: format!("worker {name} {text}"),
+                    avoid,
+                    facts,
+                };
+                self.return_step(&context, step, returned)
             }
         }
     }
 
     fn end_overdue_step(&mut self, step: &Step, reason: Reason) -> Result<bool, EngineError> {
         let context = self.context(step.job_id)?;
-        let limit = limit_of(step.since_up, step.due_up);
+        let limit_ms = limit_of(step.since_up, step.due_up);
+        let limit = seconds(limit_ms);
+        let facts = Facts::none().and_secs("timeout_secs", limit_ms);
         if step.state == StepState::Suspended {
             let message = format!("nobody decided within {limit}");
-            return self.finish_step(step, Ending::failed(reason, message));
+            let ending = Ending {
+                data: facts.data(),
+                ..Ending::failed(reason, message)
+            };
+            return self.finish_step(step, ending);
         }
-        let ran = seconds((self.now.up.0 - step.since_up.0).max(0));
-        let failure = Failure::new(reason, format!("it ran for {ran}, the limit is {limit}"));
+        let ran_ms = (self.now.up.0 - step.since_up.0).max(0);
+        let message = format!("it ran for {}, the limit is {limit}", seconds(ran_ms));
+        let failure = Failure {
+            facts: facts.and_secs("ran_secs", ran_ms),
+            ..Failure::new(reason, message)
+        };
         if !self.fail_or_retry(&context, step, failure)? {
             return Ok(false);
         }
@@ -529,38 +576,58 @@ impl Cascade<'_> {
     ) -> Result<(), EngineError> {
         let (name, job_id) = (context.name(step), step.job_id);
         let message = format!("step {name} of its parent, job {job_id}, ran out of time");
-        self.cancel_job(child_job_id, Reason::CancelledByParent, &message)
+        let facts = Facts::none()
+            .and("parent_job_id", job_id.0)
+            .and("parent_step", name);
+        self.cancel_job(child_job_id, Reason::CancelledByParent, &message, facts)
     }
 
     fn cancel_overdue_job(&mut self, job: &Job, reason: Reason) -> Result<bool, EngineError> {
-        let message = match reason {
+        let (message, facts) = match reason {
             Reason::QueueTimeout => {
                 let context = self.context(job.job_id)?;
                 let limit_ms = context.task().draft.queue_timeout_ms.unwrap_or(0);
                 let limit = seconds(limit_ms);
-                format!("it has not started within its queue_timeout of {limit}")
+                let message = format!("it has not started within its queue_timeout of {limit}");
+                let facts = Facts::none().and_secs("queue_timeout_secs", limit_ms);
+                (message, facts)
             }
             _ => {
-                let ran = seconds((self.now.up.0 - job.since_up.0).max(0));
-                let limit = limit_of(job.since_up, job.due_up);
-                format!("it ran for {ran}, the limit is {limit}")
+                let ran_ms = (self.now.up.0 - job.since_up.0).max(0);
+                let limit_ms = limit_of(job.since_up, job.due_up);
+                let (ran, limit) = (seconds(ran_ms), seconds(limit_ms));
+                let message = format!("it ran for {ran}, the limit is {limit}");
+                let facts = Facts::none()
+                    .and_secs("ran_secs", ran_ms)
+                    .and_secs("timeout_secs", limit_ms);
+                (message, facts)
             }
         };
-        self.cancel_job(job.job_id, reason, &message)?;
+        self.cancel_job(job.job_id, reason, &message, facts)?;
         Ok(true)
     }
 
     fn fail_unmatched(&mut self, step: &Step) -> Result<bool, EngineError> {
         let requirement_id = step.requirement_id.expect("workers run it");
         let tags = self.tx.requirement_tags(requirement_id)?;
-        let facts = who_lacks_what(self.tx, requirement_id, &tags, self.now)?;
-        let facts = match facts.is_empty() {
+        let lacks = Lacks::find(self.tx, requirement_id, &tags, self.now)?;
+        let lines = lacks.lines();
+        let lines = match lines.is_empty() {
             true => "there is no worker".to_string(),
-            false => facts.join("; "),
+            false => lines.join("; "),
         };
-        let addition = format!(" (it needs {}; {facts})", tags.join(" + "));
+        let addition = format!(" (it needs {}; {lines})", tags.join(" + "));
         self.recovering = Some((Phase::UnmatchedSteps, addition));
-        let ending = Ending::failed(Reason::Unmatched, UNMATCHED_MESSAGE.to_string());
+        let timeout_ms = self.settings.unmatched_step_timeout_ms;
+        let facts = lacks
+            .facts()
+            .and("required_tags", tags)
+            .and_secs("ready_secs", (self.now.up.0 - step.since_up.0).max(0))
+            .and_secs("unmatched_step_timeout_secs", timeout_ms);
+        let ending = Ending {
+            data: facts.data(),
+            ..Ending::failed(Reason::Unmatched, UNMATCHED_MESSAGE.to_string())
+        };
         self.finish_step(step, ending)
     }
 }
@@ -573,6 +640,6 @@ fn holder_name(step: &Step, worker: Option<&Worker>) -> String {
     }
 }
 
-fn limit_of(since_up: Uptime, due_up: Option<Uptime>) -> String {
-    seconds(due_up.map_or(0, |due_up| due_up.0 - since_up.0))
+fn limit_of(since_up: Uptime, due_up: Option<Uptime>) -> i64 {
+    due_up.map_or(0, |due_up| due_up.0 - since_up.0)
 }

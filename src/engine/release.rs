@@ -82,12 +82,13 @@ impl Cascade<'_> {
         match self.enter(&context, job.parent)? {
             Entry::Enter => self.release_held(job, Hold::NotBefore),
             Entry::Hold(hold) => self.hold_job(job.job_id, hold),
-            Entry::Skip { message } => {
+            Entry::Skip { message, facts } => {
                 self.cancel_open_steps(job.job_id, Reason::OverlapSkipped, &message)?;
                 self.end_job(
                     job.job_id,
                     JobMove::Skip,
                     Some((Reason::OverlapSkipped, &message)),
+                    &facts,
                 )
             }
         }

@@ -7,6 +7,7 @@ use std::iter::once;
 
 use super::cascade::Cascade;
 use super::check::check_count;
+use super::facts::Facts;
 use super::heartbeat::sign_of_life;
 use super::poll::answer_poll;
 use super::{Engine, EngineError};
@@ -235,7 +236,8 @@ impl Cascade<'_> {
             let mut event = NewEvent::new(EventKind::ReportFenced, text).step(step);
             event.attempt = Some(attempt.attempt);
             event.worker_id = Some(session.worker_id);
-            self.tx.record_once(&event, self.now)?;
+            let facts = Facts::none().and("current_attempt", step.attempt);
+            self.tx.record_once(&event.data(facts.data()), self.now)?;
         }
         Ok(Some(Verdict::Abort { why }))
     }

@@ -4,10 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cascade::{Cascade, JobContext};
 use super::create::JobPlan;
+use super::once::Once;
+use super::select::select;
+use super::submit::Submitted;
 use super::{Engine, EngineError};
 use crate::domain::depends::Outcome;
 use crate::domain::job::Source;
 use crate::domain::limits::shorten;
+use crate::domain::selector::JobSelector;
 use crate::domain::step::{Step, StepKind};
 use crate::domain::task::Task;
 use crate::domain::{JobId, Now, StepId};
@@ -23,6 +27,34 @@ pub enum RetryScope {
     All,
 }
 
+#[derive(Debug, Clone)]
+pub struct Retry {
+    pub of: JobSelector,
+    pub scope: RetryScope,
+    pub idempotency_key: Option<String>,
+}
+
+impl Retry {
+    pub fn of(job_id: JobId, scope: RetryScope) -> Retry {
+        Retry {
+            of: JobSelector::Id(job_id),
+            scope,
+            idempotency_key: None,
+        }
+    }
+
+    /// The job as it was named: a repetition may find that by now the name fits another one.
+    fn once(&self) -> Result<Once, EngineError> {
+        let (word, from) = match &self.scope {
+            RetryScope::Failed => ("failed", None),
+            RetryScope::From(step) => ("from", Some(step)),
+            RetryScope::All => ("all", None),
+        };
+        let request = serde_json::json!(["retry", self.of.to_string(), word, from]);
+        Once::new(self.idempotency_key.clone(), &request)
+    }
+}
+
 /// What a new job takes over from a former one.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Carried {
@@ -34,9 +66,17 @@ pub(super) struct Carried {
 }
 
 impl Engine {
-    pub fn retry(&self, job_id: JobId, scope: RetryScope, now: Now) -> Result<JobId, EngineError> {
+    pub fn retry(&self, retry: Retry, now: Now) -> Result<Submitted, EngineError> {
+        let once = retry.once()?;
         let settings = self.settings;
         self.write(now, move |tx| {
+            if let Some(job_id) = once.made_before(tx)? {
+                return Ok(Submitted {
+                    job_id,
+                    repeated: true,
+                });
+            }
+            let job_id = select(tx, &retry.of)?;
             let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
             if !job.state.is_terminal() {
                 return Err(EngineError::JobNotEnded {
@@ -46,7 +86,7 @@ impl Engine {
             }
             let mut cascade = Cascade::new(tx, &settings, now);
             let context = cascade.context(job_id)?;
-            let carried = carry(tx, context.task(), job_id, &scope)?;
+            let carried = carry(tx, context.task(), job_id, &retry.scope)?;
             if carried.kept.len() == context.task().draft.steps.len() {
                 return Err(EngineError::NothingToRetry { job_id });
             }
@@ -66,8 +106,12 @@ impl Engine {
                 not_before: None,
                 carried,
             })?;
+            once.remember(tx, created.job_id, now)?;
             cascade.settle()?;
-            Ok(created.job_id)
+            Ok(Submitted {
+                job_id: created.job_id,
+                repeated: false,
+            })
         })
     }
 }

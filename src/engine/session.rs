@@ -2,6 +2,8 @@
 
 use super::cascade::{Cascade, Failure};
 use super::check::{check_count, check_text};
+use super::decline::Returned;
+use super::facts::Facts;
 use super::heartbeat::sign_of_life;
 use super::report::Together;
 use super::{Engine, EngineError, Settings};
@@ -185,7 +187,13 @@ impl Cascade<'_> {
                 }
                 StepState::Assigned => {
                     let text = format!("worker {} {what} before it started the step", worker.name);
-                    self.return_step(&context, step, reason.as_str(), &text, None)?;
+                    let returned = Returned {
+                        what: reason.as_str(),
+                        text,
+                        avoid: None,
+                        facts: Facts::none(),
+                    };
+                    self.return_step(&context, step, returned)?;
                 }
                 other => unreachable!("a session holds no {other} step"),
             }
@@ -201,7 +209,13 @@ fn opened_event(worker_id: WorkerId, registration: &Registration, restarted: boo
         false => (EventKind::WorkerRegistered, "registered"),
     };
     let text = format!("worker {name} {what}: {}", registration.tags.join(", "));
-    NewEvent::new(kind, text).worker(worker_id)
+    let facts = Facts::none()
+        .and("tags", registration.tags.as_slice())
+        .and("slots", registration.slots)
+        .and("version", registration.version.as_str())
+        .and("platform", registration.platform.as_str());
+    let event = NewEvent::new(kind, text).worker(worker_id);
+    event.data(facts.data())
 }
 
 fn check(registration: &Registration) -> Result<(), EngineError> {

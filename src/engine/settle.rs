@@ -2,6 +2,7 @@
 
 use super::EngineError;
 use super::cascade::{Cascade, Failure, JobContext};
+use super::facts::Facts;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Job, JobMove, Source, TallyChange};
 use crate::domain::reason::Reason;
@@ -20,8 +21,8 @@ impl Cascade<'_> {
         let context = self.context(job_id)?;
         match job_move {
             JobMove::Fail => {
-                let (reason, message) = self.first_failure(&context)?;
-                self.end_job(job_id, job_move, Some((reason, &message)))
+                let (reason, message, facts) = self.first_failure(&context)?;
+                self.end_job(job_id, job_move, Some((reason, &message)), &facts)
             }
             JobMove::Cancel => {
                 let name = match self.tx.first_cancelled(job_id)? {
@@ -29,22 +30,28 @@ impl Cascade<'_> {
                     None => "a step".to_string(),
                 };
                 let message = format!("step {name} was cancelled");
-                self.end_job(job_id, job_move, Some((Reason::ChildCancelled, &message)))
+                let why = Some((Reason::ChildCancelled, message.as_str()));
+                self.end_job(job_id, job_move, why, &Facts::none().and("step", name))
             }
-            _ => self.end_job(job_id, job_move, None),
+            _ => self.end_job(job_id, job_move, None, &Facts::none()),
         }
     }
 
-    fn first_failure(&mut self, context: &JobContext) -> Result<(Reason, String), EngineError> {
+    fn first_failure(
+        &mut self,
+        context: &JobContext,
+    ) -> Result<(Reason, String, Facts), EngineError> {
         let job = self.tx.job(context.job_id)?.expect("it was just counted");
         let step_id = job.failed_step_id.expect("a job fails because a step did");
         let step = self.tx.step(step_id)?.expect("the job points at it");
         let reason = step.reason.expect("a failed step has a reason");
         let message = step.message.as_deref().unwrap_or_default();
-        Ok((
-            reason,
-            format!("step {} failed: {message}", context.name(&step)),
-        ))
+        let name = context.name(&step);
+        let message = format!("step {name} failed: {message}");
+        let facts = Facts::none()
+            .and("step", name)
+            .and("failed", job.tally.failed);
+        Ok((reason, message, facts))
     }
 
     /// Ends a job whose steps have all ended, and everything that follows from it.
@@ -53,6 +60,7 @@ impl Cascade<'_> {
         job_id: JobId,
         job_move: JobMove,
         why: Option<(Reason, &str)>,
+        facts: &Facts,
     ) -> Result<(), EngineError> {
         let job = self
             .tx
@@ -75,7 +83,7 @@ impl Cascade<'_> {
         };
         let mut event = NewEvent::new(kind, text).job(job_id);
         event.reason = why.map(|(reason, _)| reason);
-        self.tell(event)?;
+        self.tell(event.data(facts.data()))?;
 
         match job_move {
             JobMove::Complete => self.post_hooks(&context, HookOn::Success, None)?,
@@ -164,7 +172,7 @@ impl Cascade<'_> {
                     _ => "was cancelled",
                 };
                 let text = format!("child job {child} {state}: {message}");
-                self.fail_or_retry(&context, step, Failure::new(Reason::ChildFailed, text))?;
+                self.fail_or_retry(&context, step, Failure::of_child(child, text))?;
             }
             JobMove::Start => unreachable!("a start is no end"),
         }
@@ -177,9 +185,10 @@ impl Cascade<'_> {
         job_id: JobId,
         reason: Reason,
         message: &str,
+        facts: Facts,
     ) -> Result<(), EngineError> {
-        let mut unvisited = vec![(job_id, reason, message.to_string())];
-        while let Some((job_id, reason, message)) = unvisited.pop() {
+        let mut unvisited = vec![(job_id, reason, message.to_string(), facts)];
+        while let Some((job_id, reason, message, facts)) = unvisited.pop() {
             let job = self
                 .tx
                 .job(job_id)?
@@ -188,10 +197,11 @@ impl Cascade<'_> {
                 continue;
             }
             let children = self.cancel_open_steps(job_id, reason, &message)?;
-            self.end_job(job_id, JobMove::Cancel, Some((reason, &message)))?;
+            self.end_job(job_id, JobMove::Cancel, Some((reason, &message)), &facts)?;
             for child in children {
                 let message = format!("its parent, job {job_id}, was cancelled");
-                unvisited.push((child, Reason::CancelledByParent, message));
+                let facts = Facts::none().and("parent_job_id", job_id.0);
+                unvisited.push((child, Reason::CancelledByParent, message, facts));
             }
         }
         Ok(())

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use super::cascade::Cascade;
 use super::check::{check_json, check_text};
 use super::create::JobPlan;
+use super::once::Once;
 use super::retry::Carried;
 use super::{Engine, EngineError};
 use crate::domain::job::Source;
-use crate::domain::limits::{self, shorten};
+use crate::domain::limits;
 use crate::domain::{JobId, Json, Now, Timestamp};
-use crate::planted::{Bug, planted};
-use crate::store::{Frozen, hex_sha256};
+use crate::store::Frozen;
 
 #[derive(Debug, Clone)]
 pub struct Submission {
@@ -39,17 +39,17 @@ impl Submission {
         }
     }
 
-    /// What a repetition under the same key must agree in. Not the definition: it may have been edited in between.
-    fn request_hash(&self) -> String {
-        let task = &self.frozen.definition.root().draft.name;
+    /// Not the definition: it may have been edited before the request is repeated.
+    fn once(&self) -> Result<Once, EngineError> {
         let request = serde_json::json!([
-            task,
+            "submit",
+            self.frozen.definition.root().draft.name,
             self.input.0,
             self.priority,
             self.not_before.map(|at| at.0),
             self.labels
         ]);
-        hex_sha256(request.to_string().as_bytes())
+        Once::new(self.idempotency_key.clone(), &request)
     }
 
     fn check(&self) -> Result<(), EngineError> {
@@ -76,14 +76,11 @@ impl Submission {
                 check_text("label", value, limits::LABEL_BYTES_MAX)?;
             }
         }
-        if let Some(key) = &self.idempotency_key {
-            check_text("idempotency key", key, limits::KEY_BYTES_MAX)?;
-        }
         Ok(())
     }
 }
 
-/// The answer to a submission.
+/// The answer to a submission or a retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Submitted {
     pub job_id: JobId,
@@ -94,16 +91,10 @@ pub struct Submitted {
 impl Engine {
     pub fn submit(&self, submission: Submission, now: Now) -> Result<Submitted, EngineError> {
         submission.check()?;
-        let request_hash = submission.request_hash();
+        let once = submission.once()?;
         let settings = self.settings;
         self.write(now, move |tx| {
-            if let Some(key) = &submission.idempotency_key
-                && !planted(Bug::SubmitNotIdempotent)
-                && let Some((job_id, first_hash)) = tx.idempotent_job(key)?
-            {
-                if first_hash != request_hash {
-                    return Err(EngineError::IdempotencyMismatch { key: shorten(key) });
-                }
+            if let Some(job_id) = once.made_before(tx)? {
                 return Ok(Submitted {
                     job_id,
                     repeated: true,
@@ -129,11 +120,7 @@ impl Engine {
                 carried: Carried::default(),
             })?;
             let job_id = created.job_id;
-            if let Some(key) = &submission.idempotency_key
-                && !planted(Bug::SubmitNotIdempotent)
-            {
-                tx.remember_key(key, &request_hash, job_id, now)?;
-            }
+            once.remember(tx, job_id, now)?;
             cascade.settle()?;
             Ok(Submitted {
                 job_id,

@@ -1,11 +1,11 @@
-//! Read-only views for people who look: jobs with all that belongs to them, workers, what waits, what happened.
+//! Read-only views for people who look: jobs with all that belongs to them, workers, what happened.
 //!
 //! Every list has a bound, and what comes after it can be asked for.
 
 use std::collections::HashMap;
+use std::iter::once;
 
 use super::queries::{load, split_name};
-use super::why::Why;
 use super::{Engine, EngineError};
 use crate::domain::event::Event;
 use crate::domain::job::{Job, JobState};
@@ -13,17 +13,16 @@ use crate::domain::limits::shorten;
 use crate::domain::step::{Step, StepState};
 use crate::domain::task::{Action, Task};
 use crate::domain::worker::{Worker, WorkerState};
-use crate::domain::{AttemptRef, EventSeq, JobId, Json, Now, StepId, WorkerId};
+use crate::domain::{EventSeq, JobId, Json, Now, StepId, WorkerId};
 use crate::store::{ChangedJob, FormerAttempt, Tx};
 
-/// Steps of a job whose waiting or ending is explained at once.
-const EXPLAINED_MAX: usize = 50;
+/// The job and the step that a job is the child of.
+pub type Parent = (JobId, String);
 
 #[derive(Debug, Clone)]
 pub struct JobDetail {
     pub job: Job,
-    /// The job and the step that it is the child of.
-    pub parent: Option<(JobId, String)>,
+    pub parent: Option<Parent>,
     /// Once it has ended, unless it is too much for one piece.
     pub output: Option<Json>,
     pub steps: Vec<StepDetail>,
@@ -60,38 +59,12 @@ pub struct HeldStep {
     pub state: StepState,
 }
 
-#[derive(Debug, Clone)]
-pub struct WaitingStep {
-    pub job_id: JobId,
-    pub task: String,
-    pub name: String,
-    pub step: Step,
-    pub required_tags: Vec<String>,
-    pub why: Why,
-}
-
-/// What has not ended of a job, or what ended it.
-#[derive(Debug, Clone)]
-pub struct JobWhy {
-    pub job: Job,
-    pub steps: Vec<(String, Step, Why)>,
-    /// There are more such steps.
-    pub more: bool,
-}
-
 /// An event with the names of what it speaks of.
 #[derive(Debug, Clone)]
 pub struct NamedEvent {
     pub event: Event,
     pub step: Option<String>,
     pub worker: Option<String>,
-}
-
-/// Whose log is sent, and whether the attempt is still in that session's hands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LogOwner {
-    pub job_id: JobId,
-    pub live: bool,
 }
 
 impl Engine {
@@ -104,10 +77,7 @@ impl Engine {
         self.store.read(|tx| {
             let (job, context) = load(tx, job_id)?;
             let mut names = Names::new(tx);
-            let parent = match job.parent {
-                Some(parent) => names.step(parent.step_id)?,
-                None => None,
-            };
+            let parent = names.parent(&job)?;
             let task = context.task();
             let mut steps = Vec::new();
             for step in tx.steps_of_job(job_id)? {
@@ -130,39 +100,17 @@ impl Engine {
         state: Option<JobState>,
         task: Option<&str>,
         limit: u32,
-    ) -> Result<(Vec<Job>, Option<JobId>), EngineError> {
+    ) -> Result<(Vec<(Job, Option<Parent>)>, Option<JobId>), EngineError> {
         let before = before.unwrap_or(JobId(i64::MAX));
-        self.store
-            .read(|tx| Ok(tx.jobs_before(before, state, task, limit)?))
-    }
-
-    /// Why a job is where it is.
-    pub fn why_job(&self, job_id: JobId, now: Now) -> Result<JobWhy, EngineError> {
-        let view = self.job(job_id)?;
-        let ended = view.job.state.is_terminal();
-        let matters = |step: &Step| match ended {
-            true => step.state == StepState::Failed || step.state == StepState::Cancelled,
-            false => !step.state.is_terminal() && step.state != StepState::Pending,
-        };
-        let mut steps: Vec<_> = view
-            .steps
-            .iter()
-            .filter(|(_, step)| matters(step))
-            .collect();
-        if steps.is_empty() && !ended {
-            steps = view.steps.iter().collect();
-            steps.retain(|(_, step)| !step.state.is_terminal());
-        }
-        let more = steps.len() > EXPLAINED_MAX;
-        let mut explained = Vec::new();
-        for (name, step) in steps.into_iter().take(EXPLAINED_MAX) {
-            let why = self.why(step.step_id, now)?;
-            explained.push((name.clone(), step.clone(), why));
-        }
-        Ok(JobWhy {
-            job: view.job,
-            steps: explained,
-            more,
+        self.store.read(|tx| {
+            let (jobs, next) = tx.jobs_before(before, state, task, limit)?;
+            let mut names = Names::new(tx);
+            let mut listed = Vec::with_capacity(jobs.len());
+            for job in jobs {
+                let parent = names.parent(&job)?;
+                listed.push((job, parent));
+            }
+            Ok((listed, next))
         })
     }
 
@@ -224,34 +172,6 @@ impl Engine {
         })
     }
 
-    /// What waits: for a worker, for a person, for its next try. The first of each kind.
-    pub fn queue(&self, limit: u32, now: Now) -> Result<Vec<WaitingStep>, EngineError> {
-        let waiting = self.store.read(|tx| {
-            let mut waiting = Vec::new();
-            for step_id in tx.waiting_steps(limit)? {
-                let Some(step) = tx.step(step_id)? else {
-                    continue;
-                };
-                let (job, context) = load(tx, step.job_id)?;
-                let required_tags = context.draft(&step).required_tags();
-                waiting.push((job, context.name(&step), step, required_tags));
-            }
-            Ok::<_, EngineError>(waiting)
-        })?;
-        let mut steps = Vec::with_capacity(waiting.len());
-        for (job, name, step, required_tags) in waiting {
-            steps.push(WaitingStep {
-                job_id: job.job_id,
-                task: job.task,
-                why: self.why(step.step_id, now)?,
-                name,
-                step,
-                required_tags,
-            });
-        }
-        Ok(steps)
-    }
-
     pub fn events_after(
         &self,
         after: EventSeq,
@@ -309,32 +229,6 @@ impl Engine {
 
     pub fn installation_key(&self) -> Result<String, EngineError> {
         self.store.read(|tx| Ok(tx.installation_key()?))
-    }
-
-    /// Whether this session ran the attempt, now or before: then the log that it sends is the attempt's.
-    pub fn log_owner(
-        &self,
-        session_key: &str,
-        attempt: AttemptRef,
-    ) -> Result<LogOwner, EngineError> {
-        self.store.read(|tx| {
-            let session = tx.session(session_key)?;
-            let session_id = session.ok_or(EngineError::SessionUnknown)?.session_id;
-            let unknown = || EngineError::AttemptNotFound { attempt };
-            let step = tx.step(attempt.step_id)?.ok_or_else(unknown)?;
-            let job_id = step.job_id;
-            if step.attempt == attempt.attempt && step.session_id == Some(session_id) {
-                let live = !step.state.is_terminal();
-                return Ok(LogOwner { job_id, live });
-            }
-            let mut former = tx.former_attempts(attempt.step_id)?.into_iter();
-            let its_own = |former: &FormerAttempt| {
-                former.attempt == attempt.attempt && former.session_id == Some(session_id)
-            };
-            let live = false;
-            former.find(its_own).ok_or_else(unknown)?;
-            Ok(LogOwner { job_id, live })
-        })
     }
 }
 
@@ -438,14 +332,27 @@ impl<'a> Names<'a> {
         Ok(name)
     }
 
+    fn parent(&mut self, job: &Job) -> Result<Option<Parent>, EngineError> {
+        match job.parent {
+            Some(parent) => self.step(parent.step_id),
+            None => Ok(None),
+        }
+    }
+
     fn step(&mut self, step_id: StepId) -> Result<Option<(JobId, String)>, EngineError> {
         if let Some(known) = self.steps.get(&step_id) {
             return Ok(known.clone());
         }
-        let named = match self.tx.step(step_id)? {
-            Some(step) => {
-                let (_, context) = load(self.tx, step.job_id)?;
-                Some((step.job_id, context.name(&step)))
+        let step = self.tx.step_heads(once(step_id))?.remove(&step_id);
+        let standing = match &step {
+            Some(step) => self.tx.job_standing(step.job_id)?,
+            None => None,
+        };
+        let named = match step.zip(standing) {
+            Some((step, standing)) => {
+                let definition = self.tx.definition(standing.definition_id)?;
+                let task = definition.task(standing.task_index);
+                Some((step.job_id, task.step_name(step.position, step.item)))
             }
             None => None,
         };

@@ -1,7 +1,7 @@
 //! What the server knows of its own absences. It lives in memory because it is about this life alone: the next one
 //! begins with an absence.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard};
 
 use super::{Engine, EngineError, Settings};
@@ -24,6 +24,8 @@ pub(super) struct State {
     pub failures: u32,
     /// When a session last spoke without the store being able to write that down.
     pub unwritten: HashMap<String, Uptime>,
+    /// Sessions whose sign of life is on its way to the disk, apart from what else they say.
+    pub noting: HashSet<String>,
 }
 
 /// More sessions than this were never heard of in one moment of failing: then it is everybody's.
@@ -98,6 +100,7 @@ impl Watch {
             refusals: 0,
             failures: 0,
             unwritten: HashMap::new(),
+            noting: HashSet::new(),
         };
         Watch {
             state: Mutex::new(state),
@@ -138,6 +141,15 @@ impl Watch {
         if !state.unwritten.is_empty() {
             state.unwritten.remove(session_key);
         }
+    }
+
+    /// `false`: somebody else is at it.
+    pub fn begin_noting(&self, session_key: &str) -> bool {
+        self.state().noting.insert(session_key.to_string())
+    }
+
+    pub fn end_noting(&self, session_key: &str) {
+        self.state().noting.remove(session_key);
     }
 
     /// When a session last spoke, as far as that is known here and not on disk.

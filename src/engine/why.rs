@@ -1,9 +1,13 @@
 //! One explanation for any step at any time: what it waits for, who could take it, what recovery will do about it and when;
 //! or what ended it, down to the root cause.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fmt;
+use std::rc::Rc;
 
 use super::cascade::{JobContext, seconds};
+use super::lacks::{Lacks, WORKERS_MAX};
 use super::queries::load;
 use super::{Engine, EngineError, Suspect};
 use crate::domain::depends::Outcome;
@@ -13,7 +17,7 @@ use crate::domain::recovery::{Deed, Foreseen};
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::Action;
 use crate::domain::worker::{Worker, WorkerState};
-use crate::domain::{Now, RequirementId, StepId, WorkerId};
+use crate::domain::{Now, RequirementId, SessionId, StepId, WorkerId};
 use crate::store::Tx;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,27 +75,70 @@ impl Engine {
                 .step(step_id)?
                 .ok_or(EngineError::StepNotFound { step_id })?;
             let (job, context) = load(tx, step.job_id)?;
-            Asked {
-                tx,
-                engine: self,
-                job,
-                context,
-                step,
-                now,
-            }
-            .why()
+            Explainer::new(self, tx, now).why(&job, &context, &step)
         })
+    }
+}
+
+/// Answers for as many steps as one likes, out of one snapshot. Who could take what is looked up once for all of them.
+pub(super) struct Explainer<'a> {
+    engine: &'a Engine,
+    tx: &'a Tx<'a>,
+    now: Now,
+    able: RefCell<HashMap<RequirementId, Rc<Vec<Worker>>>>,
+    slots_used: RefCell<HashMap<SessionId, u32>>,
+}
+
+impl<'a> Explainer<'a> {
+    pub fn new(engine: &'a Engine, tx: &'a Tx<'a>, now: Now) -> Explainer<'a> {
+        Explainer {
+            engine,
+            tx,
+            now,
+            able: RefCell::default(),
+            slots_used: RefCell::default(),
+        }
+    }
+
+    pub fn why(&self, job: &Job, context: &JobContext, step: &Step) -> Result<Why, EngineError> {
+        let asked = Asked {
+            all: self,
+            tx: self.tx,
+            now: self.now,
+            job,
+            context,
+            step,
+        };
+        asked.why()
+    }
+
+    fn able(&self, requirement_id: RequirementId) -> Result<Rc<Vec<Worker>>, EngineError> {
+        if let Some(known) = self.able.borrow().get(&requirement_id) {
+            return Ok(known.clone());
+        }
+        let able = Rc::new(self.tx.workers_able_to(requirement_id, u32::MAX)?);
+        self.able.borrow_mut().insert(requirement_id, able.clone());
+        Ok(able)
+    }
+
+    fn slots_used(&self, session_id: SessionId) -> Result<u32, EngineError> {
+        if let Some(&known) = self.slots_used.borrow().get(&session_id) {
+            return Ok(known);
+        }
+        let used = self.tx.slots_used(session_id)?;
+        self.slots_used.borrow_mut().insert(session_id, used);
+        Ok(used)
     }
 }
 
 /// One question, with everything needed to answer it.
 struct Asked<'a> {
+    all: &'a Explainer<'a>,
     tx: &'a Tx<'a>,
-    engine: &'a Engine,
-    job: Job,
-    context: JobContext,
-    step: Step,
     now: Now,
+    job: &'a Job,
+    context: &'a JobContext,
+    step: &'a Step,
 }
 
 impl Asked<'_> {
@@ -130,13 +177,13 @@ impl Asked<'_> {
             Some(worker_id) => self.tx.worker(worker_id)?,
             None => None,
         };
-        let late_up = self.engine.bounds().late_since(self.now.up);
+        let late_up = self.all.engine.bounds().late_since(self.now.up);
         if let Some(worker) = holder.filter(|worker| worker.seen_up <= late_up) {
             suspects.push(Suspect::Worker(worker.worker_id));
         }
         let mut first: Option<Foreseen> = None;
         for suspect in suspects {
-            for foreseen in self.engine.foresee(self.tx, suspect, self.now)? {
+            for foreseen in self.all.engine.foresee(self.tx, suspect, self.now)? {
                 let of_others = matches!(suspect, Suspect::Worker(_))
                     && foreseen.recovery.step_id != Some(step_id);
                 let sooner = first
@@ -247,7 +294,7 @@ impl Asked<'_> {
         let Some(requirement_id) = self.step.requirement_id else {
             return Ok(Why::new(Waiting::Claimable, "the server takes it next"));
         };
-        let able = self.tx.workers_able_to(requirement_id, u32::MAX)?;
+        let able = self.all.able(requirement_id)?;
         let active: Vec<&Worker> = able
             .iter()
             .filter(|worker| worker.state == WorkerState::Active)
@@ -260,7 +307,7 @@ impl Asked<'_> {
         let mut passed_over = None;
         for worker in &taking {
             let used = match worker.session_id {
-                Some(session_id) => self.tx.slots_used(session_id)?,
+                Some(session_id) => self.all.slots_used(session_id)?,
                 None => 0,
             };
             if used < worker.slots {
@@ -281,10 +328,13 @@ impl Asked<'_> {
             );
             return Ok(Why::new(Waiting::Claimable, sentence));
         }
-        let facts = taking
-            .iter()
-            .map(|worker| format!("worker {}: all {} slots busy", worker.name, worker.slots));
-        let facts = facts.collect();
+        let busy = |worker: &&&Worker| {
+            let (name, slots) = (&worker.name, worker.slots);
+            format!("worker {name}: all {slots} slots busy")
+        };
+        let others = (taking.len() > WORKERS_MAX).then(|| "and others".to_string());
+        let facts = taking.iter().take(WORKERS_MAX).map(busy);
+        let facts = facts.chain(others).collect();
         let sentence = "every worker that could take it is busy";
         Ok(Why {
             facts,
@@ -317,7 +367,7 @@ impl Asked<'_> {
             )
         };
         let mut why = Why::new(waiting, sentence);
-        why.facts = who_lacks_what(self.tx, requirement_id, tags, self.now)?;
+        why.facts = Lacks::find(self.tx, requirement_id, tags, self.now)?.lines();
         why.fix = able.iter().take(3).map(revive).collect();
         why.fix
             .push(format!("stepward worker --tags {}", tags.join(",")));
@@ -373,7 +423,7 @@ impl Asked<'_> {
             }
         };
         let mut why = Why::new(waiting, sentence);
-        let (job_id, name) = (self.step.job_id, self.context.name(&self.step));
+        let (job_id, name) = (self.step.job_id, self.context.name(self.step));
         why.fix = vec![
             format!("stepward approve {job_id} {name}"),
             format!("stepward reject {job_id} {name}"),
@@ -415,7 +465,7 @@ impl Asked<'_> {
         let mut position = self.step.position;
         // Every round goes one step back in an acyclic graph, so this ends.
         loop {
-            let mut outcomes = std::collections::HashMap::new();
+            let mut outcomes = HashMap::new();
             for &dependency in task.dependencies(position) {
                 let outcome = self.tx.outcome_at(self.step.job_id, dependency)?;
                 outcomes.insert(dependency, outcome.unwrap_or(Outcome::Completed));
@@ -434,7 +484,7 @@ impl Asked<'_> {
     }
 
     fn draft(&self) -> &crate::domain::task::StepDraft {
-        self.context.draft(&self.step)
+        self.context.draft(self.step)
     }
 
     fn since(&self) -> String {
@@ -448,48 +498,6 @@ impl Asked<'_> {
         };
         Ok(worker.map_or("?".to_string(), |worker| worker.name))
     }
-}
-
-/// One line for each worker, those that match first: why it does not take a step that needs these tags.
-pub(super) fn who_lacks_what(
-    tx: &Tx,
-    requirement_id: RequirementId,
-    tags: &[String],
-    now: Now,
-) -> Result<Vec<String>, EngineError> {
-    const WORKERS_MAX: usize = 20;
-    let mut workers = tx.workers_able_to(requirement_id, WORKERS_MAX as u32 + 1)?;
-    let matching = workers.len();
-    for worker in tx.first_workers(WORKERS_MAX as u32 + 1)? {
-        let known = |found: &Worker| found.worker_id == worker.worker_id;
-        if !workers[..matching].iter().any(known) {
-            workers.push(worker);
-        }
-    }
-    let mut facts = Vec::new();
-    for worker in workers {
-        if facts.len() == WORKERS_MAX {
-            facts.push("and others".to_string());
-            break;
-        }
-        let lacks: Vec<&str> = tags
-            .iter()
-            .filter(|tag| !worker.tags.contains(tag))
-            .map(String::as_str)
-            .collect();
-        let name = &worker.name;
-        facts.push(if !lacks.is_empty() {
-            format!("worker {name} lacks {}", lacks.join(", "))
-        } else if worker.state == WorkerState::Inactive {
-            let silent = seconds((now.up.0 - worker.seen_up.0).max(0));
-            format!("worker {name} matches, silent for {silent}")
-        } else if worker.paused {
-            format!("worker {name} matches, but is paused")
-        } else {
-            format!("worker {name} matches, but drains")
-        });
-    }
-    Ok(facts)
 }
 
 fn revive(worker: &Worker) -> String {

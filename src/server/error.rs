@@ -60,6 +60,7 @@ impl From<EngineError> for ApiError {
             }
             Invalid { .. } => (422, "invalid"),
             JobNotFound { .. }
+            | NoJobFits { .. }
             | StepNotFound { .. }
             | NoSuchStep { .. }
             | WorkerNotFound { .. } => (404, "not_found"),

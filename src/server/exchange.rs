@@ -13,6 +13,8 @@ use crate::wire::{ErrorBody, ErrorDetail};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Get,
+    /// As `Get`, of which the head alone is sent.
+    Head,
     Post,
     Put,
     Delete,
@@ -24,6 +26,7 @@ impl Method {
     pub fn as_str(self) -> &'static str {
         match self {
             Method::Get => "GET",
+            Method::Head => "HEAD",
             Method::Post => "POST",
             Method::Put => "PUT",
             Method::Delete => "DELETE",

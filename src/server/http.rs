@@ -329,6 +329,8 @@ async fn read(request: hyper::Request<Incoming>, limits: &Limits) -> Result<Requ
     let (head, body) = request.into_parts();
     let method = match head.method {
         hyper::Method::GET => Method::Get,
+        // The library keeps the body of its answer back.
+        hyper::Method::HEAD => Method::Head,
         hyper::Method::POST => Method::Post,
         hyper::Method::PUT => Method::Put,
         hyper::Method::DELETE => Method::Delete,

@@ -30,6 +30,7 @@ mod worker_api;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -106,8 +107,10 @@ impl Catalogue {
         }
     }
 
-    fn tasks(&self) -> impl Iterator<Item = &Frozen> {
-        self.tasks.values()
+    /// Those whose names come after this one.
+    fn tasks_after(&self, name: &str) -> impl Iterator<Item = &Frozen> {
+        let after = (Bound::Excluded(name), Bound::Unbounded);
+        self.tasks.range::<str, _>(after).map(|(_, task)| task)
     }
 
     fn task(&self, name: &str) -> Option<&Frozen> {

@@ -76,13 +76,18 @@ const fn route(method: Method, path: &'static str, access: Access, handler: Hand
 /// Finds the route and fills the request's parameters.
 pub fn find(request: &mut Request) -> Result<&'static Route, ApiError> {
     let mut others = Vec::new();
+    let method = match request.method {
+        Method::Head => Get,
+        method => method,
+    };
     for route in ROUTES {
         if let Some(params) = matches(route.path, &request.path) {
-            if route.method == request.method {
+            if route.method == method {
                 request.params = params;
                 return Ok(route);
             }
             others.push(route.method.as_str());
+            others.extend((route.method == Get).then_some(Method::Head.as_str()));
         }
     }
     if others.is_empty() {

@@ -97,7 +97,7 @@ pub fn append_log(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let session = request.query("session").ok_or_else(|| missing("session"))?;
     let offset = request.query_number("offset")?;
     let offset: u64 = offset.ok_or_else(|| missing("offset"))?;
-    let owner = app.engine.log_owner(session, attempt)?;
+    let owner = app.engine.log_owner(session, attempt, app.clock.now())?;
     let appended = (app.logs).append(owner.job_id, attempt, offset, &request.body);
     let (length, full) = match appended {
         Ok(appended) => (appended.length, false),

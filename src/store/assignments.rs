@@ -20,9 +20,6 @@ pub const STATEMENTS: &[&str] = &[
     ASSIGN_STEP,
     START_STEP,
     KEEP_ALIVE,
-    QUEUED_STEPS,
-    SUSPENDED_STEPS,
-    DELAYED_STEPS,
     HELD_STEPS,
     NOTE_ABSENCE,
     AVOID,
@@ -207,25 +204,6 @@ const KEEP_ALIVE: &str = "
        AND session_id = :session_id
 ";
 
-/// What waits for a worker, in the order of the kinds of steps and, within each, in which they will be taken.
-const QUEUED_STEPS: &str = "
-    SELECT step_id
-      FROM step
-     WHERE state = 'ready' AND not_before_up IS NULL AND requirement_id IS NOT NULL
-     ORDER BY requirement_id, priority DESC, queued_up, step_id
-     LIMIT :limit
-";
-
-/// What waits for a person.
-const SUSPENDED_STEPS: &str = "
-    SELECT step_id FROM step WHERE state = 'suspended' ORDER BY step_id LIMIT :limit
-";
-
-/// What waits for the time of its next try.
-const DELAYED_STEPS: &str = "
-    SELECT step_id FROM step WHERE not_before_up IS NOT NULL ORDER BY not_before_up, step_id LIMIT :limit
-";
-
 /// At most as many as the worker has slots.
 const HELD_STEPS: &str = "
     SELECT step_id, attempt, state, since_up, absent_beats
@@ -282,15 +260,6 @@ impl Tx<'_> {
             })
         })?;
         Ok(demands.collect::<Result<_, _>>()?)
-    }
-
-    /// Steps that wait: for a worker, for a person, for their next try. The first of each kind.
-    pub fn waiting_steps(&self, limit: u32) -> Result<Vec<StepId>, StoreError> {
-        let mut waiting = Vec::new();
-        for statement in [QUEUED_STEPS, SUSPENDED_STEPS, DELAYED_STEPS] {
-            waiting.extend(self.ids(statement, StepId, named_params! {":limit": limit})?);
-        }
-        Ok(waiting)
     }
 
     pub fn job_payload(&self, job_id: JobId) -> Result<JobPayload, StoreError> {

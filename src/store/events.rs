@@ -8,7 +8,7 @@ use crate::domain::event::{Event, EventKind, NewEvent};
 use crate::domain::limits::{self, clip};
 use crate::domain::reason::Reason;
 use crate::domain::task::HookOn;
-use crate::domain::{EventSeq, JobId, Now, StepId, Timestamp, WorkerId};
+use crate::domain::{EventSeq, JobId, Json, Now, StepId, Timestamp, WorkerId};
 
 pub const STATEMENTS: &[&str] = &[
     RECORD,
@@ -33,18 +33,18 @@ pub struct OutboxRow {
 }
 
 const RECORD: &str = "
-    INSERT INTO event (at, kind, phase, job_id, step_id, worker_id, attempt, reason, message)
-    VALUES (:wall, :kind, :phase, :job_id, :step_id, :worker_id, :attempt, :reason, :message)
+    INSERT INTO event (at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data)
+    VALUES (:wall, :kind, :phase, :job_id, :step_id, :worker_id, :attempt, :reason, :message, :data)
 ";
 
 const RECORD_ONCE: &str = "
-    INSERT INTO event (at, kind, phase, job_id, step_id, worker_id, attempt, reason, message)
-    VALUES (:wall, :kind, :phase, :job_id, :step_id, :worker_id, :attempt, :reason, :message)
+    INSERT INTO event (at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data)
+    VALUES (:wall, :kind, :phase, :job_id, :step_id, :worker_id, :attempt, :reason, :message, :data)
     ON CONFLICT (step_id, attempt, kind) WHERE step_id IS NOT NULL DO NOTHING
 ";
 
 const EVENTS_OF_JOB: &str = "
-    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message
+    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data
       FROM event
      WHERE job_id = :job_id AND seq > :after
      ORDER BY seq
@@ -52,7 +52,7 @@ const EVENTS_OF_JOB: &str = "
 ";
 
 const EVENTS_AFTER: &str = "
-    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message
+    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data
       FROM event
      WHERE seq > :after
      ORDER BY seq
@@ -60,7 +60,7 @@ const EVENTS_AFTER: &str = "
 ";
 
 const EVENTS_BEFORE: &str = "
-    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message
+    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data
       FROM event
      WHERE seq < :before
      ORDER BY seq DESC
@@ -68,7 +68,7 @@ const EVENTS_BEFORE: &str = "
 ";
 
 const RECOVERIES_BEFORE: &str = "
-    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message
+    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data
       FROM event
      WHERE phase IS NOT NULL AND seq < :before
      ORDER BY seq DESC
@@ -198,6 +198,7 @@ impl Tx<'_> {
             ":attempt": event.attempt,
             ":reason": event.reason.map(Reason::as_str),
             ":message": clip(&event.message, limits::MESSAGE_BYTES_MAX),
+            ":data": event.data.as_ref().map(|data| &data.0),
         })?;
         if let Some(job_id) = event.job_id {
             self.touch_job(job_id);
@@ -226,6 +227,7 @@ impl Tx<'_> {
                     attempt: row.get(7)?,
                     reason: rows::word_or_null(row, 8, Reason::from_word, "a reason")?,
                     message: row.get(9)?,
+                    data: row.get::<_, Option<String>>(10)?.map(Json),
                 },
             });
         }

@@ -14,6 +14,8 @@ use crate::planted::{Bug, planted};
 pub const STATEMENTS: &[&str] = &[
     INSERT_JOB,
     JOB,
+    LATEST_JOB,
+    LATEST_OF_TASK,
     JOBS_BEFORE,
     LAST_LOOKED_AT,
     JOBS_CHANGED,
@@ -87,6 +89,14 @@ const JOB: &str = concat!(
     job_columns!(),
     " FROM job AS j WHERE j.job_id = :job_id"
 );
+
+const LATEST_JOB: &str = "
+    SELECT max(job_id) FROM job WHERE parent_step_id IS NULL
+";
+
+const LATEST_OF_TASK: &str = "
+    SELECT max(job_id) FROM job WHERE task = :task AND state = :state
+";
 
 /// Looks at so many and no more, however few fit. The state and the task come before the row's other, larger columns.
 const JOBS_BEFORE: &str = concat!(
@@ -283,6 +293,20 @@ impl Tx<'_> {
 
     pub fn job(&self, job_id: JobId) -> Result<Option<Job>, StoreError> {
         self.one_job(JOB, named_params! {":job_id": job_id.0})
+    }
+
+    /// The newest job that is nobody's child.
+    pub fn latest_job(&self) -> Result<Option<JobId>, StoreError> {
+        let latest: Option<i64> = self.sql(LATEST_JOB)?.query_row([], |row| row.get(0))?;
+        Ok(latest.map(JobId))
+    }
+
+    /// The newest job of a task that is in this state.
+    pub fn latest_of_task(&self, task: &str, state: JobState) -> Result<Option<JobId>, StoreError> {
+        let params = named_params! {":task": task, ":state": state.as_str()};
+        let mut statement = self.sql(LATEST_OF_TASK)?;
+        let latest: Option<i64> = statement.query_row(params, |row| row.get(0))?;
+        Ok(latest.map(JobId))
     }
 
     /// The newest jobs before one, as far as one look goes, and where the next look begins.

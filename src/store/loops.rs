@@ -20,7 +20,7 @@ const NEXT_INSTANCE: &str = concat!(
     "SELECT ",
     step_columns!(),
     " FROM step AS s
-      WHERE s.job_id = :job_id AND s.position = :position AND s.item >= 0 AND s.state = 'pending'
+      WHERE s.job_id = :job_id AND s.position = :position AND s.item >= 0 AND s.state = 'pending' AND s.waiting_on = 0
       ORDER BY s.item
       LIMIT 1"
 );

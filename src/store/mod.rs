@@ -13,6 +13,7 @@ mod events;
 mod invariants;
 mod jobs;
 mod loops;
+mod queue;
 mod recovery;
 mod requirements;
 mod rows;
@@ -40,6 +41,7 @@ pub use definitions::{Frozen, hex_sha256};
 pub use events::OutboxRow;
 pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob};
+pub use queue::QueuePlace;
 pub use schema::{DATABASE_FILE, OpenError};
 pub use steps::{Ending, NewStep};
 pub use workers::SessionView;
@@ -505,6 +507,7 @@ pub fn statements() -> Vec<&'static str> {
         events::STATEMENTS,
         jobs::STATEMENTS,
         loops::STATEMENTS,
+        queue::STATEMENTS,
         recovery::STATEMENTS,
         requirements::STATEMENTS,
         steps::STATEMENTS,

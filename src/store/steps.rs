@@ -58,6 +58,8 @@ pub struct Ending {
     pub message: Option<String>,
     pub exit_code: Option<i32>,
     pub output: Option<Json>,
+    /// For the event that tells of it.
+    pub data: Option<Json>,
 }
 
 impl Ending {
@@ -68,6 +70,7 @@ impl Ending {
             message: None,
             exit_code,
             output,
+            data: None,
         }
     }
 
@@ -78,6 +81,7 @@ impl Ending {
             message: Some(message),
             exit_code: None,
             output: None,
+            data: None,
         }
     }
 }

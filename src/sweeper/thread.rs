@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use super::deadline::next_deadline;
 use super::{SweepReport, sweep_once};
-use crate::clock::SystemClock;
+use crate::clock::{SystemClock, monotonic_ms};
 use crate::domain::{Now, Timestamp, Uptime};
 use crate::engine::Engine;
 
@@ -57,6 +57,8 @@ pub fn round(engine: &Engine, now: Now) -> Round {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastSweep {
     pub at: Timestamp,
+    /// On a clock that nobody sets.
+    pub monotonic_ms: i64,
     pub recoveries: usize,
     pub failures: usize,
 }
@@ -171,6 +173,7 @@ impl Rounds {
         if let Some(report) = &round.report {
             let last = LastSweep {
                 at: now.wall,
+                monotonic_ms: monotonic_ms(),
                 recoveries: report.recoveries.len(),
                 failures: report.failures.len(),
             };

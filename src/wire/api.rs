@@ -172,6 +172,8 @@ pub struct EventJson {
     pub attempt: Option<u32>,
     pub reason: Option<String>,
     pub message: String,
+    /// An object: what the message says, for programs.
+    pub data: Raw,
 }
 
 /// A job has changed: whoever shows it looks again.
@@ -204,7 +206,8 @@ pub struct JobWhyJson {
     pub job_id: i64,
     pub task: String,
     pub status: String,
-    pub sentence: String,
+    #[serde(flatten)]
+    pub why: WhyJson,
     /// What has not ended, or what ended it; the first of them.
     pub steps: Vec<StepWhyJson>,
     pub more: bool,
@@ -228,6 +231,7 @@ pub struct QueuedJson {
     pub status: String,
     pub priority: i32,
     pub ready_at: Option<Time>,
+    pub age_secs: f64,
     pub required_tags: Vec<String>,
     pub why: WhyJson,
 }

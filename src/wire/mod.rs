@@ -208,7 +208,8 @@ pub struct ErrorDetail {
     pub code: String,
     /// For people: what is wrong, where, what to do.
     pub message: String,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// One by one, if there are several things wrong.
+    #[serde(default)]
     pub details: Vec<String>,
 }
 

@@ -18,7 +18,7 @@ use stepward::domain::task::Definition;
 use stepward::domain::{AttemptRef, JobId, Json, Now, StepId, Timestamp, WorkerId};
 use stepward::engine::{
     Assignment, Beat, Decision, Engine, EngineError, Finished, HeldAttempt, HeldPhase, News, Poll,
-    Reports, RetryScope, Settings, Spooled, Submission, Verdict,
+    Reports, Retry, RetryScope, Settings, Spooled, Submission, Verdict,
 };
 use stepward::store::{Frozen, Store, StoreOptions};
 use stepward::sweeper::{Round, next_deadline, recovery_forecast, round, sweep_once};
@@ -725,7 +725,7 @@ impl World {
         if let Some(job_id) = self.some_job(true).filter(|_| self.is_there()) {
             self.say(&format!("job {job_id} is retried"));
             let scope = RetryScope::Failed;
-            let outcome = self.serve(|engine, now| engine.retry(job_id, scope, now));
+            let outcome = self.serve(|engine, now| engine.retry(Retry::of(job_id, scope), now));
             self.allow(outcome.map(|retried| retried.map(|_| ())), |error| {
                 matches!(error, EngineError::NothingToRetry { .. })
             });

@@ -1,7 +1,8 @@
 //! What happened: a page of it, or all of it from now on.
 
+use super::jobs::selected;
 use super::{PAGE, PAGE_MAX, show};
-use crate::domain::{EventSeq, JobId};
+use crate::domain::EventSeq;
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
@@ -19,7 +20,10 @@ pub fn list_or_stream(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 fn stream(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&["after", "job"])?;
-    let job_id = request.query_number("job")?.map(JobId);
+    let job_id = match request.query("job") {
+        Some(job) => Some(selected(app, job)?),
+        None => None,
+    };
     let resumed = request.headers.last_event_id.as_deref();
     let (event, change) = app.engine.present()?;
     let present = Place { event, change };

@@ -1,5 +1,6 @@
 //! Whether the process lives, and whether it can work.
 
+use crate::clock::monotonic_ms;
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
@@ -16,20 +17,16 @@ pub fn healthz(_: &App, request: &Request) -> Result<Reply, ApiError> {
 
 /// The store can write, and recovery is awake.
 pub fn readyz(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    /// A sweep is due after the interval at the latest; one that is this late does not come.
-    const LATE_MS: i64 = 30_000;
     request.says_no_more()?;
     let now = app.clock.now();
     let mut problems = Vec::new();
     if app.engine.is_failing() || app.engine.save_clock(now).is_err() {
         problems.push("the store cannot write".to_string());
     }
-    let late_ms = app.engine.settings.sweep_interval_ms + LATE_MS;
-    match app.sweeper.last_sweep() {
-        Some(last) if now.wall.0 - last.at.0 <= late_ms => {}
-        Some(_) => problems.push("the sweeper is late".to_string()),
-        None => problems.push("the sweeper has not begun".to_string()),
-    }
+    let last = app.sweeper.last_sweep();
+    let age_ms = last.map(|last| monotonic_ms() - last.monotonic_ms);
+    let interval_ms = app.engine.settings.sweep_interval_ms;
+    problems.extend(sweeper_problem(age_ms, interval_ms).map(str::to_string));
     let (status, word) = match problems.is_empty() {
         true => (200, "ready"),
         false => (503, "not ready"),
@@ -39,4 +36,33 @@ pub fn readyz(app: &App, request: &Request) -> Result<Reply, ApiError> {
         problems,
     };
     Ok(Response::json(status, &health).into())
+}
+
+/// What is wrong with a sweeper whose last sweep is so old.
+fn sweeper_problem(age_ms: Option<i64>, interval_ms: i64) -> Option<&'static str> {
+    /// A sweep is due after the interval at the latest; one that is this late does not come.
+    const LATE_MS: i64 = 30_000;
+    match age_ms {
+        None => Some("the sweeper has not begun"),
+        Some(age_ms) if age_ms > interval_ms + LATE_MS => Some("the sweeper is late"),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweeper_that_does_not_come_is_told() {
+        assert_eq!(
+            sweeper_problem(None, 60_000),
+            Some("the sweeper has not begun")
+        );
+        assert_eq!(sweeper_problem(Some(90_000), 60_000), None);
+        assert_eq!(
+            sweeper_problem(Some(90_001), 60_000),
+            Some("the sweeper is late")
+        );
+    }
 }

@@ -20,7 +20,7 @@ const LINES: usize = 400;
 const LINES_MAX: usize = 1_000;
 /// Of each step, when a whole job is asked for.
 const LINES_OF_EACH: usize = 20;
-const STEPS_MAX: usize = 100;
+const STEPS_MAX: u32 = 100;
 /// Events are few; a job with more has a page of them at `/events`.
 const SERVER_LINES_MAX: u32 = 10_000;
 
@@ -29,7 +29,7 @@ const SERVER_LINES_MAX: u32 = 10_000;
 pub fn of_step(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&["tail", "from", "n", "grep", "ignore_case", "raw", "attempt"])?;
     let asked = Asked::parse(request)?;
-    let job_id = job_id(request)?;
+    let job_id = job_id(app, request)?;
     if request.param(1) == SERVER {
         return of_server(app, job_id, &asked);
     }
@@ -65,15 +65,24 @@ pub fn of_step(app: &App, request: &Request) -> Result<Reply, ApiError> {
     Ok(Response::json(200, &logs).into())
 }
 
-/// The last lines of each step that has run.
+/// The last lines of each step that has run; `after=STEP` for those that come after it.
 pub fn of_job(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&["tail"])?;
+    request.check_query(&["tail", "limit", "after"])?;
+    let limit = request.limit(STEPS_MAX, STEPS_MAX)? as usize;
     let tail = request.query_number("tail")?.unwrap_or(LINES_OF_EACH);
-    let job_id = job_id(request)?;
+    let job_id = job_id(app, request)?;
     let view = app.engine.job(job_id)?;
     let mut items = Vec::new();
-    let ran = view.steps.iter().filter(|(_, step)| step.attempt > 0);
-    for (name, step) in ran.take(STEPS_MAX) {
+    let begin = match request.query("after") {
+        None => 0,
+        Some(after) => {
+            let last = view.steps.iter().position(|(name, _)| name == after);
+            let unknown = || ApiError::invalid(format!("after is {after:?}, expected a step"));
+            last.ok_or_else(unknown)? + 1
+        }
+    };
+    let steps = view.steps[begin..].iter();
+    for (name, step) in steps.filter(|(_, step)| step.attempt > 0).take(limit) {
         let attempt = step.attempt_ref();
         let tail = app.logs.tail(job_id, attempt, tail.min(LINES_MAX));
         items.push(StepLogsJson {
@@ -82,7 +91,9 @@ pub fn of_job(app: &App, request: &Request) -> Result<Reply, ApiError> {
             logs: page(tail)?,
         });
     }
-    Ok(Response::json(200, &List { items, next: None }).into())
+    let last = items.last().map(|last| last.step.clone());
+    let next = last.filter(|_| items.len() == limit);
+    Ok(Response::json(200, &List { items, next }).into())
 }
 
 fn of_server(app: &App, job_id: JobId, asked: &Asked) -> Result<Reply, ApiError> {

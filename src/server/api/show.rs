@@ -3,9 +3,9 @@
 use crate::domain::job::Job;
 use crate::domain::step::Step;
 use crate::domain::task::Task;
-use crate::domain::{Now, Timestamp};
+use crate::domain::{Json, Now, Timestamp};
 use crate::engine::{
-    JobDetail, JobWhy, NamedEvent, StepDetail, WaitingStep, Why, WorkerDetail, kind,
+    JobDetail, JobWhy, NamedEvent, Parent, StepDetail, WaitingStep, Why, WorkerDetail, kind,
 };
 use crate::store::FormerOutcome;
 use crate::wire::api::{
@@ -23,7 +23,7 @@ fn time(at: Option<Timestamp>) -> Option<Time> {
 }
 
 /// Without its steps, as in lists.
-pub fn job(job: &Job) -> JobJson {
+pub fn job(job: &Job, parent: Option<&Parent>) -> JobJson {
     JobJson {
         id: job.job_id.0,
         task: job.task.clone(),
@@ -35,7 +35,10 @@ pub fn job(job: &Job) -> JobJson {
         output: None,
         labels: Raw::from(&job.labels),
         priority: job.priority,
-        parent: None,
+        parent: parent.map(|(job_id, step)| ParentJson {
+            job_id: job_id.0,
+            step: step.clone(),
+        }),
         retry_of: job.retry_of.map(|job_id| job_id.0),
         created_at: job.created_at.into(),
         started_at: time(job.started_at),
@@ -45,16 +48,11 @@ pub fn job(job: &Job) -> JobJson {
 }
 
 pub fn job_detail(detail: &JobDetail, now: Now) -> JobJson {
-    let parent = detail.parent.as_ref().map(|(job_id, step)| ParentJson {
-        job_id: job_id.0,
-        step: step.clone(),
-    });
     let steps = detail.steps.iter().map(|step| step_detail(step, now));
     JobJson {
         output: detail.output.as_ref().map(Raw::from),
-        parent,
         steps: Some(steps.collect()),
-        ..job(&detail.job)
+        ..job(&detail.job, detail.parent.as_ref())
     }
 }
 
@@ -183,6 +181,7 @@ pub fn event(named: NamedEvent) -> EventJson {
         attempt: fact.attempt,
         reason: fact.reason.map(|reason| reason.to_string()),
         message: fact.message,
+        data: Raw::from(&fact.data.unwrap_or_else(Json::empty_object)),
     }
 }
 
@@ -202,16 +201,12 @@ pub fn why(why: &Why) -> WhyJson {
 
 pub fn job_why(explained: &JobWhy) -> JobWhyJson {
     let job = &explained.job;
-    let sentence = match &job.message {
-        Some(message) => message.clone(),
-        None => format!("job {} is {}", job.job_id, job.state),
-    };
     let steps = explained.steps.iter();
     JobWhyJson {
         job_id: job.job_id.0,
         task: job.task.clone(),
         status: job.state.to_string(),
-        sentence,
+        why: why(&explained.why),
         steps: steps
             .map(|(name, step, reason)| StepWhyJson {
                 step: name.clone(),
@@ -232,6 +227,7 @@ pub fn waiting(waiting: &WaitingStep) -> QueuedJson {
         status: waiting.step.state.to_string(),
         priority: waiting.step.priority,
         ready_at: time(waiting.step.ready_at),
+        age_secs: secs(waiting.age_ms),
         required_tags: waiting.required_tags.clone(),
         why: why(&waiting.why),
     }

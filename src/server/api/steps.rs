@@ -1,6 +1,6 @@
 //! Steps: explain, decide, what they gave.
 
-use super::jobs::job_id;
+use super::jobs::{answer, job_id};
 use super::{SOMEBODY, show};
 use crate::engine::Decision;
 use crate::server::App;
@@ -11,14 +11,16 @@ use crate::wire::api::{ApproveRequest, RejectRequest};
 
 pub fn why(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
-    let step = app.engine.step_named(job_id(request)?, request.param(1))?;
+    let step = app
+        .engine
+        .step_named(job_id(app, request)?, request.param(1))?;
     let why = app.engine.why(step.step_id, app.clock.now())?;
     Ok(Response::json(200, &show::why(&why)).into())
 }
 
 pub fn output(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
-    let output = app.engine.output(job_id(request)?, request.param(1))?;
+    let output = app.engine.output(job_id(app, request)?, request.param(1))?;
     let raw = output.as_ref().map(Raw::from);
     Ok(Response::json(200, &raw).into())
 }
@@ -37,11 +39,9 @@ pub fn reject(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 fn decide(app: &App, request: &Request, decision: Decision) -> Result<Reply, ApiError> {
     request.check_query(&[])?;
-    let job_id = job_id(request)?;
+    let job_id = job_id(app, request)?;
     let step = app.engine.step_named(job_id, request.param(1))?;
     let now = app.clock.now();
     app.engine.decide(step.step_id, decision, SOMEBODY, now)?;
-    let detail = app.engine.job_detail(job_id)?;
-    let json = show::job_detail(&detail, app.clock.now());
-    Ok(Response::json(200, &json).into())
+    answer(app, 200, job_id)
 }

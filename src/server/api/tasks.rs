@@ -1,7 +1,9 @@
 //! Tasks: list, look at, submit.
 
-use super::show;
+use super::jobs::answer_made;
+use super::{PAGE, PAGE_MAX, show};
 use crate::domain::Json;
+use crate::domain::task::Task;
 use crate::engine::Submission;
 use crate::server::App;
 use crate::server::error::ApiError;
@@ -9,12 +11,18 @@ use crate::server::exchange::{Reply, Request, Response};
 use crate::store::Frozen;
 use crate::wire::api::{List, SubmitRequest};
 
+/// By name.
 pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
-    let tasks = app.workflows.tasks().map(|frozen| frozen.definition.root());
+    request.check_query(&["limit", "after"])?;
+    let limit = request.limit(PAGE, PAGE_MAX)? as usize;
+    let after = request.query("after").unwrap_or_default();
+    let frozen = app.workflows.tasks_after(after).take(limit);
+    let tasks: Vec<&Task> = frozen.map(|frozen| frozen.definition.root()).collect();
+    let is_full = tasks.len() == limit;
+    let last = tasks.last().map(|task| task.draft.name.clone());
     let list = List {
-        items: tasks.map(show::task).collect(),
-        next: None,
+        next: last.filter(|_| is_full),
+        items: tasks.into_iter().map(show::task).collect(),
     };
     Ok(Response::json(200, &list).into())
 }
@@ -37,11 +45,7 @@ pub fn submit(app: &App, request: &Request) -> Result<Reply, ApiError> {
         idempotency_key: request.headers.idempotency_key.clone(),
         ..Submission::of(frozen)
     };
-    let submitted = app.engine.submit(submission, app.clock.now())?;
-    let detail = app.engine.job_detail(submitted.job_id)?;
-    let json = show::job_detail(&detail, app.clock.now());
-    let status = if submitted.repeated { 200 } else { 201 };
-    Ok(Response::json(status, &json).into())
+    answer_made(app, app.engine.submit(submission, app.clock.now())?)
 }
 
 fn find<'a>(app: &'a App, request: &Request) -> Result<&'a Frozen, ApiError> {

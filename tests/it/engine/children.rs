@@ -7,7 +7,7 @@ use stepward::domain::reason::Reason;
 use stepward::domain::retry::RetryPolicy;
 use stepward::domain::step::StepState;
 use stepward::domain::task::{ForEach, Hook, HookOn, StepDraft, TaskDraft};
-use stepward::engine::{Finished, RetryScope, Submission};
+use stepward::engine::{Finished, Retry, RetryScope, Submission};
 
 use crate::house::{TestHouse, frozen, script};
 
@@ -296,9 +296,12 @@ fn hook_jobs_and_what_they_call_fire_no_hooks() {
     house.engine.cancel(job, "eve", house.now()).unwrap();
     let again = house
         .engine
-        .retry(job, RetryScope::All, house.now())
+        .retry(Retry::of(job, RetryScope::All), house.now())
         .unwrap();
-    house.engine.cancel(again, "eve", house.now()).unwrap();
+    house
+        .engine
+        .cancel(again.job_id, "eve", house.now())
+        .unwrap();
     assert_eq!(house.outbox(), []);
     house.submission(Submission::of(&task)).unwrap();
     assert_eq!(house.outbox().len(), 1, "an ordinary job does fire them");

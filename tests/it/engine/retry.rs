@@ -4,12 +4,13 @@ use stepward::domain::depends::{Accept, DependsOn};
 use stepward::domain::job::Source;
 use stepward::domain::task::{ForEach, StepDraft, TaskDraft};
 use stepward::domain::{JobId, Json};
-use stepward::engine::{EngineError, Finished, RetryScope};
+use stepward::engine::{EngineError, Finished, Retry, RetryScope};
 
 use crate::house::{TestHouse, script};
 
 fn retry(house: &TestHouse, job: JobId, scope: RetryScope) -> JobId {
-    house.engine.retry(job, scope, house.now()).unwrap()
+    let retry = Retry::of(job, scope);
+    house.engine.retry(retry, house.now()).unwrap().job_id
 }
 
 fn chain() -> Vec<StepDraft> {
@@ -80,9 +81,10 @@ fn from_a_step_means_it_and_everything_behind_it() {
         house.summary(again),
         "a completed, b ready, c pending, x completed → pending"
     );
-    let unknown = house
-        .engine
-        .retry(job, RetryScope::From("z".to_string()), house.now());
+    let unknown = house.engine.retry(
+        Retry::of(job, RetryScope::From("z".to_string())),
+        house.now(),
+    );
     assert_eq!(unknown.unwrap_err().to_string(), r#"job 1 has no step "z""#);
 }
 
@@ -113,10 +115,14 @@ fn what_reacted_to_a_failure_is_decided_anew() {
 fn a_retry_of_what_completed_or_still_runs_is_refused() {
     let house = TestHouse::new();
     let job = house.submit(vec![script("a")]);
-    let open = house.engine.retry(job, RetryScope::All, house.now());
+    let open = house
+        .engine
+        .retry(Retry::of(job, RetryScope::All), house.now());
     assert!(matches!(open, Err(EngineError::JobNotEnded { .. })));
     house.run_all(&[]);
-    let nothing = house.engine.retry(job, RetryScope::Failed, house.now());
+    let nothing = house
+        .engine
+        .retry(Retry::of(job, RetryScope::Failed), house.now());
     assert_eq!(
         nothing.unwrap_err().to_string(),
         "job 1 has no step to retry: all completed; retry all, or from a step"

@@ -8,7 +8,7 @@ use super::ServerHouse;
 const ROUTES: &[(&str, &str, &[&str])] = &[
     ("GET", "/healthz", &[]),
     ("GET", "/readyz", &[]),
-    ("GET", "/api/tasks", &[]),
+    ("GET", "/api/tasks", &["limit", "after"]),
     ("GET", "/api/tasks/hello", &[]),
     ("POST", "/api/tasks/hello/jobs", &[]),
     ("GET", "/api/jobs", &["q", "limit", "after"]),
@@ -17,7 +17,7 @@ const ROUTES: &[(&str, &str, &[&str])] = &[
     ("POST", "/api/jobs/1/retry", &[]),
     ("GET", "/api/jobs/1/why", &[]),
     ("GET", "/api/jobs/1/events", &["limit", "after"]),
-    ("GET", "/api/jobs/1/logs", &["tail"]),
+    ("GET", "/api/jobs/1/logs", &["tail", "limit", "after"]),
     (
         "GET",
         "/api/jobs/1/steps/greet/logs",
@@ -27,7 +27,7 @@ const ROUTES: &[(&str, &str, &[&str])] = &[
     ("GET", "/api/jobs/1/steps/greet/output", &[]),
     ("POST", "/api/jobs/1/steps/greet/approve", &[]),
     ("POST", "/api/jobs/1/steps/greet/reject", &[]),
-    ("GET", "/api/queue", &["limit"]),
+    ("GET", "/api/queue", &["limit", "after"]),
     ("GET", "/api/workers", &["limit", "after"]),
     ("GET", "/api/workers/1", &[]),
     ("POST", "/api/workers/1/drain", &[]),
@@ -99,6 +99,68 @@ fn a_method_that_an_address_does_not_know_is_told_those_that_it_knows() {
                 "{allow}"
             );
         }
+    }
+}
+
+#[test]
+fn whoever_asks_for_the_head_alone_gets_no_more() {
+    let house = ServerHouse::new();
+    house.submit("hello");
+    house.worker("ann", &[], 1);
+    let mut line = house.line();
+    for (_, path, _) in ROUTES {
+        line.ask("HEAD", path, "", b"");
+        let head = line.bare_head();
+        let mut same = ROUTES.iter().filter(|route| route.1 == *path);
+        if same.any(|route| route.0 == "GET") {
+            // What comes next on the line is the answer to the next question, so nothing was sent after the head.
+            line.ask("GET", path, "", b"");
+            let whole = line.answer();
+            assert_eq!(head.status, whole.status, "{path}");
+            for name in ["content-type", "cache-control"] {
+                assert_eq!(head.header(name), whole.header(name), "{path}");
+            }
+            // Ages and countdowns go on between the two.
+            assert!(head.header("content-length").is_some(), "{path}");
+        } else {
+            assert_eq!(head.status, 405, "{path}");
+        }
+    }
+    for (path, headers) in [
+        ("/api/events", "accept: text/event-stream\r\n"),
+        ("/api/jobs/1/steps/greet/logs?raw=1", ""),
+        ("/api/jobs/7", ""),
+    ] {
+        let mut line = house.line();
+        line.ask("HEAD", path, headers, b"");
+        let status = line.bare_head().status;
+        assert_eq!(status, if path.ends_with('7') { 404 } else { 200 });
+        line.ask("GET", "/healthz", "", b"");
+        assert_eq!(line.answer().status, 200, "{path}");
+    }
+    house.submit("hello");
+    super::until("the stream is given up", || {
+        house.submit("hello");
+        house.server.event_streams() == 0
+    });
+    let answer = house.ask("POST", "/api/jobs", "", b"");
+    assert_eq!(answer.header("allow"), Some("GET, HEAD"));
+}
+
+#[test]
+fn every_error_has_the_same_members() {
+    let house = ServerHouse::new();
+    for answer in [
+        house.get("/api/jobs/7"),
+        house.get("/nowhere"),
+        house.get("/api/jobs?limit=0"),
+        house.ask("PUT", "/api/jobs", "", b""),
+        house.ask("POST", "/api/tasks/hello/jobs", "", b"{"),
+    ] {
+        let error = answer.json()["error"].clone();
+        let members: Vec<&String> = error.as_object().unwrap().keys().collect();
+        assert_eq!(members, ["code", "details", "message"]);
+        assert_eq!(error["details"], json!([]));
     }
 }
 

@@ -225,7 +225,7 @@ fn old_and_rare_but_right_is_served() {
     assert_eq!(answer.refused(415), "unsupported_media_type");
     let mut line = house.line();
     line.send("HEAD /api/jobs HTTP/1.1\r\nhost: here\r\n\r\n");
-    assert_eq!(line.bare_answer(), 405);
+    assert_eq!(line.bare_head().status, 200);
     let overridden = "x-http-method-override: DELETE\r\nx-original-url: /healthz\r\n";
     assert_eq!(
         house.ask("GET", "/api/workers/1", overridden, b"").status,

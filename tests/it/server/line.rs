@@ -95,17 +95,7 @@ impl Line {
 
     /// The next answer. `None`: the connection ended instead.
     pub fn try_answer(&mut self) -> Option<Answer> {
-        let head = self.until(b"\r\n\r\n")?;
-        let head = String::from_utf8(head).expect("heads are text");
-        let mut lines = head.lines();
-        let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
-        let headers = lines.filter_map(|line| line.split_once(": "));
-        let headers = headers.map(|(name, value)| (name.to_lowercase(), value.to_string()));
-        let mut answer = Answer {
-            status,
-            headers: headers.collect(),
-            body: Vec::new(),
-        };
+        let mut answer = self.try_head()?;
         if let Some(length) = answer.header("content-length") {
             let length = length.parse().expect("a number");
             answer.body = self.exactly(length)?;
@@ -121,12 +111,23 @@ impl Line {
         self.try_answer().expect("an answer")
     }
 
-    /// The status of an answer whose body nobody reads.
-    pub fn bare_answer(&mut self) -> u16 {
-        let head = self.until(b"\r\n\r\n").expect("a head");
+    fn try_head(&mut self) -> Option<Answer> {
+        let head = self.until(b"\r\n\r\n")?;
         let head = String::from_utf8(head).expect("heads are text");
-        let status = head.split(' ').nth(1).expect("a status");
-        status.parse().expect("a number")
+        let mut lines = head.lines();
+        let status = lines.next()?.split(' ').nth(1)?.parse().ok()?;
+        let headers = lines.filter_map(|line| line.split_once(": "));
+        let headers = headers.map(|(name, value)| (name.to_lowercase(), value.to_string()));
+        Some(Answer {
+            status,
+            headers: headers.collect(),
+            body: Vec::new(),
+        })
+    }
+
+    /// An answer whose body nobody reads, or that has none, whatever its head says.
+    pub fn bare_head(&mut self) -> Answer {
+        self.try_head().expect("a head")
     }
 
     /// The head of an answer that comes in pieces.

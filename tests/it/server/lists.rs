@@ -89,15 +89,131 @@ fn workers_are_listed_in_the_order_in_which_they_came() {
 #[test]
 fn a_page_has_a_bound() {
     let house = ServerHouse::new();
-    for path in ["/api/jobs", "/api/events", "/api/workers", "/api/queue"] {
+    for path in [
+        "/api/jobs",
+        "/api/events",
+        "/api/workers",
+        "/api/queue",
+        "/api/tasks",
+    ] {
         for limit in ["0", "501", "-1", "1e3", "99999999999", "many", ""] {
             let answer = house.get(&format!("{path}?limit={limit}"));
             assert_eq!(answer.refused(422), "invalid", "{path} {limit}");
         }
         assert_eq!(house.get(&format!("{path}?limit=500")).status, 200);
-        for after in ["x", "1.5", "%00"].iter().filter(|_| path != "/api/queue") {
+        // Tasks have no numbers: any text has a place among their names.
+        for after in ["x", "1.5", "%00"].iter().filter(|_| path != "/api/tasks") {
             let answer = house.get(&format!("{path}?after={after}"));
             assert_eq!(answer.refused(422), "invalid", "{path} {after}");
         }
     }
+}
+
+#[test]
+fn tasks_are_listed_by_name() {
+    let house = ServerHouse::new();
+    let (items, pages) = all(&house, "/api/tasks?", "after");
+    let names: Vec<String> = items.iter().map(|task| word(&task["name"])).collect();
+    assert_eq!(names, ["ask", "gpu", "hello", "outer", "pair", "wide"]);
+    assert_eq!(pages, 3, "the last one is empty");
+}
+
+#[test]
+fn a_job_in_a_list_names_its_parent_as_it_does_alone() {
+    let house = ServerHouse::new();
+    house.submit("outer");
+    house.submit("hello");
+    let (items, _) = all(&house, "/api/jobs?", "after");
+    for item in &items {
+        let alone = house.job(item["id"].as_i64().unwrap());
+        assert_eq!(item["parent"], alone["parent"]);
+    }
+    let parents: Vec<&Value> = items.iter().map(|item| &item["parent"]).collect();
+    let call = serde_json::json!({ "job_id": 1, "step": "call" });
+    assert_eq!(parents, [&Value::Null, &call, &Value::Null]);
+}
+
+#[test]
+fn the_queue_is_gone_through_page_by_page() {
+    let house = ServerHouse::new();
+    let urgent = |task: &str, priority: i32| {
+        let body = serde_json::json!({ "priority": priority });
+        let job = house.post(&format!("/api/tasks/{task}/jobs"), &body);
+        job.expect(201)["id"].as_i64().unwrap()
+    };
+    let mut expected = Vec::new();
+    for priority in [0, 5, -5, 5, 0, -5, 0] {
+        expected.push((-priority, urgent("hello", priority)));
+    }
+    expected.sort();
+    let mut expected: Vec<i64> = expected.into_iter().map(|(_, job_id)| job_id).collect();
+    expected.extend([urgent("gpu", 1), urgent("gpu", 1)]);
+    expected.extend([house.submit("ask"), house.submit("ask")]);
+    let later = serde_json::json!({ "not_before": "2999-01-01T00:00:00Z" });
+    let held = house.post("/api/tasks/pair/jobs", &later).expect(201);
+    expected.push(held["id"].as_i64().unwrap());
+
+    let (items, pages) = all(&house, "/api/queue?", "after");
+    assert_eq!(numbers(&items, "job_id"), expected);
+    assert_eq!(pages, 5, "the last one is empty");
+    let (whole, _) = (house.get("/api/queue?limit=500").expect(200), ());
+    assert_eq!(whole["next"], Value::Null);
+    let codes: Vec<String> = items
+        .iter()
+        .map(|item| word(&item["why"]["code"]))
+        .collect();
+    assert_eq!(
+        codes[8..],
+        ["no_matching_worker", "approval", "approval", "not_before"]
+    );
+    // The second step of the held job waits for the first, not for its turn.
+    assert_eq!(word(&items[11]["step"]), "build");
+    for item in &items {
+        assert!(item["age_secs"].as_f64().unwrap() < 600.0);
+    }
+    assert!(items[0]["why"]["outcome"]["in_secs"].is_f64());
+
+    // A page that was begun goes on where it was, whatever is done meanwhile.
+    let first = house.get("/api/queue?limit=2").expect(200);
+    let last = first["items"][1]["job_id"].as_i64().unwrap();
+    house
+        .post(&format!("/api/jobs/{last}/cancel"), &Value::Null)
+        .expect(200);
+    let path = format!("/api/queue?limit=2&after={}", word(&first["next"]));
+    let second = house.get(&path).expect(200);
+    let second = numbers(second["items"].as_array().unwrap(), "job_id");
+    assert_eq!(second, expected[2..4]);
+    for odd in [
+        "9.0.0.0.0",
+        "-1.0.0.0.0",
+        "0.1.2.3",
+        "0.1.2.3.4.5",
+        "0.a.b.c.d",
+        "",
+    ] {
+        let answer = house.get(&format!("/api/queue?after={odd}"));
+        assert_eq!(answer.refused(422), "invalid", "{odd}");
+    }
+}
+
+#[test]
+fn the_last_lines_of_a_jobs_steps_come_in_pages() {
+    let house = ServerHouse::new();
+    house.submit("wide");
+    let ann = house.worker("ann", &[], 8);
+    ann.poll(8, &[]).expect(200);
+    let (items, pages) = all(&house, "/api/jobs/1/logs?", "after");
+    let steps: Vec<String> = items.iter().map(|item| word(&item["step"])).collect();
+    let expected = (0..8).map(|item| format!("each[{item}]"));
+    assert!(
+        steps
+            .iter()
+            .filter(|step| *step != "each")
+            .eq(expected.collect::<Vec<_>>().iter())
+    );
+    assert_eq!(pages, 3);
+    assert_eq!(
+        house.get("/api/jobs/1/logs?after=nobody").refused(422),
+        "invalid"
+    );
 }

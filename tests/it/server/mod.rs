@@ -9,6 +9,7 @@ mod lists;
 mod logs;
 mod polls;
 mod race;
+mod selectors;
 mod shapes;
 mod stop;
 mod streams;

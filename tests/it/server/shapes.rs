@@ -30,7 +30,7 @@ const STEP: &str = "id name status reason message type depends_on required_tags 
 const ATTEMPT: &str = "attempt worker session started_at ended_at outcome reason message";
 const WORKER: &str = "id name status tags slots slots_used session version last_heartbeat_at \
                       heartbeat_age_secs inactive_in_secs draining paused running";
-const EVENT: &str = "seq at kind phase job_id step worker attempt reason message";
+const EVENT: &str = "seq at kind phase job_id step worker attempt reason message data";
 const WHY: &str = "code sentence facts outcome fix";
 
 #[test]
@@ -122,7 +122,9 @@ fn a_job_tells_its_whole_life() {
     assert_eq!(output, json!({ "size": 7 }));
 
     let why = house.get("/api/jobs/1/why").expect(200);
-    has(&why, "job_id task status sentence steps more");
+    has(&why, "job_id task status steps more");
+    has(&why, WHY);
+    assert_eq!(word(&why["code"]), "exit_code");
     has(&why["steps"][0], WHY);
     assert_eq!(word(&why["steps"][0]["code"]), "exit_code");
     let retried = house
@@ -190,7 +192,7 @@ fn the_queue_says_what_each_step_waits_for() {
     for item in items {
         has(
             item,
-            "job_id task step_id step status priority ready_at required_tags why",
+            "job_id task step_id step status priority ready_at age_secs required_tags why",
         );
         has(&item["why"], WHY);
     }
@@ -200,6 +202,17 @@ fn the_queue_says_what_each_step_waits_for() {
     let why = house.get("/api/jobs/1/steps/train/why").expect(200);
     has(&why, WHY);
     assert_eq!(why["code"], train["why"]["code"]);
+    // The job as a whole says what its steps do.
+    let whole = house.get("/api/jobs/1/why").expect(200);
+    has(&whole, WHY);
+    assert_eq!(whole["code"], why["code"]);
+    assert_eq!(whole["outcome"]["phase"], 4);
+    assert_eq!(whole["fix"], why["fix"]);
+    let sentence = word(&whole["sentence"]);
+    assert_eq!(
+        sentence,
+        "job 1 is pending; step train: no worker offers gpu + script"
+    );
 }
 
 #[test]

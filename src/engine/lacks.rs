@@ -1,0 +1,127 @@
+//! Why no worker takes a step that needs certain tags, worker by worker.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+
+use super::EngineError;
+use super::cascade::seconds;
+use super::facts::Facts;
+use crate::domain::worker::{Worker, WorkerState};
+use crate::domain::{Now, RequirementId};
+use crate::store::Tx;
+
+/// Workers that are spoken of, and how much is noted about them.
+pub(super) const WORKERS_MAX: usize = 20;
+const FACTS_BYTES_MAX: usize = 8 << 10;
+
+/// Those that match come first.
+pub(super) struct Lacks {
+    workers: Vec<Lack>,
+    /// There are others.
+    more: bool,
+}
+
+struct Lack {
+    worker: String,
+    obstacle: Obstacle,
+}
+
+enum Obstacle {
+    Tags(Vec<String>),
+    Silence { ms: i64 },
+    Paused,
+    Draining,
+}
+
+impl Lacks {
+    pub fn find(
+        tx: &Tx,
+        requirement_id: RequirementId,
+        tags: &[String],
+        now: Now,
+    ) -> Result<Lacks, EngineError> {
+        let mut workers = tx.workers_able_to(requirement_id, WORKERS_MAX as u32 + 1)?;
+        let matching = workers.len();
+        for worker in tx.first_workers(WORKERS_MAX as u32 + 1)? {
+            let known = |found: &Worker| found.worker_id == worker.worker_id;
+            if !workers[..matching].iter().any(known) {
+                workers.push(worker);
+            }
+        }
+        let more = workers.len() > WORKERS_MAX;
+        workers.truncate(WORKERS_MAX);
+        let lacks = workers.into_iter().map(|worker| Lack {
+            obstacle: obstacle(&worker, tags, now),
+            worker: worker.name,
+        });
+        Ok(Lacks {
+            workers: lacks.collect(),
+            more,
+        })
+    }
+
+    /// One for each worker.
+    pub fn lines(&self) -> Vec<String> {
+        let lines = self.workers.iter().map(ToString::to_string);
+        let others = self.more.then(|| "and others".to_string());
+        lines.chain(others).collect()
+    }
+
+    pub fn facts(&self) -> Facts {
+        let mut bytes = 0;
+        let fitting = self.workers.iter().map(Lack::fact).take_while(|fact| {
+            bytes += fact.to_string().len();
+            bytes <= FACTS_BYTES_MAX
+        });
+        let workers: Vec<Value> = fitting.collect();
+        let more = self.more || workers.len() < self.workers.len();
+        Facts::none()
+            .and("workers", workers)
+            .and("more_workers", more)
+    }
+}
+
+fn obstacle(worker: &Worker, tags: &[String], now: Now) -> Obstacle {
+    let missing = tags.iter().filter(|tag| !worker.tags.contains(tag));
+    let missing: Vec<String> = missing.cloned().collect();
+    if !missing.is_empty() {
+        Obstacle::Tags(missing)
+    } else if worker.state == WorkerState::Inactive {
+        let ms = (now.up.0 - worker.seen_up.0).max(0);
+        Obstacle::Silence { ms }
+    } else if worker.paused {
+        Obstacle::Paused
+    } else {
+        Obstacle::Draining
+    }
+}
+
+impl Lack {
+    fn fact(&self) -> Value {
+        let worker = &self.worker;
+        match &self.obstacle {
+            Obstacle::Tags(tags) => json!({ "worker": worker, "lacks": tags }),
+            Obstacle::Silence { ms } => {
+                let silent_secs = *ms as f64 / 1_000.0;
+                json!({ "worker": worker, "lacks": [], "silent_secs": silent_secs })
+            }
+            Obstacle::Paused => json!({ "worker": worker, "lacks": [], "paused": true }),
+            Obstacle::Draining => json!({ "worker": worker, "lacks": [], "draining": true }),
+        }
+    }
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let worker = &self.worker;
+        match &self.obstacle {
+            Obstacle::Tags(tags) => write!(f, "worker {worker} lacks {}", tags.join(", ")),
+            Obstacle::Silence { ms } => {
+                write!(f, "worker {worker} matches, silent for {}", seconds(*ms))
+            }
+            Obstacle::Paused => write!(f, "worker {worker} matches, but is paused"),
+            Obstacle::Draining => write!(f, "worker {worker} matches, but drains"),
+        }
+    }
+}

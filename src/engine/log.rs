@@ -1,0 +1,74 @@
+//! A worker sends a piece of an attempt's log: whose it is, and that its worker lives.
+
+use super::heartbeat::{is_due, sign_of_life};
+use super::{Engine, EngineError};
+use crate::domain::{AttemptRef, JobId, Now};
+use crate::store::{FormerAttempt, SessionView, Tx};
+
+/// Whose log is sent, and whether the attempt is still in that session's hands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogOwner {
+    pub job_id: JobId,
+    pub live: bool,
+}
+
+impl Engine {
+    /// Whether this session ran the attempt, now or before: then the log that it sends is the attempt's.
+    ///
+    /// Pieces come by the hundred a second, so this reads. What it writes is the sign of life, now and then.
+    pub fn log_owner(
+        &self,
+        session_key: &str,
+        attempt: AttemptRef,
+        now: Now,
+    ) -> Result<LogOwner, EngineError> {
+        let (session, owner) = self.store.read(|tx| {
+            let session = tx.session(session_key)?;
+            let session = session.ok_or(EngineError::SessionUnknown)?;
+            let owner = owner(tx, &session, attempt);
+            Ok::<_, EngineError>((session, owner))
+        })?;
+        if session.current && is_due(&session, now) {
+            self.note_sign_of_life(session_key, now);
+        }
+        owner
+    }
+
+    /// One at a time for each session: pieces that come meanwhile do not wait for the disk.
+    fn note_sign_of_life(&self, session_key: &str, now: Now) {
+        if !self.watch.begin_noting(session_key) {
+            return;
+        }
+        let key = session_key.to_string();
+        let noted = self.write_contact(key.clone(), now, move |tx| match tx.session(&key)? {
+            Some(session) if session.current => {
+                tx.called_by(session.worker_id);
+                sign_of_life(tx, &session, now)
+            }
+            _ => Ok(()),
+        });
+        self.watch.end_noting(session_key);
+        // The piece is not lost for it, and the next one tries again.
+        if let Err(error) = noted {
+            log::warn!("a sign of life could not be written down: {error}");
+        }
+    }
+}
+
+fn owner(tx: &Tx, session: &SessionView, attempt: AttemptRef) -> Result<LogOwner, EngineError> {
+    let unknown = || EngineError::AttemptNotFound { attempt };
+    let session_id = Some(session.session_id);
+    let step = tx.step(attempt.step_id)?.ok_or_else(unknown)?;
+    let job_id = step.job_id;
+    if step.attempt == attempt.attempt && step.session_id == session_id {
+        let live = !step.state.is_terminal();
+        return Ok(LogOwner { job_id, live });
+    }
+    let mut former = tx.former_attempts(attempt.step_id)?.into_iter();
+    let its_own = |former: &FormerAttempt| {
+        former.attempt == attempt.attempt && former.session_id == session_id
+    };
+    former.find(its_own).ok_or_else(unknown)?;
+    let live = false;
+    Ok(LogOwner { job_id, live })
+}

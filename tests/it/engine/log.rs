@@ -1,0 +1,122 @@
+//! Pieces of logs: whose they are, and that whoever sends them lives.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use stepward::domain::event::EventKind;
+use stepward::domain::worker::WorkerState;
+use stepward::domain::{AttemptRef, StepId};
+use stepward::engine::EngineError;
+use stepward::store::StoreOptions;
+
+use crate::house::{TestHouse, TestWorker, script};
+
+fn send(worker: &TestWorker, attempt: AttemptRef) -> Result<bool, EngineError> {
+    let house = worker.house;
+    let owner = house.engine.log_owner(&worker.key, attempt, house.now());
+    owner.map(|owner| owner.live)
+}
+
+fn state(worker: &TestWorker) -> WorkerState {
+    let house = worker.house;
+    let shown = house.engine.worker(worker.worker_id, house.now());
+    shown.unwrap().worker.state
+}
+
+#[test]
+fn a_piece_of_a_log_is_a_sign_of_life() {
+    let house = TestHouse::new();
+    house.submit(vec![script("a")]);
+    let ann = house.worker("ann", &[], 1);
+    let attempt = ann.begin().attempt;
+    for _ in 0..10 {
+        house.clock.advance_ms(100_000);
+        assert!(send(&ann, attempt).unwrap());
+        assert_eq!(house.sweep(), [] as [String; 0]);
+    }
+    house.clock.advance_ms(121_000);
+    assert_eq!(
+        house.sweep(),
+        ["1 mark_inactive", "1 fail worker_lost"],
+        "silence is silence"
+    );
+    // It is heard again, and told that nobody waits for the rest.
+    assert!(!send(&ann, attempt).unwrap());
+    assert_eq!(state(&ann), WorkerState::Active);
+    let back = |event: &&stepward::domain::event::Event| event.fact.kind == EventKind::WorkerActive;
+    assert_eq!(house.events().iter().filter(back).count(), 1);
+}
+
+#[test]
+fn a_thousand_pieces_cost_one_commit_a_second() {
+    let house = TestHouse::new();
+    house.submit(vec![script("a")]);
+    let ann = house.worker("ann", &[], 1);
+    let attempt = ann.begin().attempt;
+    let before = house.engine.store.groups();
+    for _ in 0..1_000 {
+        house.clock.advance_ms(5);
+        send(&ann, attempt).unwrap();
+    }
+    let after = house.engine.store.groups();
+    assert_eq!(
+        (after.0 - before.0, after.1 - before.1),
+        (5, 5),
+        "commits and calls in five seconds"
+    );
+}
+
+#[test]
+fn pieces_that_come_while_a_sign_of_life_is_written_do_not_wait_for_it() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let counted = calls.clone();
+    let options = StoreOptions {
+        write_deadline: Duration::from_secs(60),
+        on_statement: Some(Arc::new(move |_, text| {
+            if text.contains("UPDATE worker") && text.contains("seen_up = :up\n") {
+                counted.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        })),
+        ..StoreOptions::default()
+    };
+    let house = TestHouse::with_options(options);
+    house.submit(vec![script("a")]);
+    let ann = house.worker("ann", &[], 1);
+    let attempt = ann.begin().attempt;
+    house.clock.advance_ms(5_000);
+    let (before, written) = (house.engine.store.groups(), calls.load(Ordering::Relaxed));
+    std::thread::scope(|scope| {
+        for _ in 0..20 {
+            scope.spawn(|| send(&ann, attempt).unwrap());
+        }
+    });
+    assert_eq!(house.engine.store.groups().1 - before.1, 1);
+    assert_eq!(calls.load(Ordering::Relaxed) - written, 1);
+}
+
+#[test]
+fn who_asks_for_what_is_not_its_own_lives_all_the_same_and_a_former_life_does_not() {
+    let house = TestHouse::new();
+    house.submit(vec![script("a")]);
+    let old = house.worker("ann", &[], 1);
+    let attempt = old.begin().attempt;
+    let new = house.worker("ann", &[], 1);
+    let strange = AttemptRef {
+        step_id: StepId(99),
+        attempt: 1,
+    };
+    house.clock.advance_ms(100_000);
+    assert!(matches!(
+        send(&new, strange),
+        Err(EngineError::AttemptNotFound { .. })
+    ));
+    house.clock.advance_ms(100_000);
+    assert_eq!(house.sweep(), [] as [String; 0]);
+    house.clock.advance_ms(21_000);
+    // What the former life still has of its log is taken; it says nothing about the present one.
+    assert!(!send(&old, attempt).unwrap());
+    assert_eq!(house.sweep(), ["1 mark_inactive"]);
+    assert_eq!(state(&new), WorkerState::Inactive);
+}
