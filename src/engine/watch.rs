@@ -85,6 +85,12 @@ impl Engine {
         self.watch.state().is_failing
     }
 
+    /// Whether the store can write: it did so within the last second, or is tried.
+    pub fn can_write(&self, now: Now) -> bool {
+        let wrote_lately = now.up.0 - self.store.saved_up().0 < 1_000;
+        !self.is_failing() && (wrote_lately || self.save_clock(now).is_ok())
+    }
+
     /// Lets the next life of the server continue the service clock here, although nothing happened.
     pub fn save_clock(&self, now: Now) -> Result<(), EngineError> {
         self.write(now, move |tx| Ok(tx.save_service_clock(now.up)?))

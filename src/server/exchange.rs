@@ -37,9 +37,6 @@ impl Method {
 
 #[derive(Debug)]
 pub struct Request {
-    pub method: Method,
-    /// Decoded segment by segment; none is empty.
-    pub path: Vec<String>,
     /// Decoded, in order.
     pub query: Vec<(String, String)>,
     pub headers: Headers,

@@ -10,45 +10,59 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{JoinHandle, Thread};
 
 use super::App;
+use super::auth::Gate;
 use super::error::ApiError;
-use super::exchange::{Reply, Request, Response};
+use super::exchange::{Headers, Method, Reply, Response};
 use super::http::Exchange;
-use super::routes::{self, Access};
+use super::routes::{self, Access, Route};
 
-/// As many writes can share a commit as there are threads that wait for it.
-const HANDLERS: usize = 64;
+/// As many writes can share a commit as there are threads that wait for it. Workers have threads of their own: however much
+/// people read and search, nobody is given up because its heartbeat stood behind them.
+const WORKERS_HANDLERS: usize = 64;
+const PEOPLES_HANDLERS: usize = 16;
 
 /// Requests that wait for a handler.
 const QUEUED_MAX: usize = 4_096;
 
 pub struct Handlers {
-    pub queue: Arc<Queue>,
+    pub door: Arc<Door>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Handlers {
-    pub fn start(app: &Arc<App>) -> std::io::Result<Handlers> {
+    pub fn start(app: &Arc<App>, gate: Gate) -> std::io::Result<Handlers> {
+        let door = Arc::new(Door {
+            gate,
+            workers: Queue::default(),
+            people: Queue::default(),
+        });
         let mut handlers = Handlers {
-            queue: Arc::default(),
-            threads: Vec::with_capacity(HANDLERS),
+            door,
+            threads: Vec::with_capacity(WORKERS_HANDLERS + PEOPLES_HANDLERS),
         };
-        for number in 1..=HANDLERS {
-            let (app, queue) = (app.clone(), handlers.queue.clone());
-            let thread = std::thread::Builder::new()
-                .name(format!("http-{number}"))
-                .spawn(move || {
-                    while let Some(exchange) = queue.take() {
-                        serve(&app, exchange);
-                    }
-                })?;
-            handlers.threads.push(thread);
+        let crews: [(_, fn(&Door) -> &Queue, _); 2] = [
+            ("workers", |door| &door.workers, WORKERS_HANDLERS),
+            ("people", |door| &door.people, PEOPLES_HANDLERS),
+        ];
+        for (name, queue, count) in crews {
+            for number in 1..=count {
+                let (app, door) = (app.clone(), handlers.door.clone());
+                let thread = std::thread::Builder::new()
+                    .name(format!("{name}-{number}"))
+                    .spawn(move || {
+                        while let Some(exchange) = queue(&door).take() {
+                            serve(&app, exchange);
+                        }
+                    })?;
+                handlers.threads.push(thread);
+            }
         }
         Ok(handlers)
     }
 
     /// Carries out what is queued and takes nothing more.
     pub fn stop(&mut self) {
-        self.queue.close();
+        self.door.close();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
                 log::error!("a handler met a bug while it stopped");
@@ -63,9 +77,47 @@ impl Drop for Handlers {
     }
 }
 
+/// Where requests come in.
+pub struct Door {
+    gate: Gate,
+    workers: Queue,
+    people: Queue,
+}
+
+impl Door {
+    /// What is asked for, and what stands in its path; if it exists, and if the caller may. Nothing more is read of a request
+    /// before that.
+    pub fn admit(
+        &self,
+        method: Method,
+        path: &[String],
+        headers: &Headers,
+    ) -> Result<(&'static Route, Vec<String>), ApiError> {
+        let found = routes::find(method, path);
+        match &found {
+            Ok((route, _)) if route.access == Access::Everyone => {}
+            // Whoever may not come in does not learn what there is.
+            _ => self.gate.check(headers)?,
+        }
+        found
+    }
+
+    pub fn put(&self, exchange: Exchange) -> Result<(), NotQueued> {
+        match exchange.route.access {
+            Access::Everyone | Access::Workers => self.workers.put(exchange),
+            Access::People => self.people.put(exchange),
+        }
+    }
+
+    fn close(&self) {
+        self.workers.close();
+        self.people.close();
+    }
+}
+
 /// Requests on their way to a handler, in the order in which they came.
 #[derive(Default)]
-pub struct Queue {
+struct Queue {
     state: Mutex<State>,
 }
 
@@ -84,7 +136,7 @@ pub enum NotQueued {
 }
 
 impl Queue {
-    pub fn put(&self, exchange: Exchange) -> Result<(), NotQueued> {
+    fn put(&self, exchange: Exchange) -> Result<(), NotQueued> {
         let mut state = self.state();
         if state.is_closed {
             return Err(NotQueued::Closed);
@@ -136,34 +188,28 @@ impl Queue {
 
 fn serve(app: &App, exchange: Exchange) {
     let Exchange {
-        mut request,
+        request,
+        route,
         answer,
-    } = exchange;
+        ..
+    } = &exchange;
     // Whoever left while the request was queued wants no answer; a worker repeats what it had to say.
     if answer.is_gone() {
         return;
     }
-    let handled = catch_unwind(AssertUnwindSafe(|| handle(app, &mut request)));
+    let handled = catch_unwind(AssertUnwindSafe(|| (route.handler)(app, request)));
+    let handled = handled.unwrap_or_else(|_| {
+        let path = route.path;
+        log::error!("a bug was met at {path}; the server goes on");
+        let message = "the server met a fault of its own, its log says which";
+        Ok(Response::error(500, "internal", message, Vec::new()).into())
+    });
+    let answer = exchange.answer;
     match handled {
-        Ok(Ok(Reply::Now(response))) => answer.give(response),
-        Ok(Ok(Reply::Wait(poll))) => app.waiting.wait(poll, answer),
-        Ok(Ok(Reply::Stream(subscription))) => app.streams.open(subscription, answer),
-        Ok(Ok(Reply::Download(download))) => app.downloads.begin(download, answer),
-        Ok(Err(error)) => answer.give(error.response()),
-        Err(_) => {
-            let path = request.path.join("/");
-            log::error!("a bug was met at /{path}; the server goes on");
-            let message = "the server met a fault of its own, its log says which";
-            answer.give(Response::error(500, "internal", message, Vec::new()));
-        }
+        Ok(Reply::Now(response)) => answer.give(response),
+        Ok(Reply::Wait(poll)) => app.waiting.wait(poll, answer),
+        Ok(Reply::Stream(subscription)) => app.streams.open(subscription, answer),
+        Ok(Reply::Download(download)) => app.downloads.begin(download, answer),
+        Err(error) => answer.give(error.response()),
     }
-}
-
-fn handle(app: &App, request: &mut Request) -> Result<Reply, ApiError> {
-    let route = routes::find(request)?;
-    match route.access {
-        Access::Everyone => {}
-        Access::Token => app.gate.check(request)?,
-    }
-    (route.handler)(app, request)
 }

@@ -22,11 +22,12 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt::set_tcp_user_timeout;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::exchange::{Headers, Method, Request, Response};
-use super::handlers::{NotQueued, Queue};
+use super::handlers::{Door, NotQueued};
+use super::routes::{Access, Route};
 
 /// What one client may cost.
 #[derive(Debug, Clone, Copy)]
@@ -35,6 +36,8 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// A piece of a log, or many results at once.
     pub worker_bytes_max: usize,
+    /// Of all bodies that are on their way or not dealt with yet.
+    pub bodies_bytes_max: usize,
     /// Until a request's headers are there; also how long an idle connection is kept.
     pub header_timeout: Duration,
     /// Between two pieces of a body, and for all of it.
@@ -50,6 +53,7 @@ impl Default for Limits {
             connections_max: 8_192,
             body_bytes_max: 1 << 20,
             worker_bytes_max: 16 << 20,
+            bodies_bytes_max: 256 << 20,
             header_timeout: Duration::from_secs(10),
             body_pause_max: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),
@@ -72,7 +76,10 @@ const BODY_BYTES_AT_ONCE: usize = 512 << 10;
 /// A request on its way to a handler.
 pub struct Exchange {
     pub request: Request,
+    pub route: &'static Route,
     pub answer: Answer,
+    /// What its body takes of the room for all of them, until it is dealt with.
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 /// Where the answer goes. Dropping it without one is an error of ours, and the client is told so.
@@ -157,13 +164,15 @@ pub struct Front {
 
 #[derive(Clone)]
 struct Desk {
-    queue: Arc<Queue>,
+    door: Arc<Door>,
     limits: Limits,
+    /// Bytes of bodies that may still come.
+    room: Arc<Semaphore>,
     stopping: watch::Receiver<bool>,
 }
 
 impl Front {
-    pub fn start(address: SocketAddr, queue: Arc<Queue>, limits: Limits) -> io::Result<Front> {
+    pub fn start(address: SocketAddr, door: Arc<Door>, limits: Limits) -> io::Result<Front> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -171,13 +180,14 @@ impl Front {
         let address = listener.local_addr()?;
         let (stop, stopping) = watch::channel(false);
         let desk = Desk {
-            queue,
+            door,
             limits,
+            room: Arc::new(Semaphore::new(limits.bodies_bytes_max)),
             stopping,
         };
         let thread = std::thread::Builder::new()
             .name("http".to_string())
-            .spawn(move || run(&runtime, &listener, &desk))?;
+            .spawn(move || run(&runtime, listener, &desk))?;
         Ok(Front {
             address,
             stop,
@@ -220,10 +230,12 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-fn run(runtime: &Runtime, listener: &TcpListener, desk: &Desk) {
+fn run(runtime: &Runtime, listener: TcpListener, desk: &Desk) {
     let places = Arc::new(Semaphore::new(desk.limits.connections_max));
     runtime.block_on(async {
-        accept(listener, desk, &places).await;
+        accept(&listener, desk, &places).await;
+        // Whoever comes now is refused at once, instead of waiting for nobody.
+        drop(listener);
         let all = desk.limits.connections_max as u32;
         // Whoever is still connected after that is cut off.
         let _ = timeout(STOP_MAX, places.acquire_many(all)).await;
@@ -289,23 +301,29 @@ async fn converse(stream: TcpStream, desk: Desk) {
 }
 
 async fn serve(request: hyper::Request<Incoming>, desk: &Desk) -> hyper::Response<OutBody> {
-    let outgoing = match read(request, &desk.limits).await {
-        Ok(request) => hand_over(request, desk).await,
+    let outgoing = match read(request, desk).await {
+        Ok(received) => hand_over(received, desk).await,
         Err(refused) => refused.into(),
     };
     outgoing.into_hyper()
 }
 
-async fn hand_over(request: Request, desk: &Desk) -> Outgoing {
+async fn hand_over(received: Received, desk: &Desk) -> Outgoing {
     let (sender, receiver) = oneshot::channel();
-    let answer = Answer { sender };
-    let busy = "the server has more to do than it can take, try again";
-    match desk.queue.put(Exchange { request, answer }) {
+    let Received {
+        request,
+        route,
+        room,
+    } = received;
+    let exchange = Exchange {
+        request,
+        route,
+        answer: Answer { sender },
+        _room: room,
+    };
+    match desk.door.put(exchange) {
         Ok(()) => {}
-        Err(NotQueued::Full) => {
-            let response = Response::error(503, "busy", busy, Vec::new());
-            return response.header("retry-after", "1").into();
-        }
+        Err(NotQueued::Full) => return busy().into(),
         Err(NotQueued::Closed) => return stopping(),
     }
     match receiver.await {
@@ -324,7 +342,20 @@ fn stopping() -> Outgoing {
     response.header("retry-after", "1").into()
 }
 
-async fn read(request: hyper::Request<Incoming>, limits: &Limits) -> Result<Request, Response> {
+fn busy() -> Response {
+    let message = "the server has more to do than it can take, try again";
+    Response::error(503, "busy", message, Vec::new()).header("retry-after", "1")
+}
+
+/// A request that is there as a whole.
+struct Received {
+    request: Request,
+    route: &'static Route,
+    room: Option<OwnedSemaphorePermit>,
+}
+
+async fn read(request: hyper::Request<Incoming>, desk: &Desk) -> Result<Received, Response> {
+    let limits = &desk.limits;
     let refuse = |status, code, message: &str| Response::error(status, code, message, Vec::new());
     let (head, body) = request.into_parts();
     let method = match head.method {
@@ -376,45 +407,57 @@ async fn read(request: hyper::Request<Incoming>, limits: &Limits) -> Result<Requ
         accept: accepted(&head.headers),
         last_event_id: text("last-event-id")?,
     };
-    // Workers hand over results and logs, which are larger than what people write.
-    let is_worker = path.starts_with(&["api".to_string(), "worker".to_string()]);
-    let bytes_max = match is_worker {
-        true => limits.worker_bytes_max,
-        false => limits.body_bytes_max,
+    let (route, params) = match desk.door.admit(method, &path, &headers) {
+        Ok(admitted) => admitted,
+        Err(error) => {
+            swallow(body, limits);
+            return Err(error.response());
+        }
     };
-    let body = match timeout(limits.body_timeout, read_body(body, bytes_max, limits)).await {
-        Ok(body) => body?,
-        Err(_) => return Err(refuse(408, "timeout", "the body took too long to arrive")),
+    let bytes_max = match route.access {
+        Access::Workers => limits.worker_bytes_max,
+        Access::Everyone | Access::People => limits.body_bytes_max,
     };
-    Ok(Request {
-        method,
-        path,
+    let body = read_body(body, bytes_max, desk);
+    let Ok(body) = timeout(limits.body_timeout, body).await else {
+        return Err(refuse(408, "timeout", "the body took too long to arrive"));
+    };
+    let (body, room) = body?;
+    let request = Request {
         query,
         headers,
         body,
-        params: Vec::new(),
+        params,
+    };
+    Ok(Received {
+        request,
+        route,
+        room,
     })
 }
 
+/// The body, and what it takes of the room for all bodies.
 async fn read_body(
     mut body: Incoming,
     bytes_max: usize,
-    limits: &Limits,
-) -> Result<Bytes, Response> {
+    desk: &Desk,
+) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Response> {
+    let limits = &desk.limits;
     let too_large = || {
         let message = format!("the body is larger than {bytes_max} bytes");
         Response::error(413, "too_large", &message, Vec::new())
     };
     if body.size_hint().lower() > bytes_max as u64 {
-        tokio::spawn(swallow(body, limits.body_pause_max));
+        swallow(body, limits);
         return Err(too_large());
     }
     let announced = body.size_hint().lower() as usize;
     let mut whole = BytesMut::new();
+    let mut room: Option<OwnedSemaphorePermit> = None;
     loop {
         let frame = match timeout(limits.body_pause_max, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
-            Ok(None) => return Ok(whole.freeze()),
+            Ok(None) => return Ok((whole.freeze(), room)),
             Ok(Some(Err(_))) => {
                 let message = "the body ended before its time";
                 return Err(Response::error(400, "bad_request", message, Vec::new()));
@@ -424,20 +467,29 @@ async fn read_body(
                 return Err(Response::error(408, "timeout", message, Vec::new()));
             }
         };
-        if let Ok(piece) = frame.into_data() {
-            if whole.len() + piece.len() > bytes_max {
-                tokio::spawn(swallow(body, limits.body_pause_max));
-                return Err(too_large());
-            }
-            if whole.is_empty() && body.is_end_stream() {
-                return Ok(piece);
-            }
-            if whole.is_empty() {
-                // Growing step by step would copy a long body several times.
-                whole.reserve(announced.min(BODY_BYTES_AT_ONCE));
-            }
-            whole.extend_from_slice(&piece);
+        let Ok(piece) = frame.into_data() else {
+            continue;
+        };
+        if whole.len() + piece.len() > bytes_max {
+            swallow(body, limits);
+            return Err(too_large());
         }
+        let Ok(taken) = (desk.room.clone()).try_acquire_many_owned(piece.len() as u32) else {
+            swallow(body, limits);
+            return Err(busy());
+        };
+        match &mut room {
+            None => room = Some(taken),
+            Some(room) => room.merge(taken),
+        }
+        if whole.is_empty() && body.is_end_stream() {
+            return Ok((piece, room));
+        }
+        if whole.is_empty() {
+            // Growing step by step would copy a long body several times.
+            whole.reserve(announced.min(BODY_BYTES_AT_ONCE));
+        }
+        whole.extend_from_slice(&piece);
     }
 }
 
@@ -449,14 +501,24 @@ fn accepted(headers: &hyper::HeaderMap) -> Option<String> {
 }
 
 /// Takes in what comes after a refusal: a client that is still sending would meet a closed connection before the answer.
-async fn swallow(mut body: Incoming, pause_max: Duration) {
+fn swallow(mut body: Incoming, limits: &Limits) {
     const BYTES_MAX: usize = 32 << 20;
-    let mut bytes = 0;
-    while bytes < BYTES_MAX
-        && let Ok(Some(Ok(frame))) = timeout(pause_max, body.frame()).await
-    {
-        bytes += frame.into_data().map_or(0, |piece| piece.len());
+    if body.is_end_stream() {
+        return;
     }
+    let Limits {
+        body_pause_max,
+        body_timeout,
+        ..
+    } = *limits;
+    tokio::spawn(timeout(body_timeout, async move {
+        let mut bytes = 0;
+        while bytes < BYTES_MAX
+            && let Ok(Some(Ok(frame))) = timeout(body_pause_max, body.frame()).await
+        {
+            bytes += frame.into_data().map_or(0, |piece| piece.len());
+        }
+    }));
 }
 
 /// `None`: an address that nothing of ours can have.

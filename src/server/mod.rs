@@ -4,7 +4,8 @@
 //! | name | what it does | ends |
 //! |---|---|---|
 //! | `http` | turns bytes into requests and back; the only one with a runtime | when the front stops |
-//! | `http-1` … `http-64` | carry requests out, one at a time each | when `http` has ended |
+//! | `workers-1` … `workers-64` | carry out what workers ask, one request at a time each | when `http` has ended |
+//! | `people-1` … `people-16` | the same for everybody else | when `http` has ended |
 //! | `waiting-polls` | holds the polls of idle workers | when it is told |
 //! | `event-streams` | tells all streams what happened | when it is told |
 //! | `download` | sends one long log | with it |
@@ -89,7 +90,6 @@ pub struct App {
     streams: Streams,
     downloads: Downloads,
     sweeper: Sweeper,
-    gate: Gate,
     installation: String,
 }
 
@@ -178,12 +178,11 @@ impl Server {
             engine,
             clock,
             logs,
-            gate,
             installation,
         });
-        let handlers = Handlers::start(&app).map_err(thread)?;
+        let handlers = Handlers::start(&app, gate).map_err(thread)?;
         let address = config.listen;
-        let front = Front::start(address, handlers.queue.clone(), limits);
+        let front = Front::start(address, handlers.door.clone(), limits);
         Ok(Server {
             front: front.map_err(|source| StartError::Listen { address, source })?,
             app: Some(app),

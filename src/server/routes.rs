@@ -15,9 +15,11 @@ pub enum Access {
     /// Anybody who reaches the port.
     Everyone,
     /// Whoever has the token, if there is one.
-    Token,
+    People,
+    /// As people; but nobody else's requests are in front of theirs, and they may say more at once.
+    Workers,
 }
-use Access::{Everyone, Token};
+use Access::{Everyone, People, Workers};
 
 pub struct Route {
     pub method: Method,
@@ -31,37 +33,37 @@ const ROUTES: &[Route] = &[
     route(Get,    "/healthz",                                        Everyone, health::healthz),
     route(Get,    "/readyz",                                         Everyone, health::readyz),
 
-    route(Get,    "/api/tasks",                                      Token, tasks::list),
-    route(Get,    "/api/tasks/{task}",                               Token, tasks::show),
-    route(Post,   "/api/tasks/{task}/jobs",                          Token, tasks::submit),
-    route(Get,    "/api/jobs",                                       Token, jobs::list),
-    route(Get,    "/api/jobs/{job}",                                 Token, jobs::show),
-    route(Post,   "/api/jobs/{job}/cancel",                          Token, jobs::cancel),
-    route(Post,   "/api/jobs/{job}/retry",                           Token, jobs::retry),
-    route(Get,    "/api/jobs/{job}/why",                             Token, jobs::why),
-    route(Get,    "/api/jobs/{job}/events",                          Token, jobs::events),
-    route(Get,    "/api/jobs/{job}/logs",                            Token, logs::of_job),
-    route(Get,    "/api/jobs/{job}/steps/{step}/logs",               Token, logs::of_step),
-    route(Get,    "/api/jobs/{job}/steps/{step}/why",                Token, steps::why),
-    route(Get,    "/api/jobs/{job}/steps/{step}/output",             Token, steps::output),
-    route(Post,   "/api/jobs/{job}/steps/{step}/approve",            Token, steps::approve),
-    route(Post,   "/api/jobs/{job}/steps/{step}/reject",             Token, steps::reject),
-    route(Get,    "/api/queue",                                      Token, queue::list),
-    route(Get,    "/api/workers",                                    Token, workers::list),
-    route(Get,    "/api/workers/{worker}",                           Token, workers::show),
-    route(Post,   "/api/workers/{worker}/drain",                     Token, workers::drain),
-    route(Post,   "/api/workers/{worker}/pause",                     Token, workers::pause),
-    route(Post,   "/api/workers/{worker}/resume",                    Token, workers::resume),
-    route(Delete, "/api/workers/{worker}",                           Token, workers::delete),
-    route(Get,    "/api/events",                                     Token, events::list_or_stream),
-    route(Get,    "/api/recovery",                                   Token, recovery::show),
+    route(Get,    "/api/tasks",                                      People,  tasks::list),
+    route(Get,    "/api/tasks/{task}",                               People,  tasks::show),
+    route(Post,   "/api/tasks/{task}/jobs",                          People,  tasks::submit),
+    route(Get,    "/api/jobs",                                       People,  jobs::list),
+    route(Get,    "/api/jobs/{job}",                                 People,  jobs::show),
+    route(Post,   "/api/jobs/{job}/cancel",                          People,  jobs::cancel),
+    route(Post,   "/api/jobs/{job}/retry",                           People,  jobs::retry),
+    route(Get,    "/api/jobs/{job}/why",                             People,  jobs::why),
+    route(Get,    "/api/jobs/{job}/events",                          People,  jobs::events),
+    route(Get,    "/api/jobs/{job}/logs",                            People,  logs::of_job),
+    route(Get,    "/api/jobs/{job}/steps/{step}/logs",               People,  logs::of_step),
+    route(Get,    "/api/jobs/{job}/steps/{step}/why",                People,  steps::why),
+    route(Get,    "/api/jobs/{job}/steps/{step}/output",             People,  steps::output),
+    route(Post,   "/api/jobs/{job}/steps/{step}/approve",            People,  steps::approve),
+    route(Post,   "/api/jobs/{job}/steps/{step}/reject",             People,  steps::reject),
+    route(Get,    "/api/queue",                                      People,  queue::list),
+    route(Get,    "/api/workers",                                    People,  workers::list),
+    route(Get,    "/api/workers/{worker}",                           People,  workers::show),
+    route(Post,   "/api/workers/{worker}/drain",                     People,  workers::drain),
+    route(Post,   "/api/workers/{worker}/pause",                     People,  workers::pause),
+    route(Post,   "/api/workers/{worker}/resume",                    People,  workers::resume),
+    route(Delete, "/api/workers/{worker}",                           People,  workers::delete),
+    route(Get,    "/api/events",                                     People,  events::list_or_stream),
+    route(Get,    "/api/recovery",                                   People,  recovery::show),
 
-    route(Post,   "/api/worker/sessions",                            Token, worker_api::open_session),
-    route(Post,   "/api/worker/heartbeat",                           Token, worker_api::heartbeat),
-    route(Post,   "/api/worker/poll",                                Token, worker_api::poll),
-    route(Post,   "/api/worker/reports",                             Token, worker_api::report),
-    route(Post,   "/api/worker/drain",                               Token, worker_api::drain),
-    route(Put,    "/api/worker/steps/{step}/attempts/{attempt}/log", Token, worker_api::append_log),
+    route(Post,   "/api/worker/sessions",                            Workers, worker_api::open_session),
+    route(Post,   "/api/worker/heartbeat",                           Workers, worker_api::heartbeat),
+    route(Post,   "/api/worker/poll",                                Workers, worker_api::poll),
+    route(Post,   "/api/worker/reports",                             Workers, worker_api::report),
+    route(Post,   "/api/worker/drain",                               Workers, worker_api::drain),
+    route(Put,    "/api/worker/steps/{step}/attempts/{attempt}/log", Workers, worker_api::append_log),
 ];
 
 const fn route(method: Method, path: &'static str, access: Access, handler: Handler) -> Route {
@@ -73,18 +75,17 @@ const fn route(method: Method, path: &'static str, access: Access, handler: Hand
     }
 }
 
-/// Finds the route and fills the request's parameters.
-pub fn find(request: &mut Request) -> Result<&'static Route, ApiError> {
-    let mut others = Vec::new();
-    let method = match request.method {
+/// The route, and what stands in its braces.
+pub fn find(method: Method, path: &[String]) -> Result<(&'static Route, Vec<String>), ApiError> {
+    let method = match method {
         Method::Head => Get,
         method => method,
     };
+    let mut others = Vec::new();
     for route in ROUTES {
-        if let Some(params) = matches(route.path, &request.path) {
+        if let Some(params) = matches(route.path, path) {
             if route.method == method {
-                request.params = params;
-                return Ok(route);
+                return Ok((route, params));
             }
             others.push(route.method.as_str());
             others.extend((route.method == Get).then_some(Method::Head.as_str()));

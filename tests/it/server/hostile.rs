@@ -278,3 +278,91 @@ fn one_connection_too_many_is_closed_and_the_next_one_is_not() {
         line.try_answer().is_some()
     });
 }
+
+#[test]
+fn nothing_is_read_of_a_body_before_its_sender_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let token_file = folder.path().join("token");
+    std::fs::write(&token_file, "0123456789abcdef0123").unwrap();
+    let house = ServerHouse::with(Limits::default(), |config| {
+        config.auth.token_file = Some(token_file);
+    });
+    let head = |path: &str, token: &str| {
+        let mut line = house.line();
+        line.send(format!(
+            "PUT {path} HTTP/1.1\r\nhost: here\r\nauthorization: {token}\r\ncontent-length: 9000000\r\n\r\n"
+        ));
+        line.answer()
+    };
+    let log = "/api/worker/steps/1/attempts/1/log";
+    assert_eq!(head(log, "Bearer wrong").refused(401), "unauthorized");
+    // Whoever may not come in does not learn what there is.
+    assert_eq!(
+        head("/api/nothing", "Bearer wrong").refused(401),
+        "unauthorized"
+    );
+    let right = "bearer 0123456789abcdef0123";
+    assert_eq!(head("/api/nothing", right).refused(404), "not_found");
+    assert_eq!(head("/api/jobs", right).refused(405), "method_not_allowed");
+}
+
+#[test]
+fn all_bodies_together_have_a_bound() {
+    let limits = Limits {
+        bodies_bytes_max: 100_000,
+        ..Limits::default()
+    };
+    let house = ServerHouse::with(limits, |_| ());
+    let body = format!("{{\"input\": {{\"name\": \"{}\"}}}}", "x".repeat(60_000));
+    let submit = || {
+        let path = "/api/tasks/hello/jobs";
+        let headers = "content-type: application/json\r\n";
+        house.ask("POST", path, headers, body.as_bytes())
+    };
+    submit().expect(201);
+    let mut other = house.line();
+    other.send(format!(
+        "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: here\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    ));
+    other.send(&body.as_bytes()[..59_000]);
+    until("there is no room for a second one", || {
+        submit().status == 503
+    });
+    drop(other);
+    until("there is room again", || submit().status == 201);
+}
+
+#[test]
+fn workers_are_heard_however_much_people_search() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    const SEARCHES: usize = 200;
+    let house = ServerHouse::new();
+    house.submit("hello");
+    let ann = house.worker("ann", &[], 1);
+    let greet = ann.begin();
+    let log = "1763312345678 o what nobody looks for\n".repeat(400_000);
+    let (step_id, session) = (&greet["step_id"], ann.session.replace(' ', "%20"));
+    let path = format!("/api/worker/steps/{step_id}/attempts/1/log?session={session}&offset=0");
+    house.ask("PUT", &path, "", log.as_bytes()).expect(200);
+    let found = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let searches = (0..SEARCHES).map(|_| {
+            let mut line = house.line();
+            line.ask("GET", "/api/jobs/1/steps/greet/logs?grep=needle", "", b"");
+            line
+        });
+        for mut line in searches.collect::<Vec<_>>() {
+            scope.spawn(|| {
+                line.answer().expect(200);
+                found.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        ann.heartbeat(1, &serde_json::json!([])).expect(200);
+        let found = found.load(Ordering::SeqCst);
+        assert!(
+            found < SEARCHES / 2,
+            "its heartbeat waited for {found} searches"
+        );
+    });
+}
