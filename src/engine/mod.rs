@@ -71,7 +71,9 @@ pub use queue::WaitingStep;
 pub use recover::{Suspect, together_silent};
 pub use retry::{Retry, RetryScope};
 pub use submit::{Submission, Submitted};
-pub use views::{HeldStep, JobDetail, NamedEvent, Parent, StepDetail, WorkerDetail, kind};
+pub use views::{
+    HeldStep, JobDetail, ListedJob, NamedEvent, Parent, StepDetail, WorkerDetail, kind,
+};
 pub use wait::{AskedOnTheWay, Look, Offer};
 pub use why::{Code, Why, WhyOutcome};
 pub use why_job::JobWhy;

@@ -20,6 +20,12 @@ use crate::store::{ChangedJob, FormerAttempt, Tx};
 pub type Parent = (JobId, String);
 
 #[derive(Debug, Clone)]
+pub struct ListedJob {
+    pub job: Job,
+    pub parent: Option<Parent>,
+}
+
+#[derive(Debug, Clone)]
 pub struct JobDetail {
     pub job: Job,
     pub parent: Option<Parent>,
@@ -100,7 +106,7 @@ impl Engine {
         state: Option<JobState>,
         task: Option<&str>,
         limit: u32,
-    ) -> Result<(Vec<(Job, Option<Parent>)>, Option<JobId>), EngineError> {
+    ) -> Result<(Vec<ListedJob>, Option<JobId>), EngineError> {
         let before = before.unwrap_or(JobId(i64::MAX));
         self.store.read(|tx| {
             let (jobs, next) = tx.jobs_before(before, state, task, limit)?;
@@ -108,7 +114,7 @@ impl Engine {
             let mut listed = Vec::with_capacity(jobs.len());
             for job in jobs {
                 let parent = names.parent(&job)?;
-                listed.push((job, parent));
+                listed.push(ListedJob { job, parent });
             }
             Ok((listed, next))
         })

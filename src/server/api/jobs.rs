@@ -40,7 +40,7 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let (jobs, next) = app.engine.jobs(before, filter.state, task, limit)?;
     let list = List {
         items: (jobs.iter())
-            .map(|(job, parent)| show::job(job, parent.as_ref()))
+            .map(|listed| show::job(&listed.job, listed.parent.as_ref()))
             .collect(),
         next: next.map(|job_id| job_id.to_string()),
     };

@@ -156,7 +156,7 @@ fn the_queue_is_gone_through_page_by_page() {
     let (items, pages) = all(&house, "/api/queue?", "after");
     assert_eq!(numbers(&items, "job_id"), expected);
     assert_eq!(pages, 5, "the last one is empty");
-    let (whole, _) = (house.get("/api/queue?limit=500").expect(200), ());
+    let whole = house.get("/api/queue?limit=500").expect(200);
     assert_eq!(whole["next"], Value::Null);
     let codes: Vec<String> = items
         .iter()
