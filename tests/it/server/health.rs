@@ -35,7 +35,15 @@ fn a_store_that_cannot_write_is_not_ready_and_lives() {
         begun.elapsed()
     );
     std::thread::scope(|scope| {
-        let asking = scope.spawn(|| house.get("/readyz"));
+        // What it wrote within the last second counts.
+        let asking = scope.spawn(|| {
+            let mut ready = house.get("/readyz");
+            until("it is not ready", || {
+                ready = house.get("/readyz");
+                ready.status != 200
+            });
+            ready
+        });
         // What writes is told to come back, in words.
         let refused = house.post("/api/jobs/1/cancel", &Value::Null);
         assert_eq!(refused.refused(503), "busy");

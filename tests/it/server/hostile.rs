@@ -336,12 +336,12 @@ fn all_bodies_together_have_a_bound() {
 #[test]
 fn workers_are_heard_however_much_people_search() {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    const SEARCHES: usize = 200;
+    const SEARCHES: usize = 100;
     let house = ServerHouse::new();
     house.submit("hello");
     let ann = house.worker("ann", &[], 1);
     let greet = ann.begin();
-    let log = "1763312345678 o what nobody looks for\n".repeat(400_000);
+    let log = "1763312345678 o what nobody looks for\n".repeat(20_000);
     let (step_id, session) = (&greet["step_id"], ann.session.replace(' ', "%20"));
     let path = format!("/api/worker/steps/{step_id}/attempts/1/log?session={session}&offset=0");
     house.ask("PUT", &path, "", log.as_bytes()).expect(200);
@@ -353,7 +353,8 @@ fn workers_are_heard_however_much_people_search() {
             line
         });
         for mut line in searches.collect::<Vec<_>>() {
-            scope.spawn(|| {
+            let found = &found;
+            scope.spawn(move || {
                 line.answer().expect(200);
                 found.fetch_add(1, Ordering::SeqCst);
             });
@@ -361,7 +362,7 @@ fn workers_are_heard_however_much_people_search() {
         ann.heartbeat(1, &serde_json::json!([])).expect(200);
         let found = found.load(Ordering::SeqCst);
         assert!(
-            found < SEARCHES / 2,
+            found < SEARCHES / 3,
             "its heartbeat waited for {found} searches"
         );
     });
