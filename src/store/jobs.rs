@@ -318,6 +318,8 @@ impl Tx<'_> {
         limit: u32,
     ) -> Result<(Vec<Job>, Option<JobId>), StoreError> {
         const LOOKED_AT_MAX: u32 = 10_000;
+        // Inputs may be large: a page ends with the one that goes over it, and the next begins there.
+        const PAGE_BYTES_MAX: usize = 4 << 20;
         let mut statement = self.sql(JOBS_BEFORE)?;
         let mut rows = statement.query(named_params! {
             ":before": before.0,
@@ -326,11 +328,16 @@ impl Tx<'_> {
             ":task": task,
             ":limit": limit,
         })?;
-        let mut jobs = Vec::new();
-        while let Some(row) = rows.next()? {
-            jobs.push(rows::job(row)?);
+        let mut jobs: Vec<Job> = Vec::new();
+        let mut bytes = 0;
+        while bytes < PAGE_BYTES_MAX
+            && let Some(row) = rows.next()?
+        {
+            let job = rows::job(row)?;
+            bytes += job.input.0.len();
+            jobs.push(job);
         }
-        if jobs.len() == limit as usize {
+        if jobs.len() == limit as usize || bytes >= PAGE_BYTES_MAX {
             let next = jobs.last().map(|job: &Job| job.job_id);
             return Ok((jobs, next));
         }

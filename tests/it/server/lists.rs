@@ -217,3 +217,24 @@ fn the_last_lines_of_a_jobs_steps_come_in_pages() {
         "invalid"
     );
 }
+
+#[test]
+fn a_page_of_jobs_with_large_inputs_ends_sooner_and_the_next_goes_on() {
+    let house = ServerHouse::new();
+    let large = serde_json::json!({ "input": { "name": "x".repeat(900_000) } });
+    for _ in 0..12 {
+        house.post("/api/tasks/hello/jobs", &large).expect(201);
+    }
+    let (mut ids, mut next) = (Vec::new(), String::new());
+    loop {
+        let page = house.get(&format!("/api/jobs?limit=500{next}"));
+        assert!(page.body.len() < 6_000_000, "{}", page.body.len());
+        let page = page.expect(200);
+        ids.extend(numbers(page["items"].as_array().unwrap(), "id"));
+        match &page["next"] {
+            Value::Null => break,
+            after => next = format!("&after={}", word(after)),
+        }
+    }
+    assert_eq!(ids, (1..=12).rev().collect::<Vec<i64>>());
+}

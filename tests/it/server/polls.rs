@@ -309,3 +309,22 @@ fn many_wait_and_others_are_served() {
         .sum();
     assert_eq!(given, 200);
 }
+
+#[test]
+fn workers_that_are_paused_do_not_stand_in_the_way_of_one_that_is_not() {
+    let house = ServerHouse::new();
+    let names: Vec<String> = (0..8).map(|number| format!("paused {number}")).collect();
+    let paused: Vec<_> = names
+        .iter()
+        .map(|name| house.worker(name, &[], 1))
+        .collect();
+    // Some are paused before they wait, some while they do.
+    let (before, meanwhile) = paused.split_at(4);
+    before.iter().for_each(|worker| worker.change("pause"));
+    let _polls: Vec<_> = paused.iter().map(|worker| worker.wait(1, &[])).collect();
+    meanwhile.iter().for_each(|worker| worker.change("pause"));
+    let ann = house.worker("ann", &[], 1);
+    let mut poll = ann.wait(1, &[]);
+    house.submit("hello");
+    assert_eq!(attempts(&woken(&mut poll).expect(200)).len(), 1);
+}
