@@ -2,12 +2,17 @@
 
 mod capture;
 mod environment;
+mod escapes;
 mod machine;
 mod marked;
 mod mask;
 mod output;
 mod slot;
 mod supervisor;
+
+#[allow(dead_code)] // Other tests need more of it.
+#[path = "../../processes/house.rs"]
+mod house;
 
 use std::collections::BTreeMap;
 use std::path::Path;
