@@ -355,7 +355,11 @@ impl WorkerLoop {
                 registration,
                 spooled,
             }),
-            Order::Beat(beat) => self.calls.make(Call::Beat(beat)),
+            Order::Beat(beat) => {
+                let timeout_ms = machine::beat_timeout_ms(&self.settings);
+                let timeout = Duration::from_millis(timeout_ms as u64);
+                self.calls.make(Call::Beat(beat, timeout));
+            }
             Order::Poll(poll) => self.calls.make(Call::Poll(poll)),
             Order::Report(reports) => self.calls.make(Call::Report(reports)),
             Order::Drain { session_key } => self.calls.make(Call::Drain { session_key }),

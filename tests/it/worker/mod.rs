@@ -8,6 +8,7 @@ mod marked;
 mod mask;
 mod output;
 mod slot;
+mod slots_and_beats;
 mod supervisor;
 
 #[allow(dead_code)] // Other tests need more of it.
