@@ -14,6 +14,9 @@ mod supervisor;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../../processes/house.rs"]
 mod house;
+#[allow(dead_code)] // Other tests need more of it.
+#[path = "../../processes/proxy.rs"]
+mod proxy;
 
 use std::collections::BTreeMap;
 use std::path::Path;
