@@ -126,6 +126,11 @@ impl WorkerConfig {
                 "env has a variable {name:?}, whose name is not allowed"
             ));
         }
+        if let Some((name, _)) = self.env.iter().find(|(_, value)| value.contains('\0')) {
+            return Err(format!(
+                "env has a NUL byte in the value of {name}, which no environment can hold"
+            ));
+        }
         for (key, command) in [
             ("docker.command", &self.docker.command),
             ("kubernetes.command", &self.kubernetes.command),

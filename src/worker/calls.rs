@@ -21,15 +21,13 @@ const POLL_WAIT: Duration = Duration::from_secs(30);
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Several of them must fit into the time after which a worker is given up.
-const BEAT_TIMEOUT: Duration = Duration::from_secs(5);
-
 pub enum Call {
     Open {
         registration: Registration,
         spooled: Vec<Spooled>,
     },
-    Beat(Beat),
+    /// With how long its answer is waited for.
+    Beat(Beat, Duration),
     Poll(Poll),
     Report(Reports),
     Drain {
@@ -74,7 +72,7 @@ impl Calls {
 
     pub fn make(&self, call: Call) {
         let line = match &call {
-            Call::Beat(_) => &self.beats,
+            Call::Beat(..) => &self.beats,
             Call::Poll(_) => &self.polls,
             Call::Open { .. } | Call::Report(_) | Call::Drain { .. } => &self.reports,
         };
@@ -109,9 +107,9 @@ impl Caller {
                 registration,
                 spooled,
             } => return self.open(&registration, &spooled),
-            Call::Beat(beat) => {
+            Call::Beat(beat, timeout) => {
                 let request = HeartbeatRequest::from(&beat);
-                let answer = self.post("heartbeat", &request, BEAT_TIMEOUT);
+                let answer = self.post("heartbeat", &request, timeout);
                 let answer = answer.map(|answer: HeartbeatAnswer| answer.into());
                 Event::Beaten(beat.session_key, answer)
             }

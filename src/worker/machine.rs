@@ -111,6 +111,8 @@ pub struct Machine {
     /// Sessions begun so far. The first is the process's own key, the next ones are made from it.
     sessions: u32,
     attempts: BTreeMap<AttemptRef, Attempt>,
+    /// Told to end and nobody's any more, but still in their grace: each has its slot until its end is heard.
+    ending: BTreeSet<AttemptRef>,
     /// Results that the server has not answered for, of this session and of former ones.
     spool: BTreeMap<AttemptRef, Spooled>,
     declining: BTreeMap<AttemptRef, String>,
@@ -123,6 +125,8 @@ pub struct Machine {
     leaving: Call,
     /// What the report that is under way says, in order.
     told: Vec<(AttemptRef, News)>,
+    /// How many free slots the server was last told of.
+    told_free: u32,
     seq: i64,
     /// When the last call that was answered had been sent: since then the server may believe it silent.
     heard: Moment,
@@ -225,6 +229,7 @@ impl Machine {
             session: Session::Closed,
             sessions: 1,
             attempts: BTreeMap::new(),
+            ending: BTreeSet::new(),
             spool: spool.collect(),
             declining: BTreeMap::new(),
             fenced_off: BTreeSet::new(),
@@ -234,6 +239,7 @@ impl Machine {
             reporting: Call::default(),
             leaving: Call::default(),
             told: Vec::new(),
+            told_free: 0,
             seq: 0,
             heard: now,
             draining: false,
@@ -290,6 +296,7 @@ impl Machine {
     /// When it wants to be told that time has passed, if nothing happens before.
     pub fn wakes_at(&self) -> Moment {
         let calls = match &self.session {
+            Session::Closed if self.draining => Vec::new(),
             Session::Closed => vec![self.opening.wakes_at()],
             Session::Open { .. } => {
                 let polls = self.wants_to_poll().then(|| self.polling.wakes_at());
@@ -443,7 +450,10 @@ impl Machine {
                     self.take(poll, now, orders);
                 }
             }
-            Ok(_) | Err(Trouble::Unreachable) => self.reporting.met_trouble(now, self.spread()),
+            Ok(_) | Err(Trouble::Unreachable) => {
+                self.reporting.met_trouble(now, self.spread());
+                self.told_free = 0;
+            }
             Err(_) => self.lose_session(now, orders),
         }
     }
@@ -527,7 +537,8 @@ impl Machine {
         };
         // What is kept on disk is told by the next life if the server cannot be reached now.
         let told = self.spool.is_empty() || cut_off;
-        idle && told && (self.drain_is_known || self.leaving.troubles > 0)
+        // What was told to end keeps its grace.
+        idle && told && self.ending.is_empty() && (self.drain_is_known || self.leaving.troubles > 0)
     }
 
     fn leave(&mut self, orders: &mut Vec<Order>) {
@@ -538,6 +549,7 @@ impl Machine {
     }
 
     fn ended(&mut self, attempt: AttemptRef, finished: Finished, orders: &mut Vec<Order>) {
+        self.ending.remove(&attempt);
         let finished = match self.attempts.get(&attempt).map(|held| &held.phase) {
             Some(Phase::Running { .. }) => finished,
             Some(Phase::Stopping(instead)) => instead.clone(),
@@ -592,13 +604,26 @@ impl Machine {
     /// The server says that these are nobody's, or somebody else's.
     fn abort(&mut self, attempts: &[AttemptRef], orders: &mut Vec<Order>) {
         for attempt in attempts {
-            if self.attempts.remove(attempt).is_some() && !planted(Bug::AbortWithoutKill) {
-                orders.push(gently(*attempt));
+            if planted(Bug::AbortWithoutKill) {
+                self.attempts.remove(attempt);
             }
+            self.kill(*attempt, Kill::Gently, orders);
             self.declining.remove(attempt);
             self.fenced_off.remove(attempt);
             self.forget(*attempt, orders);
         }
+    }
+
+    /// Lets go of it, if it is held: the server does not hear of it again.
+    fn kill(&mut self, attempt: AttemptRef, how: Kill, orders: &mut Vec<Order>) {
+        let Some(held) = self.attempts.remove(&attempt) else {
+            return;
+        };
+        // Nothing of one that has not begun is left to wait for.
+        if matches!(held.phase, Phase::Running { .. } | Phase::Stopping(_)) {
+            self.ending.insert(attempt);
+        }
+        orders.push(Order::Kill { attempt, how });
     }
 
     fn forget(&mut self, attempt: AttemptRef, orders: &mut Vec<Order>) {
@@ -612,12 +637,16 @@ impl Machine {
         if matches!(self.session, Session::Closed) {
             return;
         }
-        for (attempt, held) in std::mem::take(&mut self.attempts) {
-            let how = match held.assignment.fenced {
+        let held = self.attempts.iter();
+        let held: Vec<_> = held
+            .map(|(attempt, held)| (*attempt, held.assignment.fenced))
+            .collect();
+        for (attempt, fenced) in held {
+            let how = match fenced {
                 true => Kill::AtOnce,
                 false => Kill::Gently,
             };
-            orders.push(Order::Kill { attempt, how });
+            self.kill(attempt, how, orders);
         }
         self.declining.clear();
         self.fenced_off.clear();
@@ -631,8 +660,10 @@ impl Machine {
     fn go_on(&mut self, now: Moment, orders: &mut Vec<Order>) {
         let Session::Open { key, .. } = &self.session else {
             if self.draining {
-                // Nothing runs without a session.
-                self.leave(orders);
+                // Without a session nothing runs but what was told to end.
+                if self.ending.is_empty() {
+                    self.leave(orders);
+                }
             } else if self.opening.is_due(now) {
                 self.opening.send(now);
                 orders.push(Order::Open {
@@ -658,8 +689,9 @@ impl Machine {
         }
         if self.reporting.is_due(now) {
             self.told = self.news(now);
-            if !self.told.is_empty() {
+            if !self.told.is_empty() || self.has_slots_to_tell() {
                 self.reporting.send(now);
+                self.told_free = self.free_slots();
                 let held = self.held_attempts();
                 orders.push(Order::Report(Reports {
                     session_key: key.clone(),
@@ -677,6 +709,7 @@ impl Machine {
             self.leave(orders);
         } else if self.wants_to_poll() && self.polling.is_due(now) {
             self.polling.send(now);
+            self.told_free = self.free_slots();
             orders.push(Order::Poll(Poll {
                 session_key: key,
                 free_slots: self.free_slots(),
@@ -712,15 +745,13 @@ impl Machine {
 
     /// Nothing is said of it: by its policy the server tries it again, here or elsewhere.
     fn fence_off(&mut self, attempt: AttemptRef, orders: &mut Vec<Order>) {
-        self.attempts.remove(&attempt);
+        self.kill(attempt, Kill::AtOnce, orders);
         self.fenced_off.insert(attempt);
-        let how = Kill::AtOnce;
-        orders.push(Order::Kill { attempt, how });
     }
 
     /// When there is something to report, if anything.
     fn next_news(&self) -> Option<Moment> {
-        if !self.spool.is_empty() || !self.declining.is_empty() {
+        if !self.spool.is_empty() || !self.declining.is_empty() || self.has_slots_to_tell() {
             return Some(Moment::MIN);
         }
         let held = self.attempts.values().filter_map(|held| match held.phase {
@@ -787,10 +818,16 @@ impl Machine {
     }
 
     fn free_slots(&self) -> u32 {
+        let taken = self.attempts.len() + self.ending.len();
         match self.draining {
             true => 0,
-            false => (self.offer.slots).saturating_sub(self.attempts.len() as u32),
+            false => (self.offer.slots).saturating_sub(taken as u32),
         }
+    }
+
+    /// A slot has become free with nothing to report, and the poll that waits does not say so.
+    fn has_slots_to_tell(&self) -> bool {
+        self.polling.sent.is_some() && self.free_slots() > self.told_free
     }
 
     fn settings(&self) -> Option<Settings> {
@@ -879,6 +916,15 @@ fn gently(attempt: AttemptRef) -> Order {
 /// Two of three may be lost.
 fn keep_alive_ms(assignment: &Assignment) -> i64 {
     assignment.ack_timeout_ms / 3
+}
+
+/// How long a heartbeat waits for its answer. From when it is sent to the fence there is the timeout but for two intervals: one
+/// answer that never comes takes half of it, so that the next heartbeat is still in time.
+pub(super) fn beat_timeout_ms(settings: &Settings) -> i64 {
+    const TIMEOUT_MS_MAX: i64 = 5_000;
+    const TIMEOUT_MS_MIN: i64 = 100;
+    let room_ms = settings.heartbeat_timeout_ms - 2 * settings.heartbeat_interval_ms;
+    (room_ms / 2).clamp(TIMEOUT_MS_MIN, TIMEOUT_MS_MAX)
 }
 
 /// The server gives a worker up a heartbeat's timeout after it last heard it; an interval before that, the worker gives up.

@@ -16,11 +16,13 @@
 pub mod attempt_log;
 mod calls;
 pub mod capture;
+mod descriptors;
 pub mod executor;
 mod folder;
 mod machine;
 pub mod marked;
 pub mod mask;
+pub mod orphans;
 pub mod output;
 pub mod processes;
 mod shipping;
@@ -68,6 +70,8 @@ pub enum StartError {
     Settings(String),
     #[error("this very program cannot be found again, which is needed to run steps: {0}")]
     OwnPath(std::io::Error),
+    #[error("this system does not let a worker keep hold of what its steps start: {0}")]
+    Orphans(std::io::Error),
     #[error("a thread could not be started: {0}")]
     Thread(std::io::Error),
     #[error("none of its tags can be offered:\n{}", .0.join("\n"))]
@@ -108,6 +112,7 @@ impl Worker {
         if offer.tags.is_empty() && !config.tags.is_empty() {
             return Err(StartError::NothingToOffer(offer.remarks));
         }
+        orphans::adopt().map_err(StartError::Orphans)?;
         end_former_life(&folder, &tools, &config.tags);
         let registration = Registration {
             instance_key: folder.instance_key.clone(),
@@ -350,7 +355,11 @@ impl WorkerLoop {
                 registration,
                 spooled,
             }),
-            Order::Beat(beat) => self.calls.make(Call::Beat(beat)),
+            Order::Beat(beat) => {
+                let timeout_ms = machine::beat_timeout_ms(&self.settings);
+                let timeout = Duration::from_millis(timeout_ms as u64);
+                self.calls.make(Call::Beat(beat, timeout));
+            }
             Order::Poll(poll) => self.calls.make(Call::Poll(poll)),
             Order::Report(reports) => self.calls.make(Call::Report(reports)),
             Order::Drain { session_key } => self.calls.make(Call::Drain { session_key }),

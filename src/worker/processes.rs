@@ -3,7 +3,8 @@
 //! A process group is not enough to end a step: `setsid` and a double fork leave it. What is below the supervisor does not,
 //! since it is a subreaper: whoever loses its parent becomes its child.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal};
@@ -13,8 +14,12 @@ use rustix::process::{Pid, Signal};
 pub struct Process {
     pub pid: Pid,
     pub parent: i32,
+    /// Nobody can enter a session that is there: one leaves its own by beginning another.
+    pub session: i32,
     /// It has ended, and its parent has not asked how.
     pub ended: bool,
+    /// It stands still, by a SIGSTOP or for a debugger.
+    pub suspended: bool,
     /// In ticks since the machine started.
     started: u64,
 }
@@ -40,12 +45,15 @@ impl Process {
         let mut fields = fields.split_ascii_whitespace();
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
-        // The 22nd field of the file, and the fifth is next.
-        let started = fields.nth(17)?.parse().ok()?;
+        let session = fields.nth(1)?.parse().ok()?;
+        // The 22nd field of the file, and the seventh is next.
+        let started = fields.nth(15)?.parse().ok()?;
         Some(Process {
             pid,
             parent,
+            session,
             ended: matches!(state, "Z" | "X" | "x"),
+            suspended: matches!(state, "T" | "t"),
             started,
         })
     }
@@ -60,8 +68,17 @@ impl Process {
         send(self, signal).is_ok()
     }
 
+    pub fn is_older_than(&self, other: &Process) -> bool {
+        self.started < other.started
+    }
+
+    /// As it is now. `None`: it is gone, and its number may be another's.
+    pub fn seen_again(&self) -> Option<Process> {
+        Process::seen(self.pid).filter(|now| now.started == self.started)
+    }
+
     fn is_still_itself(&self) -> bool {
-        Process::seen(self.pid).is_some_and(|now| now.started == self.started)
+        self.seen_again().is_some()
     }
 }
 
@@ -100,17 +117,18 @@ pub fn all() -> Vec<Process> {
 
 /// Whatever lives below a process, at any depth.
 pub fn living_below(ancestor: Pid) -> Vec<Process> {
-    let below = below(&all(), ancestor.as_raw_nonzero().get());
+    let below = below(&all(), ancestor);
     below.into_iter().filter(|process| !process.ended).collect()
 }
 
-fn below(all: &[Process], ancestor: i32) -> Vec<Process> {
+/// Whatever is below a process among those that were seen.
+pub fn below(all: &[Process], ancestor: Pid) -> Vec<Process> {
     let mut by_parent: HashMap<i32, Vec<&Process>> = HashMap::new();
     for process in all {
         by_parent.entry(process.parent).or_default().push(process);
     }
     let mut found = Vec::new();
-    let mut unvisited = vec![ancestor];
+    let mut unvisited = vec![ancestor.as_raw_nonzero().get()];
     // Each list is taken once: what was read in different moments might be a circle.
     while let Some(parent) = unvisited.pop() {
         for process in by_parent.remove(&parent).unwrap_or_default() {
@@ -119,6 +137,27 @@ fn below(all: &[Process], ancestor: i32) -> Vec<Process> {
         }
     }
     found
+}
+
+/// Kills whoever is found, again and again, until nobody is. Says how many there were.
+pub fn kill_all(find: impl Fn() -> Vec<Process>) -> u32 {
+    // A process that hangs in a device cannot be killed by anybody; it is not worth a worker.
+    const ROUNDS_MAX: u32 = 1_000;
+    const ROUND_PAUSE: Duration = Duration::from_millis(5);
+    let mut killed = HashSet::new();
+    for _ in 0..ROUNDS_MAX {
+        let found = find();
+        if found.is_empty() {
+            break;
+        }
+        for process in found {
+            if process.signal(Signal::KILL) {
+                killed.insert(process.identity());
+            }
+        }
+        std::thread::sleep(ROUND_PAUSE);
+    }
+    killed.len() as u32
 }
 
 /// A process and all that are above it.

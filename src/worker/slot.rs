@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, after, never, select, unbounded};
+use crossbeam_channel::{Receiver, Sender, after, never, select, tick, unbounded};
 
 use super::attempt_log::{AttemptLog, LogLimits, OnMore};
 use super::capture::Capture;
@@ -27,6 +27,10 @@ pub use super::supervisor::Stop;
 
 /// What a supervisor that was told to stop may take beyond the grace, and for each command that cleans up.
 const STOP_MAX: Duration = Duration::from_secs(60);
+/// Between two looks whether one that was told to stop can hear it.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long after the grace it may be made to stand still before it is done without.
+const SUSPENDED_MAX: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Clone, Copy)]
 pub struct SlotSettings {
@@ -296,7 +300,8 @@ impl Attempt {
     fn attend(&self, supervised: &Supervised, cleanups: u32) -> (End, bool) {
         let mut stopped = false;
         let mut orders_rx = self.orders_rx.clone();
-        let mut too_late = never();
+        let (mut looks, mut grace_over, mut too_late) = (never(), never(), never());
+        let mut may_be_suspended = true;
         loop {
             let stop = select! {
                 recv(orders_rx) -> order => match order {
@@ -314,10 +319,28 @@ impl Attempt {
                     supervised.kill_supervisor();
                     continue;
                 }
+                recv(looks) -> _ => {
+                    // A step can do this to its supervisor again and again, but not for longer than it would have lived.
+                    match supervised.is_suspended() {
+                        true if may_be_suspended => supervised.resume(),
+                        true => supervised.kill_supervisor(),
+                        false => {}
+                    }
+                    continue;
+                }
+                recv(grace_over) -> _ => {
+                    may_be_suspended = false;
+                    continue;
+                }
             };
             supervised.stop(stop);
             stopped = true;
-            let grace = Duration::from_millis(self.settings.grace_ms);
+            let grace = match stop {
+                Stop::Gently => Duration::from_millis(self.settings.grace_ms),
+                Stop::AtOnce => Duration::ZERO,
+            };
+            looks = tick(LOOK_EVERY);
+            grace_over = after(grace + SUSPENDED_MAX);
             too_late = after(grace + STOP_MAX * (1 + cleanups));
         }
     }
@@ -375,9 +398,7 @@ fn notes(end: &End, stopped: bool) -> Vec<String> {
         };
         notes.push(format!("stopped: {} killed, {left}", count(end.killed)));
     } else if let Exit::Unsupervised(sentence) = &end.exit {
-        // Nobody watched: whoever has shed its mark is not known.
-        let killed = count(end.killed);
-        notes.push(format!("{sentence}: {killed} killed by its mark"));
+        notes.push(format!("{sentence}: {} killed", count(end.killed)));
     } else if end.killed + end.left > 0 {
         let what = remains(end.killed, end.left);
         let what = what.replacen(" w", " that the step left behind w", 1);

@@ -6,15 +6,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, bounded};
 use rustix::process::{Pid, Signal};
 
 use super::executor::{Invocation, Tools};
-use super::marked::{self, MARK, is_any_marked, kill_marked};
-use super::processes::{Process, describe_signal};
+use super::marked::{self, MARK, marked};
+use super::orphans;
+use super::processes::{Process, describe_signal, kill_all};
 use super::supervisor::{Charge, Report, Said, Stop, StopOrder, clean_up, let_settle};
 use crate::domain::AttemptRef;
 
@@ -71,14 +72,17 @@ impl Supervised {
         };
         let (supervisor, theirs) = UnixStream::pair()?;
         let listener = supervisor.try_clone()?;
-        let mut child = Command::new(&tools.stepward)
+        let mut command = Command::new(&tools.stepward);
+        command
             .arg("supervise")
             .env_clear()
             .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
+            .stderr(Stdio::piped());
+        let mut child = orphans::start_supervisor(&mut command)?;
+        // Its end of the socket must be its own alone: it is how its death is noticed.
+        drop(command);
         let stdout = child.stdout.take().map(OwnedFd::from);
         let stderr = child.stderr.take().map(OwnedFd::from);
         let process = Process::seen(Pid::from_child(&child));
@@ -87,7 +91,16 @@ impl Supervised {
         charge_line.push(b'\n');
         std::thread::Builder::new()
             .name(format!("supervised-{}", attempt.step_id))
-            .spawn(move || attend(child, listener, &key, &charge, &end_tx))?;
+            .spawn(move || {
+                let said = listen(listener);
+                let status = orphans::wait_for_supervisor(child);
+                let end = match said.report {
+                    Some(report) => end_of(report, said.spawn_failure),
+                    None => unsupervised(status, process, &key, &charge),
+                };
+                // Whoever has let go of it does not want to know.
+                let _ = end_tx.send(end);
+            })?;
         // If it does not take it, its end is noticed by whoever listens.
         let _ = (&supervisor).write_all(&charge_line);
         Ok(Supervised {
@@ -103,22 +116,27 @@ impl Supervised {
         self.pipes.take().expect("the pipes are taken once")
     }
 
-    pub fn stop_gently(&self) {
-        self.stop(Stop::Gently);
-    }
-
-    pub fn stop_at_once(&self) {
-        self.stop(Stop::AtOnce);
-    }
-
     pub fn stop(&self, stop: Stop) {
         let mut line = serde_json::to_vec(&StopOrder { stop }).expect("plain values are JSON");
         line.push(b'\n');
         // If nobody takes it, it has ended already.
         let _ = (&self.supervisor).write_all(&line);
+        self.resume();
     }
 
-    /// For a supervisor that does not do as it is told: somebody may have stopped it. The rest is killed by its mark.
+    /// Whether somebody, such as its step, has made the supervisor stand still: then it hears nothing.
+    pub fn is_suspended(&self) -> bool {
+        let supervisor = self.process.and_then(|process| process.seen_again());
+        supervisor.is_some_and(|supervisor| supervisor.suspended)
+    }
+
+    pub fn resume(&self) {
+        if let Some(process) = &self.process {
+            process.signal(Signal::CONT);
+        }
+    }
+
+    /// For a supervisor that does not do as it is told. What it leaves is killed all the same.
     pub fn kill_supervisor(&self) {
         if let Some(process) = &self.process {
             process.signal(Signal::KILL);
@@ -141,48 +159,56 @@ impl Drop for Supervised {
     fn drop(&mut self) {
         // Already closed is what is wanted.
         let _ = self.supervisor.shutdown(Shutdown::Write);
+        self.resume();
         // The thread that attends waits on; nobody else needs to for ever.
         let _ = self.end_rx.recv_timeout(Duration::from_secs(10));
     }
 }
 
-/// Listens until the supervisor is gone, and sees to it that its command is as well.
-fn attend(
-    mut child: Child,
-    listener: UnixStream,
-    key: &str,
-    charge: &Charge,
-    end_tx: &Sender<End>,
-) {
-    let mut spawn_failure = None;
-    let mut report = None;
-    for line in BufReader::new(listener).lines() {
+/// What a supervisor said until it was gone.
+#[derive(Default)]
+struct LastWords {
+    spawn_failure: Option<String>,
+    /// `None`: it was ended before it could end its command.
+    report: Option<Report>,
+}
+
+fn listen(supervisor: UnixStream) -> LastWords {
+    let mut said = LastWords::default();
+    for line in BufReader::new(supervisor).lines() {
         let Ok(line) = line else { break };
         match serde_json::from_str(&line) {
-            Ok(Said::SpawnFailed(sentence)) => spawn_failure = Some(sentence),
-            Ok(Said::Ended(last)) => {
-                report = Some(last);
+            Ok(Said::SpawnFailed(sentence)) => said.spawn_failure = Some(sentence),
+            Ok(Said::Ended(report)) => {
+                said.report = Some(report);
                 break;
             }
             Ok(Said::Started) | Err(_) => {}
         }
     }
-    let status = child.wait();
-    let end = match report {
-        Some(report) => end_of(report, spawn_failure),
-        None => {
-            let_settle(charge.settled.as_deref(), || !is_any_marked(key));
-            let killed = kill_marked(key);
-            End {
-                exit: Exit::Unsupervised(what_ended_it(status)),
-                killed,
-                left: 0,
-                unclean: clean_up(&charge.cleanup, &charge.env),
-            }
-        }
+    said
+}
+
+/// Does what the supervisor would have done.
+fn unsupervised(
+    status: io::Result<ExitStatus>,
+    supervisor: Option<Process>,
+    key: &str,
+    charge: &Charge,
+) -> End {
+    let living = || {
+        let mut living = marked(key);
+        living.extend(supervisor.iter().flat_map(orphans::left_by));
+        living
     };
-    // Whoever has let go of it does not want to know.
-    let _ = end_tx.send(end);
+    let_settle(charge.settled.as_deref(), || living().is_empty());
+    let killed = kill_all(living);
+    End {
+        exit: Exit::Unsupervised(what_ended_it(status)),
+        killed,
+        left: 0,
+        unclean: clean_up(&charge.cleanup, &charge.env),
+    }
 }
 
 fn end_of(report: Report, spawn_failure: Option<String>) -> End {

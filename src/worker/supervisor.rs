@@ -21,6 +21,7 @@ use rustix::net::{RecvFlags, recv};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitStatus, getpid, waitid};
 use serde::{Deserialize, Serialize};
 
+use super::descriptors;
 use super::marked::MARK;
 use super::processes::count;
 use super::tree::Tree;
@@ -125,6 +126,7 @@ impl Supervisor {
             return Err(io::Error::other(why));
         }
         outlive_the_worker()?;
+        descriptors::keep_from_steps()?;
         // Its own ends of everything: the step gets its pipes, and never the socket.
         let worker = UnixStream::from(own(io::stdin())?);
         let stdout = own(io::stdout())?;

@@ -9,7 +9,7 @@ use libtest_mimic::Failed;
 use rustix::process::{Pid, Signal, kill_process};
 use stepward::domain::protocol::Assignment;
 use stepward::domain::task::{Action, Runner};
-use stepward::worker::executor::{Aside, Invocation, docker, offer, remove_leftovers};
+use stepward::worker::executor::{Aside, Fault, Invocation, docker, offer, remove_leftovers};
 
 use crate::daemon::{IMAGE, SPEAKING, daemon, until};
 use crate::desk::{Desk, assignment, script};
@@ -38,18 +38,12 @@ fn prepared(
     desk: &Desk,
     assignment: &Assignment,
     more: &[(&str, &str)],
-) -> Result<Invocation, String> {
-    let mut environment = desk.environment();
+) -> Result<Invocation, Fault> {
+    let mut assignment = assignment.clone();
     for (name, value) in more {
-        environment.insert(name.to_string(), value.to_string());
+        assignment.env.insert(name.to_string(), value.to_string());
     }
-    docker::prepare(
-        assignment,
-        &desk.place,
-        &desk.tools,
-        environment,
-        &mut run_aside,
-    )
+    docker::prepare(&assignment, &desk.place, &desk.tools, &mut run_aside)
 }
 
 fn started(invocation: &Invocation) -> Child {
@@ -160,7 +154,7 @@ pub fn environment() -> Result<(), Failed> {
         assert_eq!(arrived.get(name), Some(&value), "{name}");
     }
     assert_eq!(arrived["STEPWARD_OUTPUT"], "/stepward/output");
-    assert_eq!(arrived["TMPDIR"], "/stepward/tmp");
+    assert_eq!(arrived["STEPWARD_TMP"], "/stepward/tmp");
     assert_ne!(arrived["PATH"], "/usr/bin:/bin", "the image's own");
     assert_ne!(arrived["HOME"], "/home/worker");
     Ok(())
@@ -244,7 +238,10 @@ pub fn missing_image() -> Result<(), Failed> {
     let action = script(Runner::Docker, "localhost:1/none:1", "true");
     assert_eq!(
         prepared(&desk, &assignment(action), &[]).unwrap_err(),
-        "image localhost:1/none:1 is not here and could not be pulled: docker ended with exit status: 1"
+        Fault::Here(
+            "image localhost:1/none:1 is not here and could not be pulled: docker ended with exit status: 1"
+                .to_string()
+        )
     );
     assert_eq!(containers(&desk), [] as [String; 0]);
     Ok(())

@@ -1,11 +1,10 @@
-//! What is the same in every container, docker's or a pod's: its name, its paths, its environment, who reads a script.
+//! What is the same in every container, docker's or a pod's: its name, its paths, who reads a script.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
-use super::Place;
+use super::environment::View;
 use crate::domain::AttemptRef;
 use crate::domain::check::image_fault;
 use crate::domain::limits::shorten;
@@ -20,12 +19,6 @@ pub(super) const WORKSPACE: &str = "/stepward/workspace";
 pub(super) const LABEL_INSTANCE: &str = "stepward.instance";
 pub(super) const LABEL_STEP: &str = "stepward.step";
 pub(super) const LABEL_ATTEMPT: &str = "stepward.attempt";
-
-/// Say how this machine is; an image is another one. They go in only if the step itself sets them.
-const OF_THIS_MACHINE: &[&str] = &[
-    "HOME", "HOSTNAME", "LANG", "LANGUAGE", "LC_ALL", "LOGNAME", "PATH", "PWD", "SHELL", "TZ",
-    "USER",
-];
 
 /// An instance key as a name may contain it. Keys are anybody's text; names are short, lower case, letters and digits.
 pub(super) fn mark(instance_key: &str) -> String {
@@ -53,32 +46,13 @@ pub(super) fn check_image(image: &str) -> Result<(), String> {
     }
 }
 
-/// The environment inside: that of a local script, with the paths that are valid inside and without what is only true here.
-pub(super) fn environment(
-    assignment: &Assignment,
-    place: &Place,
-    environment: BTreeMap<String, String>,
-) -> BTreeMap<String, String> {
-    let paths = [
-        (place.script(), SCRIPT),
-        (place.output(), OUTPUT),
-        (place.tmp(), TMP),
-        (place.workspace(), WORKSPACE),
-    ];
-    let own = |name: &String| assignment.env.contains_key(name);
-    let mut inside = environment;
-    inside.retain(|name, _| own(name) || !OF_THIS_MACHINE.contains(&name.as_str()));
-    for (name, value) in &mut inside {
-        let path = paths
-            .iter()
-            .find(|(here, _)| here.as_os_str() == value.as_str());
-        if let Some((_, there)) = path
-            && !own(name)
-        {
-            *value = there.to_string();
-        }
+/// Where a step inside sees its files.
+pub(super) fn view() -> View {
+    View {
+        output: OUTPUT.into(),
+        tmp: TMP.into(),
+        workspace: WORKSPACE.into(),
     }
-    inside
 }
 
 /// Where a step says that it runs; `None` if it does not.

@@ -11,9 +11,9 @@ use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use super::environment::of_worker;
+use super::environment::{self, of_worker};
 use super::tool::{words, write};
-use super::{Aside, Invocation, Place, RunAside, Tools, contained};
+use super::{Aside, Fault, Invocation, Place, RunAside, Tools, contained};
 use crate::domain::protocol::Assignment;
 use crate::domain::task::{Action, Runner};
 
@@ -62,24 +62,29 @@ const HEEDED_PREFIXES: &[&str] = &[
     "_CONTAINERS_",
 ];
 
-/// Makes the folders, finds or pulls the image, and says how the container runs. `environment` is that of a local script.
+/// Makes the folders, finds or pulls the image, and says how the container runs.
 pub fn prepare(
     assignment: &Assignment,
     place: &Place,
     tools: &Tools,
-    environment: BTreeMap<String, String>,
     run_aside: RunAside,
-) -> Result<Invocation, String> {
-    let container = Container::of(assignment)?;
-    let environment = contained::environment(assignment, place, environment);
-    let environment = Split::of(environment)?;
+) -> Result<Invocation, Fault> {
+    let container = Container::of(assignment).map_err(Fault::payload)?;
+    let environment = environment::of_step(assignment, tools, &contained::view());
+    let environment = environment.and_then(Split::of).map_err(Fault::payload)?;
     make_folders(place)?;
     if let Some(script) = container.script {
         write(&place.script(), 0o755, script.as_bytes())?;
     }
     write(&env_file(place), 0o600, environment.file.as_bytes())?;
     find_image(container.image, tools, run_aside)?;
-    invocation(assignment, place, tools, &container, environment)
+    Ok(invocation(
+        assignment,
+        place,
+        tools,
+        &container,
+        environment,
+    )?)
 }
 
 /// After the end of an attempt: whether it was docker that failed and not the step, as far as can be known.
@@ -134,6 +139,13 @@ impl Container<'_> {
             _ => return Err("this step has no image for docker to run".to_string()),
         };
         contained::check_image(container.image)?;
+        let words = container.words.iter().chain(&container.entrypoint);
+        if words
+            .chain(&container.workdir)
+            .any(|word| word.contains('\0'))
+        {
+            return Err("a word of the command holds a NUL byte".to_string());
+        }
         Ok(container)
     }
 }
@@ -291,9 +303,6 @@ fn invocation(
     argv.extend(tools.docker_args.iter().cloned());
     argv.extend(words(["--", container.image]));
     argv.extend(container.words.iter().cloned());
-    if argv.iter().any(|word| word.contains('\0')) {
-        return Err("a word of the command holds a NUL byte".to_string());
-    }
     let mut env = of_worker();
     env.extend(environment.handed_over);
     Ok(Invocation {

@@ -21,7 +21,6 @@ use std::path::PathBuf;
 use crate::domain::protocol::Assignment;
 use crate::domain::reason::Reason;
 use crate::domain::task::{Action, Runner};
-use environment::View;
 
 pub use leftovers::{Leftovers, remove_leftovers};
 pub use offer::{Offer, offer};
@@ -113,7 +112,7 @@ pub enum Aside {
 pub enum Fault {
     /// It has to do with this worker, or with this moment: the assignment goes back.
     Here(String),
-    /// It has to do with the step: it has failed.
+    /// Every worker would meet it: the step has failed.
     Step { reason: Reason, message: String },
 }
 
@@ -154,37 +153,16 @@ pub fn prepare(
             runner: Runner::Docker,
             ..
         }
-        | Action::Docker { .. } => {
-            let environment = whole_environment(assignment, place, tools)?;
-            Ok(docker::prepare(
-                assignment,
-                place,
-                tools,
-                environment,
-                run_aside,
-            )?)
-        }
+        | Action::Docker { .. } => docker::prepare(assignment, place, tools, run_aside),
         Action::Script {
             runner: Runner::Pod,
             ..
         }
-        | Action::Pod { .. } => {
-            let environment = whole_environment(assignment, place, tools)?;
-            Ok(pod::prepare(assignment, place, tools, environment)?)
-        }
+        | Action::Pod { .. } => pod::prepare(assignment, place, tools),
         Action::Task { .. } | Action::Approval { .. } => Err(Fault::Here(
             "no worker does what the server does itself".to_string(),
         )),
     }
-}
-
-/// As a script on this machine would have it.
-fn whole_environment(
-    assignment: &Assignment,
-    place: &Place,
-    tools: &Tools,
-) -> Result<BTreeMap<String, String>, Fault> {
-    environment::of_step(assignment, tools, &View::of_place(place)).map_err(Fault::payload)
 }
 
 /// After the end of an attempt: whether it was the tool that failed and not the step, in a sentence.

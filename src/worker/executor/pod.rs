@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::environment::of_worker;
+use super::environment::{self, of_worker};
 use super::manifest::{self, Completion};
 use super::tool::{words, write};
-use super::{Invocation, Place, Tools, contained};
+use super::{Fault, Invocation, Place, Tools, contained};
 use crate::domain::protocol::Assignment;
 use crate::domain::task::{Action, Runner};
 
@@ -51,23 +51,23 @@ pub(super) struct Plan {
     pub poll_ms: u64,
 }
 
-/// Checks and completes the manifest and says how its pod is followed. `environment` is that of a local script.
-pub fn prepare(
-    assignment: &Assignment,
-    place: &Place,
-    tools: &Tools,
-    environment: BTreeMap<String, String>,
-) -> Result<Invocation, String> {
-    let environment = contained::environment(assignment, place, environment);
+/// Checks and completes the manifest and says how its pod is followed.
+pub fn prepare(assignment: &Assignment, place: &Place, tools: &Tools) -> Result<Invocation, Fault> {
+    let environment = environment::of_step(assignment, tools, &contained::view());
+    let environment = environment.map_err(Fault::payload)?;
     let (written, environment) = match &assignment.action {
         Action::Script {
             runner: Runner::Pod,
             image: Some(image),
             language,
             script,
-        } => script_pod(assignment, image, language.as_deref(), script, environment)?,
+        } => script_pod(assignment, image, language.as_deref(), script, environment)
+            .map_err(Fault::payload)?,
         Action::Pod { manifest } => manifest_pod(manifest, tools, environment)?,
-        _ => return Err("this step has nothing for a pod to run".to_string()),
+        _ => {
+            let why = "this step has nothing for a pod to run";
+            return Err(Fault::payload(why.to_string()));
+        }
     };
     let namespace = manifest::named_namespace(&written).map(str::to_string);
     let namespace = namespace.or(tools.namespace.clone());
@@ -85,7 +85,7 @@ pub fn prepare(
         ]),
         deadline_secs: assignment.timeout_ms / 1_000 + DEADLINE_MARGIN_SECS,
     };
-    let (mut pod, container) = manifest::complete(written, &completion)?;
+    let (mut pod, container) = manifest::complete(written, &completion).map_err(Fault::payload)?;
     manifest::add_environment(&mut pod, &environment);
 
     let mut cleanup = kubectl(&tools.kubectl, namespace.as_deref());
@@ -147,14 +147,16 @@ fn manifest_pod(
     text: &str,
     tools: &Tools,
     mut environment: BTreeMap<String, String>,
-) -> Result<Draft, String> {
-    let written = manifest::read(text)?;
+) -> Result<Draft, Fault> {
+    let written = manifest::read(text).map_err(Fault::payload)?;
     if !tools.allow_privileged {
+        // Another worker may allow it.
         manifest::check(&written, tools.namespace.as_deref())?;
     }
     // Folders of ours are not in it.
-    environment
-        .retain(|_, value| ![contained::TMP, contained::WORKSPACE].contains(&value.as_str()));
+    for name in ["STEPWARD_TMP", "STEPWARD_WORKSPACE"] {
+        environment.remove(name);
+    }
     let first = &written["spec"]["containers"][0];
     let output = first["terminationMessagePath"].as_str();
     let output = output.unwrap_or(manifest::OUTPUT).to_string();
@@ -179,8 +181,6 @@ fn script_pod(
     for (name, value) in [
         (SCRIPT_VARIABLE, script),
         ("STEPWARD_OUTPUT", manifest::OUTPUT),
-        ("STEPWARD_TMP", contained::TMP),
-        ("STEPWARD_WORKSPACE", contained::WORKSPACE),
     ] {
         environment.insert(name.to_string(), value.to_string());
     }

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use stepward::domain::protocol::Assignment;
+use stepward::domain::reason::Reason;
 use stepward::domain::task::{Action, Runner};
 use stepward::domain::{AttemptRef, JobId, Json, StepId};
-use stepward::worker::executor::{Place, Tools};
+use stepward::worker::executor::{Fault, Invocation, Place, Tools};
 use tempfile::TempDir;
 
 pub struct Desk {
@@ -73,24 +74,6 @@ impl Desk {
     pub fn ledger(&self) -> Vec<String> {
         self.read("ledger").lines().map(str::to_string).collect()
     }
-
-    /// The environment of a local script, in small.
-    pub fn environment(&self) -> BTreeMap<String, String> {
-        let place = &self.place;
-        let own = [
-            ("CI", "true".to_string()),
-            ("HOME", "/home/worker".to_string()),
-            ("PATH", "/usr/bin:/bin".to_string()),
-            ("STEPWARD_OUTPUT", place.output().display().to_string()),
-            ("STEPWARD_TMP", place.tmp().display().to_string()),
-            (
-                "STEPWARD_WORKSPACE",
-                place.workspace().display().to_string(),
-            ),
-            ("TMPDIR", place.tmp().display().to_string()),
-        ];
-        own.map(|(name, value)| (name.to_string(), value)).into()
-    }
 }
 
 pub fn assignment(action: Action) -> Assignment {
@@ -122,6 +105,18 @@ pub fn script(runner: Runner, image: &str, script: &str) -> Action {
         image: Some(image.to_string()),
         language: None,
         script: script.to_string(),
+    }
+}
+
+/// What is wrong with the step itself, on whatever worker.
+#[track_caller]
+pub fn payload_fault(refused: Result<Invocation, Fault>) -> String {
+    match refused.unwrap_err() {
+        Fault::Step {
+            reason: Reason::PayloadError,
+            message,
+        } => message,
+        other => panic!("{other:?}"),
     }
 }
 

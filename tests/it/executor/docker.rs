@@ -4,9 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use stepward::domain::task::{Action, Runner};
-use stepward::worker::executor::{Aside, Invocation, docker};
+use stepward::worker::executor::{Aside, Fault, Invocation, docker};
 
-use super::desk::{Desk, NAME, assignment, script};
+use super::desk::{Desk, NAME, assignment, payload_fault, script};
 
 fn docker_step(image: &str, entrypoint: &[&str], command: &[&str]) -> Action {
     let owned = |words: &[&str]| words.iter().map(|word| word.to_string()).collect();
@@ -35,15 +35,8 @@ fn only_look(aside: Aside, argv: &[String]) -> Result<(), String> {
 }
 
 fn prepared(desk: &Desk, action: Action) -> Invocation {
-    let environment = desk.environment();
-    docker::prepare(
-        &assignment(action),
-        &desk.place,
-        &desk.tools,
-        environment,
-        &mut only_look,
-    )
-    .unwrap()
+    let assignment = assignment(action);
+    docker::prepare(&assignment, &desk.place, &desk.tools, &mut only_look).unwrap()
 }
 
 #[test]
@@ -88,8 +81,10 @@ fn a_script_runs_in_a_container_of_its_own() {
     assert_eq!(desk.read("attempt/script"), "echo hello");
     assert_eq!(
         desk.read("attempt/env"),
-        "CI=true\nSTEPWARD_OUTPUT=/stepward/output\nSTEPWARD_TMP=/stepward/tmp\n\
-         STEPWARD_WORKSPACE=/stepward/workspace\nTMPDIR=/stepward/tmp\n"
+        "CI=true\nSTEPWARD=1\nSTEPWARD_ATTEMPT=2\nSTEPWARD_JOB_ID=5\n\
+         STEPWARD_JOB_URL=http://localhost/jobs/5\nSTEPWARD_OUTPUT=/stepward/output\nSTEPWARD_STEP=build\n\
+         STEPWARD_TASK=release\nSTEPWARD_TMP=/stepward/tmp\nSTEPWARD_WORKER=w\n\
+         STEPWARD_WORKSPACE=/stepward/workspace\n"
     );
     let mode = |path: &str| {
         let path = desk.place.folder.join(path);
@@ -127,10 +122,8 @@ fn a_working_directory_is_below_the_workspace_or_a_whole_path() {
     for (workdir, expected) in [("src/x", "/stepward/workspace/src/x"), ("/app", "/app")] {
         let mut assignment = assignment(docker_step("app", &[], &[]));
         assignment.workdir = Some(workdir.to_string());
-        let environment = desk.environment();
         let tools = &desk.tools;
-        let invocation =
-            docker::prepare(&assignment, &desk.place, tools, environment, &mut only_look);
+        let invocation = docker::prepare(&assignment, &desk.place, tools, &mut only_look);
         let expected = format!("--workdir={expected}");
         assert!(invocation.unwrap().argv.contains(&expected), "{expected}");
     }
@@ -139,28 +132,18 @@ fn a_working_directory_is_below_the_workspace_or_a_whole_path() {
 #[test]
 fn no_value_of_the_environment_is_an_argument() {
     let desk = desk();
-    let mut environment = desk.environment();
     let secret = "hunter2";
+    let mut assignment = assignment(script(Runner::Docker, "busybox", "true"));
     for (name, value) in [
         ("ONE_LINE", format!("{secret} '\"$x")),
         ("TWO_LINES", format!("{secret}\nmore")),
         ("DOCKER_HOST", format!("tcp://{secret}")),
         ("LD_PRELOAD", format!("/{secret}.so")),
+        ("PATH", "/opt/bin".to_string()),
     ] {
-        environment.insert(name.to_string(), value);
+        assignment.env.insert(name.to_string(), value);
     }
-    let mut assignment = assignment(script(Runner::Docker, "busybox", "true"));
-    assignment
-        .env
-        .insert("PATH".to_string(), "/opt/bin".to_string());
-    environment.insert("PATH".to_string(), "/opt/bin".to_string());
-    let invocation = docker::prepare(
-        &assignment,
-        &desk.place,
-        &desk.tools,
-        environment,
-        &mut only_look,
-    );
+    let invocation = docker::prepare(&assignment, &desk.place, &desk.tools, &mut only_look);
     let invocation = invocation.unwrap();
     assert!(!invocation.argv.iter().any(|word| word.contains(secret)));
     assert!(invocation.argv.contains(&"--env=TWO_LINES".to_string()));
@@ -195,7 +178,6 @@ fn an_image_that_is_not_here_is_pulled() {
         &assignment(script(Runner::Docker, "busybox", "true")),
         &desk.place,
         &desk.tools,
-        desk.environment(),
         &mut |aside, argv| match aside {
             Aside::Quiet => Err("no such image".to_string()),
             Aside::Told => {
@@ -211,13 +193,10 @@ fn an_image_that_is_not_here_is_pulled() {
         &assignment(script(Runner::Docker, "busybox", "true")),
         &desk.place,
         &desk.tools,
-        desk.environment(),
         &mut |_, _| Err("docker said: no route to host".to_string()),
     );
-    assert_eq!(
-        refused.unwrap_err(),
-        "image busybox is not here and could not be pulled: docker said: no route to host"
-    );
+    let why = "image busybox is not here and could not be pulled: docker said: no route to host";
+    assert_eq!(refused.unwrap_err(), Fault::Here(why.to_string()));
 }
 
 #[test]
@@ -233,10 +212,9 @@ fn a_hostile_image_never_reaches_docker() {
                 &assignment(action),
                 &desk.place,
                 &desk.tools,
-                desk.environment(),
                 &mut only_look,
             );
-            let refusal = refused.unwrap_err();
+            let refusal = payload_fault(refused);
             assert!(
                 refusal.ends_with("is not the name of an image"),
                 "{refusal}"
@@ -247,11 +225,61 @@ fn a_hostile_image_never_reaches_docker() {
         &assignment(docker_step("app", &[], &["a\0b"])),
         &desk.place,
         &desk.tools,
-        desk.environment(),
         &mut only_look,
     );
-    assert_eq!(nul.unwrap_err(), "a word of the command holds a NUL byte");
-    assert_eq!(desk.ledger().len(), 1, "only the last was asked for");
+    assert_eq!(payload_fault(nul), "a word of the command holds a NUL byte");
+    assert!(desk.ledger().is_empty(), "docker was asked for nothing");
+}
+
+#[test]
+fn an_environment_that_no_container_can_have_is_the_steps_fault() {
+    for (name, value, sentence) in [
+        (
+            "A",
+            "x\0",
+            "A has a NUL byte in it, which no environment can hold",
+        ),
+        (
+            "a-b",
+            "x",
+            "variable \"a-b\" cannot be passed to a container",
+        ),
+        (
+            "LD_PRELOAD",
+            "a\nb",
+            "variable LD_PRELOAD has a value of several lines or more than 61440 bytes, \
+             which cannot be passed under a name that docker itself heeds: rename it",
+        ),
+    ] {
+        let desk = desk();
+        let mut assignment = assignment(docker_step("app", &[], &[]));
+        assignment.env.insert(name.to_string(), value.to_string());
+        let refused = docker::prepare(&assignment, &desk.place, &desk.tools, &mut only_look);
+        assert_eq!(payload_fault(refused), sentence);
+        assert!(desk.ledger().is_empty(), "docker was asked for nothing");
+    }
+}
+
+#[test]
+fn what_the_workers_settings_add_reaches_a_container_whatever_its_name() {
+    let mut desk = desk();
+    let added = [
+        ("HOME", "/srv"),
+        ("LANG", "de_DE.UTF-8"),
+        ("TZ", "Europe/Berlin"),
+    ];
+    desk.tools.env = added
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .into();
+    prepared(&desk, script(Runner::Docker, "busybox", "true"));
+    let file = desk.read("attempt/env");
+    for (name, value) in added {
+        let line = format!("{name}={value}");
+        assert!(
+            file.lines().any(|in_file| in_file == line),
+            "{line} in {file}"
+        );
+    }
 }
 
 #[test]
@@ -268,11 +296,10 @@ fn a_step_of_another_kind_is_not_dockers() {
             &assignment(action),
             &desk.place,
             &desk.tools,
-            desk.environment(),
             &mut only_look,
         );
         assert_eq!(
-            refused.unwrap_err(),
+            payload_fault(refused),
             "this step has no image for docker to run"
         );
     }

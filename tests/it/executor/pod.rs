@@ -5,9 +5,9 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use stepward::domain::task::{Action, Runner};
-use stepward::worker::executor::{Invocation, pod};
+use stepward::worker::executor::{Fault, Invocation, pod};
 
-use super::desk::{Desk, NAME, assignment, script};
+use super::desk::{Desk, NAME, assignment, payload_fault, script};
 use super::kubectl::{KUBECTL, ended, running, state};
 
 fn desk() -> Desk {
@@ -18,9 +18,8 @@ fn desk() -> Desk {
     desk
 }
 
-fn prepare(desk: &Desk, action: Action) -> Result<Invocation, String> {
-    let environment = desk.environment();
-    pod::prepare(&assignment(action), &desk.place, &desk.tools, environment)
+fn prepare(desk: &Desk, action: Action) -> Result<Invocation, Fault> {
+    pod::prepare(&assignment(action), &desk.place, &desk.tools)
 }
 
 /// As the supervisor would start it, but with less patience between two looks.
@@ -98,11 +97,12 @@ fn a_script_in_a_pod_is_followed_to_its_end() {
 fn a_pod_is_made_for_a_script() {
     let mut desk = desk();
     desk.tools.namespace = Some("ours".to_string());
-    let mut environment = desk.environment();
-    environment.insert("SECRET".to_string(), "hunter2 $(HOME)\n'\"".to_string());
+    desk.tools.env.insert("TZ".to_string(), "UTC".to_string());
     let mut assignment = assignment(script(Runner::Pod, "busybox", "echo $HOME"));
+    let secret = "hunter2 $(HOME)\n'\"".to_string();
+    assignment.env.insert("SECRET".to_string(), secret);
     assignment.workdir = Some("src".to_string());
-    let invocation = pod::prepare(&assignment, &desk.place, &desk.tools, environment).unwrap();
+    let invocation = pod::prepare(&assignment, &desk.place, &desk.tools).unwrap();
 
     let file = desk.place.folder.join("pod");
     assert_eq!(
@@ -171,11 +171,18 @@ fn a_pod_is_made_for_a_script() {
         json!([
             { "name": "CI", "value": "true" },
             { "name": "SECRET", "value": "hunter2 $$(HOME)\n'\"" },
+            { "name": "STEPWARD", "value": "1" },
+            { "name": "STEPWARD_ATTEMPT", "value": "2" },
+            { "name": "STEPWARD_JOB_ID", "value": "5" },
+            { "name": "STEPWARD_JOB_URL", "value": "http://localhost/jobs/5" },
             { "name": "STEPWARD_OUTPUT", "value": "/dev/termination-log" },
             { "name": "STEPWARD_SCRIPT", "value": "echo $$HOME" },
+            { "name": "STEPWARD_STEP", "value": "build" },
+            { "name": "STEPWARD_TASK", "value": "release" },
             { "name": "STEPWARD_TMP", "value": "/stepward/tmp" },
+            { "name": "STEPWARD_WORKER", "value": "w" },
             { "name": "STEPWARD_WORKSPACE", "value": "/stepward/workspace" },
-            { "name": "TMPDIR", "value": "/stepward/tmp" },
+            { "name": "TZ", "value": "UTC" },
         ])
     );
 }
@@ -384,11 +391,11 @@ spec:
     let action = Action::Pod {
         manifest: manifest.to_string(),
     };
-    assert_eq!(
-        prepare(&desk, action.clone()).unwrap_err(),
-        "the manifest asks for hostNetwork, namespace \"theirs\", which reaches beyond its pod; the worker's settings do \
-         not allow that (kubernetes.allow_privileged)"
-    );
+    let why = "the manifest asks for hostNetwork, namespace \"theirs\", which reaches beyond its pod; the worker's \
+               settings do not allow that (kubernetes.allow_privileged)";
+    // Another worker may allow it.
+    let refused = prepare(&desk, action.clone());
+    assert_eq!(refused.unwrap_err(), Fault::Here(why.to_string()));
     assert!(!desk.place.folder.exists() && desk.ledger().is_empty());
 
     desk.tools.allow_privileged = true;
@@ -400,7 +407,14 @@ spec:
         plan["pod"]["spec"]["containers"][0]["env"],
         json!([
             { "name": "CI", "value": "true" },
+            { "name": "STEPWARD", "value": "1" },
+            { "name": "STEPWARD_ATTEMPT", "value": "2" },
+            { "name": "STEPWARD_JOB_ID", "value": "5" },
+            { "name": "STEPWARD_JOB_URL", "value": "http://localhost/jobs/5" },
             { "name": "STEPWARD_OUTPUT", "value": "/dev/termination-log" },
+            { "name": "STEPWARD_STEP", "value": "build" },
+            { "name": "STEPWARD_TASK", "value": "release" },
+            { "name": "STEPWARD_WORKER", "value": "w" },
         ])
     );
 }
@@ -409,17 +423,29 @@ spec:
 fn what_a_pod_cannot_hold_is_refused() {
     let desk = desk();
     let long = prepare(&desk, script(Runner::Pod, "busybox", &"x".repeat(200_000)));
-    assert!(
-        long.unwrap_err()
-            .starts_with("the script is 200000 bytes long; ")
-    );
+    assert!(payload_fault(long).starts_with("the script is 200000 bytes long; "));
     let hostile = prepare(&desk, script(Runner::Pod, "a b", "true"));
-    assert_eq!(
-        hostile.unwrap_err(),
-        "image \"a b\" is not the name of an image"
-    );
+    let sentence = "image \"a b\" is not the name of an image";
+    assert_eq!(payload_fault(hostile), sentence);
     let other = prepare(&desk, script(Runner::Docker, "busybox", "true"));
-    assert_eq!(other.unwrap_err(), "this step has nothing for a pod to run");
+    assert_eq!(
+        payload_fault(other),
+        "this step has nothing for a pod to run"
+    );
+    for manifest in [
+        "a: [",
+        "{kind: Job, apiVersion: v1}",
+        "{kind: Pod, apiVersion: v1}",
+    ] {
+        let manifest = manifest.to_string();
+        let refused = payload_fault(prepare(&desk, Action::Pod { manifest }));
+        assert!(refused.starts_with("the manifest "), "{refused}");
+    }
+    let mut nul = assignment(script(Runner::Pod, "busybox", "true"));
+    nul.env.insert("A".to_string(), "x\0".to_string());
+    let refused = pod::prepare(&nul, &desk.place, &desk.tools);
+    let sentence = "A has a NUL byte in it, which no environment can hold";
+    assert_eq!(payload_fault(refused), sentence);
 }
 
 #[test]

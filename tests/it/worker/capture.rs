@@ -204,6 +204,42 @@ fn secrets_are_hidden_across_writes_lines_and_pieces() {
 }
 
 #[test]
+fn every_form_of_a_secret_is_hidden_wherever_a_buffer_ends() {
+    // As it is, in base64 and in a URL; named by the settings, and by the step itself while it runs.
+    let forms = ["s3cr3t/value?", "czNjcjN0L3ZhbHVlPw", "s3cr3t%2Fvalue%3F"];
+    for named_by_step in [false, true] {
+        let named: &[&str] = match named_by_step {
+            true => &[],
+            false => &[forms[0]],
+        };
+        let mut printer = Printer::new(LogLimits::default(), named);
+        if named_by_step {
+            // In two writes, and not known before its line has ended.
+            printer.print(b"::add-mask::s3cr");
+            printer.print(b"3t/value?\n");
+        }
+        let mut expected = Vec::new();
+        for form in forms {
+            // Every byte of it is once the last of what a pipe, a read or a piece of a line holds.
+            for before in 0..=form.len() {
+                let filler = "x".repeat((64 << 10) - before);
+                printer.print(format!("{filler}{form} y\n").as_bytes());
+                expected.push(filler);
+            }
+        }
+        let (log, _) = printer.finish();
+        let lines = stdout(&log);
+        let shown = &lines[usize::from(named_by_step)..];
+        assert_eq!(shown.len(), expected.len());
+        for (line, filler) in shown.iter().zip(expected) {
+            let rest = line.strip_prefix(&filler).unwrap();
+            // The last character of base64 is made of more than the secret.
+            assert!(matches!(rest, "*** y" | "***w y"), "{rest}");
+        }
+    }
+}
+
+#[test]
 fn the_beginning_of_a_secret_is_not_shown_while_the_rest_may_come() {
     let mut printer = Printer::new(LogLimits::default(), &["hunter2-hunter2"]);
     printer.print(b"the password: hunter2");

@@ -385,6 +385,84 @@ fn two_attempts_of_one_step_are_two_things() {
     );
 }
 
+fn cancelled(attempt: AttemptRef) -> Event {
+    Event::Polled(
+        life(),
+        Ok(PollAnswer {
+            assignments: Vec::new(),
+            abort: vec![attempt],
+            draining: false,
+        }),
+    )
+}
+
+fn polls(orders: &[Order]) -> Vec<(u32, Vec<AttemptRef>)> {
+    let polls = orders.iter().filter_map(|order| match order {
+        Order::Poll(poll) => Some((poll.free_slots, poll.held.clone())),
+        _ => None,
+    });
+    polls.collect()
+}
+
+#[test]
+fn a_cancelled_step_has_its_slot_until_its_processes_are_gone() {
+    let mut mind = Mind::open();
+    let (one, two) = (attempt(1, 1), attempt(2, 1));
+    mind.run(assignment(one));
+    mind.run(assignment(two));
+    let orders = mind.tell(cancelled(one));
+    assert_eq!(kills(&orders), [one]);
+    // The server does not hear of it again, so its cancel is over; but the slot is not free.
+    assert_eq!(polls(&orders), [(0, vec![two])]);
+    // The poll that waits says that nothing is free: the server is told as soon as it is not so any more.
+    let orders = mind.tell(ended(one));
+    let told = reports(&orders);
+    assert_eq!(told.len(), 1, "{orders:?}");
+    assert!(told[0].items.is_empty());
+    assert_eq!(told[0].poll, Some((1, vec![two])));
+    // Lost on its way: it is told again, and then not any more.
+    mind.tell(Event::Reported(life(), Err(Trouble::Unreachable)));
+    let told = reports(&mind.wait(1_000));
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].poll, Some((1, vec![two])));
+    mind.tell(judged(Vec::new()));
+    assert!(reports(&mind.wait(20_000)).is_empty());
+}
+
+#[test]
+fn what_a_lost_session_ran_has_its_slots_in_the_next_until_it_is_gone() {
+    let mut mind = Mind::open();
+    let one = attempt(1, 1);
+    mind.run(assignment(one));
+    mind.tell(Event::Beaten(life(), Err(Trouble::SessionReplaced)));
+    let orders = mind.tell(opened(Vec::new()));
+    assert_eq!(polls(&orders), [(1, Vec::new())]);
+    assert_eq!(
+        reports(&mind.tell(ended(one)))[0].poll,
+        Some((2, Vec::new()))
+    );
+}
+
+#[test]
+fn a_worker_does_not_leave_while_what_it_told_to_end_is_in_its_grace() {
+    let mut mind = Mind::open();
+    let one = attempt(1, 1);
+    mind.run(assignment(one));
+    mind.tell(cancelled(one));
+    mind.tell(Event::Drain);
+    assert!(!leaves(&mind.tell(Event::Drained(life(), Ok(())))));
+    assert!(leaves(&mind.tell(ended(one))));
+
+    let mut mind = Mind::open();
+    mind.run(assignment(one));
+    mind.tell(Event::Drain);
+    assert!(!leaves(
+        &mind.tell(Event::Beaten(life(), Err(Trouble::SessionUnknown)))
+    ));
+    assert!(!leaves(&mind.wait(60_000)), "and it does not spin");
+    assert!(leaves(&mind.tell(ended(one))));
+}
+
 #[test]
 fn a_late_answer_to_a_former_session_says_nothing_to_the_next() {
     let mut mind = Mind::open();

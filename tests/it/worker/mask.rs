@@ -88,6 +88,25 @@ fn base64_that_is_broken_into_lines_is_hidden_line_by_line() {
 }
 
 #[test]
+fn base64_in_lines_of_a_secret_with_a_newline_after_it_is_hidden() {
+    // One and two bytes beyond a group of three: then the newline changes the last character of the secret's own.
+    for length in [70, 71, 72] {
+        let secret: String = ('a'..='z').cycle().take(length).collect();
+        let masks = masks(&[&secret]);
+        let encoded = std::process::Command::new("sh")
+            .args(["-c", "echo \"$0\" | base64", &secret])
+            .output()
+            .unwrap();
+        let encoded = String::from_utf8(encoded.stdout).unwrap();
+        assert_eq!(encoded.lines().count(), 2);
+        for line in encoded.lines() {
+            let hidden = masks.hide(line);
+            assert!(hidden.starts_with("***") && hidden.len() <= 7, "{hidden}");
+        }
+    }
+}
+
+#[test]
 fn other_spellings_are_hidden() {
     let masks = masks(&["pä$$ word/\"1\""]);
     for line in [

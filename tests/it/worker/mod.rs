@@ -2,12 +2,21 @@
 
 mod capture;
 mod environment;
+mod escapes;
 mod machine;
 mod marked;
 mod mask;
 mod output;
 mod slot;
+mod slots_and_beats;
 mod supervisor;
+
+#[allow(dead_code)] // Other tests need more of it.
+#[path = "../../processes/house.rs"]
+mod house;
+#[allow(dead_code)] // Other tests need more of it.
+#[path = "../../processes/proxy.rs"]
+mod proxy;
 
 use std::collections::BTreeMap;
 use std::path::Path;

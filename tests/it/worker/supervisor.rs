@@ -184,7 +184,7 @@ fn a_supervisor_that_is_killed_leaves_nothing_either() {
     assert_eq!(bench.alive(), 0);
     let message = "its supervisor was killed by signal 9 (SIGKILL), and the step with it";
     assert_eq!(failed(&finished), (Reason::Signal, message));
-    let note = "its supervisor was killed by signal 9 (SIGKILL): 4 processes killed by its mark";
+    let note = "its supervisor was killed by signal 9 (SIGKILL): 4 processes killed";
     assert_eq!(bench.notes(), [note, message]);
 }
 
@@ -204,11 +204,36 @@ fn a_supervisor_that_does_not_do_as_it_is_told_can_be_done_without() {
         &["sh", "-c", "kill -STOP $PPID; sleep 1000"],
         Vec::new(),
     );
-    until("it runs", || bench.alive() == 2);
-    supervised.stop_at_once();
+    until("it stands still", || supervised.is_suspended());
     supervised.kill_supervisor();
     assert!(matches!(supervised.wait().exit, Exit::Unsupervised(_)));
     assert_eq!(bench.alive(), 0);
+}
+
+#[test]
+fn a_step_that_makes_its_supervisor_stand_still_ends_within_its_grace() {
+    let tries = [
+        // Once, and obedient itself.
+        ("kill -STOP $PPID; echo up; sleep 1000", 2),
+        // Again and again, and deaf.
+        (
+            "trap '' TERM; parent=$PPID; (while :; do kill -STOP $parent; done) & echo up; sleep 1000",
+            3,
+        ),
+    ];
+    for (script, processes) in tries {
+        for (stop, grace_ms) in [(Stop::Gently, 1_000), (Stop::AtOnce, 3_600_000)] {
+            let bench = Bench::new().with_grace_ms(grace_ms);
+            let held = running(&bench, script, processes);
+            let begun = std::time::Instant::now();
+            held.slot.stop(stop);
+            let finished = held.finished();
+            assert_eq!(failed(&finished).0, Reason::Signal);
+            assert_eq!(bench.alive(), 0, "{script}");
+            // Far below the minute that a supervisor may take, also on a busy machine.
+            assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+        }
+    }
 }
 
 #[test]
@@ -299,6 +324,25 @@ fn a_step_cannot_talk_to_its_supervisor() {
 }
 
 #[test]
+fn a_step_has_no_descriptor_but_the_standard_three() {
+    let bench = Bench::new();
+    // As whoever starts a worker may leave one open.
+    let secret = std::fs::File::create(bench.file("left-open")).unwrap();
+    rustix::io::fcntl_setfd(&secret, rustix::io::FdFlags::empty()).unwrap();
+    let script = "for open in /proc/$$/fd/*; do readlink $open || true; done";
+    assert_eq!(bench.finish_script(script), Finished::completed());
+    let mut open = bench.stdout();
+    // Through which the shell reads it.
+    open.retain(|file| *file != bench.place.script().display().to_string());
+    assert_eq!(open.len(), 3, "{open:?}");
+    assert_eq!(open[0], "/dev/null");
+    assert!(
+        open[1..].iter().all(|file| file.starts_with("pipe:")),
+        "{open:?}"
+    );
+}
+
+#[test]
 fn what_cleans_up_runs_in_every_ending() {
     for way in [
         "ends",
@@ -323,7 +367,7 @@ fn what_cleans_up_runs_in_every_ending() {
         let supervised = supervised(&bench, argv, cleanup);
         match way {
             "ends" | "never starts" => {}
-            "is stopped" => supervised.stop_gently(),
+            "is stopped" => supervised.stop(Stop::Gently),
             "loses its supervisor" => {
                 until("it runs", || bench.alive() == 1);
                 supervised.kill_supervisor();
