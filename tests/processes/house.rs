@@ -1,16 +1,19 @@
 //! A house of real processes: a server, its workers, and whoever asks it things.
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use stepward::client::{CallError, Client};
 use stepward::wire::api::{
-    EventJson, JobJson, List, LogsJson, StepJson, SubmitRequest, WorkerJson,
+    EventJson, JobJson, List, LogsJson, RecoveryJson, StepJson, SubmitRequest, WorkerJson,
 };
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_stepward");
@@ -31,7 +34,7 @@ pub fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Timings in which a worker is given up after four seconds.
-const SETTINGS: &str = "
+pub const SETTINGS: &str = "
 recovery:
   heartbeat_interval_secs: 1
   heartbeat_timeout_secs: 3
@@ -43,6 +46,21 @@ recovery:
   cancel_grace_secs: 2
 ";
 
+/// Timings in which nobody is given up before the story ends, and heartbeats are too far apart to tell anything.
+pub const PATIENT: &str = "
+recovery:
+  heartbeat_interval_secs: 30
+  heartbeat_timeout_secs: 120
+  cancel_grace_secs: 2
+";
+
+/// A sleep that no other process of this machine is in: longer than any story, and as long as no other.
+fn sleep_of_its_own() -> String {
+    static HOUSES: AtomicU32 = AtomicU32::new(0);
+    let house = HOUSES.fetch_add(1, Ordering::Relaxed);
+    format!("sleep 8{:07}{house:03}", std::process::id())
+}
+
 pub struct House {
     pub folder: tempfile::TempDir,
     data: PathBuf,
@@ -51,6 +69,8 @@ pub struct House {
     server: Option<Process>,
     pub client: Client,
     workers: usize,
+    /// What `SLEEP` in its workflows stands for.
+    sleep: String,
     /// What its workers have in their environment besides.
     pub variables: Vec<Variable>,
 }
@@ -75,7 +95,9 @@ impl House {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("data");
         let ledger = folder.path().join("ledger");
+        let sleep = sleep_of_its_own();
         let workflows = workflows.replace("LEDGER", ledger.to_str().unwrap());
+        let workflows = workflows.replace("SLEEP", &sleep);
         fs::create_dir_all(folder.path().join("workflows")).unwrap();
         fs::write(folder.path().join("workflows/all.yaml"), workflows).unwrap();
         let mut house = House {
@@ -86,6 +108,7 @@ impl House {
             server: None,
             client: Client::new("http://127.0.0.1:1", None),
             workers: 0,
+            sleep,
             variables: Vec::new(),
         };
         house.start_server();
@@ -238,6 +261,19 @@ impl House {
         let _: JobJson = self.post(&format!("/api/jobs/{job_id}/cancel")).unwrap();
     }
 
+    /// Forced or not; returns the status of the answer.
+    pub fn delete_worker(&self, worker_id: i64, force: bool) -> u16 {
+        let address = self.url();
+        let address = address.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(address).unwrap();
+        let path = format!("/api/workers/{worker_id}?force={force}");
+        let request = format!("DELETE {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
     pub fn events(&self, job_id: i64) -> Vec<EventJson> {
         let path = format!("/api/jobs/{job_id}/events");
         self.get::<List<EventJson>>(&path).items
@@ -245,13 +281,30 @@ impl House {
 
     /// Everything that happened, oldest first.
     pub fn all_events(&self) -> Vec<EventJson> {
-        let path = "/api/events?after=0&limit=500";
-        self.get::<List<EventJson>>(path).items
+        let mut events = Vec::new();
+        let mut after = Some("0".to_string());
+        while let Some(seen) = after {
+            let path = format!("/api/events?after={seen}&limit=500");
+            let page: List<EventJson> = self.get(&path);
+            events.extend(page.items);
+            after = page.next;
+        }
+        events
     }
 
-    pub fn kinds(&self, job_id: i64) -> Vec<String> {
-        let events = self.events(job_id).into_iter();
-        events.map(|event| event.kind).collect()
+    /// Everything that happened, oldest first, in few words. Each job tells its part of it.
+    pub fn story(&self) -> Vec<String> {
+        let all = self.all_events();
+        let jobs: BTreeSet<i64> = all.iter().filter_map(|event| event.job_id).collect();
+        for job_id in jobs {
+            let its_own = all.iter().filter(|event| event.job_id == Some(job_id));
+            let its_own: Vec<i64> = its_own.map(|event| event.seq).collect();
+            let told = self.events(job_id).into_iter().map(|event| event.seq);
+            // It may have gone on since.
+            let told: Vec<i64> = told.take(its_own.len()).collect();
+            assert_eq!(told, its_own, "job {job_id}");
+        }
+        all.iter().map(in_words).collect()
     }
 
     pub fn log(&self, job_id: i64, step: &str) -> LogsJson {
@@ -263,8 +316,64 @@ impl House {
         lines.map(|line| line.text).collect()
     }
 
+    /// The log holds this line, and no other that is only like it.
+    pub fn await_log_line(&self, job_id: i64, step: &str, text: &str) {
+        await_that(text, || {
+            let lines = self.log_lines(job_id, step);
+            lines.iter().any(|line| line == text).then_some(())
+        });
+    }
+
     pub fn read(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// Recovery has looked at everything since this was called.
+    pub fn await_sweep(&self) {
+        let last = || self.get::<RecoveryJson>("/api/recovery").last_sweep;
+        let before = last().map(|sweep| sweep.at.0.0);
+        await_that("a sweep", || {
+            let now = last().map(|sweep| sweep.at.0.0);
+            (now > before).then_some(())
+        });
+    }
+
+    /// The processes of its steps that are in a `SLEEP`.
+    pub fn asleep(&self) -> Vec<i32> {
+        processes(&self.sleep)
+    }
+
+    pub fn await_asleep(&self, count: usize) {
+        await_that(&format!("{count} sleep"), || {
+            (self.asleep().len() == count).then_some(())
+        });
+    }
+
+    pub fn await_nobody_asleep(&self) {
+        await_that("no process is left", || {
+            self.asleep().is_empty().then_some(())
+        });
+    }
+
+    /// Whatever waits for it in a script goes on.
+    pub fn open_gate(&self) {
+        fs::write(self.path("ledger.gate"), "").unwrap();
+    }
+
+    /// The story is over: this is all that happened, in this order, and the database keeps every rule.
+    pub fn ends(self, expected: &[&str]) {
+        let begun = Instant::now();
+        loop {
+            let story = self.story();
+            let is_on_its_way =
+                story.len() < expected.len() && expected.starts_with(&words(&story));
+            if !is_on_its_way || begun.elapsed() > PATIENCE {
+                assert_eq!(story, expected);
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.check();
     }
 
     /// The story is over: the database must keep every rule.
@@ -274,6 +383,24 @@ impl House {
         }
         check_database(&self.data);
     }
+}
+
+/// What happened (by which phase of recovery), to which attempt, why, and whose it was:
+/// `step_failed(1) 1/work/1 worker_lost w1`.
+fn in_words(event: &EventJson) -> String {
+    let phase = event.phase.map(|phase| format!("({phase})"));
+    let place = match (event.job_id, &event.step, event.attempt) {
+        (Some(job_id), Some(step), Some(attempt)) => Some(format!("{job_id}/{step}/{attempt}")),
+        (job_id, _, _) => job_id.map(|job_id| job_id.to_string()),
+    };
+    let words = [place, event.reason.clone(), event.worker.clone()];
+    let words = words.into_iter().flatten().map(|word| format!(" {word}"));
+    let words: String = words.collect();
+    format!("{}{}{words}", event.kind, phase.unwrap_or_default())
+}
+
+pub fn words(story: &[String]) -> Vec<&str> {
+    story.iter().map(String::as_str).collect()
 }
 
 pub fn check_database(folder: &Path) {
@@ -336,6 +463,12 @@ impl Worker {
 
     pub fn kill(&mut self) {
         self.process.take().expect("the worker runs").kill();
+    }
+
+    /// At once, as whoever watches over it does.
+    pub fn kill_and_restart(&mut self) {
+        self.kill();
+        self.start();
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -9,6 +9,9 @@ pub const BEGIN: &str =
     r#"echo "$STEPWARD_JOB_ID/$STEPWARD_STEP/$STEPWARD_ATTEMPT begin" >> LEDGER"#;
 pub const END: &str = r#"echo "$STEPWARD_JOB_ID/$STEPWARD_STEP/$STEPWARD_ATTEMPT end" >> LEDGER"#;
 
+/// For a script: waits until the house opens its gate.
+pub const AWAIT_GATE: &str = "while [ ! -e LEDGER.gate ]; do sleep 0.05; done";
+
 /// How often each attempt began, and ended.
 pub fn lives(house: &House) -> BTreeMap<String, (u32, u32)> {
     let mut lives: BTreeMap<String, (u32, u32)> = BTreeMap::new();

@@ -50,12 +50,14 @@ fn await_call(desk: &Desk, words: &str) {
 /// What the supervisor calls in every ending.
 const CLEANUP: &str = "--ignore-not-found --wait=false --now";
 
-fn end(house: House, mut worker: Worker) {
+/// The worker has nothing to do any more; this is what happened before it was told to leave.
+fn end(house: House, mut worker: Worker, expected: &[&str]) {
     worker.signal(Signal::TERM);
     assert!(worker.wait(), "a drained worker ends well");
     let killed = stepward::worker::marked::kill_marked(&worker.instance_key());
     assert_eq!(killed, 0, "processes ran on");
-    house.check();
+    let expected = [expected, &["worker_draining w1"]].concat();
+    house.ends(&expected);
 }
 
 #[test]
@@ -78,7 +80,15 @@ fn a_pod_is_followed_to_its_end_and_deleted() {
         let last = format!("exit code {exit_code}");
         assert_eq!(house.log_lines(job_id, "work"), ["one", "two", &last]);
         assert!(desk.ledger().last().unwrap().ends_with(CLEANUP));
-        end(house, worker);
+        let mut expected = vec!["worker_registered w1", "job_submitted 1"];
+        match exit_code {
+            0 => expected.push("job_completed 1"),
+            _ => expected.extend([
+                "step_failed 1/work/1 exit_code w1",
+                "job_failed 1 exit_code",
+            ]),
+        }
+        end(house, worker, &expected);
     }
 }
 
@@ -98,7 +108,15 @@ fn a_cancelled_pod_is_deleted() {
         .position(|call| call.starts_with("delete ") && !call.ends_with("--now"));
     let last = calls.iter().position(|call| call.ends_with("--now"));
     assert!(gently.is_some() && gently < last, "{calls:?}");
-    end(house, worker);
+    end(
+        house,
+        worker,
+        &[
+            "worker_registered w1",
+            "job_submitted 1",
+            "job_cancelled 1 cancelled_by_user",
+        ],
+    );
 }
 
 #[test]
@@ -115,7 +133,18 @@ fn a_pod_whose_worker_is_killed_is_deleted_by_its_supervisor() {
     assert_eq!(step.reason.as_deref(), Some("worker_lost"));
     worker.start();
     house.await_worker("w1", "active");
-    end(house, worker);
+    end(
+        house,
+        worker,
+        &[
+            "worker_registered w1",
+            "job_submitted 1",
+            "worker_inactive(1) w1",
+            "step_failed(1) 1/work/1 worker_lost w1",
+            "job_failed 1 worker_lost",
+            "worker_restarted w1",
+        ],
+    );
 }
 
 #[test]
@@ -140,7 +169,18 @@ fn a_pod_that_is_just_being_made_is_deleted_after_that() {
     assert!(made.is_some() && made < deleted, "{calls:?}");
     worker.start();
     house.await_worker("w1", "active");
-    end(house, worker);
+    end(
+        house,
+        worker,
+        &[
+            "worker_registered w1",
+            "job_submitted 1",
+            "worker_inactive(1) w1",
+            "step_failed(1) 1/work/1 worker_lost w1",
+            "job_failed 1 worker_lost",
+            "worker_restarted w1",
+        ],
+    );
 }
 
 #[test]
@@ -171,5 +211,15 @@ fn a_pod_that_nobody_could_delete_is_deleted_by_the_next_life() {
     await_that("it has introduced itself", || {
         worker.process().said().contains("offers").then_some(())
     });
-    end(house, worker);
+    end(
+        house,
+        worker,
+        &[
+            "worker_registered w1",
+            "job_submitted 1",
+            "step_failed 1/work/1 worker_restarted w1",
+            "worker_restarted w1",
+            "job_failed 1 worker_restarted",
+        ],
+    );
 }

@@ -1,9 +1,9 @@
 //! A small proxy that loses, doubles and holds back what passes through it.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 
 /// What becomes of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,16 @@ pub type Policy = dyn Fn(&str, u64) -> Fate + Send + Sync;
 
 pub struct Proxy {
     pub url: String,
-    pub seen: Arc<AtomicU64>,
+    desk: Arc<Desk>,
+}
+
+/// What the threads of a proxy share.
+struct Desk {
+    upstream: SocketAddr,
+    policy: Mutex<Box<Policy>>,
+    clients: Mutex<BTreeMap<SocketAddr, TcpStream>>,
+    /// What became of each request so far, in order.
+    fates: Mutex<Vec<(String, Fate)>>,
 }
 
 impl Proxy {
@@ -33,32 +42,66 @@ impl Proxy {
         server_url: &str,
         policy: impl Fn(&str, u64) -> Fate + Send + Sync + 'static,
     ) -> Proxy {
-        let upstream: SocketAddr = server_url.strip_prefix("http://").unwrap().parse().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let seen = Arc::new(AtomicU64::new(0));
-        let (policy, counted): (Arc<Policy>, _) = (Arc::new(policy), seen.clone());
+        let desk = Arc::new(Desk {
+            upstream: server_url.strip_prefix("http://").unwrap().parse().unwrap(),
+            policy: Mutex::new(Box::new(policy)),
+            clients: Mutex::default(),
+            fates: Mutex::default(),
+        });
+        let shared = desk.clone();
         std::thread::spawn(move || {
-            for client in listener.incoming().flatten() {
-                let (policy, counted) = (policy.clone(), counted.clone());
-                std::thread::spawn(move || serve(client, upstream, &*policy, &counted));
+            while let Ok((client, address)) = listener.accept() {
+                let desk = shared.clone();
+                let second = client.try_clone().unwrap();
+                desk.clients.lock().unwrap().insert(address, second);
+                std::thread::spawn(move || {
+                    serve(client, &desk);
+                    // The client sees the end of the connection only when nobody holds it any more.
+                    desk.clients.lock().unwrap().remove(&address);
+                });
             }
         });
-        Proxy { url, seen }
+        Proxy { url, desk }
+    }
+
+    /// From now on these requests are lost and all others pass. What is under way is cut off, answers included.
+    pub fn lose(&self, is_lost: impl Fn(&str) -> bool + Send + Sync + 'static) {
+        *self.desk.policy.lock().unwrap() = Box::new(move |path, _| match is_lost(path) {
+            true => Fate::LoseRequest,
+            false => Fate::Pass,
+        });
+        for client in self.desk.clients.lock().unwrap().values() {
+            // It may be gone already.
+            let _ = client.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// How many requests with such a path met this fate.
+    pub fn count(&self, words: &str, fate: Fate) -> usize {
+        let fates = self.desk.fates.lock().unwrap();
+        let such = |(path, met): &&(String, Fate)| path.contains(words) && *met == fate;
+        fates.iter().filter(such).count()
     }
 }
 
-fn serve(mut client: TcpStream, upstream: SocketAddr, policy: &Policy, counted: &AtomicU64) {
+impl Desk {
+    fn decide(&self, path: &str) -> Fate {
+        let mut fates = self.fates.lock().unwrap();
+        let fate = self.policy.lock().unwrap()(path, fates.len() as u64);
+        fates.push((path.to_string(), fate));
+        fate
+    }
+}
+
+fn serve(mut client: TcpStream, desk: &Desk) {
+    let upstream = desk.upstream;
     client.set_nodelay(true).unwrap();
     while let Some(request) = read_message(&mut client) {
-        let number = counted.fetch_add(1, Ordering::Relaxed);
         let head = String::from_utf8_lossy(&request);
-        let path = head
-            .split_whitespace()
-            .nth(1)
-            .unwrap_or_default()
-            .to_string();
-        let answer = match policy(&path, number) {
+        let path = head.split_whitespace().nth(1).unwrap_or_default();
+        let answer = match desk.decide(path) {
             Fate::LoseRequest => return,
             Fate::Hang => {
                 let mut rest = Vec::new();
@@ -98,7 +141,7 @@ fn ask(upstream: SocketAddr, request: &[u8], client: &TcpStream) -> Option<Vec<u
         while done_rx.try_recv() == Err(TryRecvError::Empty) {
             if matches!(watched.peek(&mut byte), Ok(0)) {
                 // It has been answered, or closed already.
-                let _ = server_side.shutdown(std::net::Shutdown::Both);
+                let _ = server_side.shutdown(Shutdown::Both);
                 return;
             }
         }

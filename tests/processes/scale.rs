@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::house::{House, await_that};
+use crate::house::{House, await_that, words};
+use crate::ledger::AWAIT_GATE;
 
 fn post(stream: &mut TcpStream, path: &str, body: &str) {
     let length = body.len();
@@ -64,7 +65,6 @@ fn a_thousand_polling_workers_cost_little_and_one_step_goes_to_one_of_them() {
     let step = house.step(first, "work");
     assert_eq!(step.status, "assigned");
     assert_eq!(step.worker, Some(format!("n{winner}")));
-    // Nobody else was woken for it.
     let second = house.submit("quick");
     let (other, _) = await_that("another one is answered", || {
         let answers = polls.iter_mut().enumerate();
@@ -73,6 +73,11 @@ fn a_thousand_polling_workers_cost_little_and_one_step_goes_to_one_of_them() {
     });
     assert_ne!(winner, other);
     assert_eq!(house.step(second, "work").worker, Some(format!("n{other}")));
+    let mut others = polls.iter_mut().map(heard);
+    assert!(
+        others.all(|answer| answer.is_empty()),
+        "nobody else was woken"
+    );
     let held_kb = house.server().status("VmRSS");
     assert!(
         held_kb < 100_000,
@@ -87,7 +92,10 @@ fn a_thousand_polling_workers_cost_little_and_one_step_goes_to_one_of_them() {
             .count();
         (open < 60).then_some(())
     });
-    house.check();
+    let registered = (0..WORKERS).map(|number| format!("worker_registered n{number}"));
+    let submitted = [first, second].map(|job_id| format!("job_submitted {job_id}"));
+    let expected: Vec<String> = registered.chain(submitted).collect();
+    house.ends(&words(&expected));
 }
 
 #[test]
@@ -120,7 +128,7 @@ tasks:
     });
     assert!(line.lines[0].text.len() < 2 << 20);
     assert!(line.lines[0].text.contains("bytes"), "the cut is visible");
-    house.check();
+    house.ends(&["worker_registered w1", "job_submitted 1", "job_completed 1"]);
 }
 
 #[test]
@@ -129,9 +137,9 @@ fn what_a_step_prints_is_there_within_a_second_or_so() {
 tasks:
   slow:
     flow:
-      work: { script: 'echo first; printf half; while [ ! -e LEDGER.gate ]; do sleep 0.05; done; echo line' }
+      work: { script: 'echo first; printf half; AWAIT_GATE; echo line' }
 ";
-    let mut house = House::with(workflows);
+    let mut house = House::with(&workflows.replace("AWAIT_GATE", AWAIT_GATE));
     let _worker = house.worker(1);
     let job_id = house.submit("slow");
     house.await_step(job_id, "work", "running");
@@ -145,9 +153,9 @@ tasks:
         "{:?}",
         begun.elapsed()
     );
-    std::fs::write(house.path("ledger.gate"), "").unwrap();
+    house.open_gate();
     house.await_job(job_id, "completed");
     let lines = house.log_lines(job_id, "work");
     assert_eq!(lines[..2], ["first", "halfline"]);
-    house.check();
+    house.ends(&["worker_registered w1", "job_submitted 1", "job_completed 1"]);
 }
