@@ -33,24 +33,24 @@ impl Handlers {
     pub fn start(app: &Arc<App>, gate: Gate) -> std::io::Result<Handlers> {
         let door = Arc::new(Door {
             gate,
-            workers: Queue::default(),
-            people: Queue::default(),
+            workers: Arc::default(),
+            people: Arc::default(),
         });
+        let crews = [
+            ("workers", door.workers.clone(), WORKERS_HANDLERS),
+            ("people", door.people.clone(), PEOPLES_HANDLERS),
+        ];
         let mut handlers = Handlers {
             door,
             threads: Vec::with_capacity(WORKERS_HANDLERS + PEOPLES_HANDLERS),
         };
-        let crews: [(_, fn(&Door) -> &Queue, _); 2] = [
-            ("workers", |door| &door.workers, WORKERS_HANDLERS),
-            ("people", |door| &door.people, PEOPLES_HANDLERS),
-        ];
         for (name, queue, count) in crews {
             for number in 1..=count {
-                let (app, door) = (app.clone(), handlers.door.clone());
+                let (app, queue) = (app.clone(), queue.clone());
                 let thread = std::thread::Builder::new()
                     .name(format!("{name}-{number}"))
                     .spawn(move || {
-                        while let Some(exchange) = queue(&door).take() {
+                        while let Some(exchange) = queue.take() {
                             serve(&app, exchange);
                         }
                     })?;
@@ -80,8 +80,8 @@ impl Drop for Handlers {
 /// Where requests come in.
 pub struct Door {
     gate: Gate,
-    workers: Queue,
-    people: Queue,
+    workers: Arc<Queue>,
+    people: Arc<Queue>,
 }
 
 impl Door {

@@ -441,13 +441,15 @@ fn outlive_the_worker() -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(getpid()))?;
     // The step runs as the same user: this keeps its hands off the socket. It is a bonus where the kernel grants it.
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    let core = rustix::process::getrlimit(Resource::Core);
-    let no_core = Rlimit {
-        current: Some(0),
-        maximum: core.maximum,
-    };
-    // Nice to have.
-    let _ = rustix::process::setrlimit(Resource::Core, no_core);
+    // Nice to have: no core dumps, and as many descriptors as programs expect, also below a server that took all it could.
+    for (resource, most) in [(Resource::Core, 0), (Resource::Nofile, 1_024)] {
+        let limit = rustix::process::getrlimit(resource);
+        let lowered = Rlimit {
+            current: Some(limit.current.map_or(most, |current| current.min(most))),
+            ..limit
+        };
+        let _ = rustix::process::setrlimit(resource, lowered);
+    }
     Ok(())
 }
 
