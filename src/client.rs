@@ -1,11 +1,12 @@
 //! Our own API from the other side: how workers and the command line reach a server.
 
 use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use ureq::http::{Response, StatusCode};
+use ureq::http::{Response, StatusCode, Uri};
 use ureq::{Agent, Body};
 
 use crate::wire::{ErrorBody, ErrorDetail};
@@ -44,7 +45,7 @@ impl Client {
             .max_idle_age(IDLE_MAX)
             .max_redirects(0)
             .user_agent(concat!("stepward/", env!("CARGO_PKG_VERSION")));
-        if is_loopback(&url) {
+        if is_here(&url) {
             // What the environment says of proxies is not meant for this machine itself.
             config = config.proxy(None);
         }
@@ -105,11 +106,26 @@ impl Client {
     }
 }
 
-fn is_loopback(url: &str) -> bool {
-    let host = url.split("://").nth(1).unwrap_or_default();
-    ["127.", "localhost", "[::1]"]
-        .iter()
-        .any(|name| host.starts_with(name))
+/// Whether it leads to this very machine.
+fn is_here(url: &str) -> bool {
+    let uri = url.parse::<Uri>().unwrap_or_default();
+    let host = uri.host().unwrap_or_default();
+    match host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        Ok(ip) => ip.is_loopback() || is_own(ip).unwrap_or(false),
+        Err(_) => host.eq_ignore_ascii_case("localhost"),
+    }
+}
+
+/// The way to one of our own addresses begins there. Nothing is sent.
+fn is_own(ip: IpAddr) -> std::io::Result<bool> {
+    const ANY_PORT: u16 = 9;
+    let anywhere: IpAddr = match ip {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((anywhere, 0))?;
+    socket.connect((ip, ANY_PORT))?;
+    Ok(socket.local_addr()?.ip() == ip)
 }
 
 fn answer<A: DeserializeOwned>(
@@ -141,5 +157,37 @@ fn refusal(status: StatusCode, body: &[u8]) -> ErrorDetail {
             message: format!("the server answered {status}"),
             details: Vec::new(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_known_by_its_addresses_and_not_by_how_a_name_begins() {
+        for here in [
+            "http://127.0.0.1:7717",
+            "http://127.8.9.10",
+            "https://[::1]:7717/below",
+            "http://LocalHost:7717",
+        ] {
+            assert!(is_here(here), "{here}");
+        }
+        for elsewhere in [
+            "http://192.0.2.1:7717",
+            "http://127.example.com:7717",
+            "http://localhost.example.com",
+            "http://example.com/127.0.0.1",
+            "",
+        ] {
+            assert!(!is_here(elsewhere), "{elsewhere}");
+        }
+        let way_out = UdpSocket::bind("0.0.0.0:0").unwrap();
+        // A machine without any network has no other address to try.
+        if way_out.connect("192.0.2.1:9").is_ok() {
+            let own = way_out.local_addr().unwrap().ip();
+            assert!(is_here(&format!("http://{own}:7717")), "{own}");
+        }
     }
 }

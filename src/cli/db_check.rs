@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 
+use super::say::{answer, say};
 use crate::config::ServerConfig;
 use crate::store::{DATABASE_FILE, Store, StoreOptions};
 
@@ -29,12 +30,12 @@ pub fn run(folder: Option<PathBuf>, config: Option<PathBuf>) -> anyhow::Result<E
     let store = Store::open(&folder, StoreOptions::default())?;
     let breaches = store.read(|tx| tx.breaches())?;
     for breach in &breaches {
-        println!("{}: {}", breach.rule, breach.what);
+        answer(format!("{}: {}", breach.rule, breach.what));
     }
     if breaches.is_empty() {
-        println!("{}: every rule holds", folder.display());
+        answer(format!("{}: every rule holds", folder.display()));
         return Ok(ExitCode::SUCCESS);
     }
-    eprintln!("stepward: {} breaches", breaches.len());
+    say(format!("{} breaches", breaches.len()));
     Ok(ExitCode::from(1))
 }

@@ -1,8 +1,10 @@
 //! What a person types. One file per verb; no logic of its own.
 
 mod db_check;
+mod embedded;
 mod process;
 mod run_pod;
+mod say;
 mod server;
 mod worker;
 
@@ -45,6 +47,7 @@ enum DbVerb {
     /// Exits with 0 if nothing is, with 1 otherwise. The server must be stopped.
     Check {
         /// The data folder; taken from the settings file if left out.
+        #[arg(env = "STEPWARD_DATA_DIR")]
         folder: Option<PathBuf>,
         /// The settings file of the server.
         #[arg(long, value_name = "FILE")]
@@ -64,7 +67,7 @@ pub fn run() -> ExitCode {
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("stepward: {error}");
+            say::say(error);
             ExitCode::from(1)
         }
     }

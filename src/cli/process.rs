@@ -2,6 +2,8 @@
 
 use crossbeam_channel::{Receiver, unbounded};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::consts::{SIGHUP, SIGTERM};
+use signal_hook::iterator::Signals;
 
 pub fn begin() {
     let filter = env_logger::Env::new().filter_or("STEPWARD_LOG", "info");
@@ -25,9 +27,32 @@ fn raise_descriptors() {
 /// One message for each SIGTERM, SIGINT or SIGHUP.
 pub fn signals() -> anyhow::Result<Receiver<()>> {
     let (sender, signals) = unbounded();
+    // Whoever starts it with nohup wants it to stay when the terminal goes.
+    let mut taken = vec![SIGTERM];
+    if !is_ignored(SIGHUP) {
+        taken.push(SIGHUP);
+    }
+    let mut others = Signals::new(taken)?;
+    let other_sender = sender.clone();
+    std::thread::Builder::new()
+        .name("signals".to_string())
+        .spawn(move || {
+            for _ in others.forever() {
+                // Nobody listens any more: the process is ending already.
+                let _ = other_sender.send(());
+            }
+        })?;
     ctrlc::set_handler(move || {
-        // Nobody listens any more: the process is ending already.
+        // As above.
         let _ = sender.send(());
     })?;
     Ok(signals)
+}
+
+/// Whether the process was started so. Where the kernel does not tell, it was not.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

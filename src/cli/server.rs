@@ -1,14 +1,17 @@
 //! `stepward server`: the server, in the foreground, until it is told to stop.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
+use clap::builder::BoolishValueParser;
 
+use super::embedded::{self, Embedded};
 use super::process;
-use crate::config::ServerConfig;
+use super::say::say;
+use crate::config::{ServerConfig, listen_address};
 use crate::server::Server;
 
 #[derive(Args)]
@@ -17,50 +20,75 @@ pub struct ServerArgs {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Where to listen; port 0 takes any that is free.
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", env = "STEPWARD_LISTEN", value_parser = listen_address)]
     listen: Option<SocketAddr>,
     /// The data folder.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", env = "STEPWARD_DATA_DIR")]
     data_dir: Option<PathBuf>,
     /// The folder of workflow files.
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_name = "FOLDER", env = "STEPWARD_WORKFLOWS_DIR")]
     workflows_dir: Option<PathBuf>,
     /// Runs a worker in the same process, as `embedded_worker` in the settings does.
-    #[arg(long)]
+    #[arg(long, env = "STEPWARD_EMBEDDED_WORKER", value_parser = BoolishValueParser::new())]
     embedded_worker: bool,
 }
 
 pub fn run(args: ServerArgs) -> anyhow::Result<ExitCode> {
-    let mut config = ServerConfig::load(args.config.as_deref())?;
-    config.listen = args.listen.unwrap_or(config.listen);
-    config.data_dir = args.data_dir.unwrap_or(config.data_dir);
-    config.workflows_dir = args.workflows_dir.or(config.workflows_dir);
-    if args.embedded_worker {
-        config.embedded_worker.get_or_insert_default();
-    }
-    if let Err(fault) = config.check() {
-        bail!(fault);
+    let file = args.config.clone();
+    let config = ServerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
+    if let Some(folder) = &config.workflows_dir {
+        check_workflows_dir(folder)?;
     }
     process::begin();
     let signals = process::signals()?;
+    let token = config.token()?;
+    let worker = embedded::settings(&config)?;
     let mut server = Server::start(&config)?;
     let address = server.address();
-    eprintln!("stepward: listening on http://{address}");
-    eprintln!(
-        "stepward: data in {}, {} tasks, a worker is given up after {} s of silence",
+    say(format!("listening on http://{address}"));
+    say(format!(
+        "data in {}, {} tasks, a worker is given up after {} s of silence",
         config.data_dir.display(),
         server.tasks(),
         config.recovery.heartbeat_timeout_secs
-    );
-    let worker = match &config.embedded_worker {
-        Some(worker) => Some(super::worker::embedded(worker.clone(), address, &config)?),
-        None => None,
-    };
-    signals.recv()?;
-    eprintln!("stepward: stopping");
-    if let Some(worker) = worker {
-        super::worker::end(worker, &signals);
+    ));
+    match worker.map(|worker| Embedded::start(worker, token, address)) {
+        Some(mut worker) => {
+            worker.look_after(&signals);
+            say("stopping");
+            worker.end(&signals);
+        }
+        None => {
+            signals.recv()?;
+            say("stopping");
+        }
     }
     server.stop();
     Ok(ExitCode::SUCCESS)
+}
+
+impl ServerArgs {
+    fn put_over(self, config: &mut ServerConfig) {
+        config.listen = self.listen.unwrap_or(config.listen);
+        config.workflows_dir = self.workflows_dir.or(config.workflows_dir.take());
+        if let Some(data_dir) = self.data_dir {
+            config.data_dir = data_dir;
+        }
+        if self.embedded_worker {
+            config.embedded_worker.get_or_insert_default();
+        }
+    }
+}
+
+/// What is wrong inside is said file by file; that there is none has to do with the setting.
+fn check_workflows_dir(folder: &Path) -> anyhow::Result<()> {
+    let why = match folder.metadata() {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => "it is no folder".to_string(),
+        Err(error) => error.to_string(),
+    };
+    let folder = folder.display();
+    bail!(
+        "workflows_dir is {folder}, which cannot be read: {why}; name the folder of workflow files"
+    )
 }

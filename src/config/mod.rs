@@ -3,32 +3,34 @@
 mod server;
 mod worker;
 
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
+use serde_yaml::Value;
 
-pub use server::{Auth, Defaults, Recovery, ServerConfig};
+pub use server::{Auth, Defaults, Recovery, ServerConfig, listen_address};
 pub use worker::{Docker, Kubernetes, WorkerConfig, WorkerLimits};
 
 /// Why settings are not taken. One line: which file, what, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("{file} cannot be read: {source}")]
-    Unreadable {
-        file: PathBuf,
-        source: std::io::Error,
-    },
+    Unreadable { file: PathBuf, source: io::Error },
     #[error("{file}: {fault}")]
     Invalid { file: PathBuf, fault: String },
+    /// The file alone would do, or there is none: it has to do with flags or the environment.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// A token stands alone in its file. Short ones can be guessed.
 fn read_token(file: &Path) -> Result<String, ConfigError> {
     const TOKEN_BYTES_MIN: usize = 16;
-    let text = std::fs::read_to_string(file).map_err(|source| ConfigError::Unreadable {
-        file: file.into(),
-        source,
-    })?;
+    let text = read(file)?;
     let token = text.trim();
     if token.len() < TOKEN_BYTES_MIN || token.contains(char::is_whitespace) {
         let fault = format!("holds no token: one word of at least {TOKEN_BYTES_MIN} characters");
@@ -38,25 +40,99 @@ fn read_token(file: &Path) -> Result<String, ConfigError> {
     Ok(token.to_string())
 }
 
-/// A missing file name and an empty file both mean the defaults.
-fn load<T: DeserializeOwned + Default>(
-    file: Option<&Path>,
-    check: fn(&T) -> Result<(), String>,
-) -> Result<T, ConfigError> {
-    let Some(file) = file else {
-        return Ok(T::default());
-    };
-    let text = std::fs::read_to_string(file).map_err(|source| ConfigError::Unreadable {
+/// What is no plain file may never end, or never begin.
+fn read(file: &Path) -> Result<String, ConfigError> {
+    const BYTES_MAX: u64 = 1 << 20;
+    let unreadable = |source| ConfigError::Unreadable {
         file: file.into(),
         source,
-    })?;
-    let invalid = |fault| ConfigError::Invalid {
+    };
+    let invalid = |fault: &str| ConfigError::Invalid {
+        file: file.into(),
+        fault: fault.to_string(),
+    };
+    // Otherwise opening a pipe waits for somebody to write.
+    let without_waiting = OFlags::NONBLOCK.bits() as i32;
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(without_waiting)
+        .open(file)
+        .map_err(unreadable)?;
+    if !opened.metadata().map_err(unreadable)?.is_file() {
+        return Err(invalid("is not a plain file"));
+    }
+    let mut text = String::new();
+    let bytes = opened.take(BYTES_MAX + 1).read_to_string(&mut text);
+    if bytes.map_err(unreadable)? as u64 > BYTES_MAX {
+        return Err(invalid("is longer than 1 MiB"));
+    }
+    Ok(text)
+}
+
+/// What is to know about a kind of settings.
+trait Settings: DeserializeOwned + Default {
+    /// What its types alone would refuse in words that help nobody, or not refuse at all.
+    fn misunderstanding(_file: &Value) -> Option<String> {
+        None
+    }
+
+    fn fault(&self) -> Result<(), String>;
+}
+
+/// Default, file, then what is put over it; checked once, when all is there. A missing file name and an empty file both mean the
+/// defaults.
+fn load<T: Settings>(file: Option<&Path>, put_over: impl FnOnce(&mut T)) -> Result<T, ConfigError> {
+    let invalid = |fault, file: &Path| ConfigError::Invalid {
         file: file.into(),
         fault,
     };
-    let settings: Option<T> =
-        serde_yaml::from_str(&text).map_err(|error| invalid(error.to_string()))?;
-    let settings = settings.unwrap_or_default();
-    check(&settings).map_err(invalid)?;
-    Ok(settings)
+    let mut settings = match file {
+        Some(file) => parse(&read(file)?).map_err(|fault| invalid(fault, file))?,
+        None => T::default(),
+    };
+    let fault_of_file = settings.fault().err();
+    put_over(&mut settings);
+    match (settings.fault(), file) {
+        (Ok(()), _) => Ok(settings),
+        (Err(fault), Some(file)) if fault_of_file.as_ref() == Some(&fault) => {
+            Err(invalid(fault, file))
+        }
+        (Err(fault), _) => Err(ConfigError::Refused(fault)),
+    }
+}
+
+fn parse<T: Settings>(text: &str) -> Result<T, String> {
+    let in_words = |error: serde_yaml::Error| in_plain_words(&error.to_string());
+    let value: Value = serde_yaml::from_str(text).map_err(in_words)?;
+    if let Some(fault) = T::misunderstanding(&value) {
+        return Err(fault);
+    }
+    // From the text again, which knows the lines.
+    let settings: Option<T> = serde_yaml::from_str(text).map_err(in_words)?;
+    Ok(settings.unwrap_or_default())
+}
+
+/// Serde speaks of Rust's types.
+fn in_plain_words(fault: &str) -> String {
+    const WORDS: [(&str, &str); 14] = [
+        ("invalid type: ", "found "),
+        ("invalid value: ", "found "),
+        ("found unit value", "found nothing"),
+        ("found map", "found a list of settings"),
+        ("found sequence", "found a list"),
+        ("expected u32", "expected a whole number, 0 or more"),
+        ("expected u64", "expected a whole number, 0 or more"),
+        ("expected usize", "expected a whole number, 0 or more"),
+        ("expected a sequence", "expected a list"),
+        ("expected a map", "expected a list of NAME: VALUE"),
+        ("expected a string", "expected text"),
+        ("expected path string", "expected a path"),
+        ("expected a boolean", "expected true or false"),
+        ("unknown field", "unknown key"),
+    ];
+    let mut fault = fault.to_string();
+    for (serde, ours) in WORDS {
+        fault = fault.replace(serde, ours);
+    }
+    fault
 }

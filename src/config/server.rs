@@ -3,14 +3,17 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_yaml::Value;
 
 use super::{ConfigError, WorkerConfig, read_token};
 use crate::domain::settings::Settings;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
 pub struct ServerConfig {
+    #[serde(deserialize_with = "listen")]
     pub listen: SocketAddr,
     pub data_dir: PathBuf,
     pub workflows_dir: Option<PathBuf>,
@@ -21,13 +24,13 @@ pub struct ServerConfig {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
 pub struct Auth {
     pub token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
 pub struct Recovery {
     pub heartbeat_interval_secs: u32,
     pub heartbeat_timeout_secs: u32,
@@ -40,7 +43,7 @@ pub struct Recovery {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
 pub struct Defaults {
     pub step_timeout_secs: u32,
     pub job_timeout_secs: u32,
@@ -92,7 +95,15 @@ fn secs(ms: i64) -> u32 {
 
 impl ServerConfig {
     pub fn load(file: Option<&Path>) -> Result<ServerConfig, ConfigError> {
-        super::load(file, ServerConfig::check)
+        ServerConfig::load_with(file, |_| ())
+    }
+
+    /// With what flags and the environment put over the file.
+    pub fn load_with(
+        file: Option<&Path>,
+        put_over: impl FnOnce(&mut ServerConfig),
+    ) -> Result<ServerConfig, ConfigError> {
+        super::load(file, put_over)
     }
 
     /// What every request must carry, if there is a file for it.
@@ -118,6 +129,14 @@ impl ServerConfig {
     }
 
     pub fn check(&self) -> Result<(), String> {
+        if self.data_dir.as_os_str().is_empty() {
+            return Err("data_dir is empty, name a folder".to_string());
+        }
+        if let Some(folder) = &self.workflows_dir
+            && folder.as_os_str().is_empty()
+        {
+            return Err("workflows_dir is empty, name a folder or write null".to_string());
+        }
         if !self.listen.ip().is_loopback() && self.auth.token_file.is_none() {
             return Err(format!(
                 "listen is {}, which others can reach: give every caller a token with auth.token_file, \
@@ -175,4 +194,42 @@ impl ServerConfig {
         }
         Ok(())
     }
+}
+
+impl super::Settings for ServerConfig {
+    fn misunderstanding(file: &Value) -> Option<String> {
+        match file.get("embedded_worker")? {
+            Value::Bool(true) => {
+                let write = "write embedded_worker: {} for a worker with the default settings";
+                Some(format!("embedded_worker is true, {write}"))
+            }
+            Value::Bool(false) => {
+                Some("embedded_worker is false, write null or leave it out".to_string())
+            }
+            worker => {
+                let mut keys = ["server_url", "token", "token_file"].into_iter();
+                let key = keys.find(|key| worker.get(key).is_some())?;
+                Some(format!(
+                    "embedded_worker.{key} cannot be set, leave it out: this worker reaches the server that it is in, \
+                     with that server's own token"
+                ))
+            }
+        }
+    }
+
+    fn fault(&self) -> Result<(), String> {
+        self.check()
+    }
+}
+
+pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let write = "write an address such as 127.0.0.1:7717, names are not looked up";
+    text.parse().map_err(|_| write.to_string())
+}
+
+fn listen<'de, D: Deserializer<'de>>(written: D) -> Result<SocketAddr, D::Error> {
+    // A port alone is a number.
+    let value = Value::deserialize(written)?;
+    let address = listen_address(value.as_str().unwrap_or_default());
+    address.map_err(|fault| D::Error::custom(format!("listen: {fault}")))
 }

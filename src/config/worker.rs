@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use ureq::http::Uri;
 
 use super::{ConfigError, read_token};
 use crate::domain::check::env_name_fault;
@@ -11,7 +12,7 @@ use crate::domain::limits;
 use crate::domain::worker::offer_fault;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
 pub struct WorkerConfig {
     pub server_url: String,
     pub token_file: Option<PathBuf>,
@@ -27,14 +28,14 @@ pub struct WorkerConfig {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
 pub struct Docker {
     pub command: String,
     pub args: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
 pub struct Kubernetes {
     pub command: String,
     pub namespace: Option<String>,
@@ -42,7 +43,7 @@ pub struct Kubernetes {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
 pub struct WorkerLimits {
     pub log_line_bytes: usize,
     pub log_attempt_bytes: u64,
@@ -96,7 +97,15 @@ impl Default for WorkerLimits {
 
 impl WorkerConfig {
     pub fn load(file: Option<&Path>) -> Result<WorkerConfig, ConfigError> {
-        super::load(file, WorkerConfig::check)
+        WorkerConfig::load_with(file, |_| ())
+    }
+
+    /// With what flags and the environment put over the file.
+    pub fn load_with(
+        file: Option<&Path>,
+        put_over: impl FnOnce(&mut WorkerConfig),
+    ) -> Result<WorkerConfig, ConfigError> {
+        super::load(file, put_over)
     }
 
     /// What every call carries, if there is a file for it.
@@ -112,10 +121,13 @@ impl WorkerConfig {
             let max = limits::NAME_BYTES_MAX;
             return Err(format!("name is not one line of at most {max} bytes"));
         }
-        let is_http = ["http://", "https://"]
-            .iter()
-            .any(|scheme| self.server_url.starts_with(scheme));
-        if !is_http {
+        if !self.name.is_empty() && self.name.trim().is_empty() {
+            return Err("name is blank, write one or leave it out".to_string());
+        }
+        if self.data_dir.as_os_str().is_empty() {
+            return Err("data_dir is empty, name a folder".to_string());
+        }
+        if !leads_to_a_host(&self.server_url) {
             return Err(format!(
                 "server_url is {:?}, write http://HOST:PORT or https://HOST:PORT",
                 self.server_url
@@ -141,4 +153,29 @@ impl WorkerConfig {
         }
         Ok(())
     }
+}
+
+impl super::Settings for WorkerConfig {
+    fn fault(&self) -> Result<(), String> {
+        self.check()
+    }
+}
+
+fn leads_to_a_host(url: &str) -> bool {
+    let Ok(uri) = url.parse::<Uri>() else {
+        return false;
+    };
+    let has_host = uri.host().is_some_and(|host| !host.is_empty());
+    // Paths are put behind it as they are.
+    let is_bare = uri.query().is_none() && !url.contains('#');
+    let has_port_in_range = uri.authority().is_some_and(|authority| {
+        // Brackets hold the colons that belong to the host.
+        let after_host = authority
+            .as_str()
+            .rsplit([']', '@'])
+            .next()
+            .unwrap_or_default();
+        !after_host.contains(':') || uri.port_u16().is_some_and(|port| port > 0)
+    });
+    matches!(uri.scheme_str(), Some("http" | "https")) && has_host && is_bare && has_port_in_range
 }

@@ -1,7 +1,7 @@
 //! The calls that a worker makes. Each kind has a thread and a connection of its own: a poll that is held, a slow report, a busy
 //! machine do not silence its heartbeats.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
@@ -40,6 +40,8 @@ pub struct Calls {
     beats: Sender<Call>,
     polls: Sender<Call>,
     reports: Sender<Call>,
+    /// Whoever makes a call holds the other end: no answer is missed once nobody waits for one.
+    _waits: Arc<()>,
 }
 
 impl Calls {
@@ -48,6 +50,7 @@ impl Calls {
         folder: &Arc<Folder>,
         events: &Sender<WorkerEvent>,
     ) -> std::io::Result<Calls> {
+        let waits = Arc::new(());
         let line = |name: &str| {
             let (sender, calls) = unbounded();
             let caller = Caller {
@@ -57,6 +60,7 @@ impl Calls {
                 name: name.to_string(),
                 in_trouble: false,
                 sent_away: None,
+                waits: Arc::downgrade(&waits),
             };
             std::thread::Builder::new()
                 .name(format!("worker-{name}"))
@@ -67,6 +71,7 @@ impl Calls {
             beats: line("heartbeat")?,
             polls: line("poll")?,
             reports: line("report")?,
+            _waits: waits,
         })
     }
 
@@ -88,6 +93,7 @@ struct Caller {
     in_trouble: bool,
     /// The server does not want this process, and says why.
     sent_away: Option<String>,
+    waits: Weak<()>,
 }
 
 impl Caller {
@@ -184,6 +190,7 @@ impl Caller {
                 self.sent_away = Some(error.message);
                 return Err(Trouble::Unreachable);
             }
+            Err(_) if self.waits.strong_count() == 0 => return Err(Trouble::Unreachable),
             Err(error) => {
                 // Once for each time of trouble: it may last for hours.
                 if !std::mem::replace(&mut self.in_trouble, true) {

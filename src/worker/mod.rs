@@ -32,7 +32,7 @@ pub mod supervisor;
 mod tree;
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -96,6 +96,12 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// What a start would say of its folder.
+    pub fn check_folder(data_dir: &Path) -> Result<(), StartError> {
+        Folder::open(data_dir)?;
+        Ok(())
+    }
+
     /// `token` comes before the file that the settings name.
     pub fn start(config: &WorkerConfig, token: Option<String>) -> Result<Worker, StartError> {
         let token = match token {

@@ -105,7 +105,164 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(server(text).unwrap_err(), expected);
     }
     let unknown = server("recovry: {}").unwrap_err();
-    assert!(unknown.contains("unknown field `recovry`"), "{unknown}");
+    assert!(unknown.contains("unknown key `recovry`"), "{unknown}");
     assert!(server("recovery: { heartbeat_timeout_secs: -1 }").is_err());
     assert!(server("[1, 2").is_err());
+}
+
+#[test]
+fn what_is_expected_is_said_in_the_words_of_settings() {
+    let number = "expected a whole number, 0 or more";
+    let address = "write an address such as 127.0.0.1:7717, names are not looked up";
+    for (text, expected) in [
+        (
+            "hello",
+            "found string \"hello\", expected a list of settings",
+        ),
+        (
+            "recovery: 5",
+            "recovery: found integer `5`, expected a list of settings",
+        ),
+        (
+            "recovery: { ack_timeout_secs: }",
+            &format!("recovery.ack_timeout_secs: found nothing, {number}"),
+        ),
+        (
+            "recovery: { ack_timeout_secs: soon }",
+            &format!("recovery.ack_timeout_secs: found string \"soon\", {number}"),
+        ),
+        (
+            "recovery: { ack_timeout_secs: -1 }",
+            &format!("recovery.ack_timeout_secs: found integer `-1`, {number}"),
+        ),
+        (
+            "embedded_worker: { tags: script }",
+            "embedded_worker.tags: found string \"script\", expected a list",
+        ),
+        ("data_dir: [a]", "data_dir: found a list, expected a path"),
+        ("listen: localhost:7717", &format!("listen: {address}")),
+        ("listen: 7717", &format!("listen: {address}")),
+        ("data_dir: ''", "data_dir is empty, name a folder"),
+        (
+            "workflows_dir: ''",
+            "workflows_dir is empty, name a folder or write null",
+        ),
+        (
+            "embedded_worker: true",
+            "embedded_worker is true, write embedded_worker: {} for a worker with the default settings",
+        ),
+        (
+            "embedded_worker: false",
+            "embedded_worker is false, write null or leave it out",
+        ),
+    ] {
+        let fault = server(text).unwrap_err();
+        let told = format!("server.yaml: {expected}");
+        assert!(fault.starts_with(&told), "{text}: {fault}");
+    }
+}
+
+#[test]
+fn a_worker_in_a_server_has_no_other_server_and_no_token_of_its_own() {
+    for (key, value) in [
+        ("server_url", "http://127.0.0.1:7717"),
+        ("token", "x"),
+        ("token_file", "null"),
+    ] {
+        let fault = server(&format!("embedded_worker: {{ {key}: '{value}' }}")).unwrap_err();
+        assert_eq!(
+            fault,
+            format!(
+                "server.yaml: embedded_worker.{key} cannot be set, leave it out: this worker reaches the server that it is in, \
+                 with that server's own token"
+            )
+        );
+    }
+    assert!(server("embedded_worker: { slots: 2 }").is_ok());
+}
+
+#[test]
+fn settings_are_checked_when_all_are_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("server.yaml");
+    std::fs::write(&file, "listen: 0.0.0.0:7717").unwrap();
+    let listen = |address: &str| {
+        let address = address.parse().unwrap();
+        let loaded = ServerConfig::load_with(Some(&file), |config| config.listen = address);
+        loaded.map_err(|fault| fault.to_string())
+    };
+    let loaded = listen("127.0.0.1:0").unwrap();
+    assert_eq!(loaded.listen.to_string(), "127.0.0.1:0");
+    // Who is to blame is named.
+    let same = listen("0.0.0.0:7717").unwrap_err();
+    let begin = format!("{}: listen is 0.0.0.0:7717, which others", file.display());
+    assert!(same.starts_with(&begin), "{same}");
+    let other = listen("0.0.0.0:1").unwrap_err();
+    assert!(other.starts_with("listen is 0.0.0.0:1, "), "{other}");
+}
+
+#[test]
+fn only_plain_files_of_a_sensible_size_are_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.unwrap().success());
+    let long = folder.path().join("long");
+    std::fs::write(&long, "# ".repeat((1 << 19) + 1)).unwrap();
+    let full = folder.path().join("full");
+    std::fs::write(&full, "#".repeat(1 << 20)).unwrap();
+    let plain = "is not a plain file";
+    for (file, told) in [
+        (fifo.as_path(), plain),
+        (Path::new("/dev/zero"), plain),
+        (folder.path(), plain),
+        (&long, "is longer than 1 MiB"),
+    ] {
+        let told = format!("{}: {told}", file.display());
+        let settings = ServerConfig::load(Some(file)).unwrap_err();
+        assert_eq!(settings.to_string(), told);
+        let config = WorkerConfig {
+            token_file: Some(file.to_path_buf()),
+            ..WorkerConfig::default()
+        };
+        assert_eq!(config.token().unwrap_err().to_string(), told);
+    }
+    assert!(ServerConfig::load(Some(&full)).is_ok());
+}
+
+#[test]
+fn a_worker_needs_a_server_to_go_to_and_a_name_that_can_be_read() {
+    let server_url = |url: &str| WorkerConfig {
+        server_url: url.to_string(),
+        ..WorkerConfig::default()
+    };
+    for good in [
+        "http://a",
+        "https://a.example:7717/below/",
+        "http://[::1]:7717",
+        "http://user:word@a",
+    ] {
+        assert_eq!(server_url(good).check(), Ok(()), "{good}");
+    }
+    for bad in [
+        "",
+        "http://",
+        "http://:7717",
+        "http:// a",
+        "http://a:99999",
+        "http://a:",
+        "http://a/?b",
+        "a:7717",
+        "ftp://a",
+    ] {
+        let told = format!("server_url is {bad:?}, write http://HOST:PORT or https://HOST:PORT");
+        assert_eq!(server_url(bad).check(), Err(told));
+    }
+    let name = |name: &str| WorkerConfig {
+        name: name.to_string(),
+        ..WorkerConfig::default()
+    };
+    assert_eq!(name("").check(), Ok(()));
+    let told = "name is blank, write one or leave it out".to_string();
+    assert_eq!(name(" ").check(), Err(told));
 }

@@ -17,5 +17,6 @@ mod pods;
 mod proxy;
 mod scale;
 mod servers;
+mod settings;
 mod stops;
 mod workers;

@@ -1,0 +1,178 @@
+//! The worker in a server's own process. It speaks the same protocol, over the same port, as every other.
+//!
+//! Whatever happens to it, the server goes on: one that cannot start or that ended with an error is tried again, later and later;
+//! one that somebody drained stays away. Each is said in a line.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use anyhow::anyhow;
+use crossbeam_channel::{Receiver, after, bounded, select};
+
+use super::say::say;
+use super::worker::introduce;
+use crate::config::{ServerConfig, WorkerConfig};
+use crate::worker::Worker;
+
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+pub struct Embedded {
+    config: WorkerConfig,
+    token: Option<String>,
+    stage: Stage,
+    /// How often it had to be tried again.
+    troubles: u32,
+    /// Why it did not start the last time: the same is not said again.
+    told: String,
+}
+
+enum Stage {
+    /// On a thread of its own: it asks docker and kubectl, which may take seconds.
+    Starting(Receiver<Result<Worker, String>>),
+    Running(Worker),
+    /// Until it is tried again.
+    Resting(Receiver<Instant>),
+    Gone,
+}
+
+/// Its settings, if the server is to have one.
+pub fn settings(server: &ServerConfig) -> anyhow::Result<Option<WorkerConfig>> {
+    let Some(mut config) = server.embedded_worker.clone() else {
+        return Ok(None);
+    };
+    if config.data_dir == WorkerConfig::default().data_dir {
+        // In the server's own folder, which the server itself looks at.
+        config.data_dir = server.data_dir.join("worker");
+    } else {
+        let usable = Worker::check_folder(&config.data_dir);
+        usable.map_err(|fault| anyhow!("embedded_worker: {fault}"))?;
+    }
+    Ok(Some(config))
+}
+
+impl Embedded {
+    pub fn start(mut config: WorkerConfig, token: Option<String>, server: SocketAddr) -> Embedded {
+        config.server_url = format!("http://{}", from_here(server));
+        Embedded {
+            stage: begin(&config, &token),
+            config,
+            token,
+            troubles: 0,
+            told: String::new(),
+        }
+    }
+
+    /// Returns at the first signal.
+    pub fn look_after(&mut self, signals: &Receiver<()>) {
+        loop {
+            match std::mem::replace(&mut self.stage, Stage::Gone) {
+                Stage::Starting(started) => select! {
+                    recv(signals) -> _ => return self.stage = Stage::Starting(started),
+                    recv(started) -> outcome => match outcome {
+                        Ok(outcome) => self.started(outcome),
+                        Err(_) => self.started(Err("it met a bug".to_string())),
+                    },
+                },
+                Stage::Running(worker) => select! {
+                    recv(signals) -> _ => return self.stage = Stage::Running(worker),
+                    recv(worker.done()) -> _ => self.ended(worker),
+                },
+                Stage::Resting(pause) => select! {
+                    recv(signals) -> _ => return self.stage = Stage::Resting(pause),
+                    recv(pause) -> _ => self.stage = begin(&self.config, &self.token),
+                },
+                Stage::Gone => {
+                    // Either a signal, or nobody is left who could send one.
+                    let _ = signals.recv();
+                    return;
+                }
+            }
+        }
+    }
+
+    fn started(&mut self, outcome: Result<Worker, String>) {
+        match outcome {
+            Ok(worker) => {
+                introduce(&worker, &self.config.server_url);
+                self.told.clear();
+                self.stage = Stage::Running(worker);
+            }
+            Err(why) => {
+                if why != self.told {
+                    say(format!(
+                        "the embedded worker does not start, the server tries again and again: {why}"
+                    ));
+                    self.told = why;
+                }
+                self.rest();
+            }
+        }
+    }
+
+    /// Nobody here told it to.
+    fn ended(&mut self, worker: Worker) {
+        match worker.wait() {
+            Ok(()) => say(
+                "the embedded worker was drained and has left, restart the server to have it back",
+            ),
+            Err(why) => {
+                let secs = self.rest().as_secs();
+                say(format!(
+                    "the embedded worker ended and is started again in {secs} s: {why}"
+                ));
+            }
+        }
+    }
+
+    fn rest(&mut self) -> Duration {
+        let pause = PAUSE_MAX.min(PAUSE_MIN * (1 << self.troubles.min(10)));
+        self.troubles += 1;
+        self.stage = Stage::Resting(after(pause));
+        pause
+    }
+
+    /// The server goes: what its own worker runs goes with it, and is reported before that.
+    pub fn end(self, signals: &Receiver<()>) {
+        // Before it has started it runs nothing.
+        let Stage::Running(worker) = self.stage else {
+            return;
+        };
+        worker.shut_down();
+        select! {
+            recv(worker.done()) -> _ => {
+                if let Err(why) = worker.wait() {
+                    log::error!("the embedded worker: {why}");
+                }
+            }
+            recv(signals) -> _ => {}
+        }
+    }
+}
+
+fn begin(config: &WorkerConfig, token: &Option<String>) -> Stage {
+    let (sender, started) = bounded(1);
+    let (config, token) = (config.clone(), token.clone());
+    let thread = std::thread::Builder::new().name("embedded-worker-start".to_string());
+    let begun = thread.spawn(move || {
+        // A reason is one line.
+        let outcome = Worker::start(&config, token);
+        let outcome = outcome.map_err(|error| error.to_string().replace('\n', " "));
+        // The server is stopping: the worker goes with the process.
+        let _ = sender.send(outcome);
+    });
+    if let Err(error) = begun {
+        log::error!("a thread could not be started: {error}");
+    }
+    Stage::Starting(started)
+}
+
+/// Where the server can be reached from its own process.
+fn from_here(listening: SocketAddr) -> SocketAddr {
+    let ip = match listening {
+        SocketAddr::V4(address) if address.ip().is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        SocketAddr::V6(address) if address.ip().is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        _ => listening.ip(),
+    };
+    SocketAddr::new(ip, listening.port())
+}
