@@ -185,7 +185,7 @@ const ALONE: &[(&str, &str, &str)] = &[
 const MAY_MEASURE: &[&str] = &[
     "src/clock.rs",
     "src/server/streams.rs",
-    "src/server/waiting.rs",
+    "src/server/waiting/mod.rs",
     "src/store/writer.rs",
     "src/worker/shipping.rs",
     "src/worker/capture.rs",

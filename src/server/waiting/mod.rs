@@ -217,16 +217,18 @@ impl Host {
         let Mail { notice, number, .. } = &mail;
         let mut look = notice.steps_ready;
         let mut concerned: HashSet<WorkerId> = notice.workers.iter().copied().collect();
+        let now = Instant::now();
         let mut room = self.room();
         room.remember(*number, notice);
         for message in mail.messages {
             match message {
                 Message::Stop => return true,
                 Message::Wait(poll, answer) => {
-                    look |= room.seat(poll, answer, self.mailbox.number(), &mut concerned);
+                    let number = self.mailbox.number();
+                    look |= room.seat(poll, answer, number, &mut concerned, now);
                 }
                 Message::Update(update, moment) => {
-                    look |= room.update(update, moment, self.mailbox.number());
+                    look |= room.update(update, moment, self.mailbox.number(), now);
                 }
                 Message::Asked(ticket, given) => {
                     room.is_being_asked(ticket, false);
@@ -234,7 +236,6 @@ impl Host {
                 }
             }
         }
-        let now = Instant::now();
         look |= room.is_to_look(now);
         room.end_those_whose_time_is_up(now);
         if *swept + LOOK <= now {

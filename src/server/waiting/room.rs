@@ -106,6 +106,7 @@ impl Room {
         answer: Answer,
         number: u64,
         concerned: &mut HashSet<WorkerId>,
+        now: Instant,
     ) -> bool {
         let key = waiting.poll.session_key.clone();
         // One poll of a session waits at a time. The former was given up by its worker, or its answer is not wanted.
@@ -124,7 +125,7 @@ impl Room {
             poll: waiting.poll,
             offer: waiting.offer,
             answer,
-            until: Instant::now() + waiting.wait,
+            until: now + waiting.wait,
             passed_over_until: None,
             is_being_asked: false,
         };
@@ -149,7 +150,7 @@ impl Room {
     }
 
     /// Whether there may be something for it already. `number` is that of the last notice.
-    pub fn update(&mut self, update: Update, moment: u64, number: u64) -> bool {
+    pub fn update(&mut self, update: Update, moment: u64, number: u64, now: Instant) -> bool {
         let stale = number != update.arrival.noticed;
         let ticket = self.tickets.get(&update.session_key);
         let guest = ticket.and_then(|ticket| self.polls.get_mut(ticket));
@@ -159,7 +160,7 @@ impl Room {
         });
         let last = LastWord {
             moment,
-            kept_until: Instant::now() + ON_ITS_WAY_MAX,
+            kept_until: now + ON_ITS_WAY_MAX,
             update,
         };
         self.updates.insert(last.update.session_key.clone(), last);
