@@ -52,6 +52,14 @@ const CLEANUP: &str = "--ignore-not-found --wait=false --now";
 
 /// The worker has nothing to do any more; this is what happened before it was told to leave.
 fn end(house: House, mut worker: Worker, expected: &[&str]) {
+    // One that does not know its session yet leaves without a word.
+    await_that("it has heard of its session", || {
+        worker
+            .process()
+            .said()
+            .contains("session opened")
+            .then_some(())
+    });
     worker.signal(Signal::TERM);
     assert!(worker.wait(), "a drained worker ends well");
     let killed = stepward::worker::marked::kill_marked(&worker.instance_key());
