@@ -2,7 +2,7 @@
 
 use crossbeam_channel::{Receiver, unbounded};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::consts::{SIGHUP, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 pub fn begin() {
@@ -27,25 +27,20 @@ fn raise_descriptors() {
 /// One message for each SIGTERM, SIGINT or SIGHUP.
 pub fn signals() -> anyhow::Result<Receiver<()>> {
     let (sender, signals) = unbounded();
-    // Whoever starts it with nohup wants it to stay when the terminal goes.
-    let mut taken = vec![SIGTERM];
+    let mut taken = vec![SIGINT, SIGTERM];
+    // Whoever starts it with nohup wants it to stay when the terminal goes. `ctrlc` takes all three or SIGINT alone.
     if !is_ignored(SIGHUP) {
         taken.push(SIGHUP);
     }
-    let mut others = Signals::new(taken)?;
-    let other_sender = sender.clone();
+    let mut taken = Signals::new(taken)?;
     std::thread::Builder::new()
         .name("signals".to_string())
         .spawn(move || {
-            for _ in others.forever() {
+            for _ in taken.forever() {
                 // Nobody listens any more: the process is ending already.
-                let _ = other_sender.send(());
+                let _ = sender.send(());
             }
         })?;
-    ctrlc::set_handler(move || {
-        // As above.
-        let _ = sender.send(());
-    })?;
     Ok(signals)
 }
 

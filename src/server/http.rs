@@ -20,7 +20,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt::set_tcp_user_timeout;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, getrlimit};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -223,19 +223,9 @@ impl Drop for Front {
 }
 
 /// As many connections as there are descriptors, with some left for logs and the database: without those nobody is served.
-/// What a process may have is more than what it is given at first.
 fn connections_at_hand() -> usize {
     const KEPT_BACK: u64 = 256;
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    let limit = match setrlimit(Resource::Nofile, raised) {
-        Ok(()) => limit.maximum,
-        Err(_) => limit.current,
-    };
-    let limit = limit.unwrap_or(u64::MAX);
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(limit - KEPT_BACK.min(limit / 2)).unwrap_or(usize::MAX)
 }
 
