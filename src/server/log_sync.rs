@@ -75,8 +75,7 @@ mod tests {
         logs.append(JobId(7), ATTEMPT, 8, b"2 o two\n").unwrap();
         assert_eq!(logs.unsynced(), 1, "nobody does it");
         let _sync = LogSync::start(logs.clone()).unwrap();
-        let patience = std::iter::repeat_n((), 1_000);
-        let synced = patience.into_iter().any(|()| {
+        let synced = (0..1_000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             logs.unsynced() == 0
         });

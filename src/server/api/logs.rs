@@ -148,7 +148,7 @@ fn of_server(
     let mut picked = Picked::new(asked.lines(), keep_last);
     let (mut lines, mut total_lines) = (lines()?, 0);
     let (mut total_matches, mut from_there) = (0, 0);
-    while let Some(line) = lines.next()? {
+    while let Some(line) = lines.next_line()? {
         total_lines = line.n;
         let matches = (needle.as_ref()).is_none_or(|needle| fold(&line.text).contains(needle));
         total_matches += u64::from(matches);
@@ -206,7 +206,7 @@ impl ServerLines {
         Ok(())
     }
 
-    fn next(&mut self) -> Result<Option<LogLineJson>, EngineError> {
+    fn next_line(&mut self) -> Result<Option<LogLineJson>, EngineError> {
         if self.read.as_slice().is_empty() {
             self.read_more()?;
         }
@@ -223,7 +223,7 @@ impl ServerLines {
     }
 
     fn count(mut self) -> Result<u64, EngineError> {
-        while self.next()?.is_some() {}
+        while self.next_line()?.is_some() {}
         Ok(self.n)
     }
 }
@@ -240,7 +240,7 @@ struct ServerText {
 impl Read for ServerText {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while self.line.is_empty() && self.lines_left > 0 {
-            let Some(line) = self.lines.next().map_err(io::Error::other)? else {
+            let Some(line) = self.lines.next_line().map_err(io::Error::other)? else {
                 self.lines_left = 0;
                 break;
             };
