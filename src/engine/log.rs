@@ -28,7 +28,9 @@ impl Engine {
             let owner = owner(tx, &session, attempt);
             Ok::<_, EngineError>((session, owner))
         })?;
-        if session.current && is_due(&session, now) {
+        // What was printed before the worker was given up may come later, and from its next life: that says nothing of this one.
+        let is_live = owner.as_ref().is_ok_and(|owner| owner.live);
+        if is_live && session.current && is_due(&session, now) {
             self.note_sign_of_life(session_key, now);
         }
         owner

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::open::{OpenLog, Torn};
+use super::shelf::Use;
 use super::{LogKey, Logs, MARKER_BYTES_MAX, shelf};
 use crate::domain::{AttemptRef, JobId};
 
@@ -37,9 +38,9 @@ impl Logs {
         bytes: &[u8],
     ) -> Result<Appended, AppendError> {
         let key = LogKey { job_id, attempt };
-        let slot = self.inner.shelf.slot(key);
+        let slot = self.inner.shelf.slot(key, Use::Append);
         let mut held = shelf::lock(&slot);
-        let log = self.opened(&mut held, key)?;
+        let log = self.mended(&mut held, key)?;
         let length = log.as_ref().map_or(0, |log| log.length);
         if offset > length {
             return Err(AppendError::Gap { length });
@@ -74,14 +75,19 @@ impl Logs {
         let log = match held {
             Some(log) => log,
             // Only now: what was refused has made no file.
-            None => held.insert(OpenLog::create(
-                &self.inner.folder,
-                key,
-                &self.inner.bytes_read,
-            )?),
+            None => {
+                let created = OpenLog::create(&self.inner.folder, key, &self.inner.bytes_read)?;
+                self.inner.sound.add(key);
+                self.inner.unsynced.note(key, true);
+                held.insert(created)
+            }
         };
         match log.append(bytes) {
-            Ok(()) => Ok(Appended { length: log.length }),
+            Ok(()) => {
+                // Only now: a sync that comes before the bytes is none of them.
+                self.inner.unsynced.note(key, false);
+                Ok(Appended { length: log.length })
+            }
             Err((error, torn)) => {
                 if torn == Torn::Unknown {
                     *held = None;

@@ -5,7 +5,8 @@
 //! index is an aid: whatever is wrong with it is found when the log is opened, and made good from the log itself.
 //!
 //! # How it is read
-//! `lines.rs` for what a line is, `append.rs` for how a log grows, `read.rs` and `search.rs` for what is shown of it.
+//! `lines.rs` for what a line is, `append.rs` for how a log grows, `read.rs` and `search.rs` for what is shown of it, `sync.rs`
+//! and `mend.rs` for what a power cut may take.
 //!
 //! # Who waits for whom
 //! Callers of one attempt's log wait for each other while one of them opens it or appends to it; those of different attempts
@@ -19,12 +20,14 @@ mod file;
 mod index;
 mod index_file;
 mod lines;
+mod mend;
 mod open;
 mod page;
 mod read;
 mod scan;
 mod search;
 mod shelf;
+mod sync;
 mod text;
 
 use std::fs::{self, DirBuilder};
@@ -35,13 +38,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::domain::{AttemptRef, JobId};
+use mend::Sound;
 use open::OpenLog;
 use scan::Snapshot;
-use shelf::Shelf;
+use shelf::{Shelf, Use};
+use sync::Unsynced;
 
 pub use append::{AppendError, Appended};
-pub use page::{LogLine, LogPage};
+pub use page::{LogLine, LogPage, bytes_in_answer};
 pub use search::{LogMatches, Needle};
+pub use sync::SyncReport;
 pub use text::LogText;
 
 /// What an attempt's log may be longer than `attempt_bytes_max`: the worker stops there, and still has to say that it did.
@@ -54,7 +60,7 @@ pub struct LogLimits {
     pub line_bytes_max: usize,
     /// Lines in one answer.
     pub lines_max: usize,
-    /// Text in one answer. A single line may be longer: `line_bytes_max` bounds it.
+    /// Of one answer, roughly as it is written. A single line may be longer: `line_bytes_max` bounds it.
     pub page_bytes_max: usize,
     /// Logs that are kept open, a file descriptor each. One more closes the one that was not used for longest.
     pub open_logs_max: usize,
@@ -86,6 +92,8 @@ struct Inner {
     folder: PathBuf,
     limits: LogLimits,
     shelf: Shelf,
+    sound: Sound,
+    unsynced: Unsynced,
     bytes_read: Arc<AtomicU64>,
 }
 
@@ -121,6 +129,8 @@ impl Logs {
                 folder: folder.to_path_buf(),
                 limits,
                 shelf: Shelf::new(limits.open_logs_max),
+                sound: Sound::default(),
+                unsynced: Unsynced::new(folder),
                 bytes_read: Arc::default(),
             }),
         })
@@ -129,9 +139,9 @@ impl Logs {
     /// Bytes of the attempt's log, whole records or not: the offset at which the worker goes on. 0 if there is no log.
     pub fn length(&self, job_id: JobId, attempt: AttemptRef) -> io::Result<u64> {
         let key = LogKey { job_id, attempt };
-        let slot = self.inner.shelf.slot(key);
+        let slot = self.inner.shelf.slot(key, Use::Read);
         let mut held = shelf::lock(&slot);
-        let log = self.opened(&mut held, key)?;
+        let log = self.mended(&mut held, key)?;
         Ok(log.map_or(0, |log| log.length))
     }
 
@@ -148,6 +158,16 @@ impl Logs {
         Ok(())
     }
 
+    /// Logs that have grown and were not synced since.
+    pub fn unsynced(&self) -> usize {
+        self.inner.unsynced.count()
+    }
+
+    /// Syncs what has grown so far. To be called again and again: what was appended since the last time, a power cut may take.
+    pub fn sync_once(&self) -> SyncReport {
+        self.inner.unsynced.sync_once()
+    }
+
     /// Bytes read from log files since these logs were opened: what pages, searches and repairs cost.
     pub fn bytes_read(&self) -> u64 {
         self.inner.bytes_read.load(Ordering::Relaxed)
@@ -155,7 +175,7 @@ impl Logs {
 
     fn snapshot(&self, job_id: JobId, attempt: AttemptRef) -> io::Result<Option<Snapshot>> {
         let key = LogKey { job_id, attempt };
-        let slot = self.inner.shelf.slot(key);
+        let slot = self.inner.shelf.slot(key, Use::Read);
         let mut held = shelf::lock(&slot);
         let log = self.opened(&mut held, key)?;
         Ok(log.map(|log| log.snapshot()))
@@ -168,8 +188,39 @@ impl Logs {
         key: LogKey,
     ) -> io::Result<Option<&'a mut OpenLog>> {
         if held.is_none() {
-            *held = OpenLog::open(&self.inner.folder, key, &self.inner.bytes_read)?;
+            let mut opened = OpenLog::open(&self.inner.folder, key, &self.inner.bytes_read)?;
+            if let Some(log) = &mut opened
+                && !self.inner.sound.contains(key)
+            {
+                log.look_for_loss()?;
+            }
+            *held = opened;
         }
         Ok(held.as_mut())
+    }
+
+    /// The same, for whoever goes on with it: once in each life, what a power cut may have spoilt is cut off.
+    fn mended<'a>(
+        &self,
+        held: &'a mut Option<OpenLog>,
+        key: LogKey,
+    ) -> io::Result<Option<&'a mut OpenLog>> {
+        if let Some(log) = self.opened(held, key)?
+            && !self.inner.sound.contains(key)
+        {
+            let (length, sound_length) = (log.length, log.sound_length()?);
+            if sound_length < length {
+                log.cut(sound_length)?;
+                *held = None;
+                self.inner.unsynced.note(key, false);
+                let LogKey { job_id, attempt } = key;
+                log::info!(
+                    "the log of {attempt} of job {job_id} has {sound_length} whole bytes of {length}: \
+                     the worker is asked for the rest again"
+                );
+            }
+            self.inner.sound.add(key);
+        }
+        self.opened(held, key)
     }
 }

@@ -13,9 +13,11 @@ use super::{LogKey, job_folder, make_private_folder};
 
 pub(super) struct OpenLog {
     pub length: u64,
-    file: Arc<LogFile>,
+    /// At the end, spoilt by a power cut, and not sent again yet.
+    pub lost_bytes: u64,
+    pub(super) file: Arc<LogFile>,
     /// Shared with the snapshots of readers, and copied when it changes while one of them still looks.
-    index: Arc<Index>,
+    pub(super) index: Arc<Index>,
     index_file: IndexFile,
 }
 
@@ -50,6 +52,7 @@ impl OpenLog {
         }
         let mut log = OpenLog {
             length,
+            lost_bytes: 0,
             file: Arc::new(file),
             index: Arc::new(index),
             index_file,
@@ -62,6 +65,7 @@ impl OpenLog {
         Snapshot {
             file: self.file.clone(),
             index: self.index.clone(),
+            lost_bytes: self.lost_bytes,
         }
     }
 
@@ -83,9 +87,8 @@ impl OpenLog {
     ///
     /// After an error this must be closed unless `Torn::Mended`: only opening it tells how long the file is then.
     ///
-    /// There is no sync. The worker keeps what it has sent until the attempt is over: should a power cut shorten the file,
-    /// it is told the right offset and sends the rest again. A sync for every piece of every log would cost the disk more
-    /// than all that the database asks of it.
+    /// There is no sync here: one for every piece of every log would cost the disk more than all that the database asks of
+    /// it. `sync.rs` does it a little later, and should a power cut come sooner, the worker sends again what it still has.
     pub fn append(&mut self, bytes: &[u8]) -> Result<(), (io::Error, Torn)> {
         if let Err(error) = self.file.write_at(self.length, bytes) {
             let torn = match self.file.cut(self.length) {
@@ -98,6 +101,10 @@ impl OpenLog {
         Arc::make_mut(&mut self.index).feed(bytes);
         self.save_index();
         Ok(())
+    }
+
+    pub fn cut(&self, length: u64) -> io::Result<()> {
+        self.file.cut(length)
     }
 
     fn save_index(&mut self) {

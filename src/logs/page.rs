@@ -81,6 +81,28 @@ fn bytes_of_torn_character(text: &[u8]) -> usize {
     })
 }
 
+/// What is said of a line beside its text.
+const LINE_BYTES: usize = 80;
+
+/// Roughly what a line makes of an answer. One of bytes that have to be escaped is several times as long there.
+pub fn bytes_in_answer(text: &[u8]) -> usize {
+    let of_high_byte = match std::str::from_utf8(text) {
+        Ok(_) => 1,
+        // Each that is no text is shown as a character that says so.
+        Err(_) => 3,
+    };
+    let of_byte = |byte: &u8| match byte {
+        b'"' | b'\\' | b'\t' | b'\r' => 2,
+        0..0x20 => BYTES_OF_ESCAPED,
+        0x80.. => of_high_byte,
+        _ => 1,
+    };
+    LINE_BYTES + text.iter().map(of_byte).sum::<usize>()
+}
+
+/// The most that one byte can become: `\u0000`.
+pub(super) const BYTES_OF_ESCAPED: usize = 6;
+
 /// Which lines stay when not all fit.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Keep {
@@ -126,15 +148,15 @@ impl Gathered {
         self.limits.line_bytes_max
     }
 
-    /// `false`: there was no room for it, nor is there for any later one.
-    pub fn push(&mut self, draft: Draft) -> bool {
+    /// Without room for it, there is none for any later one either.
+    pub fn push(&mut self, draft: Draft) {
         let (line, shortened) = draft.finish();
-        let bytes = self.bytes + line.text.len();
+        let bytes = self.bytes + bytes_in_answer(&line.text);
         if self.keep == Keep::First {
             let fits = self.lines.is_empty() || bytes <= self.limits.page_bytes_max;
             self.full = self.full || !fits;
             if self.full {
-                return false;
+                return;
             }
         }
         self.lines.push_back(line);
@@ -144,16 +166,15 @@ impl Gathered {
             Keep::First => self.full = self.lines.len() == self.lines_max,
             Keep::Last => self.forget_what_does_not_fit(),
         }
-        true
     }
 
     /// The last line always stays.
     fn forget_what_does_not_fit(&mut self) {
-        while self.lines.len() > 1
-            && self.bytes > self.limits.page_bytes_max
+        while (self.lines.len() > self.lines_max
+            || self.lines.len() > 1 && self.bytes > self.limits.page_bytes_max)
             && let Some(line) = self.lines.pop_front()
         {
-            self.bytes -= line.text.len();
+            self.bytes -= bytes_in_answer(&line.text);
         }
     }
 

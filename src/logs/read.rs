@@ -2,19 +2,46 @@
 
 use std::io;
 
-use super::Logs;
 use super::index::Mark;
-use super::page::{Gathered, Keep, LogPage, PageBuilder};
+use super::page::{BYTES_OF_ESCAPED, Gathered, Keep, LogPage, PageBuilder};
 use super::scan::Snapshot;
+use super::{LogLimits, Logs};
 use crate::domain::{AttemptRef, JobId};
 
 impl Logs {
     /// The last `n` lines. If they do not all fit, the last of them.
     pub fn tail(&self, job_id: JobId, attempt: AttemptRef, n: usize) -> io::Result<LogPage> {
+        self.tail_of(job_id, attempt, n, self.inner.limits)
+    }
+
+    /// The same, and whatever is in these lines, they make no more of an answer than this.
+    pub fn tail_within(
+        &self,
+        job_id: JobId,
+        attempt: AttemptRef,
+        n: usize,
+        bytes_max: usize,
+    ) -> io::Result<LogPage> {
+        let limits = self.inner.limits;
+        let limits = LogLimits {
+            page_bytes_max: bytes_max.min(limits.page_bytes_max),
+            // One long line leaves room for others.
+            line_bytes_max: (bytes_max / 2 / BYTES_OF_ESCAPED).min(limits.line_bytes_max),
+            ..limits
+        };
+        self.tail_of(job_id, attempt, n, limits)
+    }
+
+    fn tail_of(
+        &self,
+        job_id: JobId,
+        attempt: AttemptRef,
+        n: usize,
+        limits: LogLimits,
+    ) -> io::Result<LogPage> {
         let Some(log) = self.snapshot(job_id, attempt)? else {
             return Ok(LogPage::default());
         };
-        let limits = self.inner.limits;
         let total_lines = log.total_lines();
         let lines_asked = total_lines.min(n as u64);
         let lines_max = lines_asked.min(limits.lines_max as u64);

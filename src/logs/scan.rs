@@ -14,11 +14,13 @@ pub(super) const BLOCK_BYTES: usize = 64 << 10;
 pub(super) struct Snapshot {
     pub file: Arc<LogFile>,
     pub index: Arc<Index>,
+    /// At the end, spoilt by a power cut: told in a line of its own, until the worker has sent them again.
+    pub lost_bytes: u64,
 }
 
 impl Snapshot {
     pub fn total_lines(&self) -> u64 {
-        self.index.whole().lines
+        self.index.whole().lines + u64::from(self.lost_bytes > 0)
     }
 
     pub fn scan(self, from: Mark) -> Scan {
@@ -26,6 +28,7 @@ impl Snapshot {
             lines: Lines::from(from),
             snapshot: self,
             block: vec![0; BLOCK_BYTES],
+            loss_told: false,
         }
     }
 }
@@ -34,17 +37,20 @@ pub(super) struct Scan {
     snapshot: Snapshot,
     lines: Lines,
     block: Vec<u8>,
+    loss_told: bool,
 }
 
 impl Scan {
-    pub fn total_lines(&self) -> u64 {
-        self.snapshot.total_lines()
-    }
-
     /// Shows what is in the next block. `false`: there was none.
     pub fn next_block(&mut self, visit: impl FnMut(Piece<'_>)) -> io::Result<bool> {
+        let lost_bytes = self.snapshot.lost_bytes;
         let (offset, end) = (self.lines.offset(), self.snapshot.index.whole().bytes);
         if offset >= end {
+            if lost_bytes > 0 && !self.loss_told {
+                self.loss_told = true;
+                self.lines.feed(loss(lost_bytes).as_bytes(), visit);
+                return Ok(true);
+            }
             return Ok(false);
         }
         let block = block_at(&mut self.block, offset, end);
@@ -52,4 +58,12 @@ impl Scan {
         self.lines.feed(block, visit);
         Ok(true)
     }
+}
+
+/// No record, so it is a line of its own.
+fn loss(bytes: u64) -> String {
+    format!(
+        "[the last {bytes} bytes of this log were lost when the server's machine stopped; a worker that still has them sends \
+         them again]\n"
+    )
 }

@@ -38,6 +38,30 @@ impl Logs {
         from_line: u64,
         n: usize,
     ) -> io::Result<LogMatches> {
+        self.find(job_id, attempt, needle, from_line, n, Keep::First)
+    }
+
+    /// The last `n` lines that contain the needle.
+    pub fn search_tail(
+        &self,
+        job_id: JobId,
+        attempt: AttemptRef,
+        needle: Needle<'_>,
+        n: usize,
+    ) -> io::Result<LogMatches> {
+        let from_line = Mark::FIRST.line;
+        self.find(job_id, attempt, needle, from_line, n, Keep::Last)
+    }
+
+    fn find(
+        &self,
+        job_id: JobId,
+        attempt: AttemptRef,
+        needle: Needle<'_>,
+        from_line: u64,
+        n: usize,
+        keep: Keep,
+    ) -> io::Result<LogMatches> {
         let Some(log) = self.snapshot(job_id, attempt)? else {
             return Ok(LogMatches::default());
         };
@@ -47,15 +71,16 @@ impl Logs {
             seeker: Seeker::new(needle),
             draft: None,
             line: 0,
-            gathered: Gathered::new(self.inner.limits, n, Keep::First),
+            gathered: Gathered::new(self.inner.limits, n, keep),
             total_matches: 0,
-            matches_left_out: false,
+            matches_asked: 0,
         };
         let mut scan = log.scan(Mark::FIRST);
         while scan.next_block(|piece| search.take(piece))? {}
         search.end_line();
         Ok(LogMatches {
-            truncated: search.matches_left_out || search.gathered.shortened,
+            truncated: search.gathered.shortened
+                || (search.gathered.len() as u64) < search.matches_asked,
             lines: search.gathered.into_lines(),
             total_matches: search.total_matches,
             total_lines,
@@ -71,7 +96,8 @@ struct Search {
     line: u64,
     gathered: Gathered,
     total_matches: u64,
-    matches_left_out: bool,
+    /// From where the search was to begin.
+    matches_asked: u64,
 }
 
 impl Search {
@@ -97,8 +123,10 @@ impl Search {
         }
         self.total_matches += 1;
         if self.line >= self.from_line {
-            let shown = draft.is_some_and(|draft| self.gathered.push(draft));
-            self.matches_left_out |= !shown;
+            self.matches_asked += 1;
+            if let Some(draft) = draft {
+                self.gathered.push(draft);
+            }
         }
     }
 }

@@ -26,6 +26,14 @@ struct Slots {
 struct Placed {
     slot: Slot,
     last_use: u64,
+    /// Somebody has appended to it, and may go on.
+    appended: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    Append,
+    Read,
 }
 
 impl Shelf {
@@ -36,28 +44,35 @@ impl Shelf {
         }
     }
 
-    pub fn slot(&self, key: LogKey) -> Slot {
+    pub fn slot(&self, key: LogKey, used_to: Use) -> Slot {
         let mut slots = self.slots.lock().expect("no panic while it is held");
         slots.uses += 1;
         let last_use = slots.uses;
         if let Some(placed) = slots.by_key.get_mut(&key) {
             placed.last_use = last_use;
+            placed.appended |= used_to == Use::Append;
             return placed.slot.clone();
         }
         let closed = match slots.by_key.len() < self.open_logs_max {
             true => None,
-            false => slots.take_least_used(),
+            false => slots.take_least_used(self.readers_share(), used_to),
         };
         let slot = Slot::default();
         let placed = Placed {
             slot: slot.clone(),
             last_use,
+            appended: used_to == Use::Append,
         };
         slots.by_key.insert(key, placed);
         drop(slots);
         // Closing a file is I/O: nobody else waits for it.
         drop(closed);
         slot
+    }
+
+    /// Logs that are only read: whoever looks through many of them closes no more of those that grow.
+    fn readers_share(&self) -> usize {
+        self.open_logs_max / 8
     }
 
     pub fn slots_of(&self, job_id: JobId) -> Vec<Slot> {
@@ -69,14 +84,20 @@ impl Shelf {
 
 impl Slots {
     /// `None`: all are in use, by as many threads; the shelf is larger for a while.
-    fn take_least_used(&mut self) -> Option<Placed> {
+    fn take_least_used(&mut self, readers_share: usize, used_to: Use) -> Option<Placed> {
         // A log must never be open twice, or two would append at the same place. Slots are only handed out under the lock
         // that is held here, so one that nobody has now, nobody gets.
         let unused = self
             .by_key
             .iter()
             .filter(|(_, placed)| Arc::strong_count(&placed.slot) == 1);
-        let least = unused.min_by_key(|(_, placed)| placed.last_use);
+        let read_only = self.by_key.values().filter(|placed| !placed.appended);
+        let readers = read_only.count() + usize::from(used_to == Use::Read);
+        let too_many_readers = readers > readers_share;
+        let least = unused.min_by_key(|(_, placed)| {
+            let other_kind = placed.appended == too_many_readers;
+            (other_kind, placed.last_use)
+        });
         let key = *least?.0;
         self.by_key.remove(&key)
     }

@@ -1,16 +1,19 @@
-//! The text of a whole log, for a download: no times, no streams, a newline after each line.
+//! The text of a log or of some of its lines, for a download: no times, no streams, a newline after each line.
 
 use std::io::{self, Read};
+use std::ops::Range;
 
 use super::Logs;
 use super::index::Mark;
-use super::scan::Scan;
+use super::scan::{Scan, Snapshot};
 use crate::domain::{AttemptRef, JobId};
 
 /// Reads the text of a log as it was when asked for. Holds a block of it at a time, however long its lines.
 pub struct LogText {
     /// `None`: there is no log, or no more of it.
     scan: Option<Scan>,
+    /// Numbers of the lines that were asked for and are there.
+    lines: Range<u64>,
     text: Vec<u8>,
     /// Of `text`, what has been read.
     bytes_given: usize,
@@ -18,16 +21,48 @@ pub struct LogText {
 
 impl Logs {
     pub fn text(&self, job_id: JobId, attempt: AttemptRef) -> io::Result<LogText> {
+        self.text_range(job_id, attempt, Mark::FIRST.line, usize::MAX)
+    }
+
+    /// Of `n` lines from this one on.
+    pub fn text_range(
+        &self,
+        job_id: JobId,
+        attempt: AttemptRef,
+        from_line: u64,
+        n: usize,
+    ) -> io::Result<LogText> {
         let log = self.snapshot(job_id, attempt)?;
-        Ok(LogText {
-            scan: log.map(|log| log.scan(Mark::FIRST)),
-            text: Vec::new(),
-            bytes_given: 0,
-        })
+        let from_line = from_line.max(Mark::FIRST.line);
+        Ok(LogText::new(log, from_line, n))
+    }
+
+    /// Of the last `n` lines.
+    pub fn text_tail(&self, job_id: JobId, attempt: AttemptRef, n: usize) -> io::Result<LogText> {
+        let log = self.snapshot(job_id, attempt)?;
+        let total_lines = log.as_ref().map_or(0, Snapshot::total_lines);
+        let from_line = total_lines.saturating_sub(n as u64) + 1;
+        Ok(LogText::new(log, from_line, n))
     }
 }
 
 impl LogText {
+    fn new(log: Option<Snapshot>, from_line: u64, n: usize) -> LogText {
+        let total_lines = log.as_ref().map_or(0, Snapshot::total_lines);
+        let end = from_line.saturating_add(n as u64).min(total_lines + 1);
+        let lines = from_line..end;
+        let log = log.filter(|_| !lines.is_empty());
+        LogText {
+            scan: log.map(|log| {
+                let nearest = log.index.mark_before_line(from_line);
+                log.scan(nearest)
+            }),
+            lines,
+            text: Vec::new(),
+            bytes_given: 0,
+        }
+    }
+
     /// Puts the text of the next block in place of what has been read. It may have none.
     fn next_block(&mut self) -> io::Result<()> {
         self.text.clear();
@@ -35,18 +70,21 @@ impl LogText {
         let Some(scan) = &mut self.scan else {
             return Ok(());
         };
-        let text = &mut self.text;
+        let (text, lines) = (&mut self.text, &self.lines);
+        let mut behind = false;
         let more = scan.next_block(|piece| {
+            behind |= piece.n >= lines.end;
+            if !lines.contains(&piece.n) {
+                return;
+            }
             // A line has ended when the next begins: only then is it known that nothing more is joined to it.
-            if piece.begin.is_some() && piece.n > Mark::FIRST.line {
+            if piece.begin.is_some() && piece.n > lines.start {
                 text.push(b'\n');
             }
             text.extend_from_slice(piece.text);
         })?;
-        if !more {
-            if scan.total_lines() > 0 {
-                text.push(b'\n');
-            }
+        if behind || !more {
+            text.push(b'\n');
             self.scan = None;
         }
         Ok(())

@@ -10,6 +10,7 @@
 //! | `event-streams` | tells all streams what happened | when it is told |
 //! | `download` | sends one long log | with it |
 //! | `sweeper` | recovery | when it is dropped |
+//! | `log-sync` | syncs what was appended to logs, once a second | when it is dropped, after a last sync |
 //! | `writer`, `answers` | the store's | when the last handle of the store goes |
 //!
 //! # How it stops
@@ -23,6 +24,7 @@ mod error;
 mod exchange;
 mod handlers;
 mod http;
+mod log_sync;
 mod mailbox;
 mod routes;
 mod streams;
@@ -46,6 +48,7 @@ use auth::Gate;
 use download::Downloads;
 use handlers::Handlers;
 use http::Front;
+use log_sync::LogSync;
 use mailbox::Mailbox;
 use streams::Streams;
 use waiting::Waiting;
@@ -86,6 +89,8 @@ pub struct App {
     clock: Arc<SystemClock>,
     workflows: Catalogue,
     logs: Logs,
+    /// For its end alone.
+    _log_sync: LogSync,
     waiting: Waiting,
     streams: Streams,
     downloads: Downloads,
@@ -173,6 +178,7 @@ impl Server {
             waiting: waiting.map_err(thread)?,
             streams: streams.map_err(thread)?,
             sweeper: sweeper.map_err(thread)?,
+            _log_sync: LogSync::start(logs.clone()).map_err(thread)?,
             workflows: Catalogue::new(&workflows),
             downloads: Downloads::default(),
             engine,

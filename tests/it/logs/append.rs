@@ -362,6 +362,39 @@ fn few_logs_are_open_and_all_of_them_go_on() {
 }
 
 #[test]
+fn who_reads_many_logs_closes_none_that_grow() {
+    let mut room = LogRoom::with(LogLimits {
+        open_logs_max: 16,
+        ..LogLimits::default()
+    });
+    let attempt = |step_id| AttemptRef {
+        step_id: StepId(step_id),
+        attempt: 1,
+    };
+    let text = record(1, 'o', "one");
+    let append = |room: &LogRoom, step_id, offset| {
+        let appended = room.logs.append(JOB, attempt(step_id), offset, &text);
+        assert_eq!(appended.unwrap().length, offset + text.len() as u64);
+    };
+    for old in 100..200 {
+        append(&room, old, 0);
+    }
+    room.restart();
+    for growing in 0..14 {
+        append(&room, growing, 0);
+    }
+    for old in 100..200 {
+        room.logs.tail(JOB, attempt(old), 1).unwrap();
+    }
+    let before = room.logs.bytes_read();
+    for growing in 0..14 {
+        append(&room, growing, text.len() as u64);
+    }
+    assert_eq!(room.logs.bytes_read(), before, "none was opened again");
+    assert!(open_files(&room.path()) <= 16);
+}
+
+#[test]
 fn a_job_that_is_removed_takes_its_logs_along_and_no_others() {
     let room = LogRoom::holding(&numbered(5));
     let other = JobId(70);

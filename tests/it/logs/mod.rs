@@ -3,8 +3,10 @@
 mod append;
 mod cost;
 mod index;
+mod mend;
 mod read;
 mod search;
+mod sync;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -44,6 +44,32 @@ fn the_count_is_that_of_the_whole_log_wherever_the_page_begins() {
 }
 
 #[test]
+fn the_last_that_match_can_be_asked_for() {
+    let room = LogRoom::with(LogLimits {
+        lines_max: 30,
+        ..LogLimits::default()
+    });
+    room.send(&numbered(10_000));
+    let last = |bytes: &[u8], n: usize| {
+        let ignore_case = false;
+        let needle = Needle { bytes, ignore_case };
+        room.logs.search_tail(JOB, BUILD, needle, n).unwrap()
+    };
+    let found = last(b"77", 2);
+    assert_eq!(
+        shown(&found.lines),
+        ["9877 stdout: line 9877", "9977 stdout: line 9977"]
+    );
+    assert_eq!((found.total_matches, found.truncated), (280, true));
+    let found = last(b"line 999", 100);
+    assert_eq!((found.lines.len(), found.truncated), (11, false));
+    let found = last(b"line", 100);
+    assert_eq!((found.lines.len(), found.lines[29].n), (30, 10_000));
+    assert!(found.truncated);
+    assert_eq!(last(b"77", 0).lines, []);
+}
+
+#[test]
 fn nothing_found_is_an_answer() {
     let room = LogRoom::new();
     assert_eq!(room.search("x", 1, 10), LogMatches::default());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use stepward::server::Limits;
 
-use super::{Answer, HttpWorker, ServerHouse, until, word};
+use super::{Answer, HttpWorker, ServerHouse, attempt, until, word};
 
 /// Sends bytes of an attempt's log.
 fn send(worker: &HttpWorker, attempt: &Value, offset: u64, bytes: &[u8]) -> Answer {
@@ -197,6 +197,165 @@ fn a_log_is_read_by_its_end_by_range_and_by_what_is_in_it() {
     let all = house.get("/api/jobs/1/logs?tail=1").expect(200);
     assert_eq!(all["items"][0]["step"], "greet");
     assert_eq!(texts(&all["items"][0]), ["line 2000"]);
+}
+
+#[test]
+fn whoever_asks_for_more_than_one_answer_holds_is_told() {
+    let house = ServerHouse::new();
+    house.submit("hello");
+    let ann = house.worker("ann", &[], 1);
+    let greet = ann.begin();
+    send(&ann, &greet, 0, &lines(1..=1_001)).expect(200);
+    let told = |query: &str| {
+        let logs = house.get(&format!("{GREET}?{query}")).expect(200);
+        (texts(&logs).len(), logs["truncated"] == true)
+    };
+    for query in [
+        "tail=99999",
+        "n=99999",
+        "from=1&n=99999",
+        "tail=1001",
+        "grep=line&n=99999",
+    ] {
+        assert_eq!(told(query), (1_000, true), "{query}");
+    }
+    for query in ["tail=1000", "from=2&n=99999", "from=1&n=1000"] {
+        assert_eq!(told(query), (1_000, false), "{query}");
+    }
+    assert_eq!(told("tail=0"), (0, false));
+    let all = house.get("/api/jobs/1/logs?tail=99999").expect(200);
+    assert_eq!(all["items"][0]["truncated"], true);
+}
+
+#[test]
+fn the_last_matches_and_the_bare_text_of_some_lines_can_be_asked_for() {
+    let house = ServerHouse::new();
+    house.submit("hello");
+    let ann = house.worker("ann", &[], 1);
+    let greet = ann.begin();
+    send(&ann, &greet, 0, &lines(1..=2_000)).expect(200);
+    let get = |query: &str| house.get(&format!("{GREET}?{query}"));
+
+    let found = get("grep=line%201&tail=2").expect(200);
+    assert_eq!(texts(&found), ["line 1998", "line 1999"]);
+    assert_eq!(found["total_matches"], 1_111);
+
+    assert_eq!(get("raw=1&tail=2").text(), "line 1999\nline 2000\n");
+    assert_eq!(get("raw=1&n=1").text(), "line 2000\n");
+    assert_eq!(get("raw=1&from=7&n=2").text(), "line 7\nline 8\n");
+    assert_eq!(get("raw=1&from=1999").text(), "line 1999\nline 2000\n");
+    assert_eq!(get("raw=1&from=2001&n=5").text(), "");
+    assert_eq!(get("raw=1&tail=0").text(), "");
+    let text = get("raw=1&tail=1500").text();
+    assert_eq!(text.lines().count(), 1_500, "nothing is left out silently");
+    assert_eq!(get("raw=1&tail=5000").text().lines().count(), 2_000);
+    let refused = get("raw=1&grep=x");
+    assert_eq!(refused.refused(422), "invalid");
+    assert_eq!(
+        refused.message(),
+        "ask for grep, or for raw, not both: what was found has line numbers"
+    );
+}
+
+#[test]
+fn the_log_of_the_server_keeps_the_rules_of_a_step_and_is_whole() {
+    let house = ServerHouse::new();
+    house.submit("hello");
+    let path = "/api/jobs/1/steps/_server/logs";
+    let get = |query: &str| house.get(&format!("{path}?{query}"));
+    let told = get("").expect(200)["total_lines"].as_u64().unwrap();
+    let more = 20_500 - told;
+    let sql = rusqlite::Connection::open(house.database()).unwrap();
+    let insert = "
+        WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < :more)
+        INSERT INTO event (at, kind, job_id, message)
+        SELECT 1, 'job_submitted', 1, 'told ' || n FROM number
+    ";
+    sql.execute(insert, [more as i64]).unwrap();
+
+    let last = get("tail=1").expect(200);
+    assert_eq!(last["total_lines"], 20_500);
+    assert_eq!(last["lines"][0]["n"], 20_500);
+    assert_eq!(texts(&last), [format!("told {more}")]);
+    assert_eq!(get("from=15000&n=1").expect(200)["lines"][0]["n"], 15_000);
+    let shown = |query: &str| {
+        let logs = get(query).expect(200);
+        (texts(&logs).len(), logs["truncated"] == true)
+    };
+    assert_eq!(shown("n=0"), (0, false));
+    assert_eq!(shown("n=5"), (5, false));
+    assert_eq!(shown("tail=99999"), (1_000, true));
+    assert_eq!(shown("from=1&n=99999"), (1_000, true));
+    assert_eq!(shown("from=20000&n=99999"), (501, false));
+    let found = get("grep=told%201&tail=2").expect(200);
+    assert_eq!(texts(&found), ["told 19998", "told 19999"]);
+    assert_eq!(
+        (&found["total_matches"], &found["truncated"]),
+        (&json!(11_111), &json!(true))
+    );
+    assert_eq!(get("raw=1").text().lines().count(), 20_500);
+    assert_eq!(get("raw=1&tail=1").text(), format!("told {more}\n"));
+    assert_eq!(get("raw=1&from=20499").text().lines().count(), 2);
+    assert_eq!(get("attempt=99").refused(404), "not_found");
+    assert_eq!(get("attempt=x").refused(422), "invalid");
+}
+
+#[test]
+fn the_logs_of_a_large_job_fit_into_one_answer_and_it_says_what_is_left_out() {
+    let house = ServerHouse::with(Limits::default(), |config| {
+        let items = (1..=101).map(|n| n.to_string()).collect::<Vec<_>>();
+        let items = items.join(", ");
+        let many = format!(
+            "tasks:\n  many:\n    flow:\n      each: {{ script: x, for_each: [{items}] }}\n"
+        );
+        let folder = config.workflows_dir.as_ref().unwrap();
+        std::fs::write(folder.join("many.yaml"), many).unwrap();
+    });
+    house.submit("many");
+    let ann = house.worker("ann", &[], 101);
+    let mut held = Vec::new();
+    while held.len() < 101 {
+        let answer = ann.poll(101 - held.len() as u32, &held).expect(200);
+        let given = answer["assignments"].as_array().unwrap();
+        assert!(!given.is_empty());
+        held.extend(given.iter().map(attempt));
+    }
+    // The worst that there is: of each byte, six are written.
+    let log = format!("1 o {}\n2 o the end\n", "\u{1}".repeat(150_000));
+    for attempt in &held {
+        send(&ann, attempt, 0, log.as_bytes()).expect(200);
+    }
+    let answer = house.get("/api/jobs/1/logs?tail=1000");
+    assert!(answer.body.len() < 5 << 20, "{}", answer.body.len());
+    assert!(answer.body.len() > 2 << 20, "{}", answer.body.len());
+    let first = answer.expect(200);
+    let items = first["items"].as_array().unwrap();
+    assert_eq!(items.len(), 100);
+    for item in items {
+        assert_eq!(
+            (&item["truncated"], &item["total_lines"]),
+            (&json!(true), &json!(2))
+        );
+        assert_eq!(texts(item).last().unwrap(), "the end");
+    }
+    let next = word(&first["next"]);
+    let rest = house.get(&format!("/api/jobs/1/logs?tail=1&after={next}"));
+    let rest = rest.expect(200);
+    assert_eq!(rest["items"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&rest["next"], &rest["items"][0]["truncated"]),
+        (&Value::Null, &json!(false))
+    );
+    assert_eq!(
+        house.get("/api/jobs/1/logs?after=nobody").refused(422),
+        "invalid"
+    );
+
+    let step = word(&items[0]["step"])
+        .replace('[', "%5B")
+        .replace(']', "%5D");
+    let page = house.get(&format!("/api/jobs/1/steps/{step}/logs?tail=1000"));
+    assert!(page.body.len() < 2 << 20, "{}", page.body.len());
 }
 
 #[test]

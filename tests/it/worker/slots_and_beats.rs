@@ -50,7 +50,9 @@ fn a_heartbeat_that_is_never_answered_does_not_cost_a_worker_its_life() {
         on_worker_loss: retry
         script: 'while [ ! -e LEDGER ]; do sleep 0.05; done'
 ";
-    let mut house = House::with_settings(workflows, TIMINGS);
+    // Shorter than a worker would wait for an answer if it did not know, and long enough for a busy machine.
+    let timings = TIMINGS.replace("timeout_secs: 3", "timeout_secs: 5");
+    let mut house = House::with_settings(workflows, &timings);
     let hung = Arc::new(AtomicU32::new(0));
     let (counted, beats) = (hung.clone(), AtomicU32::new(0));
     let proxy = Proxy::start(&house.url(), move |path, _| {

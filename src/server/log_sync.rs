@@ -1,0 +1,84 @@
+//! The thread that syncs logs: once a second, so that a power cut takes no more than what came in that time, and at the end.
+
+use std::io;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+
+use crate::logs::Logs;
+
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Runs until it is dropped, and syncs once more then.
+pub struct LogSync {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LogSync {
+    pub fn start(logs: Logs) -> io::Result<LogSync> {
+        let (stop, stopped) = bounded(0);
+        let thread = std::thread::Builder::new()
+            .name("log-sync".to_string())
+            .spawn(move || run(&logs, &stopped))?;
+        Ok(LogSync {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for LogSync {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the sync of logs met a bug");
+        }
+    }
+}
+
+fn run(logs: &Logs, stopped: &Receiver<()>) {
+    loop {
+        let received = stopped.recv_timeout(INTERVAL);
+        // What went wrong is logged there, and tried again.
+        logs.sync_once();
+        match received {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{AttemptRef, JobId, StepId};
+    use crate::logs::LogLimits;
+
+    const ATTEMPT: AttemptRef = AttemptRef {
+        step_id: StepId(42),
+        attempt: 1,
+    };
+
+    #[test]
+    fn what_was_appended_is_synced_when_it_ends_and_a_second_later_anyway() {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = Logs::open(folder.path(), LogLimits::default()).unwrap();
+        let sync = LogSync::start(logs.clone()).unwrap();
+        logs.append(JobId(7), ATTEMPT, 0, b"1 o one\n").unwrap();
+        drop(sync);
+        assert_eq!(logs.unsynced(), 0, "at the end");
+
+        logs.append(JobId(7), ATTEMPT, 8, b"2 o two\n").unwrap();
+        assert_eq!(logs.unsynced(), 1, "nobody does it");
+        let _sync = LogSync::start(logs.clone()).unwrap();
+        let synced = (0..1_000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            logs.unsynced() == 0
+        });
+        assert!(synced);
+    }
+}
