@@ -124,7 +124,7 @@ pub enum EngineError {
     )]
     WorkerDuplicated { name: String },
     #[error(
-        "worker {worker_id} holds {held} steps: drain it first, or force the deletion, which fails them"
+        "worker {worker_id} holds {held} steps: drain it first, or delete it with ?force=true, which fails them"
     )]
     WorkerHolds { worker_id: WorkerId, held: usize },
     #[error(transparent)]

@@ -82,14 +82,22 @@ impl Engine {
 
 /// A process that was replaced comes back while the one that replaced it is there: two processes share one worker's folder, or
 /// each has a copy of it. The newer one stays.
+///
+/// That it is there its heartbeats say. A session may also have been opened by the last call of a process that had died, which
+/// came late: nobody is sent away for that.
 fn has_a_copy(tx: &Tx, worker: &Worker, session_key: &str) -> Result<bool, EngineError> {
     let process = process_key(session_key);
-    let current = worker.session_key.as_deref().map(process_key);
-    if process == session_key || current == Some(process) || worker.state != WorkerState::Active {
+    let Some(current) = worker.session_key.as_deref() else {
+        return Ok(false);
+    };
+    let is_first = process == session_key;
+    if is_first || process_key(current) == process || worker.state != WorkerState::Active {
         return Ok(false);
     }
     let first = tx.session(process)?;
-    Ok(first.is_some_and(|first| first.worker_id == worker.worker_id))
+    let was_replaced = first.is_some_and(|first| first.worker_id == worker.worker_id);
+    let current = tx.session(current)?;
+    Ok(was_replaced && current.is_some_and(|current| current.heartbeat_seq >= 0))
 }
 
 fn tell_of_copy(tx: &Tx, worker: &Worker, now: Now) -> Result<(), EngineError> {

@@ -391,14 +391,15 @@ fn failed(reason: Reason, message: String) -> Finished {
 /// What there is to say about processes that did not end by themselves.
 fn notes(end: &End, stopped: bool) -> Vec<String> {
     let mut notes = Vec::new();
+    let left = match end.left {
+        0 => "none left".to_string(),
+        n => format!("{n} cannot be killed: they hang in a device or are another user's"),
+    };
+    let killed = count(end.killed);
     if stopped {
-        let left = match end.left {
-            0 => "none left".to_string(),
-            n => format!("{n} cannot be killed: they hang in a device or are another user's"),
-        };
-        notes.push(format!("stopped: {} killed, {left}", count(end.killed)));
+        notes.push(format!("stopped: {killed} killed, {left}"));
     } else if let Exit::Unsupervised(sentence) = &end.exit {
-        notes.push(format!("{sentence}: {} killed", count(end.killed)));
+        notes.push(format!("{sentence}: {killed} killed, {left}"));
     } else if end.killed + end.left > 0 {
         let what = remains(end.killed, end.left);
         let what = what.replacen(" w", " that the step left behind w", 1);

@@ -58,8 +58,8 @@ pub enum Message {
     Wait(WaitingPoll, Answer),
     /// With the moment at which the session is answered.
     Update(Update, u64),
-    /// What a poll that shared a commit was given by it.
-    Asked(u64, Result<PollAnswer, EngineError>),
+    /// What the poll with this ticket, of this worker, was given by the commit that it shared.
+    Asked(u64, WorkerId, Result<PollAnswer, EngineError>),
     Stop,
 }
 
@@ -166,11 +166,12 @@ fn share_commits(
         });
         let asked = room.share_out(&demands, &HashSet::new(), now);
         let asked = asked.into_iter().map(|(ticket, poll)| {
-            room.is_being_asked(ticket, true);
+            let worker_id = room.begin_asking(ticket);
             let mailbox = mailbox.clone();
+            let hand_on = move |given| mailbox.send(Message::Asked(ticket, worker_id, given));
             AskedOnTheWay {
                 poll,
-                hand_on: Box::new(move |given| mailbox.send(Message::Asked(ticket, given))),
+                hand_on: Box::new(hand_on),
             }
         });
         asked.collect()
@@ -219,7 +220,9 @@ impl Host {
         let mut concerned: HashSet<WorkerId> = notice.workers.iter().copied().collect();
         let now = Instant::now();
         let mut room = self.room();
-        room.remember(*number, notice);
+        for worker_id in &notice.workers {
+            room.remember(*number, *worker_id);
+        }
         for message in mail.messages {
             match message {
                 Message::Stop => return true,
@@ -230,9 +233,17 @@ impl Host {
                 Message::Update(update, moment) => {
                     look |= room.update(update, moment, self.mailbox.number(), now);
                 }
-                Message::Asked(ticket, given) => {
-                    room.is_being_asked(ticket, false);
-                    self.conclude(&mut room, ticket, given);
+                Message::Asked(ticket, worker_id, given) => {
+                    let gives = given
+                        .as_ref()
+                        .is_ok_and(|given| !given.assignments.is_empty());
+                    if room.end_asking(ticket) {
+                        self.conclude(&mut room, ticket, given);
+                    } else if gives {
+                        // Another poll of this worker has taken its place, or is about to: that one is to hear of it.
+                        room.remember(self.mailbox.number() + 1, worker_id);
+                        concerned.insert(worker_id);
+                    }
                 }
             }
         }

@@ -12,7 +12,7 @@ use crate::engine::Offer;
 use crate::server::error::ApiError;
 use crate::server::exchange::Response;
 use crate::server::http::Answer;
-use crate::store::{Demand, Notice};
+use crate::store::Demand;
 
 /// How often those who went away are looked for, and how long nobody is asked again who was asked in vain.
 pub const LOOK: Duration = Duration::from_secs(1);
@@ -167,13 +167,12 @@ impl Room {
         looks
     }
 
-    pub fn remember(&mut self, number: u64, notice: &Notice) {
-        for worker_id in &notice.workers {
-            if self.taken_from.len() == TAKEN_FROM_MAX {
-                self.taken_from.pop_front();
-            }
-            self.taken_from.push_back((number, *worker_id));
+    /// There was something to tell this worker with the notice of this number.
+    pub fn remember(&mut self, number: u64, worker_id: WorkerId) {
+        if self.taken_from.len() == TAKEN_FROM_MAX {
+            self.taken_from.pop_front();
         }
+        self.taken_from.push_back((number, worker_id));
     }
 
     pub fn end_those_whose_time_is_up(&mut self, now: Instant) {
@@ -276,11 +275,17 @@ impl Room {
         asked.collect()
     }
 
-    /// It shares a commit, or did.
-    pub fn is_being_asked(&mut self, ticket: u64, is_being_asked: bool) {
-        if let Some(guest) = self.polls.get_mut(&ticket) {
-            guest.is_being_asked = is_being_asked;
-        }
+    /// One of those who were just chosen shares a commit.
+    pub fn begin_asking(&mut self, ticket: u64) -> WorkerId {
+        let guest = self.polls.get_mut(&ticket).expect("it was just chosen");
+        guest.is_being_asked = true;
+        guest.offer.worker_id
+    }
+
+    /// That commit is made. Returns whether it still waits.
+    pub fn end_asking(&mut self, ticket: u64) -> bool {
+        let guest = self.polls.get_mut(&ticket);
+        guest.map(|guest| guest.is_being_asked = false).is_some()
     }
 
     pub fn answer(&mut self, ticket: u64, answer: &Result<Response, ApiError>) {

@@ -6,7 +6,7 @@ use stepward::domain::reason::Reason;
 use stepward::domain::retry::{OnWorkerLoss, RetryPolicy};
 use stepward::domain::step::StepState;
 use stepward::domain::task::StepDraft;
-use stepward::engine::{EngineError, Finished, HeldPhase, Spooled, Verdict};
+use stepward::engine::{Beat, EngineError, Finished, HeldPhase, Spooled, Verdict};
 
 use crate::house::{TestHouse, registration, script};
 
@@ -288,6 +288,12 @@ fn the_older_of_two_processes_that_share_a_worker_is_sent_away() {
     };
     open("one").unwrap();
     open("two").unwrap();
+    let beat = Beat {
+        session_key: "two".to_string(),
+        seq: 1,
+        held: Vec::new(),
+    };
+    house.engine.heartbeat(beat, house.now()).unwrap();
     let refused = open("one-2").unwrap_err();
     assert!(
         matches!(refused, EngineError::WorkerDuplicated { .. }),
@@ -300,4 +306,25 @@ fn the_older_of_two_processes_that_share_a_worker_is_sent_away() {
     // Nor is a process that nobody has met before: a restart.
     open("three").unwrap();
     open("three-2").unwrap();
+}
+
+#[test]
+fn nobody_is_sent_away_for_the_last_call_of_a_process_that_had_died() {
+    let house = TestHouse::new();
+    let open = |key: &str| {
+        let registration = registration("ann", key, &[], 1);
+        house
+            .engine
+            .open_session(registration, Vec::new(), house.now())
+    };
+    // The first was killed while its call was on its way, which came after that of its next life.
+    open("second life").unwrap();
+    open("first life").unwrap();
+    open("second life-2").unwrap();
+    let kinds = house.events().into_iter().map(|event| event.fact.kind);
+    assert!(
+        kinds
+            .into_iter()
+            .all(|kind| kind != EventKind::WorkerDuplicated)
+    );
 }
