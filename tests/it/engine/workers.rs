@@ -50,7 +50,7 @@ fn a_worker_that_holds_steps_is_deleted_only_by_force() {
         .unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "worker 1 holds 2 steps: drain it first, or force the deletion, which fails them"
+        "worker 1 holds 2 steps: drain it first, or delete it with ?force=true, which fails them"
     );
     house
         .engine

@@ -184,7 +184,7 @@ fn a_supervisor_that_is_killed_leaves_nothing_either() {
     assert_eq!(bench.alive(), 0);
     let message = "its supervisor was killed by signal 9 (SIGKILL), and the step with it";
     assert_eq!(failed(&finished), (Reason::Signal, message));
-    let note = "its supervisor was killed by signal 9 (SIGKILL): 4 processes killed";
+    let note = "its supervisor was killed by signal 9 (SIGKILL): 4 processes killed, none left";
     assert_eq!(bench.notes(), [note, message]);
 }
 
