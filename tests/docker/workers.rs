@@ -80,12 +80,22 @@ fn assert_nothing_runs(worker: &Worker) {
 }
 
 /// The worker has nothing to do any more.
-fn end(house: House, mut worker: Worker) {
+fn end(house: House, worker: Worker) {
+    leave(worker);
+    house.check();
+}
+
+/// The same, and this is all that happened before, in this order.
+fn end_after(house: House, worker: Worker, story: &[&str]) {
+    leave(worker);
+    house.ends(&[story, &["worker_draining w1"]].concat());
+}
+
+fn leave(mut worker: Worker) {
     worker.signal(Signal::TERM);
     assert!(worker.wait(), "a drained worker ends well");
     assert_eq!(containers(&worker), [] as [String; 0]);
     assert_nothing_runs(&worker);
-    house.check();
 }
 
 fn attempt_folder(worker: &Worker, step: &StepJson) -> PathBuf {
@@ -352,7 +362,12 @@ pub fn cancelled() -> Result<(), Failed> {
     await_that("the log tells how", || {
         has_line(&house, job_id, "worker", "none left").then_some(())
     });
-    end(house, worker);
+    let story = [
+        "worker_registered w1",
+        "job_submitted 1",
+        "job_cancelled 1 cancelled_by_user",
+    ];
+    end_after(house, worker, &story);
     Ok(())
 }
 
@@ -457,7 +472,15 @@ pub fn killed_worker() -> Result<(), Failed> {
         has_line(&house, job_id, "worker", "the worker died: ").then_some(())
     });
     assert!(!worker.process().said().contains("former life"));
-    end(house, worker);
+    let story = [
+        "worker_registered w1",
+        "job_submitted 1",
+        "worker_inactive(1) w1",
+        "step_failed(1) 1/work/1 worker_lost w1",
+        "job_failed 1 worker_lost",
+        "worker_restarted w1",
+    ];
+    end_after(house, worker, &story);
     Ok(())
 }
 
@@ -499,7 +522,13 @@ pub fn killed_supervisor() -> Result<(), Failed> {
     );
     assert_eq!(containers(&worker), [] as [String; 0]);
     assert_eq!(processes("sleep 870107"), [] as [i32; 0]);
-    end(house, worker);
+    let story = [
+        "worker_registered w1",
+        "job_submitted 1",
+        "step_failed 1/work/1 signal w1",
+        "job_failed 1 signal",
+    ];
+    end_after(house, worker, &story);
     Ok(())
 }
 

@@ -43,7 +43,8 @@ fn nothing_escapes(house: &House, number: u32) {
         assert_eq!(processes(&format!("sleep {number}")), Vec::<i32>::new());
         await_that("the log tells of all four", || {
             let lines = house.log_lines(escape, "work");
-            let note = "its supervisor was killed by signal 9 (SIGKILL): 4 processes killed, none left";
+            let note =
+                "its supervisor was killed by signal 9 (SIGKILL): 4 processes killed, none left";
             lines.iter().any(|line| line == note).then_some(())
         });
     }
