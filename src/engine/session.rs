@@ -94,10 +94,13 @@ fn has_a_copy(tx: &Tx, worker: &Worker, session_key: &str) -> Result<bool, Engin
     if is_first || process_key(current) == process || worker.state != WorkerState::Active {
         return Ok(false);
     }
-    let first = tx.session(process)?;
-    let was_replaced = first.is_some_and(|first| first.worker_id == worker.worker_id);
+    // Processes by their first sessions, which are numbered in the order in which they came.
+    let met = tx.session(process)?.zip(tx.session(process_key(current))?);
+    let is_older = met.is_some_and(|(older, newer)| {
+        older.worker_id == worker.worker_id && older.session_id < newer.session_id
+    });
     let current = tx.session(current)?;
-    Ok(was_replaced && current.is_some_and(|current| current.heartbeat_seq >= 0))
+    Ok(is_older && current.is_some_and(|current| current.heartbeat_seq >= 0))
 }
 
 fn tell_of_copy(tx: &Tx, worker: &Worker, now: Now) -> Result<(), EngineError> {

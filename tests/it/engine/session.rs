@@ -321,6 +321,14 @@ fn nobody_is_sent_away_for_the_last_call_of_a_process_that_had_died() {
     open("second life").unwrap();
     open("first life").unwrap();
     open("second life-2").unwrap();
+    // If it had not died, it is the older one that goes, once the newer one was heard.
+    let beat = Beat {
+        session_key: "second life-2".to_string(),
+        seq: 1,
+        held: Vec::new(),
+    };
+    house.engine.heartbeat(beat, house.now()).unwrap();
+    open("first life-2").unwrap();
     let kinds = house.events().into_iter().map(|event| event.fact.kind);
     assert!(
         kinds
