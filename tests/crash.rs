@@ -15,7 +15,7 @@ use stepward::clock::ManualClock;
 use stepward::domain::event::{EventKind, NewEvent};
 use stepward::domain::protocol::Registration;
 use stepward::domain::retry::{OnWorkerLoss, RetryPolicy};
-use stepward::domain::task::{Definition, ForEach, Hook, HookOn, StepDraft, TaskDraft};
+use stepward::domain::task::{Definition, ForEach, Hook, HookDoes, HookOn, StepDraft, TaskDraft};
 use stepward::domain::{AttemptRef, EventSeq, JobId, Json, StepId, Uptime, WorkerId};
 use stepward::engine::{
     Beat, Decision, Engine, Finished, News, Poll, Reports, Retry, RetryScope, Settings, Spooled,
@@ -346,8 +346,9 @@ fn everything() -> Frozen {
     let items = (0..3).map(|n| Json(n.to_string())).collect();
     let hook = |on| Hook {
         on,
-        action: "tell".to_string(),
-        input: Json::empty_object(),
+        does: HookDoes::Notify {
+            target: "tell".to_string(),
+        },
     };
     let retry = RetryPolicy {
         delay_ms: 30_000,

@@ -8,6 +8,8 @@ use super::task::StepDraft;
 /// What becomes of a pending step whose dependencies are all terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
+    /// Its `when` must be asked first; `begin` says what follows if it agrees.
+    Ask,
     /// A worker may take it.
     Release,
     /// A person must answer.
@@ -28,10 +30,6 @@ pub fn decide(
     depends_on: &DependsOn<u32>,
     outcome_of: &impl Fn(u32) -> Outcome,
 ) -> Decision {
-    let skip = |reason| Decision::Skip {
-        reason,
-        refused_by: Vec::new(),
-    };
     if !depends_on.accepts(outcome_of) {
         let refused_by = depends_on.refusals(outcome_of);
         return Decision::Skip {
@@ -39,15 +37,19 @@ pub fn decide(
             refused_by,
         };
     }
-    if !step.when {
-        return skip(Reason::WhenFalse);
+    match step.when {
+        Some(_) => Decision::Ask,
+        None => begin(step),
     }
-    match (&step.for_each, step.kind()) {
-        (Some(for_each), _) if for_each.items.is_empty() => skip(Reason::EmptyLoop),
-        (_, StepKind::Loop) => Decision::Expand,
-        (_, StepKind::Work) => Decision::Release,
-        (_, StepKind::Task) => Decision::Dispatch,
-        (_, StepKind::Approval) => Decision::Suspend,
+}
+
+/// What a step does that is to run.
+pub fn begin(step: &StepDraft) -> Decision {
+    match step.kind() {
+        StepKind::Loop => Decision::Expand,
+        StepKind::Work => Decision::Release,
+        StepKind::Task => Decision::Dispatch,
+        StepKind::Approval => Decision::Suspend,
     }
 }
 
@@ -77,7 +79,7 @@ impl Instances {
 #[cfg(test)]
 mod tests {
     use super::super::Json;
-    use super::super::task::{Action, ForEach, StepDraft};
+    use super::super::task::{ForEach, Items, StepDraft};
     use super::*;
 
     fn decided(step: &StepDraft, dependency: Outcome) -> Decision {
@@ -85,46 +87,32 @@ mod tests {
     }
 
     #[test]
-    fn dependencies_are_asked_first_then_when_then_the_loop() {
+    fn dependencies_are_asked_first_then_when() {
         let mut step = StepDraft::script("a", "true");
-        step.when = false;
-        step.for_each = Some(ForEach {
-            items: vec![],
-            max_parallel: None,
-        });
-        let reason = |decision| match decision {
-            Decision::Skip { reason, .. } => reason,
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(
-            reason(decided(&step, Outcome::Failed)),
-            Reason::DependencyNotAccepted
-        );
-        assert_eq!(
-            reason(decided(&step, Outcome::Completed)),
-            Reason::WhenFalse
-        );
-        step.when = true;
-        assert_eq!(
-            reason(decided(&step, Outcome::Completed)),
-            Reason::EmptyLoop
-        );
-        step.for_each = Some(ForEach {
-            items: vec![Json("1".into())],
-            max_parallel: None,
-        });
-        assert_eq!(decided(&step, Outcome::Completed), Decision::Expand);
-        step.for_each = None;
+        step.when = Some(Json("false".into()));
+        assert!(matches!(
+            decided(&step, Outcome::Failed),
+            Decision::Skip {
+                reason: Reason::DependencyNotAccepted,
+                ..
+            }
+        ));
+        assert_eq!(decided(&step, Outcome::Completed), Decision::Ask);
+        step.when = None;
         assert_eq!(decided(&step, Outcome::Completed), Decision::Release);
-        step.action = Action::Approval {
-            message: "go?".into(),
-        };
-        assert_eq!(decided(&step, Outcome::Completed), Decision::Suspend);
-        step.action = Action::Task {
-            task: "child".into(),
-            input: Json::empty_object(),
-        };
-        assert_eq!(decided(&step, Outcome::Completed), Decision::Dispatch);
+    }
+
+    #[test]
+    fn what_a_step_does_follows_from_its_kind() {
+        let mut step = StepDraft::script("a", "true");
+        assert_eq!(begin(&step), Decision::Release);
+        step.for_each = Some(ForEach {
+            items: Items::List(vec![Json("1".into())]),
+            max_parallel: None,
+        });
+        assert_eq!(begin(&step), Decision::Expand);
+        assert_eq!(begin(&StepDraft::approval("a", "go?")), Decision::Suspend);
+        assert_eq!(begin(&StepDraft::task("a", "child")), Decision::Dispatch);
     }
 
     #[test]

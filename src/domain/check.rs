@@ -6,7 +6,9 @@ use std::fmt;
 use super::Json;
 use super::depends::{Accept, DependsOn};
 use super::limits::{self, shorten};
-use super::task::{Action, Definition, Runner, StepDraft, Task, TaskDraft};
+use super::task::{
+    Action, Definition, HookDoes, Items, Runner, StepDraft, Task, TaskDraft, is_template,
+};
 
 impl Definition {
     /// Checks the first task and those that it calls, directly or not; tasks that it never calls are left out.
@@ -35,12 +37,11 @@ impl Definition {
         let mut next = 0;
         while next < reached.len() {
             let mut called = Vec::new();
-            for step in &reached[next].steps {
-                if let Action::Task { task, .. } = &step.action
-                    && !indexes.contains_key(task)
+            for task in calls_of(&reached[next]) {
+                if !indexes.contains_key(task)
                     && let Some(draft) = drafts_by_name.remove(task)
                 {
-                    indexes.insert(task.clone(), (reached.len() + called.len()) as u32);
+                    indexes.insert(task.to_string(), (reached.len() + called.len()) as u32);
                     called.push(draft);
                 }
             }
@@ -72,6 +73,19 @@ impl Definition {
             Err(Problems(problems))
         }
     }
+}
+
+/// The tasks that a task names: in its steps, then in its hooks.
+fn calls_of(task: &TaskDraft) -> impl Iterator<Item = &str> {
+    let steps = task.steps.iter().filter_map(|step| match &step.action {
+        Action::Task { task, .. } => Some(task.as_str()),
+        _ => None,
+    });
+    let hooks = task.hooks.iter().filter_map(|hook| match &hook.does {
+        HookDoes::Job { task, .. } => Some(task.as_str()),
+        HookDoes::Notify { .. } => None,
+    });
+    steps.chain(hooks)
 }
 
 /// Everything that is wrong with a definition.
@@ -276,19 +290,20 @@ fn check_task(
             problems,
         );
     }
+    check_env(&place.key("env"), &draft.env, problems);
+    let mut hook_calls = Vec::with_capacity(draft.hooks.len());
     for hook in &draft.hooks {
-        check_text(
-            &place.key(hook.on.as_str()),
-            &hook.action,
-            limits::NAME_BYTES_MAX,
-            problems,
-        );
-        check_json_size(
-            &place.key(hook.on.as_str()),
-            &hook.input,
-            limits::INPUT_BYTES_MAX,
-            problems,
-        );
+        let place = place.key(hook.on.as_str());
+        hook_calls.push(match &hook.does {
+            HookDoes::Job { task, input } => {
+                check_json_size(&place, input, limits::INPUT_BYTES_MAX, problems);
+                called(&place, task, indexes, problems)
+            }
+            HookDoes::Notify { target } => {
+                check_text(&place, target, limits::NAME_BYTES_MAX, problems);
+                None
+            }
+        });
     }
     let steps_max = limits::JOB_STEPS_MAX;
     match draft.steps.len() {
@@ -322,15 +337,7 @@ fn check_task(
         check_step(&place, step, problems);
         depends_on.push(resolve(&place, position as u32, step, &positions, problems));
         calls.push(match &step.action {
-            Action::Task { task, .. } => {
-                let call = indexes.get(task).copied();
-                if call.is_none() {
-                    problems.push(place.problem(Fault::UnknownTask {
-                        task: shorten(task),
-                    }));
-                }
-                call
-            }
+            Action::Task { task, .. } => called(&place, task, indexes, problems),
             _ => None,
         });
     }
@@ -360,7 +367,22 @@ fn check_task(
         dependents,
         positions,
         calls,
+        hook_calls,
     })
+}
+
+fn called(
+    place: &Place,
+    task: &str,
+    indexes: &HashMap<String, u32>,
+    problems: &mut Vec<Problem>,
+) -> Option<u32> {
+    let call = indexes.get(task).copied();
+    if call.is_none() {
+        let task = shorten(task);
+        problems.push(place.problem(Fault::UnknownTask { task }));
+    }
+    call
 }
 
 fn check_step(place: &Place, step: &StepDraft, problems: &mut Vec<Problem>) {
@@ -384,7 +406,7 @@ fn check_step(place: &Place, step: &StepDraft, problems: &mut Vec<Problem>) {
         Action::Script {
             language: Some(language),
             ..
-        } if !is_program_name(language) => {
+        } if !is_program_name(language) && !is_template(language) => {
             problems.push(place.key("language").problem(Fault::NotAllowed {
                 why: "is not the name of a program, such as sh, bash, python or node",
             }));
@@ -401,7 +423,8 @@ fn check_step(place: &Place, step: &StepDraft, problems: &mut Vec<Problem>) {
         Action::Docker { image, .. } => Some(image.as_str()),
         _ => None,
     };
-    if let Some(fault) = image.and_then(image_fault) {
+    let written = image.filter(|image| !is_template(image));
+    if let Some(fault) = written.and_then(image_fault) {
         problems.push(place.key("image").problem(fault));
     }
     check_env(&place.key("env"), &step.env, problems);
@@ -447,7 +470,11 @@ fn check_step(place: &Place, step: &StepDraft, problems: &mut Vec<Problem>) {
     );
     if let Some(for_each) = &step.for_each {
         let place = place.key("for_each");
-        let (count, max) = (for_each.items.len(), limits::LOOP_ITEMS_MAX);
+        let items: &[Json] = match &for_each.items {
+            Items::List(items) => items,
+            Items::Template(_) => &[],
+        };
+        let (count, max) = (items.len(), limits::LOOP_ITEMS_MAX);
         if count > max {
             problems.push(place.problem(Fault::TooMany {
                 what: "items",
@@ -455,7 +482,7 @@ fn check_step(place: &Place, step: &StepDraft, problems: &mut Vec<Problem>) {
                 max,
             }));
         }
-        for item in for_each.items.iter().take(max) {
+        for item in items.iter().take(max) {
             check_json_size(&place, item, limits::OUTPUT_BYTES_MAX, problems);
         }
         if for_each.max_parallel == Some(0) {

@@ -14,10 +14,14 @@ pub mod protocol;
 pub mod reason;
 pub mod recovery;
 pub mod retry;
+pub mod schedule;
+pub mod secret;
 pub mod selector;
 pub mod settings;
 pub mod step;
 pub mod task;
+pub mod value;
+pub mod webhook;
 pub mod worker;
 
 use std::fmt;
@@ -76,6 +80,7 @@ ids! {
     /// A distinct frozen definition, interned.
     DefinitionId
     EventSeq
+    ScheduleId
 }
 
 /// Wall-clock time in milliseconds since 1970, UTC. For display, `not_before` and cron; never for liveness.

@@ -4,13 +4,19 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::depends::DependsOn;
 use super::retry::{OnWorkerLoss, RetryPolicy};
+use super::secret::SecretRef;
 use super::step::StepKind;
+use super::value::ValueSpec;
 use super::{Json, words};
 
-/// A task as somebody wrote it.
+/// A task as somebody wrote it. Texts may be templates; `language::template` renders them when they are needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskDraft {
     pub name: String,
+    pub description: Option<String>,
+    pub inputs: Vec<ValueSpec>,
+    /// In the environment of every step that a worker runs.
+    pub env: BTreeMap<String, String>,
     pub steps: Vec<StepDraft>,
     /// Bounds the running time of a job, from its first start. `None`: the server's default.
     pub timeout_ms: Option<i64>,
@@ -19,21 +25,24 @@ pub struct TaskDraft {
     pub priority: i32,
     pub concurrency: Option<Concurrency>,
     pub hooks: Vec<Hook>,
-    /// Inputs whose values no log may show.
-    pub secret_inputs: BTreeSet<String>,
+    /// Those that its templates name.
+    pub secrets: BTreeMap<String, SecretRef>,
 }
 
 impl TaskDraft {
     pub fn new(name: &str, steps: Vec<StepDraft>) -> TaskDraft {
         TaskDraft {
             name: name.to_string(),
+            description: None,
+            inputs: Vec::new(),
+            env: BTreeMap::new(),
             steps,
             timeout_ms: None,
             queue_timeout_ms: None,
             priority: 0,
             concurrency: None,
             hooks: Vec::new(),
-            secret_inputs: BTreeSet::new(),
+            secrets: BTreeMap::new(),
         }
     }
 }
@@ -44,8 +53,15 @@ pub struct StepDraft {
     pub name: String,
     pub action: Action,
     pub depends_on: DependsOn<String>,
-    pub when: bool,
+    /// A template, or a value, that says whether it runs at all. `None`: it does.
+    pub when: Option<Json>,
     pub for_each: Option<ForEach>,
+    /// A JSON object of templates: what a named action is given, or what is added to the job's inputs for this step.
+    pub input: Json,
+    /// Of a named action: its own inputs, and the step sees these alone. `None`: it sees the job's.
+    pub action_inputs: Option<Vec<ValueSpec>>,
+    /// What it gives back. Empty: anything.
+    pub outputs: Vec<ValueSpec>,
     /// In the environment of what it runs.
     pub env: BTreeMap<String, String>,
     /// Where it runs, below its workspace unless it says a whole path. `None`: in the workspace.
@@ -67,8 +83,11 @@ impl StepDraft {
             name: name.to_string(),
             action,
             depends_on: DependsOn::nothing(),
-            when: true,
+            when: None,
             for_each: None,
+            input: Json::empty_object(),
+            action_inputs: None,
+            outputs: Vec::new(),
             env: BTreeMap::new(),
             workdir: None,
             tags: Vec::new(),
@@ -106,6 +125,7 @@ impl StepDraft {
             name,
             Action::Approval {
                 message: message.to_string(),
+                inputs: Vec::new(),
             },
         )
     }
@@ -155,6 +175,11 @@ impl StepDraft {
     }
 }
 
+/// Whether a text has to be rendered before it means anything.
+pub fn is_template(text: &str) -> bool {
+    ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
+}
+
 /// What one step does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
@@ -181,6 +206,8 @@ pub enum Action {
     },
     Approval {
         message: String,
+        /// What whoever approves is asked for; it becomes the step's output.
+        inputs: Vec<ValueSpec>,
     },
 }
 
@@ -220,7 +247,7 @@ impl Action {
             }
             Action::Pod { manifest } => vec![("manifest", manifest)],
             Action::Task { input, .. } => vec![("input", &input.0)],
-            Action::Approval { message } => vec![("message", message)],
+            Action::Approval { message, .. } => vec![("message", message)],
         }
     }
 }
@@ -244,8 +271,23 @@ words! {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForEach {
-    pub items: Vec<Json>,
+    pub items: Items,
     pub max_parallel: Option<u32>,
+}
+
+/// What a loop goes over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Items {
+    /// Each may be a template.
+    List(Vec<Json>),
+    /// A template that gives a list.
+    Template(String),
+}
+
+impl FromIterator<Json> for Items {
+    fn from_iter<I: IntoIterator<Item = Json>>(items: I) -> Items {
+        Items::List(items.into_iter().collect())
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -266,9 +308,19 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hook {
     pub on: HookOn,
-    pub action: String,
-    pub input: Json,
+    pub does: HookDoes,
 }
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HookDoes {
+    /// A job of this task, which is in the same definition. That of a named action is called `hook.` and its name.
+    Job { task: String, input: Json },
+    /// A message to a target of the server's settings.
+    Notify { target: String },
+}
+
+/// What the name of a task that a hook's action became begins with; no other may.
+pub const HOOK_TASK_PREFIX: &str = "hook.";
 
 words! {
     pub enum HookOn {
@@ -296,6 +348,8 @@ pub struct Task {
     pub(super) positions: HashMap<String, u32>,
     /// The task in the definition that each step calls.
     pub(super) calls: Vec<Option<u32>>,
+    /// The task in the definition that each hook makes a job of.
+    pub(super) hook_calls: Vec<Option<u32>>,
 }
 
 impl Task {
@@ -319,6 +373,11 @@ impl Task {
     /// The task that a `task` step calls.
     pub fn calls(&self, position: u32) -> Option<u32> {
         self.calls[position as usize]
+    }
+
+    /// The task that a hook makes a job of.
+    pub fn hook_calls(&self, hook: usize) -> Option<u32> {
+        self.hook_calls[hook]
     }
 
     pub fn position(&self, name: &str) -> Option<u32> {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::facts::Facts;
 use super::{EngineError, Settings};
-use crate::domain::cascade::{Decision, decide};
+use crate::domain::cascade::{Decision, begin, decide};
 use crate::domain::depends::Outcome;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Tally, TallyChange};
@@ -415,19 +415,23 @@ impl<'a> Cascade<'a> {
         }
         let outcome_of = |position| self.outcomes[&(context.job_id, position)];
         let task = context.task();
-        match decide(task.step(position), task.depends_on(position), &outcome_of) {
+        let decision = decide(task.step(position), task.depends_on(position), &outcome_of);
+        let decision = match decision {
+            Decision::Ask if self.agrees(context, position)? => begin(task.step(position)),
+            Decision::Ask => Decision::Skip {
+                reason: Reason::WhenFalse,
+                refused_by: Vec::new(),
+            },
+            other => other,
+        };
+        match decision {
+            Decision::Ask => unreachable!("just asked"),
             Decision::Release => {
                 self.tx.release_step(step_id, self.now)?;
             }
             Decision::Skip { reason, refused_by } => {
                 let message = skip_sentence(task, reason, &refused_by);
-                if self.tx.skip_step(step_id, reason, &message, self.now)? {
-                    let outcome = match reason {
-                        Reason::DependencyNotAccepted => Outcome::Omitted,
-                        _ => Outcome::Skipped,
-                    };
-                    self.note_end(context, step_id, position, None, outcome);
-                }
+                self.skip_step(context, step_id, position, reason, &message)?;
             }
             Decision::Suspend => self.suspend_for_approval(context, step_id)?,
             Decision::Dispatch => {
@@ -438,6 +442,31 @@ impl<'a> Cascade<'a> {
                 let step = self.pending_step(step_id)?;
                 self.expand_loop(context, &step)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Whether the step's own `when` lets it run.
+    fn agrees(&self, context: &JobContext, position: u32) -> Result<bool, EngineError> {
+        let when = &context.task().step(position).when;
+        Ok(when.as_ref().is_none_or(|when| when.0 != "false"))
+    }
+
+    /// It never runs, by its own choice or because of what it depends on.
+    pub(super) fn skip_step(
+        &mut self,
+        context: &JobContext,
+        step_id: StepId,
+        position: u32,
+        reason: Reason,
+        message: &str,
+    ) -> Result<(), EngineError> {
+        if self.tx.skip_step(step_id, reason, message, self.now)? {
+            let outcome = match reason {
+                Reason::DependencyNotAccepted => Outcome::Omitted,
+                _ => Outcome::Skipped,
+            };
+            self.note_end(context, step_id, position, None, outcome);
         }
         Ok(())
     }
@@ -581,7 +610,6 @@ fn skip_sentence(task: &Task, reason: Reason, refused_by: &[(u32, Outcome)]) -> 
     const NAMED_MAX: usize = 3;
     match reason {
         Reason::WhenFalse => "its condition is false".to_string(),
-        Reason::EmptyLoop => "its list is empty".to_string(),
         _ => {
             let named: Vec<String> = refused_by
                 .iter()

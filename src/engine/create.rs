@@ -14,7 +14,7 @@ use crate::domain::job::{Hold, JobMove, ParentStep, Source, Tally, TallyChange};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
-use crate::domain::task::{Action, Definition, StepDraft, Unmatched};
+use crate::domain::task::{Action, Definition, Items, StepDraft, Unmatched};
 use crate::domain::{DefinitionId, JobId, Json, RequirementId, StepId, Timestamp, Uptime};
 use crate::planted::{Bug, planted};
 use crate::store::{JobStanding, NewJob, NewStep};
@@ -279,19 +279,29 @@ impl Cascade<'_> {
     ) -> Result<(), EngineError> {
         let draft = context.draft(placeholder);
         let for_each = draft.for_each.as_ref().expect("a loop has its list");
-        if self.is_over_budget(for_each.items.len()) {
+        let items = self.items_of(context, placeholder, &for_each.items)?;
+        if items.is_empty() {
+            return self.skip_step(
+                context,
+                placeholder.step_id,
+                placeholder.position,
+                Reason::EmptyLoop,
+                "its list is empty",
+            );
+        }
+        if self.is_over_budget(items.len()) {
             return self.postpone(placeholder);
         }
         let mut kept: BTreeMap<u32, Step> = BTreeMap::new();
         if let Some(origin_step_id) = placeholder.origin_step_id {
             for instance in self.tx.carried_instances(origin_step_id)? {
                 let item = instance.item.expect("instances have an item");
-                if for_each.items.get(item as usize) == instance.item_value.as_ref() {
+                if items.get(item as usize) == instance.item_value.as_ref() {
                     kept.insert(item, instance);
                 }
             }
         }
-        let open = (for_each.items.len() - kept.len()) as u32;
+        let open = (items.len() - kept.len()) as u32;
         let dispatched = self
             .tx
             .dispatch_step(placeholder, None, open, None, self.now)?;
@@ -304,7 +314,7 @@ impl Cascade<'_> {
             _ => None,
         };
         let mut free = for_each.max_parallel.unwrap_or(u32::MAX);
-        for (item, value) in for_each.items.iter().enumerate() {
+        for (item, value) in items.iter().enumerate() {
             let item = item as u32;
             if let Some(origin) = kept.get(&item) {
                 self.tx.carry_step(context.job_id, origin, self.now)?;
@@ -337,6 +347,18 @@ impl Cascade<'_> {
             self.roll_up_loop(context.job_id, placeholder.position)
         } else {
             Ok(())
+        }
+    }
+
+    fn items_of(
+        &self,
+        _context: &JobContext,
+        _placeholder: &Step,
+        items: &Items,
+    ) -> Result<Vec<Json>, EngineError> {
+        match items {
+            Items::List(items) => Ok(items.clone()),
+            Items::Template(_) => Ok(Vec::new()),
         }
     }
 

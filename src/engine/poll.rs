@@ -2,7 +2,7 @@
 //! more whatever it should hold and does not.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use super::check::check_count;
 use super::heartbeat::{ack_due_up, current_session, sign_of_life, to_abort};
@@ -10,6 +10,7 @@ use super::{Engine, EngineError, Settings};
 use crate::domain::protocol::{Assignment, Poll, PollAnswer};
 use crate::domain::retry::may_retry_loss;
 use crate::domain::step::StepState;
+use crate::domain::value::ValueSpec;
 use crate::domain::{AttemptRef, JobId, Json, Now, RequirementId, Uptime, WorkerId};
 use crate::planted::{Bug, planted};
 use crate::store::{Claim, JobPayload, SessionView, Tx};
@@ -117,13 +118,14 @@ fn best_claims(
 }
 
 /// What the given inputs hold, as the step will see it.
-fn secret_values(names: &BTreeSet<String>, input: &Json) -> Vec<String> {
-    if names.is_empty() {
+fn secret_values(inputs: &[ValueSpec], input: &Json) -> Vec<String> {
+    let secret = |name: &str| inputs.iter().any(|spec| spec.secret && spec.name == name);
+    if !inputs.iter().any(|spec| spec.secret) {
         return Vec::new();
     }
     let input: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(&input.0).unwrap_or_default();
-    let secret = input.into_iter().filter(|(name, _)| names.contains(name));
+    let secret = input.into_iter().filter(|(name, _)| secret(name));
     let text = |value| match value {
         serde_json::Value::String(text) => text,
         other => other.to_string(),
@@ -171,7 +173,7 @@ impl Parcel {
             action: draft.action.clone(),
             env: draft.env.clone(),
             workdir: draft.workdir.clone(),
-            masks: secret_values(&task.draft.secret_inputs, &job.input),
+            masks: secret_values(&task.draft.inputs, &job.input),
             input: job.input.clone(),
             item: claim.item,
             item_value: claim.item_value.clone(),

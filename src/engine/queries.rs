@@ -137,13 +137,9 @@ fn step_output(tx: &Tx, task: &Task, step: &Step) -> Result<Option<Json>, Engine
             None => Ok(None),
         },
         StepKind::Loop => {
-            let items = task
-                .step(step.position)
-                .for_each
-                .as_ref()
-                .map_or(0, |each| each.items.len());
+            let items = tx.instances(step.job_id, step.position)?.total();
             let mut outputs = Parts::default();
-            for item in 0..items as u32 {
+            for item in 0..items {
                 let instance = tx.step_at(step.job_id, step.position, Some(item))?;
                 let output = match instance {
                     Some(instance) => step_output(tx, task, &instance)?,

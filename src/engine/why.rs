@@ -411,7 +411,7 @@ impl Asked<'_> {
 
     fn suspended(&self) -> Why {
         let (waiting, sentence) = match &self.draft().action {
-            Action::Approval { message } => {
+            Action::Approval { message, .. } => {
                 (Waiting::Approval, format!("someone must decide: {message}"))
             }
             _ => {

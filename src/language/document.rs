@@ -1,6 +1,6 @@
 //! One workflow file: the keys that it may have, and what they become.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_yaml::{Mapping, Value};
@@ -11,8 +11,9 @@ use crate::domain::depends::{Accept, DependsOn, Outcome};
 use crate::domain::reason::Reason;
 use crate::domain::retry::{Backoff, OnWorkerLoss, RetryPolicy};
 use crate::domain::task::{
-    Action, Concurrency, ForEach, Runner, StepDraft, TaskDraft, Unmatched, WhenFull,
+    Action, Concurrency, ForEach, Items, Runner, StepDraft, TaskDraft, Unmatched, WhenFull,
 };
+use crate::domain::value::{ValueSpec, ValueType};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -185,7 +186,11 @@ fn task((key, value): (Value, Value)) -> Result<TaskDraft, String> {
         serde_yaml::from_value(value).map_err(|error| format!("task {name:?}: {error}"))?;
     let place = |fault: String| format!("task {name:?}: {fault}");
     let secret = task.input.into_iter().filter(|(_, input)| input.secret);
-    let secret_inputs: BTreeSet<String> = secret.map(|(name, _)| name).collect();
+    let inputs = secret.map(|(name, _)| ValueSpec {
+        secret: true,
+        ..ValueSpec::new(&name, ValueType::String)
+    });
+    let inputs = inputs.collect();
     let concurrency = task.concurrency.map(|concurrency| {
         let when_full = word(concurrency.when_full, WhenFull::from_word, WhenFull::Queue)?;
         Ok::<_, String>(Concurrency {
@@ -202,7 +207,7 @@ fn task((key, value): (Value, Value)) -> Result<TaskDraft, String> {
         queue_timeout_ms: task.queue_timeout.map(ms).transpose().map_err(place)?,
         priority: task.priority,
         concurrency: concurrency.transpose().map_err(place)?,
-        secret_inputs,
+        inputs,
         ..TaskDraft::new(&name, Vec::new())
     })
 }
@@ -227,7 +232,7 @@ fn draft(
     env.extend(environment(step.env));
     let for_each = match (step.for_each, step.max_parallel) {
         (Some(items), max_parallel) => Some(ForEach {
-            items: items.iter().map(json).collect::<Result<_, _>>()?,
+            items: Items::List(items.iter().map(json).collect::<Result<_, _>>()?),
             max_parallel,
         }),
         (None, Some(_)) => return Err("max_parallel needs for_each".to_string()),
@@ -239,7 +244,7 @@ fn draft(
             Some(depends) => depends_on(depends)?,
             None => DependsOn::nothing(),
         },
-        when: step.when.unwrap_or(true),
+        when: step.when.map(|when| Json(when.to_string())),
         for_each,
         env,
         workdir: step.workdir,
@@ -288,6 +293,7 @@ fn action(step: &mut StepDocument) -> Result<Action, String> {
         },
         "approval" => Action::Approval {
             message: step.message.take().unwrap_or_default(),
+            inputs: Vec::new(),
         },
         other => {
             let known = "script, docker, pod, task or approval";

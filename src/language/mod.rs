@@ -13,12 +13,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::domain::limits::shorten;
+use crate::domain::schedule::ScheduleDraft;
 use crate::domain::task::{Definition, TaskDraft};
+use crate::domain::webhook::WebhookDraft;
 
 /// The tasks of a folder, each with all that it calls.
 #[derive(Debug, Default)]
 pub struct Workflows {
     tasks: BTreeMap<String, Arc<Definition>>,
+    schedules: Vec<ScheduleDraft>,
+    webhooks: Vec<WebhookDraft>,
 }
 
 /// What is wrong with a folder of workflows, all of it.
@@ -80,13 +84,24 @@ impl Workflows {
             }
         }
         match faults.is_empty() {
-            true => Ok(Workflows { tasks }),
+            true => Ok(Workflows {
+                tasks,
+                ..Workflows::default()
+            }),
             false => Err(Faults(faults)),
         }
     }
 
     pub fn tasks(&self) -> impl Iterator<Item = (&String, &Arc<Definition>)> {
         self.tasks.iter()
+    }
+
+    pub fn schedules(&self) -> &[ScheduleDraft] {
+        &self.schedules
+    }
+
+    pub fn webhooks(&self) -> &[WebhookDraft] {
+        &self.webhooks
     }
 }
 

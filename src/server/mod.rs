@@ -19,6 +19,7 @@
 
 mod api;
 mod auth;
+mod catalogue;
 mod download;
 mod error;
 mod exchange;
@@ -31,9 +32,7 @@ mod streams;
 mod waiting;
 mod worker_api;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,9 +41,10 @@ use crate::config::{ConfigError, ServerConfig};
 use crate::engine::{Engine, EngineError};
 use crate::language::{Faults, Workflows};
 use crate::logs::{LogLimits, Logs};
-use crate::store::{Frozen, OpenError, Store, StoreOptions};
+use crate::store::{OpenError, Store, StoreOptions};
 use crate::sweeper::Sweeper;
 use auth::Gate;
+use catalogue::{Catalogue, Loaded};
 use download::Downloads;
 use handlers::Handlers;
 use http::Front;
@@ -96,31 +96,6 @@ pub struct App {
     downloads: Downloads,
     sweeper: Sweeper,
     installation: String,
-}
-
-/// The tasks that can be submitted.
-struct Catalogue {
-    tasks: BTreeMap<String, Frozen>,
-}
-
-impl Catalogue {
-    fn new(workflows: &Workflows) -> Catalogue {
-        let tasks = workflows.tasks();
-        let frozen = tasks.map(|(name, task)| (name.clone(), Frozen::new(task.clone())));
-        Catalogue {
-            tasks: frozen.collect(),
-        }
-    }
-
-    /// Those whose names come after this one.
-    fn tasks_after(&self, name: &str) -> impl Iterator<Item = &Frozen> {
-        let after = (Bound::Excluded(name), Bound::Unbounded);
-        self.tasks.range::<str, _>(after).map(|(_, task)| task)
-    }
-
-    fn task(&self, name: &str) -> Option<&Frozen> {
-        self.tasks.get(name)
-    }
 }
 
 /// A server that runs until it is stopped or dropped.
@@ -179,7 +154,7 @@ impl Server {
             streams: streams.map_err(thread)?,
             sweeper: sweeper.map_err(thread)?,
             _log_sync: LogSync::start(logs.clone()).map_err(thread)?,
-            workflows: Catalogue::new(&workflows),
+            workflows: Catalogue::new(Loaded::new(&workflows)),
             downloads: Downloads::default(),
             engine,
             clock,
@@ -203,7 +178,9 @@ impl Server {
 
     /// How many tasks can be submitted.
     pub fn tasks(&self) -> usize {
-        self.app.as_ref().map_or(0, |app| app.workflows.tasks.len())
+        self.app
+            .as_ref()
+            .map_or(0, |app| app.workflows.current().tasks.len())
     }
 
     /// Polls that wait for something to do.

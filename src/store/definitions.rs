@@ -1,6 +1,6 @@
 //! Frozen definitions: what a job was made from, as JSON, each distinct one once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rusqlite::{OptionalExtension, named_params};
@@ -11,10 +11,12 @@ use super::{StoreError, Tx};
 use crate::domain::depends::{Accept, DependsOn, Outcome};
 use crate::domain::reason::Reason;
 use crate::domain::retry::{Backoff, OnWorkerLoss, RetryPolicy};
+use crate::domain::secret::SecretRef;
 use crate::domain::task::{
-    Action, Concurrency, Definition, ForEach, Hook, HookOn, Runner, StepDraft, TaskDraft,
-    Unmatched, WhenFull,
+    Action, Concurrency, Definition, ForEach, Hook, HookDoes, HookOn, Items, Runner, StepDraft,
+    TaskDraft, Unmatched, WhenFull,
 };
+use crate::domain::value::{ValueSpec, ValueType};
 use crate::domain::{DefinitionId, Json};
 
 pub const STATEMENTS: &[&str] = &[DEFINITION_BY_HASH, INSERT_DEFINITION, DEFINITION];
@@ -23,8 +25,8 @@ pub const STATEMENTS: &[&str] = &[DEFINITION_BY_HASH, INSERT_DEFINITION, DEFINIT
 #[derive(Debug, Clone)]
 pub struct Frozen {
     pub definition: Arc<Definition>,
-    body: String,
-    hash: String,
+    body: Arc<str>,
+    hash: Arc<str>,
 }
 
 impl Frozen {
@@ -38,8 +40,8 @@ impl Frozen {
         let hash = hex_sha256(body.as_bytes());
         Frozen {
             definition,
-            body,
-            hash,
+            body: body.into(),
+            hash: hash.into(),
         }
     }
 
@@ -146,8 +148,14 @@ struct TaskJson {
     concurrency: Option<ConcurrencyJson>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     hooks: Vec<HookJson>,
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
-    secret_inputs: BTreeSet<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    inputs: Vec<ValueJson>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    env: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    secrets: BTreeMap<String, SecretJson>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -156,10 +164,16 @@ struct StepJson {
     action: ActionJson,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     depends_on: Option<DependsJson>,
-    #[serde(default = "yes", skip_serializing_if = "is_true")]
-    when: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    when: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     for_each: Option<ForEachJson>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    input: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    action_inputs: Option<Vec<ValueJson>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    outputs: Vec<ValueJson>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     env: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -202,7 +216,40 @@ enum ActionJson {
     },
     Approval {
         message: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        inputs: Vec<ValueJson>,
     },
+}
+
+#[derive(Serialize, Deserialize)]
+struct ValueJson {
+    name: String,
+    r#type: String,
+    #[serde(default, skip_serializing_if = "is_default")]
+    required: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    default: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    options: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pattern: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    min: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    max: Option<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    multiple: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    secret: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SecretJson {
+    Env(String),
+    File(String),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -215,7 +262,11 @@ enum DependsJson {
 
 #[derive(Serialize, Deserialize)]
 struct ForEachJson {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     items: Vec<String>,
+    /// Instead of the items.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    template: Option<String>,
     max_parallel: Option<u32>,
 }
 
@@ -239,16 +290,15 @@ struct ConcurrencyJson {
 #[derive(Serialize, Deserialize)]
 struct HookJson {
     on: String,
-    action: String,
-    input: String,
+    #[serde(flatten)]
+    does: HookDoesJson,
 }
 
-fn yes() -> bool {
-    true
-}
-
-fn is_true(value: &bool) -> bool {
-    *value
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum HookDoesJson {
+    Job { task: String, input: String },
+    Notify { target: String },
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -284,11 +334,21 @@ impl From<&TaskDraft> for TaskJson {
                 .iter()
                 .map(|hook| HookJson {
                     on: hook.on.to_string(),
-                    action: hook.action.clone(),
-                    input: hook.input.0.clone(),
+                    does: match hook.does.clone() {
+                        HookDoes::Job { task, input } => HookDoesJson::Job {
+                            task,
+                            input: input.0,
+                        },
+                        HookDoes::Notify { target } => HookDoesJson::Notify { target },
+                    },
                 })
                 .collect(),
-            secret_inputs: draft.secret_inputs.clone(),
+            description: draft.description.clone(),
+            inputs: draft.inputs.iter().map(ValueJson::from).collect(),
+            env: draft.env.clone(),
+            secrets: (draft.secrets.iter())
+                .map(|(name, secret)| (name.clone(), SecretJson::from(secret)))
+                .collect(),
         }
     }
 }
@@ -306,11 +366,14 @@ impl TryFrom<TaskJson> for TaskDraft {
         });
         let hooks = json.hooks.into_iter().map(|hook| {
             let on = known(&hook.on, HookOn::from_word)?;
-            Ok::<_, String>(Hook {
-                on,
-                action: hook.action,
-                input: Json(hook.input),
-            })
+            let does = match hook.does {
+                HookDoesJson::Job { task, input } => HookDoes::Job {
+                    task,
+                    input: Json(input),
+                },
+                HookDoesJson::Notify { target } => HookDoes::Notify { target },
+            };
+            Ok::<_, String>(Hook { on, does })
         });
         Ok(TaskDraft {
             name: json.name,
@@ -324,7 +387,12 @@ impl TryFrom<TaskJson> for TaskDraft {
             priority: json.priority,
             concurrency: concurrency.transpose()?,
             hooks: hooks.collect::<Result<_, _>>()?,
-            secret_inputs: json.secret_inputs,
+            description: json.description,
+            inputs: values(json.inputs)?,
+            env: json.env,
+            secrets: (json.secrets.into_iter())
+                .map(|(name, secret)| (name, SecretRef::from(secret)))
+                .collect(),
         })
     }
 }
@@ -344,11 +412,12 @@ impl From<&StepDraft> for StepJson {
             action: ActionJson::from(&draft.action),
             depends_on: (draft.depends_on != DependsOn::nothing())
                 .then(|| DependsJson::from(&draft.depends_on)),
-            when: draft.when,
-            for_each: draft.for_each.as_ref().map(|for_each| ForEachJson {
-                items: for_each.items.iter().map(|item| item.0.clone()).collect(),
-                max_parallel: for_each.max_parallel,
-            }),
+            when: draft.when.as_ref().map(|when| when.0.clone()),
+            for_each: draft.for_each.as_ref().map(ForEachJson::from),
+            input: (draft.input != Json::empty_object()).then(|| draft.input.0.clone()),
+            action_inputs: (draft.action_inputs.as_ref())
+                .map(|inputs| inputs.iter().map(ValueJson::from).collect()),
+            outputs: draft.outputs.iter().map(ValueJson::from).collect(),
             env: draft.env.clone(),
             workdir: draft.workdir.clone(),
             tags: draft.tags.clone(),
@@ -382,11 +451,11 @@ impl TryFrom<StepJson> for StepDraft {
                 None => DependsOn::nothing(),
                 Some(tree) => tree.try_into()?,
             },
-            when: json.when,
-            for_each: json.for_each.map(|for_each| ForEach {
-                items: for_each.items.into_iter().map(Json).collect(),
-                max_parallel: for_each.max_parallel,
-            }),
+            when: json.when.map(Json),
+            for_each: json.for_each.map(ForEach::from),
+            input: json.input.map_or_else(Json::empty_object, Json),
+            action_inputs: json.action_inputs.map(values).transpose()?,
+            outputs: values(json.outputs)?,
             env: json.env,
             workdir: json.workdir,
             tags: json.tags,
@@ -396,6 +465,97 @@ impl TryFrom<StepJson> for StepDraft {
             unmatched: known(&json.unmatched, Unmatched::from_word)?,
             continue_on_failure: json.continue_on_failure,
         })
+    }
+}
+
+fn values(values: Vec<ValueJson>) -> Result<Vec<ValueSpec>, String> {
+    values.into_iter().map(ValueSpec::try_from).collect()
+}
+
+impl From<&ValueSpec> for ValueJson {
+    fn from(spec: &ValueSpec) -> ValueJson {
+        let text = |json: &Json| json.0.clone();
+        ValueJson {
+            name: spec.name.clone(),
+            r#type: spec.value_type.to_string(),
+            required: spec.required,
+            default: spec.default.as_ref().map(text),
+            options: spec.options.iter().map(text).collect(),
+            pattern: spec.pattern.clone(),
+            min: spec.min.as_ref().map(text),
+            max: spec.max.as_ref().map(text),
+            multiple: spec.multiple,
+            secret: spec.secret,
+            description: spec.description.clone(),
+        }
+    }
+}
+
+impl TryFrom<ValueJson> for ValueSpec {
+    type Error = String;
+
+    fn try_from(json: ValueJson) -> Result<ValueSpec, String> {
+        Ok(ValueSpec {
+            name: json.name,
+            value_type: known(&json.r#type, ValueType::from_word)?,
+            required: json.required,
+            default: json.default.map(Json),
+            options: json.options.into_iter().map(Json).collect(),
+            pattern: json.pattern,
+            min: json.min.map(Json),
+            max: json.max.map(Json),
+            multiple: json.multiple,
+            secret: json.secret,
+            description: json.description,
+        })
+    }
+}
+
+impl From<&SecretRef> for SecretJson {
+    fn from(secret: &SecretRef) -> SecretJson {
+        match secret.clone() {
+            SecretRef::Env(name) => SecretJson::Env(name),
+            SecretRef::File(path) => SecretJson::File(path),
+        }
+    }
+}
+
+impl From<SecretJson> for SecretRef {
+    fn from(json: SecretJson) -> SecretRef {
+        match json {
+            SecretJson::Env(name) => SecretRef::Env(name),
+            SecretJson::File(path) => SecretRef::File(path),
+        }
+    }
+}
+
+impl From<&ForEach> for ForEachJson {
+    fn from(for_each: &ForEach) -> ForEachJson {
+        let max_parallel = for_each.max_parallel;
+        match for_each.items.clone() {
+            Items::List(items) => ForEachJson {
+                items: items.into_iter().map(|item| item.0).collect(),
+                template: None,
+                max_parallel,
+            },
+            Items::Template(template) => ForEachJson {
+                items: Vec::new(),
+                template: Some(template),
+                max_parallel,
+            },
+        }
+    }
+}
+
+impl From<ForEachJson> for ForEach {
+    fn from(json: ForEachJson) -> ForEach {
+        ForEach {
+            items: match json.template {
+                Some(template) => Items::Template(template),
+                None => Items::List(json.items.into_iter().map(Json).collect()),
+            },
+            max_parallel: json.max_parallel,
+        }
     }
 }
 
@@ -427,7 +587,10 @@ impl From<&Action> for ActionJson {
                 task,
                 input: input.0,
             },
-            Action::Approval { message } => ActionJson::Approval { message },
+            Action::Approval { message, inputs } => ActionJson::Approval {
+                message,
+                inputs: inputs.iter().map(ValueJson::from).collect(),
+            },
         }
     }
 }
@@ -462,7 +625,10 @@ impl TryFrom<ActionJson> for Action {
                 task,
                 input: Json(input),
             },
-            ActionJson::Approval { message } => Action::Approval { message },
+            ActionJson::Approval { message, inputs } => Action::Approval {
+                message,
+                inputs: values(inputs)?,
+            },
         })
     }
 }

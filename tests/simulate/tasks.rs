@@ -5,7 +5,7 @@ use stepward::domain::depends::{Accept, DependsOn, Outcome};
 use stepward::domain::reason::Reason;
 use stepward::domain::retry::{Backoff, OnWorkerLoss, RetryPolicy};
 use stepward::domain::task::{
-    Action, Concurrency, ForEach, Hook, HookOn, StepDraft, TaskDraft, Unmatched, WhenFull,
+    Action, Concurrency, ForEach, Hook, HookDoes, HookOn, StepDraft, TaskDraft, Unmatched, WhenFull,
 };
 
 use crate::dice::Dice;
@@ -41,8 +41,9 @@ pub fn some_tasks(dice: &mut Dice) -> Vec<TaskDraft> {
 fn hook(on: HookOn) -> Hook {
     Hook {
         on,
-        action: "tell".to_string(),
-        input: Json::empty_object(),
+        does: HookDoes::Notify {
+            target: "tell".to_string(),
+        },
     }
 }
 
@@ -89,7 +90,7 @@ fn some_step(dice: &mut Dice, at: u64, calls: Option<&str>) -> StepDraft {
     if dice.chance(10) {
         step.unmatched = Unmatched::Wait;
     }
-    step.when = !dice.chance(10);
+    step.when = dice.chance(10).then(|| Json("false".to_string()));
     step.continue_on_failure = dice.chance(20);
     step.on_worker_loss = *dice.pick(OnWorkerLoss::ALL).unwrap();
     step

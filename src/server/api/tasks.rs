@@ -16,7 +16,8 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&["limit", "after"])?;
     let limit = request.limit(PAGE, PAGE_MAX)? as usize;
     let after = request.query("after").unwrap_or_default();
-    let frozen = app.workflows.tasks_after(after).take(limit);
+    let loaded = app.workflows.current();
+    let frozen = loaded.tasks_after(after).take(limit);
     let tasks: Vec<&Task> = frozen.map(|frozen| frozen.definition.root()).collect();
     let is_full = tasks.len() == limit;
     let last = tasks.last().map(|task| task.draft.name.clone());
@@ -43,13 +44,13 @@ pub fn submit(app: &App, request: &Request) -> Result<Reply, ApiError> {
         not_before: asked.not_before.map(|time| time.0),
         labels: asked.labels,
         idempotency_key: request.headers.idempotency_key.clone(),
-        ..Submission::of(frozen)
+        ..Submission::of(&frozen)
     };
     answer_made(app, app.engine.submit(submission, app.clock.now())?)
 }
 
-fn find<'a>(app: &'a App, request: &Request) -> Result<&'a Frozen, ApiError> {
+fn find(app: &App, request: &Request) -> Result<Frozen, ApiError> {
     let name = request.param(0);
-    let found = app.workflows.task(name);
+    let found = app.workflows.current().tasks.get(name).cloned();
     found.ok_or_else(|| ApiError::not_found(format!("task {name:?} does not exist")))
 }

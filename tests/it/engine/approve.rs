@@ -4,7 +4,7 @@ use stepward::domain::Json;
 use stepward::domain::event::EventKind;
 use stepward::domain::reason::Reason;
 use stepward::domain::retry::OnWorkerLoss;
-use stepward::domain::task::{Hook, HookOn, StepDraft, TaskDraft};
+use stepward::domain::task::{Hook, HookDoes, HookOn, StepDraft, TaskDraft};
 use stepward::engine::{Decision, EngineError};
 
 use crate::house::{TestHouse, script};
@@ -26,8 +26,9 @@ fn an_approval_waits_and_goes_on_when_approved() {
     ask.timeout_ms = Some(5_000);
     let hook = Hook {
         on: HookOn::Suspended,
-        action: "tell".to_string(),
-        input: Json::empty_object(),
+        does: HookDoes::Notify {
+            target: "tell".to_string(),
+        },
     };
     let steps = vec![script("a"), ask, script("b").after(&["ask"])];
     let job = house.submit_tasks(vec![TaskDraft {

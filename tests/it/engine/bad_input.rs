@@ -5,7 +5,7 @@ use stepward::domain::depends::{Accept, DependsOn};
 use stepward::domain::limits;
 use stepward::domain::reason::Reason;
 use stepward::domain::retry::RetryPolicy;
-use stepward::domain::task::{Concurrency, ForEach, StepDraft, TaskDraft, WhenFull};
+use stepward::domain::task::{Concurrency, ForEach, Items, StepDraft, TaskDraft, WhenFull};
 use stepward::domain::{JobId, Json};
 use stepward::engine::{EngineError, Finished, Submission, Verdict};
 
@@ -110,7 +110,7 @@ fn a_definition_that_cannot_work_is_refused_with_its_place() {
             "approval in a loop",
             vec![StepDraft {
                 for_each: Some(ForEach {
-                    items: vec![Json("1".into())],
+                    items: Items::List(vec![Json("1".into())]),
                     max_parallel: None,
                 }),
                 ..StepDraft::approval("a", "go?")
@@ -121,7 +121,7 @@ fn a_definition_that_cannot_work_is_refused_with_its_place() {
             "no parallel instance",
             vec![StepDraft {
                 for_each: Some(ForEach {
-                    items: vec![Json("1".into())],
+                    items: Items::List(vec![Json("1".into())]),
                     max_parallel: Some(0),
                 }),
                 ..script("a")

@@ -1,10 +1,9 @@
 //! Cancelling: everything open ends with the job, whatever it was doing.
 
-use stepward::domain::Json;
 use stepward::domain::event::EventKind;
 use stepward::domain::job::JobState;
 use stepward::domain::reason::Reason;
-use stepward::domain::task::{Hook, HookOn, StepDraft, TaskDraft};
+use stepward::domain::task::{Hook, HookDoes, HookOn, StepDraft, TaskDraft};
 use stepward::engine::{EngineError, Verdict};
 
 use crate::house::{TestHouse, script};
@@ -123,8 +122,9 @@ fn each_outcome_posts_its_own_hooks_once() {
     let house = TestHouse::new();
     let hook = |on| Hook {
         on,
-        action: "tell".to_string(),
-        input: Json::empty_object(),
+        does: HookDoes::Notify {
+            target: "tell".to_string(),
+        },
     };
     let hooks = vec![
         hook(HookOn::Success),

@@ -6,7 +6,7 @@ use stepward::domain::job::{JobState, Source};
 use stepward::domain::reason::Reason;
 use stepward::domain::retry::RetryPolicy;
 use stepward::domain::step::StepState;
-use stepward::domain::task::{ForEach, Hook, HookOn, StepDraft, TaskDraft};
+use stepward::domain::task::{ForEach, Hook, HookDoes, HookOn, StepDraft, TaskDraft};
 use stepward::engine::{Finished, Retry, RetryScope, Submission};
 
 use crate::house::{TestHouse, frozen, script};
@@ -64,7 +64,7 @@ fn a_failure_ten_levels_down_reaches_the_top() {
 fn a_child_that_ends_as_it_is_made_does_not_leave_its_parent_waiting() {
     let house = TestHouse::new();
     let never = StepDraft {
-        when: false,
+        when: Some(stepward::domain::Json("false".into())),
         ..script("a")
     };
     let job = house.submit_tasks(vec![
@@ -269,8 +269,9 @@ fn hook_jobs_and_what_they_call_fire_no_hooks() {
         .iter()
         .map(|&on| Hook {
             on,
-            action: "tell".to_string(),
-            input: Json::empty_object(),
+            does: HookDoes::Notify {
+                target: "tell".to_string(),
+            },
         })
         .collect();
     let with_hooks = |name: &str, steps| TaskDraft {

@@ -81,6 +81,7 @@ fn what_a_person_decided_says_who_and_why() {
     let ask = || StepDraft {
         action: Action::Approval {
             message: "sure?".to_string(),
+            inputs: Vec::new(),
         },
         timeout_ms: Some(60_000),
         ..script("ask")

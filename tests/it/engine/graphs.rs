@@ -27,7 +27,7 @@ fn tolerated(name: &str) -> StepDraft {
 
 fn never(name: &str) -> StepDraft {
     StepDraft {
-        when: false,
+        when: Some(stepward::domain::Json("false".into())),
         ..script(name)
     }
 }

@@ -138,6 +138,7 @@ fn what_a_step_does_implies_its_tags() {
         (
             Action::Approval {
                 message: "go?".into(),
+                inputs: Vec::new(),
             },
             vec![],
         ),

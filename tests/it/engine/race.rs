@@ -2,9 +2,8 @@
 
 use std::sync::Barrier;
 
-use stepward::domain::Json;
 use stepward::domain::event::EventKind;
-use stepward::domain::task::{Hook, HookOn, TaskDraft};
+use stepward::domain::task::{Hook, HookDoes, HookOn, TaskDraft};
 use stepward::engine::{Finished, Verdict};
 
 use crate::house::{TestHouse, script};
@@ -16,8 +15,9 @@ fn two_racing_terminal_reports_have_one_winner() {
     for _ in 0..100 {
         let hook = |on| Hook {
             on,
-            action: "tell".to_string(),
-            input: Json::empty_object(),
+            does: HookDoes::Notify {
+                target: "tell".to_string(),
+            },
         };
         let job = house.submit_tasks(vec![TaskDraft {
             hooks: vec![hook(HookOn::Success), hook(HookOn::Error)],

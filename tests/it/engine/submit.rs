@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stepward::domain::event::EventKind;
 use stepward::domain::job::JobState;
 use stepward::domain::step::StepState;
-use stepward::domain::task::{Hook, HookOn, StepDraft, TaskDraft};
+use stepward::domain::task::{Hook, HookDoes, HookOn, StepDraft, TaskDraft};
 use stepward::domain::{Json, Timestamp};
 use stepward::engine::{EngineError, Submission};
 
@@ -115,11 +115,12 @@ fn a_job_whose_steps_are_all_skipped_ends_at_submission_and_fires_its_hooks() {
     let house = TestHouse::new();
     let hook = Hook {
         on: HookOn::Success,
-        action: "cheer".to_string(),
-        input: Json::empty_object(),
+        does: HookDoes::Notify {
+            target: "cheer".to_string(),
+        },
     };
     let never = StepDraft {
-        when: false,
+        when: Some(stepward::domain::Json("false".into())),
         ..script("a")
     };
     let task = TaskDraft {

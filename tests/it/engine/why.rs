@@ -81,7 +81,7 @@ fn an_instance_held_back_says_so() {
     let house = TestHouse::new();
     let items = vec![Json("1".to_string()), Json("2".to_string())];
     let for_each = Some(ForEach {
-        items,
+        items: stepward::domain::task::Items::List(items),
         max_parallel: Some(1),
     });
     let job = house.submit(vec![StepDraft {

@@ -18,7 +18,7 @@ fn some_life(folder: &std::path::Path) {
     );
     let items = vec![Json("1".to_string()), Json("2".to_string())];
     let for_each = Some(ForEach {
-        items,
+        items: stepward::domain::task::Items::List(items),
         max_parallel: None,
     });
     let task = frozen(vec![

@@ -1,8 +1,8 @@
 //! Phase 3: jobs that run too long, and jobs that never start.
 
+use stepward::domain::Timestamp;
 use stepward::domain::reason::Reason;
-use stepward::domain::task::{Concurrency, Hook, HookOn, StepDraft, TaskDraft, WhenFull};
-use stepward::domain::{Json, Timestamp};
+use stepward::domain::task::{Concurrency, Hook, HookDoes, HookOn, StepDraft, TaskDraft, WhenFull};
 use stepward::engine::{HeldPhase, Submission};
 
 use super::{recovery_events, recovery_log};
@@ -13,8 +13,9 @@ fn a_job_that_runs_too_long_is_cancelled_with_its_steps_and_child_jobs() {
     let house = TestHouse::new();
     let hook = Hook {
         on: HookOn::Cancel,
-        action: "tell".to_string(),
-        input: Json::empty_object(),
+        does: HookDoes::Notify {
+            target: "tell".to_string(),
+        },
     };
     let top = vec![
         script("a"),

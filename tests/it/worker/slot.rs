@@ -209,6 +209,7 @@ fn a_runner_that_the_worker_has_not_sends_the_assignment_back() {
     let mut assignment = bench.assignment(None, "true");
     assignment.action = Action::Approval {
         message: "now?".to_string(),
+        inputs: Vec::new(),
     };
     let held = bench.start(assignment);
     assert!(matches!(held.news(), SlotNews::Unprepared { .. }));
