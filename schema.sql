@@ -95,6 +95,7 @@ CREATE TABLE job (
     parent_attempt    INTEGER,
     depth             INTEGER NOT NULL CHECK (depth BETWEEN 0 AND 10),
     retry_of          INTEGER REFERENCES job (job_id),
+    hook_of           INTEGER REFERENCES job (job_id), -- the job whose outcome a hook made this one for
     hold              TEXT    CHECK (hold = 'not_before' OR hold = 'concurrency'),
     not_before        INTEGER,
     concurrency_group TEXT,
@@ -133,6 +134,8 @@ CREATE INDEX job_by_change ON job (change_seq);
 CREATE UNIQUE INDEX job_by_parent ON job (parent_step_id, parent_attempt) WHERE parent_step_id IS NOT NULL;
 -- A job's retries.
 CREATE INDEX job_by_retry ON job (retry_of) WHERE retry_of IS NOT NULL;
+-- A job's hooks.
+CREATE INDEX job_by_hook ON job (hook_of) WHERE hook_of IS NOT NULL;
 -- What time alone releases.
 CREATE INDEX job_by_not_before ON job (not_before) WHERE hold = 'not_before';
 -- Who is in a concurrency group, and who waits for it, in order.

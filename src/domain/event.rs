@@ -21,6 +21,8 @@ words! {
         StepApproved = "step_approved",
         StepRejected = "step_rejected",
         StepResumed = "step_resumed",
+        /// A hook could not be carried out.
+        HookFailed = "hook_failed",
         ReportFenced = "report_fenced",
         WorkerRegistered = "worker_registered",
         WorkerRestarted = "worker_restarted",

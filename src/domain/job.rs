@@ -100,6 +100,8 @@ pub struct Job {
     /// Levels of parents above it.
     pub depth: u32,
     pub retry_of: Option<JobId>,
+    /// The job whose hook it is.
+    pub hook_of: Option<JobId>,
     pub hold: Option<Hold>,
     pub not_before: Option<Timestamp>,
     pub concurrency_group: Option<String>,

@@ -58,8 +58,8 @@ pub struct StepDraft {
     pub for_each: Option<ForEach>,
     /// A JSON object of templates: what a named action is given, or what is added to the job's inputs for this step.
     pub input: Json,
-    /// Of a named action: its own inputs, and the step sees these alone. `None`: it sees the job's.
-    pub action_inputs: Option<Vec<ValueSpec>>,
+    /// Whose action it carries out, if that has a name.
+    pub named_action: Option<NamedAction>,
     /// What it gives back. Empty: anything.
     pub outputs: Vec<ValueSpec>,
     /// In the environment of what it runs.
@@ -86,7 +86,7 @@ impl StepDraft {
             when: None,
             for_each: None,
             input: Json::empty_object(),
-            action_inputs: None,
+            named_action: None,
             outputs: Vec::new(),
             env: BTreeMap::new(),
             workdir: None,
@@ -173,6 +173,15 @@ impl StepDraft {
         let tags: BTreeSet<&str> = implied.iter().copied().chain(named).collect();
         tags.into_iter().map(str::to_string).collect()
     }
+}
+
+/// What an action with a name brings into a step. Its own texts see its inputs alone, and not the job's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamedAction {
+    pub name: String,
+    pub inputs: Vec<ValueSpec>,
+    /// The step's own variables win over these.
+    pub env: BTreeMap<String, String>,
 }
 
 /// Whether a text has to be rendered before it means anything.

@@ -30,6 +30,7 @@ pub(super) struct JobPlan {
     pub priority: i32,
     pub parent: Option<ParentStep>,
     pub depth: u32,
+    pub hook_of: Option<JobId>,
     pub not_before: Option<Timestamp>,
     pub carried: Carried,
 }
@@ -53,6 +54,7 @@ impl Cascade<'_> {
                 parent: plan.parent,
                 depth: plan.depth,
                 retry_of: plan.carried.retry_of,
+                hook_of: plan.hook_of,
                 not_before: plan.not_before,
                 concurrency_group: task.draft.concurrency.as_ref().map(|c| c.group.clone()),
                 steps_open: steps_open as u32,
@@ -252,6 +254,7 @@ impl Cascade<'_> {
                 attempt: step.attempt + 1,
             }),
             depth: job.depth + 1,
+            hook_of: None,
             not_before: None,
             carried,
         })?;

@@ -103,6 +103,7 @@ impl Engine {
                 priority: job.priority,
                 parent: None,
                 depth: 0,
+                hook_of: job.hook_of,
                 not_before: None,
                 carried,
             })?;

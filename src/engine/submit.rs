@@ -116,6 +116,7 @@ impl Engine {
                 priority: submission.priority.unwrap_or(priority),
                 parent: None,
                 depth: 0,
+                hook_of: None,
                 not_before: submission.not_before,
                 carried: Carried::default(),
             })?;

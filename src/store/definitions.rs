@@ -13,8 +13,8 @@ use crate::domain::reason::Reason;
 use crate::domain::retry::{Backoff, OnWorkerLoss, RetryPolicy};
 use crate::domain::secret::SecretRef;
 use crate::domain::task::{
-    Action, Concurrency, Definition, ForEach, Hook, HookDoes, HookOn, Items, Runner, StepDraft,
-    TaskDraft, Unmatched, WhenFull,
+    Action, Concurrency, Definition, ForEach, Hook, HookDoes, HookOn, Items, NamedAction, Runner,
+    StepDraft, TaskDraft, Unmatched, WhenFull,
 };
 use crate::domain::value::{ValueSpec, ValueType};
 use crate::domain::{DefinitionId, Json};
@@ -171,7 +171,7 @@ struct StepJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     input: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    action_inputs: Option<Vec<ValueJson>>,
+    named_action: Option<NamedActionJson>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     outputs: Vec<ValueJson>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -219,6 +219,15 @@ enum ActionJson {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         inputs: Vec<ValueJson>,
     },
+}
+
+#[derive(Serialize, Deserialize)]
+struct NamedActionJson {
+    name: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    inputs: Vec<ValueJson>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    env: BTreeMap<String, String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -415,8 +424,11 @@ impl From<&StepDraft> for StepJson {
             when: draft.when.as_ref().map(|when| when.0.clone()),
             for_each: draft.for_each.as_ref().map(ForEachJson::from),
             input: (draft.input != Json::empty_object()).then(|| draft.input.0.clone()),
-            action_inputs: (draft.action_inputs.as_ref())
-                .map(|inputs| inputs.iter().map(ValueJson::from).collect()),
+            named_action: draft.named_action.as_ref().map(|named| NamedActionJson {
+                name: named.name.clone(),
+                inputs: named.inputs.iter().map(ValueJson::from).collect(),
+                env: named.env.clone(),
+            }),
             outputs: draft.outputs.iter().map(ValueJson::from).collect(),
             env: draft.env.clone(),
             workdir: draft.workdir.clone(),
@@ -454,7 +466,15 @@ impl TryFrom<StepJson> for StepDraft {
             when: json.when.map(Json),
             for_each: json.for_each.map(ForEach::from),
             input: json.input.map_or_else(Json::empty_object, Json),
-            action_inputs: json.action_inputs.map(values).transpose()?,
+            named_action: (json.named_action)
+                .map(|named| {
+                    Ok::<_, String>(NamedAction {
+                        name: named.name,
+                        inputs: values(named.inputs)?,
+                        env: named.env,
+                    })
+                })
+                .transpose()?,
             outputs: values(json.outputs)?,
             env: json.env,
             workdir: json.workdir,

@@ -60,6 +60,7 @@ pub struct NewJob {
     pub parent: Option<ParentStep>,
     pub depth: u32,
     pub retry_of: Option<JobId>,
+    pub hook_of: Option<JobId>,
     pub not_before: Option<Timestamp>,
     pub concurrency_group: Option<String>,
     pub steps_open: u32,
@@ -77,10 +78,10 @@ pub struct ChangedJob {
 
 const INSERT_JOB: &str = "
     INSERT INTO job (definition_id, task_index, task, state, source, input, labels, priority, parent_step_id,
-                     parent_attempt, depth, retry_of, not_before, concurrency_group, steps_open, change_seq, created_at,
+                     parent_attempt, depth, retry_of, hook_of, not_before, concurrency_group, steps_open, change_seq, created_at,
                      since_up, due_up)
     VALUES (:definition_id, :task_index, :task, 'pending', :source, :input, :labels, :priority, :parent_step_id,
-            :parent_attempt, :depth, :retry_of, :not_before, :concurrency_group, :steps_open, 0, :wall,
+            :parent_attempt, :depth, :retry_of, :hook_of, :not_before, :concurrency_group, :steps_open, 0, :wall,
             :up, :due_up)
 ";
 
@@ -279,6 +280,7 @@ impl Tx<'_> {
             ":parent_attempt": job.parent.map(|parent| parent.attempt),
             ":depth": job.depth,
             ":retry_of": job.retry_of.map(|id| id.0),
+            ":hook_of": job.hook_of.map(|id| id.0),
             ":not_before": job.not_before.map(|at| at.0),
             ":concurrency_group": job.concurrency_group,
             ":steps_open": job.steps_open,

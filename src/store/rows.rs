@@ -42,7 +42,7 @@ macro_rules! job_columns {
         "j.job_id, j.definition_id, j.task_index, j.task, j.state, j.reason, j.message, j.source, j.input, j.labels,
          j.priority, j.parent_step_id, j.parent_attempt, j.depth, j.retry_of, j.hold, j.not_before,
          j.concurrency_group, j.steps_open, j.steps_failed, j.steps_cancelled, j.change_seq, j.created_at, j.started_at,
-         j.ended_at, j.since_up, j.due_up, j.failed_step_id"
+         j.ended_at, j.since_up, j.due_up, j.failed_step_id, j.hook_of"
     };
 }
 pub(super) use job_columns;
@@ -181,6 +181,7 @@ pub(super) fn job(row: &Row) -> Result<Job, StoreError> {
         since_up: Uptime(row.get(25)?),
         due_up: id(row, 26, Uptime)?,
         failed_step_id: id(row, 27, StepId)?,
+        hook_of: id(row, 28, JobId)?,
     })
 }
 

@@ -77,6 +77,8 @@ pub struct JobJson {
     pub priority: i32,
     pub parent: Option<ParentJson>,
     pub retry_of: Option<i64>,
+    /// The job whose hook it is.
+    pub hook_of: Option<i64>,
     pub created_at: Time,
     pub started_at: Option<Time>,
     pub ended_at: Option<Time>,

@@ -40,6 +40,7 @@ pub fn job(job: &Job, parent: Option<&Parent>) -> JobJson {
             step: step.clone(),
         }),
         retry_of: job.retry_of.map(|job_id| job_id.0),
+        hook_of: job.hook_of.map(|job_id| job_id.0),
         created_at: job.created_at.into(),
         started_at: time(job.started_at),
         ended_at: time(job.ended_at),
