@@ -45,6 +45,8 @@ pub mod worker; // who runs the steps
 
 pub mod clock; // what time it is
 
+pub mod cron; // when a schedule is due
+
 pub mod config; // how it is set up
 
 pub mod cli; // what a person types

@@ -77,6 +77,33 @@ const WALLS: &[(&str, &[&str], &str)] = &[
         "a phase finds through store and acts through engine",
     ),
     (
+        "cron.rs",
+        &[
+            "crate::engine",
+            "crate::store",
+            "crate::language",
+            "crate::clock",
+            "std::time",
+            "std::thread",
+        ],
+        "when something is due follows from an expression and an instant",
+    ),
+    (
+        "scheduler",
+        &[
+            "rusqlite",
+            "SELECT ",
+            "UPDATE ",
+            "INSERT ",
+            "DELETE ",
+            "crate::server",
+            "crate::language",
+            "crate::cli",
+            "crate::config",
+        ],
+        "the scheduler knows when to look; what becomes of it is the engine's",
+    ),
+    (
         "worker",
         &[
             "crate::engine",

@@ -1,0 +1,1 @@
+//! Schedules fire: the thread that looks when the next one is due.
