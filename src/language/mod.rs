@@ -7,6 +7,7 @@
 
 mod document;
 mod duration;
+pub mod template; // texts with {{ … }} in them
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,811 @@
+//! What a template mentions, and where it goes, known without rendering it.
+//!
+//! Values are followed from where they are mentioned through loops, `set`, macros and filters to where they are printed.
+//! Whatever is not certain counts as reaching the output, unfiltered.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use minijinja::machinery::Span;
+use minijinja::machinery::ast::{
+    BinOpKind, Call, CallArg, Expr, Macro, Spanned, Stmt, UnaryOpKind,
+};
+use minijinja::value::Value;
+
+use super::{TemplateFault, engine, faults};
+
+/// A place where a template speaks of its context.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mention {
+    /// As far as it is fixed: `steps`, `build`, `output`, `image`. Subscripts that are constants count.
+    pub path: Vec<String>,
+    /// Bytes of that expression in the template.
+    pub span: Range<usize>,
+    /// What is applied to the value before it is printed, inner to outer.
+    pub filters: Vec<String>,
+    /// It reaches the output, as opposed to a condition alone.
+    pub printed: bool,
+    /// `default` or `is defined` allows it to be missing.
+    pub has_default: bool,
+}
+
+/// What others decide: in a script it needs a filter.
+const UNTRUSTED: &[&str] = &["input", "steps", "each", "body", "headers"];
+const SAFE_FILTERS: &[&str] = &["sh", "json", "unsafe"];
+/// Of `loop`, what is counted and not taken from the items.
+const COUNTERS: &[&str] = &[
+    "index",
+    "index0",
+    "first",
+    "last",
+    "length",
+    "revindex",
+    "revindex0",
+    "depth",
+    "depth0",
+];
+
+/// What the template speaks of, in the order of its text. Variables of its own are not mentions; what they stand for is.
+pub fn mentions(text: &str) -> Result<Vec<Mention>, TemplateFault> {
+    Ok(walk(text)?.mentions)
+}
+
+/// Where something untrusted reaches the text of a script without `sh`, `json` or `unsafe` as its last filter.
+pub fn unfiltered(text: &str) -> Result<Vec<Mention>, TemplateFault> {
+    Ok(walk(text)?.unfiltered)
+}
+
+fn walk(text: &str) -> Result<Walk<'_>, TemplateFault> {
+    let mut walk = Walk {
+        text,
+        mentions: Vec::new(),
+        unfiltered: Vec::new(),
+        scopes: vec![BTreeMap::new()],
+        branches: 0,
+        sinks: Vec::new(),
+        defined: BTreeSet::new(),
+    };
+    if !crate::domain::task::is_template(text) {
+        return Ok(walk);
+    }
+    let template = engine::parsed(text)?;
+    walk.statement(&template);
+    for mention in &mut walk.mentions {
+        let path = &mention.path;
+        let tested = (1..=path.len()).any(|length| walk.defined.contains(&path[..length]));
+        mention.has_default |= tested;
+    }
+    walk.mentions.sort_by_key(|mention| mention.span.start);
+    walk.unfiltered.sort_by_key(|mention| mention.span.start);
+    walk.unfiltered.dedup();
+    Ok(walk)
+}
+
+/// A value on its way: which mention it came from, and what was done to it since.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Flow {
+    mention: usize,
+    /// Filters by their names; anything else that changes a value by a sign.
+    chain: Vec<String>,
+}
+
+type Flows = BTreeSet<Flow>;
+
+const CHAIN_MAX: usize = 32;
+const FLOWS_MAX: usize = 64;
+
+#[derive(Clone, Default)]
+struct Bound {
+    flows: Flows,
+    /// Set in a branch alone, so it may still be what the context calls so.
+    or_context: bool,
+}
+
+struct Walk<'t> {
+    text: &'t str,
+    mentions: Vec<Mention>,
+    unfiltered: Vec<Mention>,
+    scopes: Vec<BTreeMap<String, Bound>>,
+    /// How many branches we are in, since the innermost scope began.
+    branches: usize,
+    /// What blocks that are kept instead of printed have caught.
+    sinks: Vec<Flows>,
+    defined: BTreeSet<Vec<String>>,
+}
+
+impl<'t> Walk<'t> {
+    fn statements(&mut self, statements: &[Stmt<'t>]) {
+        for statement in statements {
+            self.statement(statement);
+        }
+    }
+
+    fn statement(&mut self, statement: &Stmt<'t>) {
+        match statement {
+            Stmt::Template(template) => self.statements(&template.children),
+            Stmt::EmitExpr(emit) => {
+                let flows = self.expression(&emit.expr);
+                self.print(flows, emit.span());
+            }
+            Stmt::EmitRaw(_) => {}
+            Stmt::ForLoop(each) => {
+                let items = self.expression(&each.iter);
+                let items = changed(items, "for");
+                self.scoped(|walk| {
+                    walk.bind(&each.target, items.clone());
+                    if let Some(filter) = &each.filter_expr {
+                        let judged = walk.expression(filter);
+                        walk.judge(&judged);
+                    }
+                    walk.name("loop", items.clone());
+                    walk.statements(&each.body);
+                });
+                self.scoped(|walk| walk.statements(&each.else_body));
+            }
+            Stmt::IfCond(condition) => {
+                let judged = self.expression(&condition.expr);
+                self.judge(&judged);
+                self.branches += 1;
+                self.statements(&condition.true_body);
+                self.statements(&condition.false_body);
+                self.branches -= 1;
+            }
+            Stmt::WithBlock(with) => self.scoped(|walk| {
+                for (target, value) in &with.assignments {
+                    let flows = walk.expression(value);
+                    walk.bind(target, flows);
+                }
+                walk.statements(&with.body);
+            }),
+            Stmt::Set(set) => {
+                let flows = self.expression(&set.expr);
+                self.bind(&set.target, flows);
+            }
+            Stmt::SetBlock(set) => {
+                let caught = self.caught(|walk| walk.scoped(|walk| walk.statements(&set.body)));
+                let flows = match &set.filter {
+                    Some(filter) => self.filtered(filter, caught),
+                    None => caught,
+                };
+                self.bind(&set.target, flows);
+            }
+            Stmt::FilterBlock(block) => {
+                let caught = self.caught(|walk| walk.scoped(|walk| walk.statements(&block.body)));
+                let flows = self.filtered(&block.filter, caught);
+                self.print(flows, block.span());
+            }
+            Stmt::Macro(declared) => {
+                let flows = self.macro_body(declared);
+                self.name(declared.name, flows);
+            }
+            Stmt::CallBlock(block) => {
+                let mut flows = self.call(&block.call);
+                let body = self.macro_body(&block.macro_decl);
+                flows.extend(changed(body, "()"));
+                self.print(flows, block.span());
+            }
+            Stmt::Do(call) => {
+                let judged = self.call(&call.call);
+                self.judge(&judged);
+            }
+            // Refused by `check`.
+            Stmt::AutoEscape(_)
+            | Stmt::Block(_)
+            | Stmt::Import(_)
+            | Stmt::FromImport(_)
+            | Stmt::Extends(_)
+            | Stmt::Include(_) => {}
+        }
+    }
+
+    /// What a macro prints is what calling it gives. Its arguments are judged where they are given.
+    fn macro_body(&mut self, declared: &Spanned<Macro<'t>>) -> Flows {
+        let defaults = declared.defaults.iter();
+        let mut flows: Flows = Flows::new();
+        for default in defaults {
+            let given = self.expression(default);
+            flows.extend(changed(given, "()"));
+        }
+        let caught = self.caught(|walk| {
+            walk.scoped(|walk| {
+                for argument in &declared.args {
+                    walk.bind(argument, Flows::new());
+                }
+                walk.name("caller", Flows::new());
+                // It may call itself.
+                walk.name(declared.name, Flows::new());
+                walk.statements(&declared.body);
+            });
+        });
+        flows.extend(caught);
+        flows
+    }
+
+    fn scoped(&mut self, inner: impl FnOnce(&mut Self)) {
+        self.scopes.push(BTreeMap::new());
+        let branches = std::mem::take(&mut self.branches);
+        inner(self);
+        self.branches = branches;
+        self.scopes.pop();
+    }
+
+    fn caught(&mut self, inner: impl FnOnce(&mut Self)) -> Flows {
+        self.sinks.push(Flows::new());
+        inner(self);
+        self.sinks.pop().expect("pushed above")
+    }
+
+    fn print(&mut self, flows: Flows, at: Span) {
+        if let Some(sink) = self.sinks.last_mut() {
+            sink.extend(flows);
+            few(&self.mentions, sink);
+            return;
+        }
+        for flow in flows {
+            let mention = &mut self.mentions[flow.mention];
+            mention.printed = true;
+            let names = flow.chain.iter().filter(|link| is_name(link));
+            let filters: Vec<String> = names.cloned().collect();
+            if mention.filters.is_empty() {
+                mention.filters.clone_from(&filters);
+            }
+            if is_untrusted(&mention.path) && !is_safe(&flow.chain) {
+                let mut place = mention.clone();
+                let printed_at = faults::bytes(self.text, at);
+                let in_it =
+                    printed_at.start <= place.span.start && place.span.end <= printed_at.end;
+                if !in_it {
+                    place.span = printed_at;
+                }
+                place.filters = filters;
+                self.unfiltered.push(place);
+            }
+        }
+    }
+
+    /// These decide something, and are not printed.
+    fn judge(&mut self, flows: &Flows) {
+        for flow in flows {
+            let mention = &mut self.mentions[flow.mention];
+            if mention.filters.is_empty() && !mention.printed {
+                let names = flow.chain.iter().filter(|link| is_name(link));
+                mention.filters = names.cloned().collect();
+            }
+        }
+    }
+
+    fn name(&mut self, name: &str, flows: Flows) {
+        let scope = self.scopes.last_mut().expect("there is always one");
+        let known = scope.get(name).cloned();
+        let bound = match (self.branches > 0, known) {
+            (true, Some(mut bound)) => {
+                bound.flows.extend(flows);
+                bound
+            }
+            (true, None) => {
+                let outer = self.scopes.iter().rev().find_map(|scope| scope.get(name));
+                let mut bound = outer.cloned().unwrap_or(Bound {
+                    flows: Flows::new(),
+                    or_context: true,
+                });
+                bound.flows.extend(flows);
+                bound
+            }
+            (false, _) => Bound {
+                flows,
+                or_context: false,
+            },
+        };
+        let scope = self.scopes.last_mut().expect("there is always one");
+        scope.insert(name.to_string(), bound);
+    }
+
+    fn bind(&mut self, target: &Expr<'t>, flows: Flows) {
+        match target {
+            Expr::Var(variable) => self.name(variable.id, flows),
+            Expr::List(list) => self.bind_each(&list.items, flows),
+            Expr::Tuple(tuple) => self.bind_each(&tuple.items, flows),
+            // There is nothing whose attributes could be set.
+            _ => {}
+        }
+    }
+
+    fn bind_each(&mut self, targets: &[Expr<'t>], flows: Flows) {
+        let flows = changed(flows, "[]");
+        for target in targets {
+            self.bind(target, flows.clone());
+        }
+    }
+
+    fn bound(&self, name: &str) -> Option<&Bound> {
+        self.scopes.iter().rev().find_map(|scope| scope.get(name))
+    }
+
+    fn union<'e>(&mut self, expressions: impl IntoIterator<Item = &'e Expr<'t>>) -> Flows
+    where
+        't: 'e,
+    {
+        let mut flows = Flows::new();
+        for expression in expressions {
+            flows.extend(self.expression(expression));
+        }
+        few(&self.mentions, &mut flows);
+        flows
+    }
+
+    fn expression(&mut self, expression: &Expr<'t>) -> Flows {
+        match expression {
+            Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => self.path(expression),
+            Expr::Const(_) => Flows::new(),
+            Expr::Slice(slice) => {
+                let flows = self.expression(&slice.expr);
+                for bound in [&slice.start, &slice.stop, &slice.step]
+                    .into_iter()
+                    .flatten()
+                {
+                    let judged = self.expression(bound);
+                    self.judge(&judged);
+                }
+                changed(flows, "[:]")
+            }
+            Expr::UnaryOp(unary) => {
+                let flows = self.expression(&unary.expr);
+                match unary.op {
+                    UnaryOpKind::Neg => changed(flows, "-"),
+                    UnaryOpKind::Not => {
+                        self.judge(&flows);
+                        Flows::new()
+                    }
+                }
+            }
+            Expr::BinOp(binary) => {
+                let flows = self.union([&binary.left, &binary.right]);
+                match binary.op {
+                    BinOpKind::Eq
+                    | BinOpKind::Ne
+                    | BinOpKind::Lt
+                    | BinOpKind::Lte
+                    | BinOpKind::Gt
+                    | BinOpKind::Gte
+                    | BinOpKind::In => {
+                        self.judge(&flows);
+                        Flows::new()
+                    }
+                    _ => flows,
+                }
+            }
+            Expr::Compare(compare) => {
+                let others = compare.ops.iter().map(|op| &op.expr);
+                let judged = self.union(std::iter::once(&compare.expr).chain(others));
+                self.judge(&judged);
+                Flows::new()
+            }
+            Expr::IfExpr(choice) => {
+                let judged = self.expression(&choice.test_expr);
+                self.judge(&judged);
+                self.union(std::iter::once(&choice.true_expr).chain(&choice.false_expr))
+            }
+            Expr::Filter(_) => self.filtered(expression, Flows::new()),
+            Expr::Test(test) => {
+                let tested = self.expression(&test.expr);
+                self.judge(&tested);
+                let judged = self.arguments(&test.args);
+                self.judge(&judged);
+                if matches!(test.name, "defined" | "undefined") && is_path(&test.expr) {
+                    for flow in &tested {
+                        self.mentions[flow.mention].has_default = true;
+                        self.defined
+                            .insert(self.mentions[flow.mention].path.clone());
+                    }
+                }
+                Flows::new()
+            }
+            Expr::Call(call) => self.call(call),
+            Expr::List(list) => changed(self.union(&list.items), "[]"),
+            Expr::Tuple(tuple) => changed(self.union(&tuple.items), "[]"),
+            Expr::Map(map) => changed(self.union(map.keys.iter().chain(&map.values)), "{}"),
+        }
+    }
+
+    /// A filter and all that it is applied to; at the bottom of a block's filters is what the block caught.
+    fn filtered(&mut self, expression: &Expr<'t>, caught: Flows) -> Flows {
+        let Expr::Filter(filter) = expression else {
+            return self.expression(expression);
+        };
+        let mut flows = match &filter.expr {
+            Some(inner @ Expr::Filter(_)) => self.filtered(inner, caught),
+            Some(inner) => {
+                let flows = self.expression(inner);
+                if matches!(filter.name, "default" | "d") && is_path(inner) {
+                    for flow in &flows {
+                        self.mentions[flow.mention].has_default = true;
+                    }
+                }
+                flows
+            }
+            None => caught,
+        };
+        flows.extend(self.arguments(&filter.args));
+        let mut flows = changed(flows, filter.name);
+        few(&self.mentions, &mut flows);
+        flows
+    }
+
+    fn arguments(&mut self, arguments: &[CallArg<'t>]) -> Flows {
+        let given = arguments.iter().map(|argument| match argument {
+            CallArg::Pos(value)
+            | CallArg::Kwarg(_, value)
+            | CallArg::PosSplat(value)
+            | CallArg::KwargSplat(value) => value,
+        });
+        self.union(given)
+    }
+
+    fn call(&mut self, call: &Spanned<Call<'t>>) -> Flows {
+        let mut flows = match &call.expr {
+            // Of a macro, what it prints; of a function of ours, nothing.
+            Expr::Var(function) => match self.bound(function.id) {
+                Some(bound) => bound.flows.clone(),
+                None => Flows::new(),
+            },
+            Expr::GetAttr(method) => changed(self.expression(&method.expr), "()"),
+            other => changed(self.expression(other), "()"),
+        };
+        flows.extend(changed(self.arguments(&call.args), "()"));
+        flows
+    }
+
+    fn path(&mut self, expression: &Expr<'t>) -> Flows {
+        let mut parts = Vec::new();
+        let mut at = expression;
+        // What follows a subscript that is not fixed is not fixed either.
+        let mut known_to = expression;
+        let (root, begins) = loop {
+            match at {
+                Expr::Var(variable) => break (variable.id, variable.span()),
+                Expr::GetAttr(attribute) => {
+                    parts.push(attribute.name.to_string());
+                    at = &attribute.expr;
+                }
+                Expr::GetItem(item) => {
+                    match constant(&item.subscript_expr) {
+                        Some(part) => parts.push(part),
+                        None => {
+                            let judged = self.expression(&item.subscript_expr);
+                            self.judge(&judged);
+                            parts.clear();
+                            known_to = &item.expr;
+                        }
+                    }
+                    at = &item.expr;
+                }
+                other => {
+                    let flows = self.expression(other);
+                    return changed(flows, ".");
+                }
+            }
+        };
+        let counts = root == "loop"
+            && parts
+                .last()
+                .is_some_and(|part| COUNTERS.contains(&part.as_str()));
+        let mut flows = Flows::new();
+        if let Some(bound) = self.bound(root) {
+            let or_context = bound.or_context;
+            if !counts {
+                flows = bound.flows.clone();
+                if !parts.is_empty() || !std::ptr::eq(known_to, expression) {
+                    flows = changed(flows, ".");
+                }
+            }
+            if !or_context {
+                return flows;
+            }
+        } else if engine::FUNCTIONS.contains(&root) && parts.is_empty() {
+            return flows;
+        }
+        parts.push(root.to_string());
+        parts.reverse();
+        // The span of an attribute begins at its dot.
+        let ends = faults::bytes(self.text, known_to.span()).end;
+        let begins = faults::bytes(self.text, begins);
+        flows.insert(self.mention(parts, begins.start..ends.max(begins.end)));
+        flows
+    }
+
+    fn mention(&mut self, path: Vec<String>, span: Range<usize>) -> Flow {
+        self.mentions.push(Mention {
+            path,
+            span,
+            filters: Vec::new(),
+            printed: false,
+            has_default: false,
+        });
+        Flow {
+            mention: self.mentions.len() - 1,
+            chain: Vec::new(),
+        }
+    }
+}
+
+fn constant(expression: &Expr<'_>) -> Option<String> {
+    let value: Value = expression.as_const()?;
+    match value.as_str() {
+        Some(text) => Some(text.to_string()),
+        None if value.is_integer() => Some(value.to_string()),
+        None => None,
+    }
+}
+
+fn is_path(expression: &Expr<'_>) -> bool {
+    matches!(
+        expression,
+        Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_)
+    )
+}
+
+fn is_name(link: &str) -> bool {
+    link.starts_with(|c: char| c.is_ascii_alphabetic()) && link != "for"
+}
+
+fn is_untrusted(path: &[String]) -> bool {
+    path.first()
+        .is_some_and(|root| UNTRUSTED.contains(&root.as_str()))
+}
+
+fn is_safe(chain: &[String]) -> bool {
+    chain
+        .last()
+        .is_some_and(|last| SAFE_FILTERS.contains(&last.as_str()))
+}
+
+/// Something was done to all of them. A sign on a value that nothing was done to yet changes nothing.
+fn changed(flows: Flows, by: &str) -> Flows {
+    let longer = flows.into_iter().map(|mut flow| {
+        if is_name(by) || !flow.chain.is_empty() {
+            if flow.chain.len() >= CHAIN_MAX {
+                flow.chain.remove(0);
+            }
+            flow.chain.push(by.to_string());
+        }
+        flow
+    });
+    longer.collect()
+}
+
+/// Keeps the number of them small, and those that matter most.
+fn few(mentions: &[Mention], flows: &mut Flows) {
+    if flows.len() <= FLOWS_MAX {
+        return;
+    }
+    let mut all: Vec<Flow> = std::mem::take(flows).into_iter().collect();
+    all.sort_by_key(|flow| {
+        let untrusted = is_untrusted(&mentions[flow.mention].path);
+        (!untrusted, is_safe(&flow.chain))
+    });
+    all.truncate(FLOWS_MAX);
+    flows.extend(all);
+}
+
+/// Refuses what no template may say, before anything of it is compiled.
+pub(super) fn check(text: &str, template: &Stmt<'_>) -> Result<(), TemplateFault> {
+    let mut check = Check {
+        text,
+        macros: BTreeSet::new(),
+        fault: None,
+    };
+    check.statement(template, true);
+    check.statement(template, false);
+    check.fault.map_or(Ok(()), Err)
+}
+
+struct Check<'t> {
+    text: &'t str,
+    macros: BTreeSet<String>,
+    fault: Option<TemplateFault>,
+}
+
+impl Check<'_> {
+    fn refuse(&mut self, message: &str, span: Span) {
+        let span = faults::bytes(self.text, span);
+        self.fault
+            .get_or_insert_with(|| faults::refused(message, span));
+    }
+
+    fn statement(&mut self, statement: &Stmt<'_>, names: bool) {
+        let one_text = "a template is one text: it has no blocks of others and includes none";
+        if let (true, Stmt::Macro(declared)) = (names, statement) {
+            self.macros.insert(declared.name.to_string());
+        }
+        let (expressions, bodies) = parts(statement);
+        for body in bodies {
+            for statement in body {
+                self.statement(statement, names);
+            }
+        }
+        if names {
+            return;
+        }
+        for expression in expressions {
+            self.expression(expression);
+        }
+        match statement {
+            Stmt::AutoEscape(node) => self.refuse(
+                "nothing is escaped here; use the filter escape",
+                node.span(),
+            ),
+            Stmt::Block(node) => self.refuse(one_text, node.span()),
+            Stmt::Import(node) => self.refuse(one_text, node.span()),
+            Stmt::FromImport(node) => self.refuse(one_text, node.span()),
+            Stmt::Extends(node) => self.refuse(one_text, node.span()),
+            Stmt::Include(node) => self.refuse(one_text, node.span()),
+            Stmt::CallBlock(node) => self.call(&node.call),
+            Stmt::Do(node) => self.call(&node.call),
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, call: &Spanned<Call<'_>>) {
+        if let Expr::Var(function) = &call.expr {
+            let known = engine::FUNCTIONS.contains(&function.id)
+                || self.macros.contains(function.id)
+                || matches!(function.id, "caller" | "loop");
+            if !known {
+                let span = faults::bytes(self.text, function.span());
+                let names = engine::FUNCTIONS.iter().copied();
+                let fault = faults::unknown("the function", function.id, names, span);
+                self.fault.get_or_insert(fault);
+            }
+        } else {
+            self.expression(&call.expr);
+        }
+        for argument in &call.args {
+            self.argument(argument);
+        }
+    }
+
+    fn argument(&mut self, argument: &CallArg<'_>) {
+        match argument {
+            CallArg::Pos(value)
+            | CallArg::Kwarg(_, value)
+            | CallArg::PosSplat(value)
+            | CallArg::KwargSplat(value) => self.expression(value),
+        }
+    }
+
+    fn expression(&mut self, expression: &Expr<'_>) {
+        match expression {
+            Expr::Var(_) | Expr::Const(_) => {}
+            Expr::Slice(slice) => {
+                self.expression(&slice.expr);
+                for bound in [&slice.start, &slice.stop, &slice.step]
+                    .into_iter()
+                    .flatten()
+                {
+                    self.expression(bound);
+                }
+            }
+            Expr::UnaryOp(unary) => self.expression(&unary.expr),
+            Expr::BinOp(binary) => {
+                self.expression(&binary.left);
+                self.expression(&binary.right);
+                // Constants are computed while compiling, where nothing is bounded.
+                let is_text =
+                    |side: &Expr<'_>| side.as_const().is_some_and(|value| !value.is_number());
+                let multiplies = matches!(binary.op, BinOpKind::Mul);
+                if self.fault.is_none()
+                    && multiplies
+                    && (is_text(&binary.left) || is_text(&binary.right))
+                {
+                    self.refuse("* multiplies numbers", binary.span());
+                }
+            }
+            Expr::Compare(compare) => {
+                self.expression(&compare.expr);
+                for op in &compare.ops {
+                    self.expression(&op.expr);
+                }
+            }
+            Expr::IfExpr(choice) => {
+                self.expression(&choice.test_expr);
+                self.expression(&choice.true_expr);
+                if let Some(otherwise) = &choice.false_expr {
+                    self.expression(otherwise);
+                }
+            }
+            Expr::Filter(filter) => {
+                if let Some(inner) = &filter.expr {
+                    self.expression(inner);
+                }
+                for argument in &filter.args {
+                    self.argument(argument);
+                }
+                if !engine::filter_names().any(|name| name == filter.name) {
+                    let span = faults::bytes(self.text, filter.span());
+                    let fault =
+                        faults::unknown("the filter", filter.name, engine::filter_names(), span);
+                    self.fault.get_or_insert(fault);
+                }
+            }
+            Expr::Test(test) => {
+                self.expression(&test.expr);
+                for argument in &test.args {
+                    self.argument(argument);
+                }
+                if !engine::is_test(test.name) {
+                    let span = faults::bytes(self.text, test.span());
+                    let tests = engine::TESTS.iter().copied();
+                    let fault = faults::unknown("the test", test.name, tests, span);
+                    self.fault.get_or_insert(fault);
+                }
+            }
+            Expr::GetAttr(attribute) => self.expression(&attribute.expr),
+            Expr::GetItem(item) => {
+                self.expression(&item.expr);
+                self.expression(&item.subscript_expr);
+            }
+            Expr::Call(call) => self.call(call),
+            Expr::List(list) => list.items.iter().for_each(|item| self.expression(item)),
+            Expr::Tuple(tuple) => tuple.items.iter().for_each(|item| self.expression(item)),
+            Expr::Map(map) => {
+                let all = map.keys.iter().chain(&map.values);
+                all.for_each(|item| self.expression(item));
+            }
+        }
+    }
+}
+
+type Parts<'a, 't> = (Vec<&'a Expr<'t>>, Vec<&'a [Stmt<'t>]>);
+
+/// The expressions and the bodies that a statement is made of; calls of statements are not among them.
+fn parts<'a, 't>(statement: &'a Stmt<'t>) -> Parts<'a, 't> {
+    match statement {
+        Stmt::Template(node) => (vec![], vec![&node.children]),
+        Stmt::EmitExpr(node) => (vec![&node.expr], vec![]),
+        Stmt::ForLoop(node) => {
+            let expressions = std::iter::once(&node.iter).chain(&node.filter_expr);
+            (expressions.collect(), vec![&node.body, &node.else_body])
+        }
+        Stmt::IfCond(node) => (vec![&node.expr], vec![&node.true_body, &node.false_body]),
+        Stmt::WithBlock(node) => {
+            let values = node.assignments.iter().map(|(_, value)| value);
+            (values.collect(), vec![&node.body])
+        }
+        Stmt::Set(node) => (vec![&node.expr], vec![]),
+        Stmt::SetBlock(node) => (node.filter.iter().collect(), vec![&node.body]),
+        Stmt::FilterBlock(node) => (vec![&node.filter], vec![&node.body]),
+        Stmt::Macro(node) => (node.defaults.iter().collect(), vec![&node.body]),
+        Stmt::CallBlock(node) => {
+            let declared = &node.macro_decl;
+            (declared.defaults.iter().collect(), vec![&declared.body])
+        }
+        Stmt::EmitRaw(_)
+        | Stmt::Do(_)
+        | Stmt::AutoEscape(_)
+        | Stmt::Block(_)
+        | Stmt::Import(_)
+        | Stmt::FromImport(_)
+        | Stmt::Extends(_)
+        | Stmt::Include(_) => (vec![], vec![]),
+    }
+}
+
+/// The longest text between tags that may be copied more than once.
+pub(super) fn longest_repeated_raw(template: &Stmt<'_>) -> usize {
+    fn longest(statement: &Stmt<'_>, repeated: bool) -> usize {
+        if let (true, Stmt::EmitRaw(raw)) = (repeated, statement) {
+            return raw.raw.len();
+        }
+        let repeats = matches!(
+            statement,
+            Stmt::ForLoop(_) | Stmt::Macro(_) | Stmt::CallBlock(_)
+        );
+        let (_, bodies) = parts(statement);
+        let inner = bodies.into_iter().flatten();
+        inner
+            .map(|statement| longest(statement, repeated || repeats))
+            .max()
+            .unwrap_or(0)
+    }
+    longest(template, false)
+}
