@@ -35,6 +35,8 @@ pub mod sweeper; // what happens when nobody acts
 
 pub mod language; // what the YAML says
 
+pub mod secrets; // what nobody may read
+
 pub mod wire; // what it looks like from outside
 
 pub mod server; // HTTP in front of the engine

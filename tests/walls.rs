@@ -127,6 +127,18 @@ const WALLS: &[(&str, &[&str], &str)] = &[
         "a file becomes values, or a list of what is wrong with it",
     ),
     (
+        "secrets.rs",
+        &[
+            "crate::engine",
+            "crate::store",
+            "crate::server",
+            "crate::worker",
+            "crate::language",
+            "log::",
+        ],
+        "a secret is found and sealed, and told to nobody",
+    ),
+    (
         "wire",
         &[
             "crate::engine",

@@ -8,6 +8,7 @@
 mod document;
 mod duration;
 pub mod template; // texts with {{ … }} in them
+pub mod values; // does a value fit
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

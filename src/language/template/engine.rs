@@ -14,7 +14,7 @@ use minijinja::machinery::{
     CodeGenerator, Instruction, Instructions, Token, eval, make_string_output, parse, tokenize,
 };
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Rest, Value, ValueKind};
+use minijinja::value::{Rest, Value, ValueKind, ValueOrKwargs};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior, filters};
 
 use super::faults;
@@ -27,13 +27,15 @@ pub(super) const TEXT_BYTES_MAX: usize = 1 << 20;
 const FUEL: u64 = 200_000;
 /// Bytes that all instructions of one rendering may read and make, about; a value that is no text counts as some.
 const WORK_MAX: usize = 32 << 20;
-const VALUE_WORK: usize = 16;
+const VALUE_WORK: usize = 32;
 /// The text between the tags costs one instruction however long it is. In loops and macros this bounds the copies of it.
 const RAW_BYTES_MAX: usize = 64 << 20;
 const DEPTH_MAX: usize = 64;
 const RANGE_MAX: usize = 10_000;
 /// The parser and the engine go down a long expression by recursion.
 const TAG_TOKENS_MAX: usize = 1_000;
+/// The engine counts columns in 16 bits.
+const LINE_BYTES_MAX: usize = 65_000;
 const ELIF_MAX: usize = 100;
 const CALLS_MAX: usize = 100;
 
@@ -66,6 +68,16 @@ pub(super) fn parsed(text: &str) -> Result<Stmt<'_>, TemplateFault> {
 }
 
 fn check_lengths(text: &str) -> Result<(), TemplateFault> {
+    let mut start = 0;
+    for line in text.split_inclusive('\n') {
+        if line.len() > LINE_BYTES_MAX {
+            return Err(TemplateFault {
+                message: format!("this line has more than {LINE_BYTES_MAX} bytes; break it"),
+                span: start..start + line.len(),
+            });
+        }
+        start += line.len();
+    }
     let (mut in_tag, mut elifs) = (0, 0);
     for token in tokenize(text, false, syntax()) {
         let (token, span) = token.map_err(|error| faults::syntax(text, error))?;
@@ -444,8 +456,9 @@ fn written(value: &Value) -> Result<String, Error> {
 fn paying(
     name: &'static str,
     filter: Value,
-) -> impl Fn(&mut State, Rest<Value>) -> Result<Value, Error> + Send + Sync + 'static {
-    move |state: &mut State, values: Rest<Value>| {
+) -> impl Fn(&mut State, Rest<ValueOrKwargs>) -> Result<Value, Error> + Send + Sync + 'static {
+    move |state: &mut State, values: Rest<ValueOrKwargs>| {
+        let values = values.into_values();
         for value in values.iter().filter(|value| !value.is_undefined()) {
             weigh(value, 0)?;
         }

@@ -104,7 +104,7 @@ pub(super) fn unfiltered(mention: &Mention) -> TemplateFault {
     fault(
         format!(
             "{path} would become code of the script; write {{{{ {path} | sh }}}} for one quoted word of a shell, \
-             | json for JSON, or | unsafe if it is meant to be code"
+             | json for JSON, or | unsafe, if it is meant to be code"
         ),
         mention.span.clone(),
     )

@@ -809,3 +809,231 @@ pub(super) fn longest_repeated_raw(template: &Stmt<'_>) -> usize {
     }
     longest(template, false)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `path` or `path|filters`, `?` for what has a default, `(…)` for what is not printed.
+    fn told(text: &str) -> Vec<String> {
+        let mentions = mentions(text).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+        let told = mentions.iter().map(|mention| {
+            assert!(
+                text[mention.span.clone()].starts_with(&mention.path[0]),
+                "{text}: {:?}",
+                &text[mention.span.clone()]
+            );
+            let mut told = mention.path.join(".");
+            for filter in &mention.filters {
+                told.extend(["|", filter]);
+            }
+            if mention.has_default {
+                told.push('?');
+            }
+            if mention.printed {
+                told
+            } else {
+                format!("({told})")
+            }
+        });
+        told.collect()
+    }
+
+    #[test]
+    fn mentions_are_found_wherever_they_are() {
+        for (text, expected) in [
+            ("plain", vec![]),
+            (
+                "{{ input.a }} ü {{ steps.b.output['c d'][0] }}",
+                vec!["input.a", "steps.b.output.c d.0"],
+            ),
+            ("{{ input.a | upper | sh }}", vec!["input.a|upper|sh"]),
+            ("{{ input[env.x].y }}", vec!["input", "(env.x)"]),
+            ("{{ input.a | default('x') }}", vec!["input.a|default?"]),
+            (
+                "{{ input.a | default(input.b) }}",
+                vec!["input.a|default?", "input.b|default"],
+            ),
+            ("{% if input.a %}x{% endif %}", vec!["(input.a)"]),
+            (
+                "{% if input.a is defined %}{{ input.a.b }}{% endif %}",
+                vec!["(input.a?)", "input.a.b?"],
+            ),
+            (
+                "{{ 'x' if input.a == 1 else input.b }}",
+                vec!["(input.a)", "input.b"],
+            ),
+            ("{{ not input.a }}", vec!["(input.a)"]),
+            (
+                "{% for x in input.l if x.ok %}{{ x.n }}{{ loop.index }}{% else %}{{ env.y }}{% endfor %}",
+                vec!["input.l", "env.y"],
+            ),
+            (
+                "{% for x in input.l %}{{ loop.index }}{% endfor %}",
+                vec!["(input.l)"],
+            ),
+            (
+                "{% set x = input.a %}{{ x | upper }}",
+                vec!["input.a|upper"],
+            ),
+            ("{% set x = input.a %}", vec!["(input.a)"]),
+            ("{% set input = 1 %}{{ input.a }}", vec![]),
+            (
+                "{% if job.id %}{% set input = 1 %}{% endif %}{{ input.a }}",
+                vec!["(job.id)", "input.a"],
+            ),
+            (
+                "{% with y = secret.t %}{{ y }}{% endwith %}{{ y }}",
+                vec!["secret.t", "y"],
+            ),
+            (
+                "{% set x %}{{ input.a }}{% endset %}{{ x }}",
+                vec!["input.a"],
+            ),
+            (
+                "{% filter upper %}{{ input.a | trim }}{% endfilter %}",
+                vec!["input.a|trim|upper"],
+            ),
+            (
+                "{% macro m(a, b=env.d) %}{{ a }}{{ input.z }}{% endmacro %}{{ m(input.y) }}",
+                vec!["env.d", "input.z", "input.y"],
+            ),
+            (
+                "{{ [input.a, {'k': input.b}] | json }}",
+                vec!["input.a|json", "input.b|json"],
+            ),
+            (
+                "{{ (input.a ~ '-' ~ input.b) | sh }}",
+                vec!["input.a|sh", "input.b|sh"],
+            ),
+            ("{{ input.a[1:input.n] }}", vec!["input.a", "(input.n)"]),
+            (
+                "{% raw %}{{ input.a }}{% endraw %}{# {{ input.b }} #}",
+                vec![],
+            ),
+            ("{{ range(input.n) | join }}", vec!["input.n|join"]),
+        ] {
+            assert_eq!(told(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_span_is_the_expression() {
+        let text = "ü\n  {{ 'é' ~ steps.build.output[\"x\"].y | upper }}";
+        let mention = &mentions(text).unwrap()[0];
+        assert_eq!(&text[mention.span.clone()], "steps.build.output[\"x\"].y");
+    }
+
+    #[test]
+    fn what_is_filtered_or_trusted_may_become_code() {
+        for text in [
+            "echo plain",
+            "{{ input.a | sh }}",
+            "{{ input.a | upper | sh }}",
+            "{{ input.a | json }} {{ input.a | unsafe }} {{ input.a|json|sh }}",
+            "{{ env.PATH }} {{ secret.x }} {{ job.id }}",
+            "{% if input.a == 'x' %}yes{% endif %}",
+            "{{ input.a == 'x' }} {{ input.a is defined }} {{ 'a' in input.l }}",
+            "{% for x in input.l %}{{ x | sh }} {{ loop.index }}{% endfor %}",
+            "{% set x = input.a | sh %}{{ x }}",
+            "{% set x = input.a %}{% set x = 'b' %}{{ x }}",
+            "{{ input.a | sh ~ ' ' ~ (input.b | sh) }}",
+            "{{ (input.a ~ input.b) | sh }}",
+            "{{ 'x' if input.a else 'y' }}",
+            "{{ (input.a if input.b else input.c) | sh }}",
+            "{% filter sh %}{{ input.a }}{% endfilter %}",
+            "{% set x %}{{ input.a }}{% endset %}{{ x | sh }}",
+            "{% macro m() %}{{ input.a | sh }}{% endmacro %}{{ m() }}",
+            "{{ input.list | map('upper') | sh }}",
+            "{{ [input.a, input.b] | sh }}",
+        ] {
+            assert_eq!(unfiltered(text), Ok(vec![]), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_untrusted_and_unfiltered_is_found() {
+        for (text, place) in [
+            ("{{ input.a }}", "input.a"),
+            ("{{ steps.b.output.c }}", "steps.b.output.c"),
+            ("{{ each.item }}", "each.item"),
+            ("{{ body.x }}", "body.x"),
+            ("{{ headers['x'] }}", "headers['x']"),
+            ("{{ input }}", "input"),
+            ("{{ input.a | upper }}", "input.a"),
+            ("{{ input.a | sh | upper }}", "input.a"),
+            ("{{ input.a | sh | replace(\"'\", '') }}", "input.a"),
+            ("{{ (input.a | sh)[1:] }}", "input.a"),
+            ("{{ (input.a | sh)[0] }}", "input.a"),
+            ("{{ [input.a | sh] }}", "input.a"),
+            ("{{ [input.a | sh] | join(' ') }}", "input.a"),
+            ("{{ 'x' ~ input.a }}", "input.a"),
+            ("{{ 'x' + input.a }}", "input.a"),
+            ("{{ (input.a | sh) ~ input.b }}", "input.b"),
+            ("{{ input.a or 'x' }}", "input.a"),
+            ("{{ input.a if env.b else 'c' }}", "input.a"),
+            ("{{ 'c' if env.b else input.a }}", "input.a"),
+            ("{{ env.a | default(input.b) }}", "input.b"),
+            ("{{ env.a | replace('x', input.b) }}", "input.b"),
+            ("{{ input[env.x] }}", "input"),
+            ("{{ input | attr('a') }}", "input"),
+            ("{{ input.items() }}", "input"),
+            ("{% for x in input.l %}{{ x }}{% endfor %}", "x"),
+            ("{% for x in input.l | sh %}{{ x }}{% endfor %}", "x"),
+            ("{% for k, v in input.m | items %}{{ v }}{% endfor %}", "v"),
+            (
+                "{% for x in input.l %}{{ loop.previtem }}{% endfor %}",
+                "loop.previtem",
+            ),
+            ("{% set x = input.a %}{{ x }}", "x"),
+            (
+                "{% set x = input.a %}{% set y = x ~ '!' %}{{ y | lower }}",
+                "y",
+            ),
+            ("{% set x = input.a | sh %}{{ x | upper }}", "x"),
+            (
+                "{% if env.b %}{% set x = input.a %}{% else %}{% set x = 'b' %}{% endif %}{{ x }}",
+                "x",
+            ),
+            (
+                "{% if env.b %}{% set input = 'b' %}{% endif %}{{ input }}",
+                "input",
+            ),
+            ("{% with x = input.a %}{{ x }}{% endwith %}", "x"),
+            ("{% set x, y = input.a %}{{ y }}", "y"),
+            ("{% set x %}{{ input.a }}{% endset %}{{ x }}", "x"),
+            (
+                "{% set x | upper %}{{ input.a | sh }}{% endset %}{{ x }}",
+                "x",
+            ),
+            ("{% filter upper %}{{ input.a }}{% endfilter %}", "input.a"),
+            (
+                "{% filter upper %}{{ input.a | sh }}{% endfilter %}",
+                "input.a",
+            ),
+            ("{% macro m() %}{{ input.a }}{% endmacro %}{{ m() }}", "m()"),
+            (
+                "{% macro m(x) %}{{ x }}{% endmacro %}{{ m(input.a) }}",
+                "input.a",
+            ),
+            (
+                "{% macro m(x) %}{{ x | upper }}{% endmacro %}{{ m(input.a | sh) }}",
+                "input.a",
+            ),
+            (
+                "{% macro m(x=input.a) %}{{ x }}{% endmacro %}{{ m() }}",
+                "m()",
+            ),
+            (
+                "{% macro m() %}{{ caller() }}{% endmacro %}{% call m() %}{{ input.a }}{% endcall %}",
+                "input.a",
+            ),
+        ] {
+            let found = unfiltered(text).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+            assert!(!found.is_empty(), "{text}");
+            let shown = &text[found[0].span.clone()];
+            assert!(shown.contains(place), "{text}: {shown}");
+            assert!(super::super::render_script(text, &super::super::Context::new()).is_err());
+        }
+    }
+}

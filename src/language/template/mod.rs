@@ -397,4 +397,284 @@ mod tests {
             assert!(!fault.message.contains('\n'), "{}", fault.message);
         }
     }
+
+    #[test]
+    fn no_fault_tells_a_value() {
+        let context = context().with("input", json!({"s": "hunter2", "n": 777_333, "l": ["hunter2"], "o": {"k": "hunter2"}, "x": "hunter2"}));
+        for text in [
+            "{{ input.s + 1 }}",
+            "{{ input.s - 1 }}",
+            "{{ input.n ** 999 }}",
+            "{{ input.n * input.s }}",
+            "{{ input.n // 0 }}",
+            "{{ input.n / 0 }}",
+            "{{ input.n % 0 }}",
+            "{{ input.s.foo() }}",
+            "{{ input.s() }}",
+            "{{ input.o.k.z.y }}",
+            "{{ input[input.s] }}",
+            "{{ input[input.s].y }}",
+            "{{ [1] | map(input.s) | list }}",
+            "{{ [1] | select(input.s) | list }}",
+            "{{ input | attr(input.s) }}",
+            "{{ input.s | int }}",
+            "{{ input.s | float }}",
+            "{{ input.s | round }}",
+            "{{ input.s | abs }}",
+            "{{ input.l | sum }}",
+            "{{ input.o | sort(attribute=input.s) }}",
+            "{% set a, b = input.l %}",
+            "{{ -input.s }}",
+            "{{ input.s | items }}",
+            "{{ input.n | length }}",
+            "{{ input.n | join }}",
+            "{{ input.s[input.l] }}",
+            "{{ input.s[::0] }}",
+            "{{ input.o | sh }}",
+            "{{ [input.o] | sh }}",
+            "{{ range(input.n) }}",
+            "{{ range(input.s) }}",
+            "{{ input.s | indent(input.s) }}",
+            "{{ input.l | groupby(input.s) }}",
+            "{{ input.l | batch(input.s) }}",
+            "{{ input.s | replace(input.s) }}",
+            "{{ input.s | split(1, input.s) }}",
+            "{% for a, b in input.l %}{% endfor %}",
+            "{{ input.s | default(1, 2, input.s) }}",
+            "{{ input.s | json(input.s) }}",
+            "{{ 1 in input.n }}",
+            "{{ input.l[input.s] }}",
+            "{{ secret[input.s] }}",
+            "{{ input.s | upper(x=input.s) }}",
+            "{{ input.n | string | int(input.s) | abs | items }}",
+        ] {
+            let faults = [
+                render_text(text, &context).err(),
+                evaluate(text, &context).err(),
+            ];
+            for fault in faults.into_iter().flatten() {
+                let shown = format!("{fault} {fault:?}");
+                assert!(
+                    !shown.contains("hunter2") && !shown.contains("777333"),
+                    "{text}: {shown}"
+                );
+            }
+        }
+        assert!(!format!("{context:?}").contains("hunter2"));
+    }
+
+    /// In a debug build too each takes well below a second; what matters is that each ends, without panic or overflow.
+    #[test]
+    fn a_hostile_template_ends() {
+        let long = "x".repeat(60_000);
+        let context = Context::new().with(
+            "input",
+            json!({"s": long, "l": (0..2000).collect::<Vec<_>>()}),
+        );
+        let doubled = |start: &str, step: &str| format!("{start}{}{{{{ x }}}}", step.repeat(60));
+        let hostile = [
+            "{% for a in range(9999) %}{% for b in range(9999) %}{{ b }}{% endfor %}{% endfor %}"
+                .to_string(),
+            "{{ range(100000) }}".to_string(),
+            "{{ range(-9223372036854775807, 9223372036854775807) }}".to_string(),
+            "{{ 'a' * 100000000 }}".to_string(),
+            "{{ ('a' ~ 'b') * 100000000 }}".to_string(),
+            "{{ [1] * 100000000 }}".to_string(),
+            "{{ input.s * 10000 }}".to_string(),
+            doubled("{% set x = input.s %}", "{% set x = x ~ x %}"),
+            doubled("{% set x = input.s %}", "{% set x = x + x %}"),
+            doubled("{% set x = [1] %}", "{% set x = x + x %}"),
+            doubled("{% set x = [1] %}", "{% set x = [x, x] %}"),
+            doubled("{% set x = [1] %}", "{% set x = {'a': x, 'b': x} %}"),
+            doubled("{% set x = [1] %}", "{% set x = x | chain(x) %}"),
+            doubled("{% set x = [1] %}", "{% set x = [x, x] | list %}"),
+            doubled("{% set x = 'a' %}", "{% set x %}{{ x }}{{ x }}{% endset %}"),
+            format!(
+                "{{% set x = [1] %}}{}{{{{ x == x }}}}",
+                "{% set x = [x] %}".repeat(20_000)
+            ),
+            "{{ input.l | join(input.s) }}".to_string(),
+            "{{ input.s | replace('', input.s) }}".to_string(),
+            "{{ input.s | indent(1000000000, true) }}".to_string(),
+            "{{ input.s | indent(width=1000000000, first=true) }}".to_string(),
+            "{{ 1.5 | round(2000000000) }}".to_string(),
+            "{{ [1] | slice(1000000000) | list }}".to_string(),
+            "{{ [1] | batch(1000000000, 0) | list }}".to_string(),
+            "{{ 9 ** 9 ** 9 ** 9 }}".to_string(),
+            "{% macro m(n) %}{{ m(n) }}{{ m(n) }}{% endmacro %}{{ m(1) }}".to_string(),
+            "{% for x in [[1]] recursive %}{{ loop([[1]]) }}{% endfor %}".to_string(),
+            format!("{{% for x in range(9999) %}}{long}{{% endfor %}}"),
+            format!("{{% set y %}}{{% for x in range(9999) %}}{long}{{% endfor %}}{{% endset %}}"),
+            format!("{{{{ range(9999){} }}}}", " | sort".repeat(400)),
+            format!("{{{{ {}1 }}}}", "1+".repeat(100_000)),
+            format!("{{{{ {}1 }}}}", "- ".repeat(990)),
+            format!("{{{{ {}1 }}}}", "not ".repeat(990)),
+            format!("{{{{ {}1{} }}}}", "(".repeat(490), ")".repeat(490)),
+            format!("{{{{ {}1{} }}}}", "[".repeat(490), "]".repeat(490)),
+            format!("{{{{ x{} }}}}", ".a".repeat(100_000)),
+            format!("{{{{ 1{} }}}}", " | abs".repeat(100_000)),
+            format!("{{% if 1 %}}{}{{% endif %}}", "{% elif 1 %}".repeat(50_000)),
+            "{% if 1 %}".repeat(50_000),
+            "{{ ".repeat(100_000),
+            "{#".repeat(20_000),
+            "{#".repeat(100_000),
+            "x".repeat(2 << 20) + "{{ 1 }}",
+        ];
+        for text in &hostile {
+            let shown: String = text.chars().take(80).collect();
+            let began = std::time::Instant::now();
+            let ended = [
+                render_text(text, &context).err(),
+                evaluate(text, &context).err(),
+                unfiltered(text).err(),
+            ];
+            let took = began.elapsed();
+            for fault in ended.into_iter().flatten() {
+                assert!(fault.message.len() < 1_000, "{}", fault.message);
+            }
+            assert!(took.as_secs() < 20, "{took:?}: {shown}");
+        }
+        for text in &hostile[..29] {
+            let shown: String = text.chars().take(80).collect();
+            assert!(render_text(text, &context).is_err(), "{shown}");
+        }
+    }
+
+    #[test]
+    fn what_is_long_but_honest_renders() {
+        let context = Context::new().with(
+            "input",
+            json!({"l": (0..2000).collect::<Vec<_>>(), "s": "x".repeat(60_000)}),
+        );
+        for (text, bytes) in [
+            (
+                "{% for x in input.l %}{{ loop.index }}: {{ x * 2 }}\n{% endfor %}".to_string(),
+                19_000,
+            ),
+            (
+                format!("{}{{{{ input.s }}}}", "line\n".repeat(10_000)),
+                110_000,
+            ),
+            (
+                "{{ input.l | map('string') | join(', ') }}".to_string(),
+                10_888,
+            ),
+            (format!("{{{{ 1{} }}}}", " + 1".repeat(400)), 3),
+            ("{{ 1 }}".repeat(5_000), 5_000),
+        ] {
+            let rendered = render_text(&text, &context).map(|text| text.len());
+            let near = rendered
+                .clone()
+                .is_ok_and(|length| length.abs_diff(bytes) <= bytes / 10);
+            assert!(near, "{rendered:?}, expected about {bytes}");
+        }
+    }
+
+    /// Fragments in any order: whatever they say, there is an answer, and its span is in the text.
+    #[test]
+    fn no_text_makes_it_panic() {
+        const FRAGMENTS: &[&str] = &[
+            "{{",
+            "}}",
+            "{%",
+            "%}",
+            "{#",
+            "#}",
+            " ",
+            "input",
+            ".",
+            "a",
+            "[",
+            "]",
+            "(",
+            ")",
+            "'",
+            "\"",
+            "|",
+            "sh",
+            "json",
+            "upper",
+            "if ",
+            "else",
+            "endif",
+            "for x in ",
+            "endfor",
+            "set x = ",
+            "x",
+            "1",
+            "-",
+            "+",
+            "*",
+            "~",
+            "==",
+            "is defined",
+            "not ",
+            "{% endif %}",
+            "{% endfor %}",
+            "{{ input.a }}",
+            "{% for x in input.l %}",
+            "{% if input.a %}",
+            "ü",
+            "🚀",
+            "\n",
+            ",",
+            ":",
+            "{%- ",
+            " -%}",
+            "raw",
+            "endraw",
+            "macro m(x)",
+            "endmacro",
+            "m(",
+            "default(",
+            "{",
+            "}",
+            "range(3)",
+            "loop",
+            "filter sh",
+            "{% set x = ",
+            "{% macro m(y) %}",
+            "{% endmacro %}",
+            "{{ m(x) }}",
+            "0.5",
+            "\\",
+            "\u{0}",
+            "'a'",
+            "steps['b'].c",
+            "**",
+            "9999999999999999999999",
+        ];
+        let context = Context::new().with("input", json!({"a": 1, "l": [1, "b"]}));
+        // A xorshift, so that a failure comes again.
+        let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+        let mut next = |below: usize| {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            (seed % below as u64) as usize
+        };
+        for _ in 0..20_000 {
+            let text: String = (0..next(14) + 1)
+                .map(|_| FRAGMENTS[next(FRAGMENTS.len())])
+                .collect();
+            let faults = [
+                render_text(&text, &context).err(),
+                render_script(&text, &context).err(),
+                evaluate(&text, &context).err(),
+                mentions(&text).err(),
+            ];
+            for fault in faults.into_iter().flatten() {
+                assert!(
+                    text.get(fault.span.clone()).is_some(),
+                    "{text:?}: {fault:?}"
+                );
+            }
+            for mention in mentions(&text).unwrap_or_default() {
+                assert!(
+                    text.get(mention.span.clone()).is_some(),
+                    "{text:?}: {mention:?}"
+                );
+            }
+        }
+    }
 }
