@@ -360,6 +360,8 @@ fn check_task(
             .collect();
         problems.push(place.problem(Fault::Cycle { steps }));
     }
+    let steps = draft.steps.iter();
+    let unrendered = steps.map(|step| is_unrendered(&draft, step)).collect();
     Some(Task {
         draft,
         depends_on,
@@ -368,7 +370,22 @@ fn check_task(
         positions,
         calls,
         hook_calls,
+        unrendered,
     })
+}
+
+/// Whether there is anything in a step that is not yet what a worker may see.
+fn is_unrendered(task: &TaskDraft, step: &StepDraft) -> bool {
+    let has_secret_inputs = || task.inputs.iter().any(|spec| spec.secret);
+    let variables = || task.env.values().chain(step.env.values());
+    let mut texts = step.action.texts().into_iter().map(|(_, text)| text);
+    step.named_action.is_some()
+        || step.input != Json::empty_object()
+        || has_secret_inputs()
+        || texts.any(is_template)
+        || variables()
+            .chain(&step.workdir)
+            .any(|text| is_template(text))
 }
 
 fn called(

@@ -36,6 +36,9 @@ words! {
         WorkerDeleted = "worker_deleted",
         /// Two processes say that they are this worker.
         WorkerDuplicated = "worker_duplicated",
+        /// Workflow files do not load; what was good stays in force.
+        WorkflowsBroken = "workflows_broken",
+        WorkflowsLoaded = "workflows_loaded",
     }
 }
 

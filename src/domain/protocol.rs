@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::reason::Reason;
+use super::secret::SecretRef;
 use super::settings::Settings;
-use super::task::Action;
+use super::task::{Action, NamedAction};
 use super::{AttemptRef, JobId, Json, SessionId, WorkerId};
 
 /// What a worker says of itself when it opens a session.
@@ -104,11 +105,28 @@ pub struct Assignment {
     pub input: Json,
     pub item: Option<u32>,
     pub item_value: Option<Json>,
+    /// What has to be made of it before a worker may see it. Never said to one.
+    pub unrendered: Option<Box<Unrendered>>,
     pub ack_timeout_ms: i64,
     pub prepare_timeout_ms: i64,
     pub timeout_ms: i64,
     /// It may be tried elsewhere once this worker is lost: the worker ends it itself before that.
     pub fenced: bool,
+}
+
+/// The templates of an assignment beside those in the assignment itself, and what they may speak of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unrendered {
+    pub task_env: BTreeMap<String, String>,
+    pub named_action: Option<NamedAction>,
+    /// What the action is given, or what is added to the job's inputs.
+    pub input: Json,
+    /// Those that the templates name.
+    pub secrets: BTreeMap<String, SecretRef>,
+    /// A JSON object: the job, the steps that the templates name, the item of a loop.
+    pub scope: Json,
+    /// Why all of that cannot be known.
+    pub fault: Option<String>,
 }
 
 /// What a worker has to say about one attempt.

@@ -231,7 +231,7 @@ impl Action {
     }
 
     /// Every text in it, with the name of its key.
-    pub(super) fn texts(&self) -> Vec<(&'static str, &str)> {
+    pub fn texts(&self) -> Vec<(&'static str, &str)> {
         match self {
             Action::Script {
                 image,
@@ -359,6 +359,8 @@ pub struct Task {
     pub(super) calls: Vec<Option<u32>>,
     /// The task in the definition that each hook makes a job of.
     pub(super) hook_calls: Vec<Option<u32>>,
+    /// What each step says has to be made before a worker may see it.
+    pub(super) unrendered: Vec<bool>,
 }
 
 impl Task {
@@ -387,6 +389,11 @@ impl Task {
     /// The task that a hook makes a job of.
     pub fn hook_calls(&self, hook: usize) -> Option<u32> {
         self.hook_calls[hook]
+    }
+
+    /// Whether what a step says has to be made before a worker may see it: templates rendered, secrets looked up.
+    pub fn is_unrendered(&self, position: u32) -> bool {
+        self.unrendered[position as usize]
     }
 
     pub fn position(&self, name: &str) -> Option<u32> {

@@ -3,11 +3,14 @@
 use super::cascade::Cascade;
 use super::check::{check_json, check_text};
 use super::facts::Facts;
+use super::inputs::fit;
+use super::scope::parsed;
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
+use crate::domain::task::Action;
 use crate::domain::{Json, Now, StepId};
 use crate::store::{Ending, FormerOutcome};
 
@@ -62,9 +65,10 @@ impl Engine {
             };
             match &decision {
                 Decision::Approve { output } if step.kind == StepKind::Approval => {
+                    let output = entered(&context.draft(step).action, &name, output.as_ref())?;
                     let text = format!("step {name} was approved by {who}");
                     tell(EventKind::StepApproved, text, &by)?;
-                    cascade.finish_step(step, Ending::completed(None, output.clone()))?;
+                    cascade.finish_step(step, Ending::completed(None, output))?;
                 }
                 Decision::Approve { .. } => {
                     let text = format!("step {name} was resumed by {who}");
@@ -93,6 +97,22 @@ impl Engine {
             }
             cascade.settle()
         })
+    }
+}
+
+/// What whoever approved has entered, if it fits what was asked for. An approval that asks for nothing takes anything.
+fn entered(
+    action: &Action,
+    name: &str,
+    output: Option<&Json>,
+) -> Result<Option<Json>, EngineError> {
+    match action {
+        Action::Approval { inputs, .. } if !inputs.is_empty() => {
+            let given = output.map_or(serde_json::Value::Null, parsed);
+            let values = fit(&format!("step {name}"), inputs, &given)?;
+            Ok(Some(Json(serde_json::Value::Object(values).to_string())))
+        }
+        _ => Ok(output.cloned()),
     }
 }
 

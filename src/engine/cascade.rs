@@ -18,7 +18,7 @@ use crate::domain::reason::Reason;
 use crate::domain::recovery::Phase;
 use crate::domain::retry::{AfterFailure, after_failure};
 use crate::domain::step::{Step, StepHead, StepKind, StepMove, StepState};
-use crate::domain::task::{Definition, HookOn, StepDraft, Task};
+use crate::domain::task::{Action, Definition, HookOn, StepDraft, Task};
 use crate::domain::{DefinitionId, JobId, Now, StepId};
 use crate::planted::{Bug, planted};
 use crate::store::{Ending, FormerOutcome, JobStanding, Tx};
@@ -291,10 +291,10 @@ impl<'a> Cascade<'a> {
         failure: &Failure,
         message: &str,
     ) -> Result<bool, EngineError> {
-        let why = Some((failure.reason, message));
+        let reason = Some(failure.reason);
         if !self
             .tx
-            .suspend_step(step, StepMove::Hold, None, why, self.now)?
+            .suspend_step(step, StepMove::Hold, None, reason, message, self.now)?
         {
             return Ok(false);
         }
@@ -417,11 +417,17 @@ impl<'a> Cascade<'a> {
         let task = context.task();
         let decision = decide(task.step(position), task.depends_on(position), &outcome_of);
         let decision = match decision {
-            Decision::Ask if self.agrees(context, position)? => begin(task.step(position)),
-            Decision::Ask => Decision::Skip {
-                reason: Reason::WhenFalse,
-                refused_by: Vec::new(),
-            },
+            Decision::Ask => {
+                let step = self.pending_step(step_id)?;
+                match self.agrees(context, &step)? {
+                    Ok(true) => begin(task.step(position)),
+                    Ok(false) => Decision::Skip {
+                        reason: Reason::WhenFalse,
+                        refused_by: Vec::new(),
+                    },
+                    Err(failure) => return self.fail_step(&step, failure),
+                }
+            }
             other => other,
         };
         match decision {
@@ -446,10 +452,22 @@ impl<'a> Cascade<'a> {
         Ok(())
     }
 
-    /// Whether the step's own `when` lets it run.
-    fn agrees(&self, context: &JobContext, position: u32) -> Result<bool, EngineError> {
-        let when = &context.task().step(position).when;
-        Ok(when.as_ref().is_none_or(|when| when.0 != "false"))
+    /// What it asks for cannot be made. No try follows: the next one would ask for the same.
+    pub(super) fn fail_step(
+        &mut self,
+        step: &StepHead,
+        failure: Failure,
+    ) -> Result<(), EngineError> {
+        let ending = Ending {
+            data: failure.facts.data(),
+            ..Ending::failed(
+                failure.reason,
+                clip(&failure.message, limits::MESSAGE_BYTES_MAX),
+            )
+        };
+        let failed = self.finish_step(step, ending)?;
+        assert!(failed, "nobody moves the step within our transaction");
+        Ok(())
     }
 
     /// It never runs, by its own choice or because of what it depends on.
@@ -501,18 +519,28 @@ impl<'a> Cascade<'a> {
         let step = self.pending_step(step_id)?;
         let timeout_ms = context.draft(&step).timeout_ms;
         let due_up = timeout_ms.map(|ms| self.now.up.plus_ms(ms));
+        let Action::Approval { message, .. } = &context.draft(&step).action else {
+            unreachable!("only approvals are suspended before they ran");
+        };
+        let question = match self.render_kept_text(context, &step, "message", message)? {
+            Ok(question) => clip(&question, limits::MESSAGE_BYTES_MAX),
+            Err(failure) => return self.fail_step(&step, failure),
+        };
         self.tx
-            .suspend_step(&step, StepMove::Suspend, due_up, None, self.now)?;
+            .suspend_step(&step, StepMove::Suspend, due_up, None, &question, self.now)?;
         self.start_job(context)?;
         let name = context.name(&step);
-        let text = format!("step {name} waits for approval");
+        let text = match question.trim() {
+            "" => format!("step {name} waits for approval"),
+            question => format!("step {name} waits for approval: {question}"),
+        };
         let facts = match timeout_ms {
             Some(ms) => Facts::none().and_secs("timeout_secs", ms),
             None => Facts::none(),
         };
         let event = NewEvent::new(EventKind::StepSuspended, text).step(&step);
         self.tx.record(&event.data(facts.data()), self.now)?;
-        self.post_hooks(context, HookOn::Suspended, Some(step_id))
+        self.run_hooks(context, HookOn::Suspended, Some(step_id))
     }
 
     /// The job's first step started. Later ones change nothing.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::EngineError;
 use super::cascade::{Cascade, Failure, JobContext};
 use super::facts::Facts;
-use super::group::Entry;
+use super::group::{Entry, group_of};
+use super::inputs::{JobInput, sentence};
 use super::retry::Carried;
 use crate::domain::cascade::{Decision, decide};
 use crate::domain::event::{EventKind, NewEvent};
@@ -14,7 +15,7 @@ use crate::domain::job::{Hold, JobMove, ParentStep, Source, Tally, TallyChange};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
-use crate::domain::task::{Action, Definition, Items, StepDraft, Unmatched};
+use crate::domain::task::{Action, Definition, StepDraft, Unmatched};
 use crate::domain::{DefinitionId, JobId, Json, RequirementId, StepId, Timestamp, Uptime};
 use crate::planted::{Bug, planted};
 use crate::store::{JobStanding, NewJob, NewStep};
@@ -25,7 +26,7 @@ pub(super) struct JobPlan {
     pub definition: Arc<Definition>,
     pub task_index: u32,
     pub source: Source,
-    pub input: Json,
+    pub input: JobInput,
     pub labels: Json,
     pub priority: i32,
     pub parent: Option<ParentStep>,
@@ -37,8 +38,12 @@ pub(super) struct JobPlan {
 
 impl Cascade<'_> {
     /// Inserts a job with its steps. Unless something holds it, its first steps are decided as well.
+    ///
+    /// `InputInvalid`: nothing was made.
     pub fn create_job(&mut self, plan: JobPlan) -> Result<Created, EngineError> {
         let task = plan.definition.task(plan.task_index);
+        let input = plan.input.fit(self.tx, &task.draft)?;
+        let concurrency_group = group_of(&task.draft, &input)?;
         let steps_open = task.draft.steps.len() - plan.carried.kept.len();
         let queue_due_up = self.queue_due_up(&plan.definition, plan.task_index);
         let waits_for_time = plan.not_before.is_some_and(|at| at > self.now.wall);
@@ -48,7 +53,7 @@ impl Cascade<'_> {
                 task_index: plan.task_index,
                 task: task.draft.name.clone(),
                 source: plan.source,
-                input: plan.input,
+                input,
                 labels: plan.labels,
                 priority: plan.priority,
                 parent: plan.parent,
@@ -56,7 +61,7 @@ impl Cascade<'_> {
                 retry_of: plan.carried.retry_of,
                 hook_of: plan.hook_of,
                 not_before: plan.not_before,
-                concurrency_group: task.draft.concurrency.as_ref().map(|c| c.group.clone()),
+                concurrency_group: concurrency_group.clone(),
                 steps_open: steps_open as u32,
                 due_up: queue_due_up.filter(|_| !waits_for_time),
             },
@@ -81,7 +86,7 @@ impl Cascade<'_> {
         let entry = if waits_for_time {
             Entry::Hold(Hold::NotBefore)
         } else {
-            self.enter(&context, plan.parent)?
+            self.enter(&context, concurrency_group.as_deref(), plan.parent)?
         };
         let held = match entry {
             Entry::Enter => false,
@@ -222,6 +227,11 @@ impl Cascade<'_> {
         let Action::Task { input, .. } = &draft.action else {
             unreachable!("only task steps are dispatched");
         };
+        let each = step.item_value.as_ref();
+        let input = match self.render_kept(context, step, each, "input", input)? {
+            Ok(input) => Json(input.to_string()),
+            Err(failure) => return self.fail_step(step, failure),
+        };
         let task_index = context
             .task()
             .calls(step.position)
@@ -237,7 +247,7 @@ impl Cascade<'_> {
             }
             _ => Carried::default(),
         };
-        let child = self.create_job(JobPlan {
+        let created = self.create_job(JobPlan {
             definition_id: context.definition_id,
             definition: context.definition.clone(),
             task_index,
@@ -246,7 +256,7 @@ impl Cascade<'_> {
                 Source::Hook => Source::Hook,
                 _ => Source::Task,
             },
-            input: input.clone(),
+            input: JobInput::Given(input),
             labels: job.labels.clone(),
             priority: job.priority,
             parent: Some(ParentStep {
@@ -257,7 +267,14 @@ impl Cascade<'_> {
             hook_of: None,
             not_before: None,
             carried,
-        })?;
+        });
+        let child = match created {
+            Err(EngineError::InputInvalid { place, violations }) => {
+                let message = format!("{place} does not take its input: {}", sentence(&violations));
+                return self.fail_step(step, Failure::new(Reason::PayloadError, message));
+            }
+            created => created?,
+        };
         let due_up = draft.timeout_ms.map(|ms| self.now.up.plus_ms(ms));
         let dispatched = self
             .tx
@@ -282,7 +299,10 @@ impl Cascade<'_> {
     ) -> Result<(), EngineError> {
         let draft = context.draft(placeholder);
         let for_each = draft.for_each.as_ref().expect("a loop has its list");
-        let items = self.items_of(context, placeholder, &for_each.items)?;
+        let items = match self.items_of(context, placeholder)? {
+            Ok(items) => items,
+            Err(failure) => return self.fail_step(placeholder, failure),
+        };
         if items.is_empty() {
             return self.skip_step(
                 context,
@@ -350,18 +370,6 @@ impl Cascade<'_> {
             self.roll_up_loop(context.job_id, placeholder.position)
         } else {
             Ok(())
-        }
-    }
-
-    fn items_of(
-        &self,
-        _context: &JobContext,
-        _placeholder: &Step,
-        items: &Items,
-    ) -> Result<Vec<Json>, EngineError> {
-        match items {
-            Items::List(items) => Ok(items.clone()),
-            Items::Template(_) => Ok(Vec::new()),
         }
     }
 

@@ -3,16 +3,42 @@
 use super::EngineError;
 use super::cascade::{Cascade, Failure};
 use super::check::check_json;
+use super::inputs::sentence;
 use super::report::Together;
+use super::scope::parsed;
+use crate::domain::Json;
 use crate::domain::limits;
 use crate::domain::protocol::{Finished, Verdict};
 use crate::domain::reason::Reason;
 use crate::domain::step::{StepHead, StepState};
+use crate::domain::value::ValueSpec;
+use crate::language::values::check_values;
 use crate::store::Ending;
 
 /// The report as it counts. What is wrong with it must not keep its step from ending: it makes it fail.
-fn made_good(report: &Finished) -> Finished {
+fn made_good(report: &Finished, outputs: &[ValueSpec]) -> Finished {
     match report {
+        Finished::Completed { output, exit_code } if !outputs.is_empty() => {
+            let given = output.as_ref().map_or(serde_json::Value::Null, parsed);
+            let (output, message) = match check_values(outputs, &given) {
+                Ok(values) => (Json(serde_json::Value::Object(values).to_string()), None),
+                Err(violations) => (Json::empty_object(), Some(sentence(&violations))),
+            };
+            match message {
+                None => made_good(
+                    &Finished::Completed {
+                        output: Some(output),
+                        exit_code: *exit_code,
+                    },
+                    &[],
+                ),
+                Some(message) => Finished::Failed {
+                    reason: Reason::OutputInvalid,
+                    message: format!("its output is not what it promises: {message}"),
+                    exit_code: *exit_code,
+                },
+            }
+        }
         Finished::Completed {
             output: Some(output),
             exit_code,
@@ -63,7 +89,8 @@ impl Cascade<'_> {
                 step.attempt_ref()
             )));
         }
-        match made_good(report) {
+        let context = self.context(step.job_id)?;
+        match made_good(report, &context.draft(step).outputs) {
             Finished::Completed { output, exit_code } => {
                 let ending = Ending::completed(exit_code, output);
                 together.ending.push((step.clone(), ending));
@@ -73,7 +100,6 @@ impl Cascade<'_> {
                 message,
                 exit_code,
             } => {
-                let context = self.context(step.job_id)?;
                 let failure = Failure::new(reason, message).exited(exit_code);
                 let failed = self.fail_or_retry(&context, step, failure)?;
                 assert!(failed, "nobody moves the step within our transaction");

@@ -3,11 +3,15 @@
 use super::EngineError;
 use super::cascade::{Cascade, JobContext};
 use super::facts::Facts;
-use crate::domain::JobId;
+use super::scope::parsed;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Hold, Job, ParentStep};
+use crate::domain::limits;
 use crate::domain::reason::Reason;
-use crate::domain::task::WhenFull;
+use crate::domain::task::{TaskDraft, WhenFull};
+use crate::domain::{JobId, Json};
+use crate::language::template::{Context, render_text};
+use crate::language::values::Violation;
 
 /// What a concurrency group says to a job.
 pub(super) enum Entry {
@@ -21,12 +25,12 @@ impl Cascade<'_> {
     pub(super) fn enter(
         &mut self,
         context: &JobContext,
+        group: Option<&str>,
         parent: Option<ParentStep>,
     ) -> Result<Entry, EngineError> {
-        let Some(concurrency) = context.task().draft.concurrency.clone() else {
+        let (Some(concurrency), Some(group)) = (&context.task().draft.concurrency, group) else {
             return Ok(Entry::Enter);
         };
-        let group = &concurrency.group;
         if let Some(parent) = parent
             && self.tx.has_ancestor_in_group(parent, group)?
         {
@@ -45,7 +49,7 @@ impl Cascade<'_> {
                 return Ok(Entry::Enter);
             }
             // Nobody goes past those that wait; whose turn it is, is seen when this event is done.
-            self.freed_groups.insert(group.clone());
+            self.freed_groups.insert(group.to_string());
             return Ok(Entry::Hold(Hold::Concurrency));
         }
         match concurrency.when_full {
@@ -56,7 +60,7 @@ impl Cascade<'_> {
                     others[0], concurrency.limit
                 ),
                 facts: Facts::none()
-                    .and("group", group.as_str())
+                    .and("group", group)
                     .and("group_job_id", others[0].0)
                     .and("limit", concurrency.limit),
             }),
@@ -65,7 +69,7 @@ impl Cascade<'_> {
                 for &job_id in &others[..surplus] {
                     let message = format!("superseded by job {} in group {group}", context.job_id);
                     let facts = Facts::none()
-                        .and("group", group.as_str())
+                        .and("group", group)
                         .and("superseded_by", context.job_id.0);
                     self.cancel_job(job_id, Reason::Superseded, &message, facts)?;
                 }
@@ -88,7 +92,8 @@ impl Cascade<'_> {
             Hold::Concurrency => format!("job {job_id} waits for a place in its concurrency group"),
         };
         let event = NewEvent::new(EventKind::JobHeld, text).job(job_id);
-        let facts = held_by(hold, &context);
+        let group = self.tx.job(job_id)?.and_then(|job| job.concurrency_group);
+        let facts = held_by(hold, &context, group.as_deref());
         Ok(self.tx.record(&event.data(facts.data()), self.now)?)
     }
 
@@ -116,7 +121,7 @@ impl Cascade<'_> {
         if self.tx.release_job(job.job_id, hold, due_up)? {
             let text = format!("job {} goes ahead", job.job_id);
             let event = NewEvent::new(EventKind::JobReleased, text).job(job.job_id);
-            let facts = held_by(hold, &context);
+            let facts = held_by(hold, &context, job.concurrency_group.as_deref());
             self.tx.record(&event.data(facts.data()), self.now)?;
             self.release_first_steps(job.job_id)?;
         }
@@ -124,12 +129,37 @@ impl Cascade<'_> {
     }
 }
 
-fn held_by(hold: Hold, context: &JobContext) -> Facts {
+/// The name of the group that a job with this input is in.
+pub(super) fn group_of(task: &TaskDraft, input: &Json) -> Result<Option<String>, EngineError> {
+    let Some(concurrency) = &task.concurrency else {
+        return Ok(None);
+    };
+    let context = Context::new().with("input", parsed(input));
+    let refused = |message: String| EngineError::InputInvalid {
+        place: format!("task {}", task.name),
+        violations: vec![Violation {
+            name: "concurrency.group".to_string(),
+            message,
+        }],
+    };
+    let group =
+        render_text(&concurrency.group, &context).map_err(|fault| refused(fault.message))?;
+    match group.len() {
+        0 => Err(refused("is empty with this input".to_string())),
+        bytes if bytes > limits::KEY_BYTES_MAX => Err(refused(format!(
+            "is {bytes} bytes long with this input, at most {} are allowed",
+            limits::KEY_BYTES_MAX
+        ))),
+        _ => Ok(Some(group)),
+    }
+}
+
+fn held_by(hold: Hold, context: &JobContext, group: Option<&str>) -> Facts {
     let facts = Facts::none().and("hold", hold.as_str());
-    match (hold, &context.task().draft.concurrency) {
-        (Hold::Concurrency, Some(concurrency)) => facts
-            .and("group", concurrency.group.as_str())
-            .and("limit", concurrency.limit),
+    match (hold, &context.task().draft.concurrency, group) {
+        (Hold::Concurrency, Some(concurrency), Some(group)) => {
+            facts.and("group", group).and("limit", concurrency.limit)
+        }
         _ => facts,
     }
 }

@@ -3,18 +3,20 @@
 //!
 //! | verb | file | who |
 //! |---|---|---|
-//! | submit | `submit.rs` | people, schedules, hooks |
+//! | submit | `submit.rs` | people, schedules, webhooks |
 //! | open_session, heartbeat, poll | `session.rs` `heartbeat.rs` `poll.rs`, polls that wait: `wait.rs` | workers |
 //! | report: start, keep_alive, decline, finish | `report.rs` `start.rs` `decline.rs` `finish.rs` | workers |
 //! | log_owner | `log.rs` | workers |
 //! | cancel, retry, approve, reject | `cancel.rs` `retry.rs` `approve.rs` | people |
 //! | drain, pause, resume, delete_worker | `drain.rs` | people, workers |
+//! | tell | `tell.rs` | the server |
 //! | release_due, recover | `release.rs` `recover.rs` | time, through the sweeper |
 //! | select, why, why_job | `select.rs` `why.rs` `why_job.rs` | everyone, read-only |
 //! | job, output, queue, lists | `queries.rs` `queue.rs` `views.rs` | everyone, read-only |
 //!
 //! What follows from a verb is in `cascade.rs` (dependents, loops), `create.rs` (jobs, instances), `group.rs` (concurrency)
-//! and `settle.rs` (the end of a job, its hooks, its parent); what is told about it in `facts.rs` and `lacks.rs`; what goes before it in `check.rs` and
+//! `settle.rs` (the end of a job, its parent) and `hooks.rs`; what templates give is in `scope.rs` (kept) and `render.rs` (for
+//! workers), what a job is given in `inputs.rs`; what is told about it in `facts.rs` and `lacks.rs`; what goes before it in `check.rs` and
 //! `once.rs`; what the server knows of
 //! its own absences in `watch.rs`. Deliberately not here: SQL, HTTP, processes, the time.
 
@@ -29,6 +31,8 @@ mod facts;
 mod finish;
 mod group;
 mod heartbeat;
+mod hooks;
+mod inputs;
 mod lacks;
 mod log;
 mod once;
@@ -37,13 +41,16 @@ mod queries;
 mod queue;
 mod recover;
 mod release;
+mod render;
 mod report;
 mod retry;
+mod scope;
 mod select;
 mod session;
 mod settle;
 mod start;
 mod submit;
+mod tell;
 mod views;
 mod wait;
 mod watch;
@@ -56,6 +63,7 @@ use crate::domain::check::Problems;
 use crate::domain::job::JobState;
 use crate::domain::step::StepState;
 use crate::domain::{AttemptRef, JobId, Now, StepId, WorkerId};
+use crate::language::values::Violation;
 use crate::store::{Store, StoreError, Tx};
 use watch::Watch;
 
@@ -93,6 +101,12 @@ pub enum EngineError {
     /// Something in a request, outside of a task definition.
     #[error("{place} {fault}")]
     Invalid { place: &'static str, fault: String },
+    /// What was given does not fit what is asked for: all of it at once.
+    #[error("{place} does not take this input: {}", inputs::sentence(violations))]
+    InputInvalid {
+        place: String,
+        violations: Vec<Violation>,
+    },
     #[error("job {job_id} does not exist")]
     JobNotFound { job_id: JobId },
     #[error("there is no job {selector}")]

@@ -6,12 +6,12 @@ use std::collections::{HashMap, HashSet};
 
 use super::check::check_count;
 use super::heartbeat::{ack_due_up, current_session, sign_of_life, to_abort};
+use super::render::unrendered;
 use super::{Engine, EngineError, Settings};
 use crate::domain::protocol::{Assignment, Poll, PollAnswer};
 use crate::domain::retry::may_retry_loss;
 use crate::domain::step::StepState;
-use crate::domain::value::ValueSpec;
-use crate::domain::{AttemptRef, JobId, Json, Now, RequirementId, Uptime, WorkerId};
+use crate::domain::{AttemptRef, JobId, Now, RequirementId, Uptime, WorkerId};
 use crate::planted::{Bug, planted};
 use crate::store::{Claim, JobPayload, SessionView, Tx};
 
@@ -26,11 +26,12 @@ impl Engine {
     pub fn poll(&self, poll: Poll, now: Now) -> Result<PollAnswer, EngineError> {
         check_count("held attempts", poll.held.len())?;
         let settings = self.settings;
-        self.write_contact(poll.session_key.clone(), now, move |tx| {
+        let answer = self.write_contact(poll.session_key.clone(), now, move |tx| {
             let session = current_session(tx, &poll.session_key)?;
             sign_of_life(tx, &session, now)?;
             answer_poll(tx, &settings, &session, poll.free_slots, &poll.held, now)
-        })
+        })?;
+        self.render(answer, now)
     }
 }
 
@@ -117,22 +118,6 @@ fn best_claims(
     Ok(claims)
 }
 
-/// What the given inputs hold, as the step will see it.
-fn secret_values(inputs: &[ValueSpec], input: &Json) -> Vec<String> {
-    let secret = |name: &str| inputs.iter().any(|spec| spec.secret && spec.name == name);
-    if !inputs.iter().any(|spec| spec.secret) {
-        return Vec::new();
-    }
-    let input: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_str(&input.0).unwrap_or_default();
-    let secret = input.into_iter().filter(|(name, _)| secret(name));
-    let text = |value| match value {
-        serde_json::Value::String(text) => text,
-        other => other.to_string(),
-    };
-    secret.map(|(_, value)| text(value)).collect()
-}
-
 /// The assignments of one answer. A job's input may be large, so an answer has a bound; the rest comes with the next poll.
 #[derive(Default)]
 struct Parcel {
@@ -162,6 +147,12 @@ impl Parcel {
         let draft = task.step(claim.position);
         self.bytes +=
             job.input.0.len() + claim.item_value.as_ref().map_or(0, |value| value.0.len());
+        let unrendered = unrendered(tx, task, draft, claim, attempt)?;
+        let mut env = draft.env.clone();
+        if unrendered.is_none() && !task.draft.env.is_empty() {
+            env = task.draft.env.clone();
+            env.extend(draft.env.clone());
+        }
         self.assignments.push(Assignment {
             attempt: AttemptRef {
                 step_id: claim.step_id,
@@ -171,12 +162,13 @@ impl Parcel {
             task: task.draft.name.clone(),
             step: task.step_name(claim.position, claim.item),
             action: draft.action.clone(),
-            env: draft.env.clone(),
+            env,
             workdir: draft.workdir.clone(),
-            masks: secret_values(&task.draft.inputs, &job.input),
+            masks: Vec::new(),
             input: job.input.clone(),
             item: claim.item,
             item_value: claim.item_value.clone(),
+            unrendered,
             ack_timeout_ms: settings.ack_timeout_ms,
             prepare_timeout_ms: settings.prepare_timeout_ms,
             timeout_ms: draft.timeout_ms.unwrap_or(settings.step_timeout_ms),

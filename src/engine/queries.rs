@@ -126,7 +126,7 @@ pub(super) fn split_name(name: &str) -> (&str, Option<u32>) {
     }
 }
 
-fn step_output(tx: &Tx, task: &Task, step: &Step) -> Result<Option<Json>, EngineError> {
+pub(super) fn step_output(tx: &Tx, task: &Task, step: &Step) -> Result<Option<Json>, EngineError> {
     if step.state != StepState::Completed {
         return Ok(None);
     }

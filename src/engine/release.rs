@@ -79,7 +79,7 @@ impl Engine {
 impl Cascade<'_> {
     fn release_due_job(&mut self, job: &Job) -> Result<(), EngineError> {
         let context = self.context(job.job_id)?;
-        match self.enter(&context, job.parent)? {
+        match self.enter(&context, job.concurrency_group.as_deref(), job.parent)? {
             Entry::Enter => self.release_held(job, Hold::NotBefore),
             Entry::Hold(hold) => self.hold_job(job.job_id, hold),
             Entry::Skip { message, facts } => {

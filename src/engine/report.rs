@@ -42,7 +42,7 @@ impl Engine {
             check_count("held attempts", held.len())?;
         }
         let settings = self.settings;
-        self.write_contact(reports.session_key.clone(), now, move |tx| {
+        let answer = self.write_contact(reports.session_key.clone(), now, move |tx| {
             // Whoever reports something is told by the verdicts.
             let speaks = !reports.items.is_empty();
             let session = match tx.session(&reports.session_key)? {
@@ -74,7 +74,9 @@ impl Engine {
                 _ => None,
             };
             Ok(ReportsAnswer { verdicts, poll })
-        })
+        })?;
+        let poll = answer.poll.map(|poll| self.render(poll, now)).transpose()?;
+        Ok(ReportsAnswer { poll, ..answer })
     }
 
     /// Repeating it while the step runs changes nothing and answers the same.

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cascade::{Cascade, JobContext};
 use super::create::JobPlan;
+use super::inputs::JobInput;
 use super::once::Once;
 use super::select::select;
 use super::submit::Submitted;
@@ -98,7 +99,7 @@ impl Engine {
                     Source::Hook => Source::Hook,
                     _ => Source::Retry,
                 },
-                input: job.input.clone(),
+                input: JobInput::Kept(job.input.clone()),
                 labels: job.labels.clone(),
                 priority: job.priority,
                 parent: None,

@@ -3,12 +3,12 @@
 use super::EngineError;
 use super::cascade::{Cascade, Failure, JobContext};
 use super::facts::Facts;
+use crate::domain::JobId;
 use crate::domain::event::{EventKind, NewEvent};
-use crate::domain::job::{Job, JobMove, Source, TallyChange};
+use crate::domain::job::{Job, JobMove, TallyChange};
 use crate::domain::reason::Reason;
 use crate::domain::step::{StepMove, StepState};
 use crate::domain::task::HookOn;
-use crate::domain::{JobId, StepId};
 use crate::store::Ending;
 
 impl Cascade<'_> {
@@ -86,43 +86,14 @@ impl Cascade<'_> {
         self.tell(event.data(facts.data()))?;
 
         match job_move {
-            JobMove::Complete => self.post_hooks(&context, HookOn::Success, None)?,
-            JobMove::Fail => self.post_hooks(&context, HookOn::Error, None)?,
-            JobMove::Cancel => self.post_hooks(&context, HookOn::Cancel, None)?,
+            JobMove::Complete => self.run_hooks(&context, HookOn::Success, None)?,
+            JobMove::Fail => self.run_hooks(&context, HookOn::Error, None)?,
+            JobMove::Cancel => self.run_hooks(&context, HookOn::Cancel, None)?,
             JobMove::Skip | JobMove::Start => {}
         }
         // Whoever waits for its place comes in when all that this event ends has ended, not in the middle of it.
         self.freed_groups.extend(job.concurrency_group.clone());
         self.tell_parent(&job, job_move, why)
-    }
-
-    /// Leaves a row for each hook of this kind: delivered after the commit, exactly once per outcome.
-    pub(super) fn post_hooks(
-        &mut self,
-        context: &JobContext,
-        on: HookOn,
-        step_id: Option<StepId>,
-    ) -> Result<(), EngineError> {
-        let hooks = &context.task().draft.hooks;
-        if !hooks.iter().any(|hook| hook.on == on) {
-            return Ok(());
-        }
-        let job_id = context.job_id;
-        let job = self
-            .tx
-            .job(job_id)?
-            .ok_or(EngineError::JobNotFound { job_id })?;
-        if job.source == Source::Hook {
-            // A hook that fires hooks could go on for ever.
-            return Ok(());
-        }
-        for (index, hook) in hooks.iter().enumerate() {
-            if hook.on == on {
-                self.tx
-                    .post(context.job_id, step_id, on, index as u32, self.now)?;
-            }
-        }
-        Ok(())
     }
 
     /// A child's end becomes its parent step's, unless that step has gone on without it.

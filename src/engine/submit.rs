@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::cascade::Cascade;
 use super::check::{check_json, check_text};
 use super::create::JobPlan;
+use super::inputs::JobInput;
 use super::once::Once;
 use super::retry::Carried;
 use super::{Engine, EngineError};
@@ -111,7 +112,7 @@ impl Engine {
                 definition,
                 task_index: 0,
                 source: submission.source,
-                input: submission.input.clone(),
+                input: JobInput::Given(submission.input.clone()),
                 labels: Json(labels),
                 priority: submission.priority.unwrap_or(priority),
                 parent: None,

@@ -410,17 +410,15 @@ impl Asked<'_> {
     }
 
     fn suspended(&self) -> Why {
+        let message = self.step.message.as_deref().unwrap_or_default();
         let (waiting, sentence) = match &self.draft().action {
-            Action::Approval { message, .. } => {
+            Action::Approval { .. } => {
                 (Waiting::Approval, format!("someone must decide: {message}"))
             }
-            _ => {
-                let message = self.step.message.as_deref().unwrap_or_default();
-                (
-                    Waiting::Held,
-                    format!("someone must resume or fail it: {message}"),
-                )
-            }
+            _ => (
+                Waiting::Held,
+                format!("someone must resume or fail it: {message}"),
+            ),
         };
         let mut why = Why::new(waiting, sentence);
         let (job_id, name) = (self.step.job_id, self.context.name(self.step));

@@ -58,6 +58,14 @@ impl From<EngineError> for ApiError {
                 invalid.details = shown.map(ToString::to_string).collect();
                 return invalid;
             }
+            InputInvalid { violations, .. } => {
+                let mut invalid = ApiError::new(422, "invalid_input", error.to_string());
+                let shown = violations.iter().take(100);
+                invalid.details = shown
+                    .map(|violation| format!("{} {}", violation.name, violation.message))
+                    .collect();
+                return invalid;
+            }
             Invalid { .. } => (422, "invalid"),
             JobNotFound { .. }
             | NoJobFits { .. }

@@ -7,6 +7,7 @@
 //! | `workers-1` … `workers-64` | carry out what workers ask, one request at a time each | when `http` has ended |
 //! | `people-1` … `people-16` | the same for everybody else | when `http` has ended |
 //! | `waiting-polls` | holds the polls of idle workers | when it is told |
+//! | `assignments` | renders what idle workers are given | after `waiting-polls` |
 //! | `event-streams` | tells all streams what happened | when it is told |
 //! | `download` | sends one long log | with it |
 //! | `sweeper` | recovery | when it is dropped |

@@ -34,6 +34,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Params, Rows};
 
 use crate::domain::task::Definition;
 use crate::domain::{DefinitionId, JobId, Uptime, WorkerId};
+use crate::secrets::Sealer;
 
 pub use assignments::{Claim, Demand, Held, JobPayload, NextClaim};
 pub use attempts::{FormerAttempt, FormerOutcome};
@@ -179,6 +180,7 @@ struct Shared {
     /// The service clock as it is on disk; the writer alone moves it.
     service_clock_up: AtomicI64,
     joiners: OnceLock<Joiners>,
+    sealer: Sealer,
     stats: Stats,
 }
 
@@ -196,6 +198,10 @@ const DEFINITIONS_KEPT_MAX: usize = 256;
 impl Store {
     pub fn open(folder: &Path, options: StoreOptions) -> Result<Store, OpenError> {
         let (lock, connection) = schema::open(folder)?;
+        let sealer = Sealer::open(folder).map_err(|source| OpenError::Folder {
+            folder: folder.into(),
+            source,
+        })?;
         let file = folder.join(schema::DATABASE_FILE);
         let refuse = |source| OpenError::Sqlite {
             file: file.clone(),
@@ -210,6 +216,7 @@ impl Store {
             change_seq: AtomicI64::new(change_seq),
             service_clock_up: AtomicI64::new(begun_up.0),
             joiners: OnceLock::new(),
+            sealer,
             stats: Stats::default(),
         });
         let writer = writer::Writer::start(connection, shared.clone()).map_err(|source| {
@@ -273,6 +280,11 @@ impl Store {
     pub fn let_join(&self, joiners: Joiners) {
         let taken = self.inner.shared.joiners.set(joiners);
         assert!(taken.is_ok(), "one lets polls wait, and no other");
+    }
+
+    /// A value that a transaction had sealed, as it was. An error says why not, and nothing of the value.
+    pub fn unseal(&self, value: &serde_json::Value) -> Result<serde_json::Value, String> {
+        self.inner.shared.sealer.unseal(value)
     }
 
     pub fn folder(&self) -> &Path {
@@ -433,6 +445,14 @@ impl<'a> Tx<'a> {
 
     fn into_changes(self) -> Changes {
         self.changes.into_inner()
+    }
+
+    /// A value as it may be kept where others read. One that is sealed already stays as it is.
+    pub fn sealed(&self, value: &serde_json::Value) -> serde_json::Value {
+        match Sealer::is_sealed(value) {
+            true => value.clone(),
+            false => self.shared.sealer.seal(value),
+        }
     }
 
     /// The prepared statement, counted. After SQLite has given a transaction up by itself, none runs on its own.

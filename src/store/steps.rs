@@ -29,6 +29,7 @@ pub const STATEMENTS: &[&str] = &[
     END_STEP,
     BACK_TO_READY,
     POSTPONE_STEP,
+    FAILED_STEPS,
     SUSPEND_STEP,
     DISPATCH_STEP,
     DUE_RETRIES,
@@ -205,6 +206,15 @@ const POSTPONE_STEP: &str = "
        AND state   = :from
        AND attempt = :attempt
 ";
+
+const FAILED_STEPS: &str = concat!(
+    "SELECT ",
+    step_columns!(),
+    " FROM step AS s
+      WHERE s.job_id = :job_id AND s.item = -1 AND s.state = 'failed'
+      ORDER BY s.position
+      LIMIT :limit"
+);
 
 const SUSPEND_STEP: &str = "
     UPDATE step
@@ -530,13 +540,22 @@ impl Tx<'_> {
         Ok(changed == 1)
     }
 
+    /// Those that failed, in their order; of a loop, the loop itself.
+    pub fn failed_steps(&self, job_id: JobId, limit: u32) -> Result<Vec<Step>, StoreError> {
+        self.many_steps(
+            FAILED_STEPS,
+            named_params! {":job_id": job_id.0, ":limit": limit},
+        )
+    }
+
     /// An approval waits for a person (`Suspend`), or a step whose worker was lost does (`Hold`).
     pub fn suspend_step(
         &self,
         step: &StepHead,
         step_move: StepMove,
         due_up: Option<Uptime>,
-        why: Option<(Reason, &str)>,
+        reason: Option<Reason>,
+        message: &str,
         now: Now,
     ) -> Result<bool, StoreError> {
         assert_eq!(after(step, step_move), StepState::Suspended);
@@ -545,8 +564,8 @@ impl Tx<'_> {
             ":from": step.state.as_str(),
             ":attempt": step.attempt,
             ":due_up": due_up.map(|up| up.0),
-            ":reason": why.map(|(reason, _)| reason.as_str()),
-            ":message": why.map(|(_, message)| message),
+            ":reason": reason.map(Reason::as_str),
+            ":message": message,
             ":up": now.up.0,
         })?;
         self.note_taken(step);

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Raw, Strict, Time, unique_texts};
+use crate::domain::value::ValueSpec;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -48,10 +49,47 @@ pub struct List<T> {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TaskJson {
     pub name: String,
+    pub description: Option<String>,
+    pub inputs: Vec<ValueJson>,
     pub steps: Vec<TaskStepJson>,
     pub priority: i32,
     pub timeout_secs: Option<i64>,
     pub queue_timeout_secs: Option<i64>,
+}
+
+/// What somebody is asked for.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ValueJson {
+    pub name: String,
+    #[serde(rename = "type")]
+    pub value_type: String,
+    pub required: bool,
+    pub default: Option<Raw>,
+    pub options: Vec<Raw>,
+    pub pattern: Option<String>,
+    pub min: Option<Raw>,
+    pub max: Option<Raw>,
+    pub multiple: bool,
+    pub secret: bool,
+    pub description: Option<String>,
+}
+
+impl From<&ValueSpec> for ValueJson {
+    fn from(spec: &ValueSpec) -> ValueJson {
+        ValueJson {
+            name: spec.name.clone(),
+            value_type: spec.value_type.to_string(),
+            required: spec.required,
+            default: spec.default.as_ref().map(Raw::from),
+            options: spec.options.iter().map(Raw::from).collect(),
+            pattern: spec.pattern.clone(),
+            min: spec.min.as_ref().map(Raw::from),
+            max: spec.max.as_ref().map(Raw::from),
+            multiple: spec.multiple,
+            secret: spec.secret,
+            description: spec.description.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

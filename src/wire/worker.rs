@@ -655,6 +655,7 @@ impl TryFrom<AssignmentJson> for Assignment {
             input: json.input.into(),
             item: json.item,
             item_value: json.item_value.map(Into::into),
+            unrendered: None,
             ack_timeout_ms: json.ack_timeout_ms,
             prepare_timeout_ms: json.prepare_timeout_ms,
             timeout_ms: json.timeout_ms,

@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use stepward::client::{CallError, Client};
-use stepward::wire::api::{
-    EventJson, JobJson, List, LogsJson, RecoveryJson, StepJson, SubmitRequest, WorkerJson,
-};
+use stepward::wire::api::{EventJson, JobJson, List, LogsJson, RecoveryJson, StepJson, WorkerJson};
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_stepward");
 
@@ -73,6 +71,8 @@ pub struct House {
     sleep: String,
     /// What its workers have in their environment besides.
     pub variables: Vec<Variable>,
+    /// What its server has, from its next start on.
+    pub server_variables: Vec<(&'static str, String)>,
 }
 
 impl House {
@@ -110,6 +110,7 @@ impl House {
             workers: 0,
             sleep,
             variables: Vec::new(),
+            server_variables: Vec::new(),
         };
         house.start_server();
         house
@@ -134,6 +135,7 @@ impl House {
         fs::write(&file, config).unwrap();
         let mut command = Command::new(BINARY);
         command.arg("server").arg("--config").arg(file);
+        command.envs(self.server_variables.iter().cloned());
         let server = Process::start("server", command);
         let listening = await_that("the server listens", || {
             assert!(server.is_alive(), "the server ended: {}", server.said());
@@ -224,11 +226,34 @@ impl House {
     }
 
     pub fn submit(&self, task: &str) -> i64 {
+        self.submit_with(task, serde_json::json!({})).unwrap().id
+    }
+
+    pub fn submit_with(&self, task: &str, input: serde_json::Value) -> Result<JobJson, CallError> {
         let path = format!("/api/tasks/{task}/jobs");
-        let request = SubmitRequest::default();
-        let timeout = Duration::from_secs(10);
-        let job: JobJson = self.client.post(&path, &request, timeout).unwrap();
-        job.id
+        let request = serde_json::json!({"input": input});
+        self.client.post(&path, &request, Duration::from_secs(10))
+    }
+
+    /// Writes a file of its workflows.
+    pub fn write_workflow(&self, name: &str, text: &str) {
+        fs::write(self.path("workflows").join(name), text).unwrap();
+    }
+
+    /// All that the server has on disk: every file of its data, by name.
+    pub fn data_files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        fn collect(folder: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) {
+            for entry in fs::read_dir(folder).unwrap().flatten() {
+                let path = entry.path();
+                match path.is_dir() {
+                    true => collect(&path, files),
+                    false => files.push((path.clone(), fs::read(&path).unwrap())),
+                }
+            }
+        }
+        let mut files = Vec::new();
+        collect(&self.data, &mut files);
+        files
     }
 
     pub fn job(&self, job_id: i64) -> JobJson {

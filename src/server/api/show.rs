@@ -7,10 +7,11 @@ use crate::domain::{Json, Now, Timestamp};
 use crate::engine::{
     JobDetail, JobWhy, NamedEvent, Parent, StepDetail, WaitingStep, Why, WorkerDetail, kind,
 };
+use crate::secrets::Sealer;
 use crate::store::FormerOutcome;
 use crate::wire::api::{
     AttemptHistory, EventJson, HeldStepJson, JobJson, JobWhyJson, ParentJson, QueuedJson, StepJson,
-    StepWhyJson, TaskJson, TaskStepJson, WhyJson, WhyOutcomeJson, WorkerJson,
+    StepWhyJson, TaskJson, TaskStepJson, ValueJson, WhyJson, WhyOutcomeJson, WorkerJson,
 };
 use crate::wire::{Raw, Time};
 
@@ -22,6 +23,26 @@ fn time(at: Option<Timestamp>) -> Option<Time> {
     at.map(Time)
 }
 
+/// What stands in the place of a secret.
+const SECRET: &str = "***";
+
+/// An input as it may be shown: what is kept sealed is left out.
+fn without_secrets(input: &Json) -> Json {
+    let Ok(serde_json::Value::Object(mut values)) = serde_json::from_str(&input.0) else {
+        return input.clone();
+    };
+    let sealed = values.values_mut().filter(|value| Sealer::is_sealed(value));
+    let mut any = false;
+    for value in sealed {
+        *value = SECRET.into();
+        any = true;
+    }
+    match any {
+        true => Json(serde_json::Value::Object(values).to_string()),
+        false => input.clone(),
+    }
+}
+
 /// Without its steps, as in lists.
 pub fn job(job: &Job, parent: Option<&Parent>) -> JobJson {
     JobJson {
@@ -31,7 +52,7 @@ pub fn job(job: &Job, parent: Option<&Parent>) -> JobJson {
         reason: job.reason.map(|reason| reason.to_string()),
         message: job.message.clone(),
         source: job.source.to_string(),
-        input: Raw::from(&job.input),
+        input: Raw::from(&without_secrets(&job.input)),
         output: None,
         labels: Raw::from(&job.labels),
         priority: job.priority,
@@ -133,6 +154,8 @@ pub fn task(task: &Task) -> TaskJson {
     });
     TaskJson {
         name: task.draft.name.clone(),
+        description: task.draft.description.clone(),
+        inputs: task.draft.inputs.iter().map(ValueJson::from).collect(),
         steps: steps.collect(),
         priority: task.draft.priority,
         timeout_secs: task.draft.timeout_ms.map(|ms| ms / 1_000),

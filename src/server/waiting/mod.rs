@@ -18,6 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, Sender};
+
 use super::error::ApiError;
 use super::exchange::Response;
 use super::http::Answer;
@@ -68,7 +70,8 @@ pub struct Waiting {
     mailbox: Arc<Mailbox<Message>>,
     moments: AtomicU64,
     count: Arc<AtomicUsize>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    /// The renderer ends after the one that sends to it.
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Waiting {
@@ -80,11 +83,19 @@ impl Waiting {
         let room = Arc::<Mutex<Room>>::default();
         let count = room.lock().expect("it is new").count();
         share_commits(&engine, &clock, &mailbox, &room);
+        let (rendering, to_render) = crossbeam_channel::unbounded();
+        let renderer = {
+            let (engine, clock) = (engine.clone(), clock.clone());
+            std::thread::Builder::new()
+                .name("assignments".to_string())
+                .spawn(move || render_all(&engine, &clock, &to_render))?
+        };
         let host = Host {
             engine,
             clock,
             mailbox: mailbox.clone(),
             room,
+            rendering,
         };
         let thread = std::thread::Builder::new()
             .name("waiting-polls".to_string())
@@ -93,7 +104,7 @@ impl Waiting {
             mailbox,
             moments: AtomicU64::new(0),
             count,
-            thread: Mutex::new(Some(thread)),
+            threads: Mutex::new(vec![thread, renderer]),
         })
     }
 
@@ -123,15 +134,11 @@ impl Waiting {
     /// Lets everybody go.
     pub fn stop(&self) {
         self.mailbox.send(Message::Stop);
-        let thread = self
-            .thread
-            .lock()
-            .expect("no panic while it is held")
-            .take();
-        if let Some(thread) = thread
-            && thread.join().is_err()
-        {
-            log::error!("the thread of waiting polls met a bug");
+        let mut threads = self.threads.lock().expect("no panic while it is held");
+        for thread in threads.drain(..) {
+            if thread.join().is_err() {
+                log::error!("the thread of waiting polls met a bug");
+            }
         }
     }
 }
@@ -185,6 +192,24 @@ struct Host {
     clock: Arc<SystemClock>,
     mailbox: Arc<Mailbox<Message>>,
     room: Arc<Mutex<Room>>,
+    /// To the thread that makes assignments of templates: they take their time, and nobody else waits for it.
+    rendering: Sender<(PollAnswer, Answer)>,
+}
+
+/// Answers polls whose assignments have to be made first, until nobody sends any more.
+fn render_all(engine: &Engine, clock: &SystemClock, polls: &Receiver<(PollAnswer, Answer)>) {
+    for (given, answer) in polls {
+        let rendered = catch_unwind(AssertUnwindSafe(|| engine.render(given, clock.now())));
+        answer.give(match rendered {
+            Ok(Ok(given)) => Response::json(200, &PollAnswerJson::from(&given)),
+            Ok(Err(error)) => ApiError::from(error).response(),
+            Err(_) => {
+                // What it was given comes again with its next poll.
+                log::error!("an assignment met a bug while it was rendered");
+                ApiError::new(500, "internal", "the server met a fault of its own").response()
+            }
+        });
+    }
 }
 
 impl Host {
@@ -319,6 +344,13 @@ impl Host {
     ) -> bool {
         let answer = match given {
             Ok(given) if says_nothing(&given, true) => return true,
+            Ok(given) if (given.assignments.iter()).any(|given| given.unrendered.is_some()) => {
+                if let Some(answer) = room.take(ticket) {
+                    // Its end is the end of everything here.
+                    let _ = self.rendering.send((given, answer));
+                }
+                return false;
+            }
             Ok(given) => Ok(Response::json(200, &PollAnswerJson::from(&given))),
             Err(EngineError::Store(error)) => {
                 log::warn!("a waiting poll could not be looked at: {error}");

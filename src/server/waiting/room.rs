@@ -289,14 +289,20 @@ impl Room {
     }
 
     pub fn answer(&mut self, ticket: u64, answer: &Result<Response, ApiError>) {
-        if let Some(guest) = self.polls.remove(&ticket) {
-            self.tickets.remove(&guest.poll.session_key);
-            self.note_count();
-            guest.answer.give(match answer {
+        if let Some(waiting) = self.take(ticket) {
+            waiting.give(match answer {
                 Ok(response) => response.clone(),
                 Err(error) => error.response(),
             });
         }
+    }
+
+    /// Takes a poll out that somebody else will answer.
+    pub fn take(&mut self, ticket: u64) -> Option<Answer> {
+        let guest = self.polls.remove(&ticket)?;
+        self.tickets.remove(&guest.poll.session_key);
+        self.note_count();
+        Some(guest.answer)
     }
 
     pub fn answer_all(&mut self, answer: &Result<Response, ApiError>) {

@@ -4,7 +4,7 @@ use stepward::domain::AttemptRef;
 use stepward::domain::task::{Action, Runner, StepDraft, TaskDraft};
 use stepward::engine::{EngineError, Submission};
 
-use crate::house::{TestHouse, frozen, script};
+use crate::house::{TestHouse, frozen, script, taking};
 
 fn tagged(name: &str, tags: &[&str]) -> StepDraft {
     StepDraft {
@@ -259,10 +259,8 @@ fn fifty_workers_at_once_never_get_the_same_step_twice() {
 #[test]
 fn an_answer_carries_a_bounded_amount_of_input() {
     let house = TestHouse::new();
-    let task = frozen(vec![TaskDraft::new(
-        "main",
-        (0..20).map(|n| script(&format!("s{n}"))).collect(),
-    )]);
+    let steps = (0..20).map(|n| script(&format!("s{n}"))).collect();
+    let task = frozen(vec![taking(&["a"], steps)]);
     let mut submission = Submission::of(&task);
     submission.input = stepward::domain::Json(format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 19)));
     house.submission(submission).unwrap();

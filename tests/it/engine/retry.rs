@@ -218,7 +218,7 @@ fn a_cancelled_job_can_be_retried_in_the_middle() {
 #[test]
 fn a_retried_job_keeps_input_labels_and_priority() {
     let house = TestHouse::new();
-    let task = crate::house::frozen(vec![TaskDraft::new("main", vec![script("a")])]);
+    let task = crate::house::frozen(vec![crate::house::taking(&["n"], vec![script("a")])]);
     let mut submission = stepward::engine::Submission::of(&task);
     submission.input = Json(r#"{"n":1}"#.to_string());
     submission.priority = Some(4);

@@ -10,7 +10,7 @@ use stepward::domain::task::{Hook, HookDoes, HookOn, StepDraft, TaskDraft};
 use stepward::domain::{Json, Timestamp};
 use stepward::engine::{EngineError, Submission};
 
-use crate::house::{TestHouse, frozen, script};
+use crate::house::{TestHouse, frozen, script, taking};
 
 #[test]
 fn a_submitted_job_has_its_first_steps_ready_and_the_others_pending() {
@@ -25,7 +25,7 @@ fn a_job_keeps_what_it_was_submitted_with() {
     let house = TestHouse::new();
     let task = TaskDraft {
         priority: 3,
-        ..TaskDraft::new("main", vec![script("a")])
+        ..taking(&["version"], vec![script("a")])
     };
     let mut submission = Submission::of(&frozen(vec![task]));
     submission.input = Json(r#"{"version":"1.2.3"}"#.to_string());

@@ -92,6 +92,7 @@ pub fn assignment(action: Action) -> Assignment {
         input: Json::empty_object(),
         item: None,
         item_value: None,
+        unrendered: None,
         ack_timeout_ms: 60_000,
         prepare_timeout_ms: 600_000,
         timeout_ms: 60_000,

@@ -12,6 +12,7 @@ use stepward::domain::job::JobState;
 use stepward::domain::protocol::Registration;
 use stepward::domain::step::{Step, StepState};
 use stepward::domain::task::{Definition, StepDraft, TaskDraft};
+use stepward::domain::value::{ValueSpec, ValueType};
 use stepward::domain::{AttemptRef, EventSeq, JobId, Now, WorkerId};
 use stepward::engine::{
     Assignment, Beat, BeatAnswer, Engine, EngineError, Finished, HeldAttempt, HeldPhase, JobView,
@@ -335,6 +336,15 @@ pub fn checked(tasks: Vec<TaskDraft>) -> Result<Definition, Problems> {
 
 pub fn frozen(tasks: Vec<TaskDraft>) -> Frozen {
     Frozen::new(Arc::new(checked(tasks).unwrap()))
+}
+
+/// A task called `main` that takes these inputs, whatever they are.
+pub fn taking(inputs: &[&str], steps: Vec<StepDraft>) -> TaskDraft {
+    let spec = |name: &&str| ValueSpec::new(name, ValueType::Json);
+    TaskDraft {
+        inputs: inputs.iter().map(spec).collect(),
+        ..TaskDraft::new("main", steps)
+    }
 }
 
 /// A script step of this name.

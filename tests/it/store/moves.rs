@@ -34,7 +34,8 @@ const MOVES: [Move; 4] = [
             step,
             StepMove::Hold,
             None,
-            Some((Reason::WorkerLost, "late")),
+            Some(Reason::WorkerLost),
+            "late",
             now,
         )
     }),

@@ -38,6 +38,7 @@ fn assignment(attempt: AttemptRef) -> Assignment {
         input: Json::empty_object(),
         item: None,
         item_value: None,
+        unrendered: None,
         ack_timeout_ms: 60_000,
         prepare_timeout_ms: 900_000,
         timeout_ms: 100_000,

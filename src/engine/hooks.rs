@@ -1,0 +1,159 @@
+//! What a task wants done about an outcome: a job of its own, or a message to somebody. In the transaction that makes the
+//! outcome, so exactly once, whoever made it: a report, a person, recovery.
+
+use serde_json::{Value, json};
+
+use super::EngineError;
+use super::cascade::{Cascade, JobContext};
+use super::create::JobPlan;
+use super::facts::Facts;
+use super::inputs::{JobInput, sentence};
+use super::retry::Carried;
+use super::scope::{Names, context_of, of_job, parsed, rfc3339, texts_in};
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::job::{Job, Source};
+use crate::domain::limits::{self, clip};
+use crate::domain::task::{HookDoes, HookOn};
+use crate::domain::{Json, StepId};
+use crate::language::template;
+
+/// Failed steps that a hook is told of.
+const FAILED_STEPS_MAX: u32 = 20;
+
+impl Cascade<'_> {
+    /// Carries out all hooks of this kind. A hook that cannot be carried out is told; it changes nothing else.
+    pub(super) fn run_hooks(
+        &mut self,
+        context: &JobContext,
+        on: HookOn,
+        step_id: Option<StepId>,
+    ) -> Result<(), EngineError> {
+        let hooks = &context.task().draft.hooks;
+        if !hooks.iter().any(|hook| hook.on == on) {
+            return Ok(());
+        }
+        let job = self.job_of(context)?;
+        if job.source == Source::Hook {
+            // A hook that fires hooks could go on for ever.
+            return Ok(());
+        }
+        for (index, hook) in hooks.iter().enumerate() {
+            match &hook.does {
+                _ if hook.on != on => {}
+                HookDoes::Notify { .. } => {
+                    self.tx
+                        .post(context.job_id, step_id, on, index as u32, self.now)?;
+                }
+                HookDoes::Job { task, input } => {
+                    if let Err(why) = self.make_hook_job(context, &job, step_id, index, input)? {
+                        let text = format!("hook {task} of {on} could not run: {why}");
+                        let facts = Facts::none()
+                            .and("hook", task.as_str())
+                            .and("on", on.as_str());
+                        let event = NewEvent::new(EventKind::HookFailed, text).job(job.job_id);
+                        self.tx.record(&event.data(facts.data()), self.now)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn make_hook_job(
+        &mut self,
+        context: &JobContext,
+        job: &Job,
+        step_id: Option<StepId>,
+        hook: usize,
+        input: &Json,
+    ) -> Result<Result<(), String>, EngineError> {
+        let names = match Names::of(texts_in(&parsed(input)).iter().map(String::as_str)) {
+            Ok(names) => names,
+            Err(fault) => return Ok(Err(fault.message)),
+        };
+        let mut scope = of_job(job, 1);
+        let steps = match names.steps(self.tx, context.task(), job.job_id)? {
+            Ok(steps) => steps,
+            Err(failure) => return Ok(Err(failure.message)),
+        };
+        scope.insert("input".to_string(), parsed(&job.input));
+        scope.insert("steps".to_string(), steps);
+        scope.insert("hook".to_string(), self.facts_of(context, job, step_id)?);
+        let input = match template::render_value(input, &context_of(scope)) {
+            Ok(input) => Json(input.to_string()),
+            Err(fault) => return Ok(Err(fault.message)),
+        };
+        let task_index = context.task().hook_calls(hook);
+        let made = self.create_job(JobPlan {
+            definition_id: context.definition_id,
+            definition: context.definition.clone(),
+            task_index: task_index.expect("checked with the definition"),
+            source: Source::Hook,
+            input: JobInput::Given(input),
+            labels: job.labels.clone(),
+            priority: job.priority,
+            parent: None,
+            depth: 0,
+            hook_of: Some(job.job_id),
+            not_before: None,
+            carried: Carried::default(),
+        });
+        match made {
+            Ok(_) => Ok(Ok(())),
+            Err(EngineError::InputInvalid { violations, .. }) => Ok(Err(sentence(&violations))),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What a hook is told of the outcome.
+    fn facts_of(
+        &self,
+        context: &JobContext,
+        job: &Job,
+        step_id: Option<StepId>,
+    ) -> Result<Value, EngineError> {
+        let step = match step_id {
+            Some(step_id) => self.tx.step(step_id)?,
+            None => None,
+        };
+        let status = match &step {
+            Some(step) => step.state.as_str(),
+            None => job.state.as_str(),
+        };
+        let message = match &step {
+            Some(step) => step.message.as_deref(),
+            None => job.message.as_deref(),
+        };
+        let step_name = step.as_ref().map(|step| context.name(step));
+        let subject = match &step_name {
+            Some(step) => format!("{} (job {}), step {step}: {status}", job.task, job.job_id),
+            None => format!("{} (job {}): {status}", job.task, job.job_id),
+        };
+        let summary = match message {
+            Some(message) if !message.is_empty() => format!("{subject}: {message}"),
+            _ => subject,
+        };
+        let failed = self.tx.failed_steps(job.job_id, FAILED_STEPS_MAX)?;
+        let failed = failed.iter().map(|step| {
+            json!({
+                "name": context.name(step),
+                "reason": step.reason.map(|reason| reason.as_str()),
+                "message": step.message,
+            })
+        });
+        Ok(json!({
+            "job": job.job_id.0,
+            "task": job.task,
+            "status": status,
+            "step": step_name,
+            "reason": job.reason.map(|reason| reason.as_str()),
+            "message": message,
+            "summary": clip(&summary, limits::MESSAGE_BYTES_MAX),
+            "failed_steps": failed.collect::<Vec<Value>>(),
+            "created_at": rfc3339(job.created_at),
+            "started_at": job.started_at.map(rfc3339),
+            "ended_at": job.ended_at.map(rfc3339),
+            "url": format!("/jobs/{}", job.job_id),
+        }))
+    }
+}

@@ -1,0 +1,324 @@
+//! What a worker is given, made from what the definition says: templates rendered, secrets looked up. After the commit and
+//! outside of any transaction, since a secret may be in a file on a slow disk and a template may take its time.
+//!
+//! Secrets are in the assignment and nowhere else. An assignment that cannot be made fails its step.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::cascade::{Cascade, Failure};
+use super::inputs::{fit, sentence};
+use super::scope::{Names, context_of, of_item, of_job, parsed, texts_in};
+use super::{Engine, EngineError};
+use crate::domain::check::{Fault, image_fault};
+use crate::domain::limits;
+use crate::domain::protocol::{Assignment, PollAnswer, Unrendered};
+use crate::domain::reason::Reason;
+use crate::domain::step::StepState;
+use crate::domain::task::{Action, StepDraft, Task, TaskDraft, is_template};
+use crate::domain::value::ValueSpec;
+use crate::domain::{AttemptRef, Json, Now};
+use crate::language::template::{self, Context, TemplateFault};
+use crate::secrets::{Sealer, Secrets};
+use crate::store::{Claim, Ending, Tx};
+
+/// What a step says that has to be made before a worker can see it. `None`: nothing, as it stands it is what it is.
+pub(super) fn unrendered(
+    tx: &Tx,
+    task: &Task,
+    draft: &StepDraft,
+    claim: &Claim,
+    attempt: u32,
+) -> Result<Option<Box<Unrendered>>, EngineError> {
+    if !task.is_unrendered(claim.position) {
+        return Ok(None);
+    }
+    let texts = texts_of(&task.draft, draft);
+    let job_id = claim.job_id;
+    let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+    // One that cannot be read says nothing here, and the same fault when it is rendered.
+    let names = Names::of(texts.iter().map(|text| &**text)).unwrap_or_default();
+    let mut scope = of_job(&job, attempt);
+    let (steps, fault) = match names.steps(tx, task, job_id)? {
+        Ok(steps) => (steps, None),
+        Err(failure) => (Value::Null, Some(failure.message)),
+    };
+    scope.insert("steps".to_string(), steps);
+    if let (Some(index), Some(item)) = (claim.item, &claim.item_value) {
+        scope.insert("each".to_string(), of_item(index, item));
+    }
+    let secrets = names.secrets.iter().filter_map(|name| {
+        let secret = task.draft.secrets.get(name)?;
+        Some((name.clone(), secret.clone()))
+    });
+    Ok(Some(Box::new(Unrendered {
+        task_env: task.draft.env.clone(),
+        named_action: draft.named_action.clone(),
+        input: draft.input.clone(),
+        secrets: secrets.collect(),
+        scope: Json(Value::Object(scope).to_string()),
+        fault,
+    })))
+}
+
+fn texts_of<'a>(task: &'a TaskDraft, draft: &'a StepDraft) -> Vec<Cow<'a, str>> {
+    let named = draft
+        .named_action
+        .iter()
+        .flat_map(|named| named.env.values());
+    let variables = task.env.values().chain(draft.env.values()).chain(named);
+    let texts = variables.chain(&draft.workdir).map(String::as_str);
+    let mut texts: Vec<Cow<str>> = texts.map(Cow::from).collect();
+    for (_, text) in draft.action.texts() {
+        match &draft.action {
+            Action::Pod { .. } if is_template(text) => match tree_of(text) {
+                Some(tree) => texts.extend(texts_in(&tree).into_iter().map(Cow::from)),
+                None => texts.push(text.into()),
+            },
+            _ => texts.push(text.into()),
+        }
+    }
+    if is_template(&draft.input.0) {
+        texts.extend(texts_in(&parsed(&draft.input)).into_iter().map(Cow::from));
+    }
+    texts
+}
+
+/// A manifest that was written as a tree, and not as text.
+fn tree_of(manifest: &str) -> Option<Value> {
+    serde_json::from_str(manifest).ok().filter(Value::is_object)
+}
+
+/// What the secret ones among the given inputs hold, as the step will see it.
+fn masks_of(specs: &[ValueSpec], input: &Map<String, Value>) -> Vec<String> {
+    let secret = specs.iter().filter(|spec| spec.secret);
+    let values = secret.filter_map(|spec| input.get(&spec.name));
+    values.flat_map(shown_in).collect()
+}
+
+/// Every text that would show a value.
+fn shown_in(value: &Value) -> Vec<String> {
+    match value {
+        Value::Number(number) => vec![number.to_string()],
+        Value::Array(list) => list.iter().flat_map(shown_in).collect(),
+        other => texts_in(other),
+    }
+}
+
+impl Engine {
+    /// The answer as a worker may see it. Steps whose assignment cannot be made have failed, and are not in it.
+    pub fn render(&self, answer: PollAnswer, now: Now) -> Result<PollAnswer, EngineError> {
+        if answer
+            .assignments
+            .iter()
+            .all(|given| given.unrendered.is_none())
+        {
+            return Ok(answer);
+        }
+        let mut assignments = Vec::with_capacity(answer.assignments.len());
+        for mut assignment in answer.assignments {
+            let Some(unrendered) = assignment.unrendered.take() else {
+                assignments.push(assignment);
+                continue;
+            };
+            let attempt = assignment.attempt;
+            match self.make(assignment, *unrendered) {
+                Ok(assignment) => assignments.push(assignment),
+                Err(failure) => self.fail_assignment(attempt, failure, now)?,
+            }
+        }
+        Ok(PollAnswer {
+            assignments,
+            ..answer
+        })
+    }
+
+    fn make(
+        &self,
+        mut assignment: Assignment,
+        unrendered: Unrendered,
+    ) -> Result<Assignment, Failure> {
+        let mut input = object(parsed(&assignment.input));
+        for (name, value) in &mut input {
+            if Sealer::is_sealed(value) {
+                *value = self.store.unseal(value).map_err(|why| {
+                    Failure::new(Reason::PayloadError, format!("input {name}: {why}"))
+                })?;
+                assignment.masks.extend(shown_in(value));
+            }
+        }
+        make(assignment, input, unrendered)
+    }
+
+    fn fail_assignment(
+        &self,
+        attempt: AttemptRef,
+        failure: Failure,
+        now: Now,
+    ) -> Result<(), EngineError> {
+        let settings = self.settings;
+        let message = limits::clip(&failure.message, limits::MESSAGE_BYTES_MAX);
+        self.write(now, move |tx| {
+            let step_id = attempt.step_id;
+            let step = tx
+                .step(step_id)?
+                .ok_or(EngineError::StepNotFound { step_id })?;
+            if step.state != StepState::Assigned || step.attempt != attempt.attempt {
+                return Ok(());
+            }
+            let mut cascade = Cascade::new(tx, &settings, now);
+            let ending = Ending::failed(failure.reason, message.clone());
+            cascade.finish_step(&step, ending)?;
+            cascade.settle()
+        })
+    }
+}
+
+fn make(
+    mut assignment: Assignment,
+    of_the_job: Map<String, Value>,
+    unrendered: Unrendered,
+) -> Result<Assignment, Failure> {
+    if let Some(fault) = unrendered.fault {
+        return Err(Failure::new(Reason::PayloadError, fault));
+    }
+    let mut context = context_of(object(parsed(&unrendered.scope)));
+    let mut secrets = Map::new();
+    for (name, reference) in &unrendered.secrets {
+        let value = Secrets::resolve(reference)
+            .map_err(|why| Failure::new(Reason::PayloadError, format!("secret {name}: {why}")))?;
+        assignment.masks.push(value.clone());
+        secrets.insert(name.clone(), Value::String(value));
+    }
+    context.set("secret", Value::Object(secrets));
+    context.set("input", Value::Object(of_the_job.clone()));
+
+    let mut env = variables(&unrendered.task_env, &context, "env of the task")?;
+    context.set("env", json!(env));
+    let own_env = variables(&assignment.env, &context, "env")?;
+    let given = template::render_value(&unrendered.input, &context).map_err(in_key("input"))?;
+    let input = match &unrendered.named_action {
+        Some(named) => {
+            let place = format!("action {}", named.name);
+            let input = fit(&place, &named.inputs, &given).map_err(|error| match error {
+                EngineError::InputInvalid { violations, .. } => Failure::new(
+                    Reason::PayloadError,
+                    format!("{place} does not take its input: {}", sentence(&violations)),
+                ),
+                other => Failure::new(Reason::PayloadError, other.to_string()),
+            })?;
+            assignment.masks.extend(masks_of(&named.inputs, &input));
+            context.set("input", Value::Object(input.clone()));
+            env.extend(variables(&named.env, &context, "env of the action")?);
+            input
+        }
+        None => {
+            let mut input = of_the_job;
+            input.extend(object(given));
+            context.set("input", Value::Object(input.clone()));
+            input
+        }
+    };
+    env.extend(own_env);
+    context.set("env", json!(env));
+    let text =
+        |key: &'static str, text: &str| template::render_text(text, &context).map_err(in_key(key));
+    let texts = |key: &'static str, words: &[String]| {
+        let rendered = words.iter().map(|word| text(key, word));
+        rendered.collect::<Result<Vec<String>, Failure>>()
+    };
+    assignment.action = match assignment.action {
+        Action::Script {
+            runner,
+            image,
+            language,
+            script,
+        } => Action::Script {
+            runner,
+            image: image.map(|image| text("image", &image)).transpose()?,
+            language: language.map(|word| text("language", &word)).transpose()?,
+            script: template::render_script(&script, &context).map_err(in_key("script"))?,
+        },
+        Action::Docker {
+            image,
+            entrypoint,
+            command,
+        } => Action::Docker {
+            image: text("image", &image)?,
+            entrypoint: texts("entrypoint", &entrypoint)?,
+            command: texts("command", &command)?,
+        },
+        Action::Pod { manifest } => Action::Pod {
+            manifest: match tree_of(&manifest) {
+                Some(_) => template::render_value(&Json(manifest), &context)
+                    .map_err(in_key("manifest"))?
+                    .to_string(),
+                None => text("manifest", &manifest)?,
+            },
+        },
+        other @ (Action::Task { .. } | Action::Approval { .. }) => other,
+    };
+    let workdir = assignment.workdir.as_deref();
+    assignment.workdir = workdir.map(|dir| text("workdir", dir)).transpose()?;
+    assignment.input = Json(Value::Object(input).to_string());
+    assignment.env = env;
+    check(&assignment)?;
+    Ok(assignment)
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(object) => object,
+        _ => Map::new(),
+    }
+}
+
+fn in_key(key: &'static str) -> impl Fn(TemplateFault) -> Failure {
+    move |fault| Failure::new(Reason::TemplateError, format!("{key}: {}", fault.message))
+}
+
+fn variables(
+    env: &BTreeMap<String, String>,
+    context: &Context,
+    place: &str,
+) -> Result<BTreeMap<String, String>, Failure> {
+    let rendered = env.iter().map(|(name, text)| {
+        let value = template::render_text(text, context).map_err(|fault| {
+            let message = format!("{place}, {name}: {}", fault.message);
+            Failure::new(Reason::TemplateError, message)
+        })?;
+        Ok((name.clone(), value))
+    });
+    rendered.collect()
+}
+
+/// What was checked as it was written is checked again as it was made.
+fn check(assignment: &Assignment) -> Result<(), Failure> {
+    let fault = |key: &str, fault: &str| {
+        let message = format!("{key}, as it was rendered, {fault}");
+        Err(Failure::new(Reason::PayloadError, message))
+    };
+    for (key, text) in assignment.action.texts() {
+        if text.len() > limits::SCRIPT_BYTES_MAX {
+            return fault(key, "is too long");
+        }
+        if text.contains('\0') {
+            return fault(key, "holds a NUL byte");
+        }
+    }
+    let image = match &assignment.action {
+        Action::Script { image, .. } => image.as_deref(),
+        Action::Docker { image, .. } => Some(image.as_str()),
+        _ => None,
+    };
+    match image.and_then(image_fault) {
+        None => Ok(()),
+        Some(Fault::BadCharacter { character }) => fault(
+            "image",
+            &format!("holds {character:?}, which is not allowed"),
+        ),
+        Some(_) => fault("image", "is not the name of an image"),
+    }
+}

@@ -1,0 +1,296 @@
+//! Templates: rendered when they are needed, with the types that values have; what cannot be rendered fails its step.
+
+use stepward::domain::Json;
+use stepward::domain::reason::Reason;
+use stepward::domain::secret::SecretRef;
+use stepward::domain::task::{
+    Action, Concurrency, ForEach, Items, NamedAction, StepDraft, TaskDraft, WhenFull,
+};
+use stepward::domain::value::{ValueSpec, ValueType};
+use stepward::engine::{Assignment, Finished, Submission};
+
+use crate::house::{TestHouse, TestWorker, frozen, script};
+
+fn json(text: &str) -> Json {
+    Json(text.to_string())
+}
+
+fn task(steps: Vec<StepDraft>) -> TaskDraft {
+    TaskDraft {
+        inputs: vec![
+            ValueSpec::new("name", ValueType::String),
+            ValueSpec::new("count", ValueType::Integer),
+            ValueSpec::new("list", ValueType::Json),
+        ],
+        ..TaskDraft::new("main", steps)
+    }
+}
+
+fn submit(house: &TestHouse, task: TaskDraft, input: &str) -> stepward::domain::JobId {
+    let submission = Submission {
+        input: json(input),
+        ..Submission::of(&frozen(vec![task]))
+    };
+    house.submission(submission).unwrap()
+}
+
+fn text_of(assignment: &Assignment) -> &str {
+    match &assignment.action {
+        Action::Script { script, .. } => script,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Completes the one step that is claimable, with this output.
+fn complete(worker: &TestWorker, output: &str) -> Assignment {
+    let assignment = worker.begin();
+    worker.finish(
+        assignment.attempt,
+        Finished::Completed {
+            output: Some(json(output)),
+            exit_code: Some(0),
+        },
+    );
+    assignment
+}
+
+#[test]
+fn a_script_sees_inputs_and_what_steps_before_it_gave() {
+    let house = TestHouse::new();
+    let build = StepDraft::script("build", "make {{ input.name | sh }}");
+    let mut ship = StepDraft::script("ship", "ship {{ steps.build.output.image | sh }}");
+    ship.env = [
+        ("N".to_string(), "{{ input.count + 1 }}".to_string()),
+        ("BUILD".to_string(), "{{ steps.build.status }}".to_string()),
+        ("WHERE".to_string(), "{{ env.REGION }}-1".to_string()),
+    ]
+    .into();
+    ship.workdir = Some("out/{{ input.name }}".to_string());
+    let main = TaskDraft {
+        env: [("REGION".to_string(), "eu-{{ input.count }}".to_string())].into(),
+        ..task(vec![build, ship.after(&["build"])])
+    };
+    submit(&house, main, r#"{"name": "it's", "count": 4}"#);
+    let worker = house.worker("ann", &[], 1);
+    let built = complete(&worker, r#"{"image": "app:1"}"#);
+    assert_eq!(text_of(&built), r"make 'it'\''s'");
+    assert_eq!(built.env["REGION"], "eu-4");
+    let shipped = worker.claim();
+    assert_eq!(text_of(&shipped), "ship 'app:1'");
+    assert_eq!(shipped.env["N"], "5");
+    assert_eq!(shipped.env["BUILD"], "completed");
+    assert_eq!(shipped.env["WHERE"], "eu-4-1");
+    assert_eq!(shipped.workdir.as_deref(), Some("out/it's"));
+    assert!(shipped.unrendered.is_none());
+}
+
+#[test]
+fn when_decides_whether_a_step_runs() {
+    let house = TestHouse::new();
+    for (when, state) in [
+        (r#""{{ input.count > 3 }}""#, "ready"),
+        (r#""{{ input.count > 4 }}""#, "skipped"),
+        (r#""{{ input.name == 'a' }}""#, "ready"),
+        (r#""{{ input.list }}""#, "skipped"),
+        (r#""0""#, "skipped"),
+        ("true", "ready"),
+        ("false", "skipped"),
+    ] {
+        let step = StepDraft {
+            when: Some(json(when)),
+            ..script("maybe")
+        };
+        let input = r#"{"name": "a", "count": 4, "list": []}"#;
+        let job = submit(&house, task(vec![step]), input);
+        let found = house.step(job, "maybe");
+        assert_eq!(found.state.as_str(), state, "{when}");
+        if state == "skipped" {
+            assert_eq!(found.reason, Some(Reason::WhenFalse));
+        }
+    }
+}
+
+#[test]
+fn a_loop_goes_over_what_a_step_gave() {
+    let house = TestHouse::new();
+    let mut each = StepDraft::script("each", "echo {{ each.item.id | sh }} {{ each.index | sh }}");
+    each.for_each = Some(ForEach {
+        items: Items::Template("{{ steps.find.output.rows }}".to_string()),
+        max_parallel: None,
+    });
+    let all = StepDraft::script("all", "echo {{ steps.each.output | length | sh }}");
+    let steps = vec![script("find"), each.after(&["find"]), all.after(&["each"])];
+    let job = submit(&house, task(steps), "{}");
+    let worker = house.worker("ann", &[], 1);
+    complete(&worker, r#"{"rows": [{"id": "x"}, {"id": "y"}]}"#);
+    let texts: Vec<String> = (0..2)
+        .map(|_| text_of(&complete(&worker, "1")).to_string())
+        .collect();
+    assert_eq!(texts, ["echo 'x' '0'", "echo 'y' '1'"]);
+    assert_eq!(text_of(&worker.claim()), "echo '2'");
+    assert_eq!(house.step_state(job, "each").as_str(), "completed");
+}
+
+#[test]
+fn an_empty_list_skips_the_loop_and_no_list_fails_it() {
+    let house = TestHouse::new();
+    for (list, state, reason) in [
+        ("[]", "skipped", Reason::EmptyLoop),
+        ("\"text\"", "failed", Reason::TemplateError),
+    ] {
+        let mut each = script("each");
+        each.for_each = Some(ForEach {
+            items: Items::Template("{{ input.list }}".to_string()),
+            max_parallel: None,
+        });
+        let job = submit(&house, task(vec![each]), &format!(r#"{{"list": {list}}}"#));
+        let step = house.step(job, "each");
+        assert_eq!((step.state.as_str(), step.reason), (state, Some(reason)));
+    }
+}
+
+#[test]
+fn what_cannot_be_rendered_fails_its_step_and_skips_what_follows() {
+    let house = TestHouse::new();
+    let steps = vec![
+        StepDraft::script("a", "echo {{ steps.b.output.gone | sh }}").after(&["b"]),
+        script("b"),
+        script("c").after(&["a"]),
+    ];
+    let job = submit(&house, task(steps), "{}");
+    let worker = house.worker("ann", &[], 1);
+    complete(&worker, "{}");
+    assert_eq!(worker.poll(1, &[]).assignments, []);
+    assert_eq!(
+        house.summary(job),
+        "a failed, b completed, c skipped → failed"
+    );
+    let step = house.step(job, "a");
+    assert_eq!(step.reason, Some(Reason::TemplateError));
+    assert!(step.message.unwrap().starts_with("script: "));
+}
+
+#[test]
+fn a_fault_in_when_or_in_an_approvals_message_fails_the_step_at_once() {
+    let house = TestHouse::new();
+    let step = StepDraft {
+        when: Some(json(r#""{{ input.nmae }}""#)),
+        ..script("a")
+    };
+    let ask = StepDraft::approval("b", "{{ input.nmae }}?");
+    let job = submit(&house, task(vec![step, ask]), "{}");
+    assert_eq!(house.summary(job), "a failed, b failed → failed");
+    let message = house.step(job, "a").message.unwrap();
+    assert!(
+        message.starts_with("when: ") && message.contains("nmae"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_named_action_sees_what_it_is_given_alone() {
+    let house = TestHouse::new();
+    let mut page = StepDraft::script("page", "page {{ input.text | sh }}");
+    page.named_action = Some(NamedAction {
+        name: "page-me".to_string(),
+        inputs: vec![
+            ValueSpec::new("text", ValueType::String),
+            ValueSpec {
+                default: Some(json("\"low\"")),
+                ..ValueSpec::new("level", ValueType::String)
+            },
+        ],
+        env: [("LEVEL".to_string(), "{{ input.level }}".to_string())].into(),
+    });
+    page.input = json(r#"{"text": "hello {{ input.name }}"}"#);
+    page.env = [("WHO".to_string(), "{{ input.name }}".to_string())].into();
+    let worker = house.worker("ann", &[], 1);
+    submit(&house, task(vec![page.clone()]), r#"{"name": "Ada"}"#);
+    let assignment = complete(&worker, "{}");
+    assert_eq!(text_of(&assignment), "page 'hello Ada'");
+    assert_eq!(
+        (
+            assignment.env["LEVEL"].as_str(),
+            assignment.env["WHO"].as_str()
+        ),
+        ("low", "Ada")
+    );
+    assert_eq!(assignment.input.0, r#"{"level":"low","text":"hello Ada"}"#);
+
+    page.input = json(r#"{"txt": "hello"}"#);
+    let job = submit(&house, task(vec![page]), r#"{"name": "Ada"}"#);
+    assert_eq!(worker.poll(1, &[]).assignments, []);
+    let step = house.step(job, "page");
+    assert_eq!(step.reason, Some(Reason::PayloadError));
+    assert!(step.message.unwrap().contains("txt"));
+}
+
+#[test]
+fn a_steps_own_input_is_added_to_the_jobs() {
+    let house = TestHouse::new();
+    let mut step = StepDraft::script("a", "echo {{ input.greeting | sh }}");
+    step.input = json(r#"{"greeting": "hi {{ input.name }}", "n": "{{ input.count }}"}"#);
+    submit(&house, task(vec![step]), r#"{"name": "Ada", "count": 2}"#);
+    let assignment = house.worker("ann", &[], 1).claim();
+    assert_eq!(text_of(&assignment), "echo 'hi Ada'");
+    let input: serde_json::Value = serde_json::from_str(&assignment.input.0).unwrap();
+    assert_eq!(
+        input,
+        serde_json::json!({"name": "Ada", "count": 2, "greeting": "hi Ada", "n": 2})
+    );
+}
+
+#[test]
+fn a_secret_is_looked_up_for_the_assignment_and_masked() {
+    let house = TestHouse::new();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "s3cret-value\n").unwrap();
+    let path = file.path().to_str().unwrap().to_string();
+    let mut step = script("a");
+    step.env = [("KEY".to_string(), "{{ secret.deploy_key }}".to_string())].into();
+    let main = TaskDraft {
+        secrets: [("deploy_key".to_string(), SecretRef::File(path))].into(),
+        ..task(vec![step])
+    };
+    let worker = house.worker("ann", &[], 1);
+    let job = submit(&house, main.clone(), "{}");
+    let assignment = worker.begin();
+    assert_eq!(assignment.env["KEY"], "s3cret-value");
+    assert_eq!(assignment.masks, ["s3cret-value"]);
+    worker.complete(assignment.attempt);
+    assert_eq!(house.summary(job), "a completed → completed");
+
+    // A secret that is not there fails the step, and says where it was looked for.
+    file.close().unwrap();
+    let job = submit(&house, main, "{}");
+    assert_eq!(worker.poll(1, &[]).assignments, []);
+    let step = house.step(job, "a");
+    assert_eq!(step.reason, Some(Reason::PayloadError));
+    let message = step.message.unwrap();
+    assert!(message.starts_with("secret deploy_key: "), "{message}");
+}
+
+#[test]
+fn a_group_is_named_by_the_input() {
+    let house = TestHouse::new();
+    let main = TaskDraft {
+        concurrency: Some(Concurrency {
+            group: "release-{{ input.name }}".to_string(),
+            limit: 1,
+            when_full: WhenFull::Queue,
+        }),
+        ..task(vec![script("a")])
+    };
+    let first = submit(&house, main.clone(), r#"{"name": "stable"}"#);
+    let second = submit(&house, main.clone(), r#"{"name": "stable"}"#);
+    let other = submit(&house, main, r#"{"name": "beta"}"#);
+    let group = |job| house.job(job).job.concurrency_group.unwrap();
+    assert_eq!(
+        (group(first), group(other)),
+        ("release-stable".to_string(), "release-beta".to_string())
+    );
+    assert_eq!(house.step_state(second, "a").as_str(), "pending");
+    assert_eq!(house.step_state(other, "a").as_str(), "ready");
+    house.run_all(&[]);
+    assert_eq!(house.summary(second), "a completed → completed");
+}
