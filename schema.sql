@@ -96,6 +96,8 @@ CREATE TABLE job (
     depth             INTEGER NOT NULL CHECK (depth BETWEEN 0 AND 10),
     retry_of          INTEGER REFERENCES job (job_id),
     hook_of           INTEGER REFERENCES job (job_id), -- the job whose outcome a hook made this one for
+    schedule_id       INTEGER REFERENCES schedule (schedule_id), -- whose fire it is, or was before it was retried
+    scheduled_for     INTEGER,                      -- the time that its schedule meant; child jobs and retries keep it
     hold              TEXT    CHECK (hold = 'not_before' OR hold = 'concurrency'),
     not_before        INTEGER,
     concurrency_group TEXT,
@@ -136,6 +138,8 @@ CREATE UNIQUE INDEX job_by_parent ON job (parent_step_id, parent_attempt) WHERE 
 CREATE INDEX job_by_retry ON job (retry_of) WHERE retry_of IS NOT NULL;
 -- A job's hooks.
 CREATE INDEX job_by_hook ON job (hook_of) WHERE hook_of IS NOT NULL;
+-- What a fire of a schedule may find in its way.
+CREATE INDEX job_of_schedule ON job (schedule_id, job_id) WHERE schedule_id IS NOT NULL AND ended_at IS NULL;
 -- What time alone releases.
 CREATE INDEX job_by_not_before ON job (not_before) WHERE hold = 'not_before';
 -- Who is in a concurrency group, and who waits for it, in order.
@@ -305,3 +309,59 @@ CREATE TABLE idempotency (
     job_id          INTEGER NOT NULL REFERENCES job (job_id),
     created_at      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- When a task is submitted by itself. One that is gone from the files stays, for the history that names it.
+CREATE TABLE schedule (
+    schedule_id    INTEGER PRIMARY KEY AUTOINCREMENT,
+    task           TEXT    NOT NULL,
+    name           TEXT    NOT NULL,
+    cron           TEXT    NOT NULL,
+    timezone       TEXT    NOT NULL,                 -- an IANA name
+    input          TEXT    NOT NULL,                 -- JSON of templates
+    overlap        TEXT    NOT NULL,
+    catch_up       TEXT    NOT NULL,
+    catch_up_limit INTEGER,                          -- of latest: milliseconds; of all: how many
+    enabled        INTEGER NOT NULL CHECK (enabled IN (0, 1)),           -- by its file
+    paused         INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),  -- by a person; no file changes it
+    next_at        INTEGER,                          -- the first due instant that the ledger says nothing of
+    created_at     INTEGER NOT NULL,
+    removed_at     INTEGER,                          -- since when no file has it
+    UNIQUE (task, name),
+    CHECK (overlap = 'skip' OR overlap = 'queue' OR overlap = 'allow' OR overlap = 'cancel_previous'),
+    CHECK (CASE catch_up
+        WHEN 'none'   THEN catch_up_limit IS NULL
+        WHEN 'latest' THEN catch_up_limit >= 0
+        WHEN 'all'    THEN catch_up_limit >= 0
+        ELSE 0 END),
+    CHECK (removed_at IS NULL OR next_at IS NULL)
+) STRICT;
+
+-- The next that is due.
+CREATE INDEX schedule_by_next ON schedule (next_at) WHERE next_at IS NOT NULL;
+
+-- The ledger: one row per due instant, written in the transaction that makes its job, so that no instant counts twice.
+CREATE TABLE schedule_fire (
+    schedule_id INTEGER NOT NULL REFERENCES schedule (schedule_id),
+    due_at      INTEGER NOT NULL,                    -- the time that was meant
+    manual      INTEGER NOT NULL CHECK (manual IN (0, 1)), -- a person did not want to wait
+    outcome     TEXT    NOT NULL,
+    job_id      INTEGER REFERENCES job (job_id),
+    until_at    INTEGER CHECK (until_at > due_at),   -- it stands for all instants before this one: too many to keep
+    at          INTEGER NOT NULL,
+    message     TEXT    NOT NULL,
+    PRIMARY KEY (schedule_id, due_at, manual),
+    CHECK (CASE outcome
+        WHEN 'fired'     THEN job_id IS NOT NULL AND until_at IS NULL
+        WHEN 'caught_up' THEN job_id IS NOT NULL AND until_at IS NULL AND manual = 0
+        WHEN 'skipped'   THEN job_id IS NULL AND until_at IS NULL AND manual = 0
+        WHEN 'queued'    THEN job_id IS NULL AND until_at IS NULL AND manual = 0
+        WHEN 'refused'   THEN job_id IS NULL AND until_at IS NULL AND manual = 0
+        WHEN 'missed'    THEN job_id IS NULL AND manual = 0
+        WHEN 'paused'    THEN job_id IS NULL AND manual = 0
+        ELSE 0 END)
+) STRICT, WITHOUT ROWID;
+
+-- At most one waits for the job of an earlier one.
+CREATE UNIQUE INDEX schedule_fire_queued ON schedule_fire (schedule_id) WHERE outcome = 'queued';
+-- A job stands for one instant.
+CREATE UNIQUE INDEX schedule_fire_by_job ON schedule_fire (job_id) WHERE job_id IS NOT NULL;

@@ -53,6 +53,17 @@ impl fmt::Display for CronFault {
 
 impl std::error::Error for CronFault {}
 
+/// When an expression was due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Due {
+    /// There were more, from the first of these on and before the second.
+    pub passed_over: Option<(Timestamp, Timestamp)>,
+    /// The oldest first.
+    pub instants: Vec<Timestamp>,
+    /// The first one that is not due yet.
+    pub next: Option<Timestamp>,
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CronField {
     /// All of it.
@@ -162,6 +173,57 @@ impl Cron {
             false => self.next_on_the_wall(after),
         };
         next.map(|next| Timestamp(next.as_millisecond()))
+    }
+
+    /// All instants from `first`, which is one, up to `until`. Of more than `max` the last ones.
+    pub fn due(&self, first: Timestamp, until: Timestamp, max: usize) -> Due {
+        let after_first = Timestamp(first.0 - 1);
+        let mut instants = self.between(after_first, until, max + 1);
+        if instants.first() != Some(&first) {
+            // What the zone's rules say may have changed since it was announced.
+            instants.insert(0, first);
+        }
+        let mut passed_over = None;
+        if instants.len() > max {
+            instants = self.last_between(first, until, max);
+            passed_over = instants.first().map(|&until| (first, until));
+        }
+        Due {
+            passed_over,
+            instants,
+            next: self.next_after(until),
+        }
+    }
+
+    /// The first of those after one instant, up to another.
+    fn between(&self, after: Timestamp, until: Timestamp, max: usize) -> Vec<Timestamp> {
+        let next = |at: &Timestamp| self.next_after(*at).filter(|next| *next <= until);
+        std::iter::successors(next(&after), next)
+            .take(max)
+            .collect()
+    }
+
+    /// The last `max` of them; there are more. Looks back further and further, then less far again, so that it never
+    /// enumerates much more than it was asked for.
+    fn last_between(&self, first: Timestamp, until: Timestamp, max: usize) -> Vec<Timestamp> {
+        let enough = 4 * max;
+        let (mut too_near, mut too_far) = (0, None);
+        let mut window_ms = 60_000;
+        loop {
+            let after = Timestamp((until.0 - window_ms).max(first.0 - 1));
+            let found = self.between(after, until, enough + 1);
+            if found.len() < max && after >= first {
+                too_near = window_ms;
+            } else if found.len() > enough && window_ms - too_near > 1_000 {
+                too_far = Some(window_ms);
+            } else {
+                return found[found.len().saturating_sub(max)..].to_vec();
+            }
+            window_ms = match too_far {
+                Some(too_far) => too_near + (too_far - too_near) / 2,
+                None => window_ms * 2,
+            };
+        }
     }
 
     /// Each time on the wall stands for one instant, and a later time never for an earlier instant.

@@ -24,6 +24,14 @@ words! {
         /// A hook could not be carried out.
         HookFailed = "hook_failed",
         ReportFenced = "report_fenced",
+        /// Due instants passed that nothing will be made of.
+        ScheduleMissed = "schedule_missed",
+        /// An earlier job was in its way: the first time in a row.
+        ScheduleSkipped = "schedule_skipped",
+        /// Its task is gone or does not take its input: the first time in a row.
+        ScheduleRefused = "schedule_refused",
+        SchedulePaused = "schedule_paused",
+        ScheduleResumed = "schedule_resumed",
         WorkerRegistered = "worker_registered",
         WorkerRestarted = "worker_restarted",
         WorkerActive = "worker_active",

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::reason::Reason;
-use super::{DefinitionId, JobId, Json, StepId, Timestamp, Uptime, words};
+use super::{DefinitionId, JobId, Json, ScheduleId, StepId, Timestamp, Uptime, words};
 
 words! {
     pub enum JobState {
@@ -102,6 +102,10 @@ pub struct Job {
     pub retry_of: Option<JobId>,
     /// The job whose hook it is.
     pub hook_of: Option<JobId>,
+    /// Whose fire it is, or was before it was retried.
+    pub schedule_id: Option<ScheduleId>,
+    /// The time that its schedule meant; child jobs and retries keep it.
+    pub scheduled_for: Option<Timestamp>,
     pub hold: Option<Hold>,
     pub not_before: Option<Timestamp>,
     pub concurrency_group: Option<String>,

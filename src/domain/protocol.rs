@@ -6,7 +6,7 @@ use super::reason::Reason;
 use super::secret::SecretRef;
 use super::settings::Settings;
 use super::task::{Action, NamedAction};
-use super::{AttemptRef, JobId, Json, SessionId, WorkerId};
+use super::{AttemptRef, JobId, Json, SessionId, Timestamp, WorkerId};
 
 /// What a worker says of itself when it opens a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +107,8 @@ pub struct Assignment {
     pub item_value: Option<Json>,
     /// What has to be made of it before a worker may see it. Never said to one.
     pub unrendered: Option<Box<Unrendered>>,
+    /// The time that the job's schedule meant.
+    pub scheduled_at: Option<Timestamp>,
     pub ack_timeout_ms: i64,
     pub prepare_timeout_ms: i64,
     pub timeout_ms: i64,

@@ -1,6 +1,6 @@
 //! Schedules: when a task is submitted by itself, and what happens when that was not possible in time.
 
-use super::{Json, words};
+use super::{JobId, Json, ScheduleId, Timestamp, words};
 
 /// A schedule as somebody wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,7 +60,187 @@ words! {
         /// By its `catch_up`.
         Missed = "missed",
         Paused = "paused",
+        /// Waits for the job of an earlier one; becomes `fired`, or what it was kept from by.
+        Queued = "queued",
         /// The task does not take its input, or is not there.
         Refused = "refused",
+    }
+}
+
+/// What is found so late is late; before that a fire is on time. Longer than a restart of the server takes and than a clock is
+/// set right by, so that neither costs a fire whatever `catch_up` says.
+pub const GRACE_MS: i64 = 120_000;
+
+/// A schedule as it is kept. Its pause and its next time outlive every reload of the files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Schedule {
+    pub schedule_id: ScheduleId,
+    pub draft: ScheduleDraft,
+    /// By a person.
+    pub paused: bool,
+    /// The first instant that the ledger says nothing of. `None`: it will not fire.
+    pub next_at: Option<Timestamp>,
+    pub created_at: Timestamp,
+    /// Since when no file has it.
+    pub removed_at: Option<Timestamp>,
+}
+
+/// A row of the ledger: what became of one due instant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fire {
+    pub schedule_id: ScheduleId,
+    /// The time that was meant, not the time at which somebody got to it.
+    pub due_at: Timestamp,
+    /// A person did not want to wait for the next time.
+    pub manual: bool,
+    pub outcome: FireOutcome,
+    pub job_id: Option<JobId>,
+    /// It stands for every instant from `due_at` to before this one: too many to keep one by one.
+    pub until_at: Option<Timestamp>,
+    /// When it was written.
+    pub at: Timestamp,
+    pub message: String,
+}
+
+/// What a due instant comes to, before anybody has looked whether an earlier job is in its way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Turn {
+    /// `Fired` or `CaughtUp`.
+    Fire(FireOutcome),
+    /// It makes no job, for this reason.
+    Pass(FireOutcome, String),
+}
+
+impl Schedule {
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        self.next_at.is_some_and(|next_at| next_at <= now)
+    }
+
+    /// Why it makes no jobs now.
+    pub fn pause(&self) -> Option<&'static str> {
+        match (self.paused, self.draft.enabled) {
+            (true, _) => Some("the schedule is paused"),
+            (_, false) => Some("the schedule is not enabled in its file"),
+            _ => None,
+        }
+    }
+
+    /// What each of these instants comes to. All of them are due, the oldest first.
+    pub fn turns(&self, due: &[Timestamp], now: Timestamp) -> Vec<Turn> {
+        if let Some(pause) = self.pause() {
+            let paused = Turn::Pass(FireOutcome::Paused, pause.to_string());
+            return vec![paused; due.len()];
+        }
+        let is_late = |at: &&Timestamp| now.0 - at.0 > GRACE_MS;
+        let late = due.iter().filter(is_late).count();
+        // Those from here on are not too late to be made up for.
+        let wanted = match self.draft.catch_up {
+            CatchUp::None => late,
+            CatchUp::Latest { within_ms } => match due.last() {
+                // With one that is on time, there is a later one than all of these.
+                Some(last) if late == due.len() && now.0 - last.0 <= within_ms => late - 1,
+                _ => late,
+            },
+            CatchUp::All { max } => late.saturating_sub(max as usize),
+        };
+        let turn = |(index, at): (usize, &Timestamp)| {
+            if index >= late {
+                return Turn::Fire(FireOutcome::Fired);
+            }
+            if index >= wanted {
+                return Turn::Fire(FireOutcome::CaughtUp);
+            }
+            let secs = (now.0 - at.0) / 1_000;
+            let policy = self.draft.catch_up.in_words();
+            Turn::Pass(
+                FireOutcome::Missed,
+                format!("found {secs} s late; catch_up is {policy}"),
+            )
+        };
+        due.iter().enumerate().map(turn).collect()
+    }
+}
+
+impl CatchUp {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CatchUp::None => "none",
+            CatchUp::Latest { .. } => "latest",
+            CatchUp::All { .. } => "all",
+        }
+    }
+
+    pub fn in_words(self) -> String {
+        match self {
+            CatchUp::None => "none".to_string(),
+            CatchUp::Latest { within_ms } => format!("latest, within {} s", within_ms / 1_000),
+            CatchUp::All { max } => format!("all, at most {max}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schedule(catch_up: CatchUp) -> Schedule {
+        Schedule {
+            schedule_id: ScheduleId(1),
+            draft: ScheduleDraft {
+                task: "main".to_string(),
+                name: "nightly".to_string(),
+                cron: "0 * * * *".to_string(),
+                timezone: "UTC".to_string(),
+                input: Json::empty_object(),
+                overlap: Overlap::Skip,
+                catch_up,
+                enabled: true,
+            },
+            paused: false,
+            next_at: None,
+            created_at: Timestamp(0),
+            removed_at: None,
+        }
+    }
+
+    /// Instants so many seconds ago, and what they come to.
+    fn outcomes(schedule: &Schedule, ages_secs: &[i64]) -> Vec<FireOutcome> {
+        let now = Timestamp(10_000_000_000);
+        let due: Vec<Timestamp> = ages_secs
+            .iter()
+            .map(|secs| Timestamp(now.0 - secs * 1_000))
+            .collect();
+        let turns = schedule.turns(&due, now).into_iter();
+        turns
+            .map(|turn| match turn {
+                Turn::Fire(outcome) | Turn::Pass(outcome, _) => outcome,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_is_on_time_fires_whatever_the_policy() {
+        use FireOutcome::{CaughtUp, Fired, Missed};
+        let latest = CatchUp::Latest {
+            within_ms: 3_600_000,
+        };
+        for policy in [CatchUp::None, latest, CatchUp::All { max: 2 }] {
+            let schedule = schedule(policy);
+            assert_eq!(outcomes(&schedule, &[120, 60, 0]), [Fired; 3]);
+        }
+        assert_eq!(outcomes(&schedule(CatchUp::None), &[121]), [Missed]);
+        assert_eq!(outcomes(&schedule(latest), &[121]), [CaughtUp]);
+        assert_eq!(outcomes(&schedule(latest), &[3_600]), [CaughtUp]);
+        assert_eq!(outcomes(&schedule(latest), &[3_601]), [Missed]);
+        assert_eq!(outcomes(&schedule(latest), &[900, 500]), [Missed, CaughtUp]);
+        assert_eq!(outcomes(&schedule(latest), &[900, 1]), [Missed, Fired]);
+        assert_eq!(
+            outcomes(&schedule(CatchUp::All { max: 2 }), &[900, 600, 300, 1]),
+            [Missed, CaughtUp, CaughtUp, Fired]
+        );
+        assert_eq!(
+            outcomes(&schedule(CatchUp::All { max: 0 }), &[900, 1]),
+            [Missed, Fired]
+        );
     }
 }

@@ -9,6 +9,7 @@ use super::facts::Facts;
 use super::group::{Entry, group_of};
 use super::inputs::{JobInput, sentence};
 use super::retry::Carried;
+use super::scope::rfc3339;
 use crate::domain::cascade::{Decision, decide};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Hold, JobMove, ParentStep, Source, Tally, TallyChange};
@@ -16,7 +17,9 @@ use crate::domain::limits;
 use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::{Action, Definition, StepDraft, Unmatched};
-use crate::domain::{DefinitionId, JobId, Json, RequirementId, StepId, Timestamp, Uptime};
+use crate::domain::{
+    DefinitionId, JobId, Json, RequirementId, ScheduleId, StepId, Timestamp, Uptime,
+};
 use crate::planted::{Bug, planted};
 use crate::store::{JobStanding, NewJob, NewStep};
 
@@ -32,6 +35,8 @@ pub(super) struct JobPlan {
     pub parent: Option<ParentStep>,
     pub depth: u32,
     pub hook_of: Option<JobId>,
+    pub schedule_id: Option<ScheduleId>,
+    pub scheduled_for: Option<Timestamp>,
     pub not_before: Option<Timestamp>,
     pub carried: Carried,
 }
@@ -60,6 +65,8 @@ impl Cascade<'_> {
                 depth: plan.depth,
                 retry_of: plan.carried.retry_of,
                 hook_of: plan.hook_of,
+                schedule_id: plan.schedule_id,
+                scheduled_for: plan.scheduled_for,
                 not_before: plan.not_before,
                 concurrency_group: concurrency_group.clone(),
                 steps_open: steps_open as u32,
@@ -67,9 +74,11 @@ impl Cascade<'_> {
             },
             self.now,
         )?;
+        let schedule = plan.schedule_id.zip(plan.scheduled_for);
         self.announce(
             &plan.source,
             plan.carried.retry_of,
+            schedule.filter(|_| plan.source == Source::Schedule),
             job_id,
             &task.draft.name,
         )?;
@@ -265,6 +274,8 @@ impl Cascade<'_> {
             }),
             depth: job.depth + 1,
             hook_of: None,
+            schedule_id: None,
+            scheduled_for: job.scheduled_for,
             not_before: None,
             carried,
         });
@@ -405,6 +416,7 @@ impl Cascade<'_> {
         &mut self,
         source: &Source,
         retry_of: Option<JobId>,
+        schedule: Option<(ScheduleId, Timestamp)>,
         job_id: JobId,
         task: &str,
     ) -> Result<(), EngineError> {
@@ -418,6 +430,12 @@ impl Cascade<'_> {
             .and("source", source.as_str());
         let facts = match retry_of {
             Some(former) => facts.and("retry_of", former.0),
+            None => facts,
+        };
+        let facts = match schedule {
+            Some((schedule_id, due_at)) => facts
+                .and("schedule_id", schedule_id.0)
+                .and("scheduled_for", rfc3339(due_at)),
             None => facts,
         };
         let event = NewEvent::new(EventKind::JobSubmitted, text).job(job_id);

@@ -95,6 +95,8 @@ impl Cascade<'_> {
             parent: None,
             depth: 0,
             hook_of: Some(job.job_id),
+            schedule_id: None,
+            scheduled_for: None,
             not_before: None,
             carried: Carried::default(),
         });

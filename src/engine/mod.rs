@@ -10,6 +10,8 @@
 //! | cancel, retry, approve, reject | `cancel.rs` `retry.rs` `approve.rs` | people |
 //! | drain, pause, resume, delete_worker | `drain.rs` | people, workers |
 //! | tell | `tell.rs` | the server |
+//! | set_schedules, pause_schedule, resume_schedule, fire_schedule | `schedule.rs` `fire.rs` | the loader, people |
+//! | fire_due, clock_stepped_back | `fire.rs` `schedule.rs` | time, through the scheduler |
 //! | release_due, recover | `release.rs` `recover.rs` | time, through the sweeper |
 //! | select, why, why_job | `select.rs` `why.rs` `why_job.rs` | everyone, read-only |
 //! | job, output, queue, lists | `queries.rs` `queue.rs` `views.rs` | everyone, read-only |
@@ -29,6 +31,7 @@ mod decline;
 mod drain;
 mod facts;
 mod finish;
+mod fire;
 mod group;
 mod heartbeat;
 mod hooks;
@@ -44,6 +47,7 @@ mod release;
 mod render;
 mod report;
 mod retry;
+mod schedule;
 mod scope;
 mod select;
 mod session;
@@ -73,11 +77,13 @@ pub use crate::domain::protocol::{
 };
 pub use crate::domain::settings::Settings;
 pub use approve::Decision;
+pub use fire::FireRound;
 pub use log::LogOwner;
 pub use queries::{JobView, LogLine};
 pub use queue::WaitingStep;
 pub use recover::{Suspect, together_silent};
 pub use retry::{Retry, RetryScope};
+pub use schedule::ScheduleView;
 pub use submit::{Submission, Submitted};
 pub use views::{
     HeldStep, JobDetail, ListedJob, NamedEvent, Parent, StepDetail, WorkerDetail, kind,
@@ -119,6 +125,10 @@ pub enum EngineError {
     AttemptNotFound { attempt: AttemptRef },
     #[error("worker {worker_id} does not exist")]
     WorkerNotFound { worker_id: WorkerId },
+    #[error("there is no schedule {selector}")]
+    NoScheduleFits { selector: String },
+    #[error("schedule {name} of task {task} is in no file any more")]
+    ScheduleRemoved { task: String, name: String },
     #[error("job {job_id} is {state} already")]
     JobEnded { job_id: JobId, state: JobState },
     #[error("job {job_id} is {state}, only a job that has ended can be retried; cancel it first")]

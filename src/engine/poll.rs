@@ -169,6 +169,7 @@ impl Parcel {
             item: claim.item,
             item_value: claim.item_value.clone(),
             unrendered,
+            scheduled_at: job.scheduled_for,
             ack_timeout_ms: settings.ack_timeout_ms,
             prepare_timeout_ms: settings.prepare_timeout_ms,
             timeout_ms: draft.timeout_ms.unwrap_or(settings.step_timeout_ms),

@@ -105,6 +105,8 @@ impl Engine {
                 parent: None,
                 depth: 0,
                 hook_of: job.hook_of,
+                schedule_id: job.schedule_id,
+                scheduled_for: job.scheduled_for,
                 not_before: None,
                 carried,
             })?;

@@ -201,6 +201,7 @@ pub(super) fn of_job(job: &Job, attempt: u32) -> Map<String, Value> {
         "task": job.task,
         "attempt": attempt,
         "started_at": rfc3339(job.started_at.unwrap_or(job.created_at)),
+        "scheduled_at": job.scheduled_for.map(rfc3339),
     });
     Map::from_iter([("job".to_string(), facts)])
 }

@@ -53,7 +53,7 @@ impl Submission {
         Once::new(self.idempotency_key.clone(), &request)
     }
 
-    fn check(&self) -> Result<(), EngineError> {
+    pub(super) fn check(&self) -> Result<(), EngineError> {
         let invalid = |place, fault| Err(EngineError::Invalid { place, fault });
         let bytes = self.frozen.bytes();
         if bytes > limits::DEFINITION_BYTES_MAX {
@@ -118,6 +118,8 @@ impl Engine {
                 parent: None,
                 depth: 0,
                 hook_of: None,
+                schedule_id: None,
+                scheduled_for: None,
                 not_before: submission.not_before,
                 carried: Carried::default(),
             })?;

@@ -1,1 +1,128 @@
-//! Schedules fire: the thread that looks when the next one is due.
+//! Schedules fire: the thread that looks when the next one is due, and has the engine deal with it.
+//!
+//! Due is what the wall clock says, and that may be set forward and back at any time, so it is looked at once a second even if
+//! nothing is due for days. Set forward is as if nobody had been there; set back, what has had its turn does not come again.
+//!
+//! Deliberately not here: what becomes of a due instant (`engine/fire.rs`), when one is (`cron.rs`).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+
+use crate::clock::SystemClock;
+use crate::domain::Timestamp;
+use crate::engine::Engine;
+use crate::store::Frozen;
+
+/// At the latest after this the clock is read again, and whether a queued fire may go ahead.
+const LOOK_MS: i64 = 1_000;
+
+/// What could not be written is tried again after this.
+const AFTER_FAILURE_MS: i64 = 1_000;
+
+/// Clocks are corrected by a little all the time; that is no step.
+const STEP_MS: i64 = 500;
+
+/// The task of this name as it is now.
+pub type Tasks = Arc<dyn Fn(&str) -> Option<Frozen> + Send + Sync>;
+
+/// Runs until it is dropped.
+pub struct Scheduler {
+    wake: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Scheduler {
+    pub fn start(
+        engine: Engine,
+        clock: Arc<SystemClock>,
+        tasks: Tasks,
+    ) -> std::io::Result<Scheduler> {
+        let (wake_tx, wake_rx) = bounded(1);
+        let thread = std::thread::Builder::new()
+            .name("scheduler".to_string())
+            .spawn(move || {
+                let mut looks = Looks {
+                    engine,
+                    clock,
+                    tasks,
+                    seen: None,
+                };
+                looks.run(&wake_rx);
+            })?;
+        Ok(Scheduler {
+            wake: Some(wake_tx),
+            thread: Some(thread),
+        })
+    }
+
+    /// Schedules have changed: it looks at once when the next one is due.
+    pub fn wake(&self) {
+        match self.wake.as_ref().map(|wake| wake.try_send(())) {
+            None | Some(Ok(())) => {}
+            // It is about to look anyway.
+            Some(Err(TrySendError::Full(()))) => {}
+            Some(Err(TrySendError::Disconnected(()))) => {
+                log::error!("the scheduler is gone; no schedule fires");
+            }
+        }
+    }
+}
+
+impl Drop for Scheduler {
+    fn drop(&mut self) {
+        self.wake = None;
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("a panic is caught there");
+        }
+    }
+}
+
+struct Looks {
+    engine: Engine,
+    clock: Arc<SystemClock>,
+    tasks: Tasks,
+    /// The wall clock at the last look.
+    seen: Option<Timestamp>,
+}
+
+impl Looks {
+    fn run(&mut self, wake: &Receiver<()>) {
+        loop {
+            let looked = catch_unwind(AssertUnwindSafe(|| self.look()));
+            let pause_ms = looked.unwrap_or_else(|_| {
+                log::error!("the scheduler met a bug; it goes on");
+                AFTER_FAILURE_MS
+            });
+            match wake.recv_timeout(Duration::from_millis(pause_ms as u64)) {
+                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Deals with all that is due. Returns when to look again.
+    fn look(&mut self) -> i64 {
+        let now = self.clock.now();
+        let stepped_back = self.seen.is_some_and(|seen| now.wall.0 < seen.0 - STEP_MS);
+        if stepped_back && let Err(error) = self.engine.clock_stepped_back(now) {
+            log::error!("the clock was set back and schedules could not follow: {error}");
+            return AFTER_FAILURE_MS;
+        }
+        self.seen = Some(now.wall);
+        match self.engine.fire_due(now, self.tasks.as_ref()) {
+            Ok(round) => {
+                let now = self.clock.now();
+                let next_in = round.next_at.map(|next_at| next_at.0 - now.wall.0);
+                next_in.map_or(LOOK_MS, |next_in| next_in.clamp(0, LOOK_MS))
+            }
+            Err(error) => {
+                log::error!("a schedule could not be dealt with, it is tried again: {error}");
+                AFTER_FAILURE_MS
+            }
+        }
+    }
+}

@@ -69,10 +69,12 @@ impl From<EngineError> for ApiError {
             Invalid { .. } => (422, "invalid"),
             JobNotFound { .. }
             | NoJobFits { .. }
+            | NoScheduleFits { .. }
             | StepNotFound { .. }
             | NoSuchStep { .. }
             | WorkerNotFound { .. } => (404, "not_found"),
             JobEnded { .. }
+            | ScheduleRemoved { .. }
             | JobNotEnded { .. }
             | NothingToRetry { .. }
             | NotSuspended { .. }

@@ -11,6 +11,7 @@
 //! | `event-streams` | tells all streams what happened | when it is told |
 //! | `download` | sends one long log | with it |
 //! | `sweeper` | recovery | when it is dropped |
+//! | `scheduler` | has schedules fire when it is time | when it is dropped |
 //! | `log-sync` | syncs what was appended to logs, once a second | when it is dropped, after a last sync |
 //! | `writer`, `answers` | the store's | when the last handle of the store goes |
 //!
@@ -42,6 +43,7 @@ use crate::config::{ConfigError, ServerConfig};
 use crate::engine::{Engine, EngineError};
 use crate::language::{Faults, Workflows};
 use crate::logs::{LogLimits, Logs};
+use crate::scheduler::Scheduler;
 use crate::store::{OpenError, Store, StoreOptions};
 use crate::sweeper::Sweeper;
 use auth::Gate;
@@ -88,7 +90,7 @@ pub enum StartError {
 pub struct App {
     engine: Engine,
     clock: Arc<SystemClock>,
-    workflows: Catalogue,
+    workflows: Arc<Catalogue>,
     logs: Logs,
     /// For its end alone.
     _log_sync: LogSync,
@@ -96,6 +98,8 @@ pub struct App {
     streams: Streams,
     downloads: Downloads,
     sweeper: Sweeper,
+    /// To be woken when schedules have changed.
+    scheduler: Scheduler,
     installation: String,
 }
 
@@ -147,6 +151,13 @@ impl Server {
         let engine = Engine::new(store, settings);
         let installation = engine.installation_key()?;
         let thread = StartError::Thread;
+        let catalogue = Arc::new(Catalogue::new(Loaded::new(&workflows)));
+        engine.set_schedules(&catalogue.current().schedules, clock.now())?;
+        let tasks = {
+            let catalogue = catalogue.clone();
+            move |name: &str| catalogue.current().tasks.get(name).cloned()
+        };
+        let scheduler = Scheduler::start(engine.clone(), clock.clone(), Arc::new(tasks));
         let waiting = Waiting::start(engine.clone(), clock.clone(), polls_mailbox);
         let streams = Streams::start(engine.clone(), streams_mailbox);
         let sweeper = Sweeper::start(engine.clone(), clock.clone());
@@ -155,7 +166,8 @@ impl Server {
             streams: streams.map_err(thread)?,
             sweeper: sweeper.map_err(thread)?,
             _log_sync: LogSync::start(logs.clone()).map_err(thread)?,
-            workflows: Catalogue::new(Loaded::new(&workflows)),
+            scheduler: scheduler.map_err(thread)?,
+            workflows: catalogue,
             downloads: Downloads::default(),
             engine,
             clock,

@@ -1,7 +1,7 @@
 //! Every route: method, path, who may, handler. What is not here does not exist.
 
 use super::App;
-use super::api::{events, health, jobs, logs, queue, recovery, steps, tasks, workers};
+use super::api::{events, health, jobs, logs, queue, recovery, schedules, steps, tasks, workers};
 use super::error::ApiError;
 use super::exchange::Method::{self, Delete, Get, Post, Put};
 use super::exchange::{Reply, Request};
@@ -48,6 +48,12 @@ const ROUTES: &[Route] = &[
     route(Get,    "/api/jobs/{job}/steps/{step}/output",             People,  steps::output),
     route(Post,   "/api/jobs/{job}/steps/{step}/approve",            People,  steps::approve),
     route(Post,   "/api/jobs/{job}/steps/{step}/reject",             People,  steps::reject),
+    route(Get,    "/api/schedules",                                  People,  schedules::list),
+    route(Get,    "/api/schedules/{schedule}",                       People,  schedules::show),
+    route(Get,    "/api/schedules/{schedule}/fires",                 People,  schedules::fires),
+    route(Post,   "/api/schedules/{schedule}/pause",                 People,  schedules::pause),
+    route(Post,   "/api/schedules/{schedule}/resume",                People,  schedules::resume),
+    route(Post,   "/api/schedules/{schedule}/fire",                  People,  schedules::fire),
     route(Get,    "/api/queue",                                      People,  queue::list),
     route(Get,    "/api/workers",                                    People,  workers::list),
     route(Get,    "/api/workers/{worker}",                           People,  workers::show),

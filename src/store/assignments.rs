@@ -7,7 +7,8 @@ use super::steps::after;
 use super::{StoreError, Tx};
 use crate::domain::step::{StepHead, StepMove, StepState};
 use crate::domain::{
-    AttemptRef, DefinitionId, JobId, Json, Now, RequirementId, SessionId, StepId, Uptime, WorkerId,
+    AttemptRef, DefinitionId, JobId, Json, Now, RequirementId, SessionId, StepId, Timestamp,
+    Uptime, WorkerId,
 };
 
 pub const STATEMENTS: &[&str] = &[
@@ -32,6 +33,7 @@ pub struct JobPayload {
     pub definition_id: DefinitionId,
     pub task_index: u32,
     pub input: Json,
+    pub scheduled_for: Option<Timestamp>,
 }
 
 /// A step that a worker may be given.
@@ -124,7 +126,7 @@ const DEMAND: &str = concat!(
 );
 
 const JOB_PAYLOAD: &str = "
-    SELECT definition_id, task_index, input FROM job WHERE job_id = :job_id
+    SELECT definition_id, task_index, input, scheduled_for FROM job WHERE job_id = :job_id
 ";
 
 /// What was given to a session once, for another delivery.
@@ -270,6 +272,7 @@ impl Tx<'_> {
                     definition_id: DefinitionId(row.get(0)?),
                     task_index: row.get(1)?,
                     input: Json(row.get(2)?),
+                    scheduled_for: row.get::<_, Option<i64>>(3)?.map(Timestamp),
                 })
             })?,
         )

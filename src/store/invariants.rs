@@ -145,6 +145,19 @@ const RULES: &[(&str, &str)] = &[
         SELECT 'event ' || seq || ' has phase ' || coalesce(phase, 'none')
           FROM event
          WHERE (phase IS NOT NULL) <> (substr(message, 1, 11) = '[recovery] ')"),
+    ("a fire has its job, and the job its fire", "
+        SELECT 'schedule ' || f.schedule_id || ' at ' || f.due_at || ' names job ' || f.job_id
+          FROM schedule_fire AS f LEFT JOIN job AS j ON j.job_id = f.job_id
+         WHERE f.job_id IS NOT NULL
+           AND (j.schedule_id IS NOT f.schedule_id OR j.scheduled_for IS NOT f.due_at OR j.source <> 'schedule')
+         UNION ALL
+        SELECT 'job ' || j.job_id || ' is in no ledger'
+          FROM job AS j LEFT JOIN schedule_fire AS f ON f.job_id = j.job_id
+         WHERE j.source = 'schedule' AND f.job_id IS NULL"),
+    ("no fire of a schedule that makes no jobs waits to be one", "
+        SELECT 'schedule ' || c.schedule_id || ' queued ' || f.due_at || ' and makes no jobs'
+          FROM schedule AS c JOIN schedule_fire AS f ON f.schedule_id = c.schedule_id
+         WHERE f.outcome = 'queued' AND (c.removed_at IS NOT NULL OR c.paused = 1 OR c.enabled = 0)"),
     ("nobody waits for an empty group", "
         SELECT 'group ' || concurrency_group || ' has jobs waiting and none in it'
           FROM job

@@ -8,7 +8,7 @@ use super::rows::{self, job_columns};
 use super::{Changes, StoreError, Tx};
 use crate::domain::job::{Hold, Job, JobMove, JobState, ParentStep, Source, Tally};
 use crate::domain::reason::Reason;
-use crate::domain::{DefinitionId, JobId, Json, Now, StepId, Timestamp, Uptime};
+use crate::domain::{DefinitionId, JobId, Json, Now, ScheduleId, StepId, Timestamp, Uptime};
 use crate::planted::{Bug, planted};
 
 pub const STATEMENTS: &[&str] = &[
@@ -61,6 +61,8 @@ pub struct NewJob {
     pub depth: u32,
     pub retry_of: Option<JobId>,
     pub hook_of: Option<JobId>,
+    pub schedule_id: Option<ScheduleId>,
+    pub scheduled_for: Option<Timestamp>,
     pub not_before: Option<Timestamp>,
     pub concurrency_group: Option<String>,
     pub steps_open: u32,
@@ -78,10 +80,10 @@ pub struct ChangedJob {
 
 const INSERT_JOB: &str = "
     INSERT INTO job (definition_id, task_index, task, state, source, input, labels, priority, parent_step_id,
-                     parent_attempt, depth, retry_of, hook_of, not_before, concurrency_group, steps_open, change_seq, created_at,
+                     parent_attempt, depth, retry_of, hook_of, schedule_id, scheduled_for, not_before, concurrency_group, steps_open, change_seq, created_at,
                      since_up, due_up)
     VALUES (:definition_id, :task_index, :task, 'pending', :source, :input, :labels, :priority, :parent_step_id,
-            :parent_attempt, :depth, :retry_of, :hook_of, :not_before, :concurrency_group, :steps_open, 0, :wall,
+            :parent_attempt, :depth, :retry_of, :hook_of, :schedule_id, :scheduled_for, :not_before, :concurrency_group, :steps_open, 0, :wall,
             :up, :due_up)
 ";
 
@@ -281,6 +283,8 @@ impl Tx<'_> {
             ":depth": job.depth,
             ":retry_of": job.retry_of.map(|id| id.0),
             ":hook_of": job.hook_of.map(|id| id.0),
+            ":schedule_id": job.schedule_id.map(|id| id.0),
+            ":scheduled_for": job.scheduled_for.map(|at| at.0),
             ":not_before": job.not_before.map(|at| at.0),
             ":concurrency_group": job.concurrency_group,
             ":steps_open": job.steps_open,

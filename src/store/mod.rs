@@ -17,6 +17,7 @@ mod queue;
 mod recovery;
 mod requirements;
 mod rows;
+mod schedules;
 mod schema;
 mod steps;
 mod workers;
@@ -530,6 +531,7 @@ pub fn statements() -> Vec<&'static str> {
         queue::STATEMENTS,
         recovery::STATEMENTS,
         requirements::STATEMENTS,
+        schedules::STATEMENTS,
         steps::STATEMENTS,
         workers::STATEMENTS,
     ]

@@ -8,7 +8,8 @@ use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepHead, StepKind, StepState};
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{
-    DefinitionId, JobId, Json, RequirementId, SessionId, StepId, Timestamp, Uptime, WorkerId,
+    DefinitionId, JobId, Json, RequirementId, ScheduleId, SessionId, StepId, Timestamp, Uptime,
+    WorkerId,
 };
 
 /// In the order in which `step_head` reads them.
@@ -42,7 +43,8 @@ macro_rules! job_columns {
         "j.job_id, j.definition_id, j.task_index, j.task, j.state, j.reason, j.message, j.source, j.input, j.labels,
          j.priority, j.parent_step_id, j.parent_attempt, j.depth, j.retry_of, j.hold, j.not_before,
          j.concurrency_group, j.steps_open, j.steps_failed, j.steps_cancelled, j.change_seq, j.created_at, j.started_at,
-         j.ended_at, j.since_up, j.due_up, j.failed_step_id, j.hook_of"
+         j.ended_at, j.since_up, j.due_up, j.failed_step_id, j.hook_of,
+         j.schedule_id, j.scheduled_for"
     };
 }
 pub(super) use job_columns;
@@ -99,7 +101,7 @@ pub(super) fn word_or_null<T>(
     word(row, column, from_word, expected).map(Some)
 }
 
-fn id<T>(row: &Row, column: usize, make: fn(i64) -> T) -> rusqlite::Result<Option<T>> {
+pub(super) fn id<T>(row: &Row, column: usize, make: fn(i64) -> T) -> rusqlite::Result<Option<T>> {
     Ok(row.get::<_, Option<i64>>(column)?.map(make))
 }
 
@@ -182,6 +184,8 @@ pub(super) fn job(row: &Row) -> Result<Job, StoreError> {
         due_up: id(row, 26, Uptime)?,
         failed_step_id: id(row, 27, StepId)?,
         hook_of: id(row, 28, JobId)?,
+        schedule_id: id(row, 29, ScheduleId)?,
+        scheduled_for: id(row, 30, Timestamp)?,
     })
 }
 

@@ -117,6 +117,9 @@ pub struct JobJson {
     pub retry_of: Option<i64>,
     /// The job whose hook it is.
     pub hook_of: Option<i64>,
+    pub schedule_id: Option<i64>,
+    /// The time that its schedule meant.
+    pub scheduled_for: Option<Time>,
     pub created_at: Time,
     pub started_at: Option<Time>,
     pub ended_at: Option<Time>,
@@ -214,6 +217,55 @@ pub struct EventJson {
     pub message: String,
     /// An object: what the message says, for programs.
     pub data: Raw,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ScheduleJson {
+    pub id: i64,
+    pub task: String,
+    pub name: String,
+    pub cron: String,
+    pub timezone: String,
+    /// As it was written, templates and all.
+    pub input: Raw,
+    pub overlap: String,
+    pub catch_up: CatchUpJson,
+    /// By its file.
+    pub enabled: bool,
+    /// By a person.
+    pub paused: bool,
+    pub next_at: Option<Time>,
+    /// The next few times, `next_at` included.
+    pub following: Vec<Time>,
+    /// What became of the last time.
+    pub last: Option<FireJson>,
+    pub created_at: Time,
+    /// Since when no file has it.
+    pub removed_at: Option<Time>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CatchUpJson {
+    pub policy: String,
+    /// Of `latest`.
+    pub within_secs: Option<i64>,
+    /// Of `all`.
+    pub max: Option<u32>,
+}
+
+/// What became of a time at which a schedule was due.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct FireJson {
+    /// The time that was meant.
+    pub due_at: Time,
+    /// It stands for every time from `due_at` to before this one.
+    pub until_at: Option<Time>,
+    pub outcome: String,
+    /// A person did not want to wait.
+    pub manual: bool,
+    pub job_id: Option<i64>,
+    pub at: Time,
+    pub message: String,
 }
 
 /// A job has changed: whoever shows it looks again.

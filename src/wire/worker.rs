@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::Raw;
+use super::{Raw, Time};
 use crate::domain::protocol::{
     Assignment, Beat, BeatAnswer, Finished, HeldAttempt, HeldPhase, News, OpenedSession, Poll,
     PollAnswer, Registration, Reports, ReportsAnswer, Spooled, Verdict,
@@ -520,6 +520,8 @@ pub struct AssignmentJson {
     pub item: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item_value: Option<Raw>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduled_at: Option<Time>,
     pub ack_timeout_ms: i64,
     pub prepare_timeout_ms: i64,
     pub timeout_ms: i64,
@@ -628,6 +630,7 @@ impl From<&Assignment> for AssignmentJson {
             input: Raw::from(&assignment.input),
             item: assignment.item,
             item_value: assignment.item_value.as_ref().map(Raw::from),
+            scheduled_at: assignment.scheduled_at.map(Time),
             ack_timeout_ms: assignment.ack_timeout_ms,
             prepare_timeout_ms: assignment.prepare_timeout_ms,
             timeout_ms: assignment.timeout_ms,
@@ -656,6 +659,7 @@ impl TryFrom<AssignmentJson> for Assignment {
             item: json.item,
             item_value: json.item_value.map(Into::into),
             unrendered: None,
+            scheduled_at: json.scheduled_at.map(|time| time.0),
             ack_timeout_ms: json.ack_timeout_ms,
             prepare_timeout_ms: json.prepare_timeout_ms,
             timeout_ms: json.timeout_ms,

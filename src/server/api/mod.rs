@@ -6,6 +6,7 @@ pub mod jobs;
 pub mod logs;
 pub mod queue;
 pub mod recovery;
+pub mod schedules;
 pub mod show;
 pub mod steps;
 pub mod tasks;

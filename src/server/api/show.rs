@@ -1,17 +1,20 @@
 //! What things look like: from the engine's views to the JSON that is shown.
 
 use crate::domain::job::Job;
+use crate::domain::schedule::{CatchUp, Fire};
 use crate::domain::step::Step;
 use crate::domain::task::Task;
 use crate::domain::{Json, Now, Timestamp};
 use crate::engine::{
-    JobDetail, JobWhy, NamedEvent, Parent, StepDetail, WaitingStep, Why, WorkerDetail, kind,
+    JobDetail, JobWhy, NamedEvent, Parent, ScheduleView, StepDetail, WaitingStep, Why,
+    WorkerDetail, kind,
 };
 use crate::secrets::Sealer;
 use crate::store::FormerOutcome;
 use crate::wire::api::{
-    AttemptHistory, EventJson, HeldStepJson, JobJson, JobWhyJson, ParentJson, QueuedJson, StepJson,
-    StepWhyJson, TaskJson, TaskStepJson, ValueJson, WhyJson, WhyOutcomeJson, WorkerJson,
+    AttemptHistory, CatchUpJson, EventJson, FireJson, HeldStepJson, JobJson, JobWhyJson,
+    ParentJson, QueuedJson, ScheduleJson, StepJson, StepWhyJson, TaskJson, TaskStepJson, ValueJson,
+    WhyJson, WhyOutcomeJson, WorkerJson,
 };
 use crate::wire::{Raw, Time};
 
@@ -62,6 +65,8 @@ pub fn job(job: &Job, parent: Option<&Parent>) -> JobJson {
         }),
         retry_of: job.retry_of.map(|job_id| job_id.0),
         hook_of: job.hook_of.map(|job_id| job_id.0),
+        schedule_id: job.schedule_id.map(|schedule_id| schedule_id.0),
+        scheduled_for: time(job.scheduled_for),
         created_at: job.created_at.into(),
         started_at: time(job.started_at),
         ended_at: time(job.ended_at),
@@ -187,6 +192,49 @@ pub fn worker(detail: &WorkerDetail) -> WorkerJson {
         draining: worker.draining,
         paused: worker.paused,
         running: held.collect(),
+    }
+}
+
+pub fn schedule(view: &ScheduleView) -> ScheduleJson {
+    let schedule = &view.schedule;
+    let draft = &schedule.draft;
+    let (within_ms, max) = match draft.catch_up {
+        CatchUp::None => (None, None),
+        CatchUp::Latest { within_ms } => (Some(within_ms), None),
+        CatchUp::All { max } => (None, Some(max)),
+    };
+    ScheduleJson {
+        id: schedule.schedule_id.0,
+        task: draft.task.clone(),
+        name: draft.name.clone(),
+        cron: draft.cron.clone(),
+        timezone: draft.timezone.clone(),
+        input: Raw::from(&draft.input),
+        overlap: draft.overlap.to_string(),
+        catch_up: CatchUpJson {
+            policy: draft.catch_up.as_str().to_string(),
+            within_secs: within_ms.map(|ms| ms / 1_000),
+            max,
+        },
+        enabled: draft.enabled,
+        paused: schedule.paused,
+        next_at: time(schedule.next_at),
+        following: view.following.iter().copied().map(Time).collect(),
+        last: view.last.as_ref().map(fire),
+        created_at: schedule.created_at.into(),
+        removed_at: time(schedule.removed_at),
+    }
+}
+
+pub fn fire(fire: &Fire) -> FireJson {
+    FireJson {
+        due_at: fire.due_at.into(),
+        until_at: time(fire.until_at),
+        outcome: fire.outcome.to_string(),
+        manual: fire.manual,
+        job_id: fire.job_id.map(|job_id| job_id.0),
+        at: fire.at.into(),
+        message: fire.message.clone(),
     }
 }
 

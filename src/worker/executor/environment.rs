@@ -55,6 +55,10 @@ pub fn of_step(
     if let Some(item) = assignment.item {
         env.insert("EACH_INDEX".to_string(), item.to_string());
     }
+    if let Some(at) = assignment.scheduled_at {
+        let at = jiff::Timestamp::from_millisecond(at.0).unwrap_or_default();
+        env.insert("STEPWARD_SCHEDULED_AT".to_string(), format!("{at:.3}"));
+    }
     let job_url = format!(
         "{}/jobs/{}",
         tools.server_url.trim_end_matches('/'),

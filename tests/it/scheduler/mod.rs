@@ -1,3 +1,152 @@
 //! Schedules: when they are due, and what becomes of each time at which they were.
 
 mod cron;
+mod files;
+mod fire;
+mod late;
+mod overlap;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+use stepward::domain::event::EventKind;
+use stepward::domain::job::Job;
+use stepward::domain::schedule::{CatchUp, Fire, Overlap, ScheduleDraft};
+use stepward::domain::task::TaskDraft;
+use stepward::domain::{JobId, Json, ScheduleId, Timestamp};
+use stepward::store::Frozen;
+
+use crate::house::{TestHouse, frozen, script};
+
+pub const SECOND: i64 = 1_000;
+pub const MINUTE: i64 = 60 * SECOND;
+pub const HOUR: i64 = 60 * MINUTE;
+
+/// A house with one task, `main`, and a scheduler that looks when it is told to.
+pub struct Timetable {
+    pub house: TestHouse,
+    pub tasks: BTreeMap<String, Frozen>,
+    seen: Cell<Timestamp>,
+}
+
+impl Timetable {
+    /// At half past nine in the evening of 14 November 2023, UTC.
+    pub fn new() -> Timetable {
+        let house = TestHouse::new();
+        house.clock.step_wall_ms(-(43 * MINUTE + 20 * SECOND));
+        let main = frozen(vec![TaskDraft::new("main", vec![script("a")])]);
+        Timetable {
+            seen: Cell::new(house.now().wall),
+            tasks: BTreeMap::from([("main".to_string(), main)]),
+            house,
+        }
+    }
+
+    /// With this schedule.
+    pub fn with(draft: ScheduleDraft) -> Timetable {
+        let timetable = Timetable::new();
+        timetable.load(&[draft]);
+        timetable
+    }
+
+    pub fn load(&self, drafts: &[ScheduleDraft]) {
+        let now = self.house.now();
+        self.house.engine.set_schedules(drafts, now).unwrap();
+    }
+
+    pub fn advance(&self, ms: i64) {
+        self.house.clock.advance_ms(ms);
+    }
+
+    /// One look of the scheduler, as its thread does it. Returns how many jobs it made.
+    pub fn look(&self) -> usize {
+        let now = self.house.now();
+        if now.wall < self.seen.get() {
+            self.house.engine.clock_stepped_back(now).unwrap();
+        }
+        self.seen.set(now.wall);
+        let task = |name: &str| self.tasks.get(name).cloned();
+        self.house.engine.fire_due(now, &task).unwrap().fired
+    }
+
+    /// Looks every so often, for so long.
+    pub fn run(&self, every_ms: i64, for_ms: i64) -> usize {
+        let looks = 0..for_ms / every_ms;
+        looks
+            .map(|_| {
+                self.advance(every_ms);
+                self.look()
+            })
+            .sum()
+    }
+
+    pub fn fires(&self) -> Vec<Fire> {
+        let fires = self.house.engine.fires(ScheduleId(1), None, 100_000);
+        let mut fires = fires.unwrap();
+        fires.reverse();
+        fires
+    }
+
+    /// `22:00 fired`, the oldest first.
+    pub fn ledger(&self) -> Vec<String> {
+        let fires = self.fires().into_iter();
+        fires
+            .map(|fire| format!("{} {}", clock_of(fire.due_at), fire.outcome))
+            .collect()
+    }
+
+    pub fn jobs(&self) -> Vec<Job> {
+        let fires = self.fires().into_iter();
+        let jobs = fires.filter_map(|fire| fire.job_id);
+        jobs.map(|job_id| self.house.job(job_id).job).collect()
+    }
+
+    pub fn complete(&self, job_id: JobId) {
+        self.house.run_all(&[]);
+        assert!(self.house.job_state(job_id).is_terminal());
+    }
+
+    pub fn next_at(&self) -> Option<String> {
+        let view = self.house.engine.schedule(ScheduleId(1)).unwrap();
+        view.schedule.next_at.map(clock_of)
+    }
+
+    /// What was told of schedules.
+    pub fn told(&self) -> Vec<String> {
+        let events = self.house.events().into_iter();
+        let of_schedules = events.filter(|event| {
+            use EventKind::*;
+            matches!(
+                event.fact.kind,
+                ScheduleMissed
+                    | ScheduleSkipped
+                    | ScheduleRefused
+                    | SchedulePaused
+                    | ScheduleResumed
+            )
+        });
+        of_schedules.map(|event| event.fact.message).collect()
+    }
+}
+
+pub fn clock_of(at: Timestamp) -> String {
+    let at = jiff::Timestamp::from_millisecond(at.0).unwrap();
+    let shown = at.strftime("%H:%M:%S").to_string();
+    shown.strip_suffix(":00").unwrap_or(&shown).to_string()
+}
+
+/// The schedule `often` of task `main`.
+pub fn schedule(cron: &str) -> ScheduleDraft {
+    ScheduleDraft {
+        task: "main".to_string(),
+        name: "often".to_string(),
+        cron: cron.to_string(),
+        timezone: "UTC".to_string(),
+        input: Json::empty_object(),
+        overlap: Overlap::Allow,
+        catch_up: CatchUp::Latest {
+            within_ms: CatchUp::LATEST_WITHIN_MS,
+        },
+        enabled: true,
+    }
+}

@@ -39,6 +39,7 @@ fn assignment(attempt: AttemptRef) -> Assignment {
         item: None,
         item_value: None,
         unrendered: None,
+        scheduled_at: None,
         ack_timeout_ms: 60_000,
         prepare_timeout_ms: 900_000,
         timeout_ms: 100_000,

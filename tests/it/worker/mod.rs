@@ -117,6 +117,7 @@ impl Bench {
             item: None,
             item_value: None,
             unrendered: None,
+            scheduled_at: None,
             ack_timeout_ms: 60_000,
             prepare_timeout_ms: 900_000,
             timeout_ms: 100_000,

@@ -1,0 +1,571 @@
+//! Schedules fire: each due instant becomes a row of the ledger, and a job unless the schedule's policies say otherwise.
+//!
+//! The row and the job are one transaction, and the ledger has an instant once: whatever is killed when, and whoever tries twice,
+//! no instant makes two jobs and none is forgotten. One transaction makes at most one job, so that a long absence does not hold up
+//! everybody else; what was due before one that made a job is in it too.
+//!
+//! `overlap: queue` makes no job that is held: a held job would need a second group beside its task's own. Its row says `queued`,
+//! and the job is made when the scheduler sees that the earlier ones have ended.
+
+use super::cascade::Cascade;
+use super::create::JobPlan;
+use super::inputs::JobInput;
+use super::once::Once;
+use super::retry::Carried;
+use super::schedule::{about, cron_of, there};
+use super::scope::rfc3339;
+use super::submit::{Submission, Submitted};
+use super::{Engine, EngineError, Settings};
+use crate::cron::Due;
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::job::Source;
+use crate::domain::reason::Reason;
+use crate::domain::schedule::{Fire, FireOutcome, Overlap, Schedule, Turn};
+use crate::domain::{JobId, Json, Now, ScheduleId, Timestamp};
+use crate::language::template::{Context, render_value};
+use crate::store::{Frozen, StoreError, Tx};
+
+/// One look takes this many schedules; the rest comes with the next one, which is at once.
+const BATCH_MAX: u32 = 256;
+
+/// After a longer absence, what was due before the last so many instants is one row.
+const ROWS_MAX: usize = 1_000;
+
+/// What a look at the schedules came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FireRound {
+    /// Jobs made.
+    pub fired: usize,
+    /// When the next schedule is due. It may be already: there was more than one look takes.
+    pub next_at: Option<Timestamp>,
+}
+
+impl Engine {
+    /// Everything that is due. One schedule that cannot be dealt with does not hold up the others; its error is returned
+    /// once they are done, and it is tried again with the next call.
+    pub fn fire_due(
+        &self,
+        now: Now,
+        task: &dyn Fn(&str) -> Option<Frozen>,
+    ) -> Result<FireRound, EngineError> {
+        let (released, due) = self.store.read(|tx| {
+            let released = tx.released_fires(BATCH_MAX)?;
+            Ok::<_, EngineError>((released, tx.due_schedules(now, BATCH_MAX)?))
+        })?;
+        let released = released.into_iter();
+        let outcomes = released
+            .map(|schedule_id| self.fire_queued(schedule_id, now, task))
+            .chain(
+                due.into_iter()
+                    .map(|schedule_id| self.catch_up_with(schedule_id, now, task)),
+            );
+        let (mut fired, mut failed) = (0, None);
+        for outcome in outcomes {
+            match outcome {
+                Ok(made) => fired += made,
+                Err(error) => {
+                    failed.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let next_at = self
+            .store
+            .read(|tx| Ok::<_, EngineError>(tx.earliest_next()?))?;
+        Ok(FireRound { fired, next_at })
+    }
+
+    /// A person does not want to wait: a job at once, whatever else of this schedule is running.
+    pub fn fire_schedule(
+        &self,
+        schedule_id: ScheduleId,
+        idempotency_key: Option<String>,
+        now: Now,
+        task: &dyn Fn(&str) -> Option<Frozen>,
+    ) -> Result<Submitted, EngineError> {
+        let once = Once::new(idempotency_key, &serde_json::json!(["fire", schedule_id.0]))?;
+        let schedule = self.store.read(|tx| there(tx, schedule_id))?;
+        let frozen = task(&schedule.draft.task);
+        let settings = self.settings;
+        let result = self.store.write(move |tx| {
+            tx.happens_at(now.up);
+            if let Some(job_id) = once.made_before(tx)? {
+                return Ok(Submitted {
+                    job_id,
+                    repeated: true,
+                });
+            }
+            let schedule = there(tx, schedule_id)?;
+            let mut due_at = now.wall;
+            while tx.has_fire(schedule_id, due_at, true)? {
+                due_at = Timestamp(due_at.0 + 1);
+            }
+            let making = Making {
+                tx,
+                settings: &settings,
+                schedule: &schedule,
+                frozen: frozen.as_ref(),
+                now,
+            };
+            let job_id = making.job(due_at, &[])?;
+            once.remember(tx, job_id, now)?;
+            tx.insert_fire(&Fire {
+                schedule_id,
+                due_at,
+                manual: true,
+                outcome: FireOutcome::Fired,
+                job_id: Some(job_id),
+                until_at: None,
+                at: now.wall,
+                message: "fired by hand".to_string(),
+            })?;
+            Ok(Submitted {
+                job_id,
+                repeated: false,
+            })
+        });
+        result.map_err(|halt: Halt| match halt {
+            Halt::Broken(error) => error,
+            Halt::Refused { refusal, .. } => refusal,
+        })
+    }
+
+    /// Goes through all that is due of one schedule, a transaction at a time. Returns how many jobs that made.
+    pub(super) fn catch_up_with(
+        &self,
+        schedule_id: ScheduleId,
+        now: Now,
+        task: &dyn Fn(&str) -> Option<Frozen>,
+    ) -> Result<usize, EngineError> {
+        let mut made = 0;
+        let mut refused = None;
+        loop {
+            let schedule = self
+                .store
+                .read(|tx| Ok::<_, EngineError>(tx.schedule(schedule_id)?))?;
+            let Some(schedule) = schedule.filter(|schedule| schedule.is_due(now.wall)) else {
+                return Ok(made);
+            };
+            let next_at = schedule.next_at.expect("it is due");
+            let due = cron_of(&schedule.draft)?.due(next_at, now.wall, ROWS_MAX);
+            let batch = Batch {
+                turns: schedule.turns(&due.instants, now.wall),
+                frozen: task(&schedule.draft.task),
+                refused: refused.take(),
+                schedule,
+                due,
+            };
+            let settings = self.settings;
+            let result = self.store.write(move |tx| {
+                tx.happens_at(now.up);
+                batch.carry_out(tx, &settings, now)
+            });
+            match result {
+                Ok(fired) => made += usize::from(fired),
+                Err(Halt::Refused { due_at, refusal }) => {
+                    refused = Some((due_at, refusal.to_string()));
+                }
+                Err(Halt::Broken(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// The jobs that a fire waited for have ended.
+    fn fire_queued(
+        &self,
+        schedule_id: ScheduleId,
+        now: Now,
+        task: &dyn Fn(&str) -> Option<Frozen>,
+    ) -> Result<usize, EngineError> {
+        let schedule = self.store.read(|tx| there(tx, schedule_id))?;
+        let frozen = task(&schedule.draft.task);
+        let settings = self.settings;
+        let result = self.store.write(move |tx| {
+            tx.happens_at(now.up);
+            let schedule = there(tx, schedule_id)?;
+            let Some(queued) = tx.queued_fire(schedule_id)? else {
+                return Ok(false);
+            };
+            if !tx.live_jobs_of_schedule(schedule_id)?.is_empty() {
+                return Ok(false);
+            }
+            let making = Making {
+                tx,
+                settings: &settings,
+                schedule: &schedule,
+                frozen: frozen.as_ref(),
+                now,
+            };
+            let job_id = making.job(queued.due_at, &[])?;
+            let outcome = FireOutcome::Fired;
+            Ok(tx.settle_queued(&queued, outcome, Some(job_id), &queued.message, now)?)
+        });
+        match result {
+            Ok(fired) => Ok(usize::from(fired)),
+            Err(Halt::Broken(error)) => Err(error),
+            Err(Halt::Refused { refusal, .. }) => self.write(now, move |tx| {
+                if let Some(queued) = tx.queued_fire(schedule_id)? {
+                    let message = refusal.to_string();
+                    tx.settle_queued(&queued, FireOutcome::Refused, None, &message, now)?;
+                    let mut ledger = Ledger::open(tx, &schedule, now)?;
+                    ledger.last = None;
+                    ledger.tell(queued.due_at, FireOutcome::Refused, &message)?;
+                }
+                Ok(0)
+            }),
+        }
+    }
+}
+
+/// Why nothing of a transaction is kept.
+enum Halt {
+    Broken(EngineError),
+    /// The task does not take this fire. Written down by the next transaction.
+    Refused {
+        due_at: Timestamp,
+        refusal: EngineError,
+    },
+}
+
+impl From<StoreError> for Halt {
+    fn from(error: StoreError) -> Halt {
+        Halt::Broken(error.into())
+    }
+}
+
+impl From<EngineError> for Halt {
+    fn from(error: EngineError) -> Halt {
+        Halt::Broken(error)
+    }
+}
+
+/// What one schedule has to do, worked out before the transaction.
+struct Batch {
+    schedule: Schedule,
+    due: Due,
+    turns: Vec<Turn>,
+    frozen: Option<Frozen>,
+    /// An instant that was tried, and why it cannot be.
+    refused: Option<(Timestamp, String)>,
+}
+
+impl Batch {
+    /// Up to the first job that it makes. `true`: there was one.
+    fn carry_out(&self, tx: &Tx, settings: &Settings, now: Now) -> Result<bool, Halt> {
+        let schedule_id = self.schedule.schedule_id;
+        if tx.schedule(schedule_id)?.as_ref() != Some(&self.schedule) {
+            // Somebody was faster; whoever asked looks again.
+            return Ok(false);
+        }
+        let mut ledger = Ledger::open(tx, &self.schedule, now)?;
+        if let Some((first, until)) = self.due.passed_over {
+            ledger.pass_over(first, until)?;
+        }
+        let making = Making {
+            tx,
+            settings,
+            schedule: &self.schedule,
+            frozen: self.frozen.as_ref(),
+            now,
+        };
+        let mut next_at = self.due.next;
+        let mut made = false;
+        let instants = &self.due.instants;
+        for (index, (&due_at, turn)) in instants.iter().zip(&self.turns).enumerate() {
+            // The clock was set back, and this time came before.
+            if tx.has_fire(schedule_id, due_at, false)? {
+                continue;
+            }
+            let fires = match (turn, &self.refused) {
+                (Turn::Fire(_), Some((at, why))) if *at == due_at => {
+                    ledger.pass(due_at, FireOutcome::Refused, why)?;
+                    continue;
+                }
+                (Turn::Pass(outcome, why), _) => {
+                    ledger.pass(due_at, *outcome, why)?;
+                    continue;
+                }
+                (Turn::Fire(outcome), _) => *outcome,
+            };
+            let superseded = match making.room()? {
+                Room::Free { superseded } => superseded,
+                Room::None { outcome, why } => {
+                    ledger.pass(due_at, outcome, &why)?;
+                    continue;
+                }
+            };
+            let job_id = making.job(due_at, &superseded)?;
+            ledger.fired(due_at, fires, job_id)?;
+            made = true;
+            next_at = instants.get(index + 1).copied().or(self.due.next);
+            break;
+        }
+        ledger.close()?;
+        let was = self.schedule.next_at.expect("it is due");
+        let moved = tx.move_next(schedule_id, was, next_at)?;
+        assert!(moved, "nobody moves it within our transaction");
+        Ok(made)
+    }
+}
+
+/// Whether the jobs of earlier fires let another one be made.
+enum Room {
+    Free { superseded: Vec<JobId> },
+    None { outcome: FireOutcome, why: String },
+}
+
+/// Makes the job of a fire.
+struct Making<'a> {
+    tx: &'a Tx<'a>,
+    settings: &'a Settings,
+    schedule: &'a Schedule,
+    frozen: Option<&'a Frozen>,
+    now: Now,
+}
+
+impl Making<'_> {
+    fn room(&self) -> Result<Room, StoreError> {
+        let schedule_id = self.schedule.schedule_id;
+        let overlap = self.schedule.draft.overlap;
+        let free = Room::Free {
+            superseded: Vec::new(),
+        };
+        if overlap == Overlap::Allow {
+            return Ok(free);
+        }
+        if let Some(queued) = self.tx.queued_fire(schedule_id)? {
+            let due_at = rfc3339(queued.due_at);
+            return Ok(Room::None {
+                outcome: FireOutcome::Skipped,
+                why: format!("the fire of {due_at} waits already; overlap is {overlap}"),
+            });
+        }
+        let live = self.tx.live_jobs_of_schedule(schedule_id)?;
+        let Some(first) = live.first() else {
+            return Ok(free);
+        };
+        Ok(match overlap {
+            Overlap::CancelPrevious => Room::Free { superseded: live },
+            Overlap::Queue => Room::None {
+                outcome: FireOutcome::Queued,
+                why: format!("waited for job {first} of an earlier fire"),
+            },
+            Overlap::Skip | Overlap::Allow => Room::None {
+                outcome: FireOutcome::Skipped,
+                why: format!("job {first} of an earlier fire had not ended; overlap is {overlap}"),
+            },
+        })
+    }
+
+    fn job(&self, due_at: Timestamp, superseded: &[JobId]) -> Result<JobId, Halt> {
+        self.try_job(due_at, superseded)
+            .map_err(|error| match error {
+                EngineError::Store(_) => Halt::Broken(error),
+                refusal => Halt::Refused { due_at, refusal },
+            })
+    }
+
+    fn try_job(&self, due_at: Timestamp, superseded: &[JobId]) -> Result<JobId, EngineError> {
+        let draft = &self.schedule.draft;
+        let frozen = self.frozen.ok_or_else(|| EngineError::Invalid {
+            place: "schedule",
+            fault: format!(
+                "{} names task {}, which is not there",
+                draft.name, draft.task
+            ),
+        })?;
+        let submission = Submission {
+            source: Source::Schedule,
+            input: self.input(due_at)?,
+            ..Submission::of(frozen)
+        };
+        submission.check()?;
+        let mut cascade = Cascade::new(self.tx, self.settings, self.now);
+        for &job_id in superseded {
+            let at = rfc3339(due_at);
+            let message = format!("superseded by the fire of {at} of schedule {}", draft.name);
+            let facts = about(self.schedule).and("scheduled_for", at);
+            cascade.cancel_job(job_id, Reason::Superseded, &message, facts)?;
+        }
+        let definition = frozen.definition.clone();
+        let created = cascade.create_job(JobPlan {
+            definition_id: self.tx.intern_definition(frozen)?,
+            task_index: 0,
+            source: submission.source,
+            input: JobInput::Given(submission.input),
+            labels: Json::empty_object(),
+            priority: definition.root().draft.priority,
+            definition,
+            parent: None,
+            depth: 0,
+            hook_of: None,
+            schedule_id: Some(self.schedule.schedule_id),
+            scheduled_for: Some(due_at),
+            not_before: None,
+            carried: Carried::default(),
+        })?;
+        cascade.settle()?;
+        Ok(created.job_id)
+    }
+
+    /// What the job is given: the schedule's input, which may speak of the time that was meant.
+    fn input(&self, due_at: Timestamp) -> Result<Json, EngineError> {
+        let draft = &self.schedule.draft;
+        let schedule = serde_json::json!({"name": draft.name, "at": rfc3339(due_at)});
+        let context = Context::new().with("schedule", schedule);
+        let rendered = render_value(&draft.input, &context);
+        let rendered = rendered.map_err(|fault| EngineError::Invalid {
+            place: "input",
+            fault: format!(
+                "of schedule {} cannot be rendered: {}",
+                draft.name, fault.message
+            ),
+        })?;
+        Ok(Json(rendered.to_string()))
+    }
+}
+
+/// Writes the rows of one transaction, and tells people what they must know of them: not each row, but each change.
+struct Ledger<'a> {
+    tx: &'a Tx<'a>,
+    schedule: &'a Schedule,
+    now: Now,
+    /// How the row before went.
+    last: Option<(FireOutcome, String)>,
+    /// The first and the last, and how many.
+    missed: Option<(Timestamp, Timestamp, usize)>,
+}
+
+impl<'a> Ledger<'a> {
+    fn open(tx: &'a Tx<'a>, schedule: &'a Schedule, now: Now) -> Result<Ledger<'a>, StoreError> {
+        let last = tx.last_fire(schedule.schedule_id)?;
+        Ok(Ledger {
+            tx,
+            schedule,
+            now,
+            last: last.map(|last| (last.outcome, last.message)),
+            missed: None,
+        })
+    }
+
+    fn row(&self, due_at: Timestamp, outcome: FireOutcome, message: &str) -> Fire {
+        Fire {
+            schedule_id: self.schedule.schedule_id,
+            due_at,
+            manual: false,
+            outcome,
+            job_id: None,
+            until_at: None,
+            at: self.now.wall,
+            message: message.to_string(),
+        }
+    }
+
+    fn fired(
+        &mut self,
+        due_at: Timestamp,
+        outcome: FireOutcome,
+        job_id: JobId,
+    ) -> Result<(), StoreError> {
+        let late_secs = (self.now.wall.0 - due_at.0) / 1_000;
+        let message = match outcome {
+            FireOutcome::CaughtUp => format!("caught up {late_secs} s late"),
+            _ => String::new(),
+        };
+        let row = self.row(due_at, outcome, &message);
+        self.last = Some((outcome, message));
+        self.tx.insert_fire(&Fire {
+            job_id: Some(job_id),
+            ..row
+        })
+    }
+
+    /// No job is made.
+    fn pass(
+        &mut self,
+        due_at: Timestamp,
+        outcome: FireOutcome,
+        why: &str,
+    ) -> Result<(), EngineError> {
+        self.tx.insert_fire(&self.row(due_at, outcome, why))?;
+        if outcome == FireOutcome::Missed {
+            let (first, _, count) = self.missed.unwrap_or((due_at, due_at, 0));
+            self.missed = Some((first, due_at, count + 1));
+        }
+        self.tell(due_at, outcome, why)?;
+        self.last = Some((outcome, why.to_string()));
+        Ok(())
+    }
+
+    /// One row for everything that is too long ago to be kept one by one.
+    fn pass_over(&mut self, first: Timestamp, until: Timestamp) -> Result<(), EngineError> {
+        if self.tx.has_fire(self.schedule.schedule_id, first, false)? {
+            return Ok(());
+        }
+        let (outcome, why) = match self.schedule.pause() {
+            Some(pause) => (FireOutcome::Paused, pause.to_string()),
+            None => {
+                let until = rfc3339(until);
+                let why = format!("nobody was there; stands for all that was due before {until}");
+                self.missed = Some((first, first, 1));
+                (FireOutcome::Missed, why)
+            }
+        };
+        Ok(self.tx.insert_fire(&Fire {
+            until_at: Some(until),
+            ..self.row(first, outcome, &why)
+        })?)
+    }
+
+    /// The first of several in a row is told.
+    fn tell(&self, due_at: Timestamp, outcome: FireOutcome, why: &str) -> Result<(), EngineError> {
+        let kind = match outcome {
+            FireOutcome::Skipped => EventKind::ScheduleSkipped,
+            FireOutcome::Refused => EventKind::ScheduleRefused,
+            _ => return Ok(()),
+        };
+        let again = self.last.as_ref().is_some_and(|(last, message)| {
+            let same = outcome == FireOutcome::Skipped || message == why;
+            *last == outcome && same
+        });
+        if again {
+            return Ok(());
+        }
+        let draft = &self.schedule.draft;
+        let at = rfc3339(due_at);
+        let text = format!(
+            "schedule {} of task {} was {outcome} at {at}: {why}",
+            draft.name, draft.task
+        );
+        let facts = about(self.schedule).and("scheduled_for", at);
+        let event = NewEvent::new(kind, text).data(facts.data());
+        Ok(self.tx.record(&event, self.now)?)
+    }
+
+    fn close(self) -> Result<(), EngineError> {
+        let Some((first, last, count)) = self.missed else {
+            return Ok(());
+        };
+        let draft = &self.schedule.draft;
+        let (first, last) = (rfc3339(first), rfc3339(last));
+        let text = match count {
+            1 => format!(
+                "schedule {} of task {} missed {first}",
+                draft.name, draft.task
+            ),
+            _ => format!(
+                "schedule {} of task {} missed {count} times, from {first} to {last}",
+                draft.name, draft.task
+            ),
+        };
+        let facts = about(self.schedule)
+            .and("count", count)
+            .and("first", first)
+            .and("last", last)
+            .and("catch_up", draft.catch_up.in_words());
+        let event = NewEvent::new(EventKind::ScheduleMissed, text).data(facts.data());
+        Ok(self.tx.record(&event, self.now)?)
+    }
+}

@@ -1,0 +1,196 @@
+//! Nobody was there when a schedule was due: what is made up for, and what the ledger says of the rest.
+
+use stepward::domain::ScheduleId;
+use stepward::domain::schedule::{CatchUp, ScheduleDraft};
+
+use super::{HOUR, MINUTE, SECOND, Timetable, schedule};
+
+fn after_an_absence(cron: &str, catch_up: CatchUp, absence_ms: i64) -> Timetable {
+    let timetable = Timetable::with(ScheduleDraft {
+        catch_up,
+        ..schedule(cron)
+    });
+    timetable.advance(absence_ms);
+    timetable.look();
+    timetable
+}
+
+const LATEST: CatchUp = CatchUp::Latest { within_ms: HOUR };
+
+#[test]
+fn off_across_three_times_by_each_policy() {
+    // 21:30 to 00:10.
+    let absence = 2 * HOUR + 40 * MINUTE;
+    let off = |catch_up| after_an_absence("0 * * * *", catch_up, absence);
+
+    let none = off(CatchUp::None);
+    assert_eq!(
+        none.ledger(),
+        ["22:00 missed", "23:00 missed", "00:00 missed"]
+    );
+    assert_eq!(
+        none.told(),
+        [
+            "schedule often of task main missed 3 times, from 2023-11-14T22:00:00.000Z to 2023-11-15T00:00:00.000Z"
+        ]
+    );
+    assert_eq!(
+        none.fires()[0].message,
+        "found 7800 s late; catch_up is none"
+    );
+
+    let latest = off(LATEST);
+    assert_eq!(
+        latest.ledger(),
+        ["22:00 missed", "23:00 missed", "00:00 caught_up"]
+    );
+    assert_eq!(latest.fires()[2].message, "caught up 600 s late");
+
+    let all = off(CatchUp::All { max: 2 });
+    assert_eq!(
+        all.ledger(),
+        ["22:00 missed", "23:00 caught_up", "00:00 caught_up"]
+    );
+    assert_eq!(
+        all.told(),
+        ["schedule often of task main missed 2023-11-14T22:00:00.000Z"]
+    );
+
+    for timetable in [none, latest, all] {
+        assert_eq!(timetable.next_at().as_deref(), Some("01:00"));
+        assert_eq!(timetable.run(MINUTE, HOUR), 1, "and then as ever");
+    }
+}
+
+#[test]
+fn the_latest_is_made_up_for_unless_it_is_too_old_or_another_is_on_time() {
+    let old = after_an_absence("0 22 * * *", LATEST, 90 * MINUTE);
+    assert_eq!(old.ledger(), ["22:00 caught_up"]);
+    let too_old = after_an_absence("0 22 * * *", LATEST, 90 * MINUTE + 1);
+    assert_eq!(too_old.ledger(), ["22:00 missed"]);
+    let on_time = after_an_absence("0 * * * *", LATEST, 90 * MINUTE + SECOND);
+    assert_eq!(on_time.ledger(), ["22:00 missed", "23:00 fired"]);
+}
+
+#[test]
+fn two_minutes_are_no_absence() {
+    for catch_up in [CatchUp::None, LATEST, CatchUp::All { max: 0 }] {
+        let in_time = after_an_absence("0 22 * * *", catch_up, 32 * MINUTE);
+        assert_eq!(in_time.ledger(), ["22:00 fired"]);
+    }
+    let late = after_an_absence("0 22 * * *", CatchUp::None, 32 * MINUTE + 1);
+    assert_eq!(late.ledger(), ["22:00 missed"]);
+}
+
+#[test]
+fn a_step_forward_is_an_absence() {
+    let timetable = Timetable::with(schedule("0 * * * *"));
+    timetable.house.clock.step_wall_ms(3 * HOUR);
+    assert_eq!(timetable.look(), 1);
+    assert_eq!(
+        timetable.ledger(),
+        ["22:00 missed", "23:00 missed", "00:00 caught_up"]
+    );
+}
+
+#[test]
+fn a_year_of_seconds_is_a_thousand_rows_and_one() {
+    let year = 365 * 24 * HOUR;
+    let timetable = after_an_absence("* * * * * *", CatchUp::All { max: 50 }, year);
+    let fires = timetable.fires();
+    assert_eq!(fires.len(), 1_001);
+    let (rest, rows) = fires.split_first().unwrap();
+    assert_eq!(rest.outcome.as_str(), "missed");
+    assert_eq!(rest.until_at, Some(rows[0].due_at));
+    assert_eq!(
+        rest.message,
+        "nobody was there; stands for all that was due before 2024-11-13T21:13:21.000Z"
+    );
+    let end = timetable.house.now().wall.0;
+    for (index, row) in rows.iter().enumerate() {
+        let age = 999 - index as i64;
+        assert_eq!(row.due_at.0, end - age * SECOND);
+        let expected = match age {
+            0..=120 => "fired",
+            121..=170 => "caught_up",
+            _ => "missed",
+        };
+        assert_eq!(row.outcome.as_str(), expected, "{age} s ago");
+    }
+    assert_eq!(timetable.told().len(), 1);
+    timetable.advance(SECOND);
+    assert_eq!(timetable.look(), 1);
+}
+
+#[test]
+fn seconds_of_one_month_are_found_again_after_years() {
+    let three_years = 3 * 365 * 24 * HOUR;
+    let timetable = after_an_absence("* * * * 1 *", CatchUp::None, three_years);
+    let fires = timetable.fires();
+    assert_eq!(fires.len(), 1_001);
+    assert_eq!(super::clock_of(fires[1_000].due_at), "23:59:59");
+}
+
+#[test]
+fn nothing_is_made_up_for_a_pause() {
+    let timetable = Timetable::with(ScheduleDraft {
+        catch_up: CatchUp::All { max: 100 },
+        ..schedule("0 * * * *")
+    });
+    let engine = &timetable.house.engine;
+    let often = ScheduleId(1);
+    engine
+        .pause_schedule(often, "ann", timetable.house.now())
+        .unwrap();
+    engine
+        .pause_schedule(often, "bob", timetable.house.now())
+        .unwrap();
+    assert_eq!(timetable.run(10 * MINUTE, HOUR), 0);
+    // It stays so through reloads, and the server may be off meanwhile.
+    timetable.load(&[schedule("0 * * * *")]);
+    timetable.advance(2 * HOUR);
+    engine
+        .resume_schedule(often, "ann", timetable.house.now())
+        .unwrap();
+    engine
+        .resume_schedule(often, "bob", timetable.house.now())
+        .unwrap();
+    assert_eq!(timetable.look(), 0);
+    assert_eq!(timetable.run(10 * MINUTE, HOUR), 1);
+    assert_eq!(
+        timetable.ledger(),
+        [
+            "22:00 paused",
+            "23:00 paused",
+            "00:00 paused",
+            "01:00 fired"
+        ]
+    );
+    assert_eq!(
+        timetable.told(),
+        [
+            "schedule often of task main paused by ann",
+            "schedule often of task main resumed by ann"
+        ]
+    );
+}
+
+#[test]
+fn a_schedule_that_its_file_turns_off_makes_no_jobs() {
+    let off = ScheduleDraft {
+        enabled: false,
+        ..schedule("0 * * * *")
+    };
+    let timetable = Timetable::with(off.clone());
+    assert_eq!(timetable.run(10 * MINUTE, HOUR), 0);
+    assert_eq!(
+        timetable.fires()[0].message,
+        "the schedule is not enabled in its file"
+    );
+    // Turned on while the server was off: what was due before belongs to the time when it was not.
+    timetable.advance(HOUR);
+    timetable.load(&[schedule("0 * * * *")]);
+    assert_eq!(timetable.look(), 0);
+    assert_eq!(timetable.run(10 * MINUTE, HOUR), 1);
+    assert_eq!(timetable.ledger(), ["22:00 paused", "00:00 fired"]);
+}
