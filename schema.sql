@@ -330,8 +330,8 @@ CREATE TABLE schedule (
     CHECK (overlap = 'skip' OR overlap = 'queue' OR overlap = 'allow' OR overlap = 'cancel_previous'),
     CHECK (CASE catch_up
         WHEN 'none'   THEN catch_up_limit IS NULL
-        WHEN 'latest' THEN catch_up_limit >= 0
-        WHEN 'all'    THEN catch_up_limit >= 0
+        WHEN 'latest' THEN catch_up_limit IS NOT NULL AND catch_up_limit >= 0
+        WHEN 'all'    THEN catch_up_limit IS NOT NULL AND catch_up_limit >= 0
         ELSE 0 END),
     CHECK (removed_at IS NULL OR next_at IS NULL)
 ) STRICT;

@@ -15,8 +15,9 @@ use stepward::clock::ManualClock;
 use stepward::domain::event::{EventKind, NewEvent};
 use stepward::domain::protocol::Registration;
 use stepward::domain::retry::{OnWorkerLoss, RetryPolicy};
+use stepward::domain::schedule::{CatchUp, Overlap, ScheduleDraft};
 use stepward::domain::task::{Definition, ForEach, Hook, HookDoes, HookOn, StepDraft, TaskDraft};
-use stepward::domain::{AttemptRef, EventSeq, JobId, Json, StepId, Uptime, WorkerId};
+use stepward::domain::{AttemptRef, EventSeq, JobId, Json, ScheduleId, StepId, Uptime, WorkerId};
 use stepward::engine::{
     Beat, Decision, Engine, Finished, News, Poll, Reports, Retry, RetryScope, Settings, Spooled,
     Submission, Suspect, Verdict,
@@ -329,7 +330,57 @@ fn script() -> Vec<Verb> {
                 .delete_worker(workers[0].worker_id, true, clock.now())
                 .unwrap();
         }),
+        // Schedules: on time, late, refused, superseding, by hand, paused. Each is one transaction.
+        verb(|engine, clock| {
+            engine
+                .set_schedules(&[frequent("often")], clock.now())
+                .unwrap();
+        }),
+        verb(|engine, clock| fire(engine, clock, 1, Some(everything()))),
+        verb(|engine, clock| fire(engine, clock, 1, Some(everything()))),
+        verb(|engine, clock| fire(engine, clock, 10, Some(everything()))),
+        verb(|engine, clock| fire(engine, clock, 1, None)),
+        verb(|engine, clock| {
+            let task = |_: &str| Some(everything());
+            let key = Some("by hand".to_string());
+            engine
+                .fire_schedule(ScheduleId(1), key, clock.now(), &task)
+                .unwrap();
+        }),
+        verb(|engine, clock| {
+            engine
+                .pause_schedule(ScheduleId(1), "ann", clock.now())
+                .unwrap();
+        }),
+        verb(|engine, clock| fire(engine, clock, 10, None)),
+        verb(|engine, clock| {
+            engine
+                .set_schedules(&[frequent("other")], clock.now())
+                .unwrap();
+        }),
     ]
+}
+
+/// Each fire takes the place of the one before.
+fn frequent(name: &str) -> ScheduleDraft {
+    ScheduleDraft {
+        task: "main".to_string(),
+        name: name.to_string(),
+        cron: "*/5 * * * *".to_string(),
+        timezone: "UTC".to_string(),
+        input: Json::empty_object(),
+        overlap: Overlap::CancelPrevious,
+        catch_up: CatchUp::None,
+        enabled: true,
+    }
+}
+
+/// So many due times later, of which the last is on time.
+fn fire(engine: &Engine, clock: &ManualClock, times: i64, task: Option<Frozen>) {
+    const EVERY_MS: i64 = 300_000;
+    let since_ms = clock.now().wall.0 % EVERY_MS;
+    clock.advance_ms(times * EVERY_MS - since_ms);
+    engine.fire_due(clock.now(), &|_| task.clone()).unwrap();
 }
 
 fn recover_abandoned(engine: &Engine, clock: &ManualClock) {

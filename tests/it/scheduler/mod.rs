@@ -5,6 +5,7 @@ mod files;
 mod fire;
 mod late;
 mod overlap;
+mod thread;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,7 +14,7 @@ use stepward::domain::event::EventKind;
 use stepward::domain::job::Job;
 use stepward::domain::schedule::{CatchUp, Fire, Overlap, ScheduleDraft};
 use stepward::domain::task::TaskDraft;
-use stepward::domain::{JobId, Json, ScheduleId, Timestamp};
+use stepward::domain::{Json, ScheduleId, Timestamp};
 use stepward::store::Frozen;
 
 use crate::house::{TestHouse, frozen, script};
@@ -99,11 +100,6 @@ impl Timetable {
         let fires = self.fires().into_iter();
         let jobs = fires.filter_map(|fire| fire.job_id);
         jobs.map(|job_id| self.house.job(job_id).job).collect()
-    }
-
-    pub fn complete(&self, job_id: JobId) {
-        self.house.run_all(&[]);
-        assert!(self.house.job_state(job_id).is_terminal());
     }
 
     pub fn next_at(&self) -> Option<String> {

@@ -3,6 +3,7 @@
 use rusqlite::Connection;
 use stepward::clock::ManualClock;
 use stepward::domain::Json;
+use stepward::domain::schedule::{CatchUp, Overlap, ScheduleDraft};
 use stepward::domain::task::{ForEach, StepDraft, TaskDraft};
 use stepward::engine::{Engine, Finished, Poll, Settings, Submission};
 use stepward::store::Store;
@@ -61,6 +62,24 @@ fn some_life(folder: &std::path::Path) {
         .assignments
         .remove(0);
     engine.start("ann-1", claimed.attempt, clock.now()).unwrap();
+    // A schedule that has fired once, as job 3, and whose second fire waits.
+    let draft = ScheduleDraft {
+        task: "child".to_string(),
+        name: "often".to_string(),
+        cron: "* * * * *".to_string(),
+        timezone: "UTC".to_string(),
+        input: Json::empty_object(),
+        overlap: Overlap::Queue,
+        catch_up: CatchUp::None,
+        enabled: true,
+    };
+    engine.set_schedules(&[draft], clock.now()).unwrap();
+    let child = frozen(vec![TaskDraft::new("child", vec![script("x")])]);
+    for _ in 0..2 {
+        clock.step_wall_ms(60_000);
+        let task = |_: &str| Some(child.clone());
+        engine.fire_due(clock.now(), &task).unwrap();
+    }
     assert_eq!(engine.breaches().unwrap(), []);
 }
 
@@ -223,6 +242,26 @@ fn each_rule_is_caught_when_it_is_broken() {
             "UPDATE job SET hold = 'concurrency', concurrency_group = 'g' WHERE job_id = 2",
         ),
         (
+            "a fire has its job, and the job its fire",
+            "UPDATE job SET scheduled_for = 7 WHERE source = 'schedule'",
+        ),
+        (
+            "a fire has its job, and the job its fire",
+            "UPDATE job SET source = 'submit' WHERE source = 'schedule'",
+        ),
+        (
+            "a fire has its job, and the job its fire",
+            "DELETE FROM schedule_fire WHERE job_id IS NOT NULL",
+        ),
+        (
+            "no fire of a schedule that makes no jobs waits to be one",
+            "UPDATE schedule SET paused = 1",
+        ),
+        (
+            "what a row refers to exists",
+            "UPDATE schedule_fire SET schedule_id = 9 WHERE outcome = 'queued'",
+        ),
+        (
             "a job that is not held can go on",
             "UPDATE step SET state = 'pending', ready_at = NULL, queued_up = NULL WHERE job_id = 2",
         ),
@@ -269,6 +308,14 @@ fn the_schema_itself_refuses_states_that_cannot_be() {
         "UPDATE job SET depth = 11",
         "UPDATE worker SET state = 'asleep'",
         "UPDATE worker SET slots = 'many'",
+        "UPDATE schedule SET overlap = 'maybe'",
+        "UPDATE schedule SET catch_up = 'latest'",
+        "UPDATE schedule SET removed_at = 1",
+        "UPDATE schedule_fire SET outcome = 'fired' WHERE outcome = 'queued'",
+        "UPDATE schedule_fire SET outcome = 'missed' WHERE outcome = 'fired'",
+        "UPDATE schedule_fire SET outcome = 'queued', job_id = NULL WHERE outcome = 'fired'",
+        "UPDATE schedule_fire SET due_at = (SELECT max(due_at) FROM schedule_fire)",
+        "UPDATE schedule_fire SET manual = 1 WHERE outcome = 'queued'",
     ] {
         let refused = sql.execute(breakage, []);
         assert!(refused.is_err(), "{breakage}: {refused:?}");

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 
-use stepward::domain::Json;
 use stepward::domain::protocol::{Assignment, Finished};
 use stepward::domain::reason::Reason;
+use stepward::domain::{Json, Timestamp};
 
 use super::{Bench, exists, failed};
 
@@ -43,6 +43,7 @@ fn it_is_exactly_this() {
     .into();
     assignment.input = Json(r#"{"version": "1.2", "dry-run": true, "list": [1, "a"]}"#.to_string());
     assignment.item = Some(3);
+    assignment.scheduled_at = Some(Timestamp(1_700_000_000_000));
     assignment.item_value = Some(Json(r#"{"a": 1}"#.to_string()));
     let mut found = environment(&bench, assignment);
 
@@ -79,6 +80,10 @@ fn it_is_exactly_this() {
             "http://127.0.0.1:7717/jobs/5".to_string(),
         ),
         ("STEPWARD_OUTPUT", format!("{folder}/output")),
+        (
+            "STEPWARD_SCHEDULED_AT",
+            "2023-11-14T22:13:20.000Z".to_string(),
+        ),
         ("STEPWARD_STEP", "build".to_string()),
         ("STEPWARD_TASK", "deploy".to_string()),
         ("STEPWARD_TMP", format!("{folder}/tmp")),
