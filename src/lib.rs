@@ -33,6 +33,8 @@ pub mod engine; // what can be done
 
 pub mod sweeper; // what happens when nobody acts
 
+pub mod outbox; // who is told of it
+
 pub mod language; // what the YAML says
 
 pub mod wire; // what it looks like from outside

@@ -36,6 +36,8 @@ words! {
         WorkerDeleted = "worker_deleted",
         /// Two processes say that they are this worker.
         WorkerDuplicated = "worker_duplicated",
+        /// A message could not be delivered for days.
+        DeliveryGivenUp = "delivery_given_up",
     }
 }
 

@@ -512,7 +512,7 @@ impl<'a> Cascade<'a> {
         };
         let event = NewEvent::new(EventKind::StepSuspended, text).step(&step);
         self.tx.record(&event.data(facts.data()), self.now)?;
-        self.post_hooks(context, HookOn::Suspended, Some(step_id))
+        self.post_hooks(context, HookOn::Suspended)
     }
 
     /// The job's first step started. Later ones change nothing.

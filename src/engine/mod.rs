@@ -10,6 +10,7 @@
 //! | cancel, retry, approve, reject | `cancel.rs` `retry.rs` `approve.rs` | people |
 //! | drain, pause, resume, delete_worker | `drain.rs` | people, workers |
 //! | release_due, recover | `release.rs` `recover.rs` | time, through the sweeper |
+//! | set_targets, next_message, tell_delivery, redeliver | `outbox.rs` | time, through the outbox; people |
 //! | select, why, why_job | `select.rs` `why.rs` `why_job.rs` | everyone, read-only |
 //! | job, output, queue, lists | `queries.rs` `queue.rs` `views.rs` | everyone, read-only |
 //!
@@ -32,6 +33,7 @@ mod heartbeat;
 mod lacks;
 mod log;
 mod once;
+mod outbox;
 mod poll;
 mod queries;
 mod queue;
@@ -55,7 +57,7 @@ use std::sync::Arc;
 use crate::domain::check::Problems;
 use crate::domain::job::JobState;
 use crate::domain::step::StepState;
-use crate::domain::{AttemptRef, JobId, Now, StepId, WorkerId};
+use crate::domain::{AttemptRef, JobId, Now, OutboxId, StepId, WorkerId};
 use crate::store::{Store, StoreError, Tx};
 use watch::Watch;
 
@@ -66,6 +68,7 @@ pub use crate::domain::protocol::{
 pub use crate::domain::settings::Settings;
 pub use approve::Decision;
 pub use log::LogOwner;
+pub use outbox::{Due, MessageDetail, Outgoing};
 pub use queries::{JobView, LogLine};
 pub use queue::WaitingStep;
 pub use recover::{Suspect, together_silent};
@@ -103,6 +106,8 @@ pub enum EngineError {
     NoSuchStep { job_id: JobId, step: String },
     #[error("{attempt} was never this session's")]
     AttemptNotFound { attempt: AttemptRef },
+    #[error("delivery {outbox_id} does not exist")]
+    MessageNotFound { outbox_id: OutboxId },
     #[error("worker {worker_id} does not exist")]
     WorkerNotFound { worker_id: WorkerId },
     #[error("job {job_id} is {state} already")]

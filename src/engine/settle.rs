@@ -5,10 +5,11 @@ use super::cascade::{Cascade, Failure, JobContext};
 use super::facts::Facts;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Job, JobMove, Source, TallyChange};
+use crate::domain::limits::shorten;
 use crate::domain::reason::Reason;
 use crate::domain::step::{StepMove, StepState};
-use crate::domain::task::HookOn;
-use crate::domain::{JobId, StepId};
+use crate::domain::task::{HookDoes, HookOn};
+use crate::domain::{EventSeq, JobId};
 use crate::store::Ending;
 
 impl Cascade<'_> {
@@ -86,9 +87,9 @@ impl Cascade<'_> {
         self.tell(event.data(facts.data()))?;
 
         match job_move {
-            JobMove::Complete => self.post_hooks(&context, HookOn::Success, None)?,
-            JobMove::Fail => self.post_hooks(&context, HookOn::Error, None)?,
-            JobMove::Cancel => self.post_hooks(&context, HookOn::Cancel, None)?,
+            JobMove::Complete => self.post_hooks(&context, HookOn::Success)?,
+            JobMove::Fail => self.post_hooks(&context, HookOn::Error)?,
+            JobMove::Cancel => self.post_hooks(&context, HookOn::Cancel)?,
             JobMove::Skip | JobMove::Start => {}
         }
         // Whoever waits for its place comes in when all that this event ends has ended, not in the middle of it.
@@ -96,12 +97,11 @@ impl Cascade<'_> {
         self.tell_parent(&job, job_move, why)
     }
 
-    /// Leaves a row for each hook of this kind: delivered after the commit, exactly once per outcome.
+    /// What the hooks of this kind do, exactly once per outcome: right after the event that tells it.
     pub(super) fn post_hooks(
         &mut self,
         context: &JobContext,
         on: HookOn,
-        step_id: Option<StepId>,
     ) -> Result<(), EngineError> {
         let hooks = &context.task().draft.hooks;
         if !hooks.iter().any(|hook| hook.on == on) {
@@ -116,13 +116,28 @@ impl Cascade<'_> {
             // A hook that fires hooks could go on for ever.
             return Ok(());
         }
-        for (index, hook) in hooks.iter().enumerate() {
-            if hook.on == on {
-                self.tx
-                    .post(context.job_id, step_id, on, index as u32, self.now)?;
+        let outcome = self.tx.recorded_last().expect("hooks follow an event");
+        for hook in hooks.iter().filter(|hook| hook.on == on) {
+            match &hook.does {
+                HookDoes::Job { .. } => {}
+                HookDoes::Notify { target } => self.notify(job_id, outcome, target)?,
             }
         }
         Ok(())
+    }
+
+    /// Leaves the outcome for the target of a hook, whether it subscribed to it or not.
+    fn notify(&self, job_id: JobId, outcome: EventSeq, target: &str) -> Result<(), EngineError> {
+        if self.tx.target(target).is_some() {
+            return Ok(self.tx.post(outcome, target, Some(job_id), self.now)?);
+        }
+        let text = format!(
+            "a hook of job {job_id} would tell {}, which the settings do not have: add it under notify",
+            shorten(target)
+        );
+        let event = NewEvent::new(EventKind::HookFailed, text).job(job_id);
+        let facts = Facts::none().and("target", target);
+        Ok(self.tx.record(&event.data(facts.data()), self.now)?)
     }
 
     /// A child's end becomes its parent step's, unless that step has gone on without it.

@@ -63,6 +63,7 @@ impl From<EngineError> for ApiError {
             | NoJobFits { .. }
             | StepNotFound { .. }
             | NoSuchStep { .. }
+            | MessageNotFound { .. }
             | WorkerNotFound { .. } => (404, "not_found"),
             JobEnded { .. }
             | JobNotEnded { .. }

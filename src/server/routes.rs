@@ -1,7 +1,7 @@
 //! Every route: method, path, who may, handler. What is not here does not exist.
 
 use super::App;
-use super::api::{events, health, jobs, logs, queue, recovery, steps, tasks, workers};
+use super::api::{deliveries, events, health, jobs, logs, queue, recovery, steps, tasks, workers};
 use super::error::ApiError;
 use super::exchange::Method::{self, Delete, Get, Post, Put};
 use super::exchange::{Reply, Request};
@@ -57,6 +57,10 @@ const ROUTES: &[Route] = &[
     route(Delete, "/api/workers/{worker}",                           People,  workers::delete),
     route(Get,    "/api/events",                                     People,  events::list_or_stream),
     route(Get,    "/api/recovery",                                   People,  recovery::show),
+    route(Get,    "/api/deliveries",                                 People,  deliveries::list),
+    route(Get,    "/api/deliveries/{delivery}",                      People,  deliveries::show),
+    route(Post,   "/api/deliveries/{delivery}/redeliver",            People,  deliveries::redeliver),
+    route(Post,   "/api/notify/{target}/test",                       People,  deliveries::test),
 
     route(Post,   "/api/worker/sessions",                            Workers, worker_api::open_session),
     route(Post,   "/api/worker/heartbeat",                           Workers, worker_api::heartbeat),
