@@ -49,7 +49,7 @@ fn place(secret: &SecretRef) -> String {
     }
 }
 
-fn resolve(secret: &SecretRef) -> Result<String, String> {
+pub fn resolve(secret: &SecretRef) -> Result<String, String> {
     match secret {
         SecretRef::Env(name) => {
             std::env::var(name).map_err(|_| format!("{} is not set", place(secret)))

@@ -29,6 +29,7 @@ mod http;
 mod log_sync;
 mod mailbox;
 mod routes;
+mod signed;
 mod streams;
 mod waiting;
 mod worker_api;
@@ -45,6 +46,7 @@ use crate::logs::{LogLimits, Logs};
 use crate::outbox::{Bell, Origin, Outbox};
 use crate::store::{OpenError, Store, StoreOptions};
 use crate::sweeper::Sweeper;
+use api::hooks::HookLog;
 use auth::Gate;
 use catalogue::{Catalogue, Loaded};
 use download::Downloads;
@@ -101,6 +103,7 @@ pub struct App {
     installation: String,
     /// Who messages are from.
     origin: Origin,
+    hook_log: HookLog,
 }
 
 /// A server that runs until it is stopped or dropped.
@@ -169,6 +172,7 @@ impl Server {
             sweeper: sweeper.map_err(thread)?,
             outbox,
             origin,
+            hook_log: HookLog::default(),
             _log_sync: LogSync::start(logs.clone()).map_err(thread)?,
             workflows: Catalogue::new(Loaded::new(&workflows)),
             downloads: Downloads::default(),

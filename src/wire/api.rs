@@ -313,6 +313,14 @@ pub struct DeliveryTryJson {
     pub duration_ms: i64,
 }
 
+/// What a request to a webhook came to.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HookedJson {
+    pub job_id: i64,
+    /// It had come before: this is the job that it made then.
+    pub repeated: bool,
+}
+
 /// What a test message came to.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TestedJson {

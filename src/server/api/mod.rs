@@ -3,6 +3,7 @@
 pub mod deliveries;
 pub mod events;
 pub mod health;
+pub mod hooks;
 pub mod jobs;
 pub mod logs;
 pub mod queue;
