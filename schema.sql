@@ -286,21 +286,46 @@ CREATE INDEX event_of_recovery ON event (seq) WHERE phase IS NOT NULL;
 -- Each thing is told once per attempt.
 CREATE UNIQUE INDEX event_once ON event (step_id, attempt, kind) WHERE step_id IS NOT NULL;
 
--- Hooks and notifications to deliver after the commit, at least once; outbox_id is the stable id they carry.
+-- Messages: an event for a target of the settings, written in the transaction that records the event and delivered after
+-- its commit, at least once. outbox_id is the stable part of the id that a message carries to its receiver.
 CREATE TABLE outbox (
     outbox_id    INTEGER PRIMARY KEY AUTOINCREMENT,
-    job_id       INTEGER NOT NULL REFERENCES job (job_id),
-    step_id      INTEGER REFERENCES step (step_id),  -- of on_suspended
-    hook_on      TEXT    NOT NULL,
-    hook_index   INTEGER NOT NULL,                   -- among the hooks of the task
+    event_seq    INTEGER NOT NULL,
+    target       TEXT    NOT NULL,                   -- its name in the settings; where that leads is not kept here
+    job_id       INTEGER,                            -- the event's
+    state        TEXT    NOT NULL,
+    attempts     INTEGER NOT NULL DEFAULT 0,         -- deliveries so far
+    tries        INTEGER NOT NULL DEFAULT 0,         -- of these, since it was posted or asked for again
+    next_up      INTEGER,                            -- when it is tried next
     created_at   INTEGER NOT NULL,
-    delivered_at INTEGER
+    delivered_at INTEGER,
+    last_error   TEXT,
+
+    CHECK (CASE state
+        WHEN 'pending'   THEN next_up IS NOT NULL AND delivered_at IS NULL
+        WHEN 'delivered' THEN next_up IS NULL AND delivered_at IS NOT NULL AND attempts > 0
+        WHEN 'given_up'  THEN next_up IS NULL AND delivered_at IS NULL AND last_error IS NOT NULL
+        ELSE 0 END)
 ) STRICT;
 
--- Exactly once per outcome: a job has one outcome, a step is suspended for approval once.
-CREATE UNIQUE INDEX outbox_once ON outbox (job_id, hook_on, hook_index, coalesce(step_id, 0));
--- What is left to deliver.
-CREATE INDEX outbox_pending ON outbox (outbox_id) WHERE delivered_at IS NULL;
+-- Exactly once per event and target, however many hooks and settings ask for it.
+CREATE UNIQUE INDEX outbox_once ON outbox (event_seq, target);
+-- What a target is to be told next.
+CREATE INDEX outbox_pending ON outbox (target, next_up, outbox_id) WHERE state = 'pending';
+-- The messages about a job.
+CREATE INDEX outbox_of_job ON outbox (job_id, outbox_id) WHERE job_id IS NOT NULL;
+
+-- How deliveries went: the last ones of each message.
+CREATE TABLE delivery (
+    outbox_id   INTEGER NOT NULL REFERENCES outbox (outbox_id),
+    attempt     INTEGER NOT NULL,
+    at          INTEGER NOT NULL,
+    ok          INTEGER NOT NULL CHECK (ok IN (0, 1)),
+    status      INTEGER,                             -- of HTTP, or a program's exit code
+    message     TEXT    NOT NULL,
+    duration_ms INTEGER NOT NULL,
+    PRIMARY KEY (outbox_id, attempt)
+) STRICT, WITHOUT ROWID;
 
 -- The same key answers with the same job.
 CREATE TABLE idempotency (

@@ -107,7 +107,7 @@ impl Client {
 }
 
 /// Whether it leads to this very machine.
-fn is_here(url: &str) -> bool {
+pub fn is_here(url: &str) -> bool {
     let uri = url.parse::<Uri>().unwrap_or_default();
     let host = uri.host().unwrap_or_default();
     match host.trim_matches(['[', ']']).parse::<IpAddr>() {

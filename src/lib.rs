@@ -33,7 +33,8 @@ pub mod engine; // what can be done
 
 pub mod sweeper; // what happens when nobody acts
 
-pub mod scheduler; // what happens when it is time
+pub mod outbox;
+pub mod scheduler; // what happens when it is time // who is told of it
 
 pub mod language; // what the YAML says
 

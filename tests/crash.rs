@@ -13,6 +13,7 @@ use std::sync::Arc;
 use libtest_mimic::{Arguments, Failed, Trial};
 use stepward::clock::ManualClock;
 use stepward::domain::event::{EventKind, NewEvent};
+use stepward::domain::outbox::Target;
 use stepward::domain::protocol::Registration;
 use stepward::domain::retry::{OnWorkerLoss, RetryPolicy};
 use stepward::domain::schedule::{CatchUp, Overlap, ScheduleDraft};
@@ -157,6 +158,7 @@ fn play_undisturbed() -> (Vec<String>, u64) {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
     let engine = Engine::new(store.clone(), Settings::default());
+    engine.set_targets(vec![Target::of_hooks("tell")]);
     let clock = ManualClock::default();
     let mut snapshots = vec![dump(folder.path())];
     for verb in script() {
@@ -180,6 +182,7 @@ fn play_and_die(folder: &Path, statement: u64) {
     };
     let store = Store::open(folder, options).unwrap();
     let engine = Engine::new(store, Settings::default());
+    engine.set_targets(vec![Target::of_hooks("tell")]);
     let clock = ManualClock::default();
     for verb in script() {
         clock.advance_ms(1_000);

@@ -77,6 +77,20 @@ const WALLS: &[(&str, &[&str], &str)] = &[
         "a phase finds through store and acts through engine",
     ),
     (
+        "outbox",
+        &[
+            "rusqlite",
+            "SELECT ",
+            "UPDATE ",
+            "INSERT ",
+            "DELETE ",
+            "crate::server",
+            "crate::worker",
+            "crate::cli::",
+        ],
+        "a message comes from the engine and goes out; what becomes of it is written down there",
+    ),
+    (
         "cron.rs",
         &[
             "crate::engine",

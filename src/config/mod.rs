@@ -1,5 +1,6 @@
 //! Settings of server and worker: read, check, refuse what makes no sense. The example files show every key.
 
+mod notify;
 mod server;
 mod worker;
 
@@ -12,6 +13,7 @@ use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
 
+pub use notify::{Means, Notify, NotifyTarget, Reference, Text};
 pub use server::{Auth, Defaults, Recovery, ServerConfig, listen_address};
 pub use worker::{Docker, Kubernetes, WorkerConfig, WorkerLimits};
 

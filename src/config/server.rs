@@ -7,7 +7,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_yaml::Value;
 
-use super::{ConfigError, WorkerConfig, read_token};
+use super::notify;
+use super::{ConfigError, Notify, WorkerConfig, read_token};
 use crate::domain::settings::Settings;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +22,9 @@ pub struct ServerConfig {
     pub auth: Auth,
     pub recovery: Recovery,
     pub defaults: Defaults,
+    /// How people reach this server, for links in messages.
+    pub public_url: Option<String>,
+    pub notify: Notify,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +63,8 @@ impl Default for ServerConfig {
             auth: Auth::default(),
             recovery: Recovery::default(),
             defaults: Defaults::default(),
+            public_url: None,
+            notify: Notify::new(),
         }
     }
 }
@@ -148,6 +154,10 @@ impl ServerConfig {
             let check = worker.check();
             check.map_err(|fault| format!("embedded_worker: {fault}"))?;
         }
+        if let Some(url) = &self.public_url {
+            notify::check_url(url).map_err(|fault| format!("public_url {fault}"))?;
+        }
+        notify::check(&self.notify)?;
         let Recovery {
             heartbeat_interval_secs: interval,
             heartbeat_timeout_secs: timeout,

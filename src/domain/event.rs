@@ -47,6 +47,8 @@ words! {
         /// Workflow files do not load; what was good stays in force.
         WorkflowsBroken = "workflows_broken",
         WorkflowsLoaded = "workflows_loaded",
+        /// A message could not be delivered for days.
+        DeliveryGivenUp = "delivery_given_up",
     }
 }
 

@@ -44,6 +44,7 @@ words! {
         Retry = "retry",
         Hook = "hook",
         Schedule = "schedule",
+        Webhook = "webhook",
     }
 }
 

@@ -10,6 +10,7 @@ pub mod event;
 pub mod job;
 pub mod limits;
 pub mod log;
+pub mod outbox;
 pub mod protocol;
 pub mod reason;
 pub mod recovery;
@@ -81,6 +82,8 @@ ids! {
     DefinitionId
     EventSeq
     ScheduleId
+    /// A message to the outside.
+    OutboxId
 }
 
 /// Wall-clock time in milliseconds since 1970, UTC. For display, `not_before` and cron; never for liveness.

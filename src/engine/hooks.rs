@@ -12,9 +12,9 @@ use super::retry::Carried;
 use super::scope::{Names, context_of, of_job, parsed, rfc3339, texts_in};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Job, Source};
-use crate::domain::limits::{self, clip};
+use crate::domain::limits::{self, clip, shorten};
 use crate::domain::task::{HookDoes, HookOn};
-use crate::domain::{Json, StepId};
+use crate::domain::{EventSeq, JobId, Json, StepId};
 use crate::language::template;
 
 /// Failed steps that a hook is told of.
@@ -37,13 +37,11 @@ impl Cascade<'_> {
             // A hook that fires hooks could go on for ever.
             return Ok(());
         }
+        let outcome = self.tx.recorded_last().expect("hooks follow an event");
         for (index, hook) in hooks.iter().enumerate() {
             match &hook.does {
                 _ if hook.on != on => {}
-                HookDoes::Notify { .. } => {
-                    self.tx
-                        .post(context.job_id, step_id, on, index as u32, self.now)?;
-                }
+                HookDoes::Notify { target } => self.notify(job.job_id, outcome, target)?,
                 HookDoes::Job { task, input } => {
                     if let Err(why) = self.make_hook_job(context, &job, step_id, index, input)? {
                         let text = format!("hook {task} of {on} could not run: {why}");
@@ -57,6 +55,20 @@ impl Cascade<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Leaves the outcome for the target of a hook, whether it subscribed to it or not.
+    fn notify(&self, job_id: JobId, outcome: EventSeq, target: &str) -> Result<(), EngineError> {
+        if self.tx.target(target).is_some() {
+            return Ok(self.tx.post(outcome, target, Some(job_id), self.now)?);
+        }
+        let text = format!(
+            "a hook of job {job_id} would tell {}, which the settings do not have: add it under notify",
+            shorten(target)
+        );
+        let event = NewEvent::new(EventKind::HookFailed, text).job(job_id);
+        let facts = Facts::none().and("target", target);
+        Ok(self.tx.record(&event.data(facts.data()), self.now)?)
     }
 
     fn make_hook_job(
@@ -96,7 +108,7 @@ impl Cascade<'_> {
             depth: 0,
             hook_of: Some(job.job_id),
             schedule_id: None,
-            scheduled_for: None,
+            scheduled_for: job.scheduled_for,
             not_before: None,
             carried: Carried::default(),
         });

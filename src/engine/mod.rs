@@ -13,6 +13,7 @@
 //! | set_schedules, pause_schedule, resume_schedule, fire_schedule | `schedule.rs` `fire.rs` | the loader, people |
 //! | fire_due, clock_stepped_back | `fire.rs` `schedule.rs` | time, through the scheduler |
 //! | release_due, recover | `release.rs` `recover.rs` | time, through the sweeper |
+//! | set_targets, next_message, tell_delivery, redeliver | `outbox.rs` | time, through the outbox; people |
 //! | select, why, why_job | `select.rs` `why.rs` `why_job.rs` | everyone, read-only |
 //! | job, output, queue, lists | `queries.rs` `queue.rs` `views.rs` | everyone, read-only |
 //!
@@ -39,6 +40,7 @@ mod inputs;
 mod lacks;
 mod log;
 mod once;
+mod outbox;
 mod poll;
 mod queries;
 mod queue;
@@ -66,7 +68,7 @@ use std::sync::Arc;
 use crate::domain::check::Problems;
 use crate::domain::job::JobState;
 use crate::domain::step::StepState;
-use crate::domain::{AttemptRef, JobId, Now, StepId, WorkerId};
+use crate::domain::{AttemptRef, JobId, Now, OutboxId, StepId, WorkerId};
 use crate::language::values::Violation;
 use crate::store::{Store, StoreError, Tx};
 use watch::Watch;
@@ -79,6 +81,7 @@ pub use crate::domain::settings::Settings;
 pub use approve::Decision;
 pub use fire::FireRound;
 pub use log::LogOwner;
+pub use outbox::{Due, MessageDetail, Outgoing};
 pub use queries::{JobView, LogLine};
 pub use queue::WaitingStep;
 pub use recover::{Suspect, together_silent};
@@ -123,6 +126,8 @@ pub enum EngineError {
     NoSuchStep { job_id: JobId, step: String },
     #[error("{attempt} was never this session's")]
     AttemptNotFound { attempt: AttemptRef },
+    #[error("delivery {outbox_id} does not exist")]
+    MessageNotFound { outbox_id: OutboxId },
     #[error("worker {worker_id} does not exist")]
     WorkerNotFound { worker_id: WorkerId },
     #[error("there is no schedule {selector}")]

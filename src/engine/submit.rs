@@ -42,6 +42,10 @@ impl Submission {
 
     /// Not the definition: it may have been edited before the request is repeated.
     fn once(&self) -> Result<Once, EngineError> {
+        if self.source == Source::Webhook {
+            // A delivery is known by its id alone: senders do not repeat every byte.
+            return Once::new(self.idempotency_key.clone(), &"webhook".into());
+        }
         let request = serde_json::json!([
             "submit",
             self.frozen.definition.root().draft.name,
@@ -90,6 +94,14 @@ pub struct Submitted {
 }
 
 impl Engine {
+    /// The job that a request under this key made.
+    pub fn job_of_key(&self, key: &str) -> Result<Option<JobId>, EngineError> {
+        let found = self
+            .store
+            .read(|tx| Ok::<_, EngineError>(tx.idempotent_job(key)?))?;
+        Ok(found.map(|(job_id, _)| job_id))
+    }
+
     pub fn submit(&self, submission: Submission, now: Now) -> Result<Submitted, EngineError> {
         submission.check()?;
         let once = submission.once()?;

@@ -292,7 +292,7 @@ pub fn kind(action: &Action) -> &'static str {
     }
 }
 
-fn named(tx: &Tx, events: Vec<Event>) -> Result<Vec<NamedEvent>, EngineError> {
+pub(super) fn named(tx: &Tx, events: Vec<Event>) -> Result<Vec<NamedEvent>, EngineError> {
     let mut names = Names::new(tx);
     let mut named = Vec::with_capacity(events.len());
     for event in events {

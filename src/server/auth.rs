@@ -1,5 +1,5 @@
-//! Who may come in. Without a token the server listens on loopback alone; with one, every request but the two about health
-//! must carry it.
+//! Who may come in. Without a token the server listens on loopback alone; with one, every request but those about health
+//! and those to webhooks, which have secrets of their own, must carry it.
 
 use sha2::{Digest, Sha256};
 

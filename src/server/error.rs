@@ -72,6 +72,7 @@ impl From<EngineError> for ApiError {
             | NoScheduleFits { .. }
             | StepNotFound { .. }
             | NoSuchStep { .. }
+            | MessageNotFound { .. }
             | WorkerNotFound { .. } => (404, "not_found"),
             JobEnded { .. }
             | ScheduleRemoved { .. }

@@ -53,6 +53,8 @@ pub struct Headers {
     pub idempotency_key: Option<String>,
     pub accept: Option<String>,
     pub last_event_id: Option<String>,
+    /// All of them, with names in lower case; only for routes that are open to whoever signs.
+    pub all: Vec<(String, String)>,
 }
 
 impl Request {

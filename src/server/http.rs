@@ -412,12 +412,13 @@ async fn read(request: hyper::Request<Incoming>, desk: &Desk) -> Result<Received
             }
         }
     };
-    let headers = Headers {
+    let mut headers = Headers {
         authorization: text("authorization")?,
         content_type: text("content-type")?,
         idempotency_key: text("idempotency-key")?,
         accept: accepted(&head.headers),
         last_event_id: text("last-event-id")?,
+        all: Vec::new(),
     };
     let (route, params) = match desk.door.admit(method, &path, &headers) {
         Ok(admitted) => admitted,
@@ -428,8 +429,11 @@ async fn read(request: hyper::Request<Incoming>, desk: &Desk) -> Result<Received
     };
     let bytes_max = match route.access {
         Access::Workers => limits.worker_bytes_max,
-        Access::Everyone | Access::People => limits.body_bytes_max,
+        Access::Everyone | Access::Signed | Access::People => limits.body_bytes_max,
     };
+    if route.access == Access::Signed {
+        headers.all = all_headers(&head.headers);
+    }
     let body = read_body(body, bytes_max, desk);
     let Ok(body) = timeout(limits.body_timeout, body).await else {
         return Err(refuse(408, "timeout", "the body took too long to arrive"));
@@ -510,6 +514,15 @@ fn accepted(headers: &hyper::HeaderMap) -> Option<String> {
     let lines = headers.get_all("accept").iter();
     let lines: Vec<&str> = lines.filter_map(|line| line.to_str().ok()).collect();
     (!lines.is_empty()).then(|| lines.join(", "))
+}
+
+/// What is no text is shown as far as it is.
+fn all_headers(headers: &hyper::HeaderMap) -> Vec<(String, String)> {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    let lines = headers.iter();
+    lines
+        .map(|(name, value)| (name.as_str().to_string(), text(value.as_bytes())))
+        .collect()
 }
 
 /// Takes in what comes after a refusal: a client that is still sending would meet a closed connection before the answer.

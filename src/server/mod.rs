@@ -12,6 +12,7 @@
 //! | `download` | sends one long log | with it |
 //! | `sweeper` | recovery | when it is dropped |
 //! | `scheduler` | has schedules fire when it is time | when it is dropped |
+//! | `outbox-NAME` | delivers messages to one target, each by a thread `outbox-send` | when it is dropped |
 //! | `log-sync` | syncs what was appended to logs, once a second | when it is dropped, after a last sync |
 //! | `writer`, `answers` | the store's | when the last handle of the store goes |
 //!
@@ -30,6 +31,7 @@ mod http;
 mod log_sync;
 mod mailbox;
 mod routes;
+mod signed;
 mod streams;
 mod waiting;
 mod worker_api;
@@ -43,9 +45,11 @@ use crate::config::{ConfigError, ServerConfig};
 use crate::engine::{Engine, EngineError};
 use crate::language::{Faults, Workflows};
 use crate::logs::{LogLimits, Logs};
+use crate::outbox::{Bell, Origin, Outbox};
 use crate::scheduler::Scheduler;
 use crate::store::{OpenError, Store, StoreOptions};
 use crate::sweeper::Sweeper;
+use api::hooks::HookLog;
 use auth::Gate;
 use catalogue::{Catalogue, Loaded};
 use download::Downloads;
@@ -100,7 +104,11 @@ pub struct App {
     sweeper: Sweeper,
     /// To be woken when schedules have changed.
     scheduler: Scheduler,
+    outbox: Outbox,
     installation: String,
+    /// Who messages are from.
+    origin: Origin,
+    hook_log: HookLog,
 }
 
 /// A server that runs until it is stopped or dropped.
@@ -124,16 +132,21 @@ impl Server {
         let gate = Gate::new(config.token()?.as_deref());
         let polls_mailbox = Arc::<Mailbox<waiting::Message>>::default();
         let streams_mailbox = Arc::<Mailbox<streams::Message>>::default();
+        let bell = Bell::new(&config.notify);
         let on_commit = {
             let (polls, streams) = (polls_mailbox.clone(), streams_mailbox.clone());
+            let bell = bell.clone();
             move |notice: crate::store::Notice| {
-                let news = notice.news;
+                let (news, posted) = (notice.news, notice.posted);
                 // Work first: whoever watches can wait.
                 if notice.steps_ready || !notice.workers.is_empty() {
                     polls.put(notice);
                 }
                 if news {
                     streams.put(crate::store::Notice::default());
+                }
+                if posted {
+                    bell.ring();
                 }
             }
         };
@@ -150,6 +163,7 @@ impl Server {
         let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
         let engine = Engine::new(store, settings);
         let installation = engine.installation_key()?;
+        let origin = Origin::new(&installation, config.public_url.as_deref());
         let thread = StartError::Thread;
         let catalogue = Arc::new(Catalogue::new(Loaded::new(&workflows)));
         engine.set_schedules(&catalogue.current().schedules, clock.now())?;
@@ -158,6 +172,9 @@ impl Server {
             move |name: &str| catalogue.current().tasks.get(name).cloned()
         };
         let scheduler = Scheduler::start(engine.clone(), clock.clone(), Arc::new(tasks));
+        // Before anything can happen: what happens is for those that it knows.
+        let outbox = Outbox::start(&engine, &clock, &config.notify, origin.clone(), &bell);
+        let outbox = outbox.map_err(thread)?;
         let waiting = Waiting::start(engine.clone(), clock.clone(), polls_mailbox);
         let streams = Streams::start(engine.clone(), streams_mailbox);
         let sweeper = Sweeper::start(engine.clone(), clock.clone());
@@ -165,6 +182,9 @@ impl Server {
             waiting: waiting.map_err(thread)?,
             streams: streams.map_err(thread)?,
             sweeper: sweeper.map_err(thread)?,
+            outbox,
+            origin,
+            hook_log: HookLog::default(),
             _log_sync: LogSync::start(logs.clone()).map_err(thread)?,
             scheduler: scheduler.map_err(thread)?,
             workflows: catalogue,

@@ -1,7 +1,10 @@
 //! Every route: method, path, who may, handler. What is not here does not exist.
 
 use super::App;
-use super::api::{events, health, jobs, logs, queue, recovery, schedules, steps, tasks, workers};
+use super::api::{
+    deliveries, events, health, hooks, jobs, logs, queue, recovery, schedules, steps, tasks,
+    workers,
+};
 use super::error::ApiError;
 use super::exchange::Method::{self, Delete, Get, Post, Put};
 use super::exchange::{Reply, Request};
@@ -14,12 +17,14 @@ pub type Handler = fn(&App, &Request) -> Result<Reply, ApiError>;
 pub enum Access {
     /// Anybody who reaches the port.
     Everyone,
+    /// Anybody who reaches the port, too; but the request must show by itself that it may.
+    Signed,
     /// Whoever has the token, if there is one.
     People,
     /// As people; but nobody else's requests are in front of theirs, and they may say more at once.
     Workers,
 }
-use Access::{Everyone, People, Workers};
+use Access::{Everyone, People, Signed, Workers};
 
 pub struct Route {
     pub method: Method,
@@ -63,6 +68,12 @@ const ROUTES: &[Route] = &[
     route(Delete, "/api/workers/{worker}",                           People,  workers::delete),
     route(Get,    "/api/events",                                     People,  events::list_or_stream),
     route(Get,    "/api/recovery",                                   People,  recovery::show),
+    route(Get,    "/api/deliveries",                                 People,  deliveries::list),
+    route(Get,    "/api/deliveries/{delivery}",                      People,  deliveries::show),
+    route(Post,   "/api/deliveries/{delivery}/redeliver",            People,  deliveries::redeliver),
+    route(Post,   "/api/notify/{target}/test",                       People,  deliveries::test),
+
+    route(Post,   "/hooks/{name}",                                   Signed,  hooks::receive),
 
     route(Post,   "/api/worker/sessions",                            Workers, worker_api::open_session),
     route(Post,   "/api/worker/heartbeat",                           Workers, worker_api::heartbeat),

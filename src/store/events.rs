@@ -1,4 +1,4 @@
-//! Events, and the outbox of what must be delivered after the commit.
+//! Events. Whoever subscribed to one is posted a message in the same transaction.
 
 use rusqlite::named_params;
 
@@ -7,7 +7,6 @@ use super::{StoreError, Tx};
 use crate::domain::event::{Event, EventKind, NewEvent};
 use crate::domain::limits::{self, clip};
 use crate::domain::reason::Reason;
-use crate::domain::task::HookOn;
 use crate::domain::{EventSeq, JobId, Json, Now, StepId, Timestamp, WorkerId};
 
 pub const STATEMENTS: &[&str] = &[
@@ -18,19 +17,7 @@ pub const STATEMENTS: &[&str] = &[
     EVENTS_BEFORE,
     RECOVERIES_BEFORE,
     LAST_SEQ,
-    POST,
-    OUTBOX_PENDING,
 ];
-
-/// A hook that waits to be delivered.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutboxRow {
-    pub outbox_id: i64,
-    pub job_id: JobId,
-    pub step_id: Option<StepId>,
-    pub hook_on: HookOn,
-    pub hook_index: u32,
-}
 
 const RECORD: &str = "
     INSERT INTO event (at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data)
@@ -79,27 +66,34 @@ const LAST_SEQ: &str = "
     SELECT coalesce(max(seq), 0) FROM event
 ";
 
-const POST: &str = "
-    INSERT INTO outbox (job_id, step_id, hook_on, hook_index, created_at)
-    VALUES (:job_id, :step_id, :hook_on, :hook_index, :wall)
-";
-
-const OUTBOX_PENDING: &str = "
-    SELECT outbox_id, job_id, step_id, hook_on, hook_index
-      FROM outbox
-     WHERE delivered_at IS NULL AND outbox_id > :after
-     ORDER BY outbox_id
-     LIMIT :limit
-";
-
 impl Tx<'_> {
     pub fn record(&self, event: &NewEvent, now: Now) -> Result<(), StoreError> {
-        self.insert_event(RECORD, event, now)
+        self.insert_event(RECORD, event, now)?;
+        self.post_to_subscribers(event, None, now)
     }
 
     /// For what others can make happen again and again: told the first time only.
     pub fn record_once(&self, event: &NewEvent, now: Now) -> Result<(), StoreError> {
-        self.insert_event(RECORD_ONCE, event, now)
+        match self.insert_event(RECORD_ONCE, event, now)? {
+            true => self.post_to_subscribers(event, None, now),
+            false => Ok(()),
+        }
+    }
+
+    /// For what a target itself is the matter with: it is not told.
+    pub fn record_about_target(
+        &self,
+        event: &NewEvent,
+        target: &str,
+        now: Now,
+    ) -> Result<(), StoreError> {
+        self.insert_event(RECORD, event, now)?;
+        self.post_to_subscribers(event, Some(target), now)
+    }
+
+    /// For what nobody is to be sent a message about.
+    pub fn record_quietly(&self, event: &NewEvent, now: Now) -> Result<(), StoreError> {
+        self.insert_event(RECORD, event, now).map(|_| ())
     }
 
     pub fn events_of_job(
@@ -146,49 +140,14 @@ impl Tx<'_> {
         Ok(EventSeq(last?))
     }
 
-    /// Leaves a hook to be delivered once this transaction is committed.
-    pub fn post(
-        &self,
-        job_id: JobId,
-        step_id: Option<StepId>,
-        hook_on: HookOn,
-        hook_index: u32,
-        now: Now,
-    ) -> Result<(), StoreError> {
-        self.sql(POST)?.execute(named_params! {
-            ":job_id": job_id.0,
-            ":step_id": step_id.map(|id| id.0),
-            ":hook_on": hook_on.as_str(),
-            ":hook_index": hook_index,
-            ":wall": now.wall.0,
-        })?;
-        Ok(())
-    }
-
-    pub fn outbox_pending(&self, after: i64, limit: u32) -> Result<Vec<OutboxRow>, StoreError> {
-        let mut statement = self.sql(OUTBOX_PENDING)?;
-        let mut rows = statement.query(named_params! {":after": after, ":limit": limit})?;
-        let mut pending = Vec::new();
-        while let Some(row) = rows.next()? {
-            pending.push(OutboxRow {
-                outbox_id: row.get(0)?,
-                job_id: JobId(row.get(1)?),
-                step_id: row.get::<_, Option<i64>>(2)?.map(StepId),
-                hook_on: rows::word(row, 3, HookOn::from_word, "an outcome with hooks")?,
-                hook_index: row.get(4)?,
-            });
-        }
-        Ok(pending)
-    }
-
+    /// `false`: it had been told.
     fn insert_event(
         &self,
         statement: &'static str,
         event: &NewEvent,
         now: Now,
-    ) -> Result<(), StoreError> {
-        self.changes.borrow_mut().notice.news = true;
-        self.sql(statement)?.execute(named_params! {
+    ) -> Result<bool, StoreError> {
+        let inserted = self.sql(statement)?.execute(named_params! {
             ":wall": now.wall.0,
             ":kind": event.kind.as_str(),
             ":phase": event.phase,
@@ -200,10 +159,21 @@ impl Tx<'_> {
             ":message": clip(&event.message, limits::MESSAGE_BYTES_MAX),
             ":data": event.data.as_ref().map(|data| &data.0),
         })?;
+        let mut changes = self.changes.borrow_mut();
+        changes.notice.news = true;
+        if inserted == 1 {
+            changes.recorded_last = Some(EventSeq(self.connection.last_insert_rowid()));
+        }
+        drop(changes);
         if let Some(job_id) = event.job_id {
             self.touch_job(job_id);
         }
-        Ok(())
+        Ok(inserted == 1)
+    }
+
+    /// The event that this transaction recorded last.
+    pub fn recorded_last(&self) -> Option<EventSeq> {
+        self.changes.borrow().recorded_last
     }
 
     fn many_events(

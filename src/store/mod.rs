@@ -13,6 +13,7 @@ mod events;
 mod invariants;
 mod jobs;
 mod loops;
+mod outbox;
 mod queue;
 mod recovery;
 mod requirements;
@@ -27,22 +28,23 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Params, Rows};
 
+use crate::domain::outbox::Target;
 use crate::domain::task::Definition;
-use crate::domain::{DefinitionId, JobId, Uptime, WorkerId};
+use crate::domain::{DefinitionId, EventSeq, JobId, Uptime, WorkerId};
 use crate::secrets::Sealer;
 
 pub use assignments::{Claim, Demand, Held, JobPayload, NextClaim};
 pub use attempts::{FormerAttempt, FormerOutcome};
 pub use definitions::{Frozen, hex_sha256};
-pub use events::OutboxRow;
 pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob};
+pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
 pub use schema::{DATABASE_FILE, OpenError};
 pub use steps::{Ending, NewStep};
@@ -114,16 +116,19 @@ pub struct Notice {
     pub workers: BTreeSet<WorkerId>,
     /// Jobs changed or events were recorded.
     pub news: bool,
+    /// Messages were posted, or are to be sent at once.
+    pub posted: bool,
 }
 
 impl Notice {
     pub fn is_empty(&self) -> bool {
-        !self.steps_ready && !self.news && self.workers.is_empty()
+        !self.steps_ready && !self.news && !self.posted && self.workers.is_empty()
     }
 
     pub fn absorb(&mut self, other: Notice) {
         self.steps_ready |= other.steps_ready;
         self.news |= other.news;
+        self.posted |= other.posted;
         self.workers.extend(other.workers);
     }
 }
@@ -182,6 +187,7 @@ struct Shared {
     service_clock_up: AtomicI64,
     joiners: OnceLock<Joiners>,
     sealer: Sealer,
+    targets: RwLock<Arc<Vec<Target>>>,
     stats: Stats,
 }
 
@@ -218,6 +224,7 @@ impl Store {
             service_clock_up: AtomicI64::new(begun_up.0),
             joiners: OnceLock::new(),
             sealer,
+            targets: RwLock::default(),
             stats: Stats::default(),
         });
         let writer = writer::Writer::start(connection, shared.clone()).map_err(|source| {
@@ -286,6 +293,12 @@ impl Store {
     /// A value that a transaction had sealed, as it was. An error says why not, and nothing of the value.
     pub fn unseal(&self, value: &serde_json::Value) -> Result<serde_json::Value, String> {
         self.inner.shared.sealer.unseal(value)
+    }
+
+    /// Whom events are posted to from now on.
+    pub fn set_targets(&self, targets: Vec<Target>) {
+        let shared = &self.inner.shared.targets;
+        *shared.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(targets);
     }
 
     pub fn folder(&self) -> &Path {
@@ -395,6 +408,11 @@ impl Shared {
         kept.extend(definitions);
     }
 
+    fn targets(&self) -> Arc<Vec<Target>> {
+        let targets = self.targets.read();
+        targets.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn definition(&self, definition_id: DefinitionId) -> Option<Arc<Definition>> {
         self.definitions
             .lock()
@@ -414,6 +432,8 @@ struct Changes {
     notice: Notice,
     /// Whose call it is: what it did itself is no news to it.
     caller: Option<WorkerId>,
+    /// The event that was recorded last.
+    recorded_last: Option<EventSeq>,
 }
 
 impl Changes {
@@ -528,6 +548,7 @@ pub fn statements() -> Vec<&'static str> {
         events::STATEMENTS,
         jobs::STATEMENTS,
         loops::STATEMENTS,
+        outbox::STATEMENTS,
         queue::STATEMENTS,
         recovery::STATEMENTS,
         requirements::STATEMENTS,

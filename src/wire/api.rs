@@ -369,6 +369,58 @@ pub struct ForecastJson {
     pub in_secs: f64,
 }
 
+/// A message to a target of the settings.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct DeliveryJson {
+    pub id: i64,
+    /// What the receiver knows it by, the same in each delivery.
+    pub message_id: String,
+    pub target: String,
+    pub state: String,
+    pub event_seq: i64,
+    pub job_id: Option<i64>,
+    pub attempts: u32,
+    pub next_at: Option<Time>,
+    pub created_at: Time,
+    pub delivered_at: Option<Time>,
+    pub last_error: Option<String>,
+    /// What it tells. In lists it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<EventJson>,
+    /// How its deliveries went, oldest first, the last ones. In lists it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<Vec<DeliveryTryJson>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct DeliveryTryJson {
+    pub attempt: u32,
+    pub at: Time,
+    pub ok: bool,
+    /// Of HTTP, or a program's exit code.
+    pub status: Option<i32>,
+    pub message: String,
+    pub duration_ms: i64,
+}
+
+/// What a request to a webhook came to.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct HookedJson {
+    pub job_id: i64,
+    /// It had come before: this is the job that it made then.
+    pub repeated: bool,
+}
+
+/// What a test message came to.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TestedJson {
+    pub target: String,
+    pub ok: bool,
+    pub status: Option<i32>,
+    pub message: String,
+    pub duration_ms: i64,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub struct LogsJson {
     pub lines: Vec<LogLineJson>,

@@ -266,3 +266,97 @@ fn a_worker_needs_a_server_to_go_to_and_a_name_that_can_be_read() {
     let told = "name is blank, write one or leave it out".to_string();
     assert_eq!(name(" ").check(), Err(told));
 }
+
+#[test]
+fn targets_of_messages_are_understood_or_refused_by_their_names() {
+    let good = "
+notify:
+  ops: { type: webhook, url: https://example.org/hook, secret: { env: OPS }, on: [job_failed, worker_inactive] }
+  chat: { type: slack, url: { env: SLACK_URL }, on: [job_failed], tasks: [backup] }
+  phone: { type: ntfy, url: https://ntfy.example.org/x, token: { file: /etc/token }, priority: high }
+  mail: { type: email, to: [ops@example.org], from: me@example.org }
+  any: { type: command, command: [/usr/local/bin/tell, --now] }
+";
+    assert_eq!(server(good).unwrap().notify.len(), 5);
+    let example = std::fs::read_to_string("server-config.example.yaml").unwrap();
+    let shown = example.lines().filter_map(|line| line.strip_prefix("#   "));
+    let shown: String = shown.map(|line| format!("  {line}\n")).collect();
+    assert_eq!(
+        server(&format!("notify:\n{shown}")).unwrap().notify.len(),
+        5
+    );
+
+    for (target, expected) in [
+        (
+            "{ type: webhok }",
+            "notify.ops.type is \"webhok\", expected one of webhook, slack, ntfy, email, command",
+        ),
+        (
+            "{ on: [job_failed] }",
+            "notify.ops.type is \"\", expected one of webhook, slack, ntfy, email, command",
+        ),
+        (
+            "{ type: slack }",
+            "notify.ops.url is missing, a target of type slack needs it",
+        ),
+        (
+            "{ type: webhook, url: https://x.org }",
+            "notify.ops.secret is missing, a target of type webhook needs it",
+        ),
+        (
+            "{ type: slack, url: https://x.org, to: [a@b.org] }",
+            "notify.ops.to does not belong to a target of type slack, leave it out",
+        ),
+        (
+            "{ type: slack, url: gopher://x.org }",
+            "notify.ops.url is no address, write one such as https://example.org/hook",
+        ),
+        (
+            "{ type: slack, url: https://x.org, on: [job_faild] }",
+            "notify.ops.on has \"job_faild\", which is no kind of event, did you mean job_failed?",
+        ),
+        (
+            "{ type: slack, url: https://x.org, tasks: [] }",
+            "notify.ops.tasks is an empty list: name tasks, or leave it out for all of them",
+        ),
+        (
+            "{ type: ntfy, url: https://x.org, priority: huge }",
+            "notify.ops.priority is \"huge\", expected min, low, default, high or max",
+        ),
+        (
+            "{ type: email, to: [\"a@b.org, c@d.org\"] }",
+            "notify.ops.to has \"a@b.org, c@d.org\", expected an address such as ops@example.org",
+        ),
+        (
+            "{ type: email, to: [a@b.org], from: \"a@b.org\\nBcc: c@d.org\" }",
+            "notify.ops.from has \"a@b.org\\nBcc: c@d.org\", expected an address such as ops@example.org",
+        ),
+        (
+            "{ type: email, to: [a@b.org], sendmail: sendmail }",
+            "notify.ops.sendmail must be the path of a program, such as /usr/sbin/sendmail",
+        ),
+        (
+            "{ type: command, command: [tell] }",
+            "notify.ops.command must be a list that begins with the path of a program, such as [/usr/local/bin/tell, --now]",
+        ),
+        (
+            "{ type: command, command: [] }",
+            "notify.ops.command must be a list that begins with the path of a program, such as [/usr/local/bin/tell, --now]",
+        ),
+    ] {
+        let fault = server(&format!("notify: {{ ops: {target} }}")).unwrap_err();
+        assert_eq!(fault, format!("server.yaml: {expected}"), "{target}");
+    }
+    let written_out =
+        server("notify: { ops: { type: webhook, url: https://x.org, secret: hunter22 } }");
+    let fault = written_out.unwrap_err();
+    assert!(
+        fault.contains("a secret is not written out here, write { env: NAME } or { file: PATH }"),
+        "{fault}"
+    );
+    assert!(!fault.contains("hunter22"), "{fault}");
+    let unknown = server("notify: { ops: { type: slack, urll: x } }").unwrap_err();
+    assert!(unknown.contains("unknown key `urll`"), "{unknown}");
+    let odd = server("notify: { \"a b\": { type: slack, url: https://x.org } }").unwrap_err();
+    assert!(odd.contains("notify has a target \"a b\""), "{odd}");
+}

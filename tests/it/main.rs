@@ -5,6 +5,7 @@ mod house;
 mod engine;
 mod executor;
 mod logs;
+mod outbox;
 mod scheduler;
 mod server;
 mod store;

@@ -13,8 +13,12 @@ mod house;
 mod kubectl;
 mod ledger;
 mod network;
+mod outbox;
 mod pods;
 mod proxy;
+#[allow(dead_code)] // Other tests need more of it.
+#[path = "../it/outbox/receiver.rs"]
+mod receiver;
 mod scale;
 // mod secrets;
 mod servers;

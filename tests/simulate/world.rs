@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use stepward::clock::ServiceClock;
+use stepward::domain::outbox::Target;
 use stepward::domain::protocol::Registration;
 use stepward::domain::reason::Reason;
 use stepward::domain::recovery::{Deed, Foreseen, Recovery};
@@ -387,6 +388,7 @@ impl World {
         self.oracle.undisturbed = self.mono;
         self.oracle.undisturbed_up = begun_up.0;
         let engine = Engine::new(store, self.settings);
+        engine.set_targets(vec![Target::of_hooks("tell")]);
         self.say(&format!("the server starts at {}", begun_up.0));
         let changed = Now {
             wall: Timestamp(self.wall_ms + self.mono),

@@ -1,7 +1,9 @@
 //! What people and scripts ask for, one file per noun. Parse, one verb, answer; `show.rs` says what things look like.
 
+pub mod deliveries;
 pub mod events;
 pub mod health;
+pub mod hooks;
 pub mod jobs;
 pub mod logs;
 pub mod queue;

@@ -1,20 +1,22 @@
 //! What things look like: from the engine's views to the JSON that is shown.
 
 use crate::domain::job::Job;
+use crate::domain::outbox::Message;
 use crate::domain::schedule::{CatchUp, Fire};
 use crate::domain::step::Step;
 use crate::domain::task::Task;
 use crate::domain::{Json, Now, Timestamp};
 use crate::engine::{
-    JobDetail, JobWhy, NamedEvent, Parent, ScheduleView, StepDetail, WaitingStep, Why,
-    WorkerDetail, kind,
+    JobDetail, JobWhy, MessageDetail, NamedEvent, Parent, ScheduleView, StepDetail, WaitingStep,
+    Why, WorkerDetail, kind,
 };
+use crate::outbox::{Origin, message_id};
 use crate::secrets::Sealer;
 use crate::store::FormerOutcome;
 use crate::wire::api::{
-    AttemptHistory, CatchUpJson, EventJson, FireJson, HeldStepJson, JobJson, JobWhyJson,
-    ParentJson, QueuedJson, ScheduleJson, StepJson, StepWhyJson, TaskJson, TaskStepJson, ValueJson,
-    WhyJson, WhyOutcomeJson, WorkerJson,
+    AttemptHistory, CatchUpJson, DeliveryJson, DeliveryTryJson, EventJson, FireJson, HeldStepJson,
+    JobJson, JobWhyJson, ParentJson, QueuedJson, ScheduleJson, StepJson, StepWhyJson, TaskJson,
+    TaskStepJson, ValueJson, WhyJson, WhyOutcomeJson, WorkerJson,
 };
 use crate::wire::{Raw, Time};
 
@@ -254,6 +256,46 @@ pub fn event(named: NamedEvent) -> EventJson {
         reason: fact.reason.map(|reason| reason.to_string()),
         message: fact.message,
         data: Raw::from(&fact.data.unwrap_or_else(Json::empty_object)),
+    }
+}
+
+/// Without its log, as in lists.
+pub fn delivery(message: &Message, origin: &Origin, now: Now) -> DeliveryJson {
+    // The service clock has no dates; how far away the moment is says when it will be.
+    let next_at = message.next_up.map(|up| {
+        let in_ms = (up.0 - now.up.0).max(0);
+        Time(Timestamp(now.wall.0 + in_ms))
+    });
+    DeliveryJson {
+        id: message.outbox_id.0,
+        message_id: message_id(origin, message.outbox_id),
+        target: message.target.clone(),
+        state: message.state.to_string(),
+        event_seq: message.event_seq.0,
+        job_id: message.job_id.map(|id| id.0),
+        attempts: message.attempts,
+        next_at,
+        created_at: message.created_at.into(),
+        delivered_at: time(message.delivered_at),
+        last_error: message.last_error.clone(),
+        event: None,
+        log: None,
+    }
+}
+
+pub fn delivery_detail(detail: MessageDetail, origin: &Origin, now: Now) -> DeliveryJson {
+    let log = detail.deliveries.into_iter().map(|tried| DeliveryTryJson {
+        attempt: tried.attempt,
+        at: tried.at.into(),
+        ok: tried.is_ok,
+        status: tried.status,
+        message: tried.message,
+        duration_ms: tried.duration_ms,
+    });
+    DeliveryJson {
+        log: Some(log.collect()),
+        event: detail.event.map(event),
+        ..delivery(&detail.message, origin, now)
     }
 }
 

@@ -43,7 +43,11 @@ fn an_approval_waits_and_goes_on_when_approved() {
     let step = house.step(job, "ask");
     assert_eq!(step.due_up, Some(house.now().up.plus_ms(5_000)));
     let posted = house.outbox();
-    assert_eq!((posted.len(), posted[0].step_id), (1, Some(step.step_id)));
+    assert_eq!(posted.len(), 1);
+    let told = house.engine.message(posted[0].outbox_id).unwrap().event;
+    let told = told.unwrap().event.fact;
+    assert_eq!(told.kind, EventKind::StepSuspended);
+    assert_eq!(told.step_id, Some(step.step_id));
 
     let output = Some(Json(r#"{"who":"ann"}"#.to_string()));
     let decision = Decision::Approve {

@@ -43,7 +43,7 @@ fn two_racing_terminal_reports_have_one_winner() {
             house
                 .outbox()
                 .into_iter()
-                .filter(|row| row.job_id == job)
+                .filter(|message| message.job_id == Some(job))
                 .count()
         };
         if good == Verdict::Accepted {

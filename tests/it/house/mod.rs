@@ -9,6 +9,7 @@ use stepward::clock::ManualClock;
 use stepward::domain::check::Problems;
 use stepward::domain::event::{Event, EventKind};
 use stepward::domain::job::JobState;
+use stepward::domain::outbox::{Message, Target};
 use stepward::domain::protocol::Registration;
 use stepward::domain::step::{Step, StepState};
 use stepward::domain::task::{Definition, StepDraft, TaskDraft};
@@ -18,7 +19,7 @@ use stepward::engine::{
     Assignment, Beat, BeatAnswer, Engine, EngineError, Finished, HeldAttempt, HeldPhase, JobView,
     Poll, PollAnswer, Settings, Spooled, Submission, Verdict, Why,
 };
-use stepward::store::{Frozen, OutboxRow, Store, StoreOptions};
+use stepward::store::{Frozen, MessageFilter, Store, StoreOptions};
 use stepward::sweeper::sweep_once;
 use tempfile::TempDir;
 
@@ -42,8 +43,11 @@ impl TestHouse {
     pub fn with_options(options: StoreOptions) -> TestHouse {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), options).unwrap();
+        let engine = Engine::new(store, Settings::default());
+        // Whom hooks may tell.
+        engine.set_targets(["tell", "cheer"].map(Target::of_hooks).to_vec());
         TestHouse {
-            engine: Engine::new(store, Settings::default()),
+            engine,
             clock: ManualClock::default(),
             folder,
             sessions: AtomicU64::new(0),
@@ -175,11 +179,12 @@ impl TestHouse {
             .count()
     }
 
-    pub fn outbox(&self) -> Vec<OutboxRow> {
-        self.engine
-            .store
-            .read(|tx| Ok::<_, EngineError>(tx.outbox_pending(0, 100_000)?))
-            .unwrap()
+    /// All messages, oldest first.
+    pub fn outbox(&self) -> Vec<Message> {
+        let everything = MessageFilter::default();
+        let (mut messages, _) = self.engine.messages(None, &everything, 100_000).unwrap();
+        messages.reverse();
+        messages
     }
 
     /// Lets a worker who can do everything run all that is claimable. Steps named in `failing` fail.

@@ -1,0 +1,84 @@
+//! What a target is reached by, found at the moment it is needed; and kept out of every sentence that is kept.
+
+use crate::config::Text;
+use crate::domain::secret::SecretRef;
+
+/// Short texts would blank out half of a sentence.
+const SECRET_BYTES_MIN: usize = 4;
+
+/// What was resolved for one delivery.
+#[derive(Default)]
+pub struct Resolved {
+    texts: Vec<String>,
+}
+
+impl Resolved {
+    pub fn secret(&mut self, secret: &SecretRef) -> Result<String, String> {
+        let found = resolve(secret)?;
+        if found.trim().is_empty() {
+            return Err(format!("{} is empty", place(secret)));
+        }
+        self.texts.push(found.clone());
+        Ok(found)
+    }
+
+    /// A plain text is no secret.
+    pub fn text(&mut self, text: &Text) -> Result<String, String> {
+        match text {
+            Text::Plain(text) => Ok(text.clone()),
+            Text::Reference(reference) => Ok(self.secret(&reference.0)?.trim().to_string()),
+        }
+    }
+
+    /// The sentence without anything that was resolved: a target may answer with what it was sent.
+    pub fn scrub(&self, sentence: &str) -> String {
+        let mut sentence = sentence.to_string();
+        for text in self.texts.iter().map(|text| text.trim()) {
+            if text.len() >= SECRET_BYTES_MIN {
+                sentence = sentence.replace(text, "***");
+            }
+        }
+        sentence
+    }
+}
+
+fn place(secret: &SecretRef) -> String {
+    match secret {
+        SecretRef::Env(name) => format!("variable {name}"),
+        SecretRef::File(path) => format!("file {path}"),
+    }
+}
+
+pub fn resolve(secret: &SecretRef) -> Result<String, String> {
+    match secret {
+        SecretRef::Env(name) => {
+            std::env::var(name).map_err(|_| format!("{} is not set", place(secret)))
+        }
+        SecretRef::File(path) => std::fs::read_to_string(path)
+            .map_err(|error| format!("{} cannot be read: {error}", place(secret))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_resolved_is_in_no_sentence() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("token");
+        std::fs::write(&file, "tk_very_secret\n").unwrap();
+        let secret = SecretRef::File(file.display().to_string());
+        let mut resolved = Resolved::default();
+        assert_eq!(resolved.secret(&secret).unwrap().trim(), "tk_very_secret");
+        assert_eq!(
+            resolved.scrub("401: tk_very_secret is wrong"),
+            "401: *** is wrong"
+        );
+        std::fs::write(&file, " \n").unwrap();
+        let empty = resolved.secret(&secret).unwrap_err();
+        assert!(empty.ends_with("is empty"), "{empty}");
+        let missing = SecretRef::Env("STEPWARD_TEST_NEVER_SET".to_string());
+        assert!(resolved.secret(&missing).is_err());
+    }
+}
