@@ -40,6 +40,8 @@ pub mod language; // what the YAML says
 
 pub mod secrets; // what nobody may read
 
+pub mod import; // what others wrote, in our language
+
 pub mod wire; // what it looks like from outside
 
 pub mod server; // HTTP in front of the engine

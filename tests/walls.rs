@@ -153,6 +153,19 @@ const WALLS: &[(&str, &[&str], &str)] = &[
         "a secret is found and sealed, and told to nobody",
     ),
     (
+        "import",
+        &[
+            "crate::engine",
+            "crate::store",
+            "crate::server",
+            "crate::worker",
+            "crate::cli",
+            "crate::clock",
+            "std::fs",
+        ],
+        "texts in, texts and a report out",
+    ),
+    (
         "wire",
         &[
             "crate::engine",

@@ -2,9 +2,11 @@
 
 mod db_check;
 mod embedded;
+mod import;
 mod process;
 mod run_pod;
 mod say;
+mod schema;
 mod server;
 mod worker;
 
@@ -38,6 +40,12 @@ enum Verb {
     /// Looks after the database.
     #[command(subcommand)]
     Db(DbVerb),
+    /// Writes workflows of others as ours, and says what became of each line.
+    #[command(subcommand)]
+    Import(import::ImportVerb),
+    /// Prints the shape of our files, for editors.
+    #[command(subcommand)]
+    Schema(schema::SchemaVerb),
 }
 
 #[derive(Subcommand)]
@@ -63,6 +71,8 @@ pub fn run() -> ExitCode {
         Verb::Supervise => Ok(crate::worker::supervisor::supervise()),
         Verb::RunPod { plan } => run_pod::run(&plan),
         Verb::Db(DbVerb::Check { folder, config }) => db_check::run(folder, config),
+        Verb::Import(verb) => import::run(verb),
+        Verb::Schema(verb) => schema::run(verb),
     };
     match outcome {
         Ok(code) => code,

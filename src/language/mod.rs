@@ -7,8 +7,9 @@
 
 mod document;
 mod duration;
+pub mod schema;
 pub mod template; // texts with {{ … }} in them
-pub mod values; // does a value fit
+pub mod values; // does a value fit // what editors know of it
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

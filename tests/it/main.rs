@@ -12,5 +12,7 @@ mod store;
 mod sweeper;
 
 mod config;
+mod import;
 mod readme;
+mod schema;
 mod worker;

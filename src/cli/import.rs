@@ -1,0 +1,304 @@
+//! `stepward import`: workflows of others, written as ours, with a table of what became of each line.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, anyhow, bail};
+use clap::{Args, Subcommand};
+use jiff::tz::TimeZone;
+
+use super::say::{answer, say};
+use crate::import::{CrontabSource, Imported, StroemFile, import_crontab, import_stroem};
+
+#[derive(Subcommand)]
+pub enum ImportVerb {
+    /// Writes a task with a schedule for each line of a crontab.
+    ///
+    /// Without FILE it asks `crontab -l`. Files below a folder named cron.d, and /etc/crontab, name a user in each line.
+    Crontab(CrontabArgs),
+    /// Writes the tasks, actions, secrets and triggers of a Strøm workspace.
+    Stroem(StroemArgs),
+}
+
+#[derive(Args)]
+pub struct CrontabArgs {
+    /// Crontabs, or folders of them; - is standard input.
+    #[arg(value_name = "FILE|-")]
+    files: Vec<PathBuf>,
+    /// Each line names a user before its command.
+    #[arg(long)]
+    system: bool,
+    /// The time zone that cron runs in; this machine's if left out.
+    #[arg(long, value_name = "ZONE")]
+    timezone: Option<String>,
+    #[command(flatten)]
+    to: Destination,
+}
+
+#[derive(Args)]
+pub struct StroemArgs {
+    /// The workspace, or its .workflows folder.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// The image for scripts with runner: docker or pod, which Strøm's workers choose.
+    #[arg(long, value_name = "IMAGE")]
+    runner_image: Option<String>,
+    #[command(flatten)]
+    to: Destination,
+}
+
+#[derive(Args)]
+struct Destination {
+    /// The folder to write to. What is there already is never overwritten.
+    #[arg(long, value_name = "DIR", default_value = "workflows")]
+    output: PathBuf,
+    /// Prints the files instead of writing them.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Nobody writes more than this by hand.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const FILES_MAX: usize = 1_000;
+
+pub fn run(verb: ImportVerb) -> anyhow::Result<ExitCode> {
+    // The whole chain in one line: what cannot be done, and why.
+    import(verb).map_err(|error| anyhow!("{error:#}"))
+}
+
+fn import(verb: ImportVerb) -> anyhow::Result<ExitCode> {
+    match verb {
+        ImportVerb::Crontab(args) => {
+            let sources = crontabs(&args)?;
+            deliver(import_crontab(&sources), &args.to)
+        }
+        ImportVerb::Stroem(args) => {
+            let (workspace, files) = stroem_files(&args.folder)?;
+            let source = |path: &str| {
+                let path = workspace.join(path);
+                read_bounded(&path)
+                    .map_err(|error| format!("cannot be read: {}", error.root_cause()))
+            };
+            let imported = import_stroem(&files, &source, args.runner_image.as_deref());
+            deliver(imported, &args.to)
+        }
+    }
+}
+
+fn deliver(imported: Imported, to: &Destination) -> anyhow::Result<ExitCode> {
+    // The table is for whoever reads along; what was written, or would be, goes to stdout. Nobody may be there to read.
+    let _ = std::io::stderr().write_all(format!("{}\n", imported.report).as_bytes());
+    if imported.files.is_empty() {
+        bail!("nothing was found that could be written");
+    }
+    if to.dry_run {
+        for file in &imported.files {
+            answer(format!(
+                "# {}\n{}",
+                to.output.join(&file.name).display(),
+                file.text
+            ));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let paths = imported.files.iter().map(|file| to.output.join(&file.name));
+    let taken: Vec<String> = paths
+        .filter(|path| path.symlink_metadata().is_ok())
+        .map(|path| path.display().to_string())
+        .collect();
+    if !taken.is_empty() {
+        bail!(
+            "{} {} there already, nothing was written; move {} away or name another folder with --output",
+            taken.join(", "),
+            if taken.len() == 1 { "is" } else { "are" },
+            if taken.len() == 1 { "it" } else { "them" },
+        );
+    }
+    for file in &imported.files {
+        let path = to.output.join(&file.name);
+        write_new(&path, &file.text)
+            .with_context(|| format!("{} cannot be written", path.display()))?;
+        answer(format!("wrote {}", path.display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+fn read_bounded(path: &Path) -> anyhow::Result<String> {
+    let file = fs::File::open(path)?;
+    if !file.metadata()?.is_file() {
+        bail!("it is not a file");
+    }
+    read_text(file)
+}
+
+fn read_text(from: impl Read) -> anyhow::Result<String> {
+    let mut bytes = Vec::new();
+    from.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        bail!("it is longer than {FILE_BYTES_MAX} bytes");
+    }
+    String::from_utf8(bytes).context("it is not UTF-8")
+}
+
+fn crontabs(args: &CrontabArgs) -> anyhow::Result<Vec<CrontabSource>> {
+    let timezone = match &args.timezone {
+        Some(zone) => {
+            TimeZone::get(zone).with_context(|| {
+                format!("--timezone is {zone:?}, expected an IANA name such as Europe/Oslo")
+            })?;
+            zone.clone()
+        }
+        None => zone_of_machine().unwrap_or_else(|| "UTC".to_string()),
+    };
+    let source = |name: &str, stem: &str, text: String, system: bool| CrontabSource {
+        name: name.to_string(),
+        stem: stem.to_string(),
+        text,
+        system: system || args.system,
+        timezone: timezone.clone(),
+    };
+    if args.files.is_empty() {
+        let asked = Command::new("crontab")
+            .arg("-l")
+            .output()
+            .context("crontab -l cannot be run, name a file or - for standard input")?;
+        if !asked.status.success() {
+            let said = String::from_utf8_lossy(&asked.stderr);
+            bail!("crontab -l gives no crontab: {}", said.trim());
+        }
+        let text = String::from_utf8(asked.stdout).context("the crontab is not UTF-8")?;
+        return Ok(vec![source("crontab", "crontab", text, false)]);
+    }
+    let mut sources: Vec<CrontabSource> = Vec::new();
+    for path in &args.files {
+        let shown = path.display().to_string();
+        if shown == "-" {
+            let text = read_text(std::io::stdin()).context("standard input cannot be read")?;
+            sources.push(source("stdin", "crontab", text, false));
+            continue;
+        }
+        let files = if path.is_dir() {
+            files_of(path)?
+        } else {
+            vec![path.clone()]
+        };
+        for file in files {
+            let text = read_bounded(&file)
+                .with_context(|| format!("{} cannot be read", file.display()))?;
+            let folder = file.parent().and_then(Path::file_name);
+            let is_system =
+                file == Path::new("/etc/crontab") || folder.is_some_and(|name| name == "cron.d");
+            let stem = file
+                .file_stem()
+                .map_or("crontab".into(), |name| name.to_string_lossy());
+            let mut wanted = stem.to_string();
+            let mut number = 2;
+            while sources.iter().any(|source| source.stem == wanted) {
+                wanted = format!("{stem}-{number}");
+                number += 1;
+            }
+            sources.push(source(
+                &file.display().to_string(),
+                &wanted,
+                text,
+                is_system,
+            ));
+        }
+    }
+    Ok(sources)
+}
+
+/// The crontabs of a folder. Cron itself passes over names that an editor or a package manager leaves behind.
+fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("{} cannot be read", folder.display()))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let good = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        match path.is_file() {
+            true if name.chars().all(good) => files.push(path),
+            true => say(format!(
+                "{} is passed over, as cron does because of its name",
+                path.display()
+            )),
+            false => {}
+        }
+        if files.len() > FILES_MAX {
+            bail!("{} holds more than {FILES_MAX} files", folder.display());
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The link that says so on nearly every Linux.
+fn zone_of_machine() -> Option<String> {
+    let link = fs::read_link("/etc/localtime").ok()?;
+    let (_, zone) = link.to_str()?.split_once("zoneinfo/")?;
+    TimeZone::get(zone).ok().map(|_| zone.to_string())
+}
+
+/// The workspace, and its workflow files.
+fn stroem_files(folder: &Path) -> anyhow::Result<(PathBuf, Vec<StroemFile>)> {
+    let inner = folder.join(".workflows");
+    let (workspace, workflows) = match (inner.is_dir(), folder.file_name()) {
+        (true, _) => (folder.to_path_buf(), inner),
+        (false, Some(name)) if name == ".workflows" => {
+            let workspace = folder.parent().unwrap_or(folder).to_path_buf();
+            (workspace, folder.to_path_buf())
+        }
+        (false, _) => (folder.to_path_buf(), folder.to_path_buf()),
+    };
+    let entries = fs::read_dir(&workflows).with_context(|| {
+        format!(
+            "{} cannot be read, name a Strøm workspace",
+            workflows.display()
+        )
+    })?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let is_yaml = matches!(
+            path.extension().and_then(|ending| ending.to_str()),
+            Some("yaml" | "yml")
+        );
+        if !is_yaml || !path.is_file() {
+            continue;
+        }
+        let text =
+            read_bounded(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        files.push(StroemFile { name, text });
+        if files.len() > FILES_MAX {
+            bail!("{} holds more than {FILES_MAX} files", workflows.display());
+        }
+    }
+    if files.is_empty() {
+        bail!(
+            "{} holds no workflow files (*.yaml, *.yml)",
+            workflows.display()
+        );
+    }
+    files.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok((workspace, files))
+}

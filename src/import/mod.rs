@@ -1,0 +1,31 @@
+//! Workflows of others become ours: a crontab, a workspace of Strøm.
+//!
+//! Texts come in, texts go out, and a report says of every line or key what became of it. What cannot be said in our
+//! language is never left out in silence.
+//!
+//! Deliberately not here: folders and terminals. `cli::import` reads and writes.
+
+mod crontab;
+mod report;
+mod stroem;
+mod tera;
+mod yaml;
+
+pub use crontab::{CrontabSource, import_crontab};
+pub use report::{Outcome, Report, Row};
+pub use stroem::{StroemFile, import_stroem};
+
+/// A file that an import asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Below the folder of workflows.
+    pub name: String,
+    pub text: String,
+}
+
+/// What an import came to.
+#[derive(Debug, Default)]
+pub struct Imported {
+    pub files: Vec<Written>,
+    pub report: Report,
+}

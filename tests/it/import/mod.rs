@@ -1,0 +1,242 @@
+//! `stepward import`, through the real binary: what is written, and what the table says of it.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/import");
+
+fn import(words: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stepward"));
+    command.current_dir(HERE).arg("import").args(words);
+    command.output().unwrap()
+}
+
+fn said(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// What is written and what is said of it, against the files that hold both.
+fn is_golden(words: &[&str], golden: &str) {
+    let output = import(words);
+    let (written, table) = said(&output);
+    assert!(output.status.success(), "{table}");
+    let expected =
+        |ending: &str| fs::read_to_string(format!("{HERE}/golden/{golden}{ending}")).unwrap();
+    same_lines(&written, &expected(".yaml"));
+    same_lines(&table, &expected(".table"));
+}
+
+fn same_lines(found: &str, expected: &str) {
+    for (number, (found, expected)) in found.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(found, expected, "line {}", number + 1);
+    }
+    assert_eq!(found.lines().count(), expected.lines().count());
+}
+
+#[test]
+fn a_users_crontab_becomes_tasks_that_do_the_same() {
+    is_golden(
+        &[
+            "crontab",
+            "crontab/user",
+            "--timezone",
+            "Europe/Oslo",
+            "--dry-run",
+        ],
+        "crontab-user",
+    );
+}
+
+#[test]
+fn a_system_crontab_names_the_user_of_each_line() {
+    is_golden(
+        &[
+            "crontab",
+            "crontab/system",
+            "--timezone",
+            "UTC",
+            "--dry-run",
+        ],
+        "crontab-system",
+    );
+}
+
+#[test]
+fn a_workspace_of_stroem_becomes_workflows_of_the_same_names() {
+    is_golden(&["stroem", "stroem", "--dry-run"], "stroem");
+}
+
+#[test]
+fn what_is_there_is_never_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().to_str().unwrap();
+    let first = import(&["crontab", "crontab/user", "--output", to]);
+    assert_eq!(said(&first).0, format!("wrote {to}/user.yaml\n"));
+    fs::write(folder.path().join("user.yaml"), "tasks: {}\n").unwrap();
+    let second = import(&["crontab", "crontab/user", "crontab/system", "--output", to]);
+    assert_eq!(second.status.code(), Some(1));
+    let (_, complaint) = said(&second);
+    let refusal = format!(
+        "stepward: {to}/user.yaml is there already, nothing was written; move it away or name another folder with --output\n"
+    );
+    assert!(complaint.ends_with(&refusal), "{complaint}");
+    assert_eq!(
+        fs::read_to_string(folder.path().join("user.yaml")).unwrap(),
+        "tasks: {}\n"
+    );
+    assert!(
+        !folder.path().join("system.yaml").exists(),
+        "nothing at all is written"
+    );
+}
+
+#[test]
+fn a_crontab_comes_from_a_pipe_from_a_folder_or_from_the_program_that_keeps_it() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_stepward"))
+        .args(["import", "crontab", "-", "--dry-run", "--timezone", "UTC"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"5 4 * * * true\n")
+        .unwrap();
+    let (written, _) = said(&child.wait_with_output().unwrap());
+    assert!(
+        written.starts_with("# workflows/crontab.yaml\n"),
+        "{written}"
+    );
+    assert!(written.contains("cron: \"5 4 * * *\""), "{written}");
+
+    // As in /etc/cron.d: a user in each line, and a file that cron passes over.
+    let folder = tempfile::tempdir().unwrap();
+    let cron_d = folder.path().join("cron.d");
+    fs::create_dir(&cron_d).unwrap();
+    fs::write(cron_d.join("sweep"), "5 4 * * * root /sbin/sweep\n").unwrap();
+    fs::write(cron_d.join("sweep.dpkg-old"), "5 4 * * * root /sbin/old\n").unwrap();
+    let output = import(&["crontab", cron_d.to_str().unwrap(), "--dry-run"]);
+    let (written, table) = said(&output);
+    assert!(written.contains("tags: [user-root]"), "{written}");
+    assert!(!written.contains("/sbin/old"), "{written}");
+    assert!(table.contains("sweep.dpkg-old is passed over"), "{table}");
+
+    let bin = folder.path().join("bin");
+    fs::create_dir(&bin).unwrap();
+    let crontab = bin.join("crontab");
+    fs::write(
+        &crontab,
+        "#!/bin/sh\n[ \"$1\" = -l ] && echo '1 2 * * * kept'\n",
+    )
+    .unwrap();
+    make_executable(&crontab);
+    let asked = |path: &Path| {
+        Command::new(env!("CARGO_BIN_EXE_stepward"))
+            .args(["import", "crontab", "--dry-run"])
+            .env("PATH", format!("{}:/usr/bin:/bin", path.display()))
+            .output()
+            .unwrap()
+    };
+    let (written, _) = said(&asked(&bin));
+    assert!(written.contains("cron: \"1 2 * * *\""), "{written}");
+    fs::write(
+        &crontab,
+        "#!/bin/sh\necho 'no crontab for ada' >&2\nexit 1\n",
+    )
+    .unwrap();
+    let (_, complaint) = said(&asked(&bin));
+    assert_eq!(
+        complaint,
+        "stepward: crontab -l gives no crontab: no crontab for ada\n"
+    );
+}
+
+fn make_executable(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// Cron lets a day that begins with a star bind nothing, so `*/2` and Monday is both; two plain days are either.
+#[test]
+fn schedules_fire_on_the_days_that_cron_means() {
+    let written = fs::read_to_string(format!("{HERE}/golden/crontab-user.yaml")).unwrap();
+    let documents: serde_yaml::Value = serde_yaml::from_str(&written).unwrap();
+    let days = |task: &str, count: usize| {
+        let cron = documents["tasks"][task]["schedules"]["cron"]["cron"]
+            .as_str()
+            .unwrap();
+        let cron: croner::Cron = cron.parse().unwrap();
+        let start = jiff::civil::date(2026, 1, 1).at(12, 0, 0, 0);
+        let start = start.in_tz("UTC").unwrap();
+        let days = cron
+            .iter_from(start, croner::Direction::Forward)
+            .take(count);
+        days.map(|day| day.date().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        days("docker-ps", 3),
+        ["2026-01-05", "2026-01-19", "2026-02-09"],
+        "odd days that are Mondays"
+    );
+    assert_eq!(
+        days("report-monthly", 4),
+        ["2026-01-02", "2026-01-09", "2026-01-15", "2026-01-16"],
+        "the 1st, the 15th and Fridays"
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_told_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| -> PathBuf {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let long = file("long", &vec![b'#'; (1 << 20) + 1]);
+    let binary = file("binary", b"\xff\xfe");
+    let empty = file("empty", b"# nothing\n");
+    let nothing = folder.path().join("nothing");
+    for (words, expected) in [
+        (
+            vec!["crontab", long.to_str().unwrap()],
+            "long cannot be read: it is longer than 1048576 bytes",
+        ),
+        (
+            vec!["crontab", binary.to_str().unwrap()],
+            "binary cannot be read: it is not UTF-8",
+        ),
+        (
+            vec!["crontab", nothing.to_str().unwrap()],
+            "nothing cannot be read: No such file or directory",
+        ),
+        (
+            vec!["crontab", empty.to_str().unwrap()],
+            "nothing was found that could be written",
+        ),
+        (
+            vec!["crontab", "crontab/user", "--timezone", "Oslo"],
+            "--timezone is \"Oslo\", expected an IANA name such as Europe/Oslo",
+        ),
+        (
+            vec!["stroem", nothing.to_str().unwrap()],
+            "nothing cannot be read, name a Strøm workspace",
+        ),
+        (
+            vec!["stroem", folder.path().to_str().unwrap()],
+            "holds no workflow files (*.yaml, *.yml)",
+        ),
+    ] {
+        let output = import(&words);
+        let (written, complaint) = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        assert_eq!(written, "", "{words:?}");
+        assert!(complaint.contains(expected), "{words:?}: {complaint}");
+    }
+}

@@ -1,0 +1,2 @@
+name=stroem
+echo "${#name}"

@@ -1,0 +1,235 @@
+//! The JSON schema of workflow files: it lets pass what we write, and refuses what the loader refuses.
+
+mod validator;
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::Value;
+use validator::faults;
+
+fn schema() -> Value {
+    let printed = Command::new(env!("CARGO_BIN_EXE_stepward"))
+        .args(["schema", "workflow"])
+        .output()
+        .unwrap();
+    assert!(printed.status.success());
+    serde_json::from_slice(&printed.stdout).unwrap()
+}
+
+fn parse(text: &str) -> Value {
+    serde_yaml::from_str(text).unwrap()
+}
+
+fn examples() -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir("examples")
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    found.retain(|path| path.extension().is_some_and(|ending| ending == "yaml"));
+    found.sort();
+    found
+}
+
+#[test]
+fn every_example_and_every_snippet_of_the_readme_is_valid() {
+    let schema = schema();
+    for path in examples() {
+        let text = fs::read_to_string(&path).unwrap();
+        assert_eq!(
+            faults(&schema, &parse(&text)),
+            Vec::<String>::new(),
+            "{}",
+            path.display()
+        );
+    }
+    let readme = fs::read_to_string("README.md").unwrap();
+    let blocks = readme
+        .split("```yaml\n")
+        .skip(1)
+        .map(|rest| rest.split("```").next().unwrap());
+    for block in blocks.filter(|block| block.contains("flow:")) {
+        assert_eq!(
+            faults(&schema, &parse(block)),
+            Vec::<String>::new(),
+            "{block}"
+        );
+    }
+}
+
+#[test]
+fn what_an_import_writes_is_valid() {
+    for golden in ["crontab-user", "crontab-system"] {
+        let text = fs::read_to_string(format!("tests/it/import/golden/{golden}.yaml")).unwrap();
+        assert_eq!(
+            faults(&schema(), &parse(&text)),
+            Vec::<String>::new(),
+            "{golden}"
+        );
+    }
+}
+
+/// Every object of the schema that has keys of ours.
+fn objects(schema: &Value, found: &mut Vec<Value>) {
+    match schema {
+        Value::Object(object) => {
+            if object.contains_key("properties") && object.contains_key("additionalProperties") {
+                found.push(schema.clone());
+            }
+            object.values().for_each(|inner| objects(inner, found));
+        }
+        Value::Array(list) => list.iter().for_each(|inner| objects(inner, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn every_key_says_what_it_means_and_shows_an_example_that_fits() {
+    let schema = schema();
+    let mut found = Vec::new();
+    objects(&schema, &mut found);
+    assert!(found.len() >= 14, "{}", found.len());
+    for object in found {
+        assert_eq!(
+            object["additionalProperties"],
+            Value::Bool(false),
+            "{object}"
+        );
+        for (name, key) in object["properties"].as_object().unwrap() {
+            let description = key["description"].as_str().unwrap_or_default();
+            assert!(description.ends_with('.'), "{name}: {description}");
+            for example in key["examples"].as_array().unwrap() {
+                // The definitions are needed to follow what the key refers to.
+                let mut alone = key.clone();
+                alone["definitions"] = schema["definitions"].clone();
+                assert_eq!(
+                    faults(&alone, example),
+                    Vec::<String>::new(),
+                    "{name}: {example}"
+                );
+            }
+        }
+    }
+}
+
+/// A whole file around one step, one task or one schedule.
+fn around(place: &str, inner: &str) -> String {
+    match place {
+        "top" => inner.to_string(),
+        "task" => format!("tasks: {{ t: {{ flow: {{ s: {{ script: x }} }}, {inner} }} }}"),
+        "step" => format!("tasks: {{ t: {{ flow: {{ a: {{ script: x }}, s: {{ {inner} }} }} }} }}"),
+        "action" => format!(
+            "tasks: {{ t: {{ flow: {{ s: {{ script: x }} }} }} }}\nactions: {{ a: {{ {inner} }} }}"
+        ),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn what_has_no_place_or_the_wrong_type_is_refused() {
+    let schema = schema();
+    for (place, inner) in [
+        ("top", "taks: {}"),
+        ("top", "tasks: []"),
+        ("top", "tasks: { t: {} }"),
+        ("top", "tasks: { t: { flow: {} } }"),
+        ("top", "secrets: { s: hunter2 }"),
+        ("top", "secrets: { s: { env: A, file: b } }"),
+        ("task", "timeout: soon"),
+        ("task", "timeout: 1m1h"),
+        ("task", "priority: high"),
+        ("task", "steps: []"),
+        ("task", "concurrency: { limit: 1 }"),
+        ("task", "concurrency: { group: g, when_full: wait }"),
+        ("task", "env: { 1A: x }"),
+        ("task", "env: { A: [x] }"),
+        ("task", "input: { a: { type: strnig } }"),
+        ("task", "input: { a: { options: [] } }"),
+        ("task", "on_error: [{ input: {} }]"),
+        ("task", "on_error: [{ action: a, task: t }]"),
+        ("task", "schedules: { n: { timezone: UTC } }"),
+        (
+            "task",
+            "schedules: { n: { cron: '@daily', catch_up: some } }",
+        ),
+        (
+            "task",
+            "schedules: { n: { cron: '@daily', catch_up: { latest: 1h, all: 3 } } }",
+        ),
+        (
+            "task",
+            "schedules: { n: { cron: '@daily', overlap: both } }",
+        ),
+        ("task", "webhooks: { w: {} }"),
+        (
+            "task",
+            "webhooks: { w: { secret: { env: A }, scheme: hmac } }",
+        ),
+        ("step", "depends_on: [a]"),
+        ("step", "script: [x]"),
+        ("step", "script: x, scrpt: y"),
+        ("step", "type: dokcer"),
+        ("step", "type: docker"),
+        ("step", "type: pod"),
+        ("step", "type: task"),
+        ("step", "type: script, action: b, script: x"),
+        ("step", "script: x, depends_on: [{ accept: terminal }]"),
+        ("step", "script: x, depends_on: [{ step: a, accept: [] }]"),
+        ("step", "script: x, depends_on: [{ step: a, accept: done }]"),
+        ("step", "script: x, depends_on: { any: [] }"),
+        ("step", "script: x, depends_on: { any: [a], all: [a] }"),
+        ("step", "script: x, retry: { delay: 1s }"),
+        ("step", "script: x, retry: { max_attempts: 0 }"),
+        ("step", "script: x, retry: { max_attempts: 101 }"),
+        ("step", "script: x, retry: 3"),
+        ("step", "script: x, on_worker_loss: ignore"),
+        ("step", "script: x, unmatched: skip"),
+        ("step", "script: x, continue_on_failure: sometimes"),
+        ("step", "script: x, for_each: 3"),
+        ("step", "script: x, for_each: [1], max_parallel: 0"),
+        ("step", "script: x, tags: gpu!"),
+        ("step", "type: approval, input: { a: yes please }"),
+        ("action", "type: task, task: t"),
+        ("action", "type: approval"),
+        ("action", "script: x, depends_on: [s]"),
+        ("action", "input: { a: { type: string } }"),
+    ] {
+        let text = around(place, inner);
+        assert!(
+            !faults(&schema, &parse(&text)).is_empty(),
+            "the schema lets pass: {text}"
+        );
+        refused_by_the_loader(&text);
+    }
+    for (place, inner) in [
+        ("task", "timeout: 90, queue_timeout: 1h30m, priority: -5"),
+        ("task", "env: { A: 1, B: true, C: '{{ job.id }}' }"),
+        (
+            "task",
+            "schedules: { n: { cron: '@daily', catch_up: { latest: 2h } } }",
+        ),
+        ("step", "script: x, when: false"),
+        ("step", "script: x, depends_on: a"),
+        (
+            "step",
+            "script: x, depends_on: { all: [a, { any: [a, { step: a, accept: [failed, omitted] }] }] }",
+        ),
+        ("step", "type: docker, image: alpine, command: [true]"),
+        ("step", "script: x, for_each: '{{ [1, 2] }}'"),
+    ] {
+        let text = around(place, inner).replace("[true]", "['true']");
+        assert_eq!(
+            faults(&schema, &parse(&text)),
+            Vec::<String>::new(),
+            "{text}"
+        );
+    }
+}
+
+fn refused_by_the_loader(text: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.yaml"), text).unwrap();
+    let loaded = stepward::language::Workflows::load(folder.path());
+    assert!(loaded.is_err(), "the loader lets pass: {text}");
+}
