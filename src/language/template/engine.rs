@@ -5,7 +5,7 @@
 //! makes. What is deep is refused before it exists, because the engine walks and drops values by recursion.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::sync::OnceLock;
 
@@ -196,6 +196,7 @@ fn run<'text>(
     template: &Stmt<'_>,
 ) -> Result<Option<Value>, TemplateFault> {
     bound(instructions);
+    allow_missing_parents(instructions);
     WORK.set(0);
     let environment = environment();
     let repeated = mentions::longest_repeated_raw(template).max(1);
@@ -224,10 +225,12 @@ fn run<'text>(
         .map_err(|error| faults::running(text, context, error, None))
 }
 
+/// Filters and tests that are found by name each time.
+const UNCACHED: u8 = !0;
+
 /// Replaces what can make something large by filters that pay. Each takes as many values as the instruction did, and no
 /// template can name them.
 fn bound(instructions: &mut Instructions<'_>) {
-    const UNCACHED: u8 = !0;
     let mut at = 0;
     while let Some(instruction) = instructions.get_mut(at) {
         at += 1;
@@ -243,6 +246,127 @@ fn bound(instructions: &mut Instructions<'_>) {
             _ => continue,
         };
         *instruction = Instruction::ApplyFilter(name, Some(values as u16), UNCACHED);
+    }
+}
+
+/// By how many attributes the path has, from two on.
+const DEEP_DEFAULT: &[&str] = &["", "", "?2", "?3", "?4", "?5", "?6", "?7", "?8"];
+const DEEP_DEFINED: &[&str] = &["", "", "+2", "+3", "+4", "+5", "+6", "+7", "+8"];
+const DEEP_UNDEFINED: &[&str] = &["", "", "-2", "-3", "-4", "-5", "-6", "-7", "-8"];
+
+/// Lets `a.b.c | default('x')` and `a.b.c is defined` mean what they say when `a.b` is missing already.
+///
+/// The engine would stop at `a.b`. Here the names of the path become constants, and the filter or test looks them up
+/// itself. Nothing moves, and where a jump ends inside nothing is changed; nor where the default is more than a constant or
+/// a path, and a missing parent stays an error there.
+fn allow_missing_parents(instructions: &mut Instructions<'_>) {
+    let mut targets = BTreeSet::new();
+    let mut length = 0;
+    while let Some(instruction) = instructions.get(length) {
+        if let Instruction::Jump(target)
+        | Instruction::JumpIfFalse(target)
+        | Instruction::JumpIfFalseOrPop(target)
+        | Instruction::JumpIfTrueOrPop(target)
+        | Instruction::Iterate(target) = instruction
+        {
+            targets.insert(*target);
+        }
+        length += 1;
+    }
+    for at in 0..length {
+        let (names, others) = match instructions.get(at) {
+            Some(Instruction::ApplyFilter("default" | "d", Some(count @ 1..=3), _)) => {
+                (DEEP_DEFAULT, u32::from(*count) - 1)
+            }
+            Some(Instruction::PerformTest("defined", Some(1), _)) => (DEEP_DEFINED, 0),
+            Some(Instruction::PerformTest("undefined", Some(1), _)) => (DEEP_UNDEFINED, 0),
+            _ => continue,
+        };
+        // The path is what comes before the other values, if those are simple.
+        let before = |end, _| simple_start(instructions, end);
+        let Some(path_end) = (0..others).try_fold(at, before) else {
+            continue;
+        };
+        let mut start = path_end;
+        while start > 0 && matches!(instructions.get(start - 1), Some(Instruction::GetAttr(_))) {
+            start -= 1;
+        }
+        let attributes = (path_end - start) as usize;
+        let Some(name) = names.get(attributes).filter(|name| !name.is_empty()) else {
+            continue;
+        };
+        let rooted =
+            start > 0 && matches!(instructions.get(start - 1), Some(Instruction::Lookup(_)));
+        let entered = targets.range(start..=at).next().is_some();
+        if !rooted || entered {
+            continue;
+        }
+        for part in start - 1..path_end {
+            let part = instructions.get_mut(part).expect("it was read above");
+            if let Instruction::Lookup(name) | Instruction::GetAttr(name) = part {
+                *part = Instruction::LoadConst(Value::from(*name));
+            }
+        }
+        let count = Some((attributes as u32 + 1 + others) as u16);
+        let changed = match names {
+            DEEP_DEFAULT => Instruction::ApplyFilter(name, count, UNCACHED),
+            _ => Instruction::PerformTest(name, count, UNCACHED),
+        };
+        *instructions.get_mut(at).expect("it was read above") = changed;
+    }
+}
+
+/// Where a constant or a path begins that ends there.
+fn simple_start(instructions: &Instructions<'_>, end: u32) -> Option<u32> {
+    let mut at = end.checked_sub(1)?;
+    while let Some(Instruction::GetAttr(_)) = instructions.get(at) {
+        at = at.checked_sub(1)?;
+    }
+    let begins = matches!(
+        instructions.get(at),
+        Some(Instruction::LoadConst(_) | Instruction::Lookup(_))
+    );
+    begins.then_some(at)
+}
+
+/// What the path leads to, or undefined. Its root has to be there: nobody means a wrong word to be missing.
+fn walked(state: &State, path: &[Value]) -> Result<Value, Error> {
+    let mut names = path.iter().filter_map(Value::as_str);
+    let root = names.next().and_then(|root| state.lookup(root));
+    let mut value = root.ok_or(Error::from(ErrorKind::UndefinedError))?;
+    for name in names {
+        if !value.is_undefined() {
+            value = value.get_attr(name).unwrap_or_default();
+        }
+    }
+    Ok(value)
+}
+
+fn add_deep_default(environment: &mut Environment<'static>) {
+    for parts in 3..=DEEP_DEFAULT.len() {
+        let at = parts - 1;
+        environment.add_filter(
+            DEEP_DEFAULT[at],
+            move |state: &State, values: Rest<Value>| {
+                let (path, others) = values.split_at(parts.min(values.len()));
+                let value = walked(state, path)?;
+                let lax = others.get(1).is_some_and(Value::is_true);
+                Ok::<_, Error>(match value.is_undefined() || lax && !value.is_true() {
+                    true => others.first().cloned().unwrap_or_else(|| Value::from("")),
+                    false => value,
+                })
+            },
+        );
+        let is_missing = |state: &State, values: Rest<Value>| {
+            walked(state, &values).map(|value| value.is_undefined())
+        };
+        environment.add_test(DEEP_UNDEFINED[at], is_missing);
+        environment.add_test(
+            DEEP_DEFINED[at],
+            move |state: &State, values: Rest<Value>| {
+                is_missing(state, values).map(|missing| !missing)
+            },
+        );
     }
 }
 
@@ -361,6 +485,7 @@ fn build() -> Environment<'static> {
             .map(|pair| (pair[0].clone(), pair[1].clone()));
         made(Value::from_pairs(pairs))
     });
+    add_deep_default(&mut environment);
     environment.add_function("range", range);
     environment
 }

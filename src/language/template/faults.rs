@@ -14,6 +14,9 @@ use crate::domain::limits::shorten;
 
 const LITERALLY: &str = "to keep it as it is, write {% raw %}…{% endraw %} around it";
 
+const GITHUB: &str =
+    "${{ … }} is an expression of GitHub Actions, here it is {{ … }} without the $";
+
 pub(super) fn bytes(text: &str, span: Span) -> Range<usize> {
     inside(text, span.start_offset as usize..span.end_offset as usize)
 }
@@ -71,7 +74,7 @@ fn foreign(text: &str, span: &Range<usize>) -> Option<String> {
     let tag = &text[start..];
     let inner = tag[2..].trim_start();
     let what = if text[..start].ends_with('$') && tag.starts_with("{{") {
-        "${{ … }} is an expression of GitHub Actions; here it is {{ … }} without the $".to_string()
+        GITHUB.to_string()
     } else if text[..start].ends_with('$') && tag.starts_with("{#") {
         "the shell's ${#…} begins a comment of the template here".to_string()
     } else if tag.starts_with("{{") && inner.starts_with(['.', '$'])
@@ -169,7 +172,15 @@ fn undefined(text: &str, context: &Context, span: Range<usize>) -> TemplateFault
         Some((!near, mention.has_default, mention, reason))
     });
     match lost.min_by_key(|(far, protected, ..)| (*far, *protected)) {
-        Some((.., mention, reason)) => fault(reason, mention.span.clone()),
+        Some((.., mention, reason)) => {
+            let of_github = text[..mention.span.start].trim_end().ends_with("${{");
+            let unknown_root = context.get(&mention.path[0]).is_none();
+            let message = match of_github && unknown_root {
+                true => format!("{reason}; {GITHUB}; {LITERALLY}"),
+                false => reason,
+            };
+            fault(message, mention.span.clone())
+        }
         None => {
             let what = shorten(text[span.clone()].trim());
             fault(format!("something in {what} is not defined"), span)

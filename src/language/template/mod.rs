@@ -164,6 +164,45 @@ mod tests {
     fn a_text_is_rendered() {
         for (text, expected) in [
             ("plain", "plain"),
+            (
+                "{{ [{'n': 2}, {'n': 1}] | sort(attribute='n') | map(attribute='n') | json }}",
+                "[1,2]",
+            ),
+            ("{{ 'a\\nb' | indent(width=2, first=true) }}", "  a\n  b"),
+            ("{{ input.no.where.near | default('y') }}", "y"),
+            (
+                "{{ input.no.where.at.all | default('y', true) | upper }}",
+                "Y",
+            ),
+            (
+                "{{ input.deep.a.b | default('y') }}{{ input.deep.a.c | d('z') }}",
+                "xz",
+            ),
+            (
+                "{{ input.no.where | default }}|{{ input.deep.z.q.r | default(input.count) }}",
+                "|3",
+            ),
+            (
+                "{{ input.no.where.x is defined }} {{ input.deep.a.b is defined }} {{ input.no.where is undefined }}",
+                "false true true",
+            ),
+            (
+                "{{ (1 if input.yes else input.no.where) | default('y') }}",
+                "1",
+            ),
+            (
+                "{{ (input.no.where if input.no.where is defined else input.deep.a) | default('y') | json }}",
+                "{\"b\":\"x\"}",
+            ),
+            ("{{ input.count and input.deep.a.b | default('y') }}", "x"),
+            (
+                "{% for x in [input] %}{{ x.no.where | default('y') }}{% endfor %}",
+                "y",
+            ),
+            (
+                "{% macro m(x) %}{{ x.a.b | default('y') }}{{ x.q.b | default('y') }}{% endmacro %}{{ m(input.deep) }}",
+                "xy",
+            ),
             ("", ""),
             ("a { b } $x", "a { b } $x"),
             ("{{ input.channel }}-{{ input.version }}", "stable-1.2"),
@@ -367,6 +406,21 @@ mod tests {
             ),
             ("{% include 'x' %}", "a template is one text", "include"),
             ("{{ a b }}", "the template cannot be read: ", "b"),
+            (
+                "{{ imput.no.where | default('y') }}",
+                "imput is not defined; did you mean input?",
+                "imput",
+            ),
+            (
+                "{{ input.no.where }}",
+                "input.no is not defined",
+                "input.no",
+            ),
+            (
+                "x: ${{ github.sha }}",
+                "github is not defined; defined here: input, secret, steps; ${{ … }} is an",
+                "github",
+            ),
             ("{% if a %}", "the template cannot be read: ", ""),
             (
                 "docker ps --format '{{.Names}}'",
