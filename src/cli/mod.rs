@@ -2,12 +2,14 @@
 
 mod db_check;
 mod embedded;
+mod explain;
 mod import;
 mod process;
 mod run_pod;
 mod say;
 mod schema;
 mod server;
+mod validate;
 mod worker;
 
 use std::path::PathBuf;
@@ -37,6 +39,12 @@ enum Verb {
     /// Follows one pod to its end, as a file says.
     #[command(hide = true)]
     RunPod { plan: PathBuf },
+    /// Says what is wrong with workflow files.
+    ///
+    /// Exits with 0 if nothing is, with 3 if something is. Opens no database and no connection.
+    Validate(validate::ValidateArgs),
+    /// Explains a rule of the workflow language, such as E012.
+    Explain(explain::ExplainArgs),
     /// Looks after the database.
     #[command(subcommand)]
     Db(DbVerb),
@@ -70,6 +78,8 @@ pub fn run() -> ExitCode {
         Verb::Worker(args) => worker::run(args),
         Verb::Supervise => Ok(crate::worker::supervisor::supervise()),
         Verb::RunPod { plan } => run_pod::run(&plan),
+        Verb::Validate(args) => validate::run(args),
+        Verb::Explain(args) => explain::run(args),
         Verb::Db(DbVerb::Check { folder, config }) => db_check::run(folder, config),
         Verb::Import(verb) => import::run(verb),
         Verb::Schema(verb) => schema::run(verb),

@@ -31,6 +31,34 @@ impl Definition {
             return Err(Problems(problems));
         };
 
+        Definition::check_reached(
+            root,
+            root_draft,
+            |name| drafts_by_name.remove(name),
+            problems,
+        )
+    }
+
+    /// The same, with drafts that others use as well: only those that are called are copied.
+    pub fn check_among(
+        root: &str,
+        drafts: &HashMap<String, TaskDraft>,
+    ) -> Result<Definition, Problems> {
+        let Some(root_draft) = drafts.get(root) else {
+            let task = shorten(root);
+            let problem = Place::task(root).problem(Fault::UnknownTask { task });
+            return Err(Problems(vec![problem]));
+        };
+        let draft_of = |name: &str| drafts.get(name).cloned();
+        Definition::check_reached(root, root_draft.clone(), draft_of, Vec::new())
+    }
+
+    fn check_reached(
+        root: &str,
+        root_draft: TaskDraft,
+        mut draft_of: impl FnMut(&str) -> Option<TaskDraft>,
+        mut problems: Vec<Problem>,
+    ) -> Result<Definition, Problems> {
         // Breadth first from the root: its index is 0, and each task that is called comes once.
         let mut reached = vec![root_draft];
         let mut indexes: HashMap<String, u32> = HashMap::from([(root.to_string(), 0)]);
@@ -39,7 +67,7 @@ impl Definition {
             let mut called = Vec::new();
             for task in calls_of(&reached[next]) {
                 if !indexes.contains_key(task)
-                    && let Some(draft) = drafts_by_name.remove(task)
+                    && let Some(draft) = draft_of(task)
                 {
                     indexes.insert(task.to_string(), (reached.len() + called.len()) as u32);
                     called.push(draft);

@@ -34,6 +34,37 @@ pub fn parse(text: &str) -> Result<i64, String> {
     }
 }
 
+/// What somebody probably meant who wrote `5 minutes`, `1.5h` or `500ms`.
+pub fn meant(text: &str) -> Option<String> {
+    let text = text.trim().to_lowercase();
+    let number: String = text
+        .chars()
+        .take_while(|c| c.is_ascii_digit() || *c == '.')
+        .collect();
+    let unit = text[number.len()..].trim();
+    let unit_secs = match unit {
+        "s" | "sec" | "secs" | "second" | "seconds" => 1,
+        "m" | "min" | "mins" | "minute" | "minutes" | "minuts" => 60,
+        "h" | "hr" | "hrs" | "hour" | "hours" => 3_600,
+        "d" | "day" | "days" => 86_400,
+        "w" | "week" | "weeks" => 604_800,
+        _ => return None,
+    };
+    let secs = number.parse::<f64>().ok()? * f64::from(unit_secs);
+    if !(1.0..1e9).contains(&secs) || secs.fract() != 0.0 {
+        return None;
+    }
+    let mut rest = secs as u64;
+    let mut written = String::new();
+    for (letter, unit_secs) in [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)] {
+        if rest >= unit_secs {
+            written.push_str(&format!("{}{letter}", rest / unit_secs));
+            rest %= unit_secs;
+        }
+    }
+    Some(written)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

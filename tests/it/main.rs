@@ -4,6 +4,7 @@ mod house;
 
 mod engine;
 mod executor;
+mod language;
 mod logs;
 mod outbox;
 mod scheduler;

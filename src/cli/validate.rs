@@ -1,0 +1,153 @@
+//! `stepward validate`: what is wrong with workflow files, before anybody runs them.
+
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, ValueEnum};
+
+use super::say::say;
+use crate::config::ServerConfig;
+use crate::language::{self, CheckOptions, Checked, SourceFile, render};
+
+#[derive(Args)]
+pub struct ValidateArgs {
+    /// Files or folders, or `-` for what comes in; else the folder of the settings, or `workflows`, or this one.
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    format: Format,
+    /// Warnings count as errors.
+    #[arg(long)]
+    deny_warnings: bool,
+    /// What to call what comes in.
+    #[arg(long, value_name = "NAME", default_value = "stdin")]
+    stdin_filename: PathBuf,
+    /// The settings file of the server, for its workflows folder.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// With the source and a caret.
+    Human,
+    /// `file:line:col: error: message [E012]`
+    Short,
+    /// One JSON array.
+    Json,
+}
+
+/// Something is wrong with the files, as opposed to the command.
+const EXIT_INVALID: u8 = 3;
+const EXIT_USAGE: u8 = 2;
+
+pub fn run(args: ValidateArgs) -> anyhow::Result<ExitCode> {
+    let from_stdin = args.paths.iter().any(|path| path == Path::new("-"));
+    if from_stdin && args.paths.len() > 1 {
+        say("`-` reads what comes in, and stands alone");
+        return Ok(ExitCode::from(EXIT_USAGE));
+    }
+    let checked = match from_stdin {
+        true => from_input(args.stdin_filename)?,
+        false => {
+            let paths = match args.paths.is_empty() {
+                true => vec![default_folder(args.config.as_deref())?],
+                false => args.paths,
+            };
+            if let Some(missing) = paths.iter().find(|path| !path.exists()) {
+                say(format!("{} does not exist", missing.display()));
+                return Ok(ExitCode::from(EXIT_USAGE));
+            }
+            let folder = folder_of(&paths);
+            language::load_files(&paths, &folder, &CheckOptions::default())
+        }
+    };
+    print(&checked, args.format);
+    let (errors, warnings) = (checked.errors(), checked.warnings());
+    summary(&checked, errors, warnings);
+    Ok(match errors > 0 || (args.deny_warnings && warnings > 0) {
+        true => ExitCode::from(EXIT_INVALID),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+fn print(checked: &Checked, format: Format) {
+    let found = &checked.diagnostics;
+    let shown = match format {
+        Format::Human => {
+            let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            render::human(found, colour)
+        }
+        Format::Short => found.iter().map(|one| render::short(one) + "\n").collect(),
+        Format::Json => match serde_json::to_string_pretty(found) {
+            Ok(json) => json + "\n",
+            Err(error) => unreachable!("diagnostics are plain values: {error}"),
+        },
+    };
+    // Whoever asked has read enough, such as `head`; the exit code still tells the rest.
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), shown.as_bytes());
+}
+
+fn summary(checked: &Checked, errors: usize, warnings: usize) {
+    let count = |count: usize, word: &str| match count {
+        1 => format!("1 {word}"),
+        _ => format!("{count} {word}s"),
+    };
+    let files = count(checked.files, "file");
+    let first = checked.diagnostics.first().map(|found| found.code);
+    let line = match (errors, warnings) {
+        (0, 0) => {
+            let tasks = checked.workflows.tasks().count();
+            format!("{files}, {}: nothing is wrong", count(tasks, "task"))
+        }
+        _ => {
+            let (errors, warnings) = (count(errors, "error"), count(warnings, "warning"));
+            format!("{errors}, {warnings} in {files}")
+        }
+    };
+    match first {
+        Some(code) => say(format!("{line}; `stepward explain {code}` says more")),
+        None => say(line),
+    }
+}
+
+fn from_input(name: PathBuf) -> anyhow::Result<Checked> {
+    let mut bytes = Vec::new();
+    // One byte more than is allowed is enough to know.
+    let input = std::io::stdin().lock();
+    input
+        .take(language::FILE_BYTES_MAX + 1)
+        .read_to_end(&mut bytes)?;
+    let options = CheckOptions::default();
+    Ok(match language::text_of(bytes, &name) {
+        Ok(text) => language::check_sources(vec![SourceFile { path: name, text }], &options),
+        Err(fault) => Checked {
+            diagnostics: vec![*fault],
+            files: 1,
+            ..Checked::default()
+        },
+    })
+}
+
+fn default_folder(config: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let set = ServerConfig::load(config)?.workflows_dir;
+    let usual = Path::new("workflows");
+    Ok(match set {
+        Some(folder) => folder,
+        None if usual.is_dir() => usual.to_path_buf(),
+        None => PathBuf::from("."),
+    })
+}
+
+/// Where `file:` is looked for: the one folder that was named, or that of the first file.
+fn folder_of(paths: &[PathBuf]) -> PathBuf {
+    match paths {
+        [folder, ..] if folder.is_dir() => folder.clone(),
+        [file, ..] => match file.parent() {
+            Some(parent) if parent != Path::new("") => parent.to_path_buf(),
+            _ => PathBuf::from("."),
+        },
+        [] => PathBuf::from("."),
+    }
+}

@@ -1,0 +1,194 @@
+//! Whole parts become drafts: actions are put into the steps that use them, hooks become tasks.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::super::decode::{
+    ActionParts, Document, Does, HookTarget, Policies, StepParts, TaskParts, Text,
+};
+use super::super::template;
+use super::Checker;
+use crate::domain::Json;
+use crate::domain::retry::{OnWorkerLoss, RetryPolicy};
+use crate::domain::secret::SecretRef;
+use crate::domain::task::{
+    Action, HOOK_TASK_PREFIX, Hook, HookDoes, NamedAction, StepDraft, TaskDraft, Unmatched,
+};
+
+impl<'t> Checker<'_, 't> {
+    /// Nothing was wrong: every name is known.
+    pub fn assemble(&self, documents: &[Document<'t>]) -> HashMap<String, TaskDraft> {
+        let actions = documents.iter().flat_map(|document| &document.actions);
+        let actions: HashMap<&str, &ActionParts<'_>> = actions
+            .map(|action| (action.key.text.as_str(), action))
+            .collect();
+        let mut drafts = HashMap::new();
+        for task in documents.iter().flat_map(|document| &document.tasks) {
+            let draft = self.task_draft(task, &actions);
+            drafts.insert(draft.name.clone(), draft);
+            for hook in &task.hooks {
+                if let HookTarget::Action { name, .. } = hook.does
+                    && let Some(action) = actions.get(name)
+                {
+                    let draft = self.hook_task(action);
+                    drafts.entry(draft.name.clone()).or_insert(draft);
+                }
+            }
+        }
+        drafts
+    }
+
+    fn task_draft(
+        &self,
+        task: &TaskParts<'t>,
+        actions: &HashMap<&str, &ActionParts<'t>>,
+    ) -> TaskDraft {
+        let mut secrets = BTreeMap::new();
+        self.secrets_of(&task.texts, &mut secrets);
+        let mut steps = Vec::with_capacity(task.steps.len());
+        for step in &task.steps {
+            self.secrets_of(&step.texts, &mut secrets);
+            let used = match step.does {
+                Does::Uses { action, .. } => actions.get(action).copied(),
+                _ => None,
+            };
+            if let Some(action) = used {
+                self.secrets_of(&action.texts, &mut secrets);
+            }
+            steps.push(step_draft(step, used));
+        }
+        let hooks = task.hooks.iter().map(|hook| Hook {
+            on: hook.on,
+            does: match hook.does {
+                HookTarget::Action { name, .. } => HookDoes::Job {
+                    task: format!("{HOOK_TASK_PREFIX}{name}"),
+                    input: hook.input.clone(),
+                },
+                HookTarget::Task { name, .. } => HookDoes::Job {
+                    task: name.to_string(),
+                    input: hook.input.clone(),
+                },
+                HookTarget::Notify { name } => HookDoes::Notify {
+                    target: name.to_string(),
+                },
+            },
+        });
+        TaskDraft {
+            inputs: task.inputs.iter().map(|input| input.spec.clone()).collect(),
+            steps,
+            hooks: hooks.collect(),
+            secrets,
+            ..task.draft.clone()
+        }
+    }
+
+    /// A task of one step: its inputs are the action's.
+    fn hook_task(&self, action: &ActionParts<'t>) -> TaskDraft {
+        let mut secrets = BTreeMap::new();
+        self.secrets_of(&action.texts, &mut secrets);
+        let body = action.action.clone().expect("it is whole");
+        let step = with_policies(
+            StepDraft::new(&action.key.text, body),
+            &action.policies,
+            None,
+        );
+        TaskDraft {
+            inputs: action
+                .inputs
+                .iter()
+                .map(|input| input.spec.clone())
+                .collect(),
+            secrets,
+            ..TaskDraft::new(
+                &format!("{HOOK_TASK_PREFIX}{}", action.key.text),
+                vec![step],
+            )
+        }
+    }
+
+    fn secrets_of(&self, texts: &[Text<'t>], secrets: &mut BTreeMap<String, SecretRef>) {
+        for text in texts.iter().filter(|text| text.text.contains("secret")) {
+            for mention in template::mentions(&text.text).unwrap_or_default() {
+                if let [root, name, ..] = mention.path.as_slice()
+                    && root == "secret"
+                    && let Some(Some(reference)) = self.names.secrets.get(name.as_str())
+                {
+                    secrets.insert(name.clone(), reference.clone());
+                }
+            }
+        }
+    }
+}
+
+fn step_draft(step: &StepParts<'_>, used: Option<&ActionParts<'_>>) -> StepDraft {
+    let mut input = step.input.clone();
+    let action = match &step.does {
+        Does::Own { action, asks } => match action {
+            Action::Approval { message, .. } => Action::Approval {
+                message: message.clone(),
+                inputs: asks.iter().map(|ask| ask.spec.clone()).collect(),
+            },
+            action => action.clone(),
+        },
+        Does::Calls { task, .. } => Action::Task {
+            task: task.clone(),
+            input: std::mem::replace(&mut input, Json::empty_object()),
+        },
+        Does::Uses { .. } => {
+            let used = used.and_then(|action| action.action.clone());
+            used.expect("it is known and whole")
+        }
+        Does::Unknown => unreachable!("a step without errors does something"),
+    };
+    let draft = StepDraft {
+        depends_on: step.depends_on.clone(),
+        when: step.when.as_ref().map(|(when, _)| when.clone()),
+        for_each: step.for_each.clone(),
+        input,
+        named_action: used.map(|action| {
+            let inputs = action.inputs.iter();
+            NamedAction {
+                name: action.key.text.clone(),
+                inputs: inputs.map(|input| input.spec.clone()).collect(),
+                env: action.policies.env.clone(),
+            }
+        }),
+        continue_on_failure: step.continue_on_failure,
+        ..StepDraft::new(&step.key.text, action)
+    };
+    with_policies(draft, &step.policies, used.map(|action| &action.policies))
+}
+
+/// What the step says goes before what its action says.
+fn with_policies(draft: StepDraft, own: &Policies, of_action: Option<&Policies>) -> StepDraft {
+    let tags = of_action
+        .into_iter()
+        .flat_map(|policies| &policies.tags)
+        .chain(&own.tags);
+    let outputs = match (own.outputs.as_slice(), of_action) {
+        ([], Some(policies)) => &policies.outputs,
+        _ => &own.outputs,
+    };
+    let first =
+        |pick: &dyn Fn(&Policies) -> Option<i64>| pick(own).or_else(|| of_action.and_then(pick));
+    StepDraft {
+        env: own.env.clone(),
+        tags: tags.map(|(tag, _)| tag.clone()).collect(),
+        outputs: outputs.iter().map(|output| output.spec.clone()).collect(),
+        workdir: own.workdir.clone().or_else(|| of_action?.workdir.clone()),
+        timeout_ms: first(&|policies| policies.timeout.map(|timeout| timeout.0)),
+        retry: own
+            .retry
+            .clone()
+            .or_else(|| of_action?.retry.clone())
+            .unwrap_or_else(RetryPolicy::never),
+        on_worker_loss: own
+            .on_worker_loss
+            .or_else(|| of_action?.on_worker_loss)
+            .unwrap_or(OnWorkerLoss::Fail),
+        unmatched: own
+            .unmatched
+            .or_else(|| of_action?.unmatched)
+            .unwrap_or(Unmatched::Fail),
+        ..draft
+    }
+}

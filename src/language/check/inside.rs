@@ -1,0 +1,78 @@
+//! Where in the file a part of a text stands.
+
+use std::ops::Range;
+
+use super::super::source::{Source, Span};
+use super::super::tree::{Kind, Node, Style};
+
+/// The place of these bytes of a scalar's text. What YAML changed on reading is pointed at as a whole.
+pub fn inside(sources: &[Source], node: &Node, range: Range<usize>) -> Span {
+    let source = &sources[node.span.file as usize];
+    let Kind::Scalar(scalar) = &node.kind else {
+        return node.span;
+    };
+    let found = match scalar.style {
+        Style::Literal => in_literal(source, node, &scalar.text, &range),
+        Style::Folded => None,
+        style => {
+            let quote = u32::from(style != Style::Plain);
+            verbatim(source, node.span.start + quote, &scalar.text, &range)
+        }
+    };
+    match found {
+        Some((start, end)) => Span::new(node.span.file, start, end),
+        None => first_line(source, node.span),
+    }
+}
+
+/// In the file as it is in the text, up to its end.
+fn verbatim(
+    source: &Source,
+    start: u32,
+    text: &str,
+    range: &Range<usize>,
+) -> Option<(usize, usize)> {
+    let start = start as usize;
+    let before = text.get(..range.end)?;
+    let written = source.text.get(start..start + range.end)?;
+    (before == written).then_some((start + range.start, start + range.end))
+}
+
+/// Each line of the text is the end of a line of the file, behind its indentation.
+fn in_literal(
+    source: &Source,
+    node: &Node,
+    text: &str,
+    range: &Range<usize>,
+) -> Option<(usize, usize)> {
+    let before = text.get(..range.start)?;
+    let line = before.matches('\n').count();
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    let written = text[line_start..].lines().next().unwrap_or_default();
+    // The scalar begins with its first line that is not blank, or with a blank one before it.
+    let first = source.line_of(node.span.start) + line;
+    let blank = text.len() - text.trim_start_matches('\n').len();
+    let lines = [Some(first), first.checked_sub(blank), Some(first + 1)];
+    let mut lines = lines.into_iter().flatten();
+    let (file_line, indent) = lines.find_map(|line| {
+        let shown = source.line(line);
+        let indent = shown.strip_suffix(written)?;
+        indent
+            .trim_start_matches(' ')
+            .is_empty()
+            .then_some((line, indent.len()))
+    })?;
+    let file_start = source.line_start(file_line)? as usize + indent;
+    let start = file_start + (range.start - line_start);
+    let end = file_start + (range.end - line_start).min(written.len());
+    Some((start, end.max(start)))
+}
+
+fn first_line(source: &Source, span: Span) -> Span {
+    let text = source.slice(span);
+    let end = text.find('\n').unwrap_or(text.len());
+    Span {
+        end: span.start + text[..end].trim_end().len() as u32,
+        ..span
+    }
+}

@@ -1,0 +1,519 @@
+//! What templates speak of: known names, at places that have them, and nothing untrusted in a script.
+
+use std::ops::Range;
+
+use super::super::decode::{ActionParts, Does, Place, StepParts, TaskParts, Text};
+use super::super::source::Span;
+use super::super::template::{self, Mention};
+use super::super::tree::Kind;
+use super::super::words::{listed, nearest};
+use super::Checker;
+use super::graph::{Ancestors, Graph};
+use super::inside::inside;
+use crate::domain::value::ValueSpec;
+
+const ROOTS: &[&str] = &[
+    "input", "steps", "each", "env", "job", "secret", "hook", "body", "headers", "schedule",
+];
+/// What the template language itself brings.
+const BUILT_IN: &[&str] = &[
+    "range",
+    "dict",
+    "namespace",
+    "debug",
+    "loop",
+    "self",
+    "caller",
+];
+const JOB: &[&str] = &["id", "task", "attempt", "started_at", "scheduled_at"];
+const EACH: &[&str] = &["item", "index"];
+const STEP: &[&str] = &["output", "status", "error"];
+const SCHEDULE: &[&str] = &["name", "at"];
+
+/// What a text may speak of.
+struct Scope<'s> {
+    /// The thing that `input` belongs to.
+    what: &'s str,
+    inputs: Vec<&'s ValueSpec>,
+    /// Added by the step itself.
+    more_inputs: Vec<&'s str>,
+    /// `false`: not all inputs are known, so none is called unknown.
+    inputs_known: bool,
+    looped: bool,
+    steps: Option<Steps<'s>>,
+}
+
+struct Steps<'s> {
+    task: &'s TaskParts<'s>,
+    graph: &'s Graph<'s>,
+    /// The step that speaks. `None`: not of a step.
+    position: Option<u32>,
+    ancestors: Option<&'s Ancestors>,
+}
+
+impl<'t> Checker<'_, 't> {
+    pub fn action_templates(&mut self, action: &ActionParts<'t>) {
+        let scope = Scope {
+            what: &action.owner.what,
+            inputs: action.inputs.iter().map(|input| &input.spec).collect(),
+            more_inputs: Vec::new(),
+            inputs_known: true,
+            looped: false,
+            steps: None,
+        };
+        for text in &action.texts {
+            self.text(text, &scope);
+        }
+    }
+
+    pub fn templates(&mut self, task: &TaskParts<'t>, graph: &Graph<'t>) {
+        let inputs: Vec<&ValueSpec> = task.inputs.iter().map(|input| &input.spec).collect();
+        let scope = |looped, steps| Scope {
+            what: &task.owner.what,
+            inputs: inputs.clone(),
+            more_inputs: Vec::new(),
+            inputs_known: task.inputs_known,
+            looped,
+            steps,
+        };
+        let of_task = scope(false, None);
+        for text in &task.texts {
+            self.text(text, &of_task);
+        }
+        for hook in &task.hooks {
+            hook.texts.iter().for_each(|text| self.text(text, &of_task));
+        }
+        for schedule in &task.schedules {
+            schedule
+                .texts
+                .iter()
+                .for_each(|text| self.text(text, &of_task));
+        }
+        for webhook in &task.webhooks {
+            webhook
+                .texts
+                .iter()
+                .for_each(|text| self.text(text, &of_task));
+        }
+        // Only a task whose templates look at other steps needs to know who comes before whom.
+        let looks =
+            |step: &StepParts<'_>| step.texts.iter().any(|text| text.text.contains("steps"));
+        let needs = graph.sound && task.steps.iter().any(looks);
+        let ancestors = needs.then(|| Ancestors::of(&graph.dependencies));
+        for (position, step) in task.steps.iter().enumerate() {
+            if step.texts.is_empty() {
+                continue;
+            }
+            let mut scope = scope(
+                step.looped,
+                Some(Steps {
+                    task,
+                    graph,
+                    position: Some(position as u32),
+                    ancestors: ancestors.as_ref(),
+                }),
+            );
+            if let (Does::Own { .. }, Some(entry)) = (&step.does, step.input_entry)
+                && let Kind::Map(entries) = &entry.value.kind
+            {
+                scope.more_inputs = entries
+                    .iter()
+                    .map(|entry| entry.key.text.as_str())
+                    .collect();
+            }
+            for text in &step.texts {
+                self.text(text, &scope);
+            }
+        }
+    }
+
+    fn text(&mut self, text: &Text<'t>, scope: &Scope<'_>) {
+        let mentions = match template::mentions(&text.text) {
+            Ok(mentions) => mentions,
+            Err(fault) => {
+                let span = self.at(text, fault.span);
+                let problem = self
+                    .problems
+                    .error("E040", span, "the template cannot be read");
+                let why = fault.message;
+                problem.label(
+                    why.strip_prefix("the template cannot be read: ")
+                        .unwrap_or(&why),
+                );
+                if text.place == Place::Script {
+                    problem.help("braces that are not a template: {% raw %}{{ … }}{% endraw %}");
+                }
+                if text.from_file {
+                    problem.help("the place is in the file that is named here");
+                }
+                return;
+            }
+        };
+        let errors_before = self.problems.errors();
+        // `steps.build-app` reads as a difference; what follows the minus is no name of its own.
+        let mut torn = false;
+        for mention in &mentions {
+            torn |= self.mention(mention, text, scope, torn);
+        }
+        if text.place == Place::Script && self.problems.errors() == errors_before {
+            self.untrusted(text);
+        }
+    }
+
+    fn at(&self, text: &Text<'_>, range: Range<usize>) -> Span {
+        match text.from_file {
+            true => text.node.span,
+            false => inside(self.sources, text.node, range),
+        }
+    }
+
+    /// `true` if a name was torn apart by a minus.
+    fn mention(
+        &mut self,
+        mention: &Mention,
+        text: &Text<'_>,
+        scope: &Scope<'_>,
+        torn: bool,
+    ) -> bool {
+        let Some(root) = mention.path.first().map(String::as_str) else {
+            return false;
+        };
+        let span = self.at(text, mention.span.clone());
+        let second = mention.path.get(1).map(String::as_str);
+        if !ROOTS.contains(&root) {
+            if !BUILT_IN.contains(&root) && !torn {
+                self.unknown_root(root, second, span, text.place);
+            }
+            return false;
+        }
+        if let Some(why) = unavailable(root, text.place, scope) {
+            let message = format!("`{root}` is not available here");
+            self.problems
+                .error("E044", span, message)
+                .label(why.0)
+                .help(why.1);
+            return false;
+        }
+        let Some(second) = second else {
+            return false;
+        };
+        match root {
+            "input" => return self.input(second, mention, span, text, scope),
+            "steps" => return self.step_mention(second, mention, span, scope),
+            "secret" => self.secret(second, span),
+            "job" => self.member(root, second, JOB, span),
+            "each" => self.member(root, second, EACH, span),
+            "schedule" => self.member(root, second, SCHEDULE, span),
+            _ => {}
+        }
+        false
+    }
+
+    fn unknown_root(&mut self, root: &str, second: Option<&str>, span: Span, place: Place) {
+        let message = format!("`{root}` is not known in templates");
+        let problem = self.problems.error("E041", span, message);
+        problem.label("no such name");
+        let other_tool = match (root, second) {
+            ("github" | "matrix" | "runner" | "needs", _) => Some("GitHub Actions"),
+            ("secrets", _) => None,
+            ("vars" | "inputs", _) => None,
+            _ => None,
+        };
+        if let Some(tool) = other_tool {
+            problem.help(format!("`{root}` is a word of {tool}"));
+        }
+        let meant = match root {
+            "secrets" => Some("secret"),
+            "inputs" | "params" => Some("input"),
+            "needs" | "step" => Some("steps"),
+            "item" | "matrix" => Some("each"),
+            _ => nearest(root, ROOTS.iter().copied()),
+        };
+        match meant {
+            Some("each") if root == "item" => {
+                problem.help("did you mean `each.item`?");
+            }
+            Some(near) => {
+                problem.help(format!("did you mean `{near}`?"));
+            }
+            None => {
+                let here: Vec<&str> = ROOTS
+                    .iter()
+                    .copied()
+                    .filter(|root| has(place, root))
+                    .collect();
+                problem.help(format!("here are {}", listed(here)));
+            }
+        }
+    }
+
+    fn member(&mut self, root: &str, name: &str, known: &[&str], span: Span) {
+        if known.contains(&name) {
+            return;
+        }
+        let message = format!("`{root}` has no `{name}`");
+        let problem = self.problems.error("E041", span, message);
+        problem.label("no such name");
+        match nearest(name, known.iter().copied()) {
+            Some(near) => problem.help(format!("did you mean `{root}.{near}`?")),
+            None => problem.help(format!("it has {}", listed(known.iter().copied()))),
+        };
+    }
+
+    fn input(
+        &mut self,
+        name: &str,
+        mention: &Mention,
+        span: Span,
+        text: &Text<'_>,
+        scope: &Scope<'_>,
+    ) -> bool {
+        let more = match text.place {
+            Place::Script | Place::Worker => scope.more_inputs.as_slice(),
+            _ => &[],
+        };
+        if more.contains(&name) {
+            return false;
+        }
+        if let Some(spec) = scope.inputs.iter().find(|input| input.name == name) {
+            let kept = match text.place {
+                Place::Message => Some("the message of an approval is kept and shown"),
+                Place::Concurrency => Some("the name of a group is kept and shown"),
+                Place::ForEach => Some("the items of a loop are kept and shown"),
+                _ => None,
+            };
+            if let Some(kept) = kept
+                && spec.secret
+            {
+                let message = format!("the secret input `{name}` would be stored");
+                self.problems
+                    .error("E046", span, message)
+                    .label(kept)
+                    .help("use it in `script`, `env` or `command` alone, or not at all");
+            }
+            return false;
+        }
+        if !scope.inputs_known || mention.has_default {
+            return false;
+        }
+        let known = || {
+            scope
+                .inputs
+                .iter()
+                .map(|input| input.name.as_str())
+                .chain(more.iter().copied())
+        };
+        let message = format!("{} has no input `{name}`", scope.what);
+        let problem = self.problems.error("E041", span, message);
+        problem.label("no such input");
+        if let Some(whole) = torn_name(name, known()) {
+            problem.help(format!("a name with `-` is written `input[\"{whole}\"]`"));
+            return true;
+        }
+        match nearest(name, known()) {
+            Some(near) => problem.help(format!("did you mean `input.{near}`?")),
+            None if known().next().is_none() => problem.help(format!(
+                "it takes no inputs yet; name it: `input: {{ {name}: {{ type: string }} }}`"
+            )),
+            None => problem.help(format!("it takes {}", listed(known()))),
+        };
+        false
+    }
+
+    fn step_mention(
+        &mut self,
+        name: &str,
+        mention: &Mention,
+        span: Span,
+        scope: &Scope<'_>,
+    ) -> bool {
+        let Some(steps) = &scope.steps else {
+            return false;
+        };
+        let known = || steps.task.steps.iter().map(|step| step.key.text.as_str());
+        let Some(&other) = steps.graph.positions.get(name) else {
+            if !steps.task.flow_known {
+                return false;
+            }
+            let message = format!("{} has no step `{name}`", steps.task.owner.what);
+            let problem = self.problems.error("E047", span, message);
+            problem.label("no such step");
+            if let Some(whole) = torn_name(name, known()) {
+                problem.help(format!("a name with `-` is written `steps[\"{whole}\"]`"));
+                return true;
+            }
+            match nearest(name, known()) {
+                Some(near) => problem.help(format!("did you mean `steps.{near}`?")),
+                None => problem.help(format!("its steps are {}", listed(known()))),
+            };
+            return false;
+        };
+        let step = &steps.task.steps[other as usize];
+        if let Some(third) = mention.path.get(2) {
+            self.member(&format!("steps.{name}"), third, STEP, span);
+            let outputs = &step.policies.outputs;
+            if third == "output"
+                && let Some(fourth) = mention.path.get(3)
+                && !outputs.is_empty()
+                && !step.looped
+                && !mention.has_default
+            {
+                let names: Vec<&str> = outputs.iter().map(|spec| spec.spec.name.as_str()).collect();
+                self.member(&format!("steps.{name}.output"), fourth, &names, span);
+            }
+        }
+        let (Some(position), Some(ancestors)) = (steps.position, steps.ancestors) else {
+            return false;
+        };
+        if other == position {
+            let message = format!("step `{name}` uses its own output");
+            self.problems
+                .error("E042", span, message)
+                .label("not there before it ran")
+                .also(step.key.span, "this step");
+        } else if !ancestors.contains(position, other) {
+            let own = &steps.task.steps[position as usize];
+            let message = format!("step `{}` does not wait for `{name}`", own.key.text);
+            self.problems
+                .error("E042", span, message)
+                .label(format!("`{name}` may not have ended when this is needed"))
+                .also(own.key.span, "this step")
+                .help(format!("add `{name}` to its `depends_on`"));
+        }
+        false
+    }
+
+    fn secret(&mut self, name: &str, span: Span) {
+        if self.names.secrets.contains_key(name) || !self.names.all_known {
+            return;
+        }
+        let message = format!("there is no secret `{name}`");
+        let problem = self.problems.error("E043", span, message);
+        problem.label("no such secret");
+        match nearest(name, self.names.secrets.keys().copied()) {
+            Some(near) => problem.help(format!("did you mean `secret.{near}`?")),
+            None => problem.help(format!(
+                "say where it is found: `secrets: {{ {name}: {{ env: {} }} }}`",
+                name.to_uppercase().replace('-', "_")
+            )),
+        };
+    }
+
+    fn untrusted(&mut self, text: &Text<'_>) {
+        let Ok(unfiltered) = template::unfiltered(&text.text) else {
+            return;
+        };
+        for mention in unfiltered {
+            let span = self.at(text, mention.span.clone());
+            let expression = mention.path.join(".");
+            let variable = match (
+                mention.path.first().map(String::as_str),
+                mention.path.get(1),
+            ) {
+                (Some("input"), Some(name)) if mention.path.len() == 2 => {
+                    Some(format!("INPUT_{}", name.to_uppercase().replace('-', "_")))
+                }
+                (Some("each"), Some(name)) if mention.path.len() == 2 => {
+                    Some(format!("EACH_{}", name.to_uppercase()))
+                }
+                _ => None,
+            };
+            let message = format!("`{expression}` becomes part of the program");
+            let problem = self.problems.error("E045", span, message);
+            problem.label("whoever gives this value decides what is run");
+            if let Some(variable) = variable {
+                problem.help(format!("read it from the environment: \"${variable}\""));
+            }
+            problem.help(format!(
+                "or make one quoted word of it: {{{{ {expression} | sh }}}}; `| json` and `| unsafe` are there too"
+            ));
+            if !text.from_file && mention.filters.is_empty() {
+                let written = &text.text[mention.span.clone()];
+                if self.sources[span.file as usize].slice(span) == written {
+                    problem.fix(span, format!("{written} | sh"));
+                }
+            }
+        }
+    }
+}
+
+/// The known name of which a minus left only the beginning.
+fn torn_name<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let mut known = known;
+    known.find(|whole| {
+        whole
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with('-'))
+    })
+}
+
+/// Whether texts of this kind can speak of it.
+fn has(place: Place, root: &str) -> bool {
+    let here: &[&str] = match place {
+        Place::Script | Place::Worker => &["input", "steps", "each", "env", "job", "secret"],
+        Place::TaskEnv => &["input", "job", "secret"],
+        Place::When | Place::ForEach | Place::Message => &["input", "steps", "job"],
+        Place::StepInput => &["input", "steps", "each", "job"],
+        Place::Concurrency => &["input", "job"],
+        Place::HookInput => &["hook", "input", "job"],
+        Place::ScheduleInput => &["schedule"],
+        Place::WebhookInput => &["body", "headers"],
+    };
+    here.contains(&root)
+}
+
+/// Why a name that exists is not there at this place, and what to do.
+fn unavailable(
+    root: &str,
+    place: Place,
+    scope: &Scope<'_>,
+) -> Option<(&'static str, &'static str)> {
+    if has(place, root) {
+        return match root {
+            "each" if !scope.looped => Some((
+                "this is not a loop",
+                "add `for_each:` to the step, or use `input`",
+            )),
+            "steps" if scope.steps.is_none() => Some((
+                "an action knows no steps",
+                "give the value to the action under `input:`",
+            )),
+            _ => None,
+        };
+    }
+    Some(match root {
+        "secret" => (
+            "it would be stored",
+            "secrets are only in `script`, `image`, `command`, `manifest`, `workdir` and `env`",
+        ),
+        "body" | "headers" => (
+            "only the input of a webhook has a request",
+            "give it to the task as an input: `webhooks: { NAME: { input: … } }`",
+        ),
+        "hook" => (
+            "only the input of a hook has an ended job",
+            "use it under `on_error`, `on_success`, `on_cancel` or `on_suspended`",
+        ),
+        "schedule" => (
+            "only the input of a schedule has it",
+            "use `job.scheduled_at`, or give it to the task as an input",
+        ),
+        "each" => (
+            "not known before the loop begins",
+            "use `each` in what the step runs or in its `input`",
+        ),
+        "env" => (
+            "only what is run on a worker has an environment",
+            "use `input`",
+        ),
+        "input" => (
+            "the task has not been given its inputs yet",
+            "this text is what makes them",
+        ),
+        "job" => ("there is no job yet", "use `job` in the steps"),
+        _ => (
+            "no step of this job is known here",
+            "use `steps` in the steps that depend on them",
+        ),
+    })
+}

@@ -1,0 +1,164 @@
+//! Named values and their rules: inputs of tasks, actions and approvals, outputs of steps.
+
+use super::{Decoder, Owner, Place, find};
+use crate::domain::Json;
+use crate::domain::value::{ValueSpec, ValueType};
+use crate::language::tree::{Entry, Key, Kind, Node};
+use crate::language::values;
+use crate::language::words::Where;
+
+const KEYS: &[&str] = &[
+    "type",
+    "required",
+    "default",
+    "options",
+    "pattern",
+    "min",
+    "max",
+    "multiple",
+    "secret",
+    "description",
+];
+
+const TYPES: &[&str] = &[
+    "string", "text", "integer", "number", "boolean", "date", "datetime", "json",
+];
+
+#[derive(Debug)]
+pub struct SpecParts {
+    pub spec: ValueSpec,
+    pub whole: bool,
+}
+
+impl Decoder<'_> {
+    pub fn specs(
+        &mut self,
+        entry: &Entry,
+        owner: &Owner,
+        key: &'static str,
+    ) -> Vec<SpecParts> {
+        let below = owner.below(key, &entry.key);
+        let Some(entries) = self.map(&entry.value, &below) else {
+            return Vec::new();
+        };
+        let mut specs = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let errors_before = self.problems.errors();
+            self.value_name(&entry.key, key);
+            let spec = self.spec(&entry.key, &entry.value, key);
+            specs.push(SpecParts {
+                spec,
+                whole: self.problems.errors() == errors_before,
+            });
+        }
+        specs
+    }
+
+    /// They become `INPUT_NAME` in an environment, and templates speak of them.
+    fn value_name(&mut self, key: &Key, kind: &str) {
+        let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let first_is_good = |first: char| first.is_ascii_alphabetic() || first == '_';
+        let name = &key.text;
+        if !name.starts_with(first_is_good) || !name.chars().all(good) || name.len() > 64 {
+            let message = format!("`{name}` cannot be the name of an {kind}");
+            self.problems
+                .error("E020", key.span, message)
+                .label("not a name")
+                .help("use letters, digits, `_` and `-`, a letter first, at most 64");
+        }
+    }
+
+    fn spec(&mut self, key: &Key, node: &Node, kind: &'static str) -> ValueSpec {
+        let errors_before = self.problems.errors();
+        let mut spec = ValueSpec::new(&key.text, ValueType::String);
+        let owner = Owner::new(kind, key, Where::Other);
+        if let Kind::Scalar(scalar) = &node.kind
+            && ValueType::from_word(&scalar.text).is_some()
+        {
+            let fix = format!("{{ type: {} }}", scalar.text);
+            let message = format!("{} is text, expected a map with its type", owner.what);
+            self.problems
+                .error("E011", node.span, message)
+                .label("expected a map")
+                .help(format!("write `{fix}`"))
+                .fix(node.span, fix);
+            return spec;
+        }
+        let Some(entries) = self.map(node, &owner) else {
+            return spec;
+        };
+        self.known_keys(entries, &owner, KEYS);
+        for entry in entries {
+            match entry.key.text.as_str() {
+                "type" => {
+                    let found =
+                        self.word(&entry.value, "type", &owner, ValueType::from_word, TYPES);
+                    spec.value_type = found.unwrap_or(ValueType::String);
+                }
+                "required" => spec.required = self.flag(entry, &owner).unwrap_or(false),
+                "multiple" => spec.multiple = self.flag(entry, &owner).unwrap_or(false),
+                "secret" => spec.secret = self.flag(entry, &owner).unwrap_or(false),
+                "default" => spec.default = self.plain_json(&entry.value),
+                "min" => spec.min = self.plain_json(&entry.value),
+                "max" => spec.max = self.plain_json(&entry.value),
+                "options" => match &entry.value.kind {
+                    Kind::List(members) if !members.is_empty() => {
+                        let options = members.iter();
+                        spec.options = options.filter_map(|node| self.plain_json(node)).collect();
+                    }
+                    _ => {
+                        let what = format!("`options` of {}", owner.what);
+                        self.wrong_type(&entry.value, &what, "a list of at least one value");
+                    }
+                },
+                "pattern" => spec.pattern = self.pattern(entry, &owner),
+                "description" => {
+                    spec.description = self.text(entry, &owner).map(str::to_string);
+                }
+                _ => {}
+            }
+        }
+        if let Some(entry) = find(entries, "default")
+            && spec.secret
+        {
+            self.problems
+                .error(
+                    "W105",
+                    entry.value.span,
+                    format!("{} is secret and has a default", owner.what),
+                )
+                .label("everybody who sees this file can read it")
+                .help("leave the default out, or name it under `secrets:`");
+        }
+        if self.problems.errors() == errors_before {
+            for (fault_key, fault) in values::spec_faults(&spec) {
+                let at = find(entries, fault_key).map_or(key.span, |entry| entry.value.span);
+                let message = format!("{}: {fault}", owner.what);
+                self.problems
+                    .error("E050", at, message)
+                    .label("does not fit")
+                    .also(key.span, format!("this {kind}"));
+            }
+        }
+        spec
+    }
+
+    fn pattern(&mut self, entry: &Entry, owner: &Owner) -> Option<String> {
+        let text = self.text(entry, owner)?;
+        if let Err(error) = regex_lite::Regex::new(text) {
+            let message = format!("`pattern` of {} is not a regular expression", owner.what);
+            self.problems
+                .error("E027", entry.value.span, message)
+                .label(error.to_string())
+                .help("put it in single quotes, so that `\\` stays as it is");
+            return None;
+        }
+        Some(text.to_string())
+    }
+
+    /// A value that is not rendered.
+    fn plain_json(&mut self, node: &Node) -> Option<Json> {
+        let value = self.json(node, Place::StepInput, &mut Vec::new())?;
+        Some(Json(value.to_string()))
+    }
+}

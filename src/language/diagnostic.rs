@@ -1,0 +1,287 @@
+//! What is wrong with workflow files, for people and for programs.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::rules;
+use super::source::{Source, Span};
+use super::tree::Key;
+
+/// Of one file; how many more there are is said.
+pub const SHOWN_PER_FILE_MAX: usize = 50;
+/// Other places that one problem points at.
+const RELATED_MAX: usize = 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    Error,
+    Warning,
+}
+
+/// One thing that is wrong, with its place and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    pub code: &'static str,
+    pub severity: Severity,
+    pub message: String,
+    #[serde(flatten)]
+    pub at: Spot,
+    /// The thing around it, and other places that have to do with it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub related: Vec<Spot>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub help: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<Fix>,
+}
+
+/// A place in a file. Lines and columns count from 1, columns in characters; the end is the first one behind it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Spot {
+    pub file: String,
+    pub line: u32,
+    pub column: u32,
+    pub end_line: u32,
+    pub end_column: u32,
+    /// Its first line.
+    pub source: String,
+    pub label: String,
+    #[serde(skip)]
+    pub(super) text: Arc<str>,
+    #[serde(skip)]
+    pub(super) range: Range<usize>,
+}
+
+/// What to write instead of what is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fix {
+    pub line: u32,
+    pub column: u32,
+    pub end_line: u32,
+    pub end_column: u32,
+    pub text: String,
+}
+
+impl Diagnostic {
+    /// About a file as a whole, such as one that cannot be read.
+    pub fn of_file(code: &'static str, file: &str, message: String, help: &str) -> Diagnostic {
+        Diagnostic {
+            code,
+            severity: rules::severity(code),
+            message: printable(&message),
+            at: Spot {
+                file: file.to_string(),
+                line: 1,
+                column: 1,
+                end_line: 1,
+                end_column: 1,
+                source: String::new(),
+                label: String::new(),
+                text: "".into(),
+                range: 0..0,
+            },
+            related: Vec::new(),
+            help: vec![help.to_string()],
+            fix: None,
+        }
+    }
+
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}
+
+/// Collects what is wrong while files are checked.
+#[derive(Debug, Default)]
+pub struct Problems {
+    all: Vec<Problem>,
+    errors: usize,
+}
+
+#[derive(Debug)]
+pub struct Problem {
+    pub code: &'static str,
+    pub span: Span,
+    message: String,
+    label: String,
+    related: Vec<(Span, String)>,
+    related_more: usize,
+    help: Vec<String>,
+    fix: Option<(Span, String)>,
+}
+
+impl Problems {
+    /// An error, or a warning if its rule is one.
+    pub fn error(
+        &mut self,
+        code: &'static str,
+        span: Span,
+        message: impl Into<String>,
+    ) -> &mut Problem {
+        self.errors += usize::from(rules::severity(code) == Severity::Error);
+        self.all.push(Problem {
+            code,
+            span,
+            message: message.into(),
+            label: String::new(),
+            related: Vec::new(),
+            related_more: 0,
+            help: Vec::new(),
+            fix: None,
+        });
+        self.all.last_mut().expect("just pushed")
+    }
+
+    pub fn duplicate(&mut self, key: &Key, first: Span) {
+        let message = format!("the key `{}` is here twice", key.text);
+        self.error("E003", key.span, message)
+            .label("again")
+            .also(first, "first here")
+            .help("keep one of them");
+    }
+
+    /// Errors so far: whoever decodes something knows by this whether it was whole.
+    pub fn errors(&self) -> usize {
+        self.errors
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Problem> {
+        self.all.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Problem> {
+        self.all.iter_mut()
+    }
+
+    /// Sorted by file and place, so many of each file.
+    pub fn into_diagnostics(mut self, sources: &[Source]) -> Vec<Diagnostic> {
+        self.all
+            .sort_by_key(|problem| (problem.span.file, problem.span.start, problem.code));
+        self.all
+            .dedup_by(|a, b| (a.code, a.span, &a.message) == (b.code, b.span, &b.message));
+        let mut counts: HashMap<u32, usize> = HashMap::new();
+        for problem in &self.all {
+            *counts.entry(problem.span.file).or_default() += 1;
+        }
+        let mut shown: HashMap<u32, usize> = HashMap::new();
+        let mut diagnostics = Vec::new();
+        for problem in &self.all {
+            let file = problem.span.file;
+            let shown = shown.entry(file).or_default();
+            *shown += 1;
+            if *shown <= SHOWN_PER_FILE_MAX {
+                diagnostics.push(problem.diagnostic(sources));
+            }
+            if *shown == SHOWN_PER_FILE_MAX && counts[&file] > SHOWN_PER_FILE_MAX {
+                let more = counts[&file] - SHOWN_PER_FILE_MAX;
+                let last = diagnostics.last_mut().expect("just pushed");
+                last.help
+                    .push(format!("{more} more problems in this file are not shown"));
+            }
+        }
+        diagnostics
+    }
+}
+
+impl Problem {
+    pub fn label(&mut self, label: impl Into<String>) -> &mut Problem {
+        self.label = label.into();
+        self
+    }
+
+    /// Another place that has to do with it.
+    pub fn also(&mut self, span: Span, label: impl Into<String>) -> &mut Problem {
+        if self.related.len() < RELATED_MAX {
+            self.related.push((span, label.into()));
+        } else {
+            self.related_more += 1;
+        }
+        self
+    }
+
+    pub fn unrelated(&mut self) -> &mut Problem {
+        self.related.clear();
+        self
+    }
+
+    pub fn help(&mut self, help: impl Into<String>) -> &mut Problem {
+        self.help.push(help.into());
+        self
+    }
+
+    pub fn fix(&mut self, span: Span, text: impl Into<String>) -> &mut Problem {
+        self.fix = Some((span, text.into()));
+        self
+    }
+
+    fn diagnostic(&self, sources: &[Source]) -> Diagnostic {
+        let related = self.related.iter();
+        let mut help: Vec<String> = self.help.iter().map(|help| printable(help)).collect();
+        if self.related_more > 0 {
+            help.push(format!(
+                "{} further places are not shown",
+                self.related_more
+            ));
+        }
+        Diagnostic {
+            code: self.code,
+            severity: rules::severity(self.code),
+            message: printable(&self.message),
+            at: spot(sources, self.span, &self.label),
+            related: related
+                .map(|(span, label)| spot(sources, *span, label))
+                .collect(),
+            help,
+            fix: self.fix.as_ref().map(|(span, text)| {
+                let at = spot(sources, *span, "");
+                Fix {
+                    line: at.line,
+                    column: at.column,
+                    end_line: at.end_line,
+                    end_column: at.end_column,
+                    text: text.clone(),
+                }
+            }),
+        }
+    }
+}
+
+fn spot(sources: &[Source], span: Span, label: &str) -> Spot {
+    const SOURCE_CHARS_MAX: usize = 500;
+    let source = &sources[span.file as usize];
+    let (start, end) = (source.position(span.start), source.position(span.end));
+    let line = source.line(start.line as usize - 1);
+    Spot {
+        file: source.name.to_string(),
+        line: start.line,
+        column: start.column,
+        end_line: end.line,
+        end_column: end.column,
+        source: line.chars().take(SOURCE_CHARS_MAX).collect(),
+        label: printable(label),
+        text: source.text.clone(),
+        range: span.start as usize..span.end as usize,
+    }
+}
+
+/// What a file says may hold anything; what we say of it shows no control characters and has an end.
+fn printable(text: &str) -> String {
+    const CHARS_MAX: usize = 1_000;
+    let mut shown = String::with_capacity(text.len());
+    for (count, character) in text.chars().enumerate() {
+        if count == CHARS_MAX {
+            shown.push('…');
+            break;
+        }
+        match character {
+            '\n' => shown.push(character),
+            _ if character.is_control() => shown.extend(character.escape_default()),
+            _ => shown.push(character),
+        }
+    }
+    shown
+}

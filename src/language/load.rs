@@ -1,0 +1,192 @@
+//! From a folder to texts: which files there are, and why one cannot be read.
+
+use std::path::{Path, PathBuf};
+
+use super::diagnostic::Diagnostic;
+use super::scripts::Scripts;
+use super::source::SourceFile;
+use super::{CheckOptions, Checked, check_with};
+
+/// A larger file was not written by hand; 10,000 steps fit.
+pub const FILE_BYTES_MAX: u64 = 4 << 20;
+pub const FILES_MAX: usize = 1_000;
+/// Folders within folders.
+const DEPTH_MAX: usize = 16;
+
+/// Every `*.yaml` and `*.yml` below the folder, checked together.
+pub fn load(folder: &Path) -> Checked {
+    let mut faults = Vec::new();
+    let paths = find(folder, &mut faults);
+    let (files, unread) = read_all(&paths);
+    faults.extend(unread);
+    let mut scripts = Scripts::new(Some(folder));
+    checked(&files, faults, &mut scripts, &CheckOptions::default())
+}
+
+/// Files and folders that somebody named; `file:` is looked for in the folder.
+pub fn load_files(paths: &[PathBuf], folder: &Path, options: &CheckOptions) -> Checked {
+    let mut faults = Vec::new();
+    let mut found = Vec::new();
+    for path in paths {
+        match path.is_dir() {
+            true => found.extend(find(path, &mut faults)),
+            false => found.push(path.clone()),
+        }
+    }
+    found.dedup();
+    let (files, unread) = read_all(&found);
+    faults.extend(unread);
+    let mut scripts = Scripts::new(Some(folder));
+    checked(&files, faults, &mut scripts, options)
+}
+
+/// What was read, with what could not be.
+pub fn checked(
+    files: &[SourceFile],
+    faults: Vec<Diagnostic>,
+    scripts: &mut Scripts,
+    options: &CheckOptions,
+) -> Checked {
+    let mut checked = check_with(files, faults.is_empty(), scripts, options);
+    checked.files += faults.len();
+    if !faults.is_empty() {
+        checked.workflows = super::Workflows::default();
+        checked.diagnostics.extend(faults);
+        let diagnostics = &mut checked.diagnostics;
+        diagnostics.sort_by(|a, b| (&a.at.file, a.at.line).cmp(&(&b.at.file, b.at.line)));
+    }
+    checked
+}
+
+/// Sorted by path.
+pub fn find(folder: &Path, faults: &mut Vec<Diagnostic>) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    find_below(folder, 0, &mut files, faults);
+    files.sort();
+    if files.len() > FILES_MAX {
+        let message = format!(
+            "{} workflow files, at most {FILES_MAX} are read",
+            files.len()
+        );
+        let help = "put several tasks into one file";
+        faults.push(Diagnostic::of_file(
+            "E007",
+            &folder.display().to_string(),
+            message,
+            help,
+        ));
+        files.truncate(FILES_MAX);
+    }
+    files
+}
+
+fn find_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, faults: &mut Vec<Diagnostic>) {
+    let unreadable = |why: String| {
+        let name = folder.display().to_string();
+        Diagnostic::of_file(
+            "E007",
+            &name,
+            format!("the folder cannot be read: {why}"),
+            "name a folder of workflow files",
+        )
+    };
+    if depth > DEPTH_MAX {
+        faults.push(unreadable(format!(
+            "folders are nested more than {DEPTH_MAX} deep"
+        )));
+        return;
+    }
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) => {
+            faults.push(unreadable(error.to_string()));
+            return;
+        }
+    };
+    for entry in entries {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) => {
+                faults.push(unreadable(error.to_string()));
+                continue;
+            }
+        };
+        let path = entry.path();
+        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && !hidden => find_below(&path, depth + 1, files, faults),
+            Ok(kind) if !kind.is_dir() && matches!(extension, Some("yaml" | "yml")) && !hidden => {
+                files.push(path);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Those that can be read, and why the others cannot.
+pub fn read_all(paths: &[PathBuf]) -> (Vec<SourceFile>, Vec<Diagnostic>) {
+    let mut files = Vec::new();
+    let mut faults = Vec::new();
+    for path in paths {
+        match read(path) {
+            Ok(text) => files.push(SourceFile {
+                path: path.clone(),
+                text,
+            }),
+            Err((message, help)) => {
+                let name = path.display().to_string();
+                faults.push(Diagnostic::of_file("E007", &name, message, help));
+            }
+        }
+    }
+    (files, faults)
+}
+
+/// What is larger than allowed is not read at all.
+fn read(path: &Path) -> Result<String, (String, &'static str)> {
+    let why = |error: std::io::Error| {
+        (
+            format!("the file cannot be read: {error}"),
+            "check its path and its permissions",
+        )
+    };
+    let found = std::fs::metadata(path).map_err(why)?;
+    if !found.is_file() {
+        return Err(("this is not a file".to_string(), "name a file or a folder"));
+    }
+    let bytes = found.len();
+    if bytes > FILE_BYTES_MAX {
+        let message = format!("the file is {bytes} bytes long, at most {FILE_BYTES_MAX} are read");
+        return Err((
+            message,
+            "split it; what is not a workflow does not belong into this folder",
+        ));
+    }
+    let bytes = std::fs::read(path).map_err(why)?;
+    text(bytes)
+}
+
+/// The text of a file that came from elsewhere than the disk.
+pub fn text_of(bytes: Vec<u8>, name: &Path) -> Result<String, Box<Diagnostic>> {
+    text(bytes).map_err(|(message, help)| {
+        let name = name.display().to_string();
+        Box::new(Diagnostic::of_file("E007", &name, message, help))
+    })
+}
+
+/// UTF-8, of bounded length.
+fn text(bytes: Vec<u8>) -> Result<String, (String, &'static str)> {
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("the file is longer than {FILE_BYTES_MAX} bytes");
+        return Err((message, "split it"));
+    }
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = memchr::memchr_iter(b'\n', &error.as_bytes()[..at]).count() + 1;
+        (
+            format!("line {line} is not UTF-8"),
+            "save the file as UTF-8",
+        )
+    })
+}

@@ -1,0 +1,201 @@
+//! What templates may speak of, and where.
+
+use super::Rule;
+
+pub const RULES: &[Rule] = &[
+    Rule {
+        code: "E040",
+        title: "a template that cannot be read",
+        text: "Texts with `{{ … }}` or `{% … %}` are Jinja templates. Braces that are meant for somebody else, \
+               such as `docker --format`, stand between `{% raw %}` and `{% endraw %}`.",
+        wrong: r#"tasks:
+  hello:
+    input:
+      name: { type: string }
+    flow:
+      greet:
+        script: echo hello
+        workdir: "{{ input.name"
+"#,
+        right: r#"tasks:
+  hello:
+    input:
+      name: { type: string }
+    flow:
+      greet:
+        script: echo hello
+        workdir: "{{ input.name }}"
+"#,
+    },
+    Rule {
+        code: "E041",
+        title: "an unknown name in a template",
+        text: "Templates know `input`, `steps`, `each`, `env`, `job`, `secret`, and at their places `hook`, \
+               `body`, `headers` and `schedule`, and nothing else. An unknown name is found here and not in \
+               the night when it is needed.",
+        wrong: r#"tasks:
+  hello:
+    input:
+      name: { type: string }
+    flow:
+      greet:
+        script: echo hello
+        workdir: "{{ input.nmae }}"
+"#,
+        right: r#"tasks:
+  hello:
+    input:
+      name: { type: string }
+    flow:
+      greet:
+        script: echo hello
+        workdir: "{{ input.name }}"
+"#,
+    },
+    Rule {
+        code: "E042",
+        title: "the output of a step that is not waited for",
+        text: "A step sees the outputs of the steps that it depends on, directly or through others. Any other \
+               may not have ended yet.",
+        wrong: r#"tasks:
+  hello:
+    flow:
+      build:
+        script: echo "image=app" >> "$STEPWARD_OUTPUT"
+      test:
+        type: docker
+        image: "{{ steps.build.output.image }}"
+"#,
+        right: r#"tasks:
+  hello:
+    flow:
+      build:
+        script: echo "image=app" >> "$STEPWARD_OUTPUT"
+      test:
+        type: docker
+        image: "{{ steps.build.output.image }}"
+        depends_on: [build]
+"#,
+    },
+    Rule {
+        code: "E043",
+        title: "an unknown secret",
+        text: "Secrets are named under `secrets:` with the place where the server finds them, and never \
+               written into a file.",
+        wrong: r#"tasks:
+  hello:
+    flow:
+      greet:
+        script: ./deploy.sh
+        env:
+          TOKEN: "{{ secret.deploy }}"
+"#,
+        right: r#"tasks:
+  hello:
+    flow:
+      greet:
+        script: ./deploy.sh
+        env:
+          TOKEN: "{{ secret.deploy }}"
+secrets:
+  deploy: { env: DEPLOY_TOKEN }
+"#,
+    },
+    Rule {
+        code: "E044",
+        title: "not available at this place",
+        text: "The name exists, but not here: `secret` is only in texts that go to a worker and are stored \
+               nowhere, `each` only in a loop, `hook` in the input of a hook, `body` and `headers` in that of \
+               a webhook.",
+        wrong: r#"tasks:
+  hello:
+    flow:
+      greet:
+        script: echo hello
+        when: "{{ secret.deploy }}"
+secrets:
+  deploy: { env: DEPLOY_TOKEN }
+"#,
+        right: r#"tasks:
+  hello:
+    flow:
+      greet:
+        script: echo hello
+        when: "{{ job.attempt == 1 }}"
+"#,
+    },
+    Rule {
+        code: "E045",
+        title: "an untrusted value in a script",
+        text: "A value that somebody gives becomes part of the program here: a name such as `; rm -rf ~` would \
+               be run. Read it from the environment (`\"$INPUT_NAME\"`), or make one quoted word of it with `| \
+               sh`. `| json` writes JSON, and `| unsafe` says that it is meant.",
+        wrong: r#"tasks:
+  hello:
+    input:
+      name: { type: string }
+    flow:
+      greet:
+        script: echo {{ input.name }}
+"#,
+        right: r#"tasks:
+  hello:
+    input:
+      name: { type: string }
+    flow:
+      greet:
+        script: echo "$INPUT_NAME" {{ input.name | sh }}
+"#,
+    },
+    Rule {
+        code: "E046",
+        title: "a secret input that would be stored",
+        text: "The value of an input with `secret: true` is sealed. What stands here is kept and shown as it \
+               is: messages, names of groups, items of loops, inputs of other tasks that are not secret \
+               themselves.",
+        wrong: r#"tasks:
+  hello:
+    input:
+      token: { type: string, secret: true }
+    flow:
+      ask:
+        type: approval
+        message: Use {{ input.token }}?
+"#,
+        right: r#"tasks:
+  hello:
+    input:
+      token: { type: string, secret: true }
+    flow:
+      ask:
+        type: approval
+        message: Use the token?
+"#,
+    },
+    Rule {
+        code: "E047",
+        title: "an unknown step in a template",
+        text: "`steps.NAME` is a step of the same task. A name with `-` in it is written `steps[\"build-app\"]`, \
+               since a minus in a template is a difference.",
+        wrong: r#"tasks:
+  hello:
+    flow:
+      build:
+        script: echo "image=app" >> "$STEPWARD_OUTPUT"
+      test:
+        type: docker
+        image: "{{ steps.biuld.output.image }}"
+        depends_on: [build]
+"#,
+        right: r#"tasks:
+  hello:
+    flow:
+      build:
+        script: echo "image=app" >> "$STEPWARD_OUTPUT"
+      test:
+        type: docker
+        image: "{{ steps.build.output.image }}"
+        depends_on: [build]
+"#,
+    },
+];

@@ -1,0 +1,141 @@
+//! A folder over time: what is served while somebody writes in it.
+
+use std::path::PathBuf;
+
+use stepward::language::Library;
+use tempfile::TempDir;
+
+struct Folder {
+    folder: TempDir,
+    library: Library,
+}
+
+impl Folder {
+    fn new() -> Folder {
+        let folder = tempfile::tempdir().unwrap();
+        let library = Library::new(folder.path());
+        Folder { folder, library }
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        // A new file each time: an editor does that, and the clock may be too coarse to tell two writes apart.
+        let path = self.folder.path().join(name);
+        let aside = self.folder.path().join("aside");
+        std::fs::write(&aside, text).unwrap();
+        std::fs::rename(aside, path).unwrap();
+    }
+
+    /// Tasks, stale files, left out files, whether something changed.
+    fn reload(&mut self) -> (Vec<String>, Vec<String>, Vec<String>, bool) {
+        let reloaded = self.library.reload();
+        let tasks = reloaded.workflows.tasks().map(|(name, task)| {
+            let steps = &task.root().draft.steps;
+            format!("{name}: {}", steps[0].name)
+        });
+        let names = |paths: &[PathBuf]| {
+            let names = paths
+                .iter()
+                .map(|path| path.file_name().unwrap().to_str().unwrap().to_string());
+            names.collect()
+        };
+        (
+            tasks.collect(),
+            names(&reloaded.stale),
+            names(&reloaded.left_out),
+            reloaded.changed,
+        )
+    }
+}
+
+fn task(name: &str, step: &str) -> String {
+    format!("tasks: {{ {name}: {{ flow: {{ {step}: {{ script: x }} }} }} }}\n")
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| word.to_string()).collect()
+}
+
+#[test]
+fn a_broken_file_is_served_as_it_was_and_the_others_as_they_are() {
+    let mut folder = Folder::new();
+    folder.write("a.yaml", &task("a", "one"));
+    folder.write("b.yaml", &task("b", "one"));
+    let both = words(&["a: one", "b: one"]);
+    assert_eq!(folder.reload(), (both.clone(), vec![], vec![], true));
+    assert_eq!(folder.reload(), (both, vec![], vec![], false));
+
+    folder.write("a.yaml", "tasks: [");
+    folder.write("b.yaml", &task("b", "two"));
+    let mixed = words(&["a: one", "b: two"]);
+    assert_eq!(folder.reload(), (mixed, words(&["a.yaml"]), vec![], true));
+
+    folder.write("a.yaml", &task("a", "three"));
+    let mended = words(&["a: three", "b: two"]);
+    assert_eq!(folder.reload(), (mended, vec![], vec![], true));
+}
+
+#[test]
+fn what_does_not_fit_together_changes_nothing() {
+    let mut folder = Folder::new();
+    folder.write(
+        "a.yaml",
+        "tasks: { a: { flow: { call: { type: task, task: b } } } }\n",
+    );
+    folder.write("b.yaml", &task("b", "one"));
+    let both = words(&["a: call", "b: one"]);
+    assert_eq!(folder.reload().0, both);
+
+    // The task that the other calls is gone, and neither the new nor the old form of the caller can do without.
+    folder.write("b.yaml", &task("c", "one"));
+    let (tasks, stale, _, changed) = folder.reload();
+    assert_eq!((tasks, changed), (both, false));
+    assert!(stale.contains(&"b.yaml".to_string()), "{stale:?}");
+}
+
+#[test]
+fn at_the_start_the_good_files_are_served_without_those_that_need_broken_ones() {
+    let mut folder = Folder::new();
+    folder.write(
+        "a.yaml",
+        "tasks: { a: { flow: { call: { type: task, task: b } } } }\n",
+    );
+    folder.write("b.yaml", "tasks: { b: { flow: { s: { scrpt: x } } } }\n");
+    folder.write("c.yaml", &task("c", "one"));
+    let (tasks, stale, left_out, changed) = folder.reload();
+    assert_eq!(tasks, words(&["c: one"]));
+    assert_eq!(left_out, words(&["a.yaml", "b.yaml"]));
+    assert!(stale.is_empty() && changed);
+
+    folder.write("b.yaml", &task("b", "one"));
+    assert_eq!(folder.reload().0, words(&["a: call", "b: one", "c: one"]));
+}
+
+#[test]
+fn a_change_is_noticed_also_in_a_script_of_its_own_file() {
+    let mut folder = Folder::new();
+    folder.write("a.yaml", "tasks: { a: { flow: { s: { file: a.sh } } } }\n");
+    folder.write("a.sh", "echo one");
+    assert!(folder.library.needs_reload());
+    assert!(folder.reload().3);
+    assert!(!folder.library.needs_reload());
+
+    folder.write("a.sh", "echo two");
+    assert!(folder.library.needs_reload());
+    assert!(folder.reload().3);
+
+    folder.write("b.yaml", &task("b", "one"));
+    assert!(folder.library.needs_reload());
+    folder.reload();
+    std::fs::remove_file(folder.folder.path().join("b.yaml")).unwrap();
+    assert!(folder.library.needs_reload());
+    assert_eq!(folder.reload().0, words(&["a: s"]));
+
+    // The script goes: the task is served with what it was.
+    std::fs::remove_file(folder.folder.path().join("a.sh")).unwrap();
+    assert!(folder.library.needs_reload());
+    let (tasks, stale, _, changed) = folder.reload();
+    assert_eq!(
+        (tasks, stale, changed),
+        (words(&["a: s"]), words(&["a.yaml"]), false)
+    );
+}

@@ -1,0 +1,49 @@
+//! Large files: everything is linear.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use super::check;
+
+/// Each step looks at the first one and at its neighbour.
+fn ten_thousand_steps() -> String {
+    let mut text =
+        "tasks:\n  large:\n    input: { name: { type: string } }\n    flow:\n".to_string();
+    text.push_str("      s0: { script: echo }\n");
+    for at in 1..10_000 {
+        let last = at - 1;
+        write!(
+            text,
+            "      s{at}:\n        type: script\n        depends_on: [s{last}]\n        timeout: 5m\n        \
+             env: {{ A: \"{{{{ steps.s0.output.a }}}}\" }}\n        script: |\n          echo {{{{ input.name | sh }}}}\n"
+        )
+        .unwrap();
+    }
+    text
+}
+
+/// A debug build is some ten times slower than what users have, and the machine may be busy.
+#[test]
+fn ten_thousand_steps_are_checked_in_a_moment() {
+    let text = ten_thousand_steps();
+    let begun = Instant::now();
+    let found = check(&text);
+    let took = begun.elapsed();
+    assert_eq!(found.diagnostics, []);
+    assert_eq!(found.workflows.tasks().count(), 1);
+    assert!(took < Duration::from_secs(20), "{took:?}");
+}
+
+#[test]
+fn a_large_task_that_many_call_is_bounded() {
+    let mut text = ten_thousand_steps();
+    for at in 0..900 {
+        writeln!(
+            text,
+            "  t{at}: {{ flow: {{ call: {{ type: task, task: large }} }} }}"
+        )
+        .unwrap();
+    }
+    let found = check(&text);
+    assert_eq!(super::codes(&found), ["E062"]);
+}
