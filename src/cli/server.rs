@@ -12,6 +12,7 @@ use super::embedded::{self, Embedded};
 use super::process;
 use super::say::say;
 use crate::config::{ServerConfig, listen_address};
+use crate::language::render;
 use crate::server::Server;
 
 #[derive(Args)]
@@ -52,6 +53,10 @@ pub fn run(args: ServerArgs) -> anyhow::Result<ExitCode> {
         server.tasks(),
         config.recovery.heartbeat_timeout_secs
     ));
+    let problems = server.problems();
+    if !problems.is_empty() {
+        say(render::human(&problems, false));
+    }
     match worker.map(|worker| Embedded::start(worker, token, address)) {
         Some(mut worker) => {
             worker.look_after(&signals);

@@ -265,7 +265,7 @@ impl Cascade<'_> {
                 Source::Hook => Source::Hook,
                 _ => Source::Task,
             },
-            input: JobInput::Given(input),
+            input: JobInput::HandedOn(input),
             labels: job.labels.clone(),
             priority: job.priority,
             parent: Some(ParentStep {

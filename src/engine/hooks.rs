@@ -101,7 +101,7 @@ impl Cascade<'_> {
             definition: context.definition.clone(),
             task_index: task_index.expect("checked with the definition"),
             source: Source::Hook,
-            input: JobInput::Given(input),
+            input: JobInput::HandedOn(input),
             labels: job.labels.clone(),
             priority: job.priority,
             parent: None,

@@ -8,6 +8,7 @@ use crate::domain::Json;
 use crate::domain::task::TaskDraft;
 use crate::domain::value::ValueSpec;
 use crate::language::values::{Violation, check_values};
+use crate::secrets::Sealer;
 use crate::store::Tx;
 
 /// What a job about to be made is given.
@@ -15,6 +16,8 @@ use crate::store::Tx;
 pub(super) enum JobInput {
     /// By somebody: it may not fit.
     Given(Json),
+    /// By another job, which may hand on what was sealed for it.
+    HandedOn(Json),
     /// It was another job's: it did fit, and what is secret in it is sealed.
     Kept(Json),
 }
@@ -24,14 +27,18 @@ impl JobInput {
     pub fn fit(&self, tx: &Tx, task: &TaskDraft) -> Result<Json, EngineError> {
         let given = match self {
             JobInput::Kept(input) => return Ok(input.clone()),
-            JobInput::Given(input) => input,
+            JobInput::Given(input) | JobInput::HandedOn(input) => input,
         };
         // The usual small task: nothing asked, nothing given.
         if task.inputs.is_empty() && *given == Json::empty_object() {
             return Ok(given.clone());
         }
         let place = format!("task {}", task.name);
-        let mut values = fit(&place, &task.inputs, &parsed(given))?;
+        let given = parsed(given);
+        if let (JobInput::Given(_), Value::Object(values)) = (self, &given) {
+            refuse_sealed(&place, values)?;
+        }
+        let mut values = fit(&place, &task.inputs, &given)?;
         for spec in task.inputs.iter().filter(|spec| spec.secret) {
             if let Some(value) = values.get_mut(&spec.name)
                 && !value.is_null()
@@ -40,6 +47,24 @@ impl JobInput {
             }
         }
         Ok(Json(Value::Object(values).to_string()))
+    }
+}
+
+/// What is sealed was sealed here, for somebody else.
+fn refuse_sealed(place: &str, values: &Map<String, Value>) -> Result<(), EngineError> {
+    let sealed = values.iter().filter(|(_, value)| Sealer::is_sealed(value));
+    let violations: Vec<Violation> = sealed
+        .map(|(name, _)| Violation {
+            name: name.clone(),
+            message: "is a sealed value, give the value itself".to_string(),
+        })
+        .collect();
+    match violations.is_empty() {
+        true => Ok(()),
+        false => Err(EngineError::InputInvalid {
+            place: place.to_string(),
+            violations,
+        }),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Every list has a bound, and what comes after it can be asked for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::iter::once;
 
 use super::queries::{load, split_name};
@@ -123,6 +123,15 @@ impl Engine {
     /// The step that people know by this name.
     pub fn step_named(&self, job_id: JobId, name: &str) -> Result<Step, EngineError> {
         self.store.read(|tx| step_named(tx, job_id, name))
+    }
+
+    /// The tags that active workers offer, taken together.
+    pub fn offered_tags(&self) -> Result<BTreeSet<String>, EngineError> {
+        let workers = self.store.read(|tx| Ok::<_, EngineError>(tx.workers()?))?;
+        let active = workers
+            .into_iter()
+            .filter(|worker| worker.state == WorkerState::Active);
+        Ok(active.flat_map(|worker| worker.tags).collect())
     }
 
     pub fn workers(

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use crate::domain::Timestamp;
 use crate::domain::schedule::ScheduleDraft;
 use crate::domain::webhook::WebhookDraft;
-use crate::language::Workflows;
+use crate::language::{Diagnostic, Reloaded};
 use crate::store::Frozen;
 
+#[derive(Default)]
 pub struct Catalogue {
     loaded: RwLock<Arc<Loaded>>,
 }
@@ -20,13 +22,17 @@ pub struct Loaded {
     pub schedules: Vec<ScheduleDraft>,
     /// By name.
     pub webhooks: BTreeMap<String, WebhookDraft>,
+    /// What is wrong with the files as they are now.
+    pub problems: Vec<Diagnostic>,
+    /// Files that are served as they were when they were last good.
+    pub stale: Vec<String>,
+    /// When they were read. `None`: there is no folder.
+    pub at: Option<Timestamp>,
 }
 
 impl Catalogue {
-    pub fn new(loaded: Loaded) -> Catalogue {
-        Catalogue {
-            loaded: RwLock::new(Arc::new(loaded)),
-        }
+    pub fn replace(&self, loaded: Arc<Loaded>) {
+        *self.loaded.write().unwrap_or_else(PoisonError::into_inner) = loaded;
     }
 
     pub fn current(&self) -> Arc<Loaded> {
@@ -36,7 +42,8 @@ impl Catalogue {
 }
 
 impl Loaded {
-    pub fn new(workflows: &Workflows) -> Loaded {
+    pub fn new(reloaded: &Reloaded, at: Timestamp) -> Loaded {
+        let workflows = &reloaded.workflows;
         let tasks = workflows.tasks();
         let frozen = tasks.map(|(name, task)| (name.clone(), Frozen::new(task.clone())));
         let webhooks = workflows.webhooks().iter();
@@ -46,7 +53,17 @@ impl Loaded {
             webhooks: webhooks
                 .map(|webhook| (webhook.name.clone(), webhook.clone()))
                 .collect(),
+            problems: reloaded.diagnostics.clone(),
+            stale: (reloaded.stale.iter())
+                .map(|file| file.to_string_lossy().into_owned())
+                .collect(),
+            at: Some(at),
         }
+    }
+
+    pub fn errors(&self) -> usize {
+        let problems = self.problems.iter();
+        problems.filter(|problem| problem.is_error()).count()
     }
 
     /// Those whose names come after this one.

@@ -11,6 +11,7 @@
 //! | `event-streams` | tells all streams what happened | when it is told |
 //! | `download` | sends one long log | with it |
 //! | `sweeper` | recovery | when it is dropped |
+//! | `workflows` | loads workflow files when they change | when it is dropped |
 //! | `scheduler` | has schedules fire when it is time | when it is dropped |
 //! | `outbox-NAME` | delivers messages to one target, each by a thread `outbox-send` | when it is dropped |
 //! | `log-sync` | syncs what was appended to logs, once a second | when it is dropped, after a last sync |
@@ -30,6 +31,7 @@ mod handlers;
 mod http;
 mod log_sync;
 mod mailbox;
+mod reload;
 mod routes;
 mod signed;
 mod streams;
@@ -43,7 +45,7 @@ use std::sync::Arc;
 use crate::clock::SystemClock;
 use crate::config::{ConfigError, ServerConfig};
 use crate::engine::{Engine, EngineError};
-use crate::language::{Faults, Workflows};
+use crate::language::Diagnostic;
 use crate::logs::{LogLimits, Logs};
 use crate::outbox::{Bell, Origin, Outbox};
 use crate::scheduler::Scheduler;
@@ -51,12 +53,13 @@ use crate::store::{OpenError, Store, StoreOptions};
 use crate::sweeper::Sweeper;
 use api::hooks::HookLog;
 use auth::Gate;
-use catalogue::{Catalogue, Loaded};
+use catalogue::Catalogue;
 use download::Downloads;
 use handlers::Handlers;
 use http::Front;
 use log_sync::LogSync;
 use mailbox::Mailbox;
+use reload::{Reload, Watch};
 use streams::Streams;
 use waiting::Waiting;
 
@@ -72,8 +75,6 @@ pub enum StartError {
     Store(#[from] OpenError),
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error("{0}")]
-    Workflows(#[from] Faults),
     #[error("{folder} cannot be used for logs: {source}")]
     Logs {
         folder: PathBuf,
@@ -103,7 +104,9 @@ pub struct App {
     downloads: Downloads,
     sweeper: Sweeper,
     /// To be woken when schedules have changed.
-    scheduler: Scheduler,
+    scheduler: Arc<Scheduler>,
+    /// For its end alone.
+    _reload: Option<Reload>,
     outbox: Outbox,
     installation: String,
     /// Who messages are from.
@@ -125,10 +128,6 @@ impl Server {
 
     /// With other limits than the usual ones to what a client may cost.
     pub fn start_with(config: &ServerConfig, limits: Limits) -> Result<Server, StartError> {
-        let workflows = match &config.workflows_dir {
-            Some(folder) => Workflows::load(folder)?,
-            None => Workflows::default(),
-        };
         let gate = Gate::new(config.token()?.as_deref());
         let polls_mailbox = Arc::<Mailbox<waiting::Message>>::default();
         let streams_mailbox = Arc::<Mailbox<streams::Message>>::default();
@@ -165,13 +164,26 @@ impl Server {
         let installation = engine.installation_key()?;
         let origin = Origin::new(&installation, config.public_url.as_deref());
         let thread = StartError::Thread;
-        let catalogue = Arc::new(Catalogue::new(Loaded::new(&workflows)));
-        engine.set_schedules(&catalogue.current().schedules, clock.now())?;
+        let catalogue = Arc::<Catalogue>::default();
+        let watch = match &config.workflows_dir {
+            Some(folder) => {
+                let (catalogue, engine) = (catalogue.clone(), engine.clone());
+                let mut watch = Watch::new(folder, catalogue, engine, clock.clone());
+                watch.load()?;
+                Some(watch)
+            }
+            None => {
+                engine.set_schedules(&[], clock.now())?;
+                None
+            }
+        };
         let tasks = {
             let catalogue = catalogue.clone();
             move |name: &str| catalogue.current().tasks.get(name).cloned()
         };
         let scheduler = Scheduler::start(engine.clone(), clock.clone(), Arc::new(tasks));
+        let scheduler = Arc::new(scheduler.map_err(thread)?);
+        let reload = watch.map(|watch| watch.start(scheduler.clone()));
         // Before anything can happen: what happens is for those that it knows.
         let outbox = Outbox::start(&engine, &clock, &config.notify, origin.clone(), &bell);
         let outbox = outbox.map_err(thread)?;
@@ -186,7 +198,8 @@ impl Server {
             origin,
             hook_log: HookLog::default(),
             _log_sync: LogSync::start(logs.clone()).map_err(thread)?,
-            scheduler: scheduler.map_err(thread)?,
+            scheduler,
+            _reload: reload.transpose().map_err(thread)?,
             workflows: catalogue,
             downloads: Downloads::default(),
             engine,
@@ -214,6 +227,12 @@ impl Server {
         self.app
             .as_ref()
             .map_or(0, |app| app.workflows.current().tasks.len())
+    }
+
+    /// What is wrong with the workflow files.
+    pub fn problems(&self) -> Vec<Diagnostic> {
+        let app = self.app.as_ref();
+        app.map_or_else(Vec::new, |app| app.workflows.current().problems.clone())
     }
 
     /// Polls that wait for something to do.

@@ -3,7 +3,7 @@
 use super::App;
 use super::api::{
     deliveries, events, health, hooks, jobs, logs, queue, recovery, schedules, steps, tasks,
-    workers,
+    workers, workflows,
 };
 use super::error::ApiError;
 use super::exchange::Method::{self, Delete, Get, Post, Put};
@@ -59,6 +59,8 @@ const ROUTES: &[Route] = &[
     route(Post,   "/api/schedules/{schedule}/pause",                 People,  schedules::pause),
     route(Post,   "/api/schedules/{schedule}/resume",                People,  schedules::resume),
     route(Post,   "/api/schedules/{schedule}/fire",                  People,  schedules::fire),
+    route(Get,    "/api/workflows",                                  People,  workflows::show),
+    route(Post,   "/api/validate",                                   People,  workflows::validate),
     route(Get,    "/api/queue",                                      People,  queue::list),
     route(Get,    "/api/workers",                                    People,  workers::list),
     route(Get,    "/api/workers/{worker}",                           People,  workers::show),

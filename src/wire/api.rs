@@ -57,6 +57,39 @@ pub struct TaskJson {
     pub queue_timeout_secs: Option<i64>,
 }
 
+/// The workflow files of a server.
+#[derive(Debug, Serialize)]
+pub struct WorkflowsJson<'a, D: Serialize> {
+    pub tasks: usize,
+    pub schedules: usize,
+    pub webhooks: usize,
+    pub loaded_at: Option<Time>,
+    /// Files that are served as they were when they were last good.
+    pub stale: Vec<String>,
+    pub problems: &'a [D],
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ValidateRequest {
+    pub files: Vec<FileJson>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileJson {
+    pub path: String,
+    pub text: String,
+}
+
+#[derive(Debug, Serialize)]
+pub struct ValidatedJson<'a, D: Serialize> {
+    pub valid: bool,
+    pub errors: usize,
+    pub warnings: usize,
+    pub diagnostics: &'a [D],
+}
+
 /// What somebody is asked for.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ValueJson {

@@ -20,9 +20,9 @@ mod proxy;
 #[path = "../it/outbox/receiver.rs"]
 mod receiver;
 mod scale;
-// mod secrets;
+mod secrets;
 mod servers;
 mod settings;
 mod stops;
 mod workers;
-// mod workflows;
+mod workflows;

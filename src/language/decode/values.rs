@@ -31,12 +31,7 @@ pub struct SpecParts {
 }
 
 impl Decoder<'_> {
-    pub fn specs(
-        &mut self,
-        entry: &Entry,
-        owner: &Owner,
-        key: &'static str,
-    ) -> Vec<SpecParts> {
+    pub fn specs(&mut self, entry: &Entry, owner: &Owner, key: &'static str) -> Vec<SpecParts> {
         let below = owner.below(key, &entry.key);
         let Some(entries) = self.map(&entry.value, &below) else {
             return Vec::new();

@@ -13,6 +13,7 @@ pub mod show;
 pub mod steps;
 pub mod tasks;
 pub mod workers;
+pub mod workflows;
 
 /// Until there are people: whoever has the token, or sits at this machine.
 const SOMEBODY: &str = "api";

@@ -32,6 +32,7 @@ use line::{Answer, Line, PATIENCE};
 const WORKFLOWS: &str = "
 tasks:
   hello:
+    input: { name: { type: json }, deep: { type: json }, n: { type: json }, a: { type: json }, to: { type: json } }
     flow:
       greet: { script: echo hello }
   gpu:

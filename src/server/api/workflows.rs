@@ -1,0 +1,60 @@
+//! Workflow files: what is loaded, what is wrong with it, and what would be wrong with others.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use crate::engine::EngineError;
+use crate::language::{CheckOptions, SourceFile, check_sources};
+use crate::server::App;
+use crate::server::error::ApiError;
+use crate::server::exchange::{Reply, Request, Response};
+use crate::wire::Time;
+use crate::wire::api::{ValidateRequest, ValidatedJson, WorkflowsJson};
+
+/// Files of one request: as many as a folder that somebody looks at.
+const FILES_MAX: usize = 100;
+
+pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.says_no_more()?;
+    let loaded = app.workflows.current();
+    let workflows = WorkflowsJson {
+        tasks: loaded.tasks.len(),
+        schedules: loaded.schedules.len(),
+        webhooks: loaded.webhooks.len(),
+        loaded_at: loaded.at.map(Time),
+        stale: loaded.stale.clone(),
+        problems: &loaded.problems,
+    };
+    Ok(Response::json(200, &workflows).into())
+}
+
+/// Says all that `stepward validate` says, and what only a server knows: which tags its workers offer.
+pub fn validate(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&[])?;
+    let asked: ValidateRequest = request.json()?;
+    if asked.files.is_empty() || asked.files.len() > FILES_MAX {
+        let message = format!("files are {}, expected 1 to {FILES_MAX}", asked.files.len());
+        return Err(ApiError::invalid(message));
+    }
+    let files = asked.files.into_iter().map(|file| SourceFile {
+        path: PathBuf::from(file.path),
+        text: file.text,
+    });
+    let options = CheckOptions {
+        offered_tags: offered_tags(app)?,
+    };
+    let checked = check_sources(files.collect(), &options);
+    let answer = ValidatedJson {
+        valid: checked.errors() == 0,
+        errors: checked.errors(),
+        warnings: checked.warnings(),
+        diagnostics: &checked.diagnostics,
+    };
+    Ok(Response::json(200, &answer).into())
+}
+
+/// Those of active workers. Nobody there says nothing about who will be.
+fn offered_tags(app: &App) -> Result<Option<BTreeSet<String>>, EngineError> {
+    let tags = app.engine.offered_tags()?;
+    Ok(Some(tags).filter(|tags| !tags.is_empty()))
+}

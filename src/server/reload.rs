@@ -1,0 +1,155 @@
+//! The workflows folder, loaded and watched. What loads replaces what was there, all at once; what does not load stays as it was, and
+//! everybody is told.
+//!
+//! The thread looks rather than being notified: that works on every filesystem, and a thousand files cost a millisecond.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+
+use super::catalogue::{Catalogue, Loaded};
+use crate::clock::SystemClock;
+use crate::domain::Json;
+use crate::domain::event::{EventKind, NewEvent};
+use crate::engine::{Engine, EngineError};
+use crate::language::{Library, Reloaded, render};
+use crate::scheduler::Scheduler;
+
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// Runs until it is dropped.
+pub struct Reload {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Who loads, and who has to know.
+pub struct Watch {
+    library: Library,
+    catalogue: Arc<Catalogue>,
+    engine: Engine,
+    clock: Arc<SystemClock>,
+    /// The schedules of what is loaded have not been written yet.
+    schedules_due: bool,
+}
+
+impl Watch {
+    pub fn new(
+        folder: &Path,
+        catalogue: Arc<Catalogue>,
+        engine: Engine,
+        clock: Arc<SystemClock>,
+    ) -> Watch {
+        Watch {
+            library: Library::new(folder),
+            catalogue,
+            engine,
+            clock,
+            schedules_due: false,
+        }
+    }
+
+    /// Loads the folder as it is now.
+    pub fn load(&mut self) -> Result<(), EngineError> {
+        let reloaded = self.library.reload();
+        let former = self.catalogue.current();
+        let loaded = Arc::new(Loaded::new(&reloaded, self.clock.now().wall));
+        self.catalogue.replace(loaded.clone());
+        self.schedules_due = true;
+        if loaded.problems != former.problems {
+            match loaded.errors() {
+                0 if former.errors() > 0 => self.tell_mended(&loaded)?,
+                0 => {}
+                _ => self.tell_broken(&reloaded)?,
+            }
+        }
+        self.set_schedules()
+    }
+
+    fn set_schedules(&mut self) -> Result<(), EngineError> {
+        let loaded = self.catalogue.current();
+        self.engine
+            .set_schedules(&loaded.schedules, self.clock.now())?;
+        self.schedules_due = false;
+        Ok(())
+    }
+
+    pub fn start(self, scheduler: Arc<Scheduler>) -> io::Result<Reload> {
+        let (stop, stopped) = bounded(0);
+        let thread = std::thread::Builder::new()
+            .name("workflows".to_string())
+            .spawn(move || self.run(&scheduler, &stopped))?;
+        Ok(Reload {
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    fn run(mut self, scheduler: &Scheduler, stopped: &Receiver<()>) {
+        while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(INTERVAL) {
+            let done = match self.library.needs_reload() {
+                true => self.load(),
+                false if self.schedules_due => self.set_schedules(),
+                false => continue,
+            };
+            match done {
+                Ok(()) => scheduler.wake(),
+                Err(error) => log::warn!("changed workflows could not be written down: {error}"),
+            }
+        }
+    }
+
+    fn tell_broken(&self, reloaded: &Reloaded) -> Result<(), EngineError> {
+        let errors = reloaded.diagnostics.iter().filter(|found| found.is_error());
+        let errors: Vec<String> = errors.map(render::short).collect();
+        for error in &errors {
+            log::warn!("{error}");
+        }
+        let first = errors.first().cloned().unwrap_or_default();
+        let more = match errors.len() {
+            0 | 1 => String::new(),
+            more => format!(" (and {} more)", more - 1),
+        };
+        let text =
+            format!("workflow files do not load, what was good stays in force: {first}{more}");
+        let stale = reloaded.stale.iter().map(|file| file.to_string_lossy());
+        let data = serde_json::json!({
+            "errors": errors.len(),
+            "first": first,
+            "stale": stale.take(20).collect::<Vec<_>>(),
+        });
+        self.tell(EventKind::WorkflowsBroken, text, &data)
+    }
+
+    fn tell_mended(&self, loaded: &Loaded) -> Result<(), EngineError> {
+        let tasks = loaded.tasks.len();
+        let text = format!("all workflow files load again, {tasks} tasks");
+        let data = serde_json::json!({"tasks": tasks});
+        self.tell(EventKind::WorkflowsLoaded, text, &data)
+    }
+
+    fn tell(
+        &self,
+        kind: EventKind,
+        text: String,
+        data: &serde_json::Value,
+    ) -> Result<(), EngineError> {
+        let event = NewEvent::new(kind, text).data(Some(Json(data.to_string())));
+        self.engine.tell(event, self.clock.now())
+    }
+}
+
+impl Drop for Reload {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the thread that loads workflows met a bug");
+        }
+    }
+}
