@@ -2,11 +2,16 @@
 
 use stepward::domain::event::EventKind;
 use stepward::domain::job::Source;
-use stepward::domain::schedule::ScheduleDraft;
+use stepward::domain::schedule::{Overlap, ScheduleDraft};
+use stepward::domain::task::{Action, StepDraft, TaskDraft};
+use stepward::domain::value::{ValueSpec, ValueType};
 use stepward::domain::{Json, ScheduleId, Timestamp};
 use stepward::engine::{EngineError, Retry, RetryScope};
 
+use stepward::store::Frozen;
+
 use super::{HOUR, MINUTE, SECOND, Timetable, schedule};
+use crate::house::frozen;
 
 #[test]
 fn a_job_is_made_at_each_time_and_knows_which_was_meant() {
@@ -176,19 +181,70 @@ fn a_time_that_daylight_saving_skips_or_repeats_fires_once() {
     );
 }
 
+/// Asks for a day, and may be told by whom and how often.
+fn asking() -> Frozen {
+    let day = ValueSpec {
+        required: true,
+        ..ValueSpec::new("day", ValueType::String)
+    };
+    frozen(vec![TaskDraft {
+        inputs: vec![
+            day,
+            ValueSpec::new("by", ValueType::String),
+            ValueSpec::new("n", ValueType::Integer),
+        ],
+        ..TaskDraft::new(
+            "main",
+            vec![StepDraft::script("a", "echo {{ job.scheduled_at | sh }}")],
+        )
+    }])
+}
+
 #[test]
 fn the_input_is_rendered_with_the_time_that_was_meant() {
     let input = r#"{"day": "{{ schedule.at }}", "by": "{{ schedule.name }} fire", "n": 3}"#;
-    let timetable = Timetable::with(ScheduleDraft {
+    let mut timetable = Timetable::with(ScheduleDraft {
         input: Json(input.to_string()),
         ..schedule("0 22 * * *")
     });
+    timetable.tasks.insert("main".to_string(), asking());
     timetable.advance(31 * MINUTE);
     timetable.look();
     let given: serde_json::Value = serde_json::from_str(&timetable.jobs()[0].input.0).unwrap();
     let expected =
         serde_json::json!({"day": "2023-11-14T22:00:00.000Z", "by": "often fire", "n": 3});
     assert_eq!(given, expected);
+    let worker = timetable.house.worker("ann", &[], 1);
+    let Action::Script { script, .. } = worker.claim().action else {
+        panic!("it is a script");
+    };
+    assert_eq!(script, "echo '2023-11-14T22:00:00.000Z'");
+}
+
+#[test]
+fn an_input_that_does_not_fit_is_refused_with_all_that_is_wrong() {
+    let mut timetable = Timetable::with(ScheduleDraft {
+        input: Json(r#"{"n": "many", "who": "?"}"#.to_string()),
+        overlap: Overlap::CancelPrevious,
+        ..schedule("*/10 * * * *")
+    });
+    timetable.tasks.insert("main".to_string(), asking());
+    assert_eq!(timetable.run(MINUTE, 30 * MINUTE), 0);
+    assert_eq!(
+        timetable.ledger(),
+        ["21:40 refused", "21:50 refused", "22:00 refused"]
+    );
+    let why = &timetable.fires()[0].message;
+    for name in ["day", "n", "who"] {
+        assert!(why.contains(&format!("{name} ")), "{name}: {why}");
+    }
+    assert_eq!(timetable.told().len(), 1, "the first of several in a row");
+    let task = |name: &str| timetable.tasks.get(name).cloned();
+    let now = timetable.house.now();
+    let engine = &timetable.house.engine;
+    let by_hand = engine.fire_schedule(ScheduleId(1), None, now, &task);
+    assert!(matches!(by_hand, Err(EngineError::InputInvalid { .. })));
+    assert_eq!(timetable.fires().len(), 3, "whoever fires by hand is told");
 }
 
 #[test]
