@@ -21,6 +21,8 @@ mod proxy;
 mod receiver;
 mod scale;
 mod secrets;
+mod schedules;
+// mod secrets;
 mod servers;
 mod settings;
 mod stops;

@@ -10,6 +10,7 @@ mod lists;
 mod logs;
 mod polls;
 mod race;
+mod schedules;
 mod selectors;
 mod shapes;
 mod stop;
