@@ -18,7 +18,7 @@
 //! # What is deliberately absent
 //! - No SQL outside `store`.
 //! - No state in memory that is not in the database: kill the process at any point and start it again.
-//! - No clock below the thread of `sweeper`: time is an argument. Only `clock.rs` asks for it.
+//! - No clock below the threads of `sweeper` and `scheduler`: time is an argument. Only `clock.rs` asks for it.
 //! - No decision in `store`, no I/O in `domain`. `tests/walls.rs` holds these walls.
 
 // In reading order. The blank lines keep it: rustfmt sorts `mod` lines that touch each other.

@@ -434,8 +434,8 @@ struct Ledger<'a> {
     now: Now,
     /// How the row before went.
     last: Option<(FireOutcome, String)>,
-    /// The first and the last, and how many.
-    missed: Option<(Timestamp, Timestamp, usize)>,
+    /// The first and the last, and how many, if they were counted.
+    missed: Option<(Timestamp, Timestamp, Option<usize>)>,
 }
 
 impl<'a> Ledger<'a> {
@@ -491,8 +491,8 @@ impl<'a> Ledger<'a> {
     ) -> Result<(), EngineError> {
         self.tx.insert_fire(&self.row(due_at, outcome, why))?;
         if outcome == FireOutcome::Missed {
-            let (first, _, count) = self.missed.unwrap_or((due_at, due_at, 0));
-            self.missed = Some((first, due_at, count + 1));
+            let (first, _, count) = self.missed.unwrap_or((due_at, due_at, Some(0)));
+            self.missed = Some((first, due_at, count.map(|count| count + 1)));
         }
         self.tell(due_at, outcome, why)?;
         self.last = Some((outcome, why.to_string()));
@@ -509,7 +509,7 @@ impl<'a> Ledger<'a> {
             None => {
                 let until = rfc3339(until);
                 let why = format!("nobody was there; stands for all that was due before {until}");
-                self.missed = Some((first, first, 1));
+                self.missed = Some((first, first, None));
                 (FireOutcome::Missed, why)
             }
         };
@@ -550,16 +550,13 @@ impl<'a> Ledger<'a> {
         };
         let draft = &self.schedule.draft;
         let (first, last) = (rfc3339(first), rfc3339(last));
-        let text = match count {
-            1 => format!(
-                "schedule {} of task {} missed {first}",
-                draft.name, draft.task
-            ),
-            _ => format!(
-                "schedule {} of task {} missed {count} times, from {first} to {last}",
-                draft.name, draft.task
-            ),
+        let missed = match count {
+            Some(1) => first.clone(),
+            Some(count) => format!("{count} times, from {first} to {last}"),
+            None => format!("all from {first} to {last}"),
         };
+        let (name, task) = (&draft.name, &draft.task);
+        let text = format!("schedule {name} of task {task} missed {missed}");
         let facts = about(self.schedule)
             .and("count", count)
             .and("first", first)

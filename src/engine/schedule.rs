@@ -7,7 +7,7 @@ use super::{Engine, EngineError};
 use crate::cron::Cron;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits::shorten;
-use crate::domain::schedule::{Fire, FireOutcome, Schedule, ScheduleDraft};
+use crate::domain::schedule::{Fire, FireOutcome, Overlap, Schedule, ScheduleDraft};
 use crate::domain::{Now, ScheduleId, Timestamp};
 use crate::store::Tx;
 
@@ -227,6 +227,11 @@ fn update(
     if was.enabled && !draft.enabled {
         let why = "the schedule is not enabled in its file";
         drop_queued(tx, schedule, FireOutcome::Paused, why, now)?;
+    }
+    if was.overlap == Overlap::Queue && draft.overlap != Overlap::Queue {
+        // What waits would be in the way of those that do not.
+        let why = format!("overlap is {} now", draft.overlap);
+        drop_queued(tx, schedule, FireOutcome::Skipped, &why, now)?;
     }
     if (was, schedule.next_at, schedule.removed_at) != (draft, next_at, None) {
         tx.update_schedule(schedule.schedule_id, draft, next_at)?;

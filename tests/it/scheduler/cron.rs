@@ -351,6 +351,44 @@ fn a_day_may_begin_at_one_or_twice() {
 }
 
 #[test]
+fn wherever_one_lives_a_day_has_its_time_once() {
+    let mut shifting = 0;
+    for name in jiff::tz::db().available().step_by(6) {
+        let zone = TimeZone::get(name.as_str()).unwrap();
+        let at = |text: &str| text.parse::<jiff::Timestamp>().unwrap();
+        let (begin, end) = (at("2026-01-01T12:00:00Z"), at("2026-12-31T12:00:00Z"));
+        shifting += usize::from(
+            zone.following(begin)
+                .take_while(|shift| shift.timestamp() < end)
+                .count()
+                > 0,
+        );
+        for expression in ["30 0 * * *", "0,30 2 * * *"] {
+            let cron = Cron::parse(expression, name.as_str()).unwrap();
+            let mut day = begin.to_zoned(zone.clone()).date();
+            let mut after = Timestamp(begin.as_millisecond());
+            let mut on_this_day = 2;
+            for _ in 0..300 {
+                after = cron.next_after(after).unwrap();
+                let shown = jiff::Timestamp::from_millisecond(after.0).unwrap();
+                let found = shown.to_zoned(zone.clone()).date();
+                match expression {
+                    "0,30 2 * * *" if found == day => on_this_day += 1,
+                    _ => {
+                        assert_eq!(found, day.tomorrow().unwrap(), "{expression} in {name}");
+                        // Both may be skipped, and then come as one.
+                        assert!(expression != "0,30 2 * * *" || on_this_day > 0);
+                        (day, on_this_day) = (found, 1);
+                    }
+                }
+                assert!(on_this_day <= 2, "{expression} in {name} on {day}");
+            }
+        }
+    }
+    assert!(shifting > 10, "{shifting} zones shift their clocks");
+}
+
+#[test]
 fn leap_years_are_known() {
     let cron = Cron::parse("0 12 29 2 *", "UTC").unwrap();
     let mut at = Timestamp(

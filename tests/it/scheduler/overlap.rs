@@ -6,6 +6,8 @@ use stepward::domain::reason::Reason;
 use stepward::domain::schedule::{Overlap, ScheduleDraft};
 use stepward::domain::task::{Concurrency, TaskDraft, WhenFull};
 
+use stepward::engine::{Retry, RetryScope};
+
 use super::{MINUTE, SECOND, Timetable, schedule};
 use crate::house::{frozen, script};
 
@@ -107,6 +109,39 @@ fn what_waits_goes_with_a_pause_and_with_its_file() {
     timetable.house.run_all(&[]);
     assert_eq!(timetable.look(), 0);
     assert_eq!(timetable.ledger(), ["21:31 fired", "21:32 missed"]);
+}
+
+#[test]
+fn what_waits_goes_when_nothing_waits_any_more() {
+    let timetable = overlapping(Overlap::Queue);
+    timetable.run(MINUTE, 2 * MINUTE);
+    timetable.load(&[ScheduleDraft {
+        overlap: Overlap::CancelPrevious,
+        ..schedule("* * * * *")
+    }]);
+    assert_eq!(
+        timetable.run(MINUTE, MINUTE),
+        1,
+        "the hung job is not in the way of it"
+    );
+    assert_eq!(
+        timetable.ledger(),
+        ["21:31 fired", "21:32 skipped", "21:33 fired"]
+    );
+    assert_eq!(timetable.jobs()[0].state, JobState::Cancelled);
+}
+
+#[test]
+fn a_retry_is_in_the_way_as_the_job_was() {
+    let timetable = overlapping(Overlap::Skip);
+    timetable.run(MINUTE, MINUTE);
+    timetable.house.run_all(&["a"]);
+    let failed = timetable.jobs()[0].job_id;
+    let retry = Retry::of(failed, RetryScope::Failed);
+    let now = timetable.house.now();
+    timetable.house.engine.retry(retry, now).unwrap();
+    assert_eq!(timetable.run(MINUTE, MINUTE), 0);
+    assert_eq!(timetable.ledger(), ["21:31 fired", "21:32 skipped"]);
 }
 
 #[test]
