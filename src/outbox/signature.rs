@@ -4,14 +4,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 
-/// `whsec_` and base64, or the bytes themselves.
+/// `whsec_` and base64, or the bytes themselves. Without any bytes everybody could sign.
 pub fn decoded_secret(secret: &str) -> Result<Vec<u8>, String> {
     let secret = secret.trim();
-    match secret.strip_prefix("whsec_") {
-        None => Ok(secret.as_bytes().to_vec()),
+    let bytes = match secret.strip_prefix("whsec_") {
+        None => secret.as_bytes().to_vec(),
         Some(encoded) => STANDARD
             .decode(encoded)
-            .map_err(|_| "the secret begins with whsec_ but is no base64 after it".to_string()),
+            .map_err(|_| "the secret begins with whsec_ but is no base64 after it".to_string())?,
+    };
+    match bytes.is_empty() {
+        true => Err("the secret is empty".to_string()),
+        false => Ok(bytes),
     }
 }
 
@@ -50,6 +54,8 @@ mod tests {
     fn a_secret_is_base64_only_if_it_says_so() {
         assert_eq!(decoded_secret("plain+text\n").unwrap(), b"plain+text");
         assert_eq!(decoded_secret("whsec_AAEC").unwrap(), [0, 1, 2]);
-        assert!(decoded_secret("whsec_!").is_err());
+        for none in ["whsec_!", "whsec_", "", " "] {
+            assert!(decoded_secret(none).is_err(), "{none:?}");
+        }
     }
 }

@@ -50,6 +50,10 @@ impl Evidence<'_> {
 
     /// With a scheme, only that one is taken.
     pub fn shows(&self, scheme: Option<WebhookScheme>, secret: &str, now: Timestamp) -> bool {
+        if secret.trim().is_empty() {
+            // Everybody knows it.
+            return false;
+        }
         let shown = match scheme.or_else(|| self.scheme()) {
             Some(WebhookScheme::Standard) => self.is_signed(secret, now),
             Some(WebhookScheme::Github) => self.is_signed_by_github(secret),
@@ -91,7 +95,7 @@ impl Evidence<'_> {
         }
         // The two are compared by their tags, in a time that tells nothing.
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
-        let expected = hmac::sign(&key, secret.trim().as_bytes());
+        let expected = hmac::sign(&key, secret.as_bytes());
         Some(hmac::verify(&key, token.trim().as_bytes(), expected.as_ref()).is_ok())
     }
 }
@@ -204,6 +208,9 @@ mod tests {
         assert!(!of("Bearer "));
         assert!(!of("Bearer"));
         assert!(!of("Basic correct horse"));
+        for blank in ["", " "] {
+            assert!(!shows(&[("authorization", "Bearer ")], b"", None, blank));
+        }
     }
 
     #[test]
