@@ -37,7 +37,6 @@ use crate::engine::{Due, Engine, Outgoing};
 use message::Letter;
 
 pub use message::{Sender as Origin, message_id};
-pub use secret::resolve;
 pub use signature::{decoded_secret, signature};
 
 /// Nobody rang: a look all the same, now and then.

@@ -2,6 +2,7 @@
 
 use crate::config::Text;
 use crate::domain::secret::SecretRef;
+use crate::secrets::Secrets;
 
 /// Short texts would blank out half of a sentence.
 const SECRET_BYTES_MIN: usize = 4;
@@ -14,9 +15,9 @@ pub struct Resolved {
 
 impl Resolved {
     pub fn secret(&mut self, secret: &SecretRef) -> Result<String, String> {
-        let found = resolve(secret)?;
+        let found = Secrets::resolve(secret)?;
         if found.trim().is_empty() {
-            return Err(format!("{} is empty", place(secret)));
+            return Err("the secret is nothing but blanks".to_string());
         }
         self.texts.push(found.clone());
         Ok(found)
@@ -42,23 +43,6 @@ impl Resolved {
     }
 }
 
-fn place(secret: &SecretRef) -> String {
-    match secret {
-        SecretRef::Env(name) => format!("variable {name}"),
-        SecretRef::File(path) => format!("file {path}"),
-    }
-}
-
-pub fn resolve(secret: &SecretRef) -> Result<String, String> {
-    match secret {
-        SecretRef::Env(name) => {
-            std::env::var(name).map_err(|_| format!("{} is not set", place(secret)))
-        }
-        SecretRef::File(path) => std::fs::read_to_string(path)
-            .map_err(|error| format!("{} cannot be read: {error}", place(secret))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,7 +61,7 @@ mod tests {
         );
         std::fs::write(&file, " \n").unwrap();
         let empty = resolved.secret(&secret).unwrap_err();
-        assert!(empty.ends_with("is empty"), "{empty}");
+        assert_eq!(empty, "the secret is nothing but blanks");
         let missing = SecretRef::Env("STEPWARD_TEST_NEVER_SET".to_string());
         assert!(resolved.secret(&missing).is_err());
     }

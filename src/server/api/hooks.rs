@@ -15,7 +15,7 @@ use crate::domain::limits::{self, shorten};
 use crate::domain::webhook::WebhookDraft;
 use crate::engine::Submission;
 use crate::language::template::{Context, render_value};
-use crate::outbox::resolve;
+use crate::secrets::Secrets;
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
@@ -46,7 +46,7 @@ pub fn receive(app: &App, request: &Request) -> Result<Reply, ApiError> {
         evidence.shows(None, "no such webhook", app.clock.now().wall);
         return Err(refused(app, name));
     };
-    let secret = resolve(&webhook.secret).map_err(|fault| {
+    let secret = Secrets::resolve(&webhook.secret).map_err(|fault| {
         let sentence = format!("webhook {name} cannot be checked: {fault}");
         app.hook_log.say(&sentence);
         let message = "the webhook cannot be checked, the server's log says why";
