@@ -197,7 +197,6 @@ const FILTERS: &[&str] = &[
     "int",
     "float",
     "escape",
-    "safe",
 ];
 
 struct Expression<'a> {
@@ -478,6 +477,8 @@ impl<'a> Expression<'a> {
                 None => Some("round".to_string()),
             },
             "json_encode" => Some("tojson".to_string()),
+            // Nothing is escaped by itself here.
+            "safe" => Some(String::new()),
             "as_str" => Some("string".to_string()),
             name if FILTERS.contains(&name) && arguments.is_empty() => Some(name.to_string()),
             _ => None,
