@@ -20,9 +20,8 @@ mod proxy;
 #[path = "../it/outbox/receiver.rs"]
 mod receiver;
 mod scale;
-mod secrets;
 mod schedules;
-// mod secrets;
+mod secrets;
 mod servers;
 mod settings;
 mod stops;
