@@ -83,3 +83,36 @@ tasks:
     assert_eq!(ran, meant);
     house.check();
 }
+
+#[test]
+fn a_schedule_that_comes_while_the_server_waits_for_another_fires() {
+    let rare = "
+tasks:
+  rare:
+    flow:
+      a: { script: 'true' }
+    schedules:
+      leap_day: { cron: '0 0 29 2 *' }
+";
+    let house = House::with_settings(rare, PATIENT);
+    let named = |name: &str| {
+        let all: List<ScheduleJson> = house.get("/api/schedules");
+        all.items.into_iter().find(|schedule| schedule.name == name)
+    };
+    assert!(named("leap_day").is_some_and(|leap_day| leap_day.last.is_none()));
+    let often = "
+tasks:
+  tick:
+    flow:
+      tock: { script: 'true' }
+    schedules:
+      often: { cron: '* * * * * *', overlap: allow }
+";
+    house.write_workflow("often.yaml", often);
+    await_that("it has fired", || {
+        let last = named("often")?.last?;
+        (last.outcome == "fired").then_some(())
+    });
+    assert!(named("leap_day").is_some_and(|leap_day| leap_day.last.is_none()));
+    house.check();
+}
