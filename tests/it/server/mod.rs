@@ -3,6 +3,7 @@
 mod addresses;
 mod deliveries;
 mod health;
+mod hooks;
 mod hostile;
 mod leaks;
 mod line;
