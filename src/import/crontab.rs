@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use croner::Cron;
 use jiff::tz::TimeZone;
 
 use super::report::Outcome::{Changed, Converted, LeftOut, NotSupported};
 use super::report::Report;
 use super::yaml::{Map, Node};
 use super::{Imported, Written};
+use crate::cron::Cron;
 use crate::domain::task::is_template;
 
 /// One crontab, as it was read.
@@ -405,24 +405,27 @@ impl Reader<'_> {
                 ));
             }
         }
-        // Cron takes a day that begins with a star for no condition at all; here only a star alone is one.
+        for day in [2, 4] {
+            if fields[day] == "*/1" {
+                fields[day] = "*".to_string();
+            }
+        }
+        // Cron takes a day that begins with a star for no condition by itself; here only a star alone is none.
         let starred = |field: &str| field.starts_with('*') && field != "*";
         let bound = |field: &str| field != "*";
         if (starred(&fields[2]) && bound(&fields[4])) || (starred(&fields[4]) && bound(&fields[2]))
         {
-            let was = fields[4].clone();
-            fields[4] = format!("+{was}");
-            notes.push(format!(
-                "cron asks for both days here, written as + before the day of the week ({})",
-                fields[4]
+            return Err(format!(
+                "cron asks for both days ({} and {}), here either is enough; keep one of them and test the other in the script",
+                fields[2], fields[4]
             ));
         }
         let cron = fields.join(" ");
-        match cron.parse::<Cron>() {
+        let timezone = self.setting.timezone.as_ref();
+        match Cron::parse(&cron, timezone.unwrap_or(&self.source.timezone)) {
             Ok(_) => Ok(cron),
-            Err(error) => Err(format!(
-                "the time cannot be read: {}; write it in another way",
-                error.to_string().trim_end_matches('.')
+            Err(fault) => Err(format!(
+                "the time cannot be read: {fault}; write it in another way"
             )),
         }
     }

@@ -1318,7 +1318,8 @@ impl Writer<'_> {
     fn schedule(&mut self, trigger: &Named, task: &Named, path: &str, input: Map) {
         let body = &trigger.body;
         let cron = text(body, "cron").unwrap_or_default();
-        if let Err(error) = cron.parse::<croner::Cron>() {
+        let timezone = text(body, "timezone").unwrap_or("UTC");
+        if let Err(error) = crate::cron::Cron::parse(cron, timezone) {
             let note = format!("the time {cron:?} cannot be read: {error}");
             self.row(trigger.file, path, NotSupported, cron, &note);
             return;
@@ -1328,7 +1329,7 @@ impl Writer<'_> {
             "cron",
             Node::Plain(serde_json::Value::from(cron).to_string()),
         );
-        schedule.put("timezone", text(body, "timezone").unwrap_or("UTC"));
+        schedule.put("timezone", timezone);
         if !input.is_empty() {
             schedule.put("input", input);
         }

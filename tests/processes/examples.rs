@@ -33,7 +33,7 @@ impl Server {
         let data = folder.path().join("data");
         let config = format!(
             "listen: 127.0.0.1:0\ndata_dir: {}\nworkflows_dir: {}\nrecovery: {{ sweep_interval_secs: 5 }}\n\
-             embedded_worker: {{ slots: 8, tags: [edge, site-north, site-south] }}\n",
+             embedded_worker: {{ slots: 8, tags: [script, edge, site-north, site-south] }}\n",
             data.display(),
             workflows.display(),
         );
@@ -80,6 +80,7 @@ impl Server {
     fn log(&self, job: &Value, step: &str) -> String {
         let logs: Value = self.client.get(&format!("/api/jobs/{}/steps/{step}/logs", job["id"]), TIMEOUT).unwrap();
         let lines = logs["lines"].as_array().unwrap().iter();
+        let lines = lines.filter(|line| line["stream"] == "stdout");
         lines.map(|line| format!("{}\n", line["text"].as_str().unwrap())).collect()
     }
 
