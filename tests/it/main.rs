@@ -13,6 +13,7 @@ mod store;
 mod sweeper;
 
 mod config;
+mod examples;
 mod import;
 mod readme;
 mod schema;

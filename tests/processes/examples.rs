@@ -41,7 +41,9 @@ impl Server {
         fs::write(&file, config).unwrap();
         let mut command = Command::new(BINARY);
         command.arg("server").arg("--config").arg(file);
-        command.env("PUSH_SECRET", PUSH_SECRET).env("REPORT_TOKEN", REPORT_TOKEN);
+        command
+            .env("PUSH_SECRET", PUSH_SECRET)
+            .env("REPORT_TOKEN", REPORT_TOKEN);
         let process = Process::start("server", command);
         let address = await_that("the server listens", || {
             assert!(process.is_alive(), "the server ended: {}", process.said());
@@ -50,16 +52,30 @@ impl Server {
             line.map(|line| line.rsplit("http://").next().unwrap().to_string())
         });
         let client = Client::new(&format!("http://{address}"), None);
-        Server { folder, process, address, client }
+        Server {
+            folder,
+            process,
+            address,
+            client,
+        }
     }
 
     fn submit(&self, task: &str, input: Value) -> i64 {
-        let made: Value = self.client.post(&format!("/api/tasks/{task}/jobs"), &json!({ "input": input }), TIMEOUT).unwrap();
+        let made: Value = self
+            .client
+            .post(
+                &format!("/api/tasks/{task}/jobs"),
+                &json!({ "input": input }),
+                TIMEOUT,
+            )
+            .unwrap();
         made["id"].as_i64().unwrap()
     }
 
     fn job(&self, job: i64) -> Value {
-        self.client.get(&format!("/api/jobs/{job}"), TIMEOUT).unwrap()
+        self.client
+            .get(&format!("/api/jobs/{job}"), TIMEOUT)
+            .unwrap()
     }
 
     /// The job, once it has ended, and ended so.
@@ -78,17 +94,29 @@ impl Server {
     }
 
     fn log(&self, job: &Value, step: &str) -> String {
-        let logs: Value = self.client.get(&format!("/api/jobs/{}/steps/{step}/logs", job["id"]), TIMEOUT).unwrap();
+        let logs: Value = self
+            .client
+            .get(
+                &format!("/api/jobs/{}/steps/{step}/logs", job["id"]),
+                TIMEOUT,
+            )
+            .unwrap();
         let lines = logs["lines"].as_array().unwrap().iter();
         let lines = lines.filter(|line| line["stream"] == "stdout");
-        lines.map(|line| format!("{}\n", line["text"].as_str().unwrap())).collect()
+        lines
+            .map(|line| format!("{}\n", line["text"].as_str().unwrap()))
+            .collect()
     }
 
     /// What a request that was signed by its sender is answered.
     fn push(&self, body: &str, secret: &str, delivery: &str) -> (u16, Value) {
         let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret.as_bytes());
         let signature = ring::hmac::sign(&key, body.as_bytes());
-        let signature: String = signature.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        let signature: String = signature
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let request = format!(
             "POST /hooks/push HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-type: application/json\r\n\
@@ -173,7 +201,11 @@ fn a_loop_over_what_was_found_gives_typed_outputs() {
     let server = Server::start();
     let job = server.completed("etl", json!({ "day": "2026-11-16", "factor": 2 }));
     assert_eq!(step(&job, "load")["output"], json!({ "total": 330 }));
-    let refused = server.client.post::<_, Value>("/api/tasks/etl/jobs", &json!({ "input": { "day": "tomorrow" } }), TIMEOUT);
+    let refused = server.client.post::<_, Value>(
+        "/api/tasks/etl/jobs",
+        &json!({ "input": { "day": "tomorrow" } }),
+        TIMEOUT,
+    );
     assert!(refused.is_err(), "{refused:?}");
     server.check();
 }
@@ -183,22 +215,43 @@ fn a_person_decides_about_a_deployment() {
     let server = Server::start();
     let input = json!({ "version": "1.4.0", "channel": "stable" });
     let waits = |job: i64| {
-        await_that("the approval waits", || (step(&server.job(job), "approve")["status"] == "suspended").then_some(()));
+        await_that("the approval waits", || {
+            (step(&server.job(job), "approve")["status"] == "suspended").then_some(())
+        });
         format!("/api/jobs/{job}/steps/approve")
     };
     let job = server.submit("ship", input.clone());
     let address = waits(job);
-    let approve = |output: Value| server.client.post::<_, Value>(&format!("{address}/approve"), &json!({ "output": output }), TIMEOUT);
-    assert!(approve(json!({ "region": "moon" })).is_err(), "it is asked for one of two");
+    let approve = |output: Value| {
+        server.client.post::<_, Value>(
+            &format!("{address}/approve"),
+            &json!({ "output": output }),
+            TIMEOUT,
+        )
+    };
+    assert!(
+        approve(json!({ "region": "moon" })).is_err(),
+        "it is asked for one of two"
+    );
     approve(json!({ "region": "eu" })).unwrap();
     let done = server.ended(job, "completed");
-    assert_eq!(server.log(&done, "deploy"), "app-1.4.0.tar goes to eu, 10 percent at first\n");
+    assert_eq!(
+        server.log(&done, "deploy"),
+        "app-1.4.0.tar goes to eu, 10 percent at first\n"
+    );
     assert_eq!(step(&done, "scan")["status"], "failed");
     assert_eq!(step(&done, "withdraw")["status"], "skipped");
 
     let job = server.submit("ship", input);
     let address = waits(job);
-    let _: Value = server.client.post(&format!("{address}/reject"), &json!({ "why": "not today" }), TIMEOUT).unwrap();
+    let _: Value = server
+        .client
+        .post(
+            &format!("{address}/reject"),
+            &json!({ "why": "not today" }),
+            TIMEOUT,
+        )
+        .unwrap();
     let done = server.ended(job, "failed");
     assert_eq!(step(&done, "withdraw")["status"], "completed");
     assert_eq!(step(&done, "deploy")["status"], "skipped");
@@ -212,8 +265,14 @@ fn a_person_decides_about_a_deployment() {
 fn machines_are_found_by_their_tags() {
     let server = Server::start();
     let job = server.completed("edge-rollout", json!({}));
-    assert_eq!(step(&job, "north")["required_tags"], json!(["edge", "script", "site-north"]));
-    assert_eq!(server.log(&job, "summary"), "north has brightness=7 at north\nsouth has brightness=7 at south\n");
+    assert_eq!(
+        step(&job, "north")["required_tags"],
+        json!(["edge", "script", "site-north"])
+    );
+    assert_eq!(
+        server.log(&job, "summary"),
+        "north has brightness=7 at north\nsouth has brightness=7 at south\n"
+    );
     server.check();
 }
 
@@ -223,8 +282,19 @@ fn a_schedule_can_be_fired_by_hand() {
     let job = server.completed("nightly-report", json!({ "day": "2026-11-16" }));
     assert_eq!(job["output"], json!({ "report": { "day": "2026-11-16" } }));
     let listed: Value = server.client.get("/api/schedules", TIMEOUT).unwrap();
-    let names: Vec<&str> = listed["items"].as_array().unwrap().iter().filter_map(|item| item["name"].as_str()).collect();
-    for name in ["every-night", "in-office-hours", "often", "monthly", "nightly"] {
+    let names: Vec<&str> = listed["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|item| item["name"].as_str())
+        .collect();
+    for name in [
+        "every-night",
+        "in-office-hours",
+        "often",
+        "monthly",
+        "nightly",
+    ] {
         assert!(names.contains(&name), "{name}: {listed:#}");
     }
     server.check();
@@ -260,7 +330,10 @@ fn a_signed_push_deploys_and_a_forged_one_does_not() {
         list["items"][0]["id"].as_i64()
     });
     let done = server.ended(job, "completed");
-    assert_eq!(server.log(&done, "deploy"), "deploying v1.2.0 of app, asked by git-host\n");
+    assert_eq!(
+        server.log(&done, "deploy"),
+        "deploying v1.2.0 of app, asked by git-host\n"
+    );
     assert_eq!(server.push(body, "another secret", "d-2").0, 401);
     // The same delivery again is known.
     let (status, _) = server.push(body, PUSH_SECRET, "d-1");
@@ -274,12 +347,18 @@ fn a_signed_push_deploys_and_a_forged_one_does_not() {
 fn a_secret_reaches_its_step_and_nothing_else() {
     let server = Server::start();
     let job = server.completed("call-api", json!({ "pin": "4711-0815" }));
-    assert_eq!(step(&job, "call")["output"]["token_bytes"], REPORT_TOKEN.len().to_string());
+    assert_eq!(
+        step(&job, "call")["output"]["token_bytes"],
+        REPORT_TOKEN.len().to_string()
+    );
     let said = server.log(&job, "call");
     assert_eq!(said, "the token is *** and the PIN ***\n");
     assert_eq!(server.log(&job, "other"), "no token here: []\n");
     let shown = job.to_string();
-    assert!(!shown.contains(REPORT_TOKEN) && !shown.contains("4711-0815"), "{shown}");
+    assert!(
+        !shown.contains(REPORT_TOKEN) && !shown.contains("4711-0815"),
+        "{shown}"
+    );
     server.check();
 }
 
@@ -302,7 +381,10 @@ fn hooks_follow_each_outcome_once() {
     let good = server.submit("watched", json!({}));
     server.ended(good, "completed");
     let hooks = server.hook_jobs(good, 1);
-    assert_eq!(server.log(&hooks[0], "cheer"), format!("job {good} went well\n"));
+    assert_eq!(
+        server.log(&hooks[0], "cheer"),
+        format!("job {good} went well\n")
+    );
 
     let bad = server.submit("watched", json!({ "end": "fail" }));
     server.ended(bad, "failed");
@@ -310,7 +392,10 @@ fn hooks_follow_each_outcome_once() {
 
     let asked = server.submit("watched", json!({ "end": "ask" }));
     server.hook_jobs(asked, 1);
-    let _: Value = server.client.post(&format!("/api/jobs/{asked}/cancel"), &json!({}), TIMEOUT).unwrap();
+    let _: Value = server
+        .client
+        .post(&format!("/api/jobs/{asked}/cancel"), &json!({}), TIMEOUT)
+        .unwrap();
     server.ended(asked, "cancelled");
     server.hook_jobs(asked, 2);
     server.check();

@@ -8,6 +8,7 @@ mod cancel;
 mod desk;
 #[cfg(feature = "faults")]
 mod disks;
+mod examples;
 mod house;
 #[path = "../it/executor/kubectl.rs"]
 mod kubectl;

@@ -35,4 +35,3 @@ fn loads(folder: &Path) {
     let (told, _) = said(&validated);
     assert!(validated.status.success(), "{told}{complained}");
 }
-

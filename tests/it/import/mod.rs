@@ -1,5 +1,7 @@
 //! `stepward import`, through the real binary: what is written, and what the table says of it.
 
+mod loads;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
