@@ -167,7 +167,7 @@ impl Cascade<'_> {
             "created_at": rfc3339(job.created_at),
             "started_at": job.started_at.map(rfc3339),
             "ended_at": job.ended_at.map(rfc3339),
-            "url": format!("/jobs/{}", job.job_id),
+            "url": format!("{}/jobs/{}", self.tx.public_url(), job.job_id),
         }))
     }
 }

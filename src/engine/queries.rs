@@ -6,7 +6,6 @@ use super::{Engine, EngineError};
 use crate::domain::event::Event;
 use crate::domain::job::Job;
 use crate::domain::step::{Step, StepKind, StepState};
-use crate::domain::task::Task;
 use crate::domain::{EventSeq, JobId, Json, Timestamp};
 use crate::store::{Breach, Tx};
 
@@ -80,9 +79,8 @@ impl Engine {
     /// Only the first is stored; the others are made from it whenever somebody asks.
     pub fn output(&self, job_id: JobId, step: &str) -> Result<Option<Json>, EngineError> {
         self.store.read(|tx| {
-            let (_, context) = load(tx, job_id)?;
             let step = step_named(tx, job_id, step)?;
-            step_output(tx, context.task(), &step)
+            step_output(tx, &step)
         })
     }
 
@@ -126,7 +124,7 @@ pub(super) fn split_name(name: &str) -> (&str, Option<u32>) {
     }
 }
 
-pub(super) fn step_output(tx: &Tx, task: &Task, step: &Step) -> Result<Option<Json>, EngineError> {
+pub(super) fn step_output(tx: &Tx, step: &Step) -> Result<Option<Json>, EngineError> {
     if step.state != StepState::Completed {
         return Ok(None);
     }
@@ -142,7 +140,7 @@ pub(super) fn step_output(tx: &Tx, task: &Task, step: &Step) -> Result<Option<Js
             for item in 0..items {
                 let instance = tx.step_at(step.job_id, step.position, Some(item))?;
                 let output = match instance {
-                    Some(instance) => step_output(tx, task, &instance)?,
+                    Some(instance) => step_output(tx, &instance)?,
                     None => None,
                 };
                 outputs.add(&output.map_or("null".to_string(), |output| output.0))?;
@@ -161,7 +159,7 @@ fn output_of_job(tx: &Tx, job_id: JobId) -> Result<Json, EngineError> {
         let Some(step) = tx.step_at(job_id, position, None)? else {
             continue;
         };
-        if let Some(output) = step_output(tx, task, &step)? {
+        if let Some(output) = step_output(tx, &step)? {
             let name = serde_json::Value::from(task.step(position).name.as_str());
             members.add(&format!("{name}:{}", output.0))?;
         }

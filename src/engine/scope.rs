@@ -171,7 +171,7 @@ impl Names {
             let Some(step) = tx.step_at(job_id, position, None)? else {
                 continue;
             };
-            let output = match step_output(tx, task, &step) {
+            let output = match step_output(tx, &step) {
                 Ok(output) => output,
                 Err(EngineError::Invalid { place, fault }) => {
                     let message = format!("the {place} of step {name} {fault}");

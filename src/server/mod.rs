@@ -149,8 +149,10 @@ impl Server {
                 }
             }
         };
+        let public_url = config.public_url.as_deref().unwrap_or_default();
         let options = StoreOptions {
             on_commit: Some(Arc::new(on_commit)),
+            public_url: public_url.trim_end_matches('/').to_string(),
             ..StoreOptions::default()
         };
         let store = Store::open(&config.data_dir, options)?;

@@ -148,6 +148,8 @@ pub struct StoreOptions {
     pub readers_max: u32,
     pub on_statement: Option<StatementObserver>,
     pub on_commit: Option<CommitObserver>,
+    /// What links to this server begin with, without a slash at its end. Empty: whoever reads them knows.
+    pub public_url: String,
 }
 
 impl Default for StoreOptions {
@@ -158,6 +160,7 @@ impl Default for StoreOptions {
             readers_max: 4,
             on_statement: None,
             on_commit: None,
+            public_url: String::new(),
         }
     }
 }
@@ -466,6 +469,11 @@ impl<'a> Tx<'a> {
 
     fn into_changes(self) -> Changes {
         self.changes.into_inner()
+    }
+
+    /// What links to this server begin with.
+    pub fn public_url(&self) -> &str {
+        &self.shared.options.public_url
     }
 
     /// A value as it may be kept where others read. One that is sealed already stays as it is.
