@@ -163,24 +163,41 @@ impl Problems {
             .sort_by_key(|problem| (problem.span.file, problem.span.start, problem.code));
         self.all
             .dedup_by(|a, b| (a.code, a.span, &a.message) == (b.code, b.span, &b.message));
-        let mut counts: HashMap<u32, usize> = HashMap::new();
+        let mut counts: HashMap<u32, (usize, usize)> = HashMap::new();
         for problem in &self.all {
-            *counts.entry(problem.span.file).or_default() += 1;
+            let (errors, warnings) = counts.entry(problem.span.file).or_default();
+            match rules::severity(problem.code) {
+                Severity::Error => *errors += 1,
+                Severity::Warning => *warnings += 1,
+            }
         }
-        let mut shown: HashMap<u32, usize> = HashMap::new();
-        let mut diagnostics = Vec::new();
+        // Errors first: a file is never taken for good because its warnings came before them.
+        let mut room: HashMap<u32, (usize, usize)> = HashMap::new();
+        for (&file, &(errors, _)) in &counts {
+            let errors_shown = errors.min(SHOWN_PER_FILE_MAX);
+            room.insert(file, (errors_shown, SHOWN_PER_FILE_MAX - errors_shown));
+        }
+        let mut diagnostics: Vec<Diagnostic> = Vec::new();
+        let mut last_of: HashMap<u32, usize> = HashMap::new();
         for problem in &self.all {
             let file = problem.span.file;
-            let shown = shown.entry(file).or_default();
-            *shown += 1;
-            if *shown <= SHOWN_PER_FILE_MAX {
+            let (errors, warnings) = room.entry(file).or_default();
+            let left = match rules::severity(problem.code) {
+                Severity::Error => errors,
+                Severity::Warning => warnings,
+            };
+            if *left > 0 {
+                *left -= 1;
+                last_of.insert(file, diagnostics.len());
                 diagnostics.push(problem.diagnostic(sources));
             }
-            if *shown == SHOWN_PER_FILE_MAX && counts[&file] > SHOWN_PER_FILE_MAX {
-                let more = counts[&file] - SHOWN_PER_FILE_MAX;
-                let last = diagnostics.last_mut().expect("just pushed");
-                last.help
-                    .push(format!("{more} more problems in this file are not shown"));
+        }
+        for (file, last) in last_of {
+            let (errors, warnings) = counts[&file];
+            let more = (errors + warnings).saturating_sub(SHOWN_PER_FILE_MAX);
+            if more > 0 {
+                let help = format!("{more} more problems in this file are not shown");
+                diagnostics[last].help.push(help);
             }
         }
         diagnostics
@@ -253,6 +270,7 @@ impl Problem {
 fn spot(sources: &[Source], span: Span, label: &str) -> Spot {
     const SOURCE_CHARS_MAX: usize = 500;
     let source = &sources[span.file as usize];
+    let span = source.whole_characters(span);
     let (start, end) = (source.position(span.start), source.position(span.end));
     let line = source.line(start.line as usize - 1);
     Spot {

@@ -1,6 +1,6 @@
 //! A folder of workflows over time: what is served while a file is broken, and whether anything changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -93,8 +93,14 @@ impl Library {
         let mut scripts = Scripts::new(Some(&self.folder));
         let checked = load::checked(&files, faults, &mut scripts, &CheckOptions::default());
         self.sought = scripts.sought().cloned().collect();
-        let mut signature = before;
-        for (path, mark) in self.look() {
+        let after = self.look();
+        // Of a file that is still there, what it was before it was read; one that went meanwhile is missed the next time.
+        let is_read = |path: &PathBuf| after.contains_key(path) || paths.contains(path);
+        let mut signature: Signature = before
+            .into_iter()
+            .filter(|(path, _)| is_read(path))
+            .collect();
+        for (path, mark) in after {
             signature.entry(path).or_insert(mark);
         }
         self.signature = Some(signature);
@@ -105,12 +111,7 @@ impl Library {
         if checked.errors() == 0 {
             return self.serve(texts, &scripts, checked, &[]);
         }
-        let broken: Vec<PathBuf> = checked
-            .diagnostics
-            .iter()
-            .filter(|found| found.is_error())
-            .map(|found| PathBuf::from(&found.at.file))
-            .collect();
+        let broken = with_errors(&checked.diagnostics);
         match self.good.clone() {
             Some(good) => self.with_last_good(texts, &paths, &broken, &good, checked.diagnostics),
             None => self.without_broken(texts, broken, checked.diagnostics),
@@ -122,14 +123,15 @@ impl Library {
         &mut self,
         texts: BTreeMap<PathBuf, String>,
         paths: &[PathBuf],
-        broken: &[PathBuf],
+        broken: &BTreeSet<String>,
         good: &Good,
         diagnostics: Vec<Diagnostic>,
     ) -> Reloaded {
         let mut mixed = texts.clone();
         let mut stale = Vec::new();
         let mut left_out = Vec::new();
-        for path in broken.iter().filter(|path| paths.contains(path)) {
+        let is_broken = |path: &&PathBuf| broken.contains(&shown(path));
+        for path in paths.iter().filter(is_broken) {
             match good.texts.get(path) {
                 Some(text) => {
                     mixed.insert(path.clone(), text.clone());
@@ -158,7 +160,8 @@ impl Library {
         }
         let differs = |path: &&PathBuf| texts.get(*path) != good.texts.get(*path);
         let all = texts.keys().chain(good.texts.keys()).filter(differs);
-        let mut stale: Vec<PathBuf> = all.chain(broken).cloned().collect();
+        let all = all.chain(paths.iter().filter(is_broken));
+        let mut stale: Vec<PathBuf> = all.cloned().collect();
         stale.sort();
         stale.dedup();
         Reloaded {
@@ -174,38 +177,31 @@ impl Library {
     fn without_broken(
         &mut self,
         mut texts: BTreeMap<PathBuf, String>,
-        mut broken: Vec<PathBuf>,
+        mut broken: BTreeSet<String>,
         mut diagnostics: Vec<Diagnostic>,
     ) -> Reloaded {
         let mut left_out = Vec::new();
         loop {
             let count_before = texts.len();
-            for path in broken.drain(..) {
-                texts.remove(&path);
-                left_out.push(path);
-            }
+            let mut leave = |path: &PathBuf| {
+                left_out.push(path.clone());
+                false
+            };
+            texts.retain(|path, _| !broken.contains(&shown(path)) || leave(path));
             let mut scripts = Scripts::new(Some(&self.folder));
-            let checked = self.check(&texts, &mut scripts);
-            let errors = checked.diagnostics.iter().filter(|found| found.is_error());
-            let errors: Vec<Diagnostic> = errors.cloned().collect();
-            if errors.is_empty() {
+            let mut checked = self.check(&texts, &mut scripts);
+            if checked.errors() == 0 {
+                checked.diagnostics = diagnostics;
+                let mut reloaded = self.serve(texts, &scripts, checked, &[]);
                 left_out.sort();
-                left_out.dedup();
-                let found = Checked {
-                    diagnostics,
-                    ..checked
-                };
-                let mut reloaded = self.serve(texts, &scripts, found, &[]);
                 reloaded.left_out = left_out;
                 return reloaded;
             }
-            broken.extend(errors.iter().map(|found| PathBuf::from(&found.at.file)));
+            broken = with_errors(&checked.diagnostics);
             // What only the absence of the broken ones makes wrong is worth knowing as well.
-            diagnostics.extend(errors);
-            assert!(
-                texts.len() < count_before || !broken.is_empty(),
-                "every round leaves a file out"
-            );
+            let errors = checked.diagnostics.into_iter().filter(Diagnostic::is_error);
+            diagnostics.extend(errors.filter(|_| texts.len() < count_before));
+            assert!(!texts.is_empty(), "no file, no error");
         }
     }
 
@@ -246,4 +242,14 @@ impl Library {
             left_out: Vec::new(),
         }
     }
+}
+
+/// As diagnostics call it.
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn with_errors(diagnostics: &[Diagnostic]) -> BTreeSet<String> {
+    let errors = diagnostics.iter().filter(|found| found.is_error());
+    errors.map(|found| found.at.file.clone()).collect()
 }

@@ -88,7 +88,25 @@ impl Source {
         }
     }
 
+    /// Within the text, and between its characters: a place that was reckoned may be off, what is shown must not be.
+    pub fn whole_characters(&self, span: Span) -> Span {
+        let floor = |byte: u32| {
+            let mut byte = (byte as usize).min(self.text.len());
+            while !self.text.is_char_boundary(byte) {
+                byte -= 1;
+            }
+            byte as u32
+        };
+        let start = floor(span.start);
+        Span {
+            start,
+            end: floor(span.end).max(start),
+            ..span
+        }
+    }
+
     pub fn slice(&self, span: Span) -> &str {
+        let span = self.whole_characters(span);
         &self.text[span.start as usize..span.end as usize]
     }
 }

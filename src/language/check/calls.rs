@@ -256,7 +256,7 @@ impl<'t> Checker<'_, 't> {
                 continue;
             }
             let of_entry = texts.iter().filter(|text| {
-                matches!(text.place, Place::StepInput | Place::HookInput)
+                matches!(text.place, Place::CallInput | Place::HookInput)
                     && entry.value.span.start <= text.node.span.start
                     && text.node.span.end <= entry.value.span.end
             });

@@ -29,6 +29,20 @@ const JOB: &[&str] = &["id", "task", "attempt", "started_at", "scheduled_at"];
 const EACH: &[&str] = &["item", "index"];
 const STEP: &[&str] = &["output", "status", "error"];
 const SCHEDULE: &[&str] = &["name", "at"];
+const HOOK: &[&str] = &[
+    "job",
+    "task",
+    "status",
+    "step",
+    "reason",
+    "message",
+    "summary",
+    "failed_steps",
+    "created_at",
+    "started_at",
+    "ended_at",
+    "url",
+];
 
 /// What a text may speak of.
 struct Scope<'s> {
@@ -80,8 +94,16 @@ impl<'t> Checker<'_, 't> {
         for text in &task.texts {
             self.text(text, &of_task);
         }
+        // All steps have ended when a hook runs.
+        let ended = Steps {
+            task,
+            graph,
+            position: None,
+            ancestors: None,
+        };
+        let of_hook = scope(false, Some(ended));
         for hook in &task.hooks {
-            hook.texts.iter().for_each(|text| self.text(text, &of_task));
+            hook.texts.iter().for_each(|text| self.text(text, &of_hook));
         }
         for schedule in &task.schedules {
             schedule
@@ -140,7 +162,7 @@ impl<'t> Checker<'_, 't> {
                     why.strip_prefix("the template cannot be read: ")
                         .unwrap_or(&why),
                 );
-                if text.place == Place::Script {
+                if text.place == Place::Script && !why.contains("raw") {
                     problem.help("braces that are not a template: {% raw %}{{ … }}{% endraw %}");
                 }
                 if text.from_file {
@@ -204,6 +226,7 @@ impl<'t> Checker<'_, 't> {
             "job" => self.member(root, second, JOB, span),
             "each" => self.member(root, second, EACH, span),
             "schedule" => self.member(root, second, SCHEDULE, span),
+            "hook" => self.member(root, second, HOOK, span),
             _ => {}
         }
         false
@@ -421,17 +444,30 @@ impl<'t> Checker<'_, 't> {
             let message = format!("`{expression}` becomes part of the program");
             let problem = self.problems.error("E045", span, message);
             problem.label("whoever gives this value decides what is run");
-            if let Some(variable) = variable {
-                problem.help(format!("read it from the environment: \"${variable}\""));
-            }
-            problem.help(format!(
-                "or make one quoted word of it: {{{{ {expression} | sh }}}}; `| json` and `| unsafe` are there too"
-            ));
-            if !text.from_file && mention.filters.is_empty() {
-                let written = &text.text[mention.span.clone()];
-                if self.sources[span.file as usize].slice(span) == written {
-                    problem.fix(span, format!("{written} | sh"));
+            // A name of the template's own stands for the value: what is written is not what is meant.
+            let written = &text.text[mention.span.clone()];
+            let is_itself = mention
+                .path
+                .first()
+                .is_some_and(|root| written.starts_with(root.as_str()));
+            match (is_itself, variable) {
+                (true, variable) => {
+                    if let Some(variable) = variable {
+                        problem.help(format!("read it from the environment: \"${variable}\""));
+                    }
+                    problem.help(format!(
+                        "or make one quoted word of it: {{{{ {expression} | sh }}}}; `| json` and `| unsafe` are there too"
+                    ));
                 }
+                (false, _) => {
+                    problem.help(
+                        "make one quoted word of it: end the expression with `| sh`; `| json` and `| unsafe` are there too",
+                    );
+                }
+            }
+            let is_shown = self.sources[span.file as usize].slice(span) == written;
+            if is_itself && is_shown && !text.from_file && mention.filters.is_empty() {
+                problem.fix(span, format!("{written} | sh"));
             }
         }
     }
@@ -450,12 +486,14 @@ fn torn_name<'n>(name: &str, known: impl Iterator<Item = &'n str>) -> Option<&'n
 /// Whether texts of this kind can speak of it.
 fn has(place: Place, root: &str) -> bool {
     let here: &[&str] = match place {
-        Place::Script | Place::Worker => &["input", "steps", "each", "env", "job", "secret"],
+        Place::Script | Place::Worker | Place::StepEnv | Place::WorkInput => {
+            &["input", "steps", "each", "env", "job", "secret"]
+        }
         Place::TaskEnv => &["input", "job", "secret"],
         Place::When | Place::ForEach | Place::Message => &["input", "steps", "job"],
-        Place::StepInput => &["input", "steps", "each", "job"],
-        Place::Concurrency => &["input", "job"],
-        Place::HookInput => &["hook", "input", "job"],
+        Place::CallInput => &["input", "steps", "each", "job"],
+        Place::Concurrency => &["input"],
+        Place::HookInput => &["hook", "input", "job", "steps"],
         Place::ScheduleInput => &["schedule"],
         Place::WebhookInput => &["body", "headers"],
     };
@@ -484,7 +522,7 @@ fn unavailable(
     Some(match root {
         "secret" => (
             "it would be stored",
-            "secrets are only in `script`, `image`, `command`, `manifest`, `workdir` and `env`",
+            "secrets are only in what a worker is given: `script`, `command`, `env` and the like",
         ),
         "body" | "headers" => (
             "only the input of a webhook has a request",

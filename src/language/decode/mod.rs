@@ -68,7 +68,15 @@ impl Owner {
     }
 
     fn label(&self) -> String {
-        format!("in this {}", self.kind)
+        match self.has_name() {
+            true => format!("in this {}", self.kind),
+            false => format!("in this `{}`", self.kind),
+        }
+    }
+
+    /// As opposed to a map that is known by its key alone.
+    fn has_name(&self) -> bool {
+        !self.what.starts_with('`')
     }
 }
 
@@ -77,12 +85,17 @@ impl Owner {
 pub enum Place {
     /// Becomes a program.
     Script,
-    /// Rendered for a worker: image, command, manifest, workdir, environment of a step.
+    /// Rendered for a worker: image, command, manifest, workdir.
     Worker,
+    /// The environment of a step, made before what the step adds to its inputs.
+    StepEnv,
     TaskEnv,
     When,
     ForEach,
-    StepInput,
+    /// Rendered for a worker, and kept nowhere.
+    WorkInput,
+    /// Of a task that is called: it is kept with that job.
+    CallInput,
     Message,
     Concurrency,
     HookInput,
@@ -141,12 +154,22 @@ impl Decoder<'_> {
             if let Some(rename) = foreign.rename {
                 problem.fix(span, rename);
             }
+            if let (Kind::Scalar(minutes), "timeout-minutes") = (&entry.value.kind, key.as_str()) {
+                let whole = Span {
+                    end: entry.value.span.end,
+                    ..span
+                };
+                problem.fix(whole, format!("timeout: {}m", minutes.text));
+            }
             return;
         }
         let message = format!("unknown key `{key}` in {}", owner.what);
         let problem = self.problems.error("E012", span, message);
         problem
-            .label(format!("not a key of a {}", owner.kind))
+            .label(match owner.has_name() {
+                true => format!("not a key of a {}", owner.kind),
+                false => format!("not a key of `{}`", owner.kind),
+            })
             .also(owner.span, owner.label());
         match words::nearest(key, known.iter().copied()) {
             Some(near) => {

@@ -45,7 +45,7 @@ impl Decoder<'_> {
         let mut policies = Policies::default();
         for entry in entries {
             match entry.key.text.as_str() {
-                "env" => policies.env = self.env(entry, owner, Place::Worker, texts),
+                "env" => policies.env = self.env(entry, owner, Place::StepEnv, texts),
                 "workdir" => {
                     if let Some(text) = self.some_text(entry, owner) {
                         collect(&entry.value, text, Place::Worker, texts);

@@ -129,7 +129,7 @@ impl Decoder<'_> {
         parts: &mut StepParts<'t>,
     ) -> Does<'t> {
         if let Some(entry) = find(entries, "action") {
-            self.input(entries, owner, parts);
+            self.input(entries, owner, Place::WorkInput, parts);
             if let Some(kind) = find(entries, "type") {
                 self.exclusive(owner, "action", kind);
                 return Does::Unknown;
@@ -160,7 +160,8 @@ impl Decoder<'_> {
         let mut asks = Vec::new();
         match find(entries, "input") {
             Some(entry) if kind == StepType::Approval => asks = self.specs(entry, owner, "input"),
-            _ => self.input(entries, owner, parts),
+            _ if kind == StepType::Task => self.input(entries, owner, Place::CallInput, parts),
+            _ => self.input(entries, owner, Place::WorkInput, parts),
         }
         match action {
             None => Does::Unknown,
@@ -173,10 +174,16 @@ impl Decoder<'_> {
         }
     }
 
-    fn input<'t>(&mut self, entries: &'t [Entry], owner: &Owner, parts: &mut StepParts<'t>) {
+    fn input<'t>(
+        &mut self,
+        entries: &'t [Entry],
+        owner: &Owner,
+        place: Place,
+        parts: &mut StepParts<'t>,
+    ) {
         if let Some(entry) = find(entries, "input") {
             let texts = &mut parts.texts;
-            parts.input = self.input_object(entry, owner, Place::StepInput, texts);
+            parts.input = self.input_object(entry, owner, place, texts);
             parts.input_entry = Some(entry);
         }
     }

@@ -153,7 +153,7 @@ impl Decoder<'_> {
 
     /// A value that is not rendered.
     fn plain_json(&mut self, node: &Node) -> Option<Json> {
-        let value = self.json(node, Place::StepInput, &mut Vec::new())?;
+        let value = self.json(node, Place::WorkInput, &mut Vec::new())?;
         Some(Json(value.to_string()))
     }
 }

@@ -18,7 +18,7 @@ fn good(text: &str) -> Checked {
 }
 
 /// The example of the language's own page.
-const RELEASE: &str = r#"
+pub const RELEASE: &str = r#"
 tasks:
   release:
     description: Build, test, publish

@@ -197,3 +197,98 @@ fn a_script_file_stays_in_its_folder() {
         );
     }
 }
+
+/// Good and bad files with pieces cut out, doubled, moved and put in: there is always an answer, and its places are in the file.
+#[test]
+fn no_file_makes_it_panic() {
+    const PIECES: &[&str] = &[
+        "\n",
+        " ",
+        "  ",
+        "\t",
+        ": ",
+        "- ",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        "\"",
+        "'",
+        "|",
+        ">",
+        "&a ",
+        "*a",
+        "!t ",
+        "#",
+        "é",
+        "🚀",
+        "{{",
+        "}}",
+        "{% if %}",
+        "\r\n",
+        "\u{feff}",
+        "---\n",
+        "...",
+        "? ",
+        "<<: ",
+        "~",
+        "no",
+        "012",
+        "\\x41",
+        "depends_on: [",
+        "cron: \"é 25\"",
+        "input: ",
+        "{{ input.é }}",
+        "when: ",
+        "type: ",
+        "\u{2028}",
+    ];
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/language/golden");
+    let goldens = std::fs::read_dir(folder).unwrap();
+    let goldens = goldens.filter_map(|entry| {
+        let path = entry.unwrap().path();
+        let is_yaml = path
+            .extension()
+            .is_some_and(|extension| extension == "yaml");
+        is_yaml
+            .then(|| std::fs::read_to_string(path).ok())
+            .flatten()
+    });
+    let mut seeds: Vec<String> = goldens.collect();
+    seeds.sort();
+    seeds.push(super::drafts::RELEASE.to_string());
+    // A xorshift, so that a failure comes again.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below.max(1) as u64) as usize
+    };
+    for _ in 0..3_000 {
+        let mut text: Vec<char> = seeds[next(seeds.len())].chars().collect();
+        for _ in 0..next(6) + 1 {
+            let at = next(text.len() + 1);
+            let end = (at + next(12)).min(text.len());
+            match next(4) {
+                0 => drop(text.drain(at..end)),
+                1 => {
+                    let piece = text[at..end].to_vec();
+                    text.splice(end..end, piece);
+                }
+                _ => {
+                    let piece: Vec<char> = PIECES[next(PIECES.len())].chars().collect();
+                    text.splice(at..at, piece);
+                }
+            }
+        }
+        let text: String = text.into_iter().collect();
+        let found = check(&text);
+        for one in &found.diagnostics {
+            let after = (one.at.end_line, one.at.end_column) >= (one.at.line, one.at.column);
+            assert!(after && one.at.line >= 1, "{text:?}: {one:?}");
+        }
+        language::render::human(&found.diagnostics, false);
+    }
+}

@@ -139,3 +139,29 @@ fn a_change_is_noticed_also_in_a_script_of_its_own_file() {
         (words(&["a: s"]), words(&["a.yaml"]), false)
     );
 }
+
+#[test]
+fn an_error_behind_many_warnings_is_still_an_error() {
+    let mut folder = Folder::new();
+    let mut text = "tasks:\n  t:\n    flow:\n".to_string();
+    for at in 0..80 {
+        text.push_str(&format!("      s{at}: {{ script: x, when: false }}\n"));
+    }
+    text.push_str("      last: { scrpt: x }\n");
+    folder.write("a.yaml", &text);
+    folder.write("b.yaml", &task("b", "one"));
+    let (tasks, _, left_out, _) = folder.reload();
+    assert_eq!((tasks, left_out), (words(&["b: one"]), words(&["a.yaml"])));
+}
+
+#[test]
+fn a_file_whose_name_is_no_text_is_left_out_like_any_other() {
+    use std::os::unix::ffi::OsStrExt;
+    let mut folder = Folder::new();
+    folder.write("b.yaml", &task("b", "one"));
+    let name = std::ffi::OsStr::from_bytes(b"odd\xff.yaml");
+    std::fs::write(folder.folder.path().join(name), "tasks: { a: { flow: 3 } }").unwrap();
+    let reloaded = folder.library.reload();
+    assert_eq!(reloaded.workflows.tasks().count(), 1);
+    assert_eq!(reloaded.left_out, [folder.folder.path().join(name)]);
+}

@@ -1,5 +1,6 @@
 //! The workflow language: what files become, and what is said of those that are wrong.
 
+mod cli;
 mod drafts;
 mod golden;
 mod hostile;
