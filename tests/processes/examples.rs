@@ -277,7 +277,7 @@ fn machines_are_found_by_their_tags() {
 }
 
 #[test]
-fn a_schedule_can_be_fired_by_hand() {
+fn what_the_clock_starts_is_listed_and_can_be_run_by_hand() {
     let server = Server::start();
     let job = server.completed("nightly-report", json!({ "day": "2026-11-16" }));
     assert_eq!(job["output"], json!({ "report": { "day": "2026-11-16" } }));

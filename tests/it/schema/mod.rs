@@ -2,6 +2,7 @@
 
 mod validator;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -232,4 +233,83 @@ fn refused_by_the_loader(text: &str) {
     fs::write(folder.path().join("a.yaml"), text).unwrap();
     let loaded = stepward::language::Workflows::load(folder.path());
     assert!(loaded.is_err(), "the loader lets pass: {text}");
+}
+
+/// The keys that the loader takes for unknown, of all those that are known anywhere.
+fn unknown_to_the_loader(around: &str, all: &[&String]) -> BTreeSet<String> {
+    let keys: Vec<String> = all.iter().map(|key| format!("{key}: null")).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("a.yaml");
+    fs::write(&file, around.replace("HERE", &keys.join(", "))).unwrap();
+    let validated = Command::new(env!("CARGO_BIN_EXE_stepward"))
+        .args(["validate", "--format", "short"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let told = String::from_utf8(validated.stdout).unwrap();
+    let key_of = |line: &str, before: &str, after: &str| {
+        let (_, rest) = line.split_once(before)?;
+        let (key, rest) = rest.split_once('`')?;
+        rest.starts_with(after).then(|| key.to_string())
+    };
+    let told = told.lines().filter_map(|line| {
+        key_of(line, "unknown key `", " in ")
+            .or_else(|| key_of(line, "error: `", " is a word of "))
+            .or_else(|| key_of(line, "error: `", " is not a key of an action"))
+    });
+    told.collect()
+}
+
+#[test]
+fn the_schema_knows_exactly_the_keys_that_the_loader_knows() {
+    let schema = schema();
+    let things = [
+        ("/properties", "{ HERE }"),
+        ("/definitions/task/properties", "tasks: { t: { HERE } }"),
+        (
+            "/definitions/step/properties",
+            "tasks: { t: { flow: { s: { HERE } } } }",
+        ),
+        ("/definitions/action/properties", "actions: { a: { HERE } }"),
+        (
+            "/definitions/value/properties",
+            "tasks: { t: { flow: { s: { script: x } }, input: { v: { HERE } } } }",
+        ),
+        (
+            "/definitions/schedule/properties",
+            "tasks: { t: { flow: { s: { script: x } }, schedules: { n: { HERE } } } }",
+        ),
+        (
+            "/definitions/webhook/properties",
+            "tasks: { t: { flow: { s: { script: x } }, webhooks: { w: { HERE } } } }",
+        ),
+        ("/definitions/secret/properties", "secrets: { s: { HERE } }"),
+        (
+            "/definitions/concurrency/properties",
+            "tasks: { t: { flow: { s: { script: x } }, concurrency: { HERE } } }",
+        ),
+        (
+            "/definitions/retry/properties",
+            "tasks: { t: { flow: { s: { script: x, retry: { HERE } } } } }",
+        ),
+        (
+            "/definitions/hooks/items/properties",
+            "tasks: { t: { flow: { s: { script: x } }, on_error: [{ HERE }] } }",
+        ),
+    ];
+    let keys = |place: &str| -> BTreeSet<String> {
+        let properties = schema.pointer(place).unwrap().as_object().unwrap();
+        properties.keys().cloned().collect()
+    };
+    let mut all: BTreeSet<String> = things.iter().flat_map(|(place, _)| keys(place)).collect();
+    all.insert("nobody_knows".to_string());
+    for (place, around) in things {
+        let unknown: BTreeSet<String> = all.difference(&keys(place)).cloned().collect();
+        // Few at a time: the list of problems of one file has an end.
+        let all: Vec<&String> = all.iter().collect();
+        let told = all
+            .chunks(15)
+            .flat_map(|some| unknown_to_the_loader(around, some));
+        assert_eq!(told.collect::<BTreeSet<_>>(), unknown, "{place}");
+    }
 }
