@@ -24,7 +24,7 @@ mod tree;
 pub mod values;
 pub mod words;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -127,6 +127,7 @@ fn check_with(
     let mut decoder = Decoder {
         problems: &mut problems,
         scripts,
+        meant: HashSet::new(),
     };
     let documents = roots.iter().map(|root| decoder.document(root)).collect();
     let workflows = check::check(documents, all_read, &sources, options, &mut problems);

@@ -14,7 +14,7 @@ mod task;
 mod values;
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -117,6 +117,8 @@ pub struct Text<'t> {
 pub struct Decoder<'d> {
     pub problems: &'d mut Problems,
     pub scripts: &'d mut Scripts,
+    /// Keys that are there with a typing error, and whose they are: that they are missing need not be said as well.
+    pub meant: HashSet<(Span, &'static str)>,
 }
 
 impl Decoder<'_> {
@@ -134,7 +136,7 @@ impl Decoder<'_> {
     }
 
     /// Says which keys nobody knows.
-    pub fn known_keys(&mut self, entries: &[Entry], owner: &Owner, known: &[&str]) {
+    pub fn known_keys(&mut self, entries: &[Entry], owner: &Owner, known: &[&'static str]) {
         for entry in entries {
             if !known.contains(&entry.key.text.as_str()) {
                 self.unknown_key(entry, owner, known);
@@ -142,7 +144,7 @@ impl Decoder<'_> {
         }
     }
 
-    pub fn unknown_key(&mut self, entry: &Entry, owner: &Owner, known: &[&str]) {
+    pub fn unknown_key(&mut self, entry: &Entry, owner: &Owner, known: &[&'static str]) {
         let (key, span) = (&entry.key.text, entry.key.span);
         if let Some(foreign) = words::foreign(owner.at, key) {
             let message = format!("`{key}` is a word of {}", foreign.tool);
@@ -176,6 +178,7 @@ impl Decoder<'_> {
                 problem
                     .help(format!("did you mean `{near}`?"))
                     .fix(span, near);
+                self.meant.insert((owner.span, near));
             }
             None => {
                 problem.help(format!(
@@ -186,7 +189,18 @@ impl Decoder<'_> {
         }
     }
 
-    pub fn missing(&mut self, owner: &Owner, key: &str, help: impl Into<String>) {
+    pub fn missing(&mut self, owner: &Owner, key: &'static str, help: impl Into<String>) {
+        // What a step does is told by any of these.
+        let told_by = match key {
+            "type" => &["type", "script", "file", "action"][..],
+            _ => &[key][..],
+        };
+        if told_by
+            .iter()
+            .any(|key| self.meant.contains(&(owner.span, *key)))
+        {
+            return;
+        }
         let message = format!("{} has no `{key}`", owner.what);
         let problem = self.problems.error("E010", owner.span, message);
         problem.label(format!("needs `{key}`")).help(help);
