@@ -127,7 +127,14 @@ fn the_other_commands_work() {
         .collect();
     assert_eq!(
         commands[2..],
-        ["cargo run -- db check FOLDER"],
+        [
+            "cargo run -- validate examples",
+            "cargo run -- explain E012",
+            "cargo run -- schema workflow",
+            "cargo run -- import crontab FILE",
+            "cargo run -- import stroem FOLDER",
+            "cargo run -- db check FOLDER",
+        ],
         "the first two are run above"
     );
     let folder = tempfile::tempdir().unwrap();
@@ -179,4 +186,62 @@ fn the_other_commands_work() {
         found.contains("a job whose steps have all ended has ended: job 1 is pending"),
         "{found}"
     );
+}
+
+/// Runs one of the README's commands, with these words for those in capitals.
+fn run(command: &str, words: &[(&str, &str)]) -> (Option<i32>, String) {
+    let words_of = command.strip_prefix("cargo run -- ").unwrap().split(' ');
+    let put = |word: &str| {
+        let found = words.iter().find(|(name, _)| *name == word);
+        found.map_or(word, |(_, value)| value).to_string()
+    };
+    let output = Command::new(env!("CARGO_BIN_EXE_stepward"))
+        .args(words_of.map(put))
+        .output()
+        .unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn what_the_readme_says_of_workflow_files_works() {
+    let (code, said) = run("cargo run -- validate examples", &[]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = run("cargo run -- explain E012", &[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("Wrong:") && said.contains("Right:"), "{said}");
+    let (code, said) = run("cargo run -- schema workflow", &[]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        serde_json::from_str::<serde_json::Value>(&said).is_ok(),
+        "{said}"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let in_folder = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let (file, out) = (in_folder("crontab"), in_folder("out"));
+    std::fs::write(&file, "0 2 * * * /usr/bin/backup\n").unwrap();
+    let import = "cargo run -- import crontab FILE --output OUT";
+    let (code, said) = run(import, &[("FILE", &file), ("OUT", &out)]);
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = run("cargo run -- validate OUT", &[("OUT", &out)]);
+    assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn the_workflow_in_the_readme_is_right() {
+    let blocks = blocks();
+    let yaml = blocks
+        .iter()
+        .find(|block| block.starts_with("tasks:"))
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("readme.yaml");
+    std::fs::write(&file, yaml).unwrap();
+    let (code, said) = run(
+        "cargo run -- validate FILE",
+        &[("FILE", file.to_str().unwrap())],
+    );
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("nothing is wrong"), "{said}");
 }
