@@ -34,6 +34,7 @@ const STORIES: &[(&str, Story)] = &[
     ("docker_is_offered_while_its_daemon_answers",                commands::offered),
 
     ("steps_in_containers_complete_and_fail_as_others_do",        workers::complete_and_fail),
+    ("the_example_of_containers_runs",                            workers::example),
     ("a_step_is_not_running_while_its_image_is_pulled",           workers::pulled),
     ("a_cancel_ends_the_pull_of_an_image",                        workers::cancelled_pull),
     ("an_image_that_nobody_can_pull_fails_after_five_workers",    workers::exhausted),

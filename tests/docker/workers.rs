@@ -614,6 +614,19 @@ pub fn shut_down() -> Result<(), Failed> {
     Ok(())
 }
 
+/// The example of containers, with an image that is there.
+pub fn example() -> Result<(), Failed> {
+    let mut house = House::with(include_str!("../../examples/containers.yaml"));
+    let worker = docker_worker(&mut house, 1);
+    let input = serde_json::json!({"image": "stepward-test:1"});
+    let job_id = house.submit_with("in-docker", input).unwrap().id;
+    house.await_job(job_id, "completed");
+    house.await_log_line(job_id, "alone", "told: Linux");
+    await_no_container(&worker);
+    end(house, worker);
+    Ok(())
+}
+
 pub fn unmatched() -> Result<(), Failed> {
     let settings = "recovery: { sweep_interval_secs: 1, unmatched_step_timeout_secs: 1 }";
     let mut house = House::with_settings(&boxed(0, "true", ""), settings);
