@@ -26,10 +26,15 @@ pub fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Opti
 /// `a`, `b` or `c`
 pub fn listed<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     const SHOWN_MAX: usize = 15;
-    let words: Vec<String> = words.into_iter().map(|word| format!("`{word}`")).collect();
-    if words.len() > SHOWN_MAX {
-        let more = words.len() - SHOWN_MAX;
-        return format!("{} and {more} more", words[..SHOWN_MAX].join(", "));
+    let mut all = words.into_iter();
+    let words: Vec<String> = all
+        .by_ref()
+        .take(SHOWN_MAX)
+        .map(|word| format!("`{word}`"))
+        .collect();
+    let more = all.count();
+    if more > 0 {
+        return format!("{} and {more} more", words.join(", "));
     }
     match words.split_last() {
         None => "nothing".to_string(),

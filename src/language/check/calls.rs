@@ -108,7 +108,10 @@ impl<'t> Checker<'_, 't> {
             Target::Task => ("E033", self.names.actions.contains_key(name)),
             Target::Action => ("E037", self.names.tasks.contains_key(name)),
         };
-        let near = nearest(name, known.keys().copied());
+        let near = match self.may_suggest() {
+            true => nearest(name, known.keys().copied()),
+            false => None,
+        };
         let word = target.word();
         let message = format!("there is no {word} `{name}`");
         let problem = self.problems.error(code, span, message);
@@ -131,7 +134,7 @@ impl<'t> Checker<'_, 't> {
             }
             None => {
                 problem.help(format!(
-                    "define it under `{word}s:` in any file of the folder"
+                    "define it under `{word}s:`; if it is in another file, validate the whole folder"
                 ));
             }
         }
@@ -157,7 +160,10 @@ impl<'t> Checker<'_, 't> {
             let key = &entry.key;
             let Some(spec) = takes.inputs.iter().find(|spec| spec.name == key.text) else {
                 let names: Vec<&str> = takes.inputs.iter().map(|spec| spec.name.as_str()).collect();
-                let near = nearest(&key.text, names.iter().copied());
+                let near = match found.len() < SUGGESTIONS_MAX {
+                    true => nearest(&key.text, names.iter().copied()),
+                    false => None,
+                };
                 let help = match near {
                     Some(near) => format!("did you mean `{near}`?"),
                     None if names.is_empty() => "it takes no inputs".to_string(),
@@ -250,25 +256,27 @@ impl<'t> Checker<'_, 't> {
                 .any(|input| input.spec.name == name && input.spec.secret)
         };
         let mut found = Vec::new();
-        for entry in entries {
+        for text in texts {
+            if !matches!(text.place, Place::CallInput | Place::HookInput) {
+                continue;
+            }
+            // Entries stand in the order of the file.
+            let start = text.node.span.start;
+            let behind = entries.partition_point(|entry| entry.value.span.start <= start);
+            let Some(entry) = behind.checked_sub(1).map(|at| &entries[at]) else {
+                continue;
+            };
             let spec = known.inputs.iter().find(|spec| spec.name == entry.key.text);
             if spec.is_none_or(|spec| spec.secret) {
                 continue;
             }
-            let of_entry = texts.iter().filter(|text| {
-                matches!(text.place, Place::CallInput | Place::HookInput)
-                    && entry.value.span.start <= text.node.span.start
-                    && text.node.span.end <= entry.value.span.end
-            });
-            for text in of_entry {
-                for mention in template::mentions(&text.text).unwrap_or_default() {
-                    if let [root, input, ..] = mention.path.as_slice()
-                        && root == "input"
-                        && secret_of(input)
-                    {
-                        let span = inside(self.sources, text.node, mention.span.clone());
-                        found.push((span, input.clone(), entry.key.text.clone()));
-                    }
+            for mention in template::mentions(&text.text).unwrap_or_default() {
+                if let [root, input, ..] = mention.path.as_slice()
+                    && root == "input"
+                    && secret_of(input)
+                {
+                    let span = inside(self.sources, text.node, mention.span.clone());
+                    found.push((span, input.clone(), entry.key.text.clone()));
                 }
             }
         }
@@ -286,6 +294,9 @@ impl<'t> Checker<'_, 't> {
         }
     }
 }
+
+/// Of one call: looking for what was meant costs as much as there are names.
+const SUGGESTIONS_MAX: usize = 100;
 
 struct Fault {
     code: &'static str,

@@ -86,9 +86,13 @@ impl<'t> Checker<'_, 't> {
         if !task.flow_known {
             return;
         }
+        let may_suggest = self.may_suggest();
         let message = format!("{} has no step `{name}`", task.owner.what);
         let problem = self.problems.error("E030", span, message);
         problem.label("no such step").also(owner, "in this step");
+        if !may_suggest {
+            return;
+        }
         let known = task.steps.iter().map(|step| step.key.text.as_str());
         match nearest(name, known) {
             Some(near) => {

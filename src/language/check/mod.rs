@@ -32,6 +32,9 @@ pub struct Checker<'c, 't> {
     pub names: Names<'t>,
 }
 
+/// Looking for what was meant costs as much as there are names; a file with more errors than this was not mistyped.
+const SUGGESTIONS_MAX: usize = 500;
+
 /// Everything that is wrong is said; the workflows, if nothing was.
 pub fn check(
     mut documents: Vec<Document<'_>>,
@@ -63,6 +66,12 @@ pub fn check(
     }
     let drafts = checker.assemble(&documents);
     checker.wall(drafts, &documents)
+}
+
+impl Checker<'_, '_> {
+    fn may_suggest(&self) -> bool {
+        self.problems.errors() <= SUGGESTIONS_MAX
+    }
 }
 
 impl Workflows {

@@ -1,5 +1,6 @@
 //! What templates speak of: known names, at places that have them, and nothing untrusted in a script.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::super::decode::{ActionParts, Does, Place, StepParts, TaskParts, Text};
@@ -50,7 +51,7 @@ struct Scope<'s> {
     what: &'s str,
     inputs: Vec<&'s ValueSpec>,
     /// Added by the step itself.
-    more_inputs: Vec<&'s str>,
+    more_inputs: HashSet<&'s str>,
     /// `false`: not all inputs are known, so none is called unknown.
     inputs_known: bool,
     looped: bool,
@@ -70,7 +71,7 @@ impl<'t> Checker<'_, 't> {
         let scope = Scope {
             what: &action.owner.what,
             inputs: action.inputs.iter().map(|input| &input.spec).collect(),
-            more_inputs: Vec::new(),
+            more_inputs: HashSet::new(),
             inputs_known: true,
             looped: false,
             steps: None,
@@ -85,7 +86,7 @@ impl<'t> Checker<'_, 't> {
         let scope = |looped, steps| Scope {
             what: &task.owner.what,
             inputs: inputs.clone(),
-            more_inputs: Vec::new(),
+            more_inputs: HashSet::new(),
             inputs_known: task.inputs_known,
             looped,
             steps,
@@ -291,11 +292,8 @@ impl<'t> Checker<'_, 't> {
         text: &Text<'_>,
         scope: &Scope<'_>,
     ) -> bool {
-        let more = match text.place {
-            Place::Script | Place::Worker => scope.more_inputs.as_slice(),
-            _ => &[],
-        };
-        if more.contains(&name) {
+        let adds = matches!(text.place, Place::Script | Place::Worker);
+        if adds && scope.more_inputs.contains(name) {
             return false;
         }
         if let Some(spec) = scope.inputs.iter().find(|input| input.name == name) {
@@ -324,11 +322,15 @@ impl<'t> Checker<'_, 't> {
                 .inputs
                 .iter()
                 .map(|input| input.name.as_str())
-                .chain(more.iter().copied())
+                .chain(scope.more_inputs.iter().copied().filter(|_| adds))
         };
+        let may_suggest = self.may_suggest();
         let message = format!("{} has no input `{name}`", scope.what);
         let problem = self.problems.error("E041", span, message);
         problem.label("no such input");
+        if !may_suggest {
+            return false;
+        }
         if let Some(whole) = torn_name(name, known()) {
             problem.help(format!("a name with `-` is written `input[\"{whole}\"]`"));
             return true;
@@ -358,9 +360,13 @@ impl<'t> Checker<'_, 't> {
             if !steps.task.flow_known {
                 return false;
             }
+            let may_suggest = self.may_suggest();
             let message = format!("{} has no step `{name}`", steps.task.owner.what);
             let problem = self.problems.error("E047", span, message);
             problem.label("no such step");
+            if !may_suggest {
+                return false;
+            }
             if let Some(whole) = torn_name(name, known()) {
                 problem.help(format!("a name with `-` is written `steps[\"{whole}\"]`"));
                 return true;
@@ -410,9 +416,13 @@ impl<'t> Checker<'_, 't> {
         if self.names.secrets.contains_key(name) || !self.names.all_known {
             return;
         }
+        let may_suggest = self.may_suggest();
         let message = format!("there is no secret `{name}`");
         let problem = self.problems.error("E043", span, message);
         problem.label("no such secret");
+        if !may_suggest {
+            return;
+        }
         match nearest(name, self.names.secrets.keys().copied()) {
             Some(near) => problem.help(format!("did you mean `secret.{near}`?")),
             None => problem.help(format!(

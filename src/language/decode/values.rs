@@ -24,6 +24,9 @@ const TYPES: &[&str] = &[
     "string", "text", "integer", "number", "boolean", "date", "datetime", "json",
 ];
 
+/// Of one task, action, approval or step.
+const SPECS_MAX: usize = 1_000;
+
 #[derive(Debug)]
 pub struct SpecParts {
     pub spec: ValueSpec,
@@ -36,6 +39,16 @@ impl Decoder<'_> {
         let Some(entries) = self.map(&entry.value, &below) else {
             return Vec::new();
         };
+        let count = entries.len();
+        if count > SPECS_MAX {
+            let message = format!(
+                "{} has {count} values, at most {SPECS_MAX} are allowed",
+                below.what
+            );
+            let problem = self.problems.error("E062", entry.key.span, message);
+            problem.label("too many values");
+        }
+        let entries = &entries[..count.min(SPECS_MAX)];
         let mut specs = Vec::with_capacity(entries.len());
         for entry in entries {
             let errors_before = self.problems.errors();
@@ -43,7 +56,7 @@ impl Decoder<'_> {
             let spec = self.spec(&entry.key, &entry.value, key);
             specs.push(SpecParts {
                 spec,
-                whole: self.problems.errors() == errors_before,
+                whole: self.problems.errors() == errors_before && count <= SPECS_MAX,
             });
         }
         specs

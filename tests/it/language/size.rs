@@ -47,3 +47,37 @@ fn a_large_task_that_many_call_is_bounded() {
     let found = check(&text);
     assert_eq!(super::codes(&found), ["E062"]);
 }
+
+/// Suggestions and lookups must not cost names times mistakes.
+#[test]
+fn ten_thousand_mistakes_are_found_in_a_moment() {
+    let mut steps = "tasks:\n  t:\n    flow:\n".to_string();
+    for at in 0..10_000 {
+        let step = "script: x, tags: [\"a b\"]";
+        writeln!(steps, "      s{at}: {{ {step}, depends_on: [t{at}] }}").unwrap();
+    }
+    let mut inputs =
+        "tasks:\n  t:\n    flow:\n      a:\n        type: task\n        task: u\n        input:\n"
+            .to_string();
+    for at in 0..40_000 {
+        writeln!(inputs, "          a{at}: \"{{{{ input.b{at} }}}}\"").unwrap();
+    }
+    inputs.push_str("  u:\n    input:\n");
+    for at in 0..40_000 {
+        writeln!(inputs, "      a{at}: {{ type: string }}").unwrap();
+    }
+    inputs.push_str("    flow: { s: { script: x } }\n");
+    let mut added = "tasks:\n  t:\n    flow:\n      a:\n        input:\n".to_string();
+    let mut script = String::new();
+    for at in 0..30_000 {
+        writeln!(added, "          a{at}: x").unwrap();
+        writeln!(script, "          {{{{ input.a{at} | sh }}}}").unwrap();
+    }
+    let added = format!("{added}        script: |\n{script}");
+    for text in [steps, inputs, added] {
+        let begun = Instant::now();
+        check(&text);
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(20), "{took:?}: {}", &text[..60]);
+    }
+}
