@@ -275,7 +275,7 @@ impl<'t> Checker<'_, 't> {
                     && root == "input"
                     && secret_of(input)
                 {
-                    let span = inside(self.sources, text.node, mention.span.clone());
+                    let span = inside(self.sources, text, mention.span.clone());
                     found.push((span, input.clone(), entry.key.text.clone()));
                 }
             }

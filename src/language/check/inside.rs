@@ -2,17 +2,19 @@
 
 use std::ops::Range;
 
+use super::super::decode::Text;
 use super::super::source::{Source, Span};
-use super::super::tree::{Kind, Node, Style};
+use super::super::tree::{Kind, Style};
 
 /// The place of these bytes of a scalar's text. What YAML changed on reading is pointed at as a whole.
-pub fn inside(sources: &[Source], node: &Node, range: Range<usize>) -> Span {
+pub fn inside(sources: &[Source], text: &Text<'_>, range: Range<usize>) -> Span {
+    let node = text.node;
     let source = &sources[node.span.file as usize];
     let Kind::Scalar(scalar) = &node.kind else {
         return node.span;
     };
     let found = match scalar.style {
-        Style::Literal => in_literal(source, node, &scalar.text, &range),
+        Style::Literal => in_literal(source, text, &range),
         Style::Folded => None,
         style => {
             let quote = u32::from(style != Style::Plain);
@@ -39,15 +41,9 @@ fn verbatim(
 }
 
 /// Each line of the text is the end of a line of the file, behind its indentation.
-fn in_literal(
-    source: &Source,
-    node: &Node,
-    text: &str,
-    range: &Range<usize>,
-) -> Option<(usize, usize)> {
-    let before = text.get(..range.start)?;
-    let line = before.matches('\n').count();
-    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+fn in_literal(source: &Source, text: &Text<'_>, range: &Range<usize>) -> Option<(usize, usize)> {
+    let (line, line_start) = text.line_of(range.start);
+    let (node, text) = (text.node, &*text.text);
     let written = text[line_start..].lines().next().unwrap_or_default();
     // The scalar begins with its first line that is not blank, or with a blank one before it.
     let first = source.line_of(node.span.start) + line;

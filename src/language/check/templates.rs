@@ -186,7 +186,7 @@ impl<'t> Checker<'_, 't> {
     fn at(&self, text: &Text<'_>, range: Range<usize>) -> Span {
         match text.from_file {
             true => text.node.span,
-            false => inside(self.sources, text.node, range),
+            false => inside(self.sources, text, range),
         }
     }
 

@@ -365,12 +365,8 @@ impl Decoder<'_> {
                 match self.scripts.read(path) {
                     Ok(text) => {
                         if is_template(&text) {
-                            texts.push(Text {
-                                node: &entry.value,
-                                text: text.clone().into(),
-                                place: Place::Script,
-                                from_file: true,
-                            });
+                            let shown = text.clone().into();
+                            texts.push(Text::new(&entry.value, shown, Place::Script, true));
                         }
                         text
                     }

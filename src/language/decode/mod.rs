@@ -14,6 +14,7 @@ mod task;
 mod values;
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashSet};
 
 use serde_json::{Map, Value};
@@ -111,6 +112,29 @@ pub struct Text<'t> {
     pub place: Place,
     /// Of another file than the node's: positions inside it cannot be shown.
     pub from_file: bool,
+    line_starts: OnceCell<Vec<usize>>,
+}
+
+impl<'t> Text<'t> {
+    pub fn new(node: &'t Node, text: Cow<'t, str>, place: Place, from_file: bool) -> Text<'t> {
+        Text {
+            node,
+            text,
+            place,
+            from_file,
+            line_starts: OnceCell::new(),
+        }
+    }
+
+    /// The line that this byte is in, from 0, and where it starts. A script may have many lines with a template in each.
+    pub fn line_of(&self, byte: usize) -> (usize, usize) {
+        let starts = self.line_starts.get_or_init(|| {
+            let breaks = memchr::memchr_iter(b'\n', self.text.as_bytes());
+            std::iter::once(0).chain(breaks.map(|at| at + 1)).collect()
+        });
+        let line = starts.partition_point(|&start| start <= byte) - 1;
+        (line, starts[line])
+    }
 }
 
 /// Reads keys and values, and says what is wrong with them.
@@ -574,12 +598,7 @@ fn name_fault(name: &str) -> Option<String> {
 /// Keeps what has to be rendered.
 pub fn collect<'t>(node: &'t Node, text: &'t str, place: Place, texts: &mut Vec<Text<'t>>) {
     if is_template(text) {
-        texts.push(Text {
-            node,
-            text: Cow::Borrowed(text),
-            place,
-            from_file: false,
-        });
+        texts.push(Text::new(node, Cow::Borrowed(text), place, false));
     }
 }
 
