@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use super::Json;
+use super::cycle::cycles;
 use super::depends::{Accept, DependsOn};
 use super::limits::{self, shorten};
 use super::task::{
@@ -603,45 +604,11 @@ fn resolve_tree(
     }
 }
 
-/// Follows the arrows until one leads back: that circle, with its first step repeated at the end.
-fn find_cycle(edges: &[Vec<u32>]) -> Option<Vec<u32>> {
-    #[derive(Clone, Copy, PartialEq)]
-    enum Mark {
-        Unseen,
-        OnPath,
-        Done,
-    }
-    let mut marks = vec![Mark::Unseen; edges.len()];
-    for start in 0..edges.len() {
-        // (node, next edge to follow): a stack of our own, since a chain may be 10,000 long.
-        let mut path: Vec<(u32, usize)> = Vec::new();
-        if marks[start] == Mark::Unseen {
-            marks[start] = Mark::OnPath;
-            path.push((start as u32, 0));
-        }
-        while let Some((node, edge)) = path.last_mut() {
-            let Some(&target) = edges[*node as usize].get(*edge) else {
-                marks[*node as usize] = Mark::Done;
-                path.pop();
-                continue;
-            };
-            *edge += 1;
-            match marks[target as usize] {
-                Mark::Done => {}
-                Mark::Unseen => {
-                    marks[target as usize] = Mark::OnPath;
-                    path.push((target, 0));
-                }
-                Mark::OnPath => {
-                    let nodes = path.iter().map(|&(node, _)| node);
-                    let mut cycle: Vec<u32> = nodes.skip_while(|&node| node != target).collect();
-                    cycle.push(target);
-                    return Some(cycle);
-                }
-            }
-        }
-    }
-    None
+/// A circle, with its first member repeated at the end.
+fn find_cycle(arrows: &[Vec<u32>]) -> Option<Vec<u32>> {
+    let mut cycle = cycles(arrows).into_iter().next()?;
+    cycle.push(cycle[0]);
+    Some(cycle)
 }
 
 /// No task calls itself through others, and the longest chain of calls is bounded.

@@ -5,6 +5,7 @@
 
 pub mod cascade;
 pub mod check;
+pub mod cycle;
 pub mod depends;
 pub mod event;
 pub mod job;

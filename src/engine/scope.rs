@@ -17,6 +17,7 @@ use crate::domain::step::StepHead;
 use crate::domain::task::{Items, Task, is_template};
 use crate::domain::{JobId, Json, Timestamp};
 use crate::language::template::{self, Context, TemplateFault};
+use crate::language::values::kind;
 use crate::store::Tx;
 
 impl From<TemplateFault> for Failure {
@@ -71,7 +72,7 @@ impl Cascade<'_> {
                 .iter()
                 .map(|item| Json(item.to_string()))
                 .collect())),
-            other => wrong(format!("for_each: gives {}, not a list", kind_of(&other))),
+            other => wrong(format!("for_each: gives {}, not a list", kind(&other))),
         }
     }
 
@@ -232,15 +233,4 @@ pub(super) fn texts_in(value: &Value) -> Vec<String> {
 pub(super) fn rfc3339(at: Timestamp) -> String {
     let at = jiff::Timestamp::from_millisecond(at.0).unwrap_or_default();
     format!("{at:.3}")
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "true or false",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "a map",
-    }
 }

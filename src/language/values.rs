@@ -170,7 +170,8 @@ fn decoded(json: &Json) -> Option<Value> {
     serde_json::from_str(&json.0).ok()
 }
 
-fn kind(value: &Value) -> &'static str {
+/// What a value is, in words.
+pub fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",

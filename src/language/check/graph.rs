@@ -6,6 +6,7 @@ use super::super::decode::{Document, Does, TaskParts};
 use super::super::source::Span;
 use super::super::words::nearest;
 use super::Checker;
+use crate::domain::cycle::cycles;
 
 /// The steps of one task and their arrows.
 pub struct Graph<'t> {
@@ -179,53 +180,6 @@ fn shown(names: &[&str]) -> String {
         "{} → … {more} more … → {last}",
         names[..SHOWN_MAX - 1].join(" → ")
     )
-}
-
-/// Circles that share no member with one another, each from its first member on.
-pub fn cycles(arrows: &[Vec<u32>]) -> Vec<Vec<u32>> {
-    #[derive(Clone, Copy, PartialEq)]
-    enum Mark {
-        Unseen,
-        OnPath,
-        Done,
-    }
-    let mut marks = vec![Mark::Unseen; arrows.len()];
-    let mut in_circle = vec![false; arrows.len()];
-    let mut found = Vec::new();
-    for start in 0..arrows.len() {
-        // A stack of our own: a chain may be 10,000 long.
-        let mut path: Vec<(u32, usize)> = Vec::new();
-        if marks[start] == Mark::Unseen {
-            marks[start] = Mark::OnPath;
-            path.push((start as u32, 0));
-        }
-        while let Some((node, arrow)) = path.last_mut() {
-            let Some(&target) = arrows[*node as usize].get(*arrow) else {
-                marks[*node as usize] = Mark::Done;
-                path.pop();
-                continue;
-            };
-            *arrow += 1;
-            match marks[target as usize] {
-                Mark::Done => {}
-                Mark::Unseen => {
-                    marks[target as usize] = Mark::OnPath;
-                    path.push((target, 0));
-                }
-                Mark::OnPath => {
-                    let nodes = path.iter().map(|&(node, _)| node);
-                    let circle: Vec<u32> = nodes.skip_while(|&node| node != target).collect();
-                    if !circle.iter().any(|&node| in_circle[node as usize]) {
-                        circle
-                            .iter()
-                            .for_each(|&node| in_circle[node as usize] = true);
-                        found.push(circle);
-                    }
-                }
-            }
-        }
-    }
-    found
 }
 
 /// For each step, all that it waits for, directly or not.

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::mentions::{Mention, mentions};
 use super::{Context, TemplateFault, engine};
 use crate::domain::limits::shorten;
+use crate::language::values::kind;
 
 const LITERALLY: &str = "to keep it as it is, write {% raw %}…{% endraw %} around it";
 
@@ -241,17 +242,6 @@ fn missing(path: &[String], context: &Context) -> Option<String> {
         };
     }
     None
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "a boolean",
-        Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
-        Value::Object(_) => "an object",
-    }
 }
 
 fn absent<'a>(
