@@ -186,7 +186,7 @@ pub struct NamedAction {
 
 /// Whether a text has to be rendered before it means anything.
 pub fn is_template(text: &str) -> bool {
-    ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
+    text.contains("{{") || text.contains("{%")
 }
 
 /// What one step does.

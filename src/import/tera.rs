@@ -74,7 +74,7 @@ pub fn translate(text: &str, scope: &Scope, quoting: Quoting) -> Translated {
         let inner = &after[..end];
         rest = &after[end + 2..];
         if mark == "{#" {
-            out.text.push_str(&format!("{{#{inner}#}}"));
+            out.text.push_str(&format!("{{%#{inner}#%}}"));
             continue;
         }
         let (left, inner) = trim_mark(inner);

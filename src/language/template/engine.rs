@@ -45,9 +45,13 @@ thread_local! {
 }
 
 fn syntax() -> SyntaxConfig {
-    // A script without its last line end would be another text.
-    let config = SyntaxConfig::builder().keep_trailing_newline(true).build();
-    config.expect("the usual delimiters are valid")
+    let config = SyntaxConfig::builder()
+        // A script without its last line end would be another text.
+        .keep_trailing_newline(true)
+        // Jinja's own begin with `{#`, and so does the shell's `${#list[@]}`.
+        .comment_delimiters("{%#", "#%}")
+        .build();
+    config.expect("these delimiters are distinct")
 }
 
 pub(super) fn parsed(text: &str) -> Result<Stmt<'_>, TemplateFault> {

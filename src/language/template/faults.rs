@@ -67,17 +67,14 @@ fn line(text: &str, line: usize) -> Range<usize> {
 /// What looks like the braces of another language: the tag that the fault is in, or the last one before it.
 fn foreign(text: &str, span: &Range<usize>) -> Option<String> {
     let before = inside(text, 0..span.start.saturating_add(2)).end;
-    let start = ["{{", "{%", "{#"]
+    let start = ["{{", "{%"]
         .iter()
         .filter_map(|mark| text[..before].rfind(mark))
-        .max()
-        .or_else(|| text.find("{#"))?;
+        .max()?;
     let tag = &text[start..];
     let inner = tag[2..].trim_start();
     let what = if text[..start].ends_with('$') && tag.starts_with("{{") {
         GITHUB.to_string()
-    } else if text[..start].ends_with('$') && tag.starts_with("{#") {
-        "the shell's ${#…} begins a comment of the template here".to_string()
     } else if tag.starts_with("{{") && inner.starts_with(['.', '$'])
         || ["range ", "end ", "end}", "json .", "printf "]
             .iter()

@@ -908,7 +908,7 @@ mod tests {
             ),
             ("{{ input.a[1:input.n] }}", vec!["input.a", "(input.n)"]),
             (
-                "{% raw %}{{ input.a }}{% endraw %}{# {{ input.b }} #}",
+                "{% raw %}{{ input.a }}{% endraw %}{%# {{ input.b }} #%}",
                 vec![],
             ),
             ("{{ range(input.n) | join }}", vec!["input.n|join"]),
