@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use ring::hmac;
 use serde_json::{Value, json};
 
 use crate::domain::secret::SecretRef;
@@ -89,6 +90,7 @@ fn fits(place: &str, value: String) -> Result<String, String> {
 /// Seals values that must survive a restart but must not be readable where they are kept.
 pub struct Sealer {
     key: LessSafeKey,
+    fingerprints: hmac::Key,
     /// `None`: the key is in memory alone.
     file: Option<PathBuf>,
 }
@@ -99,6 +101,8 @@ const SEALED: &str = "$sealed";
 const VERSION: &str = "v1.";
 /// What the seal is for: nothing that this key sealed for something else opens as an input.
 const PURPOSE: &[u8] = b"stepward input v1";
+/// So that no text is signed for two purposes.
+const FINGERPRINT: &[u8] = b"fingerprint\n";
 
 impl Sealer {
     /// The key is in the folder; it is made on first use.
@@ -124,9 +128,11 @@ impl Sealer {
     }
 
     fn with_key(key: &[u8; KEY_BYTES]) -> Sealer {
+        let fingerprints = hmac::Key::new(hmac::HMAC_SHA256, key);
         let key = UnboundKey::new(&CHACHA20_POLY1305, key).expect("the key has its length");
         Sealer {
             key: LessSafeKey::new(key),
+            fingerprints,
             file: None,
         }
     }
@@ -180,8 +186,50 @@ impl Sealer {
         )
     }
 
+    /// The value with everything open that is sealed in it, however deep; what was opened is added to the list.
+    pub fn open_all(&self, value: &Value, opened: &mut Vec<Value>) -> Result<Value, String> {
+        if Sealer::is_sealed(value) {
+            let open = self.unseal(value)?;
+            opened.push(open.clone());
+            return Ok(open);
+        }
+        Ok(match value {
+            Value::Array(items) => {
+                let items = items.iter().map(|item| self.open_all(item, opened));
+                Value::Array(items.collect::<Result<_, _>>()?)
+            }
+            Value::Object(map) => {
+                let entries = map
+                    .iter()
+                    .map(|(key, value)| Ok((key.clone(), self.open_all(value, opened)?)));
+                Value::Object(entries.collect::<Result<_, String>>()?)
+            }
+            plain => plain.clone(),
+        })
+    }
+
+    /// Two texts have the same one if they are the same; without the key nobody can try which text it is of.
+    pub fn fingerprint(&self, text: &str) -> String {
+        let tag = hmac::sign(&self.fingerprints, &[FINGERPRINT, text.as_bytes()].concat());
+        BASE64.encode(tag)
+    }
+
     pub fn is_sealed(value: &Value) -> bool {
         sealed_text(value).is_some()
+    }
+
+    /// The value as it may be shown: `***` in the place of everything that is sealed in it.
+    pub fn veiled(value: &Value) -> Value {
+        match value {
+            sealed if Sealer::is_sealed(sealed) => Value::from("***"),
+            Value::Array(items) => items.iter().map(Sealer::veiled).collect(),
+            Value::Object(map) => {
+                let entries = map.iter();
+                let entries = entries.map(|(key, value)| (key.clone(), Sealer::veiled(value)));
+                Value::Object(entries.collect())
+            }
+            plain => plain.clone(),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::cascade::Cascade;
 use super::check::{check_json, check_text};
 use super::facts::Facts;
-use super::inputs::fit;
+use super::inputs::{fit, seal};
 use super::scope::parsed;
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
@@ -12,7 +12,7 @@ use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::Action;
 use crate::domain::{Json, Now, StepId};
-use crate::store::{Ending, FormerOutcome};
+use crate::store::{Ending, FormerOutcome, Tx};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
@@ -65,7 +65,7 @@ impl Engine {
             };
             match &decision {
                 Decision::Approve { output } if step.kind == StepKind::Approval => {
-                    let output = entered(&context.draft(step).action, &name, output.as_ref())?;
+                    let output = entered(tx, &context.draft(step).action, &name, output.as_ref())?;
                     let text = format!("step {name} was approved by {who}");
                     tell(EventKind::StepApproved, text, &by)?;
                     cascade.finish_step(step, Ending::completed(None, output))?;
@@ -102,6 +102,7 @@ impl Engine {
 
 /// What whoever approved has entered, if it fits what was asked for. An approval that asks for nothing takes anything.
 fn entered(
+    tx: &Tx,
     action: &Action,
     name: &str,
     output: Option<&Json>,
@@ -109,7 +110,8 @@ fn entered(
     match action {
         Action::Approval { inputs, .. } if !inputs.is_empty() => {
             let given = output.map_or(serde_json::Value::Null, parsed);
-            let values = fit(&format!("step {name}"), inputs, &given)?;
+            let place = format!("step {name}");
+            let values = seal(tx, inputs, fit(&place, inputs, &given)?);
             Ok(Some(Json(serde_json::Value::Object(values).to_string())))
         }
         _ => Ok(output.cloned()),

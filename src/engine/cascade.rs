@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use super::facts::Facts;
+use super::hooks::Hooked;
 use super::{EngineError, Settings};
 use crate::domain::cascade::{Decision, begin, decide};
 use crate::domain::depends::Outcome;
@@ -111,6 +112,7 @@ pub(super) struct Cascade<'a> {
     releasing: Vec<(JobId, u32)>,
     contexts: HashMap<JobId, JobContext>,
     outcomes: HashMap<(JobId, u32), Outcome>,
+    pub(super) outcomes_to_hook: VecDeque<Hooked>,
 }
 
 impl<'a> Cascade<'a> {
@@ -127,6 +129,7 @@ impl<'a> Cascade<'a> {
             releasing: Vec::new(),
             contexts: HashMap::new(),
             outcomes: HashMap::new(),
+            outcomes_to_hook: VecDeque::new(),
         }
     }
 
@@ -148,6 +151,8 @@ impl<'a> Cascade<'a> {
                 if let Some(job_move) = self.count(job_id, change)?.and_then(Tally::settles) {
                     self.settle_job(job_id, job_move)?;
                 }
+            } else if let Some(hooked) = self.outcomes_to_hook.pop_front() {
+                self.run_hooks(hooked)?;
             } else if let Some(group) = self.freed_groups.pop_first() {
                 self.admit_waiting(&group)?;
             } else {
@@ -304,6 +309,7 @@ impl<'a> Cascade<'a> {
             .step(step)
             .reason(failure.reason);
         self.tell(event.data(failure.facts.data()))?;
+        self.note_hooks(context, HookOn::Suspended, Some(step.step_id));
         Ok(true)
     }
 
@@ -418,7 +424,9 @@ impl<'a> Cascade<'a> {
         let decision = decide(task.step(position), task.depends_on(position), &outcome_of);
         let decision = match decision {
             Decision::Ask => {
-                let step = self.pending_step(step_id)?;
+                let Some(step) = self.pending_step(step_id)? else {
+                    return Ok(());
+                };
                 match self.agrees(context, &step)? {
                     Ok(true) => begin(task.step(position)),
                     Ok(false) => Decision::Skip {
@@ -441,12 +449,14 @@ impl<'a> Cascade<'a> {
             }
             Decision::Suspend => self.suspend_for_approval(context, step_id)?,
             Decision::Dispatch => {
-                let step = self.pending_step(step_id)?;
-                self.dispatch_child(context, &step)?;
+                if let Some(step) = self.pending_step(step_id)? {
+                    self.dispatch_child(context, &step)?;
+                }
             }
             Decision::Expand => {
-                let step = self.pending_step(step_id)?;
-                self.expand_loop(context, &step)?;
+                if let Some(step) = self.pending_step(step_id)? {
+                    self.expand_loop(context, &step)?;
+                }
             }
         }
         Ok(())
@@ -489,17 +499,13 @@ impl<'a> Cascade<'a> {
         Ok(())
     }
 
-    fn pending_step(&self, step_id: StepId) -> Result<Step, EngineError> {
+    /// `None`: its job was ended by what another step of it set in motion, such as a job that supersedes it.
+    fn pending_step(&self, step_id: StepId) -> Result<Option<Step>, EngineError> {
         let step = self
             .tx
             .step(step_id)?
             .ok_or(EngineError::StepNotFound { step_id })?;
-        assert_eq!(
-            step.state,
-            StepState::Pending,
-            "nobody moves it within our transaction"
-        );
-        Ok(step)
+        Ok(Some(step).filter(|step| step.state == StepState::Pending))
     }
 
     fn learn_outcome(&mut self, job_id: JobId, position: u32) -> Result<(), EngineError> {
@@ -516,7 +522,9 @@ impl<'a> Cascade<'a> {
         context: &JobContext,
         step_id: StepId,
     ) -> Result<(), EngineError> {
-        let step = self.pending_step(step_id)?;
+        let Some(step) = self.pending_step(step_id)? else {
+            return Ok(());
+        };
         let timeout_ms = context.draft(&step).timeout_ms;
         let due_up = timeout_ms.map(|ms| self.now.up.plus_ms(ms));
         let Action::Approval { message, .. } = &context.draft(&step).action else {
@@ -540,7 +548,8 @@ impl<'a> Cascade<'a> {
         };
         let event = NewEvent::new(EventKind::StepSuspended, text).step(&step);
         self.tx.record(&event.data(facts.data()), self.now)?;
-        self.run_hooks(context, HookOn::Suspended, Some(step_id))
+        self.note_hooks(context, HookOn::Suspended, Some(step_id));
+        Ok(())
     }
 
     /// The job's first step started. Later ones change nothing.

@@ -236,19 +236,18 @@ impl Cascade<'_> {
         let Action::Task { input, .. } = &draft.action else {
             unreachable!("only task steps are dispatched");
         };
-        let each = step.item_value.as_ref();
-        let input = match self.render_kept(context, step, each, "input", input)? {
-            Ok(input) => Json(input.to_string()),
-            Err(failure) => return self.fail_step(step, failure),
-        };
         let task_index = context
             .task()
             .calls(step.position)
             .expect("checked with the definition");
-        let steps = context.definition.task(task_index).draft.steps.len();
-        if self.is_over_budget(steps) {
+        let child = &context.definition.task(task_index).draft;
+        if self.is_over_budget(child.steps.len()) {
             return self.postpone(step);
         }
+        let input = match self.input_of_child(context, step, input, &child.inputs)? {
+            Ok(input) => Json(input.to_string()),
+            Err(failure) => return self.fail_step(step, failure),
+        };
         let job = self.tx.job(step.job_id)?.expect("a step has its job");
         let carried = match step.origin_step_id {
             Some(origin_step_id) if step.attempt == 0 => {

@@ -9,39 +9,61 @@ use super::create::JobPlan;
 use super::facts::Facts;
 use super::inputs::{JobInput, sentence};
 use super::retry::Carried;
-use super::scope::{Names, context_of, of_job, parsed, rfc3339, texts_in};
+use super::scope::{Names, of_job, parsed, render_input, rfc3339, texts_in};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Job, Source};
 use crate::domain::limits::{self, clip, shorten};
 use crate::domain::task::{HookDoes, HookOn};
 use crate::domain::{EventSeq, JobId, Json, StepId};
-use crate::language::template;
 
 /// Failed steps that a hook is told of.
 const FAILED_STEPS_MAX: u32 = 20;
 
+/// An outcome whose hooks have not run yet.
+pub(super) struct Hooked {
+    job_id: JobId,
+    on: HookOn,
+    /// Of `on_suspended`.
+    step_id: Option<StepId>,
+    /// What told it.
+    event: EventSeq,
+}
+
 impl Cascade<'_> {
-    /// Carries out all hooks of this kind. A hook that cannot be carried out is told; it changes nothing else.
-    pub(super) fn run_hooks(
-        &mut self,
-        context: &JobContext,
-        on: HookOn,
-        step_id: Option<StepId>,
-    ) -> Result<(), EngineError> {
+    /// An outcome that was just recorded. Its hooks run when all that this event sets in motion has come to rest: a job that is
+    /// made in the middle of it could cancel the very job that is being moved.
+    pub(super) fn note_hooks(&mut self, context: &JobContext, on: HookOn, step_id: Option<StepId>) {
         let hooks = &context.task().draft.hooks;
-        if !hooks.iter().any(|hook| hook.on == on) {
-            return Ok(());
+        if hooks.iter().any(|hook| hook.on == on) {
+            let event = self.tx.recorded_last().expect("hooks follow an event");
+            self.outcomes_to_hook.push_back(Hooked {
+                job_id: context.job_id,
+                on,
+                step_id,
+                event,
+            });
         }
+    }
+
+    /// Carries out all hooks of an outcome. A hook that cannot be carried out is told; it changes nothing else.
+    pub(super) fn run_hooks(&mut self, hooked: Hooked) -> Result<(), EngineError> {
+        let Hooked {
+            job_id,
+            on,
+            step_id,
+            event,
+        } = hooked;
+        let context = &self.context(job_id)?;
+        let hooks = &context.task().draft.hooks;
         let job = self.job_of(context)?;
         if job.source == Source::Hook {
             // A hook that fires hooks could go on for ever.
             return Ok(());
         }
-        let outcome = self.tx.recorded_last().expect("hooks follow an event");
         for (index, hook) in hooks.iter().enumerate() {
             match &hook.does {
                 _ if hook.on != on => {}
-                HookDoes::Notify { target } => self.notify(job.job_id, outcome, target)?,
+                HookDoes::Notify { target } => self.notify(job_id, event, target)?,
                 HookDoes::Job { task, input } => {
                     if let Err(why) = self.make_hook_job(context, &job, step_id, index, input)? {
                         let text = format!("hook {task} of {on} could not run: {why}");
@@ -91,15 +113,20 @@ impl Cascade<'_> {
         scope.insert("input".to_string(), parsed(&job.input));
         scope.insert("steps".to_string(), steps);
         scope.insert("hook".to_string(), self.facts_of(context, job, step_id)?);
-        let input = match template::render_value(input, &context_of(scope)) {
-            Ok(input) => Json(input.to_string()),
-            Err(fault) => return Ok(Err(fault.message)),
-        };
         let task_index = context.task().hook_calls(hook);
+        let task_index = task_index.expect("checked with the definition");
+        let specs = &context.definition.task(task_index).draft.inputs;
+        let Value::Object(values) = parsed(input) else {
+            return Ok(Err("its input is not a map".to_string()));
+        };
+        let input = match render_input(self.tx, scope, values, specs) {
+            Ok(input) => Json(input.to_string()),
+            Err(failure) => return Ok(Err(failure.message)),
+        };
         let made = self.create_job(JobPlan {
             definition_id: context.definition_id,
             definition: context.definition.clone(),
-            task_index: task_index.expect("checked with the definition"),
+            task_index,
             source: Source::Hook,
             input: JobInput::HandedOn(input),
             labels: job.labels.clone(),

@@ -38,16 +38,26 @@ impl JobInput {
         if let (JobInput::Given(_), Value::Object(values)) = (self, &given) {
             refuse_sealed(&place, values)?;
         }
-        let mut values = fit(&place, &task.inputs, &given)?;
-        for spec in task.inputs.iter().filter(|spec| spec.secret) {
-            if let Some(value) = values.get_mut(&spec.name)
-                && !value.is_null()
-            {
-                *value = tx.sealed(value);
-            }
-        }
+        let values = fit(&place, &task.inputs, &given)?;
+        let values = seal(tx, &task.inputs, values);
         Ok(Json(Value::Object(values).to_string()))
     }
+}
+
+/// The values as they may be kept: secret ones sealed.
+pub(super) fn seal(
+    tx: &Tx,
+    specs: &[ValueSpec],
+    mut values: Map<String, Value>,
+) -> Map<String, Value> {
+    for spec in specs.iter().filter(|spec| spec.secret) {
+        if let Some(value) = values.get_mut(&spec.name)
+            && !value.is_null()
+        {
+            *value = tx.sealed(value);
+        }
+    }
+    values
 }
 
 /// What is sealed was sealed here, for somebody else.

@@ -5,12 +5,12 @@ use super::check::check_text;
 use crate::domain::limits::{self, shorten};
 use crate::domain::{JobId, Now};
 use crate::planted::{Bug, planted};
-use crate::store::{Tx, hex_sha256};
+use crate::store::Tx;
 
 /// Without a key, every request is a new one.
 pub(super) struct Once {
     key: Option<String>,
-    request_hash: String,
+    request: String,
 }
 
 impl Once {
@@ -21,7 +21,7 @@ impl Once {
         }
         Ok(Once {
             key: key.filter(|_| !planted(Bug::SubmitNotIdempotent)),
-            request_hash: hex_sha256(request.to_string().as_bytes()),
+            request: request.to_string(),
         })
     }
 
@@ -31,7 +31,7 @@ impl Once {
             return Ok(None);
         };
         match tx.idempotent_job(key)? {
-            Some((_, first_hash)) if first_hash != self.request_hash => {
+            Some((_, first_hash)) if first_hash != tx.fingerprint(&self.request) => {
                 Err(EngineError::IdempotencyMismatch { key: shorten(key) })
             }
             made => Ok(made.map(|(job_id, _)| job_id)),
@@ -40,7 +40,7 @@ impl Once {
 
     pub fn remember(&self, tx: &Tx, job_id: JobId, now: Now) -> Result<(), EngineError> {
         match &self.key {
-            Some(key) => Ok(tx.remember_key(key, &self.request_hash, job_id, now)?),
+            Some(key) => Ok(tx.remember_key(key, &tx.fingerprint(&self.request), job_id, now)?),
             None => Ok(()),
         }
     }

@@ -21,7 +21,7 @@ use crate::domain::task::{Action, StepDraft, Task, TaskDraft, is_template};
 use crate::domain::value::ValueSpec;
 use crate::domain::{AttemptRef, Json, Now};
 use crate::language::template::{self, Context, TemplateFault};
-use crate::secrets::{Sealer, Secrets};
+use crate::secrets::Secrets;
 use crate::store::{Claim, Ending, Tx};
 
 /// What a step says that has to be made before a worker can see it. `None`: nothing, as it stands it is what it is.
@@ -140,16 +140,30 @@ impl Engine {
         mut assignment: Assignment,
         unrendered: Unrendered,
     ) -> Result<Assignment, Failure> {
-        let mut input = object(parsed(&assignment.input));
-        for (name, value) in &mut input {
-            if Sealer::is_sealed(value) {
-                *value = self.store.unseal(value).map_err(|why| {
-                    Failure::new(Reason::PayloadError, format!("input {name}: {why}"))
-                })?;
-                assignment.masks.extend(shown_in(value));
-            }
+        let mut masks = Vec::new();
+        let made = self.open(&assignment.input, &mut masks).and_then(|input| {
+            let scope = self.open(&unrendered.scope, &mut masks)?;
+            assignment.action = make(&mut assignment, input, scope, unrendered, &mut masks)?;
+            Ok(())
+        });
+        assignment.masks = masks;
+        match made {
+            Ok(()) => Ok(assignment),
+            // What went wrong with a value may have been said with the value.
+            Err(failure) => Err(Failure {
+                message: masked(failure.message, &assignment.masks),
+                ..failure
+            }),
         }
-        make(assignment, input, unrendered)
+    }
+
+    /// With all that is sealed in it open; what that shows must be masked.
+    fn open(&self, json: &Json, masks: &mut Vec<String>) -> Result<Map<String, Value>, Failure> {
+        let mut opened = Vec::new();
+        let open = self.store.open_all(&parsed(json), &mut opened);
+        masks.extend(opened.iter().flat_map(shown_in));
+        open.map(object)
+            .map_err(|why| Failure::new(Reason::PayloadError, why))
     }
 
     fn fail_assignment(
@@ -176,20 +190,32 @@ impl Engine {
     }
 }
 
+fn masked(message: String, masks: &[String]) -> String {
+    // The longest first: one may be part of another.
+    let mut masks: Vec<&String> = masks.iter().filter(|mask| !mask.is_empty()).collect();
+    masks.sort_by_key(|mask| std::cmp::Reverse(mask.len()));
+    masks.into_iter().fold(message, |message, mask| {
+        message.replace(mask.as_str(), "***")
+    })
+}
+
+/// Makes all of the assignment but its action, which it returns. What must not be seen is added to the masks, also if it fails.
 fn make(
-    mut assignment: Assignment,
+    assignment: &mut Assignment,
     of_the_job: Map<String, Value>,
+    scope: Map<String, Value>,
     unrendered: Unrendered,
-) -> Result<Assignment, Failure> {
+    masks: &mut Vec<String>,
+) -> Result<Action, Failure> {
     if let Some(fault) = unrendered.fault {
         return Err(Failure::new(Reason::PayloadError, fault));
     }
-    let mut context = context_of(object(parsed(&unrendered.scope)));
+    let mut context = context_of(scope);
     let mut secrets = Map::new();
     for (name, reference) in &unrendered.secrets {
         let value = Secrets::resolve(reference)
             .map_err(|why| Failure::new(Reason::PayloadError, format!("secret {name}: {why}")))?;
-        assignment.masks.push(value.clone());
+        masks.push(value.clone());
         secrets.insert(name.clone(), Value::String(value));
     }
     context.set("secret", Value::Object(secrets));
@@ -209,7 +235,7 @@ fn make(
                 ),
                 other => Failure::new(Reason::PayloadError, other.to_string()),
             })?;
-            assignment.masks.extend(masks_of(&named.inputs, &input));
+            masks.extend(masks_of(&named.inputs, &input));
             context.set("input", Value::Object(input.clone()));
             env.extend(variables(&named.env, &context, "env of the action")?);
             input
@@ -229,7 +255,7 @@ fn make(
         let rendered = words.iter().map(|word| text(key, word));
         rendered.collect::<Result<Vec<String>, Failure>>()
     };
-    assignment.action = match assignment.action {
+    let action = match assignment.action.clone() {
         Action::Script {
             runner,
             image,
@@ -264,8 +290,8 @@ fn make(
     assignment.workdir = workdir.map(|dir| text("workdir", dir)).transpose()?;
     assignment.input = Json(Value::Object(input).to_string());
     assignment.env = env;
-    check(&assignment)?;
-    Ok(assignment)
+    check(&action)?;
+    Ok(action)
 }
 
 fn object(value: Value) -> Map<String, Value> {
@@ -295,12 +321,12 @@ fn variables(
 }
 
 /// What was checked as it was written is checked again as it was made.
-fn check(assignment: &Assignment) -> Result<(), Failure> {
+fn check(action: &Action) -> Result<(), Failure> {
     let fault = |key: &str, fault: &str| {
         let message = format!("{key}, as it was rendered, {fault}");
         Err(Failure::new(Reason::PayloadError, message))
     };
-    for (key, text) in assignment.action.texts() {
+    for (key, text) in action.texts() {
         if text.len() > limits::SCRIPT_BYTES_MAX {
             return fault(key, "is too long");
         }
@@ -308,7 +334,7 @@ fn check(assignment: &Assignment) -> Result<(), Failure> {
             return fault(key, "holds a NUL byte");
         }
     }
-    let image = match &assignment.action {
+    let image = match action {
         Action::Script { image, .. } => image.as_deref(),
         Action::Docker { image, .. } => Some(image.as_str()),
         _ => None,

@@ -1,7 +1,7 @@
 //! What templates may speak of, as far as the database knows it: the job, its inputs, the steps that they name, the item of a loop.
 //!
-//! Secret inputs are sealed in all of it, since whatever is rendered here is kept. What a worker is given is rendered elsewhere,
-//! in `render.rs`, where they are open.
+//! What is secret is sealed in all of it, since what is rendered here is kept; it is open only for what is not kept (`when`) and for
+//! what is sealed again. What a worker is given is rendered elsewhere, in `render.rs`, where it is open.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,9 @@ use super::queries::step_output;
 use crate::domain::job::Job;
 use crate::domain::limits::LOOP_ITEMS_MAX;
 use crate::domain::reason::Reason;
-use crate::domain::step::StepHead;
+use crate::domain::step::{Step, StepHead};
 use crate::domain::task::{Items, Task, is_template};
+use crate::domain::value::ValueSpec;
 use crate::domain::{JobId, Json, Timestamp};
 use crate::language::template::{self, Context, TemplateFault};
 use crate::language::values::kind;
@@ -36,7 +37,8 @@ impl Cascade<'_> {
         let Some(when) = when else {
             return Ok(Ok(true));
         };
-        let value = self.render_kept(context, step, None, "when", &when)?;
+        // What it gives is not kept, so it may look at secrets.
+        let value = self.render(context, step, "when", &when, Seals::Opened)?;
         Ok(value.map(|value| !template::means_no(&value)))
     }
 
@@ -58,7 +60,7 @@ impl Cascade<'_> {
             }
             Items::Template(text) => Json(Value::from(text).to_string()),
         };
-        let value = match self.render_kept(context, step, None, "for_each", &list)? {
+        let value = match self.render(context, step, "for_each", &list, Seals::Closed)? {
             Ok(value) => value,
             Err(failure) => return Ok(Err(failure)),
         };
@@ -76,20 +78,36 @@ impl Cascade<'_> {
         }
     }
 
-    /// Renders a value that will be kept in the database.
-    pub(super) fn render_kept(
+    /// What a child job is given. What it keeps sealed is made of what is open, everything else of what is sealed.
+    pub(super) fn input_of_child(
+        &mut self,
+        context: &JobContext,
+        step: &Step,
+        input: &Json,
+        specs: &[ValueSpec],
+    ) -> Rendered<Value> {
+        let Value::Object(values) = parsed(input) else {
+            return Ok(Ok(parsed(input)));
+        };
+        let each = step.item_value.as_ref();
+        let scope = match self.scope(context, step, each, "input", &values)? {
+            Ok(scope) => scope,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        Ok(render_input(self.tx, scope, values, specs))
+    }
+
+    fn scope(
         &mut self,
         context: &JobContext,
         step: &StepHead,
         each: Option<&Json>,
         key: &str,
-        value: &Json,
-    ) -> Rendered<Value> {
-        if !is_template(&value.0) {
-            return Ok(Ok(parsed(value)));
-        }
+        values: &Map<String, Value>,
+    ) -> Rendered<Map<String, Value>> {
         let job = self.job_of(context)?;
-        let names = match Names::of(texts_in(&parsed(value)).iter().map(String::as_str)) {
+        let texts: Vec<String> = values.values().flat_map(texts_in).collect();
+        let names = match Names::of(texts.iter().map(String::as_str)) {
             Ok(names) => names,
             Err(fault) => return Ok(Err(in_key(key, fault))),
         };
@@ -103,6 +121,32 @@ impl Cascade<'_> {
         if let (Some(index), Some(item)) = (step.item, each) {
             scope.insert("each".to_string(), of_item(index, item));
         }
+        Ok(Ok(scope))
+    }
+
+    fn render(
+        &mut self,
+        context: &JobContext,
+        step: &StepHead,
+        key: &str,
+        value: &Json,
+        seals: Seals,
+    ) -> Rendered<Value> {
+        if !is_template(&value.0) {
+            return Ok(Ok(parsed(value)));
+        }
+        let values = Map::from_iter([(key.to_string(), parsed(value))]);
+        let scope = match self.scope(context, step, None, key, &values)? {
+            Ok(scope) => scope,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        let scope = match seals {
+            Seals::Closed => scope,
+            Seals::Opened => match opened(self.tx, scope) {
+                Ok(scope) => scope,
+                Err(failure) => return Ok(Err(failure)),
+            },
+        };
         let rendered = template::render_value(value, &context_of(scope));
         Ok(rendered.map_err(|fault| in_key(key, fault)))
     }
@@ -119,7 +163,7 @@ impl Cascade<'_> {
             return Ok(Ok(text.to_string()));
         }
         let value = Json(Value::from(text).to_string());
-        let rendered = self.render_kept(context, step, None, key, &value)?;
+        let rendered = self.render(context, step, key, &value, Seals::Closed)?;
         Ok(rendered.map(|value| match value {
             Value::String(text) => text,
             other => other.to_string(),
@@ -131,6 +175,46 @@ impl Cascade<'_> {
         let job = self.tx.job(job_id)?;
         job.ok_or(EngineError::JobNotFound { job_id })
     }
+}
+
+/// Whether templates see what is sealed as it is.
+#[derive(Clone, Copy)]
+enum Seals {
+    Closed,
+    /// For what is not kept, or sealed again.
+    Opened,
+}
+
+fn opened(tx: &Tx, scope: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
+    let failure = |why| Failure::new(Reason::PayloadError, why);
+    match tx.opened(&Value::Object(scope)).map_err(failure)? {
+        Value::Object(scope) => Ok(scope),
+        _ => unreachable!("an object opens to an object"),
+    }
+}
+
+/// The input of a job that another one makes, as templates say. What the job keeps sealed is made of what is open.
+pub(super) fn render_input(
+    tx: &Tx,
+    scope: Map<String, Value>,
+    values: Map<String, Value>,
+    specs: &[ValueSpec],
+) -> Result<Value, Failure> {
+    let is_secret = |name: &str| specs.iter().any(|spec| spec.secret && spec.name == name);
+    let open = match values.keys().any(|name| is_secret(name)) {
+        true => Some(context_of(opened(tx, scope.clone())?)),
+        false => None,
+    };
+    let closed = context_of(scope);
+    let mut rendered = Map::new();
+    for (name, value) in values {
+        let context = open.as_ref().filter(|_| is_secret(&name));
+        let value = Json(value.to_string());
+        let value = template::render_value(&value, context.unwrap_or(&closed));
+        let value = value.map_err(|fault| in_key(&format!("input, {name}"), fault))?;
+        rendered.insert(name, value);
+    }
+    Ok(Value::Object(rendered))
 }
 
 fn in_key(key: &str, fault: TemplateFault) -> Failure {

@@ -86,9 +86,9 @@ impl Cascade<'_> {
         self.tell(event.data(facts.data()))?;
 
         match job_move {
-            JobMove::Complete => self.run_hooks(&context, HookOn::Success, None)?,
-            JobMove::Fail => self.run_hooks(&context, HookOn::Error, None)?,
-            JobMove::Cancel => self.run_hooks(&context, HookOn::Cancel, None)?,
+            JobMove::Complete => self.note_hooks(&context, HookOn::Success, None),
+            JobMove::Fail => self.note_hooks(&context, HookOn::Error, None),
+            JobMove::Cancel => self.note_hooks(&context, HookOn::Cancel, None),
             JobMove::Skip | JobMove::Start => {}
         }
         // Whoever waits for its place comes in when all that this event ends has ended, not in the middle of it.

@@ -293,9 +293,13 @@ impl Store {
         assert!(taken.is_ok(), "one lets polls wait, and no other");
     }
 
-    /// A value that a transaction had sealed, as it was. An error says why not, and nothing of the value.
-    pub fn unseal(&self, value: &serde_json::Value) -> Result<serde_json::Value, String> {
-        self.inner.shared.sealer.unseal(value)
+    /// With everything open that was sealed in it. An error says why not, and nothing of the value.
+    pub fn open_all(
+        &self,
+        value: &serde_json::Value,
+        opened: &mut Vec<serde_json::Value>,
+    ) -> Result<serde_json::Value, String> {
+        self.inner.shared.sealer.open_all(value, opened)
     }
 
     /// Whom events are posted to from now on.
@@ -469,6 +473,16 @@ impl<'a> Tx<'a> {
 
     fn into_changes(self) -> Changes {
         self.changes.into_inner()
+    }
+
+    /// With everything open that was sealed in it: for what is not kept.
+    pub fn opened(&self, value: &serde_json::Value) -> Result<serde_json::Value, String> {
+        self.shared.sealer.open_all(value, &mut Vec::new())
+    }
+
+    /// The same for the same text, and telling nothing of it to whoever has only the database.
+    pub fn fingerprint(&self, text: &str) -> String {
+        self.shared.sealer.fingerprint(text)
     }
 
     /// What links to this server begin with.

@@ -28,24 +28,13 @@ fn time(at: Option<Timestamp>) -> Option<Time> {
     at.map(Time)
 }
 
-/// What stands in the place of a secret.
-const SECRET: &str = "***";
-
-/// An input as it may be shown: what is kept sealed is left out.
-fn without_secrets(input: &Json) -> Json {
-    let Ok(serde_json::Value::Object(mut values)) = serde_json::from_str(&input.0) else {
-        return input.clone();
-    };
-    let sealed = values.values_mut().filter(|value| Sealer::is_sealed(value));
-    let mut any = false;
-    for value in sealed {
-        *value = SECRET.into();
-        any = true;
+/// A value as it may be shown: what is kept sealed in it is left out.
+pub fn veiled(json: &Json) -> Raw {
+    if !json.0.contains("\"$sealed\"") {
+        return Raw::from(json);
     }
-    match any {
-        true => Json(serde_json::Value::Object(values).to_string()),
-        false => input.clone(),
-    }
+    let value = serde_json::from_str(&json.0).unwrap_or_default();
+    Raw::from(&Json(Sealer::veiled(&value).to_string()))
 }
 
 /// Without its steps, as in lists.
@@ -57,7 +46,7 @@ pub fn job(job: &Job, parent: Option<&Parent>) -> JobJson {
         reason: job.reason.map(|reason| reason.to_string()),
         message: job.message.clone(),
         source: job.source.to_string(),
-        input: Raw::from(&without_secrets(&job.input)),
+        input: veiled(&job.input),
         output: None,
         labels: Raw::from(&job.labels),
         priority: job.priority,
@@ -79,7 +68,7 @@ pub fn job(job: &Job, parent: Option<&Parent>) -> JobJson {
 pub fn job_detail(detail: &JobDetail, now: Now) -> JobJson {
     let steps = detail.steps.iter().map(|step| step_detail(step, now));
     JobJson {
-        output: detail.output.as_ref().map(Raw::from),
+        output: detail.output.as_ref().map(veiled),
         steps: Some(steps.collect()),
         ..job(&detail.job, detail.parent.as_ref())
     }
@@ -106,7 +95,7 @@ fn step_detail(detail: &StepDetail, now: Now) -> StepJson {
         worker: detail.worker.clone(),
         child_job_id: step.child_job_id.map(|job_id| job_id.0),
         exit_code: step.exit_code,
-        output: step.output.as_ref().map(Raw::from),
+        output: step.output.as_ref().map(veiled),
         ready_at: time(step.ready_at),
         assigned_at: time(step.assigned_at),
         started_at: time(step.started_at),

@@ -6,7 +6,6 @@ use crate::engine::Decision;
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
-use crate::wire::Raw;
 use crate::wire::api::{ApproveRequest, RejectRequest};
 
 pub fn why(app: &App, request: &Request) -> Result<Reply, ApiError> {
@@ -21,7 +20,7 @@ pub fn why(app: &App, request: &Request) -> Result<Reply, ApiError> {
 pub fn output(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
     let output = app.engine.output(job_id(app, request)?, request.param(1))?;
-    let raw = output.as_ref().map(Raw::from);
+    let raw = output.as_ref().map(show::veiled);
     Ok(Response::json(200, &raw).into())
 }
 

@@ -3,7 +3,8 @@
 use stepward::domain::Json;
 use stepward::domain::event::EventKind;
 use stepward::domain::job::Source;
-use stepward::domain::task::{Hook, HookDoes, HookOn, StepDraft, TaskDraft};
+use stepward::domain::retry::OnWorkerLoss;
+use stepward::domain::task::{Concurrency, Hook, HookDoes, HookOn, StepDraft, TaskDraft, WhenFull};
 use stepward::domain::value::{ValueSpec, ValueType};
 use stepward::domain::{JobId, Now};
 
@@ -135,4 +136,83 @@ fn a_hook_that_cannot_run_is_told_and_changes_nothing_else() {
     assert_eq!(house.summary(job), "a completed → completed");
     assert_eq!(told(&house, job), Vec::<String>::new());
     assert_eq!(house.count_events(job, EventKind::HookFailed), 1);
+}
+
+#[test]
+fn a_step_that_is_held_waits_for_somebody_and_is_told_like_an_approval() {
+    let house = TestHouse::new();
+    let step = StepDraft {
+        on_worker_loss: OnWorkerLoss::Hold,
+        ..script("a")
+    };
+    let job = house.submit_tasks(with_hooks(vec![step]));
+    house.worker("ann", &[], 1).begin();
+    house.worker("ann", &[], 1);
+    let texts = told(&house, job);
+    assert_eq!(texts.len(), 1, "{texts:?}");
+    assert!(texts[0].starts_with(&format!(
+        "on_suspended: main (job {job}), step a: suspended"
+    )));
+}
+
+/// One group for a job and for the jobs of its hooks, in which the newest cancels the others: whatever is moved when a hook makes its
+/// job, everything ends.
+#[test]
+fn hooks_in_the_group_of_their_own_job_end_like_all_others() {
+    let group = |when_full| {
+        Some(Concurrency {
+            group: "z".to_string(),
+            limit: 1,
+            when_full,
+        })
+    };
+    for on in HookOn::ALL {
+        for when_full in WhenFull::ALL {
+            let house = TestHouse::new();
+            let mut steps = vec![script("s").after(&["y"])];
+            steps.push(StepDraft::approval("x", "hi"));
+            steps.push(StepDraft::approval("y", "hi"));
+            let hook = Hook {
+                on: *on,
+                does: HookDoes::Job {
+                    task: "hz".to_string(),
+                    input: Json::empty_object(),
+                },
+            };
+            let main = TaskDraft {
+                concurrency: group(*when_full),
+                hooks: vec![hook],
+                ..TaskDraft::new("main", steps)
+            };
+            let hz = TaskDraft {
+                concurrency: group(WhenFull::CancelPrevious),
+                ..TaskDraft::new("hz", vec![script("tell")])
+            };
+            let blocker = TaskDraft {
+                concurrency: group(WhenFull::Queue),
+                ..TaskDraft::new("blocker", vec![script("b")])
+            };
+            house.submit_tasks(vec![blocker]);
+            let first = house.submit_tasks(vec![main.clone(), hz.clone()]);
+            let second = house.submit_tasks(vec![main, hz]);
+            house.run_all(&[]);
+            for job in [first, second] {
+                if !house.job_state(job).is_terminal() {
+                    house.engine.cancel(job, "eve", house.now()).unwrap();
+                }
+            }
+            house.run_all(&[]);
+            let last = house
+                .events()
+                .iter()
+                .filter_map(|event| event.fact.job_id)
+                .max();
+            for id in 1..=last.unwrap().0 {
+                assert!(
+                    house.job_state(JobId(id)).is_terminal(),
+                    "{on} {when_full} job {id}"
+                );
+            }
+        }
+    }
 }

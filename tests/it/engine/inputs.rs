@@ -260,3 +260,159 @@ fn a_step_that_does_not_give_what_it_promises_fails() {
         }
     }
 }
+
+/// A task that is given a secret, and what it says of it.
+fn secretive(steps: Vec<StepDraft>) -> TaskDraft {
+    TaskDraft {
+        inputs: vec![ValueSpec {
+            secret: true,
+            ..ValueSpec::new("pin", ValueType::String)
+        }],
+        ..TaskDraft::new("main", steps)
+    }
+}
+
+fn submit_pin(house: &TestHouse, tasks: Vec<TaskDraft>, pin: &str) -> stepward::domain::JobId {
+    let submission = Submission {
+        input: Json(serde_json::json!({"pin": pin}).to_string()),
+        ..Submission::of(&frozen(tasks))
+    };
+    house.submission(submission).unwrap()
+}
+
+/// Nothing of the database may hold it.
+fn assert_nowhere(house: &TestHouse, secret: &str) {
+    for file in ["stepward.db", "stepward.db-wal"] {
+        let bytes = std::fs::read(house.database().with_file_name(file)).unwrap();
+        let found = bytes
+            .windows(secret.len())
+            .any(|window| window == secret.as_bytes());
+        assert!(!found, "{secret} is in {file}");
+    }
+}
+
+#[test]
+fn when_may_look_at_a_secret() {
+    let house = TestHouse::new();
+    for (pin, state) in [("yes-it-is-the-pin", "ready"), ("no", "skipped")] {
+        let step = StepDraft {
+            when: Some(json(r#""{{ input.pin == 'yes-it-is-the-pin' }}""#)),
+            ..script("a")
+        };
+        let job = submit_pin(&house, vec![secretive(vec![step])], pin);
+        assert_eq!(house.step_state(job, "a").as_str(), state, "{pin}");
+    }
+}
+
+#[test]
+fn a_child_is_handed_what_is_made_of_a_secret_and_its_rules_hold() {
+    let house = TestHouse::new();
+    let mut call = StepDraft::task("call", "child");
+    call.action = Action::Task {
+        task: "child".to_string(),
+        input: json(r#"{"key": "pre-{{ input.pin | upper }}"}"#),
+    };
+    let child = TaskDraft {
+        inputs: vec![ValueSpec {
+            secret: true,
+            pattern: Some("^pre-[A-Z0-9-]{8,}$".to_string()),
+            ..ValueSpec::new("key", ValueType::String)
+        }],
+        ..TaskDraft::new("child", vec![script("inner")])
+    };
+    let tasks = || vec![secretive(vec![call.clone()]), child.clone()];
+    submit_pin(&house, tasks(), "hunter2-hunter2");
+    let assignment = house.worker("ann", &[], 1).claim();
+    assert!(assignment.input.0.contains("pre-HUNTER2-HUNTER2"));
+    assert_eq!(assignment.masks, ["pre-HUNTER2-HUNTER2"]);
+
+    let job = submit_pin(&house, tasks(), "short");
+    let step = house.step(job, "call");
+    assert_eq!(step.reason, Some(Reason::PayloadError));
+    assert!(!step.message.unwrap().contains("SHORT"));
+    assert_nowhere(&house, "HUNTER2");
+}
+
+#[test]
+fn what_an_action_does_not_take_is_told_without_the_secret() {
+    let house = TestHouse::new();
+    let mut step = script("act");
+    step.named_action = Some(stepward::domain::task::NamedAction {
+        name: "typed".to_string(),
+        inputs: vec![ValueSpec::new("n", ValueType::Integer)],
+        env: Default::default(),
+    });
+    step.input = json(r#"{"n": "{{ input.pin }}"}"#);
+    let job = submit_pin(&house, vec![secretive(vec![step])], "hunter2-hunter2");
+    assert_eq!(house.worker("ann", &[], 1).poll(1, &[]).assignments, []);
+    let message = house.step(job, "act").message.unwrap();
+    assert!(
+        message.contains("***") && !message.contains("hunter2"),
+        "{message}"
+    );
+    assert_nowhere(&house, "hunter2");
+}
+
+#[test]
+fn a_secret_that_an_approval_asks_for_is_sealed_and_opened_for_a_worker() {
+    let house = TestHouse::new();
+    let ask = StepDraft::new(
+        "ask",
+        Action::Approval {
+            message: "code?".to_string(),
+            inputs: vec![ValueSpec {
+                secret: true,
+                ..ValueSpec::new("code", ValueType::String)
+            }],
+        },
+    );
+    let mut used = script("use").after(&["ask"]);
+    used.env = [(
+        "CODE".to_string(),
+        "{{ steps.ask.output.code }}".to_string(),
+    )]
+    .into();
+    let job = house.submit(vec![ask, used]);
+    let decision = Decision::Approve {
+        output: Some(json(r#"{"code": "hunter2-hunter2"}"#)),
+    };
+    let step_id = house.step(job, "ask").step_id;
+    house
+        .engine
+        .decide(step_id, decision, "ann", house.now())
+        .unwrap();
+    assert_nowhere(&house, "hunter2");
+    let assignment = house.worker("ann", &[], 1).claim();
+    assert_eq!(assignment.env["CODE"], "hunter2-hunter2");
+    assert_eq!(assignment.masks, ["hunter2-hunter2"]);
+}
+
+#[test]
+fn a_sealed_value_from_elsewhere_is_not_taken() {
+    let house = TestHouse::new();
+    let refused = house.submission(Submission {
+        input: json(r#"{"pin": {"$sealed": "v1.AAAA"}}"#),
+        ..Submission::of(&frozen(vec![secretive(vec![script("a")])]))
+    });
+    assert!(
+        matches!(refused, Err(EngineError::InputInvalid { .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_key_remembers_a_request_without_telling_its_secrets() {
+    let house = TestHouse::new();
+    let submission = |pin: &str| Submission {
+        input: Json(serde_json::json!({"pin": pin}).to_string()),
+        idempotency_key: Some("k".to_string()),
+        ..Submission::of(&frozen(vec![secretive(vec![script("a")])]))
+    };
+    let job = house.submission(submission("4711")).unwrap();
+    assert_eq!(house.submission(submission("4711")).unwrap(), job);
+    assert!(house.submission(submission("4712")).is_err());
+    // Whoever has the database alone cannot try all pins.
+    let request = serde_json::json!(["submit", "main", "{\"pin\":\"4711\"}", null, null, {}]);
+    let plain = stepward::store::hex_sha256(request.to_string().as_bytes());
+    assert_nowhere(&house, &plain);
+}
