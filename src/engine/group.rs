@@ -117,7 +117,11 @@ impl Cascade<'_> {
 
     pub(super) fn release_held(&mut self, job: &Job, hold: Hold) -> Result<(), EngineError> {
         let context = self.context(job.job_id)?;
-        let due_up = self.queue_due_up(&context.definition, context.task_index);
+        let due_up = match hold {
+            Hold::NotBefore => self.queue_due_up(&context.definition, context.task_index),
+            // It has been waiting, and goes on waiting until its first step starts.
+            Hold::Concurrency => job.due_up,
+        };
         if self.tx.release_job(job.job_id, hold, due_up)? {
             let text = format!("job {} goes ahead", job.job_id);
             let event = NewEvent::new(EventKind::JobReleased, text).job(job.job_id);

@@ -288,9 +288,7 @@ impl<'t> Checker<'_, 't> {
                     "`{given}` of {} `{name}` is not secret",
                     target.word()
                 ))
-                .help(format!(
-                    "write `{given}: {{ type: string, secret: true }}` there"
-                ));
+                .help(format!("add `secret: true` to `{given}` there"));
         }
     }
 }

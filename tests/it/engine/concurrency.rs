@@ -349,3 +349,22 @@ fn nobody_goes_past_a_job_that_waits_for_a_smaller_limit() {
     house.engine.cancel(first, "eve", house.now()).unwrap();
     assert_eq!((hold(&house, narrow), hold(&house, wide)), (None, None));
 }
+
+#[test]
+fn waiting_for_a_place_and_for_a_worker_is_one_waiting() {
+    let house = TestHouse::new();
+    let patient = TaskDraft {
+        queue_timeout_ms: Some(10_000),
+        ..grouped("main", 1, WhenFull::Queue, vec![script("a")])
+    };
+    house.submit_tasks(vec![patient.clone()]);
+    let worker = house.worker("ann", &[], 1);
+    let first = worker.begin();
+    let second = house.submit_tasks(vec![patient]);
+    let due_up = house.job(second).job.due_up;
+    assert_eq!(due_up, Some(house.now().up.plus_ms(10_000)));
+    house.clock.advance_ms(6_000);
+    worker.complete(first.attempt);
+    assert_eq!(hold(&house, second), None);
+    assert_eq!(house.job(second).job.due_up, due_up);
+}
