@@ -5,16 +5,20 @@
 use std::collections::{BTreeSet, HashMap};
 use std::iter::once;
 
-use super::queries::{load, split_name};
+use super::queries::{load, split_name, step_output};
 use super::{Engine, EngineError};
 use crate::domain::event::Event;
 use crate::domain::job::{Job, JobState};
 use crate::domain::limits::shorten;
-use crate::domain::step::{Step, StepState};
+use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::{Action, Task};
+use crate::domain::value::ValueSpec;
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{EventSeq, JobId, Json, Now, StepId, WorkerId};
 use crate::store::{ChangedJob, FormerAttempt, Tx};
+
+/// Outputs of loops and child jobs in one answer; the last may go over it. Each can be asked for by itself.
+const COMPOSED_BYTES_MAX: usize = 1 << 20;
 
 /// The job and the step that a job is the child of.
 pub type Parent = (JobId, String);
@@ -43,6 +47,10 @@ pub struct StepDetail {
     pub required_tags: Vec<String>,
     pub max_attempts: u32,
     pub worker: Option<String>,
+    /// What it gave; of a loop or a child job, unless it is too much.
+    pub output: Option<Json>,
+    /// What whoever approves is asked for.
+    pub asks: Vec<ValueSpec>,
     /// Those that did not settle it, with the names of their workers.
     pub former: Vec<(FormerAttempt, Option<String>)>,
 }
@@ -85,9 +93,10 @@ impl Engine {
             let mut names = Names::new(tx);
             let parent = names.parent(&job)?;
             let task = context.task();
-            let mut steps = Vec::new();
+            let (mut steps, mut composed_bytes) = (Vec::new(), 0);
             for step in tx.steps_of_job(job_id)? {
-                steps.push(detail(task, context.name(&step), step, &mut names)?);
+                let name = context.name(&step);
+                steps.push(detail(task, name, step, &mut names, &mut composed_bytes)?);
             }
             let output = output.filter(|_| job.state.is_terminal());
             Ok(JobDetail {
@@ -260,11 +269,29 @@ pub(super) fn step_named(tx: &Tx, job_id: JobId, name: &str) -> Result<Step, Eng
     })
 }
 
+/// Put together from what others gave, as long as that is not too much for one answer.
+fn composed_output(
+    step: &Step,
+    names: &Names,
+    composed_bytes: &mut usize,
+) -> Result<Option<Json>, EngineError> {
+    if *composed_bytes > COMPOSED_BYTES_MAX {
+        return Ok(None);
+    }
+    let output = match step_output(names.tx, step) {
+        Err(EngineError::Invalid { .. }) => None,
+        output => output?,
+    };
+    *composed_bytes += output.as_ref().map_or(0, |output| output.0.len());
+    Ok(output)
+}
+
 fn detail(
     task: &Task,
     name: String,
     step: Step,
     names: &mut Names,
+    composed_bytes: &mut usize,
 ) -> Result<StepDetail, EngineError> {
     let draft = task.step(step.position);
     let dependencies = task.dependencies(step.position).iter();
@@ -278,8 +305,18 @@ fn detail(
             former.push((attempt, worker));
         }
     }
+    let output = match step.kind {
+        StepKind::Work | StepKind::Approval => step.output.clone(),
+        StepKind::Loop | StepKind::Task => composed_output(&step, names, composed_bytes)?,
+    };
+    let asks = match &draft.action {
+        Action::Approval { inputs, .. } => inputs.clone(),
+        _ => Vec::new(),
+    };
     Ok(StepDetail {
         name,
+        output,
+        asks,
         kind: kind(&draft.action),
         depends_on: depends_on.collect(),
         required_tags: draft.required_tags(),

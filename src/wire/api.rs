@@ -184,6 +184,9 @@ pub struct StepJson {
     pub child_job_id: Option<i64>,
     pub exit_code: Option<i32>,
     pub output: Option<Raw>,
+    /// What whoever approves is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asks: Vec<ValueJson>,
     pub ready_at: Option<Time>,
     pub assigned_at: Option<Time>,
     pub started_at: Option<Time>,

@@ -208,6 +208,11 @@ fn an_approval_asks_for_what_it_needs() {
         Some("Publish 1.2?")
     );
     assert!(house.why(job, "ask").sentence.contains("Publish 1.2?"));
+    let detail = house.engine.job_detail(job).unwrap();
+    assert_eq!(
+        detail.steps[0].asks[0].name, "ticket",
+        "people are told what is asked"
+    );
     let decide = |output: Option<&str>| {
         let output = output.map(json);
         let step_id = house.step(job, "ask").step_id;

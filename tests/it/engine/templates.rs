@@ -129,6 +129,9 @@ fn a_loop_goes_over_what_a_step_gave() {
     assert_eq!(texts, ["echo 'x' '0'", "echo 'y' '1'"]);
     assert_eq!(text_of(&worker.claim()), "echo '2'");
     assert_eq!(house.step_state(job, "each").as_str(), "completed");
+    let shown = house.engine.job_detail(job).unwrap().steps;
+    let each = shown.iter().find(|step| step.name == "each").unwrap();
+    assert_eq!(each.output, Some(json("[1,1]")));
 }
 
 #[test]
