@@ -12,7 +12,7 @@ use crate::dice::Dice;
 
 pub fn some_tasks(dice: &mut Dice) -> Vec<TaskDraft> {
     let levels = dice.roll(3);
-    (0..=levels)
+    let mut tasks: Vec<TaskDraft> = (0..=levels)
         .map(|level| {
             let calls = (level < levels).then(|| format!("t{}", level + 1));
             let steps = 1 + dice.roll(5);
@@ -32,19 +32,39 @@ pub fn some_tasks(dice: &mut Dice) -> Vec<TaskDraft> {
                 task.queue_timeout_ms = Some(dice.between(8_000, 60_000));
             }
             task.priority = dice.roll(3) as i32;
-            task.hooks = HookOn::ALL.iter().map(|&on| hook(on)).collect();
+            task.hooks = HookOn::ALL.iter().map(|&on| hook(dice, on)).collect();
             task
         })
-        .collect()
+        .collect();
+    tasks.push(what_hooks_run(dice));
+    tasks
 }
 
-fn hook(on: HookOn) -> Hook {
-    Hook {
-        on,
-        does: HookDoes::Notify {
+/// Somebody is told, or a job is made.
+fn hook(dice: &mut Dice, on: HookOn) -> Hook {
+    let does = match dice.chance(60) {
+        true => HookDoes::Notify {
             target: "tell".to_string(),
         },
+        false => HookDoes::Job {
+            task: "hook.tell".to_string(),
+            input: Json::empty_object(),
+        },
+    };
+    Hook { on, does }
+}
+
+/// It may stand in the way of the jobs whose hook it is.
+fn what_hooks_run(dice: &mut Dice) -> TaskDraft {
+    let mut task = TaskDraft::new("hook.tell", vec![StepDraft::script("tell", "true")]);
+    if dice.chance(40) {
+        task.concurrency = Some(Concurrency {
+            group: format!("g{}", dice.roll(2)),
+            limit: 1 + dice.roll(2) as u32,
+            when_full: *dice.pick(WhenFull::ALL).unwrap(),
+        });
     }
+    task
 }
 
 fn some_step(dice: &mut Dice, at: u64, calls: Option<&str>) -> StepDraft {
