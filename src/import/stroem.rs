@@ -9,7 +9,7 @@ use serde_yaml::{Mapping, Value};
 
 use super::report::Outcome::{self, Changed, Converted, LeftOut, NotSupported};
 use super::report::Report;
-use super::tera::{Quoting, Scope, Translated, translate};
+use super::tera::{self, Quoting, Scope, Translated, translate};
 use super::yaml::{Map, Node, key_text};
 use super::{Imported, Written};
 use crate::domain::task::is_template;
@@ -658,7 +658,7 @@ impl Writer<'_> {
                 body.put("script", say.say("script", script, quoting)?);
             }
             (None, Some(path)) => {
-                if is_template(path)
+                if tera::is_template(path)
                     || path.starts_with('/')
                     || path.split('/').any(|part| part == "..")
                 {
@@ -1290,7 +1290,7 @@ impl Writer<'_> {
             let mut input = Map::default();
             let templates = given
                 .iter()
-                .any(|(_, value)| value.as_str().is_some_and(is_template));
+                .any(|(_, value)| value.as_str().is_some_and(tera::is_template));
             for (name, value) in &given {
                 input.put(name, Node::from(value));
             }
@@ -1657,7 +1657,7 @@ fn spec(field: &Value) -> (Map, Vec<(&'static str, Outcome, String)>) {
     let default = get(body, "default").filter(|default| !default.is_null());
     let is_required = get(body, "required").and_then(Value::as_bool) == Some(true);
     match default {
-        Some(Value::String(text)) if is_template(text) => {
+        Some(Value::String(text)) if tera::is_template(text) => {
             notes.push((
                 "default",
                 NotSupported,

@@ -5,8 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::domain::task::is_template;
-
 /// What the names in a template stand for where it is used.
 #[derive(Debug, Default, Clone)]
 pub struct Scope {
@@ -44,20 +42,26 @@ pub enum Quoting {
     Unsafe,
 }
 
+/// Whether it says anything but itself.
+pub fn is_template(text: &str) -> bool {
+    next_mark(text).is_some()
+}
+
+/// Where the next one begins. Tera takes the shell's `${#list[@]}` for a comment too, and fails; whoever wrote it meant the
+/// shell's, and here it is.
+fn next_mark(text: &str) -> Option<usize> {
+    let comment = text.match_indices("{#").map(|(at, _)| at);
+    let comment = comment.filter(|at| !text[..*at].ends_with('$')).min();
+    let others = ["{{", "{%"].iter().filter_map(|mark| text.find(mark));
+    others.chain(comment).min()
+}
+
 pub fn translate(text: &str, scope: &Scope, quoting: Quoting) -> Translated {
     let mut out = Translated::default();
-    if !is_template(text) {
-        out.text = text.to_string();
-        return out;
-    }
     let mut locals = BTreeSet::new();
     let mut shell = ShellQuotes::new(text);
     let mut rest = text;
-    while let Some(start) = ["{{", "{%", "{#"]
-        .iter()
-        .filter_map(|mark| rest.find(mark))
-        .min()
-    {
+    while let Some(start) = next_mark(rest) {
         let (before, mark, after) = (&rest[..start], &rest[start..start + 2], &rest[start + 2..]);
         out.text.push_str(before);
         shell.read(before);
@@ -74,7 +78,19 @@ pub fn translate(text: &str, scope: &Scope, quoting: Quoting) -> Translated {
         let inner = &after[..end];
         rest = &after[end + 2..];
         if mark == "{#" {
+            // What would end it too early is taken apart.
+            let inner = inner.replace("#%}", "# %}");
             out.text.push_str(&format!("{{%#{inner}#%}}"));
+            continue;
+        }
+        if mark == "{%" && inner.trim_matches(['-', ' ']) == "raw" {
+            let Some(end) = end_of_raw(rest) else {
+                out.faults.push("{% raw %} has no {% endraw %}".to_string());
+                return out;
+            };
+            out.text.push_str(&format!("{{%{inner}%}}{}", &rest[..end]));
+            shell.read(&rest[..end]);
+            rest = &rest[end..];
             continue;
         }
         let (left, inner) = trim_mark(inner);
@@ -111,6 +127,15 @@ pub fn translate(text: &str, scope: &Scope, quoting: Quoting) -> Translated {
     }
     out.text.push_str(rest);
     out
+}
+
+/// Where the statement stands that ends what is not a template.
+fn end_of_raw(text: &str) -> Option<usize> {
+    let mut statements = text.match_indices("{%").map(|(at, _)| at);
+    statements.find(|at| {
+        let inner = text[at + 2..].trim_start_matches(['-', ' ']);
+        inner.starts_with("endraw")
+    })
 }
 
 /// The minus sign that takes blanks away.
@@ -611,6 +636,16 @@ mod tests {
                 "{%- if input.a -%}b{%- endif -%}",
                 "{%- if input.a -%}b{%- endif -%}",
             ),
+            ("{# said #}a{#- #%} -#}", "{%# said #%}a{%#- # %} -#%}"),
+            ("n=${#list[@]}", "n=${#list[@]}"),
+            (
+                "n=${#list[@]} {# the last #}{{ input.a }} ${x#}",
+                "n=${#list[@]} {%# the last #%}{{ input.a }} ${x#}",
+            ),
+            (
+                "{%- raw %}{{ .Names }}{# x {% endraw -%}{{ input.a|upper }}",
+                "{%- raw %}{{ .Names }}{# x {% endraw -%}{{ input.a | upper }}",
+            ),
         ] {
             let translated = translate(theirs, &scope(), Quoting::None);
             assert_eq!(translated.faults, Vec::<String>::new(), "{theirs}");
@@ -636,6 +671,8 @@ mod tests {
                 "the test matching is not known here",
             ),
             ("{{ input.a", "a template is not closed by }}"),
+            ("{# said", "a template is not closed by #}"),
+            ("{% raw %}{{ a }}", "{% raw %} has no {% endraw %}"),
         ] {
             let translated = translate(theirs, &scope(), Quoting::None);
             assert_eq!(translated.faults, [fault], "{theirs}");
