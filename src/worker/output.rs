@@ -1,5 +1,7 @@
 //! What a step gave: the file that `STEPWARD_OUTPUT` names, and the last `OUTPUT: {…}` line that it printed. Both are JSON
 //! objects in the end; where both have a key, the file wins, since nothing prints to it by accident.
+//!
+//! The server keeps it and shows it, so secrets are hidden in it as they are in the log, before anybody else has it.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,6 +11,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::io::Errno;
 use serde_json::{Map, Value};
 
+use super::mask::Masks;
 use crate::domain::Json;
 use crate::domain::limits::{NAME_BYTES_MAX, OUTPUT_BYTES_MAX, shorten};
 
@@ -95,7 +98,7 @@ fn judge(beginning: Vec<u8>) -> Watched {
 }
 
 /// Everything that the step gave, `None` if nothing. An error is one sentence that says which line is wrong and how.
-pub fn read(file: &Path, line: Option<OutputLine>) -> Result<Option<Json>, String> {
+pub fn read(file: &Path, line: Option<OutputLine>, masks: &Masks) -> Result<Option<Json>, String> {
     let mut output = match line {
         None => None,
         Some(OutputLine::TooLong) => return Err(too_big("the OUTPUT: line")),
@@ -104,7 +107,7 @@ pub fn read(file: &Path, line: Option<OutputLine>) -> Result<Option<Json>, Strin
         })?),
     };
     if let Some(text) = read_file(file)? {
-        let given = parse_file(&text)?;
+        let given = parse_file(&text, masks)?;
         if !given.is_empty() {
             output.get_or_insert_default().extend(given);
         }
@@ -112,10 +115,35 @@ pub fn read(file: &Path, line: Option<OutputLine>) -> Result<Option<Json>, Strin
     let Some(output) = output else {
         return Ok(None);
     };
-    let text = Value::Object(output).to_string();
+    let text = hidden(Value::Object(output), masks).to_string();
     match text.len() > OUTPUT_BYTES_MAX {
         true => Err(too_big("what it gave")),
         false => Ok(Some(Json(text))),
+    }
+}
+
+/// Without secrets, in keys and in values, at any depth. A number that has one in it is a text then.
+fn hidden(value: Value, masks: &Masks) -> Value {
+    match value {
+        Value::String(text) => Value::String(masks.hide(&text)),
+        Value::Number(number) => {
+            let text = number.to_string();
+            let shown = masks.hide(&text);
+            match shown == text {
+                true => Value::Number(number),
+                false => Value::String(shown),
+            }
+        }
+        Value::Array(items) => {
+            let items = items.into_iter().map(|item| hidden(item, masks));
+            Value::Array(items.collect())
+        }
+        Value::Object(fields) => {
+            let fields = fields.into_iter();
+            let fields = fields.map(|(key, value)| (masks.hide(&key), hidden(value, masks)));
+            Value::Object(fields.collect())
+        }
+        Value::Null | Value::Bool(_) => value,
     }
 }
 
@@ -157,7 +185,8 @@ fn read_file(file: &Path) -> Result<Option<String>, String> {
     }
 }
 
-fn parse_file(text: &str) -> Result<Map<String, Value>, String> {
+/// What a fault quotes is hidden before it is shortened: the beginning of a secret would not be known any more.
+fn parse_file(text: &str, masks: &Masks) -> Result<Map<String, Value>, String> {
     if text.trim_start().starts_with('{') {
         return object(text.as_bytes()).map_err(|(line, fault)| {
             format!("line {line} of the output file: it begins as a JSON object, but {fault}")
@@ -178,7 +207,7 @@ fn parse_file(text: &str) -> Result<Map<String, Value>, String> {
             (_, Some(marker)) => {
                 let end = line[marker + 2..].trim();
                 let value = block(&mut lines, end).ok_or_else(|| {
-                    let end = shorten(end);
+                    let end = shorten(&masks.hide(end));
                     format!("line {number} of the output file begins a block that never ends: there is no line {end}")
                 })?;
                 (&line[..marker], value)
@@ -193,7 +222,7 @@ fn parse_file(text: &str) -> Result<Map<String, Value>, String> {
         if !is_key(key) {
             return Err(format!(
                 "line {number} of the output file: {} is no key: letters, digits, '_', '-' and '.', at most {NAME_BYTES_MAX}",
-                shorten(key)
+                shorten(&masks.hide(key))
             ));
         }
         output.insert(key.to_string(), Value::String(value));

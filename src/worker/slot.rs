@@ -283,7 +283,8 @@ impl Attempt {
             0 => {}
             n => log.note(&format!("{n} bytes of what it printed are not kept")),
         }
-        self.finished(end.exit, captured.output)
+        // With what the step itself named to be hidden.
+        self.finished(end.exit, captured.output, &log.masks())
     }
 
     fn supervise(&self, invocation: &Invocation, log: &AttemptLog) -> io::Result<Supervised> {
@@ -345,9 +346,9 @@ impl Attempt {
         }
     }
 
-    fn finished(&self, exit: Exit, line: Option<OutputLine>) -> Finished {
+    fn finished(&self, exit: Exit, line: Option<OutputLine>, masks: &Masks) -> Finished {
         match exit {
-            Exit::Code(0) => match output::read(&self.place.output(), line) {
+            Exit::Code(0) => match output::read(&self.place.output(), line, masks) {
                 Ok(output) => Finished::Completed {
                     output,
                     exit_code: Some(0),
@@ -409,6 +410,7 @@ fn notes(end: &End, stopped: bool) -> Vec<String> {
     notes
 }
 
+/// What it gave was hidden when it was read.
 fn hide(finished: Finished, log: &AttemptLog) -> Finished {
     match finished {
         Finished::Completed { .. } => finished,

@@ -13,6 +13,8 @@ use crate::house::House;
 const FROM_ENV: &str = "env-s3cret-4711-value";
 const FROM_FILE: &str = "file-s3cret-0815-value";
 const FROM_INPUT: &str = "input-s3cret-2342-value";
+/// One that a step makes, and names.
+const MADE: &str = "made-s3cret-1337-value";
 
 /// Uses every secret in every place that takes one, prints them all, fails with them, and hands them on.
 const LEAKY: &str = r#"
@@ -32,10 +34,22 @@ tasks:
           printf '%s\n' "$WHOLE" >&2
           printf '%s %s %s' "$WHOLE" "$FILED" "$INPUT_KEY" > LEDGER.seen
           echo '{{ secret.by_file }}' {{ input.key | sh }}
+      give:
+        env: { FILED: "{{ secret.by_file }}" }
+        depends_on: [print]
+        script: |
+          made="made-s3cret-$((1000 + 337))-value"
+          echo "::add-mask::$made"
+          echo "OUTPUT: {\"nested\": [{\"$FILED\": \"$INPUT_KEY\"}]}"
+          echo "out=<$WHOLE> and $made" >> "$STEPWARD_OUTPUT"
+      misgive:
+        depends_on: [give]
+        continue_on_failure: true
+        script: echo "not a key $WHOLE=1" >> "$STEPWARD_OUTPUT"
       hand_on:
         type: task
         task: child
-        depends_on: [print]
+        depends_on: [{ step: misgive, accept: terminal }]
         input: { key: "{{ input.key }}" }
       fail:
         depends_on: [hand_on]
@@ -78,7 +92,7 @@ fn a_run_full_of_secrets_leaves_none_behind() {
         .unwrap();
     house.await_job(again.id, "completed");
 
-    let secrets = [FROM_ENV, FROM_FILE, FROM_INPUT];
+    let secrets = [FROM_ENV, FROM_FILE, FROM_INPUT, MADE];
     let holds = |text: &str| {
         secrets
             .iter()
@@ -102,6 +116,12 @@ fn a_run_full_of_secrets_leaves_none_behind() {
     assert!(lines.contains("***"), "{lines}");
     let input = serde_json::to_value(house.job(job).input).unwrap();
     assert_eq!(input, json!({"key": "***"}));
+
+    let given = serde_json::to_value(house.step(job, "give").output).unwrap();
+    let hidden = json!({"nested": [{"***": "***"}], "out": "<***> and ***"});
+    assert_eq!(given, hidden);
+    let misgiven = serde_json::to_string(&house.step(job, "misgive")).unwrap();
+    assert!(misgiven.contains("not a key ***"), "{misgiven}");
 
     let said = house.server().said();
     assert_eq!(holds(&said), None, "{said}");

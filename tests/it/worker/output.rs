@@ -3,6 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
+use stepward::worker::mask::Masks;
 use stepward::worker::output::{OutputLine, OutputWatch, read};
 
 #[track_caller]
@@ -10,7 +11,7 @@ fn given(file: &str) -> Result<Option<String>, String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("output");
     std::fs::write(&path, file).unwrap();
-    read(&path, None).map(|output| output.map(|json| json.0))
+    read(&path, None, &Masks::default()).map(|output| output.map(|json| json.0))
 }
 
 #[test]
@@ -92,12 +93,12 @@ fn whatever_stands_in_the_place_of_the_file_is_not_followed_and_not_waited_for()
     let path = folder.path().join("output");
     let sentence = Err("the output file is not a file any more".to_string());
 
-    assert_eq!(read(&path, None), Ok(None));
+    assert_eq!(read(&path, None, &Masks::default()), Ok(None));
     symlink("/etc/passwd", &path).unwrap();
-    assert_eq!(read(&path, None), sentence);
+    assert_eq!(read(&path, None, &Masks::default()), sentence);
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
-    assert_eq!(read(&path, None), sentence);
+    assert_eq!(read(&path, None, &Masks::default()), sentence);
     std::fs::remove_dir(&path).unwrap();
     assert!(
         Command::new("mkfifo")
@@ -106,14 +107,14 @@ fn whatever_stands_in_the_place_of_the_file_is_not_followed_and_not_waited_for()
             .unwrap()
             .success()
     );
-    assert_eq!(read(&path, None), sentence);
+    assert_eq!(read(&path, None, &Masks::default()), sentence);
     std::fs::remove_file(&path).unwrap();
     let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    assert_eq!(read(&path, None), sentence);
+    assert_eq!(read(&path, None, &Masks::default()), sentence);
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, b"a=1\nb=\xff").unwrap();
     assert_eq!(
-        read(&path, None),
+        read(&path, None, &Masks::default()),
         Err("line 2 of the output file is not UTF-8".to_string())
     );
 }
@@ -153,7 +154,12 @@ fn an_output_line_of_any_length_takes_little_memory() {
     pieces.extend((0..100).map(|_| mebibyte.as_slice()));
     assert_eq!(watched(&pieces), Some(OutputLine::TooLong));
     let folder = tempfile::tempdir().unwrap();
-    let sentence = read(&folder.path().join("output"), Some(OutputLine::TooLong)).unwrap_err();
+    let sentence = read(
+        &folder.path().join("output"),
+        Some(OutputLine::TooLong),
+        &Masks::default(),
+    )
+    .unwrap_err();
     assert!(sentence.starts_with("the OUTPUT: line is longer than the 64 KiB"));
 }
 
@@ -162,9 +168,51 @@ fn a_bad_output_line_is_told_without_its_text() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("output");
     let line = OutputLine::Text(b"{\"a\": hunter2}".to_vec());
-    let sentence = read(&file, Some(line)).unwrap_err();
+    let sentence = read(&file, Some(line), &Masks::default()).unwrap_err();
     assert_eq!(
         sentence,
         "the last OUTPUT: line on standard output is not a JSON object: column 7 is not JSON"
     );
+}
+
+#[test]
+fn no_secret_is_in_what_it_gave_nor_in_what_is_said_of_it() {
+    let long = format!("hunter2{}", "-and-more".repeat(20));
+    let secrets = ["hunter2hunter2", "4711081523", "line one\nline two", &long];
+    let (masks, _) = Masks::new(&secrets.map(str::to_string));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("output");
+    let with = |file: &str, line: Option<&str>| {
+        std::fs::write(&path, file).unwrap();
+        let line = line.map(|line| OutputLine::Text(line.as_bytes().to_vec()));
+        read(&path, line, &masks).map(|output| output.unwrap().0)
+    };
+    for (file, line, output) in [
+        (
+            "a=x hunter2hunter2 y\nhunter2hunter2=b",
+            None,
+            r#"{"***":"b","a":"x *** y"}"#,
+        ),
+        (
+            "a<<E\nline one\nline two\nE\nb=aHVudGVyMmh1bnRlcjI=",
+            None,
+            r#"{"a":"***\n***","b":"***I="}"#,
+        ),
+        (
+            r#"{"a": [{"hunter2hunter2": "\u0068unter2hunter2"}, 4711081523, 7, null, true]}"#,
+            None,
+            r#"{"a":[{"***":"***"},"***",7,null,true]}"#,
+        ),
+        ("", Some(r#"{"a": "hunter2hunter2"}"#), r#"{"a":"***"}"#),
+    ] {
+        assert_eq!(with(file, line).as_deref(), Ok(output), "{file:?}");
+    }
+    for file in [
+        format!("{long} =1"),
+        format!("a<<{long} \n"),
+        format!("{long}\u{e4}=1"),
+    ] {
+        let sentence = with(&file, None).unwrap_err();
+        assert!(!sentence.contains("hunter2"), "{sentence}");
+    }
 }
