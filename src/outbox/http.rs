@@ -43,11 +43,17 @@ pub fn post(url: &str, headers: &[(&str, String)], body: &[u8], resolved: &Resol
         return Sent::delivered(i32::from(status.as_u16()), "delivered");
     }
     let retry_after_ms = retry_after_ms(response.headers(), wall_time());
-    let mut answer = Vec::new();
-    let reader = response.body_mut().as_reader();
-    // What broke off may still say something.
-    let _ = reader.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
-    let said = one_line(&String::from_utf8_lossy(&answer));
+    let said = match resolved.may_be_quoted() {
+        true => {
+            let mut answer = Vec::new();
+            let reader = response.body_mut().as_reader();
+            // What broke off may still say something.
+            let _ = reader.take(ANSWER_BYTES_MAX).read_to_end(&mut answer);
+            // Before it is cut: half a secret would not be known any more.
+            one_line(&resolved.scrub(&String::from_utf8_lossy(&answer)))
+        }
+        false => String::new(),
+    };
     let mut message = match status.is_redirection() {
         true => format!("it answered {status}, and redirects are not followed"),
         false => format!("it answered {status}"),
@@ -59,7 +65,7 @@ pub fn post(url: &str, headers: &[(&str, String)], body: &[u8], resolved: &Resol
         status: Some(i32::from(status.as_u16())),
         retry_after_ms,
         is_final: status.as_u16() == 410,
-        ..Sent::failed(resolved.scrub(&message))
+        ..Sent::failed(message)
     }
 }
 

@@ -17,7 +17,7 @@ pub fn deliver(
     let mut resolved = Resolved::default();
     let mut reached = || {
         let url = resolved.text(url)?;
-        let token = token.map(|token| resolved.secret(token)).transpose()?;
+        let token = token.map(|token| resolved.shown(token)).transpose()?;
         Ok::<_, String>((url, token))
     };
     let (url, token) = match reached() {
@@ -40,7 +40,7 @@ pub fn deliver(
         headers.push(("click", one_line(link)));
     }
     if let Some(token) = token {
-        headers.push(("authorization", format!("Bearer {}", token.trim())));
+        headers.push(("authorization", format!("Bearer {token}")));
     }
     http::post(&url, &headers, letter.text.as_bytes(), &resolved)
 }

@@ -11,9 +11,11 @@ const SECRET_BYTES_MIN: usize = 4;
 #[derive(Default)]
 pub struct Resolved {
     texts: Vec<String>,
+    is_shown: bool,
 }
 
 impl Resolved {
+    /// One that stays here, such as what messages are signed with.
     pub fn secret(&mut self, secret: &SecretRef) -> Result<String, String> {
         let found = Secrets::resolve(secret)?;
         if found.trim().is_empty() {
@@ -23,12 +25,24 @@ impl Resolved {
         Ok(found)
     }
 
+    /// One that the target is shown.
+    pub fn shown(&mut self, secret: &SecretRef) -> Result<String, String> {
+        self.is_shown = true;
+        Ok(self.secret(secret)?.trim().to_string())
+    }
+
     /// A plain text is no secret.
     pub fn text(&mut self, text: &Text) -> Result<String, String> {
         match text {
             Text::Plain(text) => Ok(text.clone()),
-            Text::Reference(reference) => Ok(self.secret(&reference.0)?.trim().to_string()),
+            Text::Reference(reference) => self.shown(&reference.0),
         }
+    }
+
+    /// Whether what the target says may be kept. One that was shown a secret may say a part of it, or in another form: `Cannot
+    /// POST /services/T000/XXXX` is half of an address and as good as all of it.
+    pub fn may_be_quoted(&self) -> bool {
+        !self.is_shown
     }
 
     /// The sentence without anything that was resolved: a target may answer with what it was sent.
@@ -59,6 +73,9 @@ mod tests {
             resolved.scrub("401: tk_very_secret is wrong"),
             "401: *** is wrong"
         );
+        assert!(resolved.may_be_quoted(), "nobody was shown it");
+        assert_eq!(resolved.shown(&secret).unwrap(), "tk_very_secret");
+        assert!(!resolved.may_be_quoted());
         std::fs::write(&file, " \n").unwrap();
         let empty = resolved.secret(&secret).unwrap_err();
         assert_eq!(empty, "the secret is nothing but blanks");

@@ -444,6 +444,57 @@ fn a_secret_that_is_not_there_is_named_and_one_that_is_there_is_kept_nowhere() {
 }
 
 #[test]
+fn a_receiver_that_quotes_a_part_of_a_secret_is_not_quoted() {
+    let receiver = Receiver::start();
+    let path = "/services/T000/B%30SECRETPATH?key=SECRETKEY";
+    let said = "Cannot POST /services/T000/B0SECRETPATH with SECRETKEY for tk_SECRETTOKEN";
+    for _ in 0..3 {
+        receiver.answer(&format!("404 SECRETPATH\r\n\r\n{said}"));
+    }
+    let phone = receiver.url("/phone");
+    let notify = format!(
+        "  chat: {{ type: slack, url: {{ file: FOLDER/url }}, on: [job_failed] }}\n  \
+         ops: {{ type: webhook, url: {{ file: FOLDER/url }}, secret: {{ file: FOLDER/token }}, on: [job_failed] }}\n  \
+         phone: {{ type: ntfy, url: \"{phone}\", token: {{ file: FOLDER/token }}, on: [job_failed] }}\n"
+    );
+    let post = Post::new(&notify, |folder| {
+        fs::write(folder.join("url"), receiver.url(path)).unwrap();
+        fs::write(folder.join("token"), "tk_SECRETTOKEN and more").unwrap();
+    });
+    post.fail("backup");
+    for outbox_id in [1, 2, 3] {
+        post.await_state(outbox_id, MessageState::Pending, 1);
+        let message = post.house.engine.message(OutboxId(outbox_id));
+        let error = message.unwrap().message.last_error;
+        assert_eq!(error.as_deref(), Some("it answered 404 Not Found"));
+    }
+    let database = post.house.database();
+    for entry in fs::read_dir(database.parent().unwrap()).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        let found = memchr::memmem::find(&bytes, b"SECRET");
+        assert_eq!(found, None, "{}", path.display());
+    }
+}
+
+#[test]
+fn a_secret_that_a_receiver_says_is_hidden_before_its_answer_is_cut() {
+    let receiver = Receiver::start();
+    let secret = "signed-with-this-secret";
+    let said = format!("{}{secret}", "x".repeat(190));
+    receiver.answer(&format!("500 Broken\r\n\r\n{said}"));
+    let notify = webhook("ops", &receiver, "FOLDER/secret");
+    let post = Post::new(&notify, |folder| {
+        fs::write(folder.join("secret"), secret).unwrap()
+    });
+    post.fail("backup");
+    post.await_state(1, MessageState::Pending, 1);
+    let message = post.house.engine.message(OutboxId(1)).unwrap().message;
+    let error = message.last_error.unwrap();
+    assert!(error.ends_with("xxx***"), "{error}");
+}
+
+#[test]
 fn a_test_message_goes_the_same_way_and_says_how_it_went() {
     let receiver = Receiver::start();
     receiver.answer("200 OK");

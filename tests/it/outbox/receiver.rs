@@ -63,7 +63,7 @@ impl Receiver {
         format!("http://{}{path}", self.address)
     }
 
-    /// What it answers next, such as `503 Busy`, with more headers if there are any.
+    /// What it answers next, such as `503 Busy`, with more headers and a body if there are any.
     pub fn answer(&self, status: &str) {
         let mut state = self.state.lock().unwrap();
         state.answers.push_back(status.to_string());
@@ -124,6 +124,9 @@ fn serve(stream: TcpStream, shared: &Mutex<State>) {
         std::thread::sleep(Duration::from_millis(5));
     }
     let status = answer.unwrap_or_else(|| "200 OK".to_string());
-    let text = format!("HTTP/1.1 {status}\r\ncontent-length: 4\r\nconnection: close\r\n\r\ntold");
+    let (status, said) = status.split_once("\r\n\r\n").unwrap_or((&status, "told"));
+    let length = said.len();
+    let text =
+        format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{said}");
     let _ = answers.write_all(text.as_bytes());
 }
