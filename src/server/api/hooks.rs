@@ -1,15 +1,17 @@
 //! Webhooks in: a signed request of somebody else makes a job.
 //!
 //! Whoever reaches the port may ask, and is let in by the webhook's own secret. A name that does not exist is answered as a
-//! wrong signature is. A delivery that comes again, under the same id, is answered with the job that it made; what it says
+//! wrong signature is, and so is one whose secret cannot be had: that is told in the log and in an event. A delivery that comes again, under the same id, is answered with the job that it made; what it says
 //! the second time is not looked at.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use serde_json::{Map, Value};
 
 use crate::clock::monotonic_ms;
 use crate::domain::Json;
+use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::Source;
 use crate::domain::limits::{self, shorten};
 use crate::domain::webhook::WebhookDraft;
@@ -33,6 +35,9 @@ const NOT_TOLD: &[&str] = &[
     "api-key",
 ];
 
+/// Stands for a secret that there is not, so that the answer takes as long.
+const NOBODY_KNOWS: &str = "no such webhook";
+
 pub fn receive(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&[])?;
     let name = request.param(0);
@@ -41,19 +46,26 @@ pub fn receive(app: &App, request: &Request) -> Result<Reply, ApiError> {
         body: &request.body,
     };
     let loaded = app.workflows.current();
+    let now = app.clock.now();
     let Some(webhook) = loaded.webhooks.get(name) else {
         // As much work as with one that exists.
-        evidence.shows(None, "no such webhook", app.clock.now().wall);
-        return Err(refused(app, name));
+        evidence.shows(None, NOBODY_KNOWS, now.wall);
+        let sentence = format!("a request to webhook {} was refused", shorten(name));
+        app.hook_log.say(Refusal::Unknown, "", &sentence);
+        return Err(refused());
     };
-    let secret = Secrets::resolve(&webhook.secret).map_err(|fault| {
-        let sentence = format!("webhook {name} cannot be checked: {fault}");
-        app.hook_log.say(&sentence);
-        let message = "the webhook cannot be checked, the server's log says why";
-        ApiError::new(503, "not_ready", message)
-    })?;
-    if !evidence.shows(webhook.scheme, &secret, app.clock.now().wall) {
-        return Err(refused(app, name));
+    let secret = match secret(webhook) {
+        Ok(secret) => secret,
+        Err(fault) => {
+            evidence.shows(webhook.scheme, NOBODY_KNOWS, now.wall);
+            tell_fault(app, name, &fault);
+            return Err(refused());
+        }
+    };
+    if !evidence.shows(webhook.scheme, &secret, now.wall) {
+        let sentence = format!("a request to webhook {name} was refused");
+        app.hook_log.say(Refusal::NotShown, name, &sentence);
+        return Err(refused());
     }
     let key = evidence.delivery_id().map(|id| key(name, id));
     if let Some(key) = &key
@@ -68,9 +80,8 @@ pub fn receive(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let input = input(webhook, &evidence, request)?;
     let frozen = loaded.tasks.get(&webhook.task).ok_or_else(|| {
         let task = &webhook.task;
-        app.hook_log.say(&format!(
-            "webhook {name} is for task {task}, which does not exist"
-        ));
+        let sentence = format!("webhook {name} is for task {task}, which does not exist");
+        app.hook_log.say(Refusal::NoTask, name, &sentence);
         let message = "the webhook has no task, the server's log says which";
         ApiError::new(503, "not_ready", message)
     })?;
@@ -89,21 +100,43 @@ pub fn receive(app: &App, request: &Request) -> Result<Reply, ApiError> {
     Ok(Response::json(status, &json).into())
 }
 
+fn secret(webhook: &WebhookDraft) -> Result<String, String> {
+    let secret = Secrets::resolve(&webhook.secret)?;
+    match secret.trim().is_empty() {
+        true => Err("its secret is nothing but blanks".to_string()),
+        false => Ok(secret),
+    }
+}
+
+/// A webhook that nobody can use is for whoever owns the server to know, and not for whoever asks.
+fn tell_fault(app: &App, name: &str, fault: &str) {
+    let sentence =
+        format!("webhook {name} cannot be checked, all its requests are refused: {fault}");
+    app.hook_log.say(Refusal::NoSecret, name, &sentence);
+    if !app.hook_log.is_event_due(name, monotonic_ms()) {
+        return;
+    }
+    let data = Json(serde_json::json!({ "webhook": name }).to_string());
+    let event = NewEvent::new(EventKind::HookFailed, sentence).data(Some(data));
+    if let Err(error) = app.engine.tell(event, app.clock.now()) {
+        log::error!("that webhook {name} cannot be checked could not be written down: {error}");
+    }
+}
+
 /// One same answer, whatever is wrong.
-fn refused(app: &App, name: &str) -> ApiError {
-    let sentence = format!("a request to webhook {} was refused", shorten(name));
-    app.hook_log.say(&sentence);
+fn refused() -> ApiError {
     let message = "there is no such webhook, or the request does not show that it knows its secret";
     ApiError::new(401, "unauthorized", message)
 }
 
-/// An id may be as long as a header.
+/// The line end keeps it apart from the keys of the API, which come in a header and cannot have one. An id may be as long as a
+/// header.
 fn key(name: &str, id: &str) -> String {
-    let key = format!("webhook:{name}:{id}");
+    let key = format!("webhook\n{name}\n{id}");
     let is_plain = !id.contains(char::is_control);
     match key.len() <= limits::KEY_BYTES_MAX && is_plain {
         true => key,
-        false => format!("webhook:{name}:sha256:{}", hex_sha256(id.as_bytes())),
+        false => format!("webhook\n{name}\nsha256\n{}", hex_sha256(id.as_bytes())),
     }
 }
 
@@ -169,34 +202,82 @@ fn headers(evidence: &Evidence) -> Value {
     Value::Object(told)
 }
 
-/// Anybody can have himself refused a million times; the log has a line now and then.
+/// Why a request is refused; each kind is told by itself, so that strangers who knock hide no fault of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Refusal {
+    /// Strangers make up the names, so all of them are one.
+    Unknown,
+    NotShown,
+    NoSecret,
+    NoTask,
+}
+
+/// Anybody can have himself refused a million times; the log has a line now and then, for each webhook and each kind.
 #[derive(Default)]
 pub struct HookLog {
-    /// When the last line was, and how many were not said since.
-    state: Mutex<(Option<i64>, u64)>,
+    lines: Mutex<BTreeMap<(Refusal, String), Said>>,
+    /// When there was an event of a webhook.
+    events: Mutex<BTreeMap<String, i64>>,
+}
+
+struct Said {
+    last_ms: i64,
+    /// How many were not said since.
+    unsaid: u64,
 }
 
 impl HookLog {
-    fn say(&self, sentence: &str) {
-        if let Some(line) = self.line(sentence, monotonic_ms()) {
-            log::warn!("{line}");
+    /// Between two lines of one kind about one webhook.
+    const PAUSE_MS: i64 = 10_000;
+    /// Events are kept, and sent to people.
+    const EVENT_PAUSE_MS: i64 = 3_600_000;
+    /// Only webhooks that exist are in it, but those may come and go.
+    const KNOWN_MAX: usize = 10_000;
+
+    fn say(&self, refusal: Refusal, name: &str, sentence: &str) {
+        if let Some(line) = self.line(refusal, name, sentence, monotonic_ms()) {
+            match refusal {
+                Refusal::Unknown | Refusal::NotShown => log::warn!("{line}"),
+                Refusal::NoSecret | Refusal::NoTask => log::error!("{line}"),
+            }
         }
     }
 
-    fn line(&self, sentence: &str, now_ms: i64) -> Option<String> {
-        const PAUSE_MS: i64 = 10_000;
-        let mut state = self.state.lock().expect("no panic while it is held");
-        let (last_ms, unsaid) = &mut *state;
-        if last_ms.is_some_and(|last_ms| now_ms - last_ms < PAUSE_MS) {
-            *unsaid += 1;
-            return None;
+    fn line(&self, refusal: Refusal, name: &str, sentence: &str, now_ms: i64) -> Option<String> {
+        let mut lines = self.lines.lock().expect("no panic while it is held");
+        let key = (refusal, name.to_string());
+        let unsaid = match lines.get_mut(&key) {
+            Some(said) if now_ms - said.last_ms < Self::PAUSE_MS => {
+                said.unsaid += 1;
+                return None;
+            }
+            Some(said) => said.unsaid,
+            None => 0,
+        };
+        if lines.len() >= Self::KNOWN_MAX {
+            lines.retain(|_, said| now_ms - said.last_ms < Self::PAUSE_MS);
         }
-        *last_ms = Some(now_ms);
-        let unsaid = std::mem::take(unsaid);
+        let said = Said {
+            last_ms: now_ms,
+            unsaid: 0,
+        };
+        lines.insert(key, said);
         Some(match unsaid {
             0 => sentence.to_string(),
             unsaid => format!("{sentence}; {unsaid} more such lines were left out"),
         })
+    }
+
+    /// If so, the next one is not due for a while.
+    fn is_event_due(&self, name: &str, now_ms: i64) -> bool {
+        let mut events = self.events.lock().expect("no panic while it is held");
+        let is_recent = |last_ms: &i64| now_ms - last_ms < Self::EVENT_PAUSE_MS;
+        if events.get(name).is_some_and(is_recent) {
+            return false;
+        }
+        events.retain(|_, last_ms| is_recent(last_ms));
+        events.insert(name.to_string(), now_ms);
+        true
     }
 }
 
@@ -207,12 +288,52 @@ mod tests {
     #[test]
     fn the_log_has_a_line_now_and_then() {
         let log = HookLog::default();
-        assert_eq!(log.line("no", 0).as_deref(), Some("no"));
-        assert_eq!(log.line("no", 1), None);
-        assert_eq!(log.line("no", 9_999), None);
-        let line = log.line("no", 10_000).unwrap();
-        assert_eq!(line, "no; 2 more such lines were left out");
-        assert_eq!(log.line("no", 20_000).as_deref(), Some("no"));
+        let line = |at_ms| log.line(Refusal::NotShown, "push", "no", at_ms);
+        assert_eq!(line(0).as_deref(), Some("no"));
+        assert_eq!(line(1), None);
+        assert_eq!(line(9_999), None);
+        let said = line(10_000).unwrap();
+        assert_eq!(said, "no; 2 more such lines were left out");
+        assert_eq!(line(20_000).as_deref(), Some("no"));
+    }
+
+    #[test]
+    fn strangers_who_knock_hide_no_fault_of_ours() {
+        let log = HookLog::default();
+        for at_ms in 0..100 {
+            log.line(Refusal::Unknown, "", "no", at_ms);
+            log.line(Refusal::NotShown, "push", "no", at_ms);
+            log.line(Refusal::NotShown, "pull", "no", at_ms);
+        }
+        for name in ["push", "pull"] {
+            for refusal in [Refusal::NoSecret, Refusal::NoTask] {
+                let line = log.line(refusal, name, "not set", 100);
+                assert_eq!(line.as_deref(), Some("not set"), "{refusal:?} {name}");
+            }
+        }
+        assert_eq!(log.line(Refusal::NoSecret, "push", "not set", 101), None);
+    }
+
+    #[test]
+    fn what_is_remembered_of_lines_does_not_grow_without_end() {
+        let log = HookLog::default();
+        for at in 0..3 * HookLog::KNOWN_MAX {
+            let at_ms = at as i64 * 10;
+            assert!(
+                log.line(Refusal::NoTask, &at.to_string(), "no", at_ms)
+                    .is_some()
+            );
+        }
+        assert!(log.lines.lock().unwrap().len() <= HookLog::KNOWN_MAX);
+    }
+
+    #[test]
+    fn there_is_an_event_of_a_webhook_once_in_an_hour() {
+        let log = HookLog::default();
+        assert!(log.is_event_due("push", 0));
+        assert!(!log.is_event_due("push", 3_599_999));
+        assert!(log.is_event_due("pull", 3_599_999));
+        assert!(log.is_event_due("push", 3_600_000));
     }
 
     #[test]
@@ -238,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_long_id_is_a_key_all_the_same() {
-        assert_eq!(key("push", "1"), "webhook:push:1");
+        assert_eq!(key("push", "1"), "webhook\npush\n1");
         let long = key("push", &"x".repeat(10_000));
         assert!(long.len() <= limits::KEY_BYTES_MAX, "{long}");
         assert_ne!(long, key("push", &"x".repeat(10_001)));

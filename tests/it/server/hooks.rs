@@ -268,12 +268,43 @@ fn an_input_that_breaks_the_tasks_rules_is_refused_in_its_words() {
 }
 
 #[test]
-fn a_secret_that_cannot_be_had_is_the_servers_fault() {
+fn a_secret_that_cannot_be_had_is_told_to_the_owner_and_to_nobody_else() {
     let house = house();
-    let answer = hook(&house, "broken", &bearer(""), b"{}");
-    assert_eq!(answer.refused(503), "not_ready");
-    assert!(!answer.text().contains("NEVER_SET"), "{}", answer.text());
+    let wrong = hook(&house, "nobody", &bearer(""), b"{}");
+    let guessed = "authorization: Bearer no such webhook\r\n".to_string();
+    for headers in [bearer(""), github("d", b"{}"), String::new(), guessed] {
+        let answer = hook(&house, "broken", &headers, b"{}");
+        assert_eq!(answer.refused(401), "unauthorized");
+        assert_eq!(answer.text(), wrong.text());
+    }
     assert_eq!(jobs(&house), 0);
+    let events = get(&house, "/api/events?limit=500");
+    let events = events["items"].as_array().unwrap().iter();
+    let told: Vec<&Value> = events
+        .filter(|event| event["kind"] == "hook_failed")
+        .collect();
+    assert_eq!(told.len(), 1, "{told:?}");
+    let text = told[0].to_string();
+    assert!(text.contains("webhook broken cannot be checked"), "{text}");
+    assert!(text.contains("STEPWARD_TEST_NEVER_SET"), "{text}");
+}
+
+#[test]
+fn no_key_of_the_api_takes_the_place_of_a_delivery() {
+    let house = house();
+    let body = br#"{ "tag": "a" }"#;
+    for key in ["webhook:push:pre", "webhook push pre", "webhook\tpush\tpre"] {
+        let headers = format!(
+            "authorization: Bearer a-token-that-is-long-enough\r\n\
+             content-type: application/json\r\nidempotency-key: {key}\r\n"
+        );
+        let submitted = br#"{ "input": { "tag": "b" } }"#;
+        house
+            .ask("POST", "/api/tasks/deploy/jobs", &headers, submitted)
+            .expect(201);
+    }
+    let made = hook(&house, "push", &github("pre", body), body).expect(201);
+    assert_eq!(made, json!({ "job_id": 4, "repeated": false }));
 }
 
 #[test]
