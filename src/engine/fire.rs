@@ -433,7 +433,7 @@ struct Ledger<'a> {
     schedule: &'a Schedule,
     now: Now,
     /// How the row before went.
-    last: Option<(FireOutcome, String)>,
+    last: Option<FireOutcome>,
     /// The first and the last, and how many, if they were counted.
     missed: Option<(Timestamp, Timestamp, Option<usize>)>,
 }
@@ -445,7 +445,7 @@ impl<'a> Ledger<'a> {
             tx,
             schedule,
             now,
-            last: last.map(|last| (last.outcome, last.message)),
+            last: last.map(|last| last.outcome),
             missed: None,
         })
     }
@@ -475,7 +475,7 @@ impl<'a> Ledger<'a> {
             _ => String::new(),
         };
         let row = self.row(due_at, outcome, &message);
-        self.last = Some((outcome, message));
+        self.last = Some(outcome);
         self.tx.insert_fire(&Fire {
             job_id: Some(job_id),
             ..row
@@ -495,7 +495,7 @@ impl<'a> Ledger<'a> {
             self.missed = Some((first, due_at, count.map(|count| count + 1)));
         }
         self.tell(due_at, outcome, why)?;
-        self.last = Some((outcome, why.to_string()));
+        self.last = Some(outcome);
         Ok(())
     }
 
@@ -519,18 +519,14 @@ impl<'a> Ledger<'a> {
         })?)
     }
 
-    /// The first of several in a row is told.
+    /// The first of several in a row is told. Their reasons may differ by no more than the time that they speak of.
     fn tell(&self, due_at: Timestamp, outcome: FireOutcome, why: &str) -> Result<(), EngineError> {
         let kind = match outcome {
             FireOutcome::Skipped => EventKind::ScheduleSkipped,
             FireOutcome::Refused => EventKind::ScheduleRefused,
             _ => return Ok(()),
         };
-        let again = self.last.as_ref().is_some_and(|(last, message)| {
-            let same = outcome == FireOutcome::Skipped || message == why;
-            *last == outcome && same
-        });
-        if again {
+        if self.last == Some(outcome) {
             return Ok(());
         }
         let draft = &self.schedule.draft;

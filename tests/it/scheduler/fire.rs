@@ -248,6 +248,20 @@ fn an_input_that_does_not_fit_is_refused_with_all_that_is_wrong() {
 }
 
 #[test]
+fn a_refusal_that_speaks_of_its_time_is_told_once_in_a_row() {
+    let mut timetable = Timetable::with(ScheduleDraft {
+        input: Json(r#"{"day": "today", "n": "{{ schedule.at }}"}"#.to_string()),
+        ..schedule("*/10 * * * *")
+    });
+    timetable.tasks.insert("main".to_string(), asking());
+    assert_eq!(timetable.run(MINUTE, 30 * MINUTE), 0);
+    let fires = timetable.fires();
+    assert_eq!(fires.len(), 3);
+    assert_ne!(fires[0].message, fires[1].message);
+    assert_eq!(timetable.told().len(), 1, "{:?}", timetable.told());
+}
+
+#[test]
 fn what_its_task_does_not_take_is_refused_and_the_schedule_goes_on() {
     let broken = ScheduleDraft {
         input: Json(r#"{"x": "{{ nobody.knows }}"}"#.to_string()),
