@@ -31,7 +31,7 @@ words! {
     }
 }
 
-/// Fires were due while nobody could act on them.
+/// Fires were due while nobody could act on them, and were found more than [`ON_TIME_MS`] late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CatchUp {
     None,
@@ -67,9 +67,10 @@ words! {
     }
 }
 
-/// What is found so late is late; before that a fire is on time. Longer than a restart of the server takes and than a clock is
-/// set right by, so that neither costs a fire whatever `catch_up` says.
-pub const GRACE_MS: i64 = 120_000;
+/// What is found later than this is late, and `catch_up` decides; before that a fire is on time. Longer than a quick restart and
+/// than a disk stalls, so that neither costs a fire; short, so that what was due while nobody was there is not fired as if it were
+/// now.
+pub const ON_TIME_MS: i64 = 10_000;
 
 /// A schedule as it is kept. Its pause and its next time outlive every reload of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -131,7 +132,7 @@ impl Schedule {
             let paused = Turn::Pass(FireOutcome::Paused, pause.to_string());
             return vec![paused; due.len()];
         }
-        let is_late = |at: &&Timestamp| now.0 - at.0 > GRACE_MS;
+        let is_late = |at: &&Timestamp| now.0 - at.0 > ON_TIME_MS;
         let late = due.iter().filter(is_late).count();
         // Those from here on are not too late to be made up for.
         let wanted = match self.draft.catch_up {
@@ -226,10 +227,10 @@ mod tests {
         };
         for policy in [CatchUp::None, latest, CatchUp::All { max: 2 }] {
             let schedule = schedule(policy);
-            assert_eq!(outcomes(&schedule, &[120, 60, 0]), [Fired; 3]);
+            assert_eq!(outcomes(&schedule, &[10, 5, 0]), [Fired; 3]);
         }
-        assert_eq!(outcomes(&schedule(CatchUp::None), &[121]), [Missed]);
-        assert_eq!(outcomes(&schedule(latest), &[121]), [CaughtUp]);
+        assert_eq!(outcomes(&schedule(CatchUp::None), &[11]), [Missed]);
+        assert_eq!(outcomes(&schedule(latest), &[11]), [CaughtUp]);
         assert_eq!(outcomes(&schedule(latest), &[3_600]), [CaughtUp]);
         assert_eq!(outcomes(&schedule(latest), &[3_601]), [Missed]);
         assert_eq!(outcomes(&schedule(latest), &[900, 500]), [Missed, CaughtUp]);

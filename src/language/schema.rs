@@ -367,7 +367,7 @@ fn schedule() -> Value {
                 .example(json!({ "day": "{{ schedule.at }}" })),
             Key::new("overlap", "A fire is due while a job of an earlier one is still there.", one_of(&["skip", "queue", "allow", "cancel_previous"]))
                 .example(json!("queue")).default(json!("skip")),
-            Key::new("catch_up", "Fires were due while the server was off: none of them, the latest, all.", json!({
+            Key::new("catch_up", "Fires were found more than 10 s late, as after the server was off: none of them is made up for, the latest, all.", json!({
                 "oneOf": [
                     one_of(&["none", "latest", "all"]),
                     {

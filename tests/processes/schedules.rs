@@ -32,7 +32,7 @@ tasks:
     flow:
       tock: { script: 'echo \"$STEPWARD_JOB_ID $STEPWARD_SCHEDULED_AT\" >> LEDGER' }
     schedules:
-      often: { cron: '* * * * * *', overlap: allow }
+      often: { cron: '* * * * * *', overlap: allow, catch_up: all }
 ";
     let mut house = House::with_settings(workflows, PATIENT);
     let _worker = house.worker(4);
@@ -51,7 +51,8 @@ tasks:
     let fires = fires(&house);
     let fired: Vec<&FireJson> = fires
         .iter()
-        .filter(|fire| fire.outcome == "fired")
+        // A start that takes more than ten seconds makes them late, and no more than that.
+        .filter(|fire| ["fired", "caught_up"].contains(&fire.outcome.as_str()))
         .collect();
     let passed = fires.iter().skip(fired.len());
     assert!(
