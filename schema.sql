@@ -348,7 +348,9 @@ CREATE TABLE schedule (
     catch_up_limit INTEGER,                          -- of latest: milliseconds; of all: how many
     enabled        INTEGER NOT NULL CHECK (enabled IN (0, 1)),           -- by its file
     paused         INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),  -- by a person; no file changes it
+    loaded         INTEGER NOT NULL DEFAULT 1 CHECK (loaded IN (0, 1)),  -- 0: what is loaded does not have it; it keeps its time
     next_at        INTEGER,                          -- the first due instant that the ledger says nothing of
+    look_at        INTEGER,                          -- when something is to be done; not next_at: that waits for an earlier job
     created_at     INTEGER NOT NULL,
     removed_at     INTEGER,                          -- since when no file has it
     UNIQUE (task, name),
@@ -358,11 +360,14 @@ CREATE TABLE schedule (
         WHEN 'latest' THEN catch_up_limit IS NOT NULL AND catch_up_limit >= 0
         WHEN 'all'    THEN catch_up_limit IS NOT NULL AND catch_up_limit >= 0
         ELSE 0 END),
-    CHECK (removed_at IS NULL OR next_at IS NULL)
+    CHECK (removed_at IS NULL OR (next_at IS NULL AND loaded = 0)),
+    CHECK (look_at IS NULL OR (next_at IS NOT NULL AND next_at <= look_at))
 ) STRICT;
 
 -- The next that is due.
-CREATE INDEX schedule_by_next ON schedule (next_at) WHERE next_at IS NOT NULL;
+CREATE INDEX schedule_by_look ON schedule (look_at) WHERE look_at IS NOT NULL AND loaded = 1;
+-- What is made up for one after another.
+CREATE INDEX schedule_that_waits ON schedule (schedule_id) WHERE look_at IS NOT next_at AND loaded = 1;
 
 -- The ledger: one row per due instant, written in the transaction that makes its job, so that no instant counts twice.
 CREATE TABLE schedule_fire (
@@ -388,5 +393,7 @@ CREATE TABLE schedule_fire (
 
 -- At most one waits for the job of an earlier one.
 CREATE UNIQUE INDEX schedule_fire_queued ON schedule_fire (schedule_id) WHERE outcome = 'queued';
+-- What a clock wrote that was ahead.
+CREATE INDEX schedule_fire_without_job ON schedule_fire (schedule_id, at) WHERE job_id IS NULL;
 -- A job stands for one instant.
 CREATE UNIQUE INDEX schedule_fire_by_job ON schedule_fire (job_id) WHERE job_id IS NOT NULL;

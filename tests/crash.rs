@@ -336,7 +336,7 @@ fn script() -> Vec<Verb> {
         // Schedules: on time, late, refused, superseding, by hand, paused. Each is one transaction.
         verb(|engine, clock| {
             engine
-                .set_schedules(&[frequent("often")], clock.now())
+                .set_schedules(&[frequent("often")], true, clock.now())
                 .unwrap();
         }),
         verb(|engine, clock| fire(engine, clock, 1, Some(everything()))),
@@ -358,7 +358,7 @@ fn script() -> Vec<Verb> {
         verb(|engine, clock| fire(engine, clock, 10, None)),
         verb(|engine, clock| {
             engine
-                .set_schedules(&[frequent("other")], clock.now())
+                .set_schedules(&[frequent("other")], true, clock.now())
                 .unwrap();
         }),
     ]

@@ -79,8 +79,12 @@ pub struct Schedule {
     pub draft: ScheduleDraft,
     /// By a person.
     pub paused: bool,
+    /// What is loaded has it. If not, and it is not removed either, its file does not load: it makes no jobs and keeps its time.
+    pub loaded: bool,
     /// The first instant that the ledger says nothing of. `None`: it will not fire.
     pub next_at: Option<Timestamp>,
+    /// When something is to be done. It is `next_at`, unless that is to be made up for and waits for the job of an earlier one.
+    pub look_at: Option<Timestamp>,
     pub created_at: Timestamp,
     /// Since when no file has it.
     pub removed_at: Option<Timestamp>,
@@ -113,8 +117,20 @@ pub enum Turn {
 }
 
 impl Schedule {
+    /// What makes no jobs needs no file.
     pub fn is_due(&self, now: Timestamp) -> bool {
-        self.next_at.is_some_and(|next_at| next_at <= now)
+        (self.loaded || self.pause().is_some()) && self.look_at.is_some_and(|at| at <= now)
+    }
+
+    /// What is to be made up for waits for the job of an earlier fire.
+    pub fn waits(&self) -> bool {
+        self.look_at != self.next_at
+    }
+
+    /// All that was missed is wanted and no two at a time: one after another, or hardly any would be left.
+    pub fn makes_up_one_by_one(&self) -> bool {
+        let all = matches!(self.draft.catch_up, CatchUp::All { .. });
+        all && matches!(self.draft.overlap, Overlap::Skip | Overlap::Queue)
     }
 
     /// Why it makes no jobs now.
@@ -198,7 +214,9 @@ mod tests {
                 enabled: true,
             },
             paused: false,
+            loaded: true,
             next_at: None,
+            look_at: None,
             created_at: Timestamp(0),
             removed_at: None,
         }

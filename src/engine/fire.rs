@@ -6,6 +6,9 @@
 //!
 //! `overlap: queue` makes no job that is held: a held job would need a second group beside its task's own. Its row says `queued`,
 //! and the job is made when the scheduler sees that the earlier ones have ended.
+//!
+//! What `catch_up: all` wants is made up for one after another unless jobs may be beside each other: the first that finds a job
+//! stays due, without a row, until that job has ended. What comes on time meanwhile has its turn by `overlap`, beyond those that wait.
 
 use super::cascade::Cascade;
 use super::create::JobPlan;
@@ -48,17 +51,17 @@ impl Engine {
         now: Now,
         task: &dyn Fn(&str) -> Option<Frozen>,
     ) -> Result<FireRound, EngineError> {
-        let (released, due) = self.store.read(|tx| {
-            let released = tx.released_fires(BATCH_MAX)?;
-            Ok::<_, EngineError>((released, tx.due_schedules(now, BATCH_MAX)?))
+        let (late, queued, due) = self.store.read(|tx| {
+            let late = tx.released_schedules(BATCH_MAX)?;
+            let queued = tx.released_fires(BATCH_MAX)?;
+            Ok::<_, EngineError>((late, queued, tx.due_schedules(now, BATCH_MAX)?))
         })?;
-        let released = released.into_iter();
-        let outcomes = released
-            .map(|schedule_id| self.fire_queued(schedule_id, now, task))
-            .chain(
-                due.into_iter()
-                    .map(|schedule_id| self.catch_up_with(schedule_id, now, task)),
-            );
+        let catch_up = |schedule_id| self.catch_up_with(schedule_id, now, task);
+        let fire_queued = |schedule_id| self.fire_queued(schedule_id, now, task);
+        // What is made up for is older than what is queued, and that older than what is due now.
+        let outcomes = late.into_iter().map(catch_up);
+        let outcomes = outcomes.chain(queued.into_iter().map(fire_queued));
+        let outcomes = outcomes.chain(due.into_iter().map(catch_up));
         let (mut fired, mut failed) = (0, None);
         for outcome in outcomes {
             match outcome {
@@ -73,7 +76,7 @@ impl Engine {
         }
         let next_at = self
             .store
-            .read(|tx| Ok::<_, EngineError>(tx.earliest_next()?))?;
+            .read(|tx| Ok::<_, EngineError>(tx.earliest_look()?))?;
         Ok(FireRound { fired, next_at })
     }
 
@@ -142,14 +145,10 @@ impl Engine {
         let mut made = 0;
         let mut refused = None;
         loop {
-            let schedule = self
-                .store
-                .read(|tx| Ok::<_, EngineError>(tx.schedule(schedule_id)?))?;
-            let Some(schedule) = schedule.filter(|schedule| schedule.is_due(now.wall)) else {
+            let ready = self.store.read(|tx| ready(tx, schedule_id, now))?;
+            let Some((schedule, due)) = ready else {
                 return Ok(made);
             };
-            let next_at = schedule.next_at.expect("it is due");
-            let due = cron_of(&schedule.draft)?.due(next_at, now.wall, ROWS_MAX);
             let batch = Batch {
                 turns: schedule.turns(&due.instants, now.wall),
                 frozen: task(&schedule.draft.task),
@@ -188,7 +187,7 @@ impl Engine {
             let Some(queued) = tx.queued_fire(schedule_id)? else {
                 return Ok(false);
             };
-            if !tx.live_jobs_of_schedule(schedule_id)?.is_empty() {
+            if !schedule.loaded || !tx.live_jobs_of_schedule(schedule_id)?.is_empty() {
                 return Ok(false);
             }
             let making = Making {
@@ -217,6 +216,35 @@ impl Engine {
             }),
         }
     }
+}
+
+/// A schedule with something to do, and the instants to do it for.
+fn ready(
+    tx: &Tx,
+    schedule_id: ScheduleId,
+    now: Now,
+) -> Result<Option<(Schedule, Due)>, EngineError> {
+    let Some(schedule) = tx.schedule(schedule_id)? else {
+        return Ok(None);
+    };
+    let is_released =
+        schedule.waits() && schedule.loaded && tx.live_jobs_of_schedule(schedule_id)?.is_empty();
+    if !is_released && !schedule.is_due(now.wall) {
+        return Ok(None);
+    }
+    let next_at = schedule.next_at.expect("there is something to do");
+    let mut due = cron_of(&schedule.draft)?.due(next_at, now.wall, ROWS_MAX);
+    if schedule.makes_up_one_by_one() {
+        // What had its turn while others waited is not one of those that are made up for.
+        let mut without_row = Vec::with_capacity(due.instants.len());
+        for due_at in due.instants {
+            if !tx.has_fire(schedule_id, due_at, false)? {
+                without_row.push(due_at);
+            }
+        }
+        due.instants = without_row;
+    }
+    Ok(Some((schedule, due)))
 }
 
 /// Why nothing of a transaction is kept.
@@ -270,7 +298,8 @@ impl Batch {
             frozen: self.frozen.as_ref(),
             now,
         };
-        let mut next_at = self.due.next;
+        let mut look_at = self.due.next;
+        let mut waiting = None;
         let mut made = false;
         let instants = &self.due.instants;
         for (index, (&due_at, turn)) in instants.iter().zip(&self.turns).enumerate() {
@@ -287,10 +316,15 @@ impl Batch {
                     ledger.pass(due_at, *outcome, why)?;
                     continue;
                 }
+                (Turn::Fire(FireOutcome::CaughtUp), _) if waiting.is_some() => continue,
                 (Turn::Fire(outcome), _) => *outcome,
             };
-            let superseded = match making.room()? {
+            let superseded = match making.room(fires)? {
                 Room::Free { superseded } => superseded,
+                Room::Later => {
+                    waiting = Some(due_at);
+                    continue;
+                }
                 Room::None { outcome, why } => {
                     ledger.pass(due_at, outcome, &why)?;
                     continue;
@@ -299,12 +333,12 @@ impl Batch {
             let job_id = making.job(due_at, &superseded)?;
             ledger.fired(due_at, fires, job_id)?;
             made = true;
-            next_at = instants.get(index + 1).copied().or(self.due.next);
+            look_at = instants.get(index + 1).copied().or(self.due.next);
             break;
         }
         ledger.close()?;
         let was = self.schedule.next_at.expect("it is due");
-        let moved = tx.move_next(schedule_id, was, next_at)?;
+        let moved = tx.move_next(schedule_id, was, waiting.or(look_at), look_at)?;
         assert!(moved, "nobody moves it within our transaction");
         Ok(made)
     }
@@ -312,8 +346,15 @@ impl Batch {
 
 /// Whether the jobs of earlier fires let another one be made.
 enum Room {
-    Free { superseded: Vec<JobId> },
-    None { outcome: FireOutcome, why: String },
+    Free {
+        superseded: Vec<JobId>,
+    },
+    /// Once they have ended.
+    Later,
+    None {
+        outcome: FireOutcome,
+        why: String,
+    },
 }
 
 /// Makes the job of a fire.
@@ -326,7 +367,7 @@ struct Making<'a> {
 }
 
 impl Making<'_> {
-    fn room(&self) -> Result<Room, StoreError> {
+    fn room(&self, fires: FireOutcome) -> Result<Room, StoreError> {
         let schedule_id = self.schedule.schedule_id;
         let overlap = self.schedule.draft.overlap;
         let free = Room::Free {
@@ -334,6 +375,10 @@ impl Making<'_> {
         };
         if overlap == Overlap::Allow {
             return Ok(free);
+        }
+        if fires == FireOutcome::CaughtUp && self.schedule.makes_up_one_by_one() {
+            let live = self.tx.live_jobs_of_schedule(schedule_id)?;
+            return Ok(if live.is_empty() { free } else { Room::Later });
         }
         if let Some(queued) = self.tx.queued_fire(schedule_id)? {
             let due_at = rfc3339(queued.due_at);

@@ -24,11 +24,18 @@ pub struct ScheduleView {
 }
 
 impl Engine {
-    /// Takes over the schedules of all files: these, and no others.
+    /// Takes over the schedules of all files: these, and no others. Unless the load is `whole`: one that is missing then may be in
+    /// a file that does not load, so it is not removed but lost from sight. It makes no jobs, and goes on where it was once it is
+    /// back.
     ///
     /// A new one is due for the first time after now; so is one whose cron or time zone was changed, one that comes back, and one
     /// that is enabled again. One that stayed as it was keeps its time, so that what was due while the server was off is seen.
-    pub fn set_schedules(&self, drafts: &[ScheduleDraft], now: Now) -> Result<(), EngineError> {
+    pub fn set_schedules(
+        &self,
+        drafts: &[ScheduleDraft],
+        whole: bool,
+        now: Now,
+    ) -> Result<(), EngineError> {
         let mut wanted: BTreeMap<(String, String), (ScheduleDraft, Option<Timestamp>)> =
             BTreeMap::new();
         for draft in drafts {
@@ -44,11 +51,12 @@ impl Engine {
                     Some((draft, next_from_now)) => {
                         update(tx, &schedule, draft, *next_from_now, now)?;
                     }
-                    None if schedule.removed_at.is_none() => {
+                    None if schedule.removed_at.is_some() => {}
+                    None if !whole => tx.lose_schedule(schedule.schedule_id)?,
+                    None => {
                         tx.remove_schedule(schedule.schedule_id, now)?;
                         drop_queued(tx, &schedule, FireOutcome::Missed, "no file has it", now)?;
                     }
-                    None => {}
                 }
             }
             for (draft, next_at) in new.into_values() {
@@ -58,7 +66,7 @@ impl Engine {
         })
     }
 
-    /// The wall clock was set back: what comes again and is in the ledger is passed over, what is not there fires.
+    /// The wall clock was set back: what comes again and has its job is passed over, what has none is due again.
     pub fn clock_stepped_back(&self, now: Now) -> Result<(), EngineError> {
         self.write(now, move |tx| {
             for schedule in tx.all_schedules()? {
@@ -69,9 +77,10 @@ impl Engine {
                 // One that cannot be read any more is reported when it is due.
                 let cron = cron_of(&schedule.draft).ok();
                 let from_now = cron.and_then(|cron| cron.next_after(just_before));
-                if from_now.is_some_and(|from_now| from_now < next_at) {
-                    tx.move_next(schedule.schedule_id, next_at, from_now)?;
-                }
+                let withdrawn = tx.withdraw_fires(schedule.schedule_id, now)?;
+                let earlier = [from_now, withdrawn].into_iter().flatten();
+                let earliest = Some(earlier.fold(next_at, Timestamp::min));
+                tx.move_next(schedule.schedule_id, next_at, earliest, earliest)?;
             }
             Ok(())
         })
@@ -219,9 +228,13 @@ fn update(
     let begins_anew = schedule.removed_at.is_some()
         || (&was.cron, &was.timezone) != (&draft.cron, &draft.timezone)
         || (draft.enabled && !was.enabled);
+    // The clock may have been set back since.
+    let withdrawn = tx.withdraw_fires(schedule.schedule_id, now)?;
     let next_at = match schedule.next_at {
-        // The clock may have been set back since.
-        Some(next_at) if !begins_anew => Some(next_from_now.map_or(next_at, |at| at.min(next_at))),
+        Some(next_at) if !begins_anew => {
+            let earlier = [next_from_now, withdrawn].into_iter().flatten();
+            Some(earlier.fold(next_at, Timestamp::min))
+        }
         _ => next_from_now,
     };
     if was.enabled && !draft.enabled {
@@ -233,7 +246,8 @@ fn update(
         let why = format!("overlap is {} now", draft.overlap);
         drop_queued(tx, schedule, FireOutcome::Skipped, &why, now)?;
     }
-    if (was, schedule.next_at, schedule.removed_at) != (draft, next_at, None) {
+    let stays = was == draft && schedule.loaded && !schedule.waits() && schedule.next_at == next_at;
+    if !stays {
         tx.update_schedule(schedule.schedule_id, draft, next_at)?;
     }
     Ok(())

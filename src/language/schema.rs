@@ -377,7 +377,7 @@ fn schedule() -> Value {
                         "maxProperties": 1,
                         "properties": keys(&[
                             Key::new("latest", "The last one, if it is no older than this.", refer("duration")).example(json!("1h")),
-                            Key::new("all", "The last so many of them.", json!({ "type": "integer", "minimum": 1, "maximum": 10_000 })).example(json!(100)),
+                            Key::new("all", "The last so many of them; with overlap skip or queue one after another.", json!({ "type": "integer", "minimum": 1, "maximum": 10_000 })).example(json!(100)),
                         ]),
                     },
                 ],

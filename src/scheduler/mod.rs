@@ -1,7 +1,7 @@
 //! Schedules fire: the thread that looks when the next one is due, and has the engine deal with it.
 //!
 //! Due is what the wall clock says, and that may be set forward and back at any time, so it is looked at once a second even if
-//! nothing is due for days. Set forward is as if nobody had been there; set back, what has had its turn does not come again.
+//! nothing is due for days. Set forward is as if nobody had been there; set back, what has had its job does not come again.
 //!
 //! Deliberately not here: what becomes of a due instant (`engine/fire.rs`), when one is (`cron.rs`).
 
@@ -17,7 +17,7 @@ use crate::domain::Timestamp;
 use crate::engine::Engine;
 use crate::store::Frozen;
 
-/// At the latest after this the clock is read again, and whether a queued fire may go ahead.
+/// At the latest after this the clock is read again, and whether a fire that waits for a job may go ahead.
 const LOOK_MS: i64 = 1_000;
 
 /// What could not be written is tried again after this.

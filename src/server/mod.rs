@@ -175,7 +175,7 @@ impl Server {
                 Some(watch)
             }
             None => {
-                engine.set_schedules(&[], clock.now())?;
+                engine.set_schedules(&[], true, clock.now())?;
                 None
             }
         };

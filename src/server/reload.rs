@@ -72,8 +72,9 @@ impl Watch {
 
     fn set_schedules(&mut self) -> Result<(), EngineError> {
         let loaded = self.catalogue.current();
+        let whole = loaded.errors() == 0;
         self.engine
-            .set_schedules(&loaded.schedules, self.clock.now())?;
+            .set_schedules(&loaded.schedules, whole, self.clock.now())?;
         self.schedules_due = false;
         Ok(())
     }

@@ -12,6 +12,7 @@ pub const STATEMENTS: &[&str] = &[
     INSERT_SCHEDULE,
     UPDATE_SCHEDULE,
     REMOVE_SCHEDULE,
+    LOSE_SCHEDULE,
     PAUSE_SCHEDULE,
     MOVE_NEXT,
     SCHEDULE,
@@ -19,9 +20,11 @@ pub const STATEMENTS: &[&str] = &[
     ALL_SCHEDULES,
     SCHEDULES_AFTER,
     DUE_SCHEDULES,
-    EARLIEST_NEXT,
+    RELEASED_SCHEDULES,
+    EARLIEST_LOOK,
     INSERT_FIRE,
     HAS_FIRE,
+    WITHDRAW_FIRES,
     QUEUED_FIRE,
     RELEASED_FIRES,
     SETTLE_QUEUED,
@@ -33,7 +36,7 @@ pub const STATEMENTS: &[&str] = &[
 macro_rules! schedule_columns {
     () => {
         "c.schedule_id, c.task, c.name, c.cron, c.timezone, c.input, c.overlap, c.catch_up, c.catch_up_limit, c.enabled,
-         c.paused, c.next_at, c.created_at, c.removed_at"
+         c.paused, c.loaded, c.next_at, c.look_at, c.created_at, c.removed_at"
     };
 }
 
@@ -44,34 +47,44 @@ macro_rules! fire_columns {
 }
 
 const INSERT_SCHEDULE: &str = "
-    INSERT INTO schedule (task, name, cron, timezone, input, overlap, catch_up, catch_up_limit, enabled, next_at, created_at)
-    VALUES (:task, :name, :cron, :timezone, :input, :overlap, :catch_up, :catch_up_limit, :enabled, :next_at, :wall)
+    INSERT INTO schedule (task, name, cron, timezone, input, overlap, catch_up, catch_up_limit, enabled, next_at, look_at,
+                          created_at)
+    VALUES (:task, :name, :cron, :timezone, :input, :overlap, :catch_up, :catch_up_limit, :enabled, :next_at, :next_at,
+            :wall)
 ";
 
 const UPDATE_SCHEDULE: &str = "
     UPDATE schedule
        SET cron = :cron, timezone = :timezone, input = :input, overlap = :overlap, catch_up = :catch_up,
-           catch_up_limit = :catch_up_limit, enabled = :enabled, next_at = :next_at, removed_at = NULL
+           catch_up_limit = :catch_up_limit, enabled = :enabled, loaded = 1, next_at = :next_at, look_at = :next_at,
+           removed_at = NULL
      WHERE schedule_id = :schedule_id
 ";
 
 const REMOVE_SCHEDULE: &str = "
     UPDATE schedule
-       SET next_at = NULL, removed_at = :wall
+       SET next_at = NULL, look_at = NULL, loaded = 0, removed_at = :wall
      WHERE schedule_id = :schedule_id
        AND removed_at IS NULL
 ";
 
+const LOSE_SCHEDULE: &str = "
+    UPDATE schedule
+       SET loaded = 0
+     WHERE schedule_id = :schedule_id
+       AND loaded      = 1
+";
+
 const PAUSE_SCHEDULE: &str = "
     UPDATE schedule
-       SET paused = :paused
+       SET paused = :paused, look_at = next_at
      WHERE schedule_id = :schedule_id
        AND paused <> :paused
 ";
 
 const MOVE_NEXT: &str = "
     UPDATE schedule
-       SET next_at = :next_at
+       SET next_at = :next_at, look_at = :look_at
      WHERE schedule_id = :schedule_id
        AND next_at     = :was
        AND removed_at IS NULL
@@ -108,13 +121,25 @@ const SCHEDULES_AFTER: &str = concat!(
 const DUE_SCHEDULES: &str = "
     SELECT schedule_id
       FROM schedule
-     WHERE next_at <= :wall
-     ORDER BY next_at, schedule_id
+     WHERE look_at <= :wall
+       AND loaded = 1
+     ORDER BY look_at, schedule_id
      LIMIT :limit
 ";
 
-const EARLIEST_NEXT: &str = "
-    SELECT min(next_at) FROM schedule WHERE next_at IS NOT NULL
+/// What is to be made up for waited for a job that has ended.
+const RELEASED_SCHEDULES: &str = "
+    SELECT c.schedule_id
+      FROM schedule AS c
+     WHERE c.look_at IS NOT c.next_at
+       AND c.loaded = 1
+       AND NOT EXISTS (SELECT 1 FROM job AS j WHERE j.schedule_id = c.schedule_id AND j.ended_at IS NULL)
+     ORDER BY c.schedule_id
+     LIMIT :limit
+";
+
+const EARLIEST_LOOK: &str = "
+    SELECT min(look_at) FROM schedule WHERE look_at IS NOT NULL AND loaded = 1
 ";
 
 const INSERT_FIRE: &str = "
@@ -127,6 +152,14 @@ const HAS_FIRE: &str = "
         SELECT 1 FROM schedule_fire WHERE schedule_id = :schedule_id AND due_at = :due_at AND manual = :manual)
 ";
 
+const WITHDRAW_FIRES: &str = "
+    DELETE FROM schedule_fire
+     WHERE schedule_id = :schedule_id
+       AND at          > :wall
+       AND job_id IS NULL
+    RETURNING due_at
+";
+
 const QUEUED_FIRE: &str = concat!(
     "SELECT ",
     fire_columns!(),
@@ -136,8 +169,9 @@ const QUEUED_FIRE: &str = concat!(
 /// What waited for a job that has ended.
 const RELEASED_FIRES: &str = "
     SELECT f.schedule_id
-      FROM schedule_fire AS f
+      FROM schedule_fire AS f JOIN schedule AS c ON c.schedule_id = f.schedule_id
      WHERE f.outcome = 'queued'
+       AND c.loaded = 1
        AND NOT EXISTS (SELECT 1 FROM job AS j WHERE j.schedule_id = f.schedule_id AND j.ended_at IS NULL)
      ORDER BY f.schedule_id
      LIMIT :limit
@@ -228,7 +262,14 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// `false`: it was so already.
+    /// Its file does not load: it is neither there nor gone.
+    pub fn lose_schedule(&self, schedule_id: ScheduleId) -> Result<(), StoreError> {
+        let params = named_params! {":schedule_id": schedule_id.0};
+        self.sql(LOSE_SCHEDULE)?.execute(params)?;
+        Ok(())
+    }
+
+    /// `false`: it was so already. What waited to be made up for is looked at again.
     pub fn pause_schedule(
         &self,
         schedule_id: ScheduleId,
@@ -244,11 +285,13 @@ impl Tx<'_> {
         schedule_id: ScheduleId,
         was: Timestamp,
         next_at: Option<Timestamp>,
+        look_at: Option<Timestamp>,
     ) -> Result<bool, StoreError> {
         let moved = self.sql(MOVE_NEXT)?.execute(named_params! {
             ":schedule_id": schedule_id.0,
             ":was": was.0,
             ":next_at": next_at.map(|at| at.0),
+            ":look_at": look_at.map(|at| at.0),
         })?;
         Ok(moved == 1)
     }
@@ -284,9 +327,17 @@ impl Tx<'_> {
         Ok(due.collect::<Result<_, _>>()?)
     }
 
-    /// When the next one of them all is due.
-    pub fn earliest_next(&self) -> Result<Option<Timestamp>, StoreError> {
-        let mut statement = self.sql(EARLIEST_NEXT)?;
+    /// Whose next instant waits for nothing any more.
+    pub fn released_schedules(&self, limit: u32) -> Result<Vec<ScheduleId>, StoreError> {
+        let mut statement = self.sql(RELEASED_SCHEDULES)?;
+        let params = named_params! {":limit": limit};
+        let released = statement.query_map(params, |row| row.get(0).map(ScheduleId))?;
+        Ok(released.collect::<Result<_, _>>()?)
+    }
+
+    /// When something is to be done for one of them all.
+    pub fn earliest_look(&self) -> Result<Option<Timestamp>, StoreError> {
+        let mut statement = self.sql(EARLIEST_LOOK)?;
         let next: Option<i64> = statement.query_row([], |row| row.get(0))?;
         Ok(next.map(Timestamp))
     }
@@ -318,6 +369,23 @@ impl Tx<'_> {
             ":manual": manual,
         };
         Ok(self.sql(HAS_FIRE)?.query_row(params, |row| row.get(0))?)
+    }
+
+    /// Takes back the rows without a job that say they were written later than now: the clock was ahead, and their instants come
+    /// again. Returns the earliest of these.
+    pub fn withdraw_fires(
+        &self,
+        schedule_id: ScheduleId,
+        now: Now,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let mut statement = self.sql(WITHDRAW_FIRES)?;
+        let params = named_params! {":schedule_id": schedule_id.0, ":wall": now.wall.0};
+        let mut earliest: Option<Timestamp> = None;
+        for due_at in statement.query_map(params, |row| row.get(0).map(Timestamp))? {
+            let due_at = due_at?;
+            earliest = Some(earliest.map_or(due_at, |earliest| earliest.min(due_at)));
+        }
+        Ok(earliest)
     }
 
     /// The one that waits for the job of an earlier one.
@@ -441,9 +509,11 @@ fn schedule(row: &Row) -> Result<Schedule, StoreError> {
             enabled: row.get(9)?,
         },
         paused: row.get(10)?,
-        next_at: rows::id(row, 11, Timestamp)?,
-        created_at: Timestamp(row.get(12)?),
-        removed_at: rows::id(row, 13, Timestamp)?,
+        loaded: row.get(11)?,
+        next_at: rows::id(row, 12, Timestamp)?,
+        look_at: rows::id(row, 13, Timestamp)?,
+        created_at: Timestamp(row.get(14)?),
+        removed_at: rows::id(row, 15, Timestamp)?,
     })
 }
 

@@ -270,6 +270,8 @@ pub struct ScheduleJson {
     pub enabled: bool,
     /// By a person.
     pub paused: bool,
+    /// `false`: no file that loads has it. Unless it is removed, it goes on where it was once its file loads again.
+    pub loaded: bool,
     pub next_at: Option<Time>,
     /// The next few times, `next_at` included.
     pub following: Vec<Time>,

@@ -210,6 +210,7 @@ pub fn schedule(view: &ScheduleView) -> ScheduleJson {
         },
         enabled: draft.enabled,
         paused: schedule.paused,
+        loaded: schedule.loaded,
         next_at: time(schedule.next_at),
         following: view.following.iter().copied().map(Time).collect(),
         last: view.last.as_ref().map(fire),

@@ -88,6 +88,64 @@ fn a_schedule_that_is_gone_and_comes_back_goes_on() {
 }
 
 #[test]
+fn a_schedule_whose_file_does_not_load_goes_on_where_it_was() {
+    let hourly = ScheduleDraft {
+        catch_up: CatchUp::All { max: 2 },
+        ..schedule("0 * * * *")
+    };
+    let timetable = Timetable::with(hourly.clone());
+    let engine = &timetable.house.engine;
+    assert_eq!(timetable.run(10 * MINUTE, HOUR), 1);
+    timetable.load_in_part(&[]);
+    assert_eq!(timetable.run(10 * MINUTE, 3 * HOUR), 0);
+    timetable.load_in_part(&[]);
+    let listed = engine.schedules(ScheduleId(0), 10).unwrap();
+    assert!(!listed[0].schedule.loaded);
+    assert_eq!(timetable.next_at().as_deref(), Some("23:00"));
+    assert_eq!(timetable.looks_again_at(), None, "nobody waits for it");
+
+    timetable.load(&[hourly]);
+    assert_eq!(timetable.look(), 2);
+    assert_eq!(
+        timetable.ledger(),
+        [
+            "22:00 fired",
+            "23:00 missed",
+            "00:00 caught_up",
+            "01:00 caught_up"
+        ]
+    );
+    assert!(engine.schedule(ScheduleId(1)).unwrap().schedule.loaded);
+
+    // Lost from sight, and then known to be gone.
+    timetable.load_in_part(&[]);
+    timetable.load(&[]);
+    assert_eq!(engine.schedules(ScheduleId(0), 10).unwrap(), []);
+    timetable.load_in_part(&[]);
+    assert_eq!(engine.schedules(ScheduleId(0), 10).unwrap(), []);
+}
+
+#[test]
+fn a_pause_is_over_for_a_schedule_whose_file_does_not_load_too() {
+    let hourly = ScheduleDraft {
+        catch_up: CatchUp::All { max: 5 },
+        ..schedule("0 * * * *")
+    };
+    let timetable = Timetable::with(hourly.clone());
+    let engine = &timetable.house.engine;
+    let now = timetable.house.now();
+    engine.pause_schedule(ScheduleId(1), "ann", now).unwrap();
+    timetable.load_in_part(&[]);
+    assert_eq!(timetable.run(10 * MINUTE, HOUR), 0);
+    let now = timetable.house.now();
+    engine.resume_schedule(ScheduleId(1), "ann", now).unwrap();
+    assert_eq!(timetable.run(10 * MINUTE, HOUR), 0);
+    timetable.load(&[hourly]);
+    assert_eq!(timetable.look(), 1);
+    assert_eq!(timetable.ledger(), ["22:00 paused", "23:00 caught_up"]);
+}
+
+#[test]
 fn a_schedule_that_cannot_be_is_turned_away_and_nothing_is_changed() {
     let timetable = Timetable::with(schedule("0 * * * *"));
     let now = timetable.house.now();
@@ -102,7 +160,7 @@ fn a_schedule_that_cannot_be_is_turned_away_and_nothing_is_changed() {
             "timezone: \"Mars/Olympus\" is no time zone; give a name such as Europe/Oslo or UTC",
         ),
     ] {
-        let error = engine.set_schedules(&[wrong], now).unwrap_err();
+        let error = engine.set_schedules(&[wrong], true, now).unwrap_err();
         assert_eq!(
             error.to_string(),
             format!("schedule often of task main: {message}")

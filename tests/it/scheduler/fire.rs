@@ -151,11 +151,80 @@ fn a_clock_that_was_years_ahead_does_not_silence_a_schedule_for_years() {
     timetable.house.clock.step_wall_ms(-years);
     timetable.look();
     assert_eq!(timetable.next_at().as_deref(), Some("22:00"));
+    assert_eq!(timetable.run(10 * MINUTE, 2 * HOUR), 2);
+    assert_eq!(timetable.ledger()[..2], ["22:00 fired", "23:00 fired"]);
+}
+
+#[test]
+fn what_a_clock_that_was_ahead_called_missed_fires_when_it_comes() {
+    let two_days = 48 * HOUR;
+    let ahead_for_seconds = || {
+        let timetable = Timetable::with(schedule("0 * * * *"));
+        timetable.house.clock.step_wall_ms(two_days);
+        assert_eq!(timetable.run(SECOND, 3 * SECOND), 1, "the latest");
+        assert_eq!(timetable.fires().len(), 48);
+        timetable.house.clock.step_wall_ms(-two_days);
+        timetable
+    };
+    let complete = |timetable: &Timetable| {
+        assert_eq!(
+            timetable.run(10 * SECOND, two_days),
+            47,
+            "all but the latest"
+        );
+        let fires = timetable.fires();
+        assert_eq!(fires.len(), 48);
+        assert!(fires.iter().all(|fire| fire.job_id.is_some()), "{fires:?}");
+    };
+    let running = ahead_for_seconds();
+    running.look();
+    complete(&running);
+    // It was set right while the server was off.
+    let restarted = ahead_for_seconds();
+    restarted.load(&[schedule("0 * * * *")]);
+    complete(&restarted);
+}
+
+#[test]
+fn a_time_that_comes_while_the_clock_is_ahead_is_not_lost() {
+    let day = 24 * HOUR;
+    let timetable = Timetable::with(ScheduleDraft {
+        catch_up: CatchUp::None,
+        ..schedule("0 22 * * *")
+    });
+    timetable.advance(30 * MINUTE - SECOND);
+    timetable.house.clock.step_wall_ms(day);
     assert_eq!(
-        timetable.run(10 * MINUTE, 2 * HOUR),
+        timetable.run(SECOND, 3 * SECOND),
         1,
-        "the first was said to be missed"
+        "that of tomorrow, on time"
     );
+    timetable.house.clock.step_wall_ms(-day);
+    assert_eq!(timetable.look(), 1, "two seconds after ten");
+    assert_eq!(timetable.ledger(), ["22:00 fired", "22:00 fired"]);
+}
+
+#[test]
+fn what_was_skipped_by_a_clock_that_was_ahead_has_its_turn_again() {
+    let timetable = Timetable::with(ScheduleDraft {
+        overlap: Overlap::Skip,
+        ..schedule("*/15 * * * *")
+    });
+    assert_eq!(timetable.run(MINUTE, 15 * MINUTE), 1);
+    timetable
+        .house
+        .clock
+        .step_wall_ms(14 * MINUTE + 59 * SECOND);
+    assert_eq!(timetable.run(SECOND, SECOND), 0);
+    assert_eq!(timetable.ledger(), ["21:45 fired", "22:00 skipped"]);
+    timetable
+        .house
+        .clock
+        .step_wall_ms(-(14 * MINUTE + 59 * SECOND));
+    timetable.house.run_all(&[]);
+    assert_eq!(timetable.look(), 0);
+    assert_eq!(timetable.run(SECOND, 15 * MINUTE), 1);
+    assert_eq!(timetable.ledger(), ["21:45 fired", "22:00 fired"]);
 }
 
 #[test]

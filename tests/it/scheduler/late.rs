@@ -1,7 +1,7 @@
 //! Nobody was there when a schedule was due: what is made up for, and what the ledger says of the rest.
 
 use stepward::domain::ScheduleId;
-use stepward::domain::schedule::{CatchUp, ScheduleDraft};
+use stepward::domain::schedule::{CatchUp, Overlap, ScheduleDraft};
 
 use super::{HOUR, MINUTE, SECOND, Timetable, schedule};
 
@@ -216,4 +216,147 @@ fn a_schedule_that_its_file_turns_off_makes_no_jobs() {
     assert_eq!(timetable.look(), 0);
     assert_eq!(timetable.run(10 * MINUTE, HOUR), 1);
     assert_eq!(timetable.ledger(), ["22:00 paused", "00:00 fired"]);
+}
+
+/// Off from 21:30 to 02:10, and jobs must not be beside each other.
+fn five_missed(overlap: Overlap, max: u32) -> Timetable {
+    let timetable = Timetable::with(ScheduleDraft {
+        overlap,
+        catch_up: CatchUp::All { max },
+        ..schedule("0 * * * *")
+    });
+    timetable.advance(4 * HOUR + 40 * MINUTE);
+    assert_eq!(timetable.look(), 1, "the first that is wanted");
+    timetable
+}
+
+#[test]
+fn all_that_is_made_up_for_comes_one_after_another() {
+    for overlap in [Overlap::Skip, Overlap::Queue] {
+        let timetable = five_missed(overlap, 3);
+        let begun = ["22:00 missed", "23:00 missed", "00:00 caught_up"];
+        assert_eq!(timetable.ledger(), begun);
+        assert_eq!(timetable.run(SECOND, MINUTE), 0, "its job has not ended");
+        assert_eq!(timetable.ledger(), begun, "the next one simply waits");
+        assert_eq!(timetable.next_at().as_deref(), Some("01:00"));
+        assert_eq!(
+            timetable.looks_again_at().as_deref(),
+            Some("03:00"),
+            "nobody looks at it without a pause meanwhile"
+        );
+        for _ in 0..2 {
+            timetable.house.run_all(&[]);
+            assert_eq!(timetable.look(), 1);
+        }
+        timetable.house.run_all(&[]);
+        assert_eq!(timetable.look(), 0);
+        assert_eq!(
+            timetable.ledger()[3..],
+            ["01:00 caught_up", "02:00 caught_up"]
+        );
+        assert_eq!(timetable.next_at().as_deref(), Some("03:00"));
+        timetable.advance(HOUR - 11 * MINUTE);
+        assert_eq!(timetable.look(), 1, "and then as ever");
+        assert_eq!(timetable.ledger()[5..], ["03:00 fired"]);
+    }
+}
+
+#[test]
+fn what_comes_on_time_while_others_wait_has_its_turn_by_overlap() {
+    for (overlap, third, fourth) in [
+        (Overlap::Skip, "skipped", "skipped"),
+        (Overlap::Queue, "queued", "skipped"),
+    ] {
+        let timetable = five_missed(overlap, 2);
+        assert_eq!(timetable.run(10 * MINUTE, 2 * HOUR), 0);
+        let on_time = [format!("03:00 {third}"), format!("04:00 {fourth}")];
+        assert_eq!(timetable.ledger()[4..], on_time);
+        assert_eq!(
+            timetable.next_at().as_deref(),
+            Some("02:00"),
+            "it waits still"
+        );
+
+        timetable.house.run_all(&[]);
+        assert_eq!(timetable.look(), 1);
+        assert_eq!(
+            timetable.jobs()[1].scheduled_for,
+            Some(timetable.fires()[4].due_at)
+        );
+        assert_eq!(
+            timetable.ledger()[4],
+            "02:00 caught_up",
+            "before what is queued"
+        );
+        assert_eq!(timetable.next_at().as_deref(), Some("05:00"));
+        timetable.house.run_all(&[]);
+        let queued = usize::from(overlap == Overlap::Queue);
+        assert_eq!(timetable.look(), queued, "and then what is queued");
+    }
+}
+
+#[test]
+fn what_waits_to_be_made_up_for_is_not_pushed_out_by_what_comes() {
+    let timetable = Timetable::with(ScheduleDraft {
+        overlap: Overlap::Skip,
+        catch_up: CatchUp::All { max: 2 },
+        ..schedule("* * * * *")
+    });
+    timetable.advance(3 * MINUTE + 30 * SECOND);
+    assert_eq!(timetable.look(), 1);
+    assert_eq!(timetable.run(10 * SECOND, 20 * MINUTE), 0);
+    timetable.house.run_all(&[]);
+    assert_eq!(timetable.look(), 1);
+    assert_eq!(
+        timetable.ledger()[..4],
+        [
+            "21:31 missed",
+            "21:32 caught_up",
+            "21:33 caught_up",
+            "21:34 skipped"
+        ]
+    );
+}
+
+#[test]
+fn what_waits_to_be_made_up_for_goes_with_a_pause_and_with_its_policy() {
+    let timetable = five_missed(Overlap::Skip, 3);
+    let engine = &timetable.house.engine;
+    let now = timetable.house.now();
+    engine.pause_schedule(ScheduleId(1), "ann", now).unwrap();
+    engine.resume_schedule(ScheduleId(1), "ann", now).unwrap();
+    timetable.house.run_all(&[]);
+    assert_eq!(timetable.look(), 0);
+    assert_eq!(timetable.ledger()[3..], ["01:00 paused", "02:00 paused"]);
+
+    let timetable = five_missed(Overlap::Queue, 3);
+    timetable.load(&[ScheduleDraft {
+        overlap: Overlap::Queue,
+        catch_up: CatchUp::None,
+        ..schedule("0 * * * *")
+    }]);
+    assert_eq!(timetable.look(), 0);
+    assert_eq!(timetable.ledger()[3..], ["01:00 missed", "02:00 missed"]);
+
+    let timetable = five_missed(Overlap::Queue, 3);
+    timetable.load(&[ScheduleDraft {
+        catch_up: CatchUp::All { max: 3 },
+        ..schedule("0 * * * *")
+    }]);
+    assert_eq!(timetable.look(), 2, "they may be beside each other now");
+}
+
+#[test]
+fn what_waits_to_be_made_up_for_waits_through_a_restart() {
+    let timetable = five_missed(Overlap::Skip, 3);
+    timetable.load(&[ScheduleDraft {
+        overlap: Overlap::Skip,
+        catch_up: CatchUp::All { max: 3 },
+        ..schedule("0 * * * *")
+    }]);
+    assert_eq!(timetable.look(), 0);
+    assert_eq!(timetable.looks_again_at().as_deref(), Some("03:00"));
+    timetable.house.run_all(&[]);
+    assert_eq!(timetable.look(), 1);
+    assert_eq!(timetable.ledger()[3..], ["01:00 caught_up"]);
 }

@@ -52,7 +52,13 @@ impl Timetable {
 
     pub fn load(&self, drafts: &[ScheduleDraft]) {
         let now = self.house.now();
-        self.house.engine.set_schedules(drafts, now).unwrap();
+        self.house.engine.set_schedules(drafts, true, now).unwrap();
+    }
+
+    /// As `load`, while some file does not load.
+    pub fn load_in_part(&self, drafts: &[ScheduleDraft]) {
+        let now = self.house.now();
+        self.house.engine.set_schedules(drafts, false, now).unwrap();
     }
 
     pub fn advance(&self, ms: i64) {
@@ -68,6 +74,13 @@ impl Timetable {
         self.seen.set(now.wall);
         let task = |name: &str| self.tasks.get(name).cloned();
         self.house.engine.fire_due(now, &task).unwrap().fired
+    }
+
+    /// When the scheduler would look again by itself, once it has looked.
+    pub fn looks_again_at(&self) -> Option<String> {
+        let task = |name: &str| self.tasks.get(name).cloned();
+        let round = self.house.engine.fire_due(self.house.now(), &task).unwrap();
+        round.next_at.map(clock_of)
     }
 
     /// Looks every so often, for so long.

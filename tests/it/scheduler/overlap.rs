@@ -112,6 +112,22 @@ fn what_waits_goes_with_a_pause_and_with_its_file() {
 }
 
 #[test]
+fn what_waits_stays_while_its_file_does_not_load() {
+    let timetable = overlapping(Overlap::Queue);
+    timetable.run(MINUTE, 2 * MINUTE);
+    timetable.load_in_part(&[]);
+    timetable.house.run_all(&[]);
+    assert_eq!(timetable.look(), 0);
+    assert_eq!(timetable.ledger(), ["21:31 fired", "21:32 queued"]);
+    timetable.load(&[ScheduleDraft {
+        overlap: Overlap::Queue,
+        ..schedule("* * * * *")
+    }]);
+    assert_eq!(timetable.look(), 1);
+    assert_eq!(timetable.ledger(), ["21:31 fired", "21:32 fired"]);
+}
+
+#[test]
 fn what_waits_goes_when_nothing_waits_any_more() {
     let timetable = overlapping(Overlap::Queue);
     timetable.run(MINUTE, 2 * MINUTE);

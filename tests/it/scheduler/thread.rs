@@ -46,7 +46,7 @@ fn main_task() -> Tasks {
 impl Live {
     fn load(&self, drafts: &[ScheduleDraft]) {
         let now = self.clock.now();
-        self.engine.set_schedules(drafts, now).unwrap();
+        self.engine.set_schedules(drafts, true, now).unwrap();
         self.scheduler.wake();
     }
 

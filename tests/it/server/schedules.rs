@@ -146,3 +146,45 @@ fn fired_by_hand_once_per_key() {
     assert_eq!(yearly["last"]["manual"], true);
     assert_eq!(yearly["last"]["outcome"], "fired");
 }
+
+#[test]
+fn a_restart_with_a_broken_file_forgets_no_schedule() {
+    let mut house = house();
+    let file = house.path().join("workflows/schedules.yaml");
+    let fires = |house: &ServerHouse| {
+        let fires = house.get("/api/schedules/tick.often/fires?limit=500");
+        fires.expect(200)["items"].as_array().unwrap().clone()
+    };
+    until("it has fired", || !fires(&house).is_empty());
+    std::fs::write(&file, "tasks: [broken").unwrap();
+    house.restart();
+    let often = |house: &ServerHouse| house.get("/api/schedules/tick.often").expect(200);
+    let lost = often(&house);
+    assert_eq!(lost["loaded"], false);
+    assert_eq!(lost["removed_at"], Value::Null);
+    assert_eq!(names(&house.get("/api/schedules").expect(200)).len(), 3);
+    let before = fires(&house).len();
+    until("two of its times have passed", || {
+        let next_at: jiff::Timestamp = word(&lost["next_at"]).parse().unwrap();
+        jiff::Timestamp::now().as_second() > next_at.as_second() + 1
+    });
+    assert_eq!(fires(&house).len(), before, "it does not fire");
+    assert_eq!(
+        often(&house)["next_at"],
+        lost["next_at"],
+        "it keeps its time"
+    );
+
+    std::fs::write(&file, WORKFLOWS).unwrap();
+    until("it goes on", || fires(&house).len() > before + 2);
+    assert_eq!(often(&house)["loaded"], true);
+    let mut times: Vec<i64> = fires(&house)
+        .iter()
+        .map(|fire| word(&fire["due_at"]).parse::<jiff::Timestamp>().unwrap())
+        .map(|at| at.as_second())
+        .collect();
+    times.reverse();
+    let first = times[0];
+    let each_second: Vec<i64> = (first..first + times.len() as i64).collect();
+    assert_eq!(times, each_second, "no time is left out");
+}

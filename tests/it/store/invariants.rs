@@ -74,7 +74,7 @@ fn some_life(folder: &std::path::Path) {
         catch_up: CatchUp::None,
         enabled: true,
     };
-    engine.set_schedules(&[draft], clock.now()).unwrap();
+    engine.set_schedules(&[draft], true, clock.now()).unwrap();
     let child = frozen(vec![TaskDraft::new("child", vec![script("x")])]);
     for _ in 0..2 {
         clock.step_wall_ms(60_000);
@@ -312,6 +312,8 @@ fn the_schema_itself_refuses_states_that_cannot_be() {
         "UPDATE schedule SET overlap = 'maybe'",
         "UPDATE schedule SET catch_up = 'latest'",
         "UPDATE schedule SET removed_at = 1",
+        "UPDATE schedule SET look_at = next_at - 1",
+        "UPDATE schedule SET next_at = NULL",
         "UPDATE schedule_fire SET outcome = 'fired' WHERE outcome = 'queued'",
         "UPDATE schedule_fire SET outcome = 'missed' WHERE outcome = 'fired'",
         "UPDATE schedule_fire SET outcome = 'queued', job_id = NULL WHERE outcome = 'fired'",
