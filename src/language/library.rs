@@ -1,25 +1,34 @@
 //! A folder of workflows over time: what is served while a file is broken, and whether anything changed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::diagnostic::Diagnostic;
-use super::load;
+use super::load::{self, Found};
+use super::memory::Memory;
 use super::scripts::Scripts;
 use super::source::SourceFile;
 use super::{CheckOptions, Checked, Workflows, check_with};
+
+/// How often a change is looked at until it is taken though it goes on.
+const LOOKS_MAX: u32 = 20;
 
 /// Keeps the last texts that were good together.
 #[derive(Debug)]
 pub struct Library {
     folder: PathBuf,
+    /// Where they outlive the process.
+    memory: Option<Memory>,
     /// What is served, and the texts that it was made of.
     good: Option<Good>,
     /// Of all files, and of the scripts that they name, at the last reload.
     signature: Option<Signature>,
     sought: Vec<PathBuf>,
+    /// A change that is not taken yet, and how often it was looked at.
+    pending: Option<(Signature, u32)>,
 }
 
 #[derive(Debug, Clone)]
@@ -35,11 +44,13 @@ pub struct Reloaded {
     /// To be served from now on; whole, and of files that fit together.
     pub workflows: Arc<Workflows>,
     pub diagnostics: Vec<Diagnostic>,
+    /// All there are, also those that are too many to be among the diagnostics.
+    pub errors: usize,
     /// These are others than before.
     pub changed: bool,
     /// Served as they were when they were last good.
     pub stale: Vec<PathBuf>,
-    /// Not served at all: they have been broken since the start, or need what is.
+    /// Not served at all: they never were good, or need what is not.
     pub left_out: Vec<PathBuf>,
 }
 
@@ -48,6 +59,8 @@ type Signature = BTreeMap<PathBuf, Option<Mark>>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark {
     modified: Option<SystemTime>,
+    /// Permissions change without a change of the text.
+    changed: (i64, i64),
     bytes: u64,
     inode: u64,
 }
@@ -56,10 +69,30 @@ impl Library {
     pub fn new(folder: &Path) -> Library {
         Library {
             folder: folder.to_path_buf(),
+            memory: None,
             good: None,
             signature: None,
             sought: Vec::new(),
+            pending: None,
         }
+    }
+
+    /// What was good stays so over a restart.
+    pub fn remembering(folder: &Path, file: &Path) -> Library {
+        let memory = Memory::new(folder, file);
+        let mut library = Library::new(folder);
+        library.good = memory.read().and_then(|(texts, scripts)| {
+            let mut kept = Scripts::kept(None, scripts);
+            let checked = library.check(&texts, &mut kept);
+            // Another version of this program may see it otherwise.
+            (checked.errors() == 0).then(|| Good {
+                texts,
+                scripts: kept.texts().clone(),
+                workflows: Arc::new(checked.workflows),
+            })
+        });
+        library.memory = Some(memory);
+        library
     }
 
     /// Whether a file came, went or changed since the last reload. Looks, and reads nothing.
@@ -67,35 +100,54 @@ impl Library {
         self.signature.as_ref() != Some(&self.look())
     }
 
+    /// Whether there is a change that was the same at the last look: what is being written is not read yet.
+    pub fn has_settled_change(&mut self) -> bool {
+        let seen = self.look();
+        if self.signature.as_ref() == Some(&seen) {
+            self.pending = None;
+            return false;
+        }
+        let looks = match self.pending.take() {
+            Some((former, _)) if former == seen => return true,
+            Some((_, looks)) => looks + 1,
+            None => 1,
+        };
+        self.pending = Some((seen, looks));
+        // Somebody who never stops must not keep everybody else's changes away.
+        looks >= LOOKS_MAX
+    }
+
     fn look(&self) -> Signature {
-        // A folder that cannot be read has no files; that it changed is all that counts here.
-        let files = load::find(&self.folder, &mut Vec::new());
-        let all = files.into_iter().chain(self.sought.iter().cloned());
-        all.map(|path| {
-            let mark = path.metadata().ok().map(|found| Mark {
-                modified: found.modified().ok(),
-                bytes: found.len(),
-                inode: std::os::unix::fs::MetadataExt::ino(&found),
-            });
-            (path, mark)
-        })
-        .collect()
+        let found = self.find(&mut Vec::new());
+        let mut signature = marks(found.files.into_iter().chain(self.sought.iter().cloned()));
+        signature.extend(found.unseen.into_iter().map(|folder| (folder, None)));
+        signature
+    }
+
+    /// If there are too many files, those that are served have precedence.
+    fn find(&self, faults: &mut Vec<Diagnostic>) -> Found {
+        let good = self.good.as_ref();
+        let is_known = |path: &Path| good.is_some_and(|good| good.texts.contains_key(path));
+        load::find_preferring(&self.folder, is_known, faults)
     }
 
     /// Reads and checks the folder, and says what is to be served.
     pub fn reload(&mut self) -> Reloaded {
+        self.pending = None;
         // Before anything is read: what changes meanwhile is noticed the next time.
         let before = self.look();
         let mut faults = Vec::new();
-        let paths = load::find(&self.folder, &mut faults);
-        let (files, unread) = load::read_all(&paths);
+        let found = self.find(&mut faults);
+        let (mut files, unread) = load::read_all(&found.files);
         faults.extend(unread);
+        self.sort(&mut files);
         let mut scripts = Scripts::new(Some(&self.folder));
-        let checked = load::checked(&files, faults, &mut scripts, &CheckOptions::default());
+        let mut checked = load::checked(&files, faults, &mut scripts, &CheckOptions::default());
+        load::sort(&mut checked.diagnostics);
         self.sought = scripts.sought().cloned().collect();
         let after = self.look();
         // Of a file that is still there, what it was before it was read; one that went meanwhile is missed the next time.
-        let is_read = |path: &PathBuf| after.contains_key(path) || paths.contains(path);
+        let is_read = |path: &PathBuf| after.contains_key(path) || found.files.contains(path);
         let mut signature: Signature = before
             .into_iter()
             .filter(|(path, _)| is_read(path))
@@ -103,83 +155,101 @@ impl Library {
         for (path, mark) in after {
             signature.entry(path).or_insert(mark);
         }
+        // Seen by nobody else, perhaps, and over by now: then there is something to be read.
+        signature.extend(found.unseen.iter().map(|folder| (folder.clone(), None)));
         self.signature = Some(signature);
         let texts: BTreeMap<PathBuf, String> = files
             .into_iter()
             .map(|file| (file.path, file.text))
             .collect();
         if checked.errors() == 0 {
-            return self.serve(texts, &scripts, checked, &[]);
+            return self.serve(texts, &scripts, checked);
         }
-        let broken = with_errors(&checked.diagnostics);
         match self.good.clone() {
-            Some(good) => self.with_last_good(texts, &paths, &broken, &good, checked.diagnostics),
-            None => self.without_broken(texts, broken, checked.diagnostics),
+            Some(good) => self.with_last_good(texts, &found, &good, checked),
+            None => self.without_broken(texts, checked),
         }
     }
 
-    /// Broken files as they were when they were good; if that does not fit the others, everything as it was.
+    /// Broken files as they were when they were good, or not at all if they never were; if what is left does not fit together,
+    /// everything as it was.
     fn with_last_good(
         &mut self,
         texts: BTreeMap<PathBuf, String>,
-        paths: &[PathBuf],
-        broken: &BTreeSet<String>,
+        found: &Found,
         good: &Good,
-        diagnostics: Vec<Diagnostic>,
+        first: Checked,
     ) -> Reloaded {
         let mut mixed = texts.clone();
-        let mut stale = Vec::new();
-        let mut left_out = Vec::new();
-        let is_broken = |path: &&PathBuf| broken.contains(&shown(path));
-        for path in paths.iter().filter(is_broken) {
-            match good.texts.get(path) {
-                Some(text) => {
-                    mixed.insert(path.clone(), text.clone());
-                    stale.push(path.clone());
-                }
-                None => {
-                    mixed.remove(path);
-                    left_out.push(path.clone());
+        let mut stale = BTreeSet::new();
+        let mut left_out = BTreeSet::new();
+        // Nobody can say that these are gone.
+        for (path, text) in good.texts.iter().filter(|(path, _)| found.hides(path)) {
+            mixed.insert(path.clone(), text.clone());
+            stale.insert(path.clone());
+        }
+        let mut broken = with_errors(&first.diagnostics);
+        loop {
+            let count_before = stale.len() + left_out.len();
+            for path in found
+                .files
+                .iter()
+                .filter(|path| broken.contains(&shown(path)))
+            {
+                match good.texts.get(path) {
+                    Some(text) => {
+                        mixed.insert(path.clone(), text.clone());
+                        stale.insert(path.clone());
+                    }
+                    None => {
+                        mixed.remove(path);
+                        left_out.insert(path.clone());
+                    }
                 }
             }
-        }
-        stale.sort();
-        stale.dedup();
-        let mut scripts = Scripts::new(Some(&self.folder));
-        let mut checked = self.check(&mixed, &mut scripts);
-        if checked.errors() > 0 {
             // A script of a file that is kept may itself be what is broken.
-            scripts = Scripts::kept(Some(&self.folder), good.scripts.clone());
-            checked = self.check(&mixed, &mut scripts);
-        }
-        if checked.errors() == 0 {
-            checked.diagnostics = diagnostics;
-            let mut reloaded = self.serve(mixed, &scripts, checked, &stale);
-            reloaded.left_out = left_out;
-            return reloaded;
+            let folder = Some(self.folder.as_path());
+            let mut scripts = Scripts::or_kept(folder, good.scripts.clone());
+            let mut checked = self.check(&mixed, &mut scripts);
+            if checked.errors() > 0 {
+                scripts = Scripts::kept(folder, good.scripts.clone());
+                checked = self.check(&mixed, &mut scripts);
+            }
+            if checked.errors() == 0 {
+                let reloaded = self.serve(mixed, &scripts, checked);
+                return Reloaded {
+                    errors: first.errors(),
+                    diagnostics: first.diagnostics,
+                    stale: stale.into_iter().collect(),
+                    left_out: left_out.into_iter().collect(),
+                    ..reloaded
+                };
+            }
+            broken = with_errors(&checked.diagnostics);
+            if stale.len() + left_out.len() == count_before {
+                break;
+            }
         }
         let differs = |path: &&PathBuf| texts.get(*path) != good.texts.get(*path);
         let all = texts.keys().chain(good.texts.keys()).filter(differs);
-        let all = all.chain(paths.iter().filter(is_broken));
-        let mut stale: Vec<PathBuf> = all.cloned().collect();
-        stale.sort();
-        stale.dedup();
+        let all = all.chain(&stale).chain(&left_out).cloned();
+        let (stale, left_out): (BTreeSet<PathBuf>, BTreeSet<PathBuf>) =
+            all.partition(|path| good.texts.contains_key(path));
         Reloaded {
             workflows: good.workflows.clone(),
-            diagnostics,
+            errors: first.errors(),
+            diagnostics: first.diagnostics,
             changed: false,
-            stale,
-            left_out: Vec::new(),
+            stale: stale.into_iter().collect(),
+            left_out: left_out.into_iter().collect(),
         }
     }
 
     /// At the start: those that are good, without those that need what is not.
-    fn without_broken(
-        &mut self,
-        mut texts: BTreeMap<PathBuf, String>,
-        mut broken: BTreeSet<String>,
-        mut diagnostics: Vec<Diagnostic>,
-    ) -> Reloaded {
+    fn without_broken(&mut self, mut texts: BTreeMap<PathBuf, String>, first: Checked) -> Reloaded {
+        let mut errors = first.errors();
+        let mut broken = with_errors(&first.diagnostics);
+        let mut diagnostics = first.diagnostics;
         let mut left_out = Vec::new();
         loop {
             let count_before = texts.len();
@@ -189,18 +259,24 @@ impl Library {
             };
             texts.retain(|path, _| !broken.contains(&shown(path)) || leave(path));
             let mut scripts = Scripts::new(Some(&self.folder));
-            let mut checked = self.check(&texts, &mut scripts);
+            let checked = self.check(&texts, &mut scripts);
             if checked.errors() == 0 {
-                checked.diagnostics = diagnostics;
-                let mut reloaded = self.serve(texts, &scripts, checked, &[]);
+                let reloaded = self.serve(texts, &scripts, checked);
                 left_out.sort();
-                reloaded.left_out = left_out;
-                return reloaded;
+                return Reloaded {
+                    diagnostics,
+                    errors,
+                    left_out,
+                    ..reloaded
+                };
             }
             broken = with_errors(&checked.diagnostics);
             // What only the absence of the broken ones makes wrong is worth knowing as well.
-            let errors = checked.diagnostics.into_iter().filter(Diagnostic::is_error);
-            diagnostics.extend(errors.filter(|_| texts.len() < count_before));
+            if texts.len() < count_before {
+                errors += checked.errors();
+                let more = checked.diagnostics.into_iter();
+                diagnostics.extend(more.filter(Diagnostic::is_error));
+            }
             assert!(!texts.is_empty(), "no file, no error");
         }
     }
@@ -210,8 +286,21 @@ impl Library {
             path: path.clone(),
             text: text.clone(),
         });
-        let files: Vec<SourceFile> = files.collect();
+        let mut files: Vec<SourceFile> = files.collect();
+        self.sort(&mut files);
         check_with(&files, true, scripts, &CheckOptions::default())
+    }
+
+    /// Those that are served first, the newcomers last: of two with one name, the later one is in the wrong.
+    fn sort(&self, files: &mut [SourceFile]) {
+        let Some(good) = &self.good else {
+            return;
+        };
+        files.sort_by_key(|file| match good.texts.get(&file.path) {
+            Some(text) if *text == file.text => 0,
+            Some(_) => 1,
+            None => 2,
+        });
     }
 
     fn serve(
@@ -219,7 +308,6 @@ impl Library {
         texts: BTreeMap<PathBuf, String>,
         scripts: &Scripts,
         checked: Checked,
-        stale: &[PathBuf],
     ) -> Reloaded {
         let same = self
             .good
@@ -229,19 +317,37 @@ impl Library {
             Some(good) => (good.workflows.clone(), false),
             None => (Arc::new(checked.workflows), true),
         };
-        self.good = Some(Good {
+        let good = Good {
             texts,
             scripts: scripts.texts().clone(),
             workflows: workflows.clone(),
-        });
+        };
+        if let Some(memory) = &mut self.memory {
+            memory.write(&good.texts, &good.scripts);
+        }
+        self.good = Some(good);
         Reloaded {
             workflows,
+            errors: 0,
             diagnostics: checked.diagnostics,
             changed,
-            stale: stale.to_vec(),
+            stale: Vec::new(),
             left_out: Vec::new(),
         }
     }
+}
+
+fn marks(files: impl Iterator<Item = PathBuf>) -> Signature {
+    let marked = files.map(|path| {
+        let mark = path.metadata().ok().map(|found| Mark {
+            modified: found.modified().ok(),
+            changed: (found.ctime(), found.ctime_nsec()),
+            bytes: found.len(),
+            inode: found.ino(),
+        });
+        (path, mark)
+    });
+    marked.collect()
 }
 
 /// As diagnostics call it.

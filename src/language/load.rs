@@ -52,16 +52,51 @@ pub fn checked(
     if !faults.is_empty() {
         checked.workflows = super::Workflows::default();
         checked.diagnostics.extend(faults);
-        let diagnostics = &mut checked.diagnostics;
-        diagnostics.sort_by(|a, b| (&a.at.file, a.at.line).cmp(&(&b.at.file, b.at.line)));
+        sort(&mut checked.diagnostics);
     }
     checked
 }
 
+/// By file and line.
+pub fn sort(diagnostics: &mut [Diagnostic]) {
+    diagnostics.sort_by(|a, b| (&a.at.file, a.at.line).cmp(&(&b.at.file, b.at.line)));
+}
+
+/// What there is in a folder, as far as one can see.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Sorted by path.
+    pub files: Vec<PathBuf>,
+    /// Folders that could not be read, or not to their end.
+    pub unseen: Vec<PathBuf>,
+}
+
+impl Found {
+    /// Whether the file may be there though it was not found.
+    pub fn hides(&self, file: &Path) -> bool {
+        let is_below = self.unseen.iter().any(|folder| file.starts_with(folder));
+        is_below
+            && self
+                .files
+                .binary_search_by(|found| found.as_path().cmp(file))
+                .is_err()
+    }
+}
+
 /// Sorted by path.
 pub fn find(folder: &Path, faults: &mut Vec<Diagnostic>) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    find_below(folder, 0, &mut files, faults);
+    find_preferring(folder, |_| false, faults).files
+}
+
+/// If there are too many, those that are known are the last to be dropped.
+pub fn find_preferring(
+    folder: &Path,
+    is_known: impl Fn(&Path) -> bool,
+    faults: &mut Vec<Diagnostic>,
+) -> Found {
+    let mut found = Found::default();
+    find_below(folder, 0, &mut found, faults);
+    let files = &mut found.files;
     files.sort();
     if files.len() > FILES_MAX {
         let message = format!(
@@ -75,39 +110,37 @@ pub fn find(folder: &Path, faults: &mut Vec<Diagnostic>) -> Vec<PathBuf> {
             message,
             help,
         ));
+        files.sort_by_key(|file| !is_known(file));
         files.truncate(FILES_MAX);
+        files.sort();
     }
-    files
+    found
 }
 
-fn find_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, faults: &mut Vec<Diagnostic>) {
-    let unreadable = |why: String| {
-        let name = folder.display().to_string();
-        Diagnostic::of_file(
+fn find_below(folder: &Path, depth: usize, found: &mut Found, faults: &mut Vec<Diagnostic>) {
+    let mut unreadable = |found: &mut Found, why: String| {
+        found.unseen.push(folder.to_path_buf());
+        faults.push(Diagnostic::of_file(
             "E007",
-            &name,
+            &folder.display().to_string(),
             format!("the folder cannot be read: {why}"),
             "name a folder of workflow files",
-        )
+        ));
     };
     if depth > DEPTH_MAX {
-        faults.push(unreadable(format!(
-            "folders are nested more than {DEPTH_MAX} deep"
-        )));
-        return;
+        let why = format!("folders are nested more than {DEPTH_MAX} deep");
+        return unreadable(found, why);
     }
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(error) => {
-            faults.push(unreadable(error.to_string()));
-            return;
-        }
+        Err(error) => return unreadable(found, error.to_string()),
     };
+    let mut folders = Vec::new();
     for entry in entries {
         let entry = match entry {
             Ok(entry) => entry,
             Err(error) => {
-                faults.push(unreadable(error.to_string()));
+                unreadable(found, error.to_string());
                 continue;
             }
         };
@@ -115,12 +148,15 @@ fn find_below(folder: &Path, depth: usize, files: &mut Vec<PathBuf>, faults: &mu
         let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
         let extension = path.extension().and_then(|extension| extension.to_str());
         match entry.file_type() {
-            Ok(kind) if kind.is_dir() && !hidden => find_below(&path, depth + 1, files, faults),
+            Ok(kind) if kind.is_dir() && !hidden => folders.push(path),
             Ok(kind) if !kind.is_dir() && matches!(extension, Some("yaml" | "yml")) && !hidden => {
-                files.push(path);
+                found.files.push(path);
             }
             _ => {}
         }
+    }
+    for folder in folders {
+        find_below(&folder, depth + 1, found, faults);
     }
 }
 

@@ -12,6 +12,7 @@ mod diagnostic;
 mod duration;
 mod library;
 mod load;
+mod memory;
 pub mod render;
 pub mod rules;
 mod scalar;

@@ -12,6 +12,8 @@ pub struct Scripts {
     folder: Option<PathBuf>,
     /// By the path as it is written: of those that are kept, and of those read now.
     texts: BTreeMap<String, String>,
+    /// For those that cannot be read now.
+    spare: BTreeMap<String, String>,
     /// The files that were looked for, whether they are there or not.
     sought: BTreeMap<String, PathBuf>,
 }
@@ -32,6 +34,14 @@ impl Scripts {
         }
     }
 
+    /// What cannot be read is as it was then.
+    pub fn or_kept(folder: Option<&Path>, spare: BTreeMap<String, String>) -> Scripts {
+        Scripts {
+            spare,
+            ..Scripts::new(folder)
+        }
+    }
+
     pub fn texts(&self) -> &BTreeMap<String, String> {
         &self.texts
     }
@@ -44,7 +54,8 @@ impl Scripts {
         if let Some(text) = self.texts.get(path) {
             return Ok(text.clone());
         }
-        let text = self.read_anew(path)?;
+        let read = self.read_anew(path);
+        let text = read.or_else(|why| self.spare.get(path).cloned().ok_or(why))?;
         self.texts.insert(path.to_string(), text.clone());
         Ok(text)
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::domain::Timestamp;
@@ -26,6 +27,8 @@ pub struct Loaded {
     pub problems: Vec<Diagnostic>,
     /// Files that are served as they were when they were last good.
     pub stale: Vec<String>,
+    /// Files that are not served at all.
+    pub left_out: Vec<String>,
     /// When they were read. `None`: there is no folder.
     pub at: Option<Timestamp>,
 }
@@ -54,9 +57,8 @@ impl Loaded {
                 .map(|webhook| (webhook.name.clone(), webhook.clone()))
                 .collect(),
             problems: reloaded.diagnostics.clone(),
-            stale: (reloaded.stale.iter())
-                .map(|file| file.to_string_lossy().into_owned())
-                .collect(),
+            stale: names(&reloaded.stale),
+            left_out: names(&reloaded.left_out),
             at: Some(at),
         }
     }
@@ -71,4 +73,9 @@ impl Loaded {
         let after = (Bound::Excluded(name), Bound::Unbounded);
         self.tasks.range::<str, _>(after).map(|(_, task)| task)
     }
+}
+
+fn names(files: &[PathBuf]) -> Vec<String> {
+    let names = files.iter().map(|file| file.to_string_lossy().into_owned());
+    names.collect()
 }

@@ -67,6 +67,8 @@ pub use http::Limits;
 
 /// Where the logs of steps are, in the data folder.
 const LOGS_FOLDER: &str = "logs";
+/// The workflows that were last good, in the data folder.
+const WORKFLOWS_FILE: &str = "workflows.good.json";
 
 /// Why a server does not start. One line: what is wrong, what to do.
 #[derive(Debug, thiserror::Error)]
@@ -170,7 +172,8 @@ impl Server {
         let watch = match &config.workflows_dir {
             Some(folder) => {
                 let (catalogue, engine) = (catalogue.clone(), engine.clone());
-                let mut watch = Watch::new(folder, catalogue, engine, clock.clone());
+                let memory = config.data_dir.join(WORKFLOWS_FILE);
+                let mut watch = Watch::new(folder, &memory, catalogue, engine, clock.clone());
                 watch.load()?;
                 Some(watch)
             }

@@ -4,7 +4,7 @@
 //! The thread looks rather than being notified: that works on every filesystem, and a thousand files cost a millisecond.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -19,7 +19,10 @@ use crate::engine::{Engine, EngineError};
 use crate::language::{Library, Reloaded, render};
 use crate::scheduler::Scheduler;
 
+/// A change is taken when two looks in a row agree on it.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// Files that one event names.
+const NAMES_MAX: usize = 20;
 
 /// Runs until it is dropped.
 pub struct Reload {
@@ -40,12 +43,13 @@ pub struct Watch {
 impl Watch {
     pub fn new(
         folder: &Path,
+        memory: &Path,
         catalogue: Arc<Catalogue>,
         engine: Engine,
         clock: Arc<SystemClock>,
     ) -> Watch {
         Watch {
-            library: Library::new(folder),
+            library: Library::remembering(folder, memory),
             catalogue,
             engine,
             clock,
@@ -92,7 +96,7 @@ impl Watch {
 
     fn run(mut self, scheduler: &Scheduler, stopped: &Receiver<()>) {
         while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(INTERVAL) {
-            let done = match self.library.needs_reload() {
+            let done = match self.library.has_settled_change() {
                 true => self.load(),
                 false if self.schedules_due => self.set_schedules(),
                 false => continue,
@@ -105,23 +109,32 @@ impl Watch {
     }
 
     fn tell_broken(&self, reloaded: &Reloaded) -> Result<(), EngineError> {
-        let errors = reloaded.diagnostics.iter().filter(|found| found.is_error());
-        let errors: Vec<String> = errors.map(render::short).collect();
-        for error in &errors {
+        let shown = reloaded.diagnostics.iter().filter(|found| found.is_error());
+        let shown: Vec<String> = shown.map(render::short).collect();
+        for error in &shown {
             log::warn!("{error}");
         }
-        let first = errors.first().cloned().unwrap_or_default();
-        let more = match errors.len() {
+        let first = shown.first().cloned().unwrap_or_default();
+        let more = match reloaded.errors {
             0 | 1 => String::new(),
             more => format!(" (and {} more)", more - 1),
         };
-        let text =
-            format!("workflow files do not load, what was good stays in force: {first}{more}");
-        let stale = reloaded.stale.iter().map(|file| file.to_string_lossy());
+        let so = match (reloaded.stale.is_empty(), reloaded.left_out.is_empty()) {
+            (true, true) => "",
+            (false, true) => ", what was good stays in force",
+            (true, false) => " and are left out",
+            (false, false) => ", what was good stays in force, what never was is left out",
+        };
+        let text = format!("workflow files do not load{so}: {first}{more}");
+        let names = |files: &[PathBuf]| {
+            let names = files.iter().map(|file| file.to_string_lossy().into_owned());
+            names.take(NAMES_MAX).collect::<Vec<_>>()
+        };
         let data = serde_json::json!({
-            "errors": errors.len(),
+            "errors": reloaded.errors,
             "first": first,
-            "stale": stale.take(20).collect::<Vec<_>>(),
+            "stale": names(&reloaded.stale),
+            "left_out": names(&reloaded.left_out),
         });
         self.tell(EventKind::WorkflowsBroken, text, &data)
     }

@@ -66,6 +66,8 @@ pub struct WorkflowsJson<'a, D: Serialize> {
     pub loaded_at: Option<Time>,
     /// Files that are served as they were when they were last good.
     pub stale: Vec<String>,
+    /// Files that are not served at all.
+    pub left_out: Vec<String>,
     pub problems: &'a [D],
 }
 

@@ -73,15 +73,37 @@ fn a_file_that_breaks_keeps_its_last_good_version_until_it_is_mended() {
     house.await_job(job, "completed");
     assert_eq!(house.log_lines(job, "greet")[0], "one");
 
-    // A restart has no last good version to go by: the server is there all the same, and says what is wrong.
+    // A restart goes by the last good version as well; what never was good is not there, and everybody is told.
     house.write_workflow(
         "good.yaml",
         "tasks:\n  good:\n    flow:\n      s: { script: echo good }\n",
     );
+    house.write_workflow("new.yaml", "tasks: { new: { flow: 3 } }\n");
     house.kill_server();
     house.start_server();
-    assert_eq!(tasks(&house), ["good"]);
-    assert_eq!(problems(&house).len(), 1);
+    assert_eq!(tasks(&house), ["good", "hello"]);
+    assert_eq!(problems(&house).len(), 2);
+    let workflows: Value = house.get("/api/workflows");
+    for (key, name) in [("stale", "all.yaml"), ("left_out", "new.yaml")] {
+        let files = workflows[key].as_array().unwrap();
+        assert_eq!(files.len(), 1, "{key}: {files:?}");
+        assert!(files[0].as_str().unwrap().ends_with(name), "{files:?}");
+    }
+    let told = house.all_events();
+    let told = told
+        .iter()
+        .rev()
+        .find(|event| event.kind == "workflows_broken");
+    let told = told.unwrap();
+    assert!(
+        told.message.contains("what never was is left out"),
+        "{}",
+        told.message
+    );
+    let job = house.submit("hello");
+    house.await_job(job, "completed");
+    assert_eq!(house.log_lines(job, "greet")[0], "one");
+    fs::remove_file(house.path("workflows/new.yaml")).unwrap();
 
     house.write_workflow("all.yaml", &HELLO.replace("one", "three"));
     await_that("all is good again", || {

@@ -23,6 +23,7 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
         webhooks: loaded.webhooks.len(),
         loaded_at: loaded.at.map(Time),
         stale: loaded.stale.clone(),
+        left_out: loaded.left_out.clone(),
         problems: &loaded.problems,
     };
     Ok(Response::json(200, &workflows).into())

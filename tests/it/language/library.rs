@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use stepward::language::Library;
+use stepward::language::{FILES_MAX, Library};
 use tempfile::TempDir;
 
 struct Folder {
@@ -164,4 +164,149 @@ fn a_file_whose_name_is_no_text_is_left_out_like_any_other() {
     let reloaded = folder.library.reload();
     assert_eq!(reloaded.workflows.tasks().count(), 1);
     assert_eq!(reloaded.left_out, [folder.folder.path().join(name)]);
+}
+
+#[test]
+fn files_that_nobody_can_see_for_a_moment_are_not_taken_for_deleted() {
+    let mut folder = Folder::new();
+    let path = folder.folder.path().to_path_buf();
+    let away = path.with_extension("away");
+    std::fs::create_dir(path.join("sub")).unwrap();
+    folder.write("a.yaml", &task("a", "one"));
+    folder.write("sub/b.yaml", &task("b", "one"));
+    let both = words(&["a: one", "b: one"]);
+    assert_eq!(folder.reload().0, both);
+
+    std::fs::rename(&path, &away).unwrap();
+    assert!(folder.library.needs_reload());
+    let stale = words(&["a.yaml", "b.yaml"]);
+    assert_eq!(folder.reload(), (both.clone(), stale, vec![], false));
+    std::fs::rename(&away, &path).unwrap();
+    assert!(folder.library.needs_reload());
+    assert_eq!(folder.reload(), (both, vec![], vec![], false));
+
+    // What is deleted in sight of everybody is gone.
+    std::fs::remove_file(path.join("sub/b.yaml")).unwrap();
+    assert_eq!(folder.reload().0, words(&["a: one"]));
+}
+
+#[test]
+fn a_file_too_many_does_not_push_out_one_that_is_served() {
+    let mut folder = Folder::new();
+    for at in 0..FILES_MAX {
+        let name = format!("b{at:04}");
+        folder.write(&format!("{name}.yaml"), &task(&name, "one"));
+    }
+    assert_eq!(folder.reload().0.len(), FILES_MAX);
+    folder.write("a.yaml", &task("a", "one"));
+    let (tasks, ..) = folder.reload();
+    assert_eq!(tasks.len(), FILES_MAX);
+    assert!(!tasks.contains(&"a: one".to_string()));
+
+    std::fs::remove_file(folder.folder.path().join("b0000.yaml")).unwrap();
+    let (tasks, stale, left_out, _) = folder.reload();
+    assert_eq!((tasks.len(), stale, left_out), (FILES_MAX, vec![], vec![]));
+    assert!(tasks.contains(&"a: one".to_string()));
+}
+
+#[test]
+fn of_two_files_with_one_name_the_newcomer_is_in_the_wrong() {
+    let mut folder = Folder::new();
+    folder.write("b.yaml", &task("b", "one"));
+    folder.reload();
+    folder.write("0.yaml", &task("b", "other"));
+    let served = words(&["b: one"]);
+    let left_out = words(&["0.yaml"]);
+    assert_eq!(folder.reload(), (served, vec![], left_out.clone(), false));
+
+    // Others go on: what changes, also where the name is, and what comes.
+    folder.write("b.yaml", &task("b", "two"));
+    folder.write("c.yaml", &task("c", "one"));
+    let served = words(&["b: two", "c: one"]);
+    assert_eq!(folder.reload(), (served, vec![], left_out, true));
+
+    // One that is served takes the name of another: it stays what it was.
+    folder.write("0.yaml", &task("d", "one"));
+    folder.reload();
+    folder.write("0.yaml", &task("c", "other"));
+    let served = words(&["b: two", "c: one", "d: one"]);
+    let stale = words(&["0.yaml"]);
+    assert_eq!(folder.reload(), (served, stale, vec![], false));
+}
+
+#[test]
+fn a_newcomer_that_needs_a_broken_newcomer_keeps_nobody_else_away() {
+    let mut folder = Folder::new();
+    folder.write("a.yaml", &task("a", "one"));
+    folder.reload();
+    folder.write("a.yaml", &task("a", "two"));
+    folder.write(
+        "b.yaml",
+        "tasks: { b: { flow: { call: { type: task, task: c } } } }\n",
+    );
+    folder.write("c.yaml", "tasks: { c: { flow: { s: { scrpt: x } } } }\n");
+    let left_out = words(&["b.yaml", "c.yaml"]);
+    let served = words(&["a: two"]);
+    assert_eq!(folder.reload(), (served, vec![], left_out, true));
+}
+
+#[test]
+fn what_was_good_is_known_after_a_restart() {
+    let mut folder = Folder::new();
+    let data = tempfile::tempdir().unwrap();
+    let memory = data.path().join("workflows.good.json");
+    let restart = |folder: &mut Folder| {
+        folder.library = Library::remembering(folder.folder.path(), &memory);
+    };
+    restart(&mut folder);
+    folder.write("a.yaml", "tasks: { a: { flow: { s: { file: a.sh } } } }\n");
+    folder.write("a.sh", "echo one");
+    folder.write("b.yaml", &task("b", "one"));
+    folder.reload();
+    use std::os::unix::fs::PermissionsExt;
+    let mode = memory.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    folder.write("a.yaml", "tasks: [");
+    std::fs::remove_file(folder.folder.path().join("a.sh")).unwrap();
+    folder.write("b.yaml", &task("b", "two"));
+    restart(&mut folder);
+    let served = words(&["a: s", "b: two"]);
+    let stale = words(&["a.yaml"]);
+    assert_eq!(
+        folder.reload(),
+        (served.clone(), stale.clone(), vec![], true)
+    );
+    restart(&mut folder);
+    assert_eq!(folder.reload(), (served, stale, vec![], false));
+
+    // What is no memory of this folder is none.
+    std::fs::write(&memory, "{").unwrap();
+    restart(&mut folder);
+    let left_out = words(&["a.yaml"]);
+    assert_eq!(
+        folder.reload(),
+        (words(&["b: two"]), vec![], left_out, true)
+    );
+}
+
+#[test]
+fn a_file_is_read_when_nobody_writes_it_any_more() {
+    let mut folder = Folder::new();
+    folder.reload();
+    assert!(!folder.library.has_settled_change());
+    folder.write("a.yaml", "tasks:");
+    assert!(!folder.library.has_settled_change());
+    folder.write("a.yaml", &task("a", "one"));
+    assert!(!folder.library.has_settled_change());
+    assert!(folder.library.has_settled_change());
+    folder.reload();
+    assert!(!folder.library.has_settled_change());
+
+    // One that never rests does not keep the others away for ever.
+    let taken = (0..100).any(|at| {
+        folder.write("b.yaml", &task("b", &format!("s{at}")));
+        folder.library.has_settled_change()
+    });
+    assert!(taken);
 }
