@@ -23,6 +23,9 @@ pub struct ValidateArgs {
     /// What to call what comes in.
     #[arg(long, value_name = "NAME", default_value = "stdin")]
     stdin_filename: PathBuf,
+    /// The folder of the workflows: `file:` is looked for in it, and its other files are known, though only the named ones are told about.
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
     /// The settings file of the server, for its workflows folder.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -41,6 +44,8 @@ enum Format {
 /// Something is wrong with the files, as opposed to the command.
 const EXIT_INVALID: u8 = 3;
 const EXIT_USAGE: u8 = 2;
+/// What is missing may be elsewhere: a script, a task, an action, a secret.
+const MISSING: [&str; 4] = ["E028", "E033", "E037", "E043"];
 
 pub fn run(args: ValidateArgs) -> anyhow::Result<ExitCode> {
     let from_stdin = args.paths.iter().any(|path| path == Path::new("-"));
@@ -48,8 +53,14 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<ExitCode> {
         say("`-` reads what comes in, and stands alone");
         return Ok(ExitCode::from(EXIT_USAGE));
     }
+    if let Some(root) = args.root.as_ref().filter(|root| !root.is_dir()) {
+        say(format!("{} is not a folder", root.display()));
+        return Ok(ExitCode::from(EXIT_USAGE));
+    }
+    let root = args.root.as_deref();
+    let mut is_alone = root.is_none();
     let checked = match from_stdin {
-        true => from_input(args.stdin_filename)?,
+        true => from_input(args.stdin_filename, root)?,
         false => {
             let paths = match args.paths.is_empty() {
                 true => vec![default_folder(args.config.as_deref())?],
@@ -59,13 +70,18 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<ExitCode> {
                 say(format!("{} does not exist", missing.display()));
                 return Ok(ExitCode::from(EXIT_USAGE));
             }
+            is_alone &= !paths.iter().any(|path| path.is_dir());
             let folder = folder_of(&paths);
-            language::load_files(&paths, &folder, &CheckOptions::default())
+            language::load_files(&paths, &folder, root, &CheckOptions::default())
         }
     };
     print(&checked, args.format);
     let (errors, warnings) = (checked.errors(), checked.warnings());
-    summary(&checked, errors, warnings);
+    summary(&checked, errors, warnings, root.is_some());
+    let misses = |code: &str| MISSING.contains(&code);
+    if is_alone && checked.diagnostics.iter().any(|found| misses(found.code)) {
+        say("only these files were looked at; with --root DIR the others of the folder are known");
+    }
     Ok(match errors > 0 || (args.deny_warnings && warnings > 0) {
         true => ExitCode::from(EXIT_INVALID),
         false => ExitCode::SUCCESS,
@@ -89,7 +105,7 @@ fn print(checked: &Checked, format: Format) {
     let _ = std::io::Write::write_all(&mut std::io::stdout(), shown.as_bytes());
 }
 
-fn summary(checked: &Checked, errors: usize, warnings: usize) {
+fn summary(checked: &Checked, errors: usize, warnings: usize, among_others: bool) {
     let count = |count: usize, word: &str| match count {
         1 => format!("1 {word}"),
         _ => format!("{count} {word}s"),
@@ -97,6 +113,8 @@ fn summary(checked: &Checked, errors: usize, warnings: usize) {
     let files = count(checked.files, "file");
     let first = checked.diagnostics.first().map(|found| found.code);
     let line = match (errors, warnings) {
+        // The tasks are those of the others as well.
+        (0, 0) if among_others => format!("{files}: nothing is wrong"),
         (0, 0) => {
             let tasks = checked.workflows.tasks().count();
             format!("{files}, {}: nothing is wrong", count(tasks, "task"))
@@ -112,7 +130,7 @@ fn summary(checked: &Checked, errors: usize, warnings: usize) {
     }
 }
 
-fn from_input(name: PathBuf) -> anyhow::Result<Checked> {
+fn from_input(name: PathBuf, root: Option<&Path>) -> anyhow::Result<Checked> {
     let mut bytes = Vec::new();
     // One byte more than is allowed is enough to know.
     let input = std::io::stdin().lock();
@@ -120,13 +138,14 @@ fn from_input(name: PathBuf) -> anyhow::Result<Checked> {
         .take(language::FILE_BYTES_MAX + 1)
         .read_to_end(&mut bytes)?;
     let options = CheckOptions::default();
-    Ok(match language::text_of(bytes, &name) {
-        Ok(text) => language::check_sources(vec![SourceFile { path: name, text }], &options),
-        Err(fault) => Checked {
-            diagnostics: vec![*fault],
-            files: 1,
-            ..Checked::default()
-        },
+    let text = match language::text_of(bytes, &name) {
+        Ok(text) => text,
+        Err(fault) => return Ok(Checked::from(*fault)),
+    };
+    let files = vec![SourceFile { path: name, text }];
+    Ok(match root {
+        Some(root) => language::check_among(files, Vec::new(), root, &options),
+        None => language::check_sources(files, &options),
     })
 }
 

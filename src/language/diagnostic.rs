@@ -1,6 +1,6 @@
 //! What is wrong with workflow files, for people and for programs.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -95,6 +95,9 @@ impl Diagnostic {
     }
 }
 
+/// Errors and warnings that are too many to be shown, by file.
+pub type Unshown = BTreeMap<String, (usize, usize)>;
+
 /// Collects what is wrong while files are checked.
 #[derive(Debug, Default)]
 pub struct Problems {
@@ -157,8 +160,8 @@ impl Problems {
         self.all.iter_mut()
     }
 
-    /// Sorted by file and place, so many of each file.
-    pub fn into_diagnostics(mut self, sources: &[Source]) -> Vec<Diagnostic> {
+    /// Sorted by file and place, so many of each file, and how many there are besides.
+    pub fn into_diagnostics(mut self, sources: &[Source]) -> (Vec<Diagnostic>, Unshown) {
         self.all
             .sort_by_key(|problem| (problem.span.file, problem.span.start, problem.code));
         self.all
@@ -192,15 +195,19 @@ impl Problems {
                 diagnostics.push(problem.diagnostic(sources));
             }
         }
+        let mut unshown = Unshown::new();
         for (file, last) in last_of {
             let (errors, warnings) = counts[&file];
             let more = (errors + warnings).saturating_sub(SHOWN_PER_FILE_MAX);
             if more > 0 {
                 let help = format!("{more} more problems in this file are not shown");
                 diagnostics[last].help.push(help);
+                let errors_more = errors.saturating_sub(SHOWN_PER_FILE_MAX);
+                let name = sources[file as usize].name.to_string();
+                unshown.insert(name, (errors_more, more - errors_more));
             }
         }
-        diagnostics
+        (diagnostics, unshown)
     }
 }
 

@@ -1,5 +1,6 @@
 //! From a folder to texts: which files there are, and why one cannot be read.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::diagnostic::Diagnostic;
@@ -23,8 +24,13 @@ pub fn load(folder: &Path) -> Checked {
     checked(&files, faults, &mut scripts, &CheckOptions::default())
 }
 
-/// Files and folders that somebody named; `file:` is looked for in the folder.
-pub fn load_files(paths: &[PathBuf], folder: &Path, options: &CheckOptions) -> Checked {
+/// Files and folders that somebody named; `file:` is looked for in the folder. `root`: the folder, whose other files are known as well.
+pub fn load_files(
+    paths: &[PathBuf],
+    folder: &Path,
+    root: Option<&Path>,
+    options: &CheckOptions,
+) -> Checked {
     let mut faults = Vec::new();
     let mut found = Vec::new();
     for path in paths {
@@ -33,11 +39,48 @@ pub fn load_files(paths: &[PathBuf], folder: &Path, options: &CheckOptions) -> C
             false => found.push(path.clone()),
         }
     }
-    found.dedup();
+    // One file has many names.
+    let mut seen = HashSet::new();
+    found.retain(|path| seen.insert(real(path)));
     let (files, unread) = read_all(&found);
     faults.extend(unread);
-    let mut scripts = Scripts::new(Some(folder));
-    checked(&files, faults, &mut scripts, options)
+    match root {
+        Some(root) => check_among(files, faults, root, options),
+        None => checked(&files, faults, &mut Scripts::new(Some(folder)), options),
+    }
+}
+
+/// What is wrong with these, given all the others of the folder.
+pub fn check_among(
+    files: Vec<SourceFile>,
+    faults: Vec<Diagnostic>,
+    root: &Path,
+    options: &CheckOptions,
+) -> Checked {
+    let named: HashSet<PathBuf> = files.iter().map(|file| real(&file.path)).collect();
+    let shown = files.iter().map(|file| file.path.display().to_string());
+    let mut shown: HashSet<String> = shown.collect();
+    let count = files.len() + faults.len();
+    let mut all_faults = faults;
+    let mut others = find(root, &mut all_faults);
+    shown.extend(all_faults.iter().map(|fault| fault.at.file.clone()));
+    others.retain(|path| !named.contains(&real(path)));
+    let (mut all, unread) = read_all(&others);
+    all_faults.extend(unread);
+    // Behind the others: of two with one name, the one that was asked about is told.
+    all.extend(files);
+    let mut checked = checked(&all, all_faults, &mut Scripts::new(Some(root)), options);
+    let diagnostics = &mut checked.diagnostics;
+    diagnostics.retain(|found| shown.contains(&found.at.file));
+    sort(diagnostics);
+    checked.unshown.retain(|file, _| shown.contains(file));
+    checked.files = count;
+    checked
+}
+
+/// The same for all names of a file.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// What was read, with what could not be.

@@ -33,14 +33,14 @@ use crate::domain::schedule::ScheduleDraft;
 use crate::domain::task::Definition;
 use crate::domain::webhook::WebhookDraft;
 use decode::Decoder;
-use diagnostic::Problems;
+use diagnostic::{Problems, Unshown};
 use scripts::Scripts;
 use source::Source;
 
 pub use check::CheckOptions;
 pub use diagnostic::{Diagnostic, Fix, Severity, Spot};
 pub use library::{Library, Reloaded};
-pub use load::{FILE_BYTES_MAX, FILES_MAX, load, load_files, text_of};
+pub use load::{FILE_BYTES_MAX, FILES_MAX, check_among, load, load_files, text_of};
 pub use source::SourceFile;
 
 /// The tasks of a folder, each with all that it calls, and what starts them.
@@ -58,6 +58,7 @@ pub struct Checked {
     pub workflows: Workflows,
     /// By file and line.
     pub diagnostics: Vec<Diagnostic>,
+    unshown: Unshown,
     pub files: usize,
 }
 
@@ -92,13 +93,29 @@ impl Workflows {
 }
 
 impl Checked {
+    /// All there are, shown or not.
     pub fn errors(&self) -> usize {
-        let errors = self.diagnostics.iter().filter(|found| found.is_error());
-        errors.count()
+        let shown = self.diagnostics.iter().filter(|found| found.is_error());
+        let unshown = self.unshown.values().map(|(errors, _)| errors);
+        shown.count() + unshown.sum::<usize>()
     }
 
+    /// All there are, shown or not.
     pub fn warnings(&self) -> usize {
-        self.diagnostics.len() - self.errors()
+        let shown = self.diagnostics.iter().filter(|found| !found.is_error());
+        let unshown = self.unshown.values().map(|(_, warnings)| warnings);
+        shown.count() + unshown.sum::<usize>()
+    }
+}
+
+impl From<Diagnostic> for Checked {
+    /// A file that could not be read.
+    fn from(fault: Diagnostic) -> Checked {
+        Checked {
+            diagnostics: vec![fault],
+            files: 1,
+            ..Checked::default()
+        }
     }
 }
 
@@ -132,9 +149,11 @@ fn check_with(
     };
     let documents = roots.iter().map(|root| decoder.document(root)).collect();
     let workflows = check::check(documents, all_read, &sources, options, &mut problems);
+    let (diagnostics, unshown) = problems.into_diagnostics(&sources);
     Checked {
         workflows: workflows.unwrap_or_default(),
-        diagnostics: problems.into_diagnostics(&sources),
+        diagnostics,
+        unshown,
         files: files.len(),
     }
 }

@@ -174,3 +174,62 @@ fn rules_are_explained_and_listed() {
         "{out}"
     );
 }
+
+#[test]
+fn a_file_of_a_folder_is_judged_among_its_neighbours_if_the_folder_is_named() {
+    let folder = folder(&[
+        ("a.yaml", "tasks: { a: { flow: { s: { scrpt: x } } } }\n"),
+        ("b.yaml", GOOD),
+        ("run.sh", "echo run"),
+    ]);
+    let path = folder.path();
+    let sub = "tasks:\n  sub:\n    flow:\n      s: { file: run.sh }\n      t: { type: task, task: hello }\n";
+    std::fs::create_dir(path.join("sub")).unwrap();
+    std::fs::write(path.join("sub/q.yaml"), sub).unwrap();
+
+    let alone = ["validate", "--format", "short", "sub/q.yaml"];
+    let (code, out, err) = shown(&stepward(path, &alone, ""));
+    assert_eq!(code, 3);
+    assert!(out.contains("[E028]") && out.contains("[E033]"), "{out}");
+    assert!(err.contains("with --root DIR"), "{err}");
+
+    // What is wrong with the neighbours is not what was asked.
+    let among = ["validate", "sub/q.yaml", "--root", "."];
+    let (code, out, err) = shown(&stepward(path, &among, ""));
+    assert_eq!((code, out.as_str()), (0, ""), "{err}");
+    assert_eq!(err, "stepward: 1 file: nothing is wrong\n");
+
+    // An editor gives what is not saved yet, in place of what is.
+    let text = sub.replace("task: hello", "task: hallo");
+    let words = "validate - --stdin-filename sub/q.yaml --root . --format short";
+    let words: Vec<&str> = words.split(' ').collect();
+    let (code, out, _) = shown(&stepward(path, &words, &text));
+    assert_eq!((code, out.lines().count()), (3, 1), "{out}");
+    assert!(out.starts_with("sub/q.yaml:5:"), "{out}");
+
+    let nowhere = ["validate", "sub/q.yaml", "--root", "nowhere"];
+    assert_eq!(shown(&stepward(path, &nowhere, "")).0, 2);
+}
+
+#[test]
+fn one_file_with_two_names_is_one_file() {
+    let folder = folder(&[("a.yaml", GOOD)]);
+    std::os::unix::fs::symlink("a.yaml", folder.path().join("link.yaml")).unwrap();
+    let words = ["validate", "link.yaml", "./link.yaml", "a.yaml"];
+    let (code, out, err) = shown(&stepward(folder.path(), &words, ""));
+    assert_eq!((code, out.as_str()), (0, ""));
+    assert_eq!(err, "stepward: 1 file, 1 task: nothing is wrong\n");
+}
+
+#[test]
+fn all_problems_are_counted_though_not_all_are_shown() {
+    let steps: String = (0..70)
+        .map(|at| format!("      s{at}: {{ script: x, scrpt: y }}\n"))
+        .collect();
+    let text = format!("tasks:\n  t:\n    flow:\n{steps}");
+    let folder = folder(&[("a.yaml", &text)]);
+    let words = ["validate", "--format", "short", "a.yaml"];
+    let (code, out, err) = shown(&stepward(folder.path(), &words, ""));
+    assert_eq!((code, out.lines().count()), (3, 50));
+    assert!(err.starts_with("stepward: 70 errors, 0 warnings"), "{err}");
+}

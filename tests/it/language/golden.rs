@@ -31,7 +31,8 @@ fn checked(path: &Path) -> Checked {
     match String::from_utf8(fs::read(path).unwrap()) {
         Ok(text) => check(&text),
         Err(_) => {
-            let mut checked = load_files(&[path.to_path_buf()], &folder(), &Default::default());
+            let mut checked =
+                load_files(&[path.to_path_buf()], &folder(), None, &Default::default());
             for found in &mut checked.diagnostics {
                 found.at.file = "hello.yaml".to_string();
             }
