@@ -1024,10 +1024,27 @@ impl Writer<'_> {
             written.put("timeout", duration(timeout));
         }
         let action = text(step, "action").and_then(|name| self.workspace.action(name));
-        let retry =
-            get(step, "retry").or_else(|| action.and_then(|action| get(&action.body, "retry")));
-        if let Some(Value::Mapping(retry)) = retry {
-            written.put("retry", self.retry(file, &format!("{path}.retry"), retry));
+        let own = get(step, "retry").filter(|retry| !retry.is_null());
+        let of_action = action.and_then(|action| get(&action.body, "retry"));
+        let retry_path = format!("{path}.retry");
+        for retry in [
+            own,
+            of_action.filter(|_| own.is_none_or(|own| !own.is_mapping())),
+        ] {
+            match retry {
+                None | Some(Value::Null) => {}
+                Some(Value::Mapping(retry)) => {
+                    written.put("retry", self.retry(file, &retry_path, retry));
+                }
+                // All tries or those after the first: nobody can tell.
+                Some(other) => self.row(
+                    file,
+                    &retry_path,
+                    NotSupported,
+                    &plain_text(other),
+                    "is no mapping; write retry: { max_attempts: N }, which counts the first try too",
+                ),
+            }
         }
         let mut known = vec![
             "action",
@@ -1633,7 +1650,7 @@ fn variable_of(text: &str) -> Option<String> {
 }
 
 /// One input or output.
-fn spec(field: &Value) -> (Map, Vec<(&'static str, Outcome, String)>) {
+fn spec(field: &Value) -> (Map, Vec<(String, Outcome, String)>) {
     let mut spec = Map::default();
     let mut notes = Vec::new();
     let empty = Mapping::new();
@@ -1642,11 +1659,11 @@ fn spec(field: &Value) -> (Map, Vec<(&'static str, Outcome, String)>) {
     let kind = match kind {
         "string" | "text" | "integer" | "number" | "boolean" | "date" | "datetime" | "json" => kind,
         "array" | "object" | "list" | "map" => {
-            notes.push(("type", Changed, format!("{kind} is json here")));
+            notes.push(("type".to_string(), Changed, format!("{kind} is json here")));
             "json"
         }
         other => {
-            notes.push(("type", Changed, format!("the connection type {other} is json here: give the values themselves, not the name of a connection")));
+            notes.push(("type".to_string(), Changed, format!("the connection type {other} is json here: give the values themselves, not the name of a connection")));
             "json"
         }
     };
@@ -1659,7 +1676,7 @@ fn spec(field: &Value) -> (Map, Vec<(&'static str, Outcome, String)>) {
     match default {
         Some(Value::String(text)) if tera::is_template(text) => {
             notes.push((
-                "default",
+                "default".to_string(),
                 NotSupported,
                 "a default is no template here; give the value where the task is submitted"
                     .to_string(),
@@ -1669,7 +1686,7 @@ fn spec(field: &Value) -> (Map, Vec<(&'static str, Outcome, String)>) {
             spec.put("default", Node::from(default));
             if is_required {
                 notes.push((
-                    "required",
+                    "required".to_string(),
                     LeftOut,
                     "it has a default, so nothing is required".to_string(),
                 ));
@@ -1683,7 +1700,7 @@ fn spec(field: &Value) -> (Map, Vec<(&'static str, Outcome, String)>) {
     }
     if let Some(options) = get(body, "options") {
         if get(body, "allow_custom").and_then(Value::as_bool) == Some(true) {
-            notes.push(("options", Changed, "options are all that is allowed here; left out, because other values are allowed there".to_string()));
+            notes.push(("options".to_string(), Changed, "options are all that is allowed here; left out, because other values are allowed there".to_string()));
         } else {
             spec.put("options", Node::from(options));
         }
@@ -1701,7 +1718,7 @@ fn spec(field: &Value) -> (Map, Vec<(&'static str, Outcome, String)>) {
     ];
     for key in body.keys().map(key_text) {
         if !known.contains(&key.as_str()) {
-            notes.push(("", NotSupported, format!("{key} is not known here")));
+            notes.push((key, NotSupported, "is not known here".to_string()));
         }
     }
     (spec, notes)

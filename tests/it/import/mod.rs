@@ -74,6 +74,22 @@ fn a_workspace_of_stroem_becomes_workflows_of_the_same_names() {
 }
 
 #[test]
+fn a_retry_that_is_no_mapping_is_told_and_hides_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "actions:\n  g:\n    type: script\n    script: make\n    retry: { max_attempts: 4 }\n    input: { a: { type: string, hint: x } }\ntasks:\n  t:\n    flow:\n      s: { action: g, retry: 3 }\n";
+    fs::write(folder.path().join("a.yaml"), text).unwrap();
+    let output = import(&["stroem", folder.path().to_str().unwrap(), "--dry-run"]);
+    let (written, table) = said(&output);
+    assert!(written.contains("max_attempts: 4"), "{written}");
+    let row = |path: &str| {
+        let mut rows = table.lines().filter(|row| row.contains(path));
+        rows.find(|row| row.contains("not supported")).is_some()
+    };
+    assert!(row("tasks.t.flow.s.retry"), "{table}");
+    assert!(row("actions.g.input.a.hint"), "{table}");
+}
+
+#[test]
 fn what_is_there_is_never_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let to = folder.path().to_str().unwrap();
