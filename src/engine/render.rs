@@ -20,6 +20,7 @@ use crate::domain::step::StepState;
 use crate::domain::task::{Action, StepDraft, Task, TaskDraft, is_template};
 use crate::domain::value::ValueSpec;
 use crate::domain::{AttemptRef, Json, Now};
+use crate::language::shell::Program;
 use crate::language::template::{self, Context, TemplateFault};
 use crate::secrets::Secrets;
 use crate::store::{Claim, Ending, Tx};
@@ -261,12 +262,17 @@ fn make(
             image,
             language,
             script,
-        } => Action::Script {
-            runner,
-            image: image.map(|image| text("image", &image)).transpose()?,
-            language: language.map(|word| text("language", &word)).transpose()?,
-            script: template::render_script(&script, &context).map_err(in_key("script"))?,
-        },
+        } => {
+            let language = language.map(|word| text("language", &word)).transpose()?;
+            let program = Program::of(language.as_deref(), &script);
+            Action::Script {
+                runner,
+                image: image.map(|image| text("image", &image)).transpose()?,
+                language,
+                script: template::render_script(&script, program, &context)
+                    .map_err(in_key("script"))?,
+            }
+        }
         Action::Docker {
             image,
             entrypoint,

@@ -5,6 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::language::shell::{Around, Shell};
+
 /// What the names in a template stand for where it is used.
 #[derive(Debug, Default, Clone)]
 pub struct Scope {
@@ -59,7 +61,7 @@ fn next_mark(text: &str) -> Option<usize> {
 pub fn translate(text: &str, scope: &Scope, quoting: Quoting) -> Translated {
     let mut out = Translated::default();
     let mut locals = BTreeSet::new();
-    let mut shell = ShellQuotes::new(text);
+    let mut shell = Shell::default();
     let mut rest = text;
     while let Some(start) = next_mark(rest) {
         let (before, mark, after) = (&rest[..start], &rest[start..start + 2], &rest[start + 2..]);
@@ -98,6 +100,13 @@ pub fn translate(text: &str, scope: &Scope, quoting: Quoting) -> Translated {
             inner.trim_end_matches('-'),
             if inner.ends_with('-') { "-" } else { "" },
         );
+        let filter = match quoting {
+            Quoting::Shell if shell.around() == Around::Nothing => "sh",
+            _ => "unsafe",
+        };
+        if mark == "{{" {
+            shell.value();
+        }
         if mark == "{%" {
             locals.extend(locals_of(inner));
         }
@@ -108,10 +117,6 @@ pub fn translate(text: &str, scope: &Scope, quoting: Quoting) -> Translated {
             if has_operator {
                 said = format!("({})", said.trim());
             }
-            let filter = match quoting {
-                Quoting::Shell if shell.is_bare() => "sh",
-                _ => "unsafe",
-            };
             let note = match filter {
                 "sh" => "values are put in as one quoted word (| sh)",
                 _ => {
@@ -164,40 +169,6 @@ fn locals_of(statement: &str) -> Vec<String> {
         .iter()
         .map(|name| name.trim_end_matches('=').to_string())
         .collect()
-}
-
-/// Whether what comes next stands outside of quotes.
-struct ShellQuotes {
-    single: bool,
-    double: bool,
-    /// Here-documents have quotes of their own; nothing in such a script is taken for bare.
-    unsure: bool,
-}
-
-impl ShellQuotes {
-    fn new(text: &str) -> ShellQuotes {
-        ShellQuotes {
-            single: false,
-            double: false,
-            unsure: text.contains("<<"),
-        }
-    }
-
-    fn read(&mut self, text: &str) {
-        let mut chars = text.chars();
-        while let Some(c) = chars.next() {
-            match c {
-                '\\' if !self.single => drop(chars.next()),
-                '\'' if !self.double => self.single = !self.single,
-                '"' if !self.single => self.double = !self.double,
-                _ => {}
-            }
-        }
-    }
-
-    fn is_bare(&self) -> bool {
-        !(self.single || self.double || self.unsure)
-    }
 }
 
 const KEYWORDS: &[&str] = &[

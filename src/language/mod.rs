@@ -19,6 +19,7 @@ mod scalar;
 pub mod schema;
 mod scripts;
 mod secrets;
+pub mod shell;
 mod source;
 pub mod template;
 mod tree;

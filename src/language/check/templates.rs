@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::super::decode::{ActionParts, Does, Place, StepParts, TaskParts, Text};
+use super::super::shell::{Around, Program};
 use super::super::source::Span;
-use super::super::template::{self, Mention};
+use super::super::template::{self, Mention, ScriptFault, Why};
 use super::super::tree::Kind;
 use super::super::words::{listed, nearest};
 use super::Checker;
@@ -433,54 +434,141 @@ impl<'t> Checker<'_, 't> {
     }
 
     fn untrusted(&mut self, text: &Text<'_>) {
-        let Ok(unfiltered) = template::unfiltered(&text.text) else {
-            return;
-        };
-        for mention in unfiltered {
-            let span = self.at(text, mention.span.clone());
-            let expression = mention.path.join(".");
-            let variable = match (
-                mention.path.first().map(String::as_str),
-                mention.path.get(1),
-            ) {
-                (Some("input"), Some(name)) if mention.path.len() == 2 => {
-                    Some(format!("INPUT_{}", name.to_uppercase().replace('-', "_")))
-                }
-                (Some("each"), Some(name)) if mention.path.len() == 2 => {
-                    Some(format!("EACH_{}", name.to_uppercase()))
-                }
-                _ => None,
-            };
-            let message = format!("`{expression}` becomes part of the program");
-            let problem = self.problems.error("E045", span, message);
-            problem.label("whoever gives this value decides what is run");
-            // A name of the template's own stands for the value: what is written is not what is meant.
-            let written = &text.text[mention.span.clone()];
-            let is_itself = mention
-                .path
-                .first()
-                .is_some_and(|root| written.starts_with(root.as_str()));
-            match (is_itself, variable) {
-                (true, variable) => {
-                    if let Some(variable) = variable {
-                        problem.help(format!("read it from the environment: \"${variable}\""));
-                    }
-                    problem.help(format!(
-                        "or make one quoted word of it: {{{{ {expression} | sh }}}}; `| json` and `| unsafe` are there too"
-                    ));
-                }
-                (false, _) => {
-                    problem.help(
-                        "make one quoted word of it: end the expression with `| sh`; `| json` and `| unsafe` are there too",
-                    );
-                }
-            }
-            let is_shown = self.sources[span.file as usize].slice(span) == written;
-            if is_itself && is_shown && !text.from_file && mention.filters.is_empty() {
-                problem.fix(span, format!("{written} | sh"));
+        let faults = template::script_faults(&text.text, text.program).unwrap_or_default();
+        for fault in faults {
+            match fault.why {
+                Why::Unfiltered => self.unfiltered(text, &fault),
+                _ => self.misplaced(text, &fault),
             }
         }
     }
+
+    fn unfiltered(&mut self, text: &Text<'_>, fault: &ScriptFault) {
+        let mention = &fault.mention;
+        let span = self.at(text, mention.span.clone());
+        let written = &text.text[mention.span.clone()];
+        // A name of the template's own stands for the value: what is written is not what is meant.
+        let root = mention.path.first();
+        let is_itself = root.is_some_and(|root| written.starts_with(root.as_str()));
+        let expression = match is_itself {
+            true => written.to_string(),
+            false => mention.path.join("."),
+        };
+        let is_shown = self.sources[span.file as usize].slice(span) == written;
+        let message = format!("`{expression}` becomes part of the program");
+        let problem = self.problems.error("E045", span, message);
+        problem.label("whoever gives this value decides what is run");
+        let mut or = "";
+        if is_itself && let Some(help) = from_environment(fault, text.program) {
+            problem.help(help);
+            or = "or ";
+        }
+        let filter = match (text.program, fault.around) {
+            (Program::Shell, Around::Nothing) => "sh",
+            (Program::Shell, Around::QuotedHereDocument) | (Program::Other, _) => "json",
+            (Program::Shell, around) => {
+                problem.help(format!(
+                    "`| sh` does not help {}: it makes a quoted word of its own",
+                    around.words()
+                ));
+                return;
+            }
+            (Program::Interpolating | Program::Unknown, _) => return,
+        };
+        let made = match filter {
+            "sh" => "make one quoted word of it",
+            _ => "write it as JSON",
+        };
+        if !is_itself || !is_alone(&text.text, mention) {
+            problem.help(format!(
+                "{or}{made}: put the whole expression in parentheses, {{{{ (…) | {filter} }}}}; `| unsafe` says that it is meant"
+            ));
+            return;
+        }
+        problem.help(format!(
+            "{or}{made}: {{{{ {expression} | {filter} }}}}; `| unsafe` says that it is meant"
+        ));
+        if is_shown && !text.from_file && mention.filters.is_empty() {
+            problem.fix(span, format!("{written} | {filter}"));
+        }
+    }
+
+    /// A filter that is right elsewhere.
+    fn misplaced(&mut self, text: &Text<'_>, fault: &ScriptFault) {
+        let mention = &fault.mention;
+        let span = self.at(text, mention.span.clone());
+        let name = mention.path.join(".");
+        let (message, label) = match fault.why {
+            Why::NoShell => (
+                format!("`{name} | sh` is quoted for a shell"),
+                "no shell reads this script".to_string(),
+            ),
+            Why::NoJson => (
+                format!("`{name} | json` becomes part of the program"),
+                "what stands in double quotes is run here".to_string(),
+            ),
+            _ => (
+                format!("`{name} | sh` is not one word {}", fault.around.words()),
+                "its quotes do not hold here: whoever gives this value may decide what is run"
+                    .to_string(),
+            ),
+        };
+        let problem = self.problems.error("E048", span, message);
+        problem.label(label);
+        if let Some(help) = from_environment(fault, text.program) {
+            problem.help(help);
+        }
+        match (fault.why, fault.around) {
+            (Why::NoShell, _) if text.program == Program::Other => {
+                problem.help("or write it as JSON: `| json`");
+            }
+            (Why::NoShell, _) => {}
+            (Why::NoJson, Around::Nothing) if text.program == Program::Shell => {
+                problem.help("or make one quoted word of the JSON: `| json | sh`");
+            }
+            (Why::NoJson, _) => {}
+            (_, Around::Dollar) => {
+                problem.help("`${{ … }}` is an expression of GitHub Actions: leave the `$` out");
+            }
+            (_, Around::QuotedHereDocument) => {
+                problem.help("a line of the value may be the one that ends it; JSON is of one line: `| json`");
+            }
+            (_, around) => {
+                problem.help(format!("or take it out: it stands {}", around.words()));
+            }
+        }
+    }
+}
+
+/// How to read the same value from the environment, at this place.
+fn from_environment(fault: &ScriptFault, program: Program) -> Option<String> {
+    let [root, name] = fault.mention.path.as_slice() else {
+        return None;
+    };
+    let variable = match root.as_str() {
+        "input" => format!("INPUT_{}", name.to_uppercase().replace('-', "_")),
+        "each" => format!("EACH_{}", name.to_uppercase()),
+        "env" => name.clone(),
+        _ => return None,
+    };
+    let written = match (program, fault.around) {
+        (Program::Shell, Around::DoubleQuotes | Around::HereDocument) => format!("${variable}"),
+        (Program::Shell, Around::SingleQuotes) => {
+            format!("end the quotes before it, \"${variable}\", and begin them anew")
+        }
+        (Program::Shell, Around::Comment | Around::QuotedHereDocument) => return None,
+        (Program::Shell, _) => format!("\"${variable}\""),
+        _ => format!("it is the variable {variable}"),
+    };
+    Some(format!("read it from the environment: {written}"))
+}
+
+/// Whether it is all that its `{{ … }}` says, but for filters.
+fn is_alone(text: &str, mention: &Mention) -> bool {
+    let before = text[..mention.span.start].trim_end();
+    let after = text[mention.span.end..].trim_start();
+    let begins = before.ends_with("{{") || before.ends_with("{{-");
+    begins && ["}}", "-}}", "|"].iter().any(|end| after.starts_with(end))
 }
 
 /// The known name of which a minus left only the beginning.

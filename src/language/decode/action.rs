@@ -7,6 +7,7 @@ use crate::domain::check::image_fault;
 use crate::domain::limits;
 use crate::domain::task::{Action, Runner, is_template};
 use crate::domain::words;
+use crate::language::shell::Program;
 use crate::language::tree::{Entry, Key, Kind, Node};
 use crate::language::words::{Where, listed};
 
@@ -385,6 +386,10 @@ impl Decoder<'_> {
                 return None;
             }
         };
+        let scripts = texts.iter_mut().filter(|text| text.place == Place::Script);
+        for text in scripts {
+            text.program = Program::of(language.as_deref(), &script);
+        }
         Some(Action::Script {
             runner: runner?,
             image,

@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 use super::diagnostic::Problems;
 use super::scalar::{self, Meaning};
 use super::scripts::Scripts;
+use super::shell::Program;
 use super::source::Span;
 use super::tree::{Entry, Key, Kind, Node, Scalar, Style};
 use super::words::{self, Where};
@@ -112,6 +113,8 @@ pub struct Text<'t> {
     pub place: Place,
     /// Of another file than the node's: positions inside it cannot be shown.
     pub from_file: bool,
+    /// Who reads it, if it becomes a program.
+    pub program: Program,
     line_starts: OnceCell<Vec<usize>>,
 }
 
@@ -122,6 +125,7 @@ impl<'t> Text<'t> {
             text,
             place,
             from_file,
+            program: Program::Shell,
             line_starts: OnceCell::new(),
         }
     }

@@ -129,7 +129,7 @@ secrets:
         title: "an untrusted value in a script",
         text: "A value that somebody gives becomes part of the program here: a name such as `; rm -rf ~` would \
                be run. Read it from the environment (`\"$INPUT_NAME\"`), or make one quoted word of it with `| \
-               sh`. `| json` writes JSON, and `| unsafe` says that it is meant.",
+               sh`. In other languages `| json` writes a literal, and `| unsafe` says that it is meant.",
         wrong: r#"tasks:
   hello:
     input:
@@ -196,6 +196,30 @@ secrets:
         type: docker
         image: "{{ steps.build.output.image }}"
         depends_on: [build]
+"#,
+    },
+    Rule {
+        code: "E048",
+        title: "a filter that does not protect at its place",
+        text: "`| sh` makes one quoted word for a shell. Inside quotes, comments, backquotes and here-documents, \
+               or behind a `$`, its own quotes are letters or end those around it, and the value is run. `| json` \
+               in a shell stands in double quotes, where `$(…)` is run; in a language that is no shell it is right, \
+               and `| sh` is not. Best read the value from the environment.",
+        wrong: r#"tasks:
+  hello:
+    input:
+      name: { type: string, required: true }
+    flow:
+      greet:
+        script: echo "hello {{ input.name | sh }}"
+"#,
+        right: r#"tasks:
+  hello:
+    input:
+      name: { type: string, required: true }
+    flow:
+      greet:
+        script: echo "hello $INPUT_NAME" and {{ input.name | sh }}
 "#,
     },
 ];

@@ -8,7 +8,7 @@ use minijinja::machinery::Span;
 use minijinja::{Error, ErrorKind};
 use serde_json::Value;
 
-use super::mentions::{Mention, mentions};
+use super::mentions::{ScriptFault, Why, mentions};
 use super::{Context, TemplateFault, engine};
 use crate::domain::limits::shorten;
 use crate::language::values::kind;
@@ -100,15 +100,25 @@ pub(super) fn too_large(text: &str) -> TemplateFault {
     )
 }
 
-pub(super) fn unfiltered(mention: &Mention) -> TemplateFault {
-    let path = shown_path(&mention.path);
-    fault(
-        format!(
-            "{path} would become code of the script; write {{{{ {path} | sh }}}} for one quoted word of a shell, \
-             | json for JSON, or | unsafe, if it is meant to be code"
+pub(super) fn in_script(found: &ScriptFault) -> TemplateFault {
+    let path = shown_path(&found.mention.path);
+    let message = match found.why {
+        Why::Unfiltered => format!(
+            "{path} would become code of the script; read it from the environment, write {{{{ {path} | sh }}}} for one \
+             quoted word of a shell, | json for JSON in other languages, or | unsafe, if it is meant to be code"
         ),
-        mention.span.clone(),
-    )
+        Why::Place => format!(
+            "{path} | sh is one quoted word, and here stands {}, where its quotes do not hold",
+            found.around.words()
+        ),
+        Why::NoShell => format!("{path} | sh quotes for a shell, and no shell reads this script"),
+        Why::NoJson => {
+            format!(
+                "{path} | json is no word: what reads this script runs what stands in double quotes"
+            )
+        }
+    };
+    fault(message, found.mention.span.clone())
 }
 
 /// Beginnings of the engine's details that name kinds and never values.

@@ -13,6 +13,7 @@ use minijinja::machinery::ast::{
 use minijinja::value::Value;
 
 use super::{TemplateFault, engine, faults};
+use crate::language::shell::{Around, Program, Shell};
 
 /// A place where a template speaks of its context.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +30,29 @@ pub struct Mention {
     pub has_default: bool,
 }
 
-/// What others decide: in a script it needs a filter.
-const UNTRUSTED: &[&str] = &["input", "steps", "each", "body", "headers"];
+/// A value of others that would become part of a program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptFault {
+    pub mention: Mention,
+    pub why: Why,
+    /// In the text of a shell.
+    pub around: Around,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// Neither `sh` nor `json` nor `unsafe` is its last filter.
+    Unfiltered,
+    /// A quoted word where no word may stand.
+    Place,
+    /// A quoted word of a shell, and no shell reads it.
+    NoShell,
+    /// JSON where the program looks into texts in double quotes.
+    NoJson,
+}
+
+/// What others decide: in a script it needs a filter. What is in an environment may have come from any of them.
+const UNTRUSTED: &[&str] = &["input", "steps", "each", "body", "headers", "env"];
 const SAFE_FILTERS: &[&str] = &["sh", "json", "unsafe"];
 /// Of `loop`, what is counted and not taken from the items.
 const COUNTERS: &[&str] = &[
@@ -47,19 +69,21 @@ const COUNTERS: &[&str] = &[
 
 /// What the template speaks of, in the order of its text. Variables of its own are not mentions; what they stand for is.
 pub fn mentions(text: &str) -> Result<Vec<Mention>, TemplateFault> {
-    Ok(walk(text)?.mentions)
+    Ok(walk(text, None)?.mentions)
 }
 
-/// Where something untrusted reaches the text of a script without `sh`, `json` or `unsafe` as its last filter.
-pub fn unfiltered(text: &str) -> Result<Vec<Mention>, TemplateFault> {
-    Ok(walk(text)?.unfiltered)
+/// Where something untrusted reaches the text of a script and is not made harmless for who reads it.
+pub fn script_faults(text: &str, program: Program) -> Result<Vec<ScriptFault>, TemplateFault> {
+    Ok(walk(text, Some(program))?.faults)
 }
 
-fn walk(text: &str) -> Result<Walk<'_>, TemplateFault> {
+fn walk(text: &str, program: Option<Program>) -> Result<Walk<'_>, TemplateFault> {
     let mut walk = Walk {
         text,
         mentions: Vec::new(),
-        unfiltered: Vec::new(),
+        faults: Vec::new(),
+        program,
+        shell: Shell::default(),
         scopes: vec![BTreeMap::new()],
         branches: 0,
         sinks: Vec::new(),
@@ -76,8 +100,8 @@ fn walk(text: &str) -> Result<Walk<'_>, TemplateFault> {
         mention.has_default |= tested;
     }
     walk.mentions.sort_by_key(|mention| mention.span.start);
-    walk.unfiltered.sort_by_key(|mention| mention.span.start);
-    walk.unfiltered.dedup();
+    walk.faults.sort_by_key(|fault| fault.mention.span.start);
+    walk.faults.dedup();
     Ok(walk)
 }
 
@@ -104,7 +128,11 @@ struct Bound {
 struct Walk<'t> {
     text: &'t str,
     mentions: Vec<Mention>,
-    unfiltered: Vec<Mention>,
+    faults: Vec<ScriptFault>,
+    /// Who reads the script. `None`: it is no script, and nobody asks for faults.
+    program: Option<Program>,
+    /// What it has read of the script.
+    shell: Shell,
     scopes: Vec<BTreeMap<String, Bound>>,
     /// How many branches we are in, since the innermost scope began.
     branches: usize,
@@ -127,7 +155,11 @@ impl<'t> Walk<'t> {
                 let flows = self.expression(&emit.expr);
                 self.print(flows, emit.span());
             }
-            Stmt::EmitRaw(_) => {}
+            Stmt::EmitRaw(raw) => {
+                if self.program == Some(Program::Shell) {
+                    self.shell.read(raw.raw);
+                }
+            }
             Stmt::ForLoop(each) => {
                 let items = self.expression(&each.iter);
                 let items = changed(items, "for");
@@ -146,8 +178,11 @@ impl<'t> Walk<'t> {
                 let judged = self.expression(&condition.expr);
                 self.judge(&judged);
                 self.branches += 1;
+                let before = self.shell.clone();
                 self.statements(&condition.true_body);
+                let after = std::mem::replace(&mut self.shell, before);
                 self.statements(&condition.false_body);
+                self.shell = after.or(std::mem::take(&mut self.shell));
                 self.branches -= 1;
             }
             Stmt::WithBlock(with) => self.scoped(|walk| {
@@ -231,11 +266,18 @@ impl<'t> Walk<'t> {
 
     fn caught(&mut self, inner: impl FnOnce(&mut Self)) -> Flows {
         self.sinks.push(Flows::new());
+        // What is kept is read from its own beginning, and once more as a whole where it is printed.
+        let shell = std::mem::take(&mut self.shell);
         inner(self);
+        self.shell = shell;
         self.sinks.pop().expect("pushed above")
     }
 
     fn print(&mut self, flows: Flows, at: Span) {
+        if self.program.is_some() {
+            self.judge_places(&flows, at);
+            self.shell.value();
+        }
         if let Some(sink) = self.sinks.last_mut() {
             sink.extend(flows);
             few(&self.mentions, sink);
@@ -245,21 +287,53 @@ impl<'t> Walk<'t> {
             let mention = &mut self.mentions[flow.mention];
             mention.printed = true;
             let names = flow.chain.iter().filter(|link| is_name(link));
-            let filters: Vec<String> = names.cloned().collect();
             if mention.filters.is_empty() {
-                mention.filters.clone_from(&filters);
+                mention.filters = names.cloned().collect();
             }
-            if is_untrusted(&mention.path) && !is_safe(&flow.chain) {
-                let mut place = mention.clone();
-                let printed_at = faults::bytes(self.text, at);
-                let in_it =
-                    printed_at.start <= place.span.start && place.span.end <= printed_at.end;
-                if !in_it {
-                    place.span = printed_at;
-                }
-                place.filters = filters;
-                self.unfiltered.push(place);
+        }
+    }
+
+    fn judge_places(&mut self, flows: &Flows, at: Span) {
+        let around = self.shell.around();
+        for flow in flows {
+            let is_kept = !self.sinks.is_empty();
+            let Some(why) = self.fault_of(flow, around, is_kept) else {
+                continue;
+            };
+            let mut mention = self.mentions[flow.mention].clone();
+            let printed_at = faults::bytes(self.text, at);
+            let in_it =
+                printed_at.start <= mention.span.start && mention.span.end <= printed_at.end;
+            if !in_it {
+                mention.span = printed_at;
             }
+            mention.printed = true;
+            let names = flow.chain.iter().filter(|link| is_name(link));
+            mention.filters = names.cloned().collect();
+            self.faults.push(ScriptFault {
+                mention,
+                why,
+                around,
+            });
+        }
+    }
+
+    fn fault_of(&self, flow: &Flow, around: Around, is_kept: bool) -> Option<Why> {
+        let program = self.program?;
+        let is_untrusted = is_untrusted(&self.mentions[flow.mention].path);
+        match flow.chain.last().map(String::as_str) {
+            Some("sh") if program == Program::Shell => {
+                (around != Around::Nothing).then_some(Why::Place)
+            }
+            Some("sh") if program == Program::Unknown => None,
+            Some("sh") => (is_untrusted && !is_kept).then_some(Why::NoShell),
+            // Of one line, so that it does not end a text which the shell leaves alone.
+            Some("json") if around == Around::QuotedHereDocument => None,
+            Some("json") => {
+                let looks_inside = matches!(program, Program::Shell | Program::Interpolating);
+                (is_untrusted && looks_inside && !is_kept).then_some(Why::NoJson)
+            }
+            _ => (is_untrusted && !is_safe(&flow.chain) && !is_kept).then_some(Why::Unfiltered),
         }
     }
 
@@ -930,8 +1004,11 @@ mod tests {
             "echo plain",
             "{{ input.a | sh }}",
             "{{ input.a | upper | sh }}",
-            "{{ input.a | json }} {{ input.a | unsafe }} {{ input.a|json|sh }}",
-            "{{ env.PATH }} {{ secret.x }} {{ job.id }}",
+            "{{ input.a | unsafe }} {{ input.a|json|sh }}",
+            "{{ secret.x }} {{ job.id }}",
+            "echo \"$(basename {{ input.a | sh }})\" # it's",
+            "cat <<'EOF'\n{{ input.a | json }}\nEOF\necho {{ input.a | sh }}",
+            "{% if input.a %}echo \"a\"{% else %}echo 'b'{% endif %} {{ input.a | sh }}",
             "{% if input.a == 'x' %}yes{% endif %}",
             "{{ input.a == 'x' }} {{ input.a is defined }} {{ 'a' in input.l }}",
             "{% for x in input.l %}{{ x | sh }} {{ loop.index }}{% endfor %}",
@@ -947,7 +1024,7 @@ mod tests {
             "{{ input.list | map('upper') | sh }}",
             "{{ [input.a, input.b] | sh }}",
         ] {
-            assert_eq!(unfiltered(text), Ok(vec![]), "{text}");
+            assert_eq!(script_faults(text, Program::Shell), Ok(vec![]), "{text}");
         }
     }
 
@@ -972,9 +1049,10 @@ mod tests {
             ("{{ (input.a | sh) ~ input.b }}", "input.b"),
             ("{{ input.a or 'x' }}", "input.a"),
             ("{{ input.a if env.b else 'c' }}", "input.a"),
+            ("{{ env.A }}", "env.A"),
             ("{{ 'c' if env.b else input.a }}", "input.a"),
-            ("{{ env.a | default(input.b) }}", "input.b"),
-            ("{{ env.a | replace('x', input.b) }}", "input.b"),
+            ("{{ job.a | default(input.b) }}", "input.b"),
+            ("{{ job.a | replace('x', input.b) }}", "input.b"),
             ("{{ input[env.x] }}", "input"),
             ("{{ input | attr('a') }}", "input"),
             ("{{ input.items() }}", "input"),
@@ -1029,11 +1107,63 @@ mod tests {
                 "input.a",
             ),
         ] {
-            let found = unfiltered(text).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+            let found = script_faults(text, Program::Shell)
+                .unwrap_or_else(|fault| panic!("{text}: {fault}"));
             assert!(!found.is_empty(), "{text}");
-            let shown = &text[found[0].span.clone()];
+            assert_eq!(found[0].why, Why::Unfiltered, "{text}");
+            let shown = &text[found[0].mention.span.clone()];
             assert!(shown.contains(place), "{text}: {shown}");
-            assert!(super::super::render_script(text, &super::super::Context::new()).is_err());
+            for program in [Program::Shell, Program::Other, Program::Unknown] {
+                assert!(
+                    super::super::render_script(text, program, &super::super::Context::new())
+                        .is_err()
+                );
+            }
         }
+    }
+
+    #[test]
+    fn a_filter_helps_only_where_it_fits() {
+        use Program::{Interpolating, Other, Shell};
+        for (text, program, why) in [
+            ("echo \"a {{ input.a | sh }}\"", Shell, Why::Place),
+            ("echo 'a {{ input.a | sh }}'", Shell, Why::Place),
+            ("echo ${{ input.a | sh }}", Shell, Why::Place),
+            ("echo $ {{- input.a | sh }}", Shell, Why::Place),
+            ("cat <<EOF\n{{ input.a | sh }}\nEOF", Shell, Why::Place),
+            // A line of the value may be the end of it.
+            ("cat <<'EOF'\n{{ input.a | sh }}\nEOF", Shell, Why::Place),
+            ("# {{ input.a | sh }}", Shell, Why::Place),
+            (
+                "{% set x = input.a | sh %}echo \"{{ x }}\"",
+                Shell,
+                Why::Place,
+            ),
+            (
+                "{% macro m() %}\"{{ input.a | sh }}\"{% endmacro %}{{ m() }}",
+                Shell,
+                Why::Place,
+            ),
+            (
+                "echo {% if job.id %}\"{% endif %}{{ input.a | sh }}",
+                Shell,
+                Why::Place,
+            ),
+            ("echo \"{{ secret.a | sh }}\"", Shell, Why::Place),
+            ("echo {{ input.a | json }}", Shell, Why::NoJson),
+            ("cat <<EOF\n{{ input.a | json }}\nEOF", Shell, Why::NoJson),
+            ("puts {{ input.a | json }}", Interpolating, Why::NoJson),
+            ("print({{ input.a | sh }})", Other, Why::NoShell),
+        ] {
+            let found = script_faults(text, program).unwrap();
+            let whys: Vec<Why> = found.iter().map(|fault| fault.why).collect();
+            assert_eq!(whys, [why], "{text}");
+            let context = super::super::Context::new();
+            assert!(super::super::render_script(text, program, &context).is_err());
+        }
+        assert_eq!(
+            script_faults("print({{ input.a | json }})", Other),
+            Ok(vec![])
+        );
     }
 }

@@ -19,8 +19,9 @@ use serde_json::Value;
 
 use crate::domain::Json;
 use crate::domain::task::is_template;
+use crate::language::shell::Program;
 
-pub use mentions::{Mention, mentions, unfiltered};
+pub use mentions::{Mention, ScriptFault, Why, mentions, script_faults};
 
 /// What templates may speak of.
 #[derive(Default, Clone)]
@@ -76,9 +77,13 @@ pub fn render_text(text: &str, context: &Context) -> Result<String, TemplateFaul
 }
 
 /// The same, and nothing untrusted becomes code: what the checker of definitions refuses is refused here as well.
-pub fn render_script(text: &str, context: &Context) -> Result<String, TemplateFault> {
-    match unfiltered(text)?.first() {
-        Some(mention) => Err(faults::unfiltered(mention)),
+pub fn render_script(
+    text: &str,
+    program: Program,
+    context: &Context,
+) -> Result<String, TemplateFault> {
+    match script_faults(text, program)?.first() {
+        Some(fault) => Err(faults::in_script(fault)),
         None => render_text(text, context),
     }
 }
@@ -580,7 +585,7 @@ mod tests {
             let ended = [
                 render_text(text, &context).err(),
                 evaluate(text, &context).err(),
-                unfiltered(text).err(),
+                script_faults(text, Program::Shell).err(),
             ];
             let took = began.elapsed();
             for fault in ended.into_iter().flatten() {
@@ -713,7 +718,7 @@ mod tests {
                 .collect();
             let faults = [
                 render_text(&text, &context).err(),
-                render_script(&text, &context).err(),
+                render_script(&text, Program::Shell, &context).err(),
                 evaluate(&text, &context).err(),
                 mentions(&text).err(),
             ];
