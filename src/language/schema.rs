@@ -4,6 +4,8 @@
 
 use serde_json::{Map, Value, json};
 
+const SCALAR: [&str; 3] = ["string", "number", "boolean"];
+
 /// Where an editor finds what this is about.
 const TITLE: &str = "Stepward workflow";
 
@@ -104,12 +106,22 @@ fn refer(name: &str) -> Value {
     json!({ "$ref": format!("#/definitions/{name}") })
 }
 
+/// Nothing counts as an empty map.
 fn refer_to_each(name: &str) -> Value {
-    json!({ "type": "object", "additionalProperties": refer(name) })
+    json!({ "type": ["object", "null"], "additionalProperties": refer(name) })
 }
 
+/// Whatever YAML makes of a plain word, it is taken as it is written.
 fn text() -> Value {
-    json!({ "type": "string" })
+    json!({ "type": SCALAR })
+}
+
+fn some_text() -> Value {
+    json!({ "type": SCALAR, "pattern": "\\S" })
+}
+
+fn tag() -> Value {
+    json!({ "type": SCALAR, "pattern": "^[A-Za-z0-9._:/=-]+$" })
 }
 
 fn flag() -> Value {
@@ -169,9 +181,9 @@ fn body_keys() -> Vec<Key> {
             .example(json!("docker")).default(json!("script")),
         Key::new("runner", "Where a script runs.", one_of(&["local", "docker", "pod"]))
             .example(json!("docker")).default(json!("local")),
-        Key::new("script", "The text of a script. A template: values from outside need `| sh`, `| json` or `| unsafe`.", text())
+        Key::new("script", "The text of a script. A template: values from outside need `| sh`, `| json` or `| unsafe`.", some_text())
             .example(json!("make build VERSION=\"$INPUT_VERSION\"")),
-        Key::new("file", "A script in a file inside the workflows folder.", text())
+        Key::new("file", "A script in a file inside the workflows folder.", some_text())
             .example(json!("scripts/build.sh")),
         Key::new("language", "Who reads the script: a program. Left out: what its `#!` line says, else sh.", json!({ "type": "string", "pattern": "^[A-Za-z0-9._+-]+$" }))
             .example(json!("bash")).example(json!("python")).default(json!("sh")),
@@ -199,7 +211,7 @@ fn policy_keys() -> Vec<Key> {
         Key::new(
             "tags",
             "What a worker must offer, besides what the type asks for.",
-            json!({ "type": "array", "items": text() }),
+            json!({ "anyOf": [tag(), { "type": "array", "items": tag() }] }),
         )
         .example(json!(["gpu"])),
         Key::new(
@@ -264,12 +276,16 @@ fn step() -> Value {
         "type": "object",
         "additionalProperties": false,
         "anyOf": [{ "required": ["type"] }, { "required": ["action"] }, { "required": ["script"] }, { "required": ["file"] }],
-        "not": { "required": ["type", "action"] },
+        "not": { "anyOf": [{ "required": ["type", "action"] }, { "required": ["script", "file"] }] },
+        "dependencies": { "max_parallel": ["for_each"] },
         "allOf": [
+            without_type(json!({ "not": has_any(&["message", "task"]) })),
+            of_type("script", json!({ "not": has_any(&["message", "task"]) })),
+            local_without_image(),
             of_type("docker", json!({ "required": ["image"] })),
             of_type("pod", json!({ "required": ["manifest"] })),
             of_type("task", json!({ "required": ["task"] })),
-            of_type("approval", json!({ "properties": { "input": refer_to_each("value") } })),
+            of_type("approval", json!({ "properties": { "input": refer_to_each("value") }, "not": has_any(&["outputs", "script", "file", "image"]) })),
         ],
         "properties": keys(&all),
         "defaultSnippets": [
@@ -284,6 +300,30 @@ fn step() -> Value {
 
 fn of_type(name: &str, then: Value) -> Value {
     json!({ "if": { "properties": { "type": { "const": name } }, "required": ["type"] }, "then": then })
+}
+
+/// What runs a script, since it says nothing else.
+fn without_type(then: Value) -> Value {
+    json!({ "if": { "not": has_any(&["type", "action"]) }, "then": then })
+}
+
+fn has_any(keys: &[&str]) -> Value {
+    let each: Vec<Value> = keys
+        .iter()
+        .map(|key| json!({ "required": [key] }))
+        .collect();
+    json!({ "anyOf": each })
+}
+
+/// A script that says nothing of a container runs in none.
+fn local_without_image() -> Value {
+    json!({
+        "if": {
+            "properties": { "type": { "const": "script" }, "runner": { "const": "local" } },
+            "not": { "required": ["action"] },
+        },
+        "then": { "not": { "required": ["image"] } },
+    })
 }
 
 fn action() -> Value {
@@ -306,7 +346,9 @@ fn action() -> Value {
         "type": "object",
         "additionalProperties": false,
         "anyOf": [{ "required": ["type"] }, { "required": ["script"] }, { "required": ["file"] }],
+        "not": { "required": ["script", "file"] },
         "allOf": [
+            local_without_image(),
             of_type("docker", json!({ "required": ["image"] })),
             of_type("pod", json!({ "required": ["manifest"] })),
         ],
@@ -316,7 +358,7 @@ fn action() -> Value {
 
 fn value_spec() -> Value {
     json!({
-        "type": "object",
+        "type": ["object", "null"],
         "additionalProperties": false,
         "properties": keys(&[
             Key::new("type", "What kind of value.", one_of(&["string", "text", "integer", "number", "boolean", "date", "datetime", "json"]))
@@ -342,6 +384,7 @@ fn hooks() -> Value {
             "type": "object",
             "additionalProperties": false,
             "oneOf": [{ "required": ["action"] }, { "required": ["task"] }, { "required": ["notify"] }],
+            "not": { "required": ["notify", "input"] },
             "properties": keys(&[
                 Key::new("action", "A named action, run as a job of its own.", text()).example(json!("page-me")),
                 Key::new("task", "A task, run as a job of its own.", text()).example(json!("publish")),
@@ -442,7 +485,7 @@ fn retry() -> Value {
             Key::new("backoff", "Whether delays stay or double.", one_of(&["fixed", "exponential"])).example(json!("exponential")).default(json!("fixed")),
             Key::new("max_delay", "How far delays grow.", refer("duration")).example(json!("5m")).default(json!("1h")),
             Key::new("jitter", "Spreads the tries of many steps.", flag()).example(json!(true)).default(json!(false)),
-            Key::new("on", "The reasons that are worth another try.", json!({ "type": "array", "items": text() }))
+            Key::new("on", "The reasons that are worth another try.", refer("words"))
                 .example(json!(["exit_code", "worker_lost"])).default(json!(["exit_code", "signal", "spawn_error", "step_timeout"])),
         ]),
     })
@@ -498,7 +541,7 @@ fn duration() -> Value {
 
 fn env() -> Value {
     json!({
-        "type": "object",
+        "type": ["object", "null"],
         "propertyNames": { "pattern": "^[A-Za-z_][A-Za-z0-9_]*$" },
         "additionalProperties": { "type": ["string", "number", "boolean"] },
     })

@@ -191,6 +191,20 @@ fn what_has_no_place_or_the_wrong_type_is_refused() {
         ("step", "script: x, for_each: [1], max_parallel: 0"),
         ("step", "script: x, tags: gpu!"),
         ("step", "type: approval, input: { a: yes please }"),
+        ("step", "script: x, message: y"),
+        ("step", "type: script, script: x, message: y"),
+        ("step", "script: x, task: t"),
+        ("step", "script: x, file: a.sh"),
+        ("step", "script: x, image: alpine"),
+        ("step", "script: x, runner: local, image: alpine"),
+        ("step", "type: approval, outputs: { a: {} }"),
+        ("step", "type: approval, script: x"),
+        ("step", "script: ''"),
+        ("step", "script: ' '"),
+        ("step", "script: x, max_parallel: 2"),
+        ("task", "on_error: [{ notify: team, input: { a: 1 } }]"),
+        ("action", "script: x, file: a.sh"),
+        ("action", "script: x, image: alpine"),
         ("action", "type: task, task: t"),
         ("action", "type: approval"),
         ("action", "script: x, depends_on: [s]"),
@@ -210,6 +224,24 @@ fn what_has_no_place_or_the_wrong_type_is_refused() {
             "task",
             "schedules: { n: { cron: '@daily', catch_up: { latest: 2h } } }",
         ),
+        (
+            "task",
+            "env: null, input: null, schedules: null, on_error: null",
+        ),
+        ("task", "input: { a: null }, description: 5"),
+        ("top", "tasks: null"),
+        ("step", "script: 5"),
+        ("step", "script: x, tags: gpu"),
+        ("step", "script: x, tags: [1]"),
+        ("step", "script: x, env: null"),
+        (
+            "step",
+            "script: x, retry: { max_attempts: 2, on: exit_code }",
+        ),
+        ("step", "type: docker, image: alpine, command: [x, 1]"),
+        ("step", "script: x, runner: docker, image: alpine"),
+        ("step", "script: x, for_each: [1], max_parallel: 2"),
+        ("step", "type: approval, message: Go on?"),
         ("step", "script: x, when: false"),
         ("step", "script: x, depends_on: a"),
         (
@@ -225,6 +257,15 @@ fn what_has_no_place_or_the_wrong_type_is_refused() {
             Vec::<String>::new(),
             "{text}"
         );
+        taken_by_the_loader(&text);
+    }
+}
+
+fn taken_by_the_loader(text: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.yaml"), text).unwrap();
+    if let Err(faults) = stepward::language::Workflows::load(folder.path()) {
+        panic!("the loader refuses: {text}\n{faults}");
     }
 }
 

@@ -103,6 +103,16 @@ fn check(root: &Value, schema: &Value, value: &Value, at: &str, faults: &mut Vec
                 }
                 None
             }
+            "dependencies" => value.as_object().and_then(|object| {
+                let rules = rule.as_object().unwrap().iter();
+                let mut rules = rules.filter(|(key, _)| object.contains_key(*key));
+                let lacks = |needs: &Value| {
+                    let mut needs = needs.as_array().unwrap().iter();
+                    needs.any(|need| !object.contains_key(need.as_str().unwrap()))
+                };
+                let found = rules.find(|(_, needs)| lacks(needs));
+                found.map(|(key, needs)| format!("has {key} without {needs}"))
+            }),
             "minProperties" => object_fault(value, |object| {
                 object.len() < rule.as_u64().unwrap() as usize
             }),
