@@ -1,6 +1,6 @@
 //! What templates speak of: known names, at places that have them, and nothing untrusted in a script.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 
 use super::super::decode::{ActionParts, Does, Place, StepParts, TaskParts, Text};
@@ -12,6 +12,7 @@ use super::super::words::{listed, nearest};
 use super::Checker;
 use super::graph::{Ancestors, Graph};
 use super::inside::inside;
+use crate::domain::task::Action;
 use crate::domain::value::ValueSpec;
 
 const ROOTS: &[&str] = &[
@@ -56,6 +57,8 @@ struct Scope<'s> {
     /// `false`: not all inputs are known, so none is called unknown.
     inputs_known: bool,
     looped: bool,
+    /// The task's and the step's. `None`: not all of it is known.
+    env: Option<[&'s BTreeMap<String, String>; 2]>,
     steps: Option<Steps<'s>>,
 }
 
@@ -75,6 +78,7 @@ impl<'t> Checker<'_, 't> {
             more_inputs: HashSet::new(),
             inputs_known: true,
             looped: false,
+            env: None,
             steps: None,
         };
         for text in &action.texts {
@@ -90,6 +94,7 @@ impl<'t> Checker<'_, 't> {
             more_inputs: HashSet::new(),
             inputs_known: task.inputs_known,
             looped,
+            env: None,
             steps,
         };
         let of_task = scope(false, None);
@@ -144,6 +149,9 @@ impl<'t> Checker<'_, 't> {
                     .iter()
                     .map(|entry| entry.key.text.as_str())
                     .collect();
+            }
+            if task.whole && step.whole && !matches!(step.does, Does::Uses { .. }) {
+                scope.env = Some([&task.draft.env, &step.policies.env]);
             }
             for text in &step.texts {
                 self.text(text, &scope);
@@ -219,12 +227,23 @@ impl<'t> Checker<'_, 't> {
             return false;
         }
         let Some(second) = second else {
+            if matches!(root, "steps" | "secret") {
+                let message = format!("`{root}` without the name of one");
+                self.problems
+                    .error("E049", span, message)
+                    .label("only those that are named in the text are there")
+                    .help(match root {
+                        "steps" => "name the step plainly: `steps.NAME`",
+                        _ => "name the secret plainly: `secret.NAME`",
+                    });
+            }
             return false;
         };
         match root {
             "input" => return self.input(second, mention, span, text, scope),
             "steps" => return self.step_mention(second, mention, span, scope),
             "secret" => self.secret(second, span),
+            "env" => self.variable(second, mention, span, scope),
             "job" => self.member(root, second, JOB, span),
             "each" => self.member(root, second, EACH, span),
             "schedule" => self.member(root, second, SCHEDULE, span),
@@ -270,6 +289,30 @@ impl<'t> Checker<'_, 't> {
                 problem.help(format!("here are {}", listed(here)));
             }
         }
+    }
+
+    fn variable(&mut self, name: &str, mention: &Mention, span: Span, scope: &Scope<'_>) {
+        let Some(env) = scope.env else {
+            return;
+        };
+        if mention.has_default || env.iter().any(|env| env.contains_key(name)) {
+            return;
+        }
+        let known = || env.iter().flat_map(|env| env.keys()).map(String::as_str);
+        let may_suggest = self.may_suggest();
+        let message = format!("neither the task nor the step has `{name}` in its `env`");
+        let problem = self.problems.error("E041", span, message);
+        problem.label("no such variable");
+        if !may_suggest {
+            return;
+        }
+        match nearest(name, known()) {
+            Some(near) => problem.help(format!("did you mean `env.{near}`?")),
+            None if known().next().is_none() => problem.help(format!(
+                "what the worker has itself, a script reads as \"${name}\""
+            )),
+            None => problem.help(format!("there are {}", listed(known()))),
+        };
     }
 
     fn member(&mut self, root: &str, name: &str, known: &[&str], span: Span) {
@@ -381,7 +424,14 @@ impl<'t> Checker<'_, 't> {
         let step = &steps.task.steps[other as usize];
         if let Some(third) = mention.path.get(2) {
             self.member(&format!("steps.{name}"), third, STEP, span);
-            let outputs = &step.policies.outputs;
+            // What is entered at an approval is its output.
+            let outputs = match &step.does {
+                Does::Own {
+                    action: Action::Approval { .. },
+                    asks,
+                } => asks,
+                _ => &step.policies.outputs,
+            };
             if third == "output"
                 && let Some(fourth) = mention.path.get(3)
                 && !outputs.is_empty()

@@ -222,4 +222,35 @@ secrets:
         script: echo "hello $INPUT_NAME" and {{ input.name | sh }}
 "#,
     },
+    Rule {
+        code: "E049",
+        title: "steps or secrets that are not named",
+        text: "A job loads the steps and secrets that its templates name, and no others: `steps[input.which]`, \
+               `secret[…]` and `{% set all = steps %}` would find nothing. Name each plainly, and choose between \
+               them with `if`.",
+        wrong: r#"tasks:
+  hello:
+    input:
+      which: { type: string, required: true }
+    flow:
+      build:
+        script: make
+      tell:
+        depends_on: [build]
+        script: ./tell.sh
+        env:
+          STATUS: "{{ steps[input.which].status }}"
+"#,
+        right: r#"tasks:
+  hello:
+    flow:
+      build:
+        script: make
+      tell:
+        depends_on: [build]
+        script: ./tell.sh
+        env:
+          STATUS: "{{ steps.build.status }}"
+"#,
+    },
 ];
