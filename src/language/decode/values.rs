@@ -1,9 +1,12 @@
 //! Named values and their rules: inputs of tasks, actions and approvals, outputs of steps.
 
+use std::collections::HashMap;
+
 use super::{Decoder, Owner, Place, find};
 use crate::domain::Json;
 use crate::domain::value::{ValueSpec, ValueType};
-use crate::language::tree::{Entry, Key, Kind, Node};
+use crate::language::scalar;
+use crate::language::tree::{Entry, Key, Kind, Node, Style};
 use crate::language::values;
 use crate::language::words::Where;
 
@@ -50,9 +53,18 @@ impl Decoder<'_> {
         }
         let entries = &entries[..count.min(SPECS_MAX)];
         let mut specs = Vec::with_capacity(entries.len());
+        let mut variables: HashMap<String, &Key> = HashMap::new();
         for entry in entries {
             let errors_before = self.problems.errors();
             self.value_name(&entry.key, key);
+            // What is entered at an approval is in no environment.
+            if key == "input" && owner.kind != "step" {
+                let variable = entry.key.text.to_uppercase().replace('-', "_");
+                match variables.get(&variable) {
+                    Some(first) => self.same_variable(first, &entry.key, &variable),
+                    None => drop(variables.insert(variable, &entry.key)),
+                }
+            }
             let spec = self.spec(&entry.key, &entry.value, key);
             specs.push(SpecParts {
                 spec,
@@ -60,6 +72,18 @@ impl Decoder<'_> {
             });
         }
         specs
+    }
+
+    fn same_variable(&mut self, first: &Key, second: &Key, variable: &str) {
+        let message = format!(
+            "`{}` and `{}` are the same variable, INPUT_{variable}",
+            first.text, second.text
+        );
+        self.problems
+            .error("E060", second.span, message)
+            .label("only one of them would be in the environment")
+            .also(first.span, "the other one")
+            .help("give one of them another name");
     }
 
     /// They become `INPUT_NAME` in an environment, and templates speak of them.
@@ -106,7 +130,14 @@ impl Decoder<'_> {
                 "required" => spec.required = self.flag(entry, &owner).unwrap_or(false),
                 "multiple" => spec.multiple = self.flag(entry, &owner).unwrap_or(false),
                 "secret" => spec.secret = self.flag(entry, &owner).unwrap_or(false),
-                "default" => spec.default = self.plain_json(&entry.value),
+                "default" if entry.value.is_null() => {
+                    let message = format!("the default of {} is nothing", owner.what);
+                    self.problems
+                        .error("E011", entry.value.span, message)
+                        .label("the same as no default")
+                        .help("give it a default, or `required: true`, or let templates say `| default('')`");
+                }
+                "default" => spec.default = self.default_json(&entry.value, entries),
                 "min" => spec.min = self.plain_json(&entry.value),
                 "max" => spec.max = self.plain_json(&entry.value),
                 "options" => match &entry.value.kind {
@@ -162,6 +193,48 @@ impl Decoder<'_> {
             return None;
         }
         Some(text.to_string())
+    }
+
+    /// Quotes would make a text of it, which does not fit: what is meant is said here, and once.
+    fn default_json(&mut self, node: &Node, entries: &[Entry]) -> Option<Json> {
+        let kind = find(entries, "type").and_then(|entry| match &entry.value.kind {
+            Kind::Scalar(scalar) => Some(scalar.text.as_str()),
+            _ => None,
+        });
+        let Kind::Scalar(scalar) = &node.kind else {
+            return self.plain_json(node);
+        };
+        if scalar.style != Style::Plain {
+            return self.plain_json(node);
+        }
+        let text = scalar.text.as_str();
+        let is_number = matches!(kind, Some("integer" | "number"));
+        if is_number && scalar::has_leading_zero(text) {
+            let decimal = text.trim_start_matches('0');
+            let message =
+                format!("`{text}` begins with a zero, which readers of YAML take differently");
+            let problem = self.problems.error("W107", node.span, message);
+            problem.label("not the same number to all of them");
+            match i64::from_str_radix(text, 8) {
+                Ok(octal) => {
+                    problem.help(format!("write `{decimal}`, or `{octal}` if it is octal"))
+                }
+                Err(_) => problem.help(format!("write `{decimal}`")),
+            };
+            return scalar::json(text).map(|value| Json(value.to_string()));
+        }
+        if kind == Some("boolean")
+            && let Some(meant) = scalar::old_boolean(text)
+        {
+            let message = format!("`{text}` is a text, and the type is boolean");
+            self.problems
+                .error("E050", node.span, message)
+                .label("does not fit")
+                .help(format!("write `{meant}`"))
+                .fix(node.span, meant.to_string());
+            return None;
+        }
+        self.plain_json(node)
     }
 
     /// A value that is not rendered.
