@@ -133,7 +133,10 @@ impl Decoder<'_> {
             return None;
         };
         let max = limits::ATTEMPTS_MAX.into();
-        let max_attempts = self.number(attempts, &owner, 1, max).unwrap_or(1);
+        let errors_before = self.problems.errors();
+        let has_errors = |decoder: &Self| decoder.problems.errors() > errors_before;
+        let said = self.number(attempts, &owner, 1, max);
+        let max_attempts = said.unwrap_or(1);
         let mut policy = RetryPolicy::times(max_attempts as u32);
         for entry in entries {
             match entry.key.text.as_str() {
@@ -153,7 +156,14 @@ impl Decoder<'_> {
                 _ => {}
             }
         }
-        if max_attempts == 1 && entries.len() > 1 {
+        if max_attempts > 1 && policy.on.is_empty() && !has_errors(self) {
+            let on = find(entries, "on").map_or(key.span, |entry| entry.value.span);
+            self.problems
+                .error("W109", on, "`on: []` names no reason to try again")
+                .label("nothing is tried again")
+                .help("name reasons, such as `on: [exit_code]`, or leave `on` out");
+        }
+        if said == Some(1) && entries.len() > 1 {
             self.problems
                 .error(
                     "W109",

@@ -8,9 +8,11 @@ use super::{Decoder, Edge, Owner, Place, SpecParts, Text, collect, find};
 use crate::domain::Json;
 use crate::domain::depends::DependsOn;
 use crate::domain::limits;
+use crate::domain::reason::Reason;
 use crate::domain::task::{Action, ForEach, Items, is_template};
 use crate::language::scalar;
 use crate::language::source::Span;
+use crate::language::template;
 use crate::language::tree::{Entry, Key, Kind, Node, Style};
 use crate::language::words::{Where, foreign_value};
 
@@ -104,6 +106,16 @@ impl Decoder<'_> {
         self.known_keys(entries, owner, &KEYS);
         parts.does = self.does(entries, owner, parts);
         parts.policies = self.policies(entries, owner, &mut parts.texts);
+        // Its failure is that of the job that it started.
+        let names_reasons = find(entries, "retry").is_some_and(|entry| match &entry.value.kind {
+            Kind::Map(entries) => find(entries, "on").is_some(),
+            _ => false,
+        });
+        if let (Does::Calls { .. }, Some(retry), false) =
+            (&parts.does, &mut parts.policies.retry, names_reasons)
+        {
+            retry.on.push(Reason::ChildFailed);
+        }
         for entry in entries {
             match entry.key.text.as_str() {
                 "depends_on" => {
@@ -239,10 +251,19 @@ impl Decoder<'_> {
                 problem.label("expected a template").help(help);
                 return None;
             }
+            if scalar.text.trim().is_empty() || scalar.is_null() {
+                let message = format!("`when` of {} is empty", owner.what);
+                self.problems
+                    .error("E019", node.span, message)
+                    .label("nothing in it: the step would never run")
+                    .also(owner.span, owner.label())
+                    .help("say when it runs, such as `when: \"{{ input.deploy }}\"`, or remove the key");
+                return None;
+            }
             let plain = scalar.style == Style::Plain;
             let is_flag =
                 plain && matches!(scalar::meaning(&scalar.text), scalar::Meaning::Bool(_));
-            if !is_flag && !scalar.is_null() && !is_template(&scalar.text) {
+            if !is_flag && !is_template(&scalar.text) {
                 let message = format!("`when` of {} is always the same text", owner.what);
                 self.problems
                     .error("E011", node.span, message)
@@ -300,6 +321,14 @@ impl Decoder<'_> {
                     .collect();
                 Items::List(items.into_iter().collect::<Option<_>>()?)
             }
+            Kind::Scalar(scalar) if never_a_list(&scalar.text) => {
+                let message = format!("`for_each` of {} never gives a list", owner.what);
+                self.problems
+                    .error("E011", entry.value.span, message)
+                    .label("expected a list, or a template that gives one")
+                    .help("only a text that is one `{{ … }}` keeps the type of its value: `for_each: \"{{ steps.NAME.output.list }}\"`");
+                return None;
+            }
             Kind::Scalar(scalar) if is_template(&scalar.text) => {
                 collect(&entry.value, &scalar.text, Place::ForEach, texts);
                 Items::Template(scalar.text.clone())
@@ -315,4 +344,19 @@ impl Decoder<'_> {
             max_parallel: max_parallel.map(|count| count as u32),
         })
     }
+}
+
+/// A template whose value is known to be none. One that cannot be read is told so elsewhere.
+fn never_a_list(text: &str) -> bool {
+    if !is_template(text) {
+        return false;
+    }
+    let Ok(mentions) = template::mentions(text) else {
+        return false;
+    };
+    if !template::is_single_expression(text) {
+        return true;
+    }
+    let value = template::evaluate(text, &template::Context::new());
+    mentions.is_empty() && value.is_ok_and(|value| !value.is_array())
 }
