@@ -246,3 +246,18 @@ tasks:
         Items::Template("{{ steps.zeta.output.list }}".to_string())
     );
 }
+
+/// The failure of a step that starts a task is that of the job it started.
+#[test]
+fn a_task_that_is_retried_is_retried_when_it_fails() {
+    let checked = good(
+        "tasks:\n  a:\n    flow:\n      call: { type: task, task: b, retry: { max_attempts: 3 } }\n      \
+         named: { type: task, task: b, retry: { max_attempts: 3, on: [step_timeout] } }\n      \
+         own: { script: echo, retry: { max_attempts: 3 } }\n  b: { flow: { s: { script: echo } } }\n",
+    );
+    let (_, task) = checked.workflows.tasks().next().unwrap();
+    let on = |at: usize| task.root().draft.steps[at].retry.on.clone();
+    assert!(on(0).contains(&Reason::ChildFailed) && on(0).contains(&Reason::StepTimeout));
+    assert_eq!(on(1), [Reason::StepTimeout]);
+    assert!(!on(2).contains(&Reason::ChildFailed));
+}
