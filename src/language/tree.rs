@@ -362,6 +362,25 @@ impl Reader<'_> {
             .help("remove the tag; put quotes around the value if it is to be text");
     }
 
+    /// Whether the line is part of a `|` or `>` above it, where a tab behind the indentation is text.
+    fn is_block_text(&self, line: usize, indent: usize) -> bool {
+        let mut indent = indent;
+        for above in (0..line).rev() {
+            let shown = self.source.line(above);
+            let spaces = shown.len() - shown.trim_start_matches(' ').len();
+            if shown.trim().is_empty() || spaces >= indent {
+                continue;
+            }
+            let mark = shown.split(" #").next().unwrap_or_default().trim_end();
+            let mark = mark.trim_end_matches(|c: char| "+-".contains(c) || c.is_ascii_digit());
+            if [" |", " >"].iter().any(|end| mark.ends_with(end)) {
+                return true;
+            }
+            indent = spaces;
+        }
+        false
+    }
+
     fn syntax(&mut self, error: &ScanError) -> Stop {
         let at = self.bytes.at(error.marker().index());
         let text: &str = &self.source.text;
@@ -370,7 +389,9 @@ impl Reader<'_> {
         for line in [line, line.saturating_sub(1)] {
             let shown = self.source.line(line);
             let blank = shown.len() - shown.trim_start_matches([' ', '\t']).len();
-            if let Some(tab) = shown[..blank].find('\t') {
+            if let Some(tab) = shown[..blank].find('\t')
+                && !self.is_block_text(line, tab)
+            {
                 let start = self.source.line_start(line).unwrap_or(0) as usize;
                 let span = Span::new(self.file, start + tab, start + blank);
                 self.problems
@@ -452,15 +473,15 @@ fn in_our_words(info: &str) -> (String, Option<&'static str>) {
             "a `{` is not closed",
             "separate the keys by `,` and close the map with `}`",
         )
+    } else if says(&["escape", "hex"]) {
+        (
+            "an unknown escape in a double-quoted text",
+            "a backslash in double quotes begins an escape: use single quotes, or write `\\\\` for one",
+        )
     } else if says(&["quoted scalar"]) {
         (
             "a quoted text is not closed",
             "put the same quote at its end, and double it inside '…' or escape it inside \"…\"",
-        )
-    } else if says(&["escape"]) {
-        (
-            "an unknown escape in a double-quoted text",
-            "write `\\\\` for one backslash, or use single quotes",
         )
     } else if says(&["cannot start any token", "unexpected character"]) {
         (

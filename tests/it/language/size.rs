@@ -74,7 +74,13 @@ fn ten_thousand_mistakes_are_found_in_a_moment() {
         writeln!(script, "          {{{{ input.a{at} | sh }}}}").unwrap();
     }
     let added = format!("{added}        script: |\n{script}");
-    for text in [steps, inputs, added] {
+    let long = "a-rather-long-name-that-differs-at-its-end-alone";
+    let mut mistyped = "tasks:\n  t:\n    flow:\n".to_string();
+    for at in 0..10_000 {
+        let step = format!("scrip: x, depends_on: [{long}-x{at}]");
+        writeln!(mistyped, "      {long}-{at}: {{ {step} }}").unwrap();
+    }
+    for text in [steps, inputs, added, mistyped] {
         let begun = Instant::now();
         check(&text);
         let took = begun.elapsed();
