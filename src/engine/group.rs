@@ -3,7 +3,7 @@
 use super::EngineError;
 use super::cascade::{Cascade, JobContext};
 use super::facts::Facts;
-use super::scope::parsed;
+use super::scope::{declared, parsed};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Hold, Job, ParentStep};
 use crate::domain::limits;
@@ -138,7 +138,7 @@ pub(super) fn group_of(task: &TaskDraft, input: &Json) -> Result<Option<String>,
     let Some(concurrency) = &task.concurrency else {
         return Ok(None);
     };
-    let context = Context::new().with("input", parsed(input));
+    let context = Context::new().with("input", declared(&task.inputs, &parsed(input)));
     let refused = |message: String| EngineError::InputInvalid {
         place: format!("task {}", task.name),
         violations: vec![Violation {

@@ -9,7 +9,7 @@ use super::create::JobPlan;
 use super::facts::Facts;
 use super::inputs::{JobInput, sentence};
 use super::retry::Carried;
-use super::scope::{Names, of_job, parsed, render_input, rfc3339, texts_in};
+use super::scope::{Names, declared, of_job, parsed, render_input, rfc3339, texts_in};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Job, Source};
 use crate::domain::limits::{self, clip, shorten};
@@ -110,7 +110,8 @@ impl Cascade<'_> {
             Ok(steps) => steps,
             Err(failure) => return Ok(Err(failure.message)),
         };
-        scope.insert("input".to_string(), parsed(&job.input));
+        let given = declared(&context.task().draft.inputs, &parsed(&job.input));
+        scope.insert("input".to_string(), given);
         scope.insert("steps".to_string(), steps);
         scope.insert("hook".to_string(), self.facts_of(context, job, step_id)?);
         let task_index = context.task().hook_calls(hook);

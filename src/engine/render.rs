@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::cascade::{Cascade, Failure};
 use super::inputs::{fit, sentence};
-use super::scope::{Names, context_of, of_item, of_job, parsed, texts_in};
+use super::scope::{Names, context_of, declared, of_item, of_job, parsed, texts_in};
 use super::{Engine, EngineError};
 use crate::domain::check::{Fault, image_fault};
 use crate::domain::limits;
@@ -47,6 +47,9 @@ pub(super) fn unrendered(
         Err(failure) => (Value::Null, Some(failure.message)),
     };
     scope.insert("steps".to_string(), steps);
+    // What is asked for and not given is known to templates, and absent from what the step is given.
+    let asked = declared(&task.draft.inputs, &Value::Null);
+    scope.insert("input".to_string(), asked);
     if let (Some(index), Some(item)) = (claim.item, &claim.item_value) {
         scope.insert("each".to_string(), of_item(index, item));
     }
@@ -220,7 +223,13 @@ fn make(
         secrets.insert(name.clone(), Value::String(value));
     }
     context.set("secret", Value::Object(secrets));
-    context.set("input", Value::Object(of_the_job.clone()));
+    let asked = context.get("input").cloned().unwrap_or_default();
+    let seen = |input: &Map<String, Value>| {
+        let mut seen = object(asked.clone());
+        seen.extend(input.clone());
+        Value::Object(seen)
+    };
+    context.set("input", seen(&of_the_job));
 
     let mut env = variables(&unrendered.task_env, &context, "env of the task")?;
     context.set("env", json!(env));
@@ -237,14 +246,14 @@ fn make(
                 other => Failure::new(Reason::PayloadError, other.to_string()),
             })?;
             masks.extend(masks_of(&named.inputs, &input));
-            context.set("input", Value::Object(input.clone()));
+            context.set("input", declared(&named.inputs, &json!(input)));
             env.extend(variables(&named.env, &context, "env of the action")?);
             input
         }
         None => {
             let mut input = of_the_job;
             input.extend(object(given));
-            context.set("input", Value::Object(input.clone()));
+            context.set("input", seen(&input));
             input
         }
     };
@@ -317,10 +326,16 @@ fn variables(
     place: &str,
 ) -> Result<BTreeMap<String, String>, Failure> {
     let rendered = env.iter().map(|(name, text)| {
-        let value = template::render_text(text, context).map_err(|fault| {
+        let value = template::evaluate(text, context).map_err(|fault| {
             let message = format!("{place}, {name}: {}", fault.message);
             Failure::new(Reason::TemplateError, message)
         })?;
+        // Nothing is an empty variable, and a text is itself.
+        let value = match value {
+            Value::Null => String::new(),
+            Value::String(text) => text,
+            other => other.to_string(),
+        };
         Ok((name.clone(), value))
     });
     rendered.collect()

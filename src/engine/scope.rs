@@ -116,7 +116,8 @@ impl Cascade<'_> {
             Ok(steps) => steps,
             Err(failure) => return Ok(Err(failure)),
         };
-        scope.insert("input".to_string(), parsed(&job.input));
+        let input = declared(&context.task().draft.inputs, &parsed(&job.input));
+        scope.insert("input".to_string(), input);
         scope.insert("steps".to_string(), steps);
         if let (Some(index), Some(item)) = (step.item, each) {
             scope.insert("each".to_string(), of_item(index, item));
@@ -297,6 +298,16 @@ pub(super) fn context_of(scope: Map<String, Value>) -> Context {
         context.set(&name, value);
     }
     context
+}
+
+/// Inputs as templates see them: what is asked for and was not given is null, and not unknown.
+pub(super) fn declared(specs: &[ValueSpec], given: &Value) -> Value {
+    let nulls = specs.iter().map(|spec| (spec.name.clone(), Value::Null));
+    let mut values: Map<String, Value> = nulls.collect();
+    if let Value::Object(given) = given {
+        values.extend(given.clone());
+    }
+    Value::Object(values)
 }
 
 /// Text from our own tables: what is no JSON any more is nothing.

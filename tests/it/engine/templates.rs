@@ -297,3 +297,20 @@ fn a_group_is_named_by_the_input() {
     house.run_all(&[]);
     assert_eq!(house.summary(second), "a completed → completed");
 }
+
+#[test]
+fn an_input_that_was_not_given_is_null_and_its_variable_empty() {
+    let house = TestHouse::new();
+    let mut step = script("a");
+    step.when = Some(json(r#""{{ input.name is none }}""#));
+    step.env = [
+        ("NAME".to_string(), "{{ input.name }}".to_string()),
+        ("OR".to_string(), "{{ input.name or 'nobody' }}".to_string()),
+    ]
+    .into();
+    submit(&house, task(vec![step]), "{}");
+    let assignment = house.worker("ann", &[], 1).claim();
+    assert_eq!(assignment.env["NAME"], "");
+    assert_eq!(assignment.env["OR"], "nobody");
+    assert_eq!(assignment.input.0, "{}", "it has no variable of its own");
+}
