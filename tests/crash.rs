@@ -5,6 +5,7 @@
 //! every verb, and then holds each killed child against that. A second child ends itself while it answers.
 
 use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -114,12 +115,22 @@ fn panic_while_answering() -> Result<(), Failed> {
 /// How many kills are spread over the script.
 const KILLS: u64 = 150;
 
+/// A data folder with the same key as all others: what is made with it can be compared.
+fn folder_with_key() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.write(true).create_new(true).mode(0o600);
+    let mut file = file.open(folder.path().join("secret.key")).unwrap();
+    file.write_all(&[7; 32]).unwrap();
+    folder
+}
+
 fn kill_everywhere() -> Result<(), Failed> {
     let (snapshots, statements) = play_undisturbed();
     let stride = (statements / KILLS).max(1);
     let mut kills = 0;
     for statement in (1..=statements).step_by(stride as usize) {
-        let folder = tempfile::tempdir()?;
+        let folder = folder_with_key();
         let child = Command::new(std::env::current_exe()?)
             .args([
                 "child",
@@ -155,7 +166,7 @@ fn kill_everywhere() -> Result<(), Failed> {
 
 /// The database after 0, 1, 2 … verbs, and the statements that all of them take.
 fn play_undisturbed() -> (Vec<String>, u64) {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = folder_with_key();
     let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
     let engine = Engine::new(store.clone(), Settings::default());
     engine.set_targets(vec![Target::of_hooks("tell")]);

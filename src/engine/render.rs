@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use super::cascade::{Cascade, Failure};
-use super::inputs::{fit, sentence};
+use super::inputs::sentence;
 use super::scope::{Names, context_of, declared, of_item, of_job, parsed, texts_in};
 use super::{Engine, EngineError};
 use crate::domain::check::{Fault, image_fault};
@@ -22,6 +22,7 @@ use crate::domain::value::ValueSpec;
 use crate::domain::{AttemptRef, Json, Now};
 use crate::language::shell::Program;
 use crate::language::template::{self, Context, TemplateFault};
+use crate::language::values::{Violation, check_values};
 use crate::secrets::Secrets;
 use crate::store::{Claim, Ending, Tx};
 
@@ -238,12 +239,14 @@ fn make(
     let input = match &unrendered.named_action {
         Some(named) => {
             let place = format!("action {}", named.name);
-            let input = fit(&place, &named.inputs, &given).map_err(|error| match error {
-                EngineError::InputInvalid { violations, .. } => Failure::new(
-                    Reason::PayloadError,
-                    format!("{place} does not take its input: {}", sentence(&violations)),
-                ),
-                other => Failure::new(Reason::PayloadError, other.to_string()),
+            let input = check_values(&named.inputs, &given).map_err(|violations| {
+                let told = match masks.is_empty() {
+                    true => sentence(&violations),
+                    // A value may be made of a secret, and be quoted in part.
+                    false => names_of(&violations),
+                };
+                let message = format!("{place} does not take its input: {told}");
+                Failure::new(Reason::PayloadError, message)
             })?;
             masks.extend(masks_of(&named.inputs, &input));
             context.set("input", declared(&named.inputs, &json!(input)));
@@ -307,6 +310,14 @@ fn make(
     assignment.env = env;
     check(&action)?;
     Ok(action)
+}
+
+fn names_of(violations: &[Violation]) -> String {
+    let names: Vec<&str> = violations.iter().map(|found| found.name.as_str()).collect();
+    format!(
+        "{} (values are not shown, there are secrets)",
+        names.join(", ")
+    )
 }
 
 fn object(value: Value) -> Map<String, Value> {

@@ -69,6 +69,14 @@ fn a_file_that_breaks_keeps_its_last_good_version_until_it_is_mended() {
             .iter()
             .any(|event| event.kind == "workflows_broken")
     );
+    let ready: Value = house.get("/readyz");
+    assert_eq!(ready["status"], "ready", "what is good goes on");
+    assert!(
+        ready["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("/api/workflows")
+    );
     let job = house.submit("hello");
     house.await_job(job, "completed");
     assert_eq!(house.log_lines(job, "greet")[0], "one");

@@ -11,6 +11,7 @@ pub fn healthz(_: &App, request: &Request) -> Result<Reply, ApiError> {
     let health = Health {
         status: "ok".to_string(),
         problems: Vec::new(),
+        warnings: Vec::new(),
     };
     Ok(Response::json(200, &health).into())
 }
@@ -34,8 +35,19 @@ pub fn readyz(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let health = Health {
         status: word.to_string(),
         problems,
+        warnings: workflows_warning(app).into_iter().collect(),
     };
     Ok(Response::json(status, &health).into())
+}
+
+/// Files that do not load keep no job from running, but somebody should know.
+fn workflows_warning(app: &App) -> Option<String> {
+    match app.workflows.current().errors() {
+        0 => None,
+        errors => Some(format!(
+            "workflow files have {errors} errors, see /api/workflows"
+        )),
+    }
 }
 
 /// What is wrong with a sweeper whose last sweep is so old.
