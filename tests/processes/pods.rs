@@ -69,6 +69,24 @@ fn end(house: House, mut worker: Worker, expected: &[&str]) {
 }
 
 #[test]
+fn the_example_of_pods_runs() {
+    let desk = desk();
+    // The container of the manifest, and the one that a script is given.
+    let ended = |name: &str| serde_json::json!({ "name": name, "state": { "terminated": { "exitCode": 0 } } });
+    let status = serde_json::json!({ "phase": "Running", "containerStatuses": [ended("main"), ended("step")] });
+    desk.write(
+        "sight",
+        &serde_json::json!({ "status": status }).to_string(),
+    );
+    let mut house = House::with(include_str!("../../examples/containers.yaml"));
+    let worker = pod_worker(&mut house, &desk);
+    let job_id = house.submit("in-kubernetes");
+    house.await_job(job_id, "completed");
+    drop(worker);
+    house.check();
+}
+
+#[test]
 fn a_pod_is_followed_to_its_end_and_deleted() {
     for (exit_code, status) in [(0, "completed"), (7, "failed")] {
         let desk = desk();

@@ -3,6 +3,7 @@
 use std::fs;
 
 use serde_json::Value;
+use stepward::wire::api::EventJson;
 
 use crate::house::{House, await_that};
 
@@ -63,12 +64,11 @@ fn a_file_that_breaks_keeps_its_last_good_version_until_it_is_mended() {
         (found[0]["line"].as_i64(), found[0]["column"].as_i64()),
         (Some(4), Some(16))
     );
-    assert!(
-        house
-            .all_events()
-            .iter()
-            .any(|event| event.kind == "workflows_broken")
-    );
+    await_that("the event is there", || {
+        let told = house.all_events();
+        let is_it = |event: &EventJson| event.kind == "workflows_broken";
+        told.iter().any(is_it).then_some(())
+    });
     let ready: Value = house.get("/readyz");
     assert_eq!(ready["status"], "ready", "what is good goes on");
     assert!(
