@@ -150,7 +150,7 @@ pub(super) fn step_output(tx: &Tx, step: &Step) -> Result<Option<Json>, EngineEr
     }
 }
 
-fn output_of_job(tx: &Tx, job_id: JobId) -> Result<Json, EngineError> {
+pub(super) fn output_of_job(tx: &Tx, job_id: JobId) -> Result<Json, EngineError> {
     let (_, context) = load(tx, job_id)?;
     let task = context.task();
     let mut members = Parts::default();

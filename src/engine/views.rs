@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::iter::once;
 
-use super::queries::{load, split_name, step_output};
+use super::queries::{load, output_of_job, split_name, step_output};
 use super::{Engine, EngineError};
 use crate::domain::event::Event;
 use crate::domain::job::{Job, JobState};
@@ -83,11 +83,6 @@ pub struct NamedEvent {
 
 impl Engine {
     pub fn job_detail(&self, job_id: JobId) -> Result<JobDetail, EngineError> {
-        let output = match self.job_output(job_id) {
-            Ok(output) => Some(output),
-            Err(EngineError::Invalid { .. }) => None,
-            Err(error) => return Err(error),
-        };
         self.store.read(|tx| {
             let (job, context) = load(tx, job_id)?;
             let mut names = Names::new(tx);
@@ -98,7 +93,13 @@ impl Engine {
                 let name = context.name(&step);
                 steps.push(detail(task, name, step, &mut names, &mut composed_bytes)?);
             }
-            let output = output.filter(|_| job.state.is_terminal());
+            let output = match job.state.is_terminal() {
+                true => match output_of_job(tx, job_id) {
+                    Err(EngineError::Invalid { .. }) => None,
+                    output => Some(output?),
+                },
+                false => None,
+            };
             Ok(JobDetail {
                 job,
                 parent,
