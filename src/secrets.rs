@@ -121,12 +121,6 @@ impl Sealer {
         Ok(sealer)
     }
 
-    pub fn for_tests() -> Sealer {
-        let mut key = [0; KEY_BYTES];
-        getrandom::fill(&mut key).expect("the system gives random bytes");
-        Sealer::with_key(&key)
-    }
-
     fn with_key(key: &[u8; KEY_BYTES]) -> Sealer {
         let fingerprints = hmac::Key::new(hmac::HMAC_SHA256, key);
         let key = UnboundKey::new(&CHACHA20_POLY1305, key).expect("the key has its length");
@@ -288,6 +282,12 @@ fn make_key(folder: &Path, file: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    fn sealer() -> Sealer {
+        let mut key = [0; KEY_BYTES];
+        getrandom::fill(&mut key).expect("the system gives random bytes");
+        Sealer::with_key(&key)
+    }
+
     fn file_with(bytes: &[u8]) -> Result<String, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
@@ -367,7 +367,7 @@ mod tests {
 
     #[test]
     fn what_is_sealed_opens_as_it_was_and_shows_nothing() {
-        let sealer = Sealer::for_tests();
+        let sealer = sealer();
         for value in [
             json!("hunter2"),
             json!(42),
@@ -387,7 +387,7 @@ mod tests {
 
     #[test]
     fn what_was_changed_does_not_open() {
-        let sealer = Sealer::for_tests();
+        let sealer = sealer();
         let sealed = sealer.seal(&json!("hunter2"));
         let text = sealed[SEALED].as_str().unwrap();
         let last = if text.ends_with('A') { "Q" } else { "A" };

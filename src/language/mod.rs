@@ -27,7 +27,6 @@ pub mod values;
 pub mod words;
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::domain::schedule::ScheduleDraft;
@@ -63,23 +62,7 @@ pub struct Checked {
     pub files: usize,
 }
 
-/// What is wrong with a folder of workflows, all of it.
-#[derive(Debug, thiserror::Error)]
-#[error("{}", .0.join("\n"))]
-pub struct Faults(pub Vec<String>);
-
 impl Workflows {
-    /// Reads every `*.yaml` and `*.yml` below the folder.
-    pub fn load(folder: &Path) -> Result<Workflows, Faults> {
-        let checked = load(folder);
-        let errors = checked.diagnostics.iter().filter(|found| found.is_error());
-        let errors: Vec<String> = errors.map(render::short).collect();
-        match errors.is_empty() {
-            true => Ok(checked.workflows),
-            false => Err(Faults(errors)),
-        }
-    }
-
     pub fn tasks(&self) -> impl Iterator<Item = (&String, &Arc<Definition>)> {
         self.tasks.iter()
     }

@@ -6,8 +6,8 @@ use super::header::one_line;
 use crate::domain::event::EventKind;
 use crate::domain::job::Job;
 use crate::domain::limits::clip;
-use crate::domain::{Json, OutboxId, Timestamp};
-use crate::engine::{NamedEvent, Outgoing};
+use crate::domain::{OutboxId, Timestamp};
+use crate::engine::Outgoing;
 use crate::store::hex_sha256;
 use crate::wire::api::EventJson;
 use crate::wire::{Raw, Time};
@@ -138,7 +138,11 @@ impl Letter {
             source: origin.source(),
             at: event.event.at,
             subject,
-            event: Some(event_json(event)),
+            event: Some(EventJson::new(
+                event.event.clone(),
+                event.step.clone(),
+                event.worker.clone(),
+            )),
         }
     }
 
@@ -212,26 +216,6 @@ fn summary(job: &Job) -> JobSummary {
         created_at: job.created_at.into(),
         started_at: job.started_at.map(Time),
         ended_at: job.ended_at.map(Time),
-    }
-}
-
-fn event_json(named: &NamedEvent) -> EventJson {
-    let fact = &named.event.fact;
-    let nothing = Json::empty_object();
-    EventJson {
-        seq: named.event.seq.0,
-        at: named.event.at.into(),
-        kind: fact.kind.to_string(),
-        phase: fact.phase,
-        job_id: fact.job_id.map(|id| id.0),
-        step_id: fact.step_id.map(|id| id.0),
-        step: named.step.clone(),
-        worker_id: fact.worker_id.map(|id| id.0),
-        worker: named.worker.clone(),
-        attempt: fact.attempt,
-        reason: fact.reason.map(|reason| reason.to_string()),
-        message: fact.message.clone(),
-        data: Raw::from(fact.data.as_ref().unwrap_or(&nothing)),
     }
 }
 

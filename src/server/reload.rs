@@ -4,6 +4,7 @@
 //! The thread looks rather than being notified: that works on every filesystem, and a thousand files cost a millisecond.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -96,16 +97,26 @@ impl Watch {
 
     fn run(mut self, scheduler: &Scheduler, stopped: &Receiver<()>) {
         while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(INTERVAL) {
-            let done = match self.library.has_settled_change() {
-                true => self.load(),
-                false if self.schedules_due => self.set_schedules(),
-                false => continue,
-            };
-            match done {
-                Ok(()) => scheduler.wake(),
-                Err(error) => log::warn!("changed workflows could not be written down: {error}"),
+            let turn = catch_unwind(AssertUnwindSafe(|| self.turn()));
+            match turn {
+                Ok(Ok(false)) => {}
+                Ok(Ok(true)) => scheduler.wake(),
+                Ok(Err(error)) => {
+                    log::warn!("changed workflows could not be written down: {error}")
+                }
+                Err(_) => log::error!("workflows met a bug while they were loaded; it goes on"),
             }
         }
+    }
+
+    /// `true`: other schedules are in force.
+    fn turn(&mut self) -> Result<bool, EngineError> {
+        match self.library.has_settled_change() {
+            true => self.load()?,
+            false if self.schedules_due => self.set_schedules()?,
+            false => return Ok(false),
+        }
+        Ok(true)
     }
 
     fn tell_broken(&self, reloaded: &Reloaded) -> Result<(), EngineError> {

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Raw, Strict, Time, unique_texts};
+use crate::domain::Json;
+use crate::domain::event::Event;
 use crate::domain::value::ValueSpec;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -255,6 +257,28 @@ pub struct EventJson {
     pub message: String,
     /// An object: what the message says, for programs.
     pub data: Raw,
+}
+
+impl EventJson {
+    /// With the names that people know its step and its worker by.
+    pub fn new(event: Event, step: Option<String>, worker: Option<String>) -> EventJson {
+        let fact = event.fact;
+        EventJson {
+            seq: event.seq.0,
+            at: event.at.into(),
+            kind: fact.kind.to_string(),
+            phase: fact.phase,
+            job_id: fact.job_id.map(|id| id.0),
+            step_id: fact.step_id.map(|id| id.0),
+            step,
+            worker_id: fact.worker_id.map(|id| id.0),
+            worker,
+            attempt: fact.attempt,
+            reason: fact.reason.map(|reason| reason.to_string()),
+            message: fact.message,
+            data: Raw::from(&fact.data.unwrap_or_else(Json::empty_object)),
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

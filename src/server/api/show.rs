@@ -232,22 +232,7 @@ pub fn fire(fire: &Fire) -> FireJson {
 }
 
 pub fn event(named: NamedEvent) -> EventJson {
-    let fact = named.event.fact;
-    EventJson {
-        seq: named.event.seq.0,
-        at: named.event.at.into(),
-        kind: fact.kind.to_string(),
-        phase: fact.phase,
-        job_id: fact.job_id.map(|id| id.0),
-        step_id: fact.step_id.map(|id| id.0),
-        step: named.step,
-        worker_id: fact.worker_id.map(|id| id.0),
-        worker: named.worker,
-        attempt: fact.attempt,
-        reason: fact.reason.map(|reason| reason.to_string()),
-        message: fact.message,
-        data: Raw::from(&fact.data.unwrap_or_else(Json::empty_object)),
-    }
+    EventJson::new(named.event, named.step, named.worker)
 }
 
 /// Without its log, as in lists.

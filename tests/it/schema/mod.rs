@@ -264,16 +264,16 @@ fn what_has_no_place_or_the_wrong_type_is_refused() {
 fn taken_by_the_loader(text: &str) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.yaml"), text).unwrap();
-    if let Err(faults) = stepward::language::Workflows::load(folder.path()) {
-        panic!("the loader refuses: {text}\n{faults}");
-    }
+    let checked = stepward::language::load(folder.path());
+    let said = stepward::language::render::human(&checked.diagnostics, false);
+    assert_eq!(checked.errors(), 0, "the loader refuses: {text}\n{said}");
 }
 
 fn refused_by_the_loader(text: &str) {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a.yaml"), text).unwrap();
-    let loaded = stepward::language::Workflows::load(folder.path());
-    assert!(loaded.is_err(), "the loader lets pass: {text}");
+    let checked = stepward::language::load(folder.path());
+    assert!(checked.errors() > 0, "the loader lets pass: {text}");
 }
 
 /// The keys that the loader takes for unknown, of all those that are known anywhere.
