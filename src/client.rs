@@ -1,13 +1,13 @@
 //! Our own API from the other side: how workers and the command line reach a server.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use ureq::http::{Response, StatusCode, Uri};
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, RequestBuilder};
 
 use crate::wire::{ErrorBody, ErrorDetail};
 
@@ -57,10 +57,7 @@ impl Client {
     }
 
     pub fn get<A: DeserializeOwned>(&self, path: &str, timeout: Duration) -> Result<A, CallError> {
-        let mut request = self.agent.get(format!("{}{path}", self.url));
-        if let Some(authorization) = &self.authorization {
-            request = request.header("authorization", authorization);
-        }
+        let request = self.authorized(self.agent.get(format!("{}{path}", self.url)));
         let request = request.config().timeout_global(Some(timeout)).build();
         answer(request.call())
     }
@@ -73,6 +70,63 @@ impl Client {
     ) -> Result<A, CallError> {
         let body = serde_json::to_vec(body).expect("what we send has a JSON form");
         self.send("POST", path, "application/json", &body, timeout)
+    }
+
+    /// As `post`; repeated with the same key it changes nothing and is answered as before.
+    pub fn post_once<Q: Serialize, A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Q,
+        key: &str,
+        timeout: Duration,
+    ) -> Result<A, CallError> {
+        let body = serde_json::to_vec(body).expect("what we send has a JSON form");
+        let request = self.agent.post(format!("{}{path}", self.url));
+        let request = request.header("content-type", "application/json");
+        let request = self.authorized(request.header("idempotency-key", key));
+        let request = request.config().timeout_global(Some(timeout)).build();
+        answer(request.send(&body))
+    }
+
+    pub fn delete<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        timeout: Duration,
+    ) -> Result<A, CallError> {
+        let request = self.authorized(self.agent.delete(format!("{}{path}", self.url)));
+        let request = request.config().timeout_global(Some(timeout)).build();
+        answer(request.call())
+    }
+
+    /// Bare text, however long, as it comes.
+    pub fn text(&self, path: &str, timeout: Duration) -> Result<impl Read + use<>, CallError> {
+        let request = self.authorized(self.agent.get(format!("{}{path}", self.url)));
+        let config = request.config().timeout_recv_response(Some(timeout));
+        opened(config.build().call())
+    }
+
+    /// What happens from now on, or since the place that was last told.
+    pub fn stream(&self, job_id: Option<i64>, after: Option<&str>) -> Result<Stream, CallError> {
+        let query = job_id.map_or_else(String::new, |job_id| format!("?job={job_id}"));
+        let request = self.agent.get(format!("{}/api/events{query}", self.url));
+        let mut request = request.header("accept", "text/event-stream");
+        if let Some(after) = after {
+            request = request.header("last-event-id", after);
+        }
+        let request = self.authorized(request).config();
+        // The server gives a sign of life more often than this.
+        let request = request.timeout_recv_response(Some(CONNECT_TIMEOUT));
+        let body = opened(request.build().call())?;
+        Ok(Stream {
+            lines: BufReader::new(Box::new(body)),
+        })
+    }
+
+    fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        match &self.authorization {
+            Some(authorization) => request.header("authorization", authorization),
+            None => request,
+        }
     }
 
     pub fn put<A: DeserializeOwned>(
@@ -97,12 +151,53 @@ impl Client {
             "PUT" => self.agent.put(url),
             _ => self.agent.post(url),
         };
-        let mut request = request.header("content-type", content_type);
-        if let Some(authorization) = &self.authorization {
-            request = request.header("authorization", authorization);
-        }
+        let request = self.authorized(request.header("content-type", content_type));
         let request = request.config().timeout_global(Some(timeout)).build();
         answer(request.send(body))
+    }
+}
+
+/// Server-sent events, as they come. A sign of life comes at least every 15 seconds, so whoever reads is never stuck for long
+/// with a server that is there.
+pub struct Stream {
+    lines: BufReader<Box<dyn Read + Send>>,
+}
+
+/// One of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// `event` or `job`; empty for a sign of life.
+    pub kind: String,
+    /// Where to go on after it.
+    pub place: Option<String>,
+    pub data: String,
+}
+
+impl Iterator for Stream {
+    type Item = Told;
+
+    /// `None`: it broke off, or the server has ended.
+    fn next(&mut self) -> Option<Told> {
+        let mut told = Told {
+            kind: String::new(),
+            place: None,
+            data: String::new(),
+        };
+        let mut line = String::new();
+        loop {
+            line.clear();
+            match self.lines.read_line(&mut line) {
+                Ok(0) | Err(_) => return None,
+                Ok(_) => {}
+            }
+            match line.trim_end_matches(['\r', '\n']).split_once(':') {
+                None => return Some(told),
+                Some(("event", kind)) => told.kind = kind.trim_start().to_string(),
+                Some(("id", place)) => told.place = Some(place.trim_start().to_string()),
+                Some(("data", data)) => told.data.push_str(data.trim_start()),
+                Some(_) => {}
+            }
+        }
     }
 }
 
@@ -126,6 +221,25 @@ fn is_own(ip: IpAddr) -> std::io::Result<bool> {
     let socket = UdpSocket::bind((anywhere, 0))?;
     socket.connect((ip, ANY_PORT))?;
     Ok(socket.local_addr()?.ip() == ip)
+}
+
+/// The body of an answer that is a good one.
+fn opened(
+    called: Result<Response<Body>, ureq::Error>,
+) -> Result<impl Read + Send + use<>, CallError> {
+    let response = called.map_err(|error| CallError::Unreachable(error.to_string()))?;
+    let status = response.status();
+    let mut body = response.into_body().into_reader();
+    if status.is_success() {
+        return Ok(body);
+    }
+    let mut said = Vec::new();
+    let read = (&mut body).take(ANSWER_BYTES_MAX).read_to_end(&mut said);
+    read.map_err(|error| CallError::Unreachable(format!("the answer broke off: {error}")))?;
+    Err(CallError::Refused {
+        status: status.as_u16(),
+        error: refusal(status, &said),
+    })
 }
 
 fn answer<A: DeserializeOwned>(

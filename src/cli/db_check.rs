@@ -2,18 +2,29 @@
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::bail;
+use clap::Args;
 
+use super::exit::Exit;
+use super::files::server_config;
 use super::say::{answer, say};
-use crate::config::ServerConfig;
 use crate::store::{DATABASE_FILE, Store, StoreOptions};
 
-pub fn run(folder: Option<PathBuf>, config: Option<PathBuf>) -> anyhow::Result<ExitCode> {
-    let folder = match folder {
+#[derive(Args)]
+pub struct DbCheckArgs {
+    /// The data folder; taken from the settings file if left out.
+    #[arg(env = "STEPWARD_DATA_DIR")]
+    folder: Option<PathBuf>,
+    /// The settings file of the server.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
+    let folder = match args.folder {
         Some(folder) => folder,
-        None => ServerConfig::load(config.as_deref())?.data_dir,
+        None => server_config(args.config.as_deref())?.data_dir,
     };
     // Opening would make one, or fill an empty file; a check must not.
     let holds_none = match folder.join(DATABASE_FILE).metadata() {
@@ -34,8 +45,8 @@ pub fn run(folder: Option<PathBuf>, config: Option<PathBuf>) -> anyhow::Result<E
     }
     if breaches.is_empty() {
         answer(format!("{}: every rule holds", folder.display()));
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Exit::Success);
     }
     say(format!("{} breaches", breaches.len()));
-    Ok(ExitCode::from(1))
+    Ok(Exit::Error)
 }

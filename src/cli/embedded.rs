@@ -168,7 +168,7 @@ fn begin(config: &WorkerConfig, token: &Option<String>) -> Stage {
 }
 
 /// Where the server can be reached from its own process.
-fn from_here(listening: SocketAddr) -> SocketAddr {
+pub fn from_here(listening: SocketAddr) -> SocketAddr {
     let ip = match listening {
         SocketAddr::V4(address) if address.ip().is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         SocketAddr::V6(address) if address.ip().is_unspecified() => Ipv6Addr::LOCALHOST.into(),

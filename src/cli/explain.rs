@@ -1,9 +1,8 @@
 //! `stepward explain CODE`: what a rule of the workflow language is about.
 
-use std::process::ExitCode;
-
 use clap::Args;
 
+use super::exit::Exit;
 use super::say::{answer, say};
 use crate::language::rules::{self, RULES};
 use crate::language::words::nearest;
@@ -18,14 +17,12 @@ pub struct ExplainArgs {
     list: bool,
 }
 
-const EXIT_USAGE: u8 = 2;
-
-pub fn run(args: ExplainArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: ExplainArgs) -> anyhow::Result<Exit> {
     if args.list {
         for rule in RULES.iter() {
             answer(format!("{}  {}", rule.code, rule.title));
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Exit::Success);
     }
     let code = args.code.unwrap_or_default().to_uppercase();
     let Some(rule) = rules::find(&code) else {
@@ -35,8 +32,8 @@ pub fn run(args: ExplainArgs) -> anyhow::Result<ExitCode> {
             None => "`stepward explain --list` shows all".to_string(),
         };
         say(format!("there is no rule {code:?}; {hint}"));
-        return Ok(ExitCode::from(EXIT_USAGE));
+        return Ok(Exit::Usage);
     };
     answer(rules::explanation(rule));
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }

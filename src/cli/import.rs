@@ -3,12 +3,13 @@
 use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::Command;
 
 use anyhow::{Context, anyhow, bail};
 use clap::{Args, Subcommand};
 use jiff::tz::TimeZone;
 
+use super::exit::Exit;
 use super::say::{answer, say};
 use crate::import::{CrontabSource, Imported, StroemFile, import_crontab, import_stroem};
 
@@ -63,12 +64,12 @@ struct Destination {
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const FILES_MAX: usize = 1_000;
 
-pub fn run(verb: ImportVerb) -> anyhow::Result<ExitCode> {
+pub fn run(verb: ImportVerb) -> anyhow::Result<Exit> {
     // The whole chain in one line: what cannot be done, and why.
     import(verb).map_err(|error| anyhow!("{error:#}"))
 }
 
-fn import(verb: ImportVerb) -> anyhow::Result<ExitCode> {
+fn import(verb: ImportVerb) -> anyhow::Result<Exit> {
     match verb {
         ImportVerb::Crontab(args) => {
             let sources = crontabs(&args)?;
@@ -87,7 +88,7 @@ fn import(verb: ImportVerb) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn deliver(imported: Imported, to: &Destination) -> anyhow::Result<ExitCode> {
+fn deliver(imported: Imported, to: &Destination) -> anyhow::Result<Exit> {
     // The table is for whoever reads along; what was written, or would be, goes to stdout. Nobody may be there to read.
     let _ = std::io::stderr().write_all(format!("{}\n", imported.report).as_bytes());
     if imported.files.is_empty() {
@@ -101,7 +102,7 @@ fn deliver(imported: Imported, to: &Destination) -> anyhow::Result<ExitCode> {
                 file.text
             ));
         }
-        return Ok(ExitCode::SUCCESS);
+        return Ok(Exit::Success);
     }
     let paths = imported.files.iter().map(|file| to.output.join(&file.name));
     let taken: Vec<String> = paths
@@ -122,7 +123,7 @@ fn deliver(imported: Imported, to: &Destination) -> anyhow::Result<ExitCode> {
             .with_context(|| format!("{} cannot be written", path.display()))?;
         answer(format!("wrote {}", path.display()));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }
 
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {

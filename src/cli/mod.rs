@@ -1,15 +1,54 @@
 //! What a person types. One file per verb; no logic of its own.
+//!
+//! Every verb answers on stdout and speaks of itself on stderr (`say`), ends as `exit` says, finds its server by `reach`, and
+//! looks as `look` says. Verbs without a server run one in this process (`local`).
 
+mod announce;
+mod approve;
+mod cancel;
+mod completions;
+mod config_show;
 mod db_check;
+mod demo;
+mod dev;
+mod doctor;
 mod embedded;
+mod events;
+mod exit;
 mod explain;
+mod files;
+mod follow;
+mod graph;
 mod import;
+mod init;
+mod job;
+mod local;
+mod logs;
+mod look;
+mod man;
 mod process;
+mod queue;
+mod reach;
+mod recovery;
+mod reject;
+mod render;
+mod retry;
+mod run;
 mod run_pod;
 mod say;
+mod schedule;
 mod schema;
 mod server;
+mod start_here;
+mod status;
+mod table;
+mod task;
+mod token;
 mod validate;
+mod wait;
+mod watch;
+mod why;
+mod words;
 mod worker;
 
 use std::path::PathBuf;
@@ -17,43 +56,103 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// A worker orchestrator in one binary.
+use exit::Exit;
+
+/// Runs YAML workflows on one machine or a few. One binary, one SQLite file.
 #[derive(Parser)]
-#[command(name = "stepward", version, arg_required_else_help = true)]
+#[command(name = "stepward", version)]
 struct Arguments {
     #[command(subcommand)]
-    verb: Verb,
+    verb: Option<Verb>,
 }
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Runs the server until it is told to stop.
-    Server(server::ServerArgs),
-    /// Runs a worker until it is told to stop.
+    /// Shows in twenty seconds what happens when things go wrong.
+    Demo(demo::DemoArgs),
+    /// Writes a small project: workflows, settings, a schema for the editor.
+    Init(init::InitArgs),
+    /// Runs a server with a worker for this folder, until Ctrl-C.
+    Dev(dev::DevArgs),
+
+    /// Runs a task, or a workflow file, and shows how it goes.
+    Run(run::RunArgs),
+    /// Shows how a job goes.
+    Watch(watch::WatchArgs),
+    /// Waits for jobs to end, and says nothing.
+    Wait(wait::WaitArgs),
+    /// Prints what steps printed.
+    Logs(logs::LogsArgs),
+    /// Explains why something waits, or why it ended as it did.
+    Why(why::WhyArgs),
+    /// Cancels jobs.
+    Cancel(cancel::CancelArgs),
+    /// Does again what did not complete.
+    Retry(retry::RetryArgs),
+    /// Lets a step go on that waits for a decision.
+    Approve(approve::ApproveArgs),
+    /// Fails a step that waits for a decision.
+    Reject(reject::RejectArgs),
+
+    /// Says what is wrong, what runs, what waits, what comes next.
+    Status(status::StatusArgs),
+    /// Lists what waits, for what, and until when.
+    Queue(queue::QueueArgs),
+    /// Says what recovery does, did and will do.
+    Recovery(recovery::RecoveryArgs),
+    /// Lists what happened, or follows it.
+    Events(events::EventsArgs),
+    /// Jobs: list, show.
+    Job(job::JobArgs),
+    /// Tasks: list, show.
+    Task(task::TaskArgs),
+    /// Runs a worker until it is told to stop; or lists, shows, drains, pauses, removes those of a server.
     ///
     /// The first SIGTERM lets it finish what it runs; the second ends that.
     Worker(worker::WorkerArgs),
-    /// The parent of one attempt, started by a worker.
-    #[command(hide = true)]
-    Supervise,
-    /// Follows one pod to its end, as a file says.
-    #[command(hide = true)]
-    RunPod { plan: PathBuf },
+    /// Schedules: list, show, pause, resume, fire.
+    Schedule(schedule::ScheduleArgs),
+    /// Tokens: make one, try one.
+    Token(token::TokenArgs),
+
     /// Says what is wrong with workflow files.
     ///
     /// Exits with 0 if nothing is, with 3 if something is. Opens no database and no connection.
     Validate(validate::ValidateArgs),
     /// Explains a rule of the workflow language, such as E012.
     Explain(explain::ExplainArgs),
-    /// Looks after the database.
-    #[command(subcommand)]
-    Db(DbVerb),
-    /// Writes workflows of others as ours, and says what became of each line.
-    #[command(subcommand)]
-    Import(import::ImportVerb),
     /// Prints the shape of our files, for editors.
     #[command(subcommand)]
     Schema(schema::SchemaVerb),
+    /// Shows a task as its steps will see it.
+    Render(render::RenderArgs),
+    /// Draws the steps of a task.
+    Graph(graph::GraphArgs),
+    /// Writes workflows of others as ours, and says what became of each line.
+    #[command(subcommand)]
+    Import(import::ImportVerb),
+
+    /// Runs the server until it is told to stop.
+    Server(server::ServerArgs),
+    /// Looks for what is wrong with an installation, and says how to mend it.
+    Doctor(doctor::DoctorArgs),
+    /// Looks after the database.
+    #[command(subcommand)]
+    Db(DbVerb),
+    /// Settings, and where they come from.
+    #[command(subcommand)]
+    Config(ConfigVerb),
+    /// Prints what a shell needs to complete our commands.
+    Completions(completions::CompletionsArgs),
+    /// Prints or writes the manual pages.
+    Man(man::ManArgs),
+
+    /// The parent of one attempt, started by a worker.
+    #[command(hide = true)]
+    Supervise,
+    /// Follows one pod to its end, as a file says.
+    #[command(hide = true)]
+    RunPod { plan: PathBuf },
 }
 
 #[derive(Subcommand)]
@@ -61,34 +160,65 @@ enum DbVerb {
     /// Checks every rule that the database must keep and lists what is wrong.
     ///
     /// Exits with 0 if nothing is, with 1 otherwise. The server must be stopped.
-    Check {
-        /// The data folder; taken from the settings file if left out.
-        #[arg(env = "STEPWARD_DATA_DIR")]
-        folder: Option<PathBuf>,
-        /// The settings file of the server.
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-    },
+    Check(db_check::DbCheckArgs),
+}
+
+#[derive(Subcommand)]
+enum ConfigVerb {
+    /// Prints every setting as it is in force.
+    Show(config_show::ConfigShowArgs),
 }
 
 pub fn run() -> ExitCode {
-    let arguments = Arguments::parse();
-    let outcome = match arguments.verb {
-        Verb::Server(args) => server::run(args),
+    let outcome = match Arguments::parse().verb {
+        // These two are started by programs of ours.
+        Some(Verb::Supervise) => return crate::worker::supervisor::supervise(),
+        Some(Verb::RunPod { plan }) => return run_pod::run(&plan),
+        Some(verb) => perform(verb),
+        None => start_here::run(),
+    };
+    let exit = outcome.unwrap_or_else(|error| {
+        say::say(format!("{error:#}"));
+        Exit::of(&error)
+    });
+    exit.into()
+}
+
+fn perform(verb: Verb) -> anyhow::Result<Exit> {
+    match verb {
+        Verb::Demo(args) => demo::run(args),
+        Verb::Init(args) => init::run(args),
+        Verb::Dev(args) => dev::run(args),
+        Verb::Run(args) => run::run(args),
+        Verb::Watch(args) => watch::run(args),
+        Verb::Wait(args) => wait::run(args),
+        Verb::Logs(args) => logs::run(args),
+        Verb::Why(args) => why::run(args),
+        Verb::Cancel(args) => cancel::run(args),
+        Verb::Retry(args) => retry::run(args),
+        Verb::Approve(args) => approve::run(args),
+        Verb::Reject(args) => reject::run(args),
+        Verb::Status(args) => status::run(args),
+        Verb::Queue(args) => queue::run(args),
+        Verb::Recovery(args) => recovery::run(args),
+        Verb::Events(args) => events::run(args),
+        Verb::Job(args) => job::run(args),
+        Verb::Task(args) => task::run(args),
         Verb::Worker(args) => worker::run(args),
-        Verb::Supervise => Ok(crate::worker::supervisor::supervise()),
-        Verb::RunPod { plan } => run_pod::run(&plan),
+        Verb::Schedule(args) => schedule::run(args),
+        Verb::Token(args) => token::run(args),
         Verb::Validate(args) => validate::run(args),
         Verb::Explain(args) => explain::run(args),
-        Verb::Db(DbVerb::Check { folder, config }) => db_check::run(folder, config),
-        Verb::Import(verb) => import::run(verb),
         Verb::Schema(verb) => schema::run(verb),
-    };
-    match outcome {
-        Ok(code) => code,
-        Err(error) => {
-            say::say(error);
-            ExitCode::from(1)
-        }
+        Verb::Render(args) => render::run(args),
+        Verb::Graph(args) => graph::run(args),
+        Verb::Import(verb) => import::run(verb),
+        Verb::Server(args) => server::run(args),
+        Verb::Doctor(args) => doctor::run(args),
+        Verb::Db(DbVerb::Check(args)) => db_check::run(args),
+        Verb::Config(ConfigVerb::Show(args)) => config_show::run(args),
+        Verb::Completions(args) => completions::run(args),
+        Verb::Man(args) => man::run(args),
+        Verb::Supervise | Verb::RunPod { .. } => unreachable!("performed above"),
     }
 }

@@ -3,10 +3,16 @@
 use std::path::Path;
 use std::process::ExitCode;
 
+use super::say::say;
 use crate::worker::executor::run_pod;
 
-pub fn run(plan: &Path) -> anyhow::Result<ExitCode> {
-    let exit_code = run_pod(plan).map_err(anyhow::Error::msg)?;
-    // Kubernetes knows no other codes than those that a process can have.
-    Ok(ExitCode::from(exit_code as u8))
+pub fn run(plan: &Path) -> ExitCode {
+    match run_pod(plan) {
+        // Kubernetes knows no other codes than those that a process can have.
+        Ok(exit_code) => ExitCode::from(exit_code as u8),
+        Err(why) => {
+            say(why);
+            ExitCode::from(1)
+        }
+    }
 }

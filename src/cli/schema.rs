@@ -1,9 +1,8 @@
 //! `stepward schema`: the shape of our files, for editors.
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 
+use super::exit::Exit;
 use super::say::answer;
 use crate::language::schema;
 
@@ -16,11 +15,11 @@ pub enum SchemaVerb {
     Workflow,
 }
 
-pub fn run(verb: SchemaVerb) -> anyhow::Result<ExitCode> {
+pub fn run(verb: SchemaVerb) -> anyhow::Result<Exit> {
     match verb {
         SchemaVerb::Workflow => {
             answer(serde_json::to_string_pretty(&schema::workflow())?);
-            Ok(ExitCode::SUCCESS)
+            Ok(Exit::Success)
         }
     }
 }

@@ -2,13 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
+use super::announce::Announcement;
 use super::embedded::{self, Embedded};
+use super::exit::Exit;
+use super::files::{SERVER_CONFIG, config_file};
 use super::process;
 use super::say::say;
 use crate::config::{ServerConfig, listen_address};
@@ -34,8 +36,8 @@ pub struct ServerArgs {
     embedded_worker: bool,
 }
 
-pub fn run(args: ServerArgs) -> anyhow::Result<ExitCode> {
-    let file = args.config.clone();
+pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
+    let file = config_file(args.config.as_deref(), SERVER_CONFIG);
     let config = ServerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
     if let Some(folder) = &config.workflows_dir {
         check_workflows_dir(folder)?;
@@ -46,6 +48,11 @@ pub fn run(args: ServerArgs) -> anyhow::Result<ExitCode> {
     let worker = embedded::settings(&config)?;
     let mut server = Server::start(&config)?;
     let address = server.address();
+    let _announcement =
+        Announcement::write(&config.data_dir, address, config.auth.token_file.as_deref());
+    if let Some(file) = &file {
+        say(format!("settings of {}", file.display()));
+    }
     say(format!("listening on http://{address}"));
     say(format!(
         "data in {}, {} tasks, a worker is given up after {} s of silence",
@@ -69,7 +76,7 @@ pub fn run(args: ServerArgs) -> anyhow::Result<ExitCode> {
         }
     }
     server.stop();
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }
 
 impl ServerArgs {

@@ -2,12 +2,12 @@
 
 use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
 
+use super::exit::Exit;
+use super::files::{server_config, workflows_folder};
 use super::say::say;
-use crate::config::ServerConfig;
 use crate::language::{self, CheckOptions, Checked, SourceFile, render};
 
 #[derive(Args)]
@@ -41,21 +41,18 @@ enum Format {
     Json,
 }
 
-/// Something is wrong with the files, as opposed to the command.
-const EXIT_INVALID: u8 = 3;
-const EXIT_USAGE: u8 = 2;
 /// What is missing may be elsewhere: a script, a task, an action, a secret.
 const MISSING: [&str; 4] = ["E028", "E033", "E037", "E043"];
 
-pub fn run(args: ValidateArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: ValidateArgs) -> anyhow::Result<Exit> {
     let from_stdin = args.paths.iter().any(|path| path == Path::new("-"));
     if from_stdin && args.paths.len() > 1 {
         say("`-` reads what comes in, and stands alone");
-        return Ok(ExitCode::from(EXIT_USAGE));
+        return Ok(Exit::Usage);
     }
     if let Some(root) = args.root.as_ref().filter(|root| !root.is_dir()) {
         say(format!("{} is not a folder", root.display()));
-        return Ok(ExitCode::from(EXIT_USAGE));
+        return Ok(Exit::Usage);
     }
     let root = args.root.as_deref();
     let mut is_alone = root.is_none();
@@ -68,7 +65,7 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<ExitCode> {
             };
             if let Some(missing) = paths.iter().find(|path| !path.exists()) {
                 say(format!("{} does not exist", missing.display()));
-                return Ok(ExitCode::from(EXIT_USAGE));
+                return Ok(Exit::Usage);
             }
             is_alone &= !paths.iter().any(|path| path.is_dir());
             let folder = folder_of(&paths);
@@ -83,8 +80,8 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<ExitCode> {
         say("only these files were looked at; with --root DIR the others of the folder are known");
     }
     Ok(match errors > 0 || (args.deny_warnings && warnings > 0) {
-        true => ExitCode::from(EXIT_INVALID),
-        false => ExitCode::SUCCESS,
+        true => Exit::Invalid,
+        false => Exit::Success,
     })
 }
 
@@ -150,13 +147,8 @@ fn from_input(name: PathBuf, root: Option<&Path>) -> anyhow::Result<Checked> {
 }
 
 fn default_folder(config: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let set = ServerConfig::load(config)?.workflows_dir;
-    let usual = Path::new("workflows");
-    Ok(match set {
-        Some(folder) => folder,
-        None if usual.is_dir() => usual.to_path_buf(),
-        None => PathBuf::from("."),
-    })
+    let folder = workflows_folder(&server_config(config)?);
+    Ok(folder.unwrap_or_else(|| PathBuf::from(".")))
 }
 
 /// Where `file:` is looked for: the one folder that was named, or that of the first file.

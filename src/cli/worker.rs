@@ -1,13 +1,14 @@
 //! `stepward worker`: a worker, in the foreground, until it is told to stop.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::anyhow;
 use clap::Args;
 use crossbeam_channel::{Receiver, select};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
+use super::exit::Exit;
+use super::files::{WORKER_CONFIG, config_file};
 use super::process;
 use super::say::say;
 use crate::config::WorkerConfig;
@@ -38,8 +39,9 @@ pub struct WorkerArgs {
     data_dir: Option<PathBuf>,
 }
 
-pub fn run(args: WorkerArgs) -> anyhow::Result<ExitCode> {
-    let (file, token) = (args.config.clone(), args.token.clone());
+pub fn run(args: WorkerArgs) -> anyhow::Result<Exit> {
+    let file = config_file(args.config.as_deref(), WORKER_CONFIG);
+    let token = args.token.clone();
     let config = WorkerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
     process::begin();
     // Its environment may hold the token, and steps run as the same user.
@@ -78,7 +80,7 @@ pub fn introduce(worker: &Worker, server_url: &str) {
 }
 
 /// The first signal drains, the second ends what runs, the third ends everything.
-fn wait(worker: Worker, signals: &Receiver<()>) -> anyhow::Result<ExitCode> {
+fn wait(worker: Worker, signals: &Receiver<()>) -> anyhow::Result<Exit> {
     let mut signalled = 0;
     loop {
         select! {
@@ -94,11 +96,11 @@ fn wait(worker: Worker, signals: &Receiver<()>) -> anyhow::Result<ExitCode> {
                         say("stopping what runs");
                         worker.shut_down();
                     }
-                    _ => return Ok(ExitCode::from(130)),
+                    _ => return Ok(Exit::Interrupted),
                 }
             }
         }
     }
     worker.wait().map_err(|why| anyhow!(why))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Exit::Success)
 }

@@ -30,7 +30,7 @@ pub enum ConfigError {
 }
 
 /// A token stands alone in its file. Short ones can be guessed.
-fn read_token(file: &Path) -> Result<String, ConfigError> {
+pub fn read_token(file: &Path) -> Result<String, ConfigError> {
     const TOKEN_BYTES_MIN: usize = 16;
     let text = read(file)?;
     let token = text.trim();

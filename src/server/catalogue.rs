@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::domain::Timestamp;
 use crate::domain::schedule::ScheduleDraft;
 use crate::domain::webhook::WebhookDraft;
-use crate::language::{Diagnostic, Reloaded};
+use crate::language::{Diagnostic, Reloaded, Workflows};
 use crate::store::Frozen;
 
 #[derive(Default)]
@@ -45,13 +45,20 @@ impl Catalogue {
 }
 
 impl Loaded {
+    /// What can be submitted, and nothing that would happen by itself.
+    pub fn of_tasks(workflows: &Workflows, at: Timestamp) -> Loaded {
+        Loaded {
+            tasks: frozen(workflows),
+            at: Some(at),
+            ..Loaded::default()
+        }
+    }
+
     pub fn new(reloaded: &Reloaded, at: Timestamp) -> Loaded {
         let workflows = &reloaded.workflows;
-        let tasks = workflows.tasks();
-        let frozen = tasks.map(|(name, task)| (name.clone(), Frozen::new(task.clone())));
         let webhooks = workflows.webhooks().iter();
         Loaded {
-            tasks: frozen.collect(),
+            tasks: frozen(workflows),
             schedules: workflows.schedules().to_vec(),
             webhooks: webhooks
                 .map(|webhook| (webhook.name.clone(), webhook.clone()))
@@ -73,6 +80,13 @@ impl Loaded {
         let after = (Bound::Excluded(name), Bound::Unbounded);
         self.tasks.range::<str, _>(after).map(|(_, task)| task)
     }
+}
+
+fn frozen(workflows: &Workflows) -> BTreeMap<String, Frozen> {
+    let tasks = workflows.tasks();
+    tasks
+        .map(|(name, task)| (name.clone(), Frozen::new(task.clone())))
+        .collect()
 }
 
 fn names(files: &[PathBuf]) -> Vec<String> {

@@ -45,7 +45,7 @@ use std::sync::Arc;
 use crate::clock::SystemClock;
 use crate::config::{ConfigError, ServerConfig};
 use crate::engine::{Engine, EngineError};
-use crate::language::Diagnostic;
+use crate::language::{Diagnostic, Workflows};
 use crate::logs::{LogLimits, Logs};
 use crate::outbox::{Bell, Origin, Outbox};
 use crate::scheduler::Scheduler;
@@ -53,7 +53,7 @@ use crate::store::{OpenError, Store, StoreOptions};
 use crate::sweeper::Sweeper;
 use api::hooks::HookLog;
 use auth::Gate;
-use catalogue::Catalogue;
+use catalogue::{Catalogue, Loaded};
 use download::Downloads;
 use handlers::Handlers;
 use http::Front;
@@ -125,11 +125,27 @@ pub struct Server {
 
 impl Server {
     pub fn start(config: &ServerConfig) -> Result<Server, StartError> {
-        Server::start_with(config, Limits::default())
+        Server::begin(config, None, Limits::default())
     }
 
     /// With other limits than the usual ones to what a client may cost.
     pub fn start_with(config: &ServerConfig, limits: Limits) -> Result<Server, StartError> {
+        Server::begin(config, None, limits)
+    }
+
+    /// With these tasks and no others, whatever becomes of their files. Nothing of them happens by itself: no schedule fires.
+    pub fn start_serving(
+        config: &ServerConfig,
+        workflows: &Workflows,
+    ) -> Result<Server, StartError> {
+        Server::begin(config, Some(workflows), Limits::default())
+    }
+
+    fn begin(
+        config: &ServerConfig,
+        fixed: Option<&Workflows>,
+        limits: Limits,
+    ) -> Result<Server, StartError> {
         let gate = Gate::new(config.token()?.as_deref());
         let polls_mailbox = Arc::<Mailbox<waiting::Message>>::default();
         let streams_mailbox = Arc::<Mailbox<streams::Message>>::default();
@@ -169,7 +185,12 @@ impl Server {
         let origin = Origin::new(&installation, config.public_url.as_deref());
         let thread = StartError::Thread;
         let catalogue = Arc::<Catalogue>::default();
-        let watch = match &config.workflows_dir {
+        if let Some(workflows) = fixed {
+            let loaded = Loaded::of_tasks(workflows, clock.now().wall);
+            catalogue.replace(Arc::new(loaded));
+        }
+        let folder = config.workflows_dir.as_ref().filter(|_| fixed.is_none());
+        let watch = match folder {
             Some(folder) => {
                 let (catalogue, engine) = (catalogue.clone(), engine.clone());
                 let memory = config.data_dir.join(WORKFLOWS_FILE);

@@ -26,5 +26,7 @@ mod secrets;
 mod servers;
 mod settings;
 mod stops;
+#[allow(dead_code)] // Stories use what they need of it.
+mod typed;
 mod workers;
 mod workflows;

@@ -1,0 +1,127 @@
+//! How a command ends. Every exit code has one meaning, in every command.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use crate::client::CallError;
+use crate::wire::api::JobJson;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    Success,
+    Error,
+    Usage,
+    Invalid,
+    NotAllowed,
+    NotFound,
+    Unreachable,
+    Conflict,
+    JobFailed,
+    JobCancelled,
+    JobTimedOut,
+    NoWorker,
+    WaitedTooLong,
+    Interrupted,
+}
+use Exit::*;
+
+/// (exit, code, what it means)
+#[rustfmt::skip]
+pub const EXITS: [(Exit, u8, &str); 14] = [
+    (Success,         0, "success; the job completed"),
+    (Error,           1, "error; `doctor` found a problem"),
+    (Usage,           2, "wrong usage"),
+    (Invalid,         3, "validation failed"),
+    (NotAllowed,      4, "not authenticated, or not allowed"),
+    (NotFound,        5, "not found"),
+    (Unreachable,     6, "the server cannot be reached"),
+    (Conflict,        7, "conflict: it is not in a state for that"),
+    (JobFailed,      10, "the job failed"),
+    (JobCancelled,   11, "the job was cancelled"),
+    (JobTimedOut,    12, "the job timed out"),
+    (NoWorker,       13, "no worker could run a step"),
+    (WaitedTooLong, 124, "the waiting timed out, the job goes on"),
+    (Interrupted,   130, "interrupted"),
+];
+
+impl Exit {
+    pub fn code(self) -> u8 {
+        let found = EXITS.iter().find(|(exit, ..)| *exit == self);
+        found.map_or(1, |(_, code, _)| *code)
+    }
+
+    /// `None`: it has not ended.
+    pub fn of_job(job: &JobJson) -> Option<Exit> {
+        let reason = job.reason.as_deref().unwrap_or_default();
+        Some(match (job.status.as_str(), reason) {
+            ("pending" | "running", _) => return None,
+            ("completed", _) => Success,
+            (_, "job_timeout" | "queue_timeout") => JobTimedOut,
+            (_, "unmatched") => NoWorker,
+            ("cancelled" | "skipped", _) => JobCancelled,
+            _ => JobFailed,
+        })
+    }
+
+    pub fn of_call(error: &CallError) -> Exit {
+        match error {
+            CallError::Unreachable(_) => Unreachable,
+            CallError::Refused { status, error } => match (status, error.code.as_str()) {
+                // Something else sits at this address.
+                (_, "unknown") => Unreachable,
+                (401 | 403, _) => NotAllowed,
+                (404, _) => NotFound,
+                (409, _) => Conflict,
+                (400 | 413 | 415 | 422, _) => Invalid,
+                _ => Error,
+            },
+        }
+    }
+
+    /// What whatever went wrong means for whoever called.
+    pub fn of(error: &anyhow::Error) -> Exit {
+        if let Some(fault) = error.downcast_ref::<Fault>() {
+            return fault.exit;
+        }
+        error
+            .downcast_ref::<CallError>()
+            .map_or(Error, Exit::of_call)
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
+
+/// What is wrong, in a sentence, and how the command ends because of it.
+#[derive(Debug)]
+pub struct Fault {
+    pub exit: Exit,
+    message: String,
+}
+
+impl Fault {
+    pub fn new(exit: Exit, message: impl Into<String>) -> Fault {
+        let message = message.into();
+        Fault { exit, message }
+    }
+
+    /// What was typed makes no sense.
+    pub fn usage(message: impl Into<String>) -> anyhow::Error {
+        Fault::new(Usage, message).into()
+    }
+
+    pub fn not_found(message: impl Into<String>) -> anyhow::Error {
+        Fault::new(NotFound, message).into()
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,29 @@
+//! Which files a command means when none is named: the settings of this folder, its workflows.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::{ConfigError, ServerConfig};
+
+pub const SERVER_CONFIG: &str = "server-config.yaml";
+pub const WORKER_CONFIG: &str = "worker-config.yaml";
+pub const WORKFLOWS: &str = "workflows";
+
+/// The file that was named, else that of this folder, if it is there.
+pub fn config_file(named: Option<&Path>, usual: &str) -> Option<PathBuf> {
+    let usual = Path::new(usual);
+    named
+        .or(usual.is_file().then_some(usual))
+        .map(Path::to_path_buf)
+}
+
+/// The server's settings, from the file that was named or that of this folder.
+pub fn server_config(named: Option<&Path>) -> Result<ServerConfig, ConfigError> {
+    ServerConfig::load(config_file(named, SERVER_CONFIG).as_deref())
+}
+
+/// The folder of workflow files: as the settings say, else the usual one if it is there.
+pub fn workflows_folder(config: &ServerConfig) -> Option<PathBuf> {
+    let usual = Path::new(WORKFLOWS);
+    let usual = usual.is_dir().then(|| usual.to_path_buf());
+    config.workflows_dir.clone().or(usual)
+}

@@ -1,0 +1,130 @@
+//! A server and a worker in this very process, for whoever has no server: the same engine, the same protocol, on a port of its own
+//! that wants a token only this process knows.
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use tempfile::TempDir;
+
+use super::reach::{NamedBy, Remote};
+use crate::config::{ServerConfig, WorkerConfig};
+use crate::language::Workflows;
+use crate::server::Server;
+use crate::worker::Worker;
+
+/// What a worker is given to report the end of what it runs.
+const GOODBYE: Duration = Duration::from_secs(15);
+
+/// Nobody else will come and offer what is missing.
+const UNMATCHED_SECS: u32 = 1;
+
+pub struct LocalOptions<'a> {
+    pub workflows: &'a Workflows,
+    /// What this machine offers.
+    pub tags: Vec<String>,
+    pub slots: u32,
+    /// Where the database stays. `None`: it goes with this process.
+    pub data: Option<&'a Path>,
+    /// For what tasks and steps leave open.
+    pub settings: ServerConfig,
+}
+
+pub struct Local {
+    server: Server,
+    worker: Option<Worker>,
+    pub remote: Remote,
+    /// For its end alone; last, when nobody uses it any more.
+    _folder: TempDir,
+}
+
+impl Local {
+    pub fn start(options: LocalOptions) -> anyhow::Result<Local> {
+        let folder = tempfile::Builder::new()
+            .prefix("stepward-")
+            .tempdir()
+            .context("no temporary folder can be made")?;
+        let token_file = folder.path().join("token");
+        let token = new_token();
+        write_secret(&token_file, &token)?;
+        let data_dir = match options.data {
+            Some(data) => data.to_path_buf(),
+            None => folder.path().join("data"),
+        };
+        let mut config = ServerConfig {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            data_dir: data_dir.clone(),
+            workflows_dir: None,
+            embedded_worker: None,
+            // Whoever tries something out tells nobody.
+            notify: Default::default(),
+            ..options.settings
+        };
+        config.auth.token_file = Some(token_file);
+        config.recovery.unmatched_step_timeout_secs = UNMATCHED_SECS;
+        let server = Server::start_serving(&config, options.workflows)?;
+        let url = format!("http://{}", server.address());
+        let remote = Remote::new(&url, Some(&token), NamedBy::Here);
+        let worker = WorkerConfig {
+            server_url: url,
+            name: "local".to_string(),
+            tags: options.tags,
+            slots: options.slots,
+            data_dir: data_dir.join("worker"),
+            ..WorkerConfig::default()
+        };
+        let worker = Worker::start(&worker, Some(token))?;
+        Ok(Local {
+            server,
+            worker: Some(worker),
+            remote,
+            _folder: folder,
+        })
+    }
+
+    /// What it could not offer, in sentences.
+    pub fn remarks(&self) -> &[String] {
+        self.worker
+            .as_ref()
+            .map_or(&[], |worker| &worker.offer.remarks)
+    }
+
+    /// Ends what still runs, and everything else.
+    pub fn end(mut self) {
+        if let Some(worker) = self.worker.take() {
+            worker.shut_down();
+            // What does not end goes with the process: its supervisor sees to that.
+            let _ = worker.done().recv_timeout(GOODBYE);
+        }
+        self.server.stop();
+    }
+}
+
+/// As many as this machine has processors, but never one after another.
+pub fn slots() -> u32 {
+    let processors = std::thread::available_parallelism();
+    processors.map_or(2, |n| n.get().clamp(2, 64) as u32)
+}
+
+/// That nobody can guess.
+pub fn new_token() -> String {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A file that only its owner reads, and that was not there before.
+pub fn write_secret(file: &PathBuf, text: &str) -> anyhow::Result<()> {
+    let opened = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(file);
+    let mut opened = opened.with_context(|| format!("{} cannot be written", file.display()))?;
+    opened.write_all(text.as_bytes())?;
+    opened.write_all(b"\n")?;
+    Ok(())
+}

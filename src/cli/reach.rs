@@ -1,0 +1,189 @@
+//! Which server a command speaks to, and the speaking. Nothing is connected to that nobody named: a flag, the environment,
+//! or the `.stepward/` of this folder or one above.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::announce;
+use super::exit::{Exit, Fault};
+use crate::client::{CallError, Client};
+use crate::config::read_token;
+use crate::wire::api::List;
+
+/// An answer that takes longer does not come.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Args, Clone, Default)]
+#[command(next_help_heading = "Which server")]
+pub struct Reach {
+    /// The server, such as http://127.0.0.1:7717; else that of the `.stepward` folder here or above.
+    #[arg(long, value_name = "URL", env = "STEPWARD_SERVER_URL")]
+    pub server: Option<String>,
+    /// A file with its token; else STEPWARD_TOKEN.
+    #[arg(long, value_name = "FILE", env = "STEPWARD_TOKEN_FILE")]
+    pub token_file: Option<PathBuf>,
+}
+
+/// A server, and who named it.
+#[derive(Clone)]
+pub struct Remote {
+    pub client: Client,
+    pub url: String,
+    pub named_by: NamedBy,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NamedBy {
+    Caller,
+    /// The file that announced it, and the process that wrote that.
+    Folder(PathBuf, u32),
+    /// This very process.
+    Here,
+}
+
+impl Reach {
+    /// Whoever is named. Nobody has asked yet whether it is there.
+    pub fn find(&self) -> anyhow::Result<Option<Remote>> {
+        let mut token = match &self.token_file {
+            Some(file) => Some(read_token(file).map_err(|fault| Fault::usage(fault.to_string()))?),
+            None => std::env::var("STEPWARD_TOKEN").ok(),
+        };
+        let (url, named_by) = match &self.server {
+            Some(url) => (url.clone(), NamedBy::Caller),
+            None => {
+                let found = announce::find(&std::env::current_dir()?);
+                let Some((announced, file)) = found else {
+                    return Ok(None);
+                };
+                if let (None, Some(file)) = (&token, &announced.token_file) {
+                    token = Some(read_token(file)?);
+                }
+                (announced.url, NamedBy::Folder(file, announced.pid))
+            }
+        };
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            let fault =
+                format!("the server is {url:?}, write http://HOST:PORT or https://HOST:PORT");
+            return Err(Fault::usage(fault));
+        }
+        Ok(Some(Remote::new(&url, token.as_deref(), named_by)))
+    }
+
+    /// For commands that make no sense without one.
+    pub fn server(&self) -> anyhow::Result<Remote> {
+        self.find()?.ok_or_else(|| {
+            let message = "no server is known here: start one with `stepward dev`, name one with --server URL or \
+                           STEPWARD_SERVER_URL, or go to a folder that has one";
+            Fault::new(Exit::Unreachable, message).into()
+        })
+    }
+}
+
+impl Remote {
+    pub fn new(url: &str, token: Option<&str>, named_by: NamedBy) -> Remote {
+        Remote {
+            client: Client::new(url, token),
+            url: url.trim_end_matches('/').to_string(),
+            named_by,
+        }
+    }
+
+    pub fn get<A: DeserializeOwned>(&self, path: &str) -> anyhow::Result<A> {
+        self.heard(self.client.get(path, PATIENCE))
+    }
+
+    pub fn post<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<A> {
+        self.heard(self.client.post(path, body, PATIENCE))
+    }
+
+    pub fn delete<A: DeserializeOwned>(&self, path: &str) -> anyhow::Result<A> {
+        self.heard(self.client.delete(path, PATIENCE))
+    }
+
+    /// Every page of a list, `limit` items at most. `path` may have a query; `cursor` is what the next page is asked for with.
+    pub fn all<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        cursor: &str,
+        limit: usize,
+    ) -> anyhow::Result<Vec<A>> {
+        let mut items = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let mut page = path.to_string();
+            if let Some(after) = &after {
+                let joint = if path.contains('?') { '&' } else { '?' };
+                page.push_str(&format!("{joint}{cursor}={}", in_url(after)));
+            }
+            let list: List<A> = self.get(&page)?;
+            items.extend(list.items);
+            after = list.next;
+            if after.is_none() || items.len() >= limit {
+                items.truncate(limit);
+                return Ok(items);
+            }
+        }
+    }
+
+    /// With what went wrong in words that say which server, and what to do.
+    pub fn heard<A>(&self, answer: Result<A, CallError>) -> anyhow::Result<A> {
+        answer.map_err(|call| match call {
+            CallError::Unreachable(why) => {
+                let message = format!("the server at {} does not answer: {why}{self}", self.url);
+                Fault::new(Exit::Unreachable, message).into()
+            }
+            CallError::Refused { status: 401, .. } => {
+                let message = format!(
+                    "the server at {} wants a token: name its file with --token-file, or set STEPWARD_TOKEN",
+                    self.url
+                );
+                Fault::new(Exit::NotAllowed, message).into()
+            }
+            CallError::Refused { ref error, .. } => {
+                let details = error.details.iter().map(|detail| format!("\n  {detail}"));
+                let message = format!("{}{}", error.message, details.collect::<String>());
+                Fault::new(Exit::of_call(&call), message).into()
+            }
+        })
+    }
+}
+
+/// Who named it, after what is wrong with it.
+impl fmt::Display for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.named_by {
+            NamedBy::Folder(file, pid) => write!(
+                f,
+                "; {} names it as process {pid}, start it again with `stepward dev` or `stepward server`",
+                file.display()
+            ),
+            NamedBy::Caller => {
+                f.write_str("; look at --server or STEPWARD_SERVER_URL, and whether it runs")
+            }
+            NamedBy::Here => Ok(()),
+        }
+    }
+}
+
+/// A word in a path or a query.
+pub fn in_url(word: &str) -> String {
+    let mut url = String::new();
+    for byte in word.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' | b'@' => {
+                url.push(char::from(byte))
+            }
+            _ => url.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    url
+}
