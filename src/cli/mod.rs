@@ -19,6 +19,7 @@ mod explain;
 mod files;
 mod follow;
 mod graph;
+mod help;
 mod import;
 mod init;
 mod job;
@@ -54,7 +55,7 @@ mod worker;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 
 use exit::Exit;
 
@@ -170,7 +171,9 @@ enum ConfigVerb {
 }
 
 pub fn run() -> ExitCode {
-    let outcome = match Arguments::parse().verb {
+    let matches = help::command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let outcome = match arguments.verb {
         // These two are started by programs of ours.
         Some(Verb::Supervise) => return crate::worker::supervisor::supervise(),
         Some(Verb::RunPod { plan }) => return run_pod::run(&plan),

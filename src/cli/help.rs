@@ -1,0 +1,130 @@
+//! The whole command line as one tree, and how its help reads: a sentence, examples, then everything else.
+
+use clap::{Command, CommandFactory};
+
+use super::Arguments;
+
+/// The verbs in the order in which somebody needs them.
+#[rustfmt::skip]
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Begin",           &["demo", "init", "dev"]),
+    ("Run and follow",  &["run", "watch", "wait", "logs", "why", "cancel", "retry", "approve", "reject"]),
+    ("Look",            &["status", "queue", "recovery", "events", "job", "task", "worker", "schedule", "token"]),
+    ("Write workflows", &["validate", "explain", "schema", "render", "graph", "import"]),
+    ("Operate",         &["server", "worker", "doctor", "db", "config", "completions", "man"]),
+];
+
+const TEMPLATE: &str =
+    "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}\n";
+
+pub fn command() -> Command {
+    let command = dressed(Arguments::command());
+    let help = overview(&command);
+    command.override_help(help)
+}
+
+/// As somebody else is to know it: without what only programs of ours type.
+pub fn public() -> Command {
+    let whole = dressed(Arguments::command());
+    let visible = whole.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let mut public = Command::new("stepward").version(env!("CARGO_PKG_VERSION"));
+    if let Some(about) = whole.get_about() {
+        public = public.about(about.clone());
+    }
+    public.subcommands(visible.cloned())
+}
+
+fn dressed(command: Command) -> Command {
+    let names: Vec<String> = command
+        .get_subcommands()
+        .map(|verb| verb.get_name().to_string())
+        .collect();
+    let dressed = command.help_template(TEMPLATE);
+    names.into_iter().fold(dressed, |command, name| {
+        command.mut_subcommand(name, dressed_verb)
+    })
+}
+
+/// `fn` instead of a closure: it calls itself.
+fn dressed_verb(verb: Command) -> Command {
+    dressed(verb)
+}
+
+fn overview(command: &Command) -> String {
+    let about = |name: &str| {
+        let verb = command.find_subcommand(name);
+        let about = verb.and_then(|verb| verb.get_about());
+        about.map(ToString::to_string).unwrap_or_default()
+    };
+    let mut text = format!(
+        "{}\n\n\
+         Examples:\n  \
+         stepward run examples/hello.yaml     a workflow file, now, without a server\n  \
+         stepward dev                         a server and a worker for this folder\n  \
+         stepward why latest                  what the last job waits for, or what ended it\n\n\
+         Usage: stepward [COMMAND]\n",
+        about_stepward(command)
+    );
+    for (title, names) in GROUPS {
+        text.push_str(&format!("\n{title}\n"));
+        for name in names {
+            text.push_str(&format!("  {name:<12} {}\n", about(name)));
+        }
+    }
+    text.push_str(
+        "\n`stepward COMMAND --help` says more; `stepward` alone says how things are.\n\
+         It makes no network connection that nobody configured.\n",
+    );
+    text
+}
+
+fn about_stepward(command: &Command) -> String {
+    let about = command.get_about();
+    about.map(ToString::to_string).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_verb_is_in_a_group_and_every_word_there_is_a_verb() {
+        let command = command();
+        let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+        let mut verbs: Vec<&str> = visible.map(Command::get_name).collect();
+        let mut grouped: Vec<&str> = GROUPS
+            .iter()
+            .flat_map(|(_, names)| names.iter().copied())
+            .collect();
+        verbs.sort();
+        grouped.sort();
+        grouped.dedup();
+        assert_eq!(verbs, grouped);
+        command.debug_assert();
+    }
+
+    fn leaves(command: &Command, path: &str, out: &mut Vec<(String, String)>) {
+        for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
+            let path = format!("{path} {}", verb.get_name());
+            if verb.has_subcommands() {
+                leaves(verb, &path, out);
+            }
+            let examples = verb.get_before_help().map(ToString::to_string);
+            out.push((path, examples.unwrap_or_default()));
+        }
+    }
+
+    #[test]
+    fn the_help_of_every_verb_begins_with_examples_of_it() {
+        let mut found = Vec::new();
+        leaves(&command(), "stepward", &mut found);
+        let without: Vec<String> = found
+            .into_iter()
+            .filter(|(path, examples)| {
+                !examples.starts_with("Examples:\n") || !examples.contains(&format!("  {path}"))
+            })
+            .map(|(path, _)| path)
+            .collect();
+        assert_eq!(without, Vec::<String>::new());
+    }
+}
