@@ -107,7 +107,7 @@ enum Verb {
     Job(job::JobArgs),
     /// Tasks: list, show.
     Task(task::TaskArgs),
-    /// Runs a worker until it is told to stop; or lists, shows, drains, pauses, removes those of a server.
+    /// Runs a worker; its commands look after those of a server.
     ///
     /// The first SIGTERM lets it finish what it runs; the second ends that.
     Worker(worker::WorkerArgs),
