@@ -3,6 +3,7 @@
 //! Every story ends with the checker of the database, and leaves no process behind.
 
 mod cancel;
+mod cli_help;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../it/executor/desk.rs"]
 mod desk;
