@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use ureq::http::{Response, StatusCode, Uri};
 use ureq::{Agent, Body, RequestBuilder};
 
+use crate::wire::api::Health;
 use crate::wire::{ErrorBody, ErrorDetail};
 
 /// An answer larger than this is not ours.
@@ -96,6 +97,24 @@ impl Client {
         let request = self.authorized(self.agent.delete(format!("{}{path}", self.url)));
         let request = request.config().timeout_global(Some(timeout)).build();
         answer(request.call())
+    }
+
+    /// Whether it can work. A server that cannot says why; that is an answer, too.
+    pub fn readiness(&self, timeout: Duration) -> Result<Health, CallError> {
+        let request = self.agent.get(format!("{}/readyz", self.url));
+        let request = request.config().timeout_global(Some(timeout)).build();
+        let mut response = request
+            .call()
+            .map_err(|error| CallError::Unreachable(error.to_string()))?;
+        let status = response.status();
+        let mut body = Vec::new();
+        let reader = response.body_mut().as_reader();
+        let read = reader.take(ANSWER_BYTES_MAX).read_to_end(&mut body);
+        read.map_err(|error| CallError::Unreachable(format!("the answer broke off: {error}")))?;
+        serde_json::from_slice(&body).map_err(|_| CallError::Refused {
+            status: status.as_u16(),
+            error: refusal(status, &body),
+        })
     }
 
     /// Bare text, however long, as it comes.

@@ -150,6 +150,12 @@ impl Look {
         )
     }
 
+    /// A terminal with room for a few columns only.
+    pub fn is_narrow(&self) -> bool {
+        const NARROW: usize = 60;
+        self.width.is_some_and(|width| width < NARROW)
+    }
+
     /// Between parts of a line.
     pub fn dot(&self) -> &'static str {
         if self.unicode { "·" } else { "-" }

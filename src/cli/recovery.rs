@@ -1,12 +1,242 @@
-//! `stepward recovery`.
+//! `stepward recovery`: what recovery does, did and will do.
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
+use super::events;
 use super::exit::Exit;
+use super::look::{Ink, Look, Show};
+use super::reach::{Reach, Remote};
+use super::say::{answer_json, print, say};
+use super::table::{Cell, Table};
+use super::words::{ago, count, printable, secs};
+use crate::wire::api::{EventJson, ForecastJson, List, RecoveryJson};
+
+/// Of what recovery did last, where it is not asked for by itself.
+const LAST: usize = 5;
 
 #[derive(Args)]
-pub struct RecoveryArgs {}
+#[command(
+    args_conflicts_with_subcommands = true,
+    before_help = "Examples:\n  \
+        stepward recovery                  its settings, its last sweep, what it did last\n  \
+        stepward recovery forecast         what it will do, and in how many seconds\n  \
+        stepward recovery history -n 100   what it did"
+)]
+pub struct RecoveryArgs {
+    #[command(subcommand)]
+    verb: Option<RecoveryVerb>,
+    #[command(flatten)]
+    show: Show,
+    #[command(flatten)]
+    reach: Reach,
+}
 
-pub fn run(_: RecoveryArgs) -> anyhow::Result<Exit> {
-    anyhow::bail!("not there yet")
+#[derive(Subcommand)]
+enum RecoveryVerb {
+    /// What recovery will do within ten minutes if nothing happens, the soonest first.
+    Forecast(ForecastArgs),
+    /// What recovery did, oldest first.
+    History(HistoryArgs),
+}
+
+#[derive(Args)]
+#[command(before_help = "Examples:\n  \
+    stepward recovery forecast\n  \
+    stepward recovery forecast --json | jq '.items[0].in_secs'")]
+struct ForecastArgs {
+    #[command(flatten)]
+    show: Show,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Args)]
+#[command(before_help = "Examples:\n  \
+    stepward recovery history\n  \
+    stepward recovery history -n 500 --json")]
+struct HistoryArgs {
+    /// So many, the newest.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]
+    lines: usize,
+    #[command(flatten)]
+    show: Show,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+pub fn run(args: RecoveryArgs) -> anyhow::Result<Exit> {
+    match args.verb {
+        None => overview(&args.reach.server()?, args.show)?,
+        Some(RecoveryVerb::Forecast(args)) => forecast(&args.reach.server()?, args.show)?,
+        Some(RecoveryVerb::History(args)) => history(&args.reach.server()?, args.show, args.lines)?,
+    }
+    Ok(Exit::Success)
+}
+
+fn overview(remote: &Remote, show: Show) -> anyhow::Result<()> {
+    let recovery: RecoveryJson = remote.get("/api/recovery")?;
+    if show.json {
+        answer_json(&recovery);
+        return Ok(());
+    }
+    let look = show.look();
+    let of = &recovery.settings;
+    let rows = [
+        (
+            "a worker is given up after",
+            of.heartbeat_timeout_secs,
+            "phase 1",
+        ),
+        (
+            "workers say that they live every",
+            of.heartbeat_interval_secs,
+            "",
+        ),
+        (
+            "a step that nobody can run fails after",
+            of.unmatched_step_timeout_secs,
+            "phase 4",
+        ),
+        ("recovery looks every", of.sweep_interval_secs, ""),
+        ("a worker must take a step within", of.ack_timeout_secs, ""),
+        (
+            "a worker must prepare a step within",
+            of.prepare_timeout_secs,
+            "",
+        ),
+        ("a result may be late by", of.report_grace_secs, ""),
+        ("what is cancelled may take", of.cancel_grace_secs, ""),
+    ];
+    let mut settings = Table::new(&["SETTING", "VALUE", ""]);
+    for (what, value, phase) in rows {
+        settings.row(vec![
+            Cell::new(what),
+            Cell::number(format!("{value}s")),
+            Cell::new(phase),
+        ]);
+    }
+    let mut text = settings.text(&look);
+    let gap = if look.is_terminal { "\n" } else { "" };
+    let swept = match &recovery.last_sweep {
+        None => "it has not looked yet".to_string(),
+        Some(sweep) => {
+            let failures = match sweep.failures {
+                0 => String::new(),
+                failures => format!(", could not deal with {failures}"),
+            };
+            let did = match sweep.recoveries {
+                0 => "nothing was stuck".to_string(),
+                recoveries => format!("dealt with {}", count(recoveries, "thing")),
+            };
+            format!("last looked {}: {did}{failures}", ago(sweep.at))
+        }
+    };
+    let more = if recovery.forecast_more {
+        " or more"
+    } else {
+        ""
+    };
+    let foreseen = match recovery.forecast.len() {
+        0 => "nothing is foreseen".to_string(),
+        n => format!(
+            "{}{more} foreseen: stepward recovery forecast",
+            count(n, "thing")
+        ),
+    };
+    text.push_str(&format!("{gap}{swept}\n{foreseen}\n"));
+    let mut last: Vec<EventJson> = recovery.history.into_iter().take(LAST).collect();
+    last.reverse();
+    match last.is_empty() {
+        true => text.push_str("it never had to do anything\n"),
+        false => text.push_str(&format!("{gap}{}", events::table(&last, &look).text(&look))),
+    }
+    print(&text);
+    Ok(())
+}
+
+fn forecast(remote: &Remote, show: Show) -> anyhow::Result<()> {
+    let recovery: RecoveryJson = remote.get("/api/recovery")?;
+    if show.json {
+        let list = List {
+            items: recovery.forecast,
+            next: None,
+        };
+        answer_json(&list);
+        return Ok(());
+    }
+    if recovery.forecast.is_empty() {
+        say("nothing is foreseen for the next ten minutes");
+        return Ok(());
+    }
+    let look = show.look();
+    print(&forecast_table(&recovery.forecast, &look).text(&look));
+    if recovery.forecast_more {
+        say("there is more than is told");
+    }
+    Ok(())
+}
+
+pub fn forecast_table(foreseen: &[ForecastJson], look: &Look) -> Table {
+    let heading: &[&'static str] = match look.is_narrow() {
+        true => &["IN", "ACTION", "WHAT"],
+        false => &["IN", "PHASE", "ACTION", "WHAT", "REASON"],
+    };
+    let mut table = Table::new(heading);
+    for it in foreseen {
+        let within = Cell::number(secs(it.in_secs)).ink(Ink::Bold);
+        let (action, what) = (Cell::new(&it.action), Cell::new(what(it)));
+        let reason = it.reason.as_deref().unwrap_or("-");
+        table.row(match look.is_narrow() {
+            true => vec![within, action, what],
+            false => vec![
+                within,
+                Cell::number(it.phase),
+                action,
+                what,
+                Cell::new(reason),
+            ],
+        });
+    }
+    table
+}
+
+/// `job 3 release, step unit on worker edge-1`: whatever of it there is.
+fn what(it: &ForecastJson) -> String {
+    let named = |name: &Option<String>, id: Option<i64>, noun: &str| match (name, id) {
+        (Some(name), _) => Some(format!("{noun} {name}")),
+        (None, Some(id)) => Some(format!("{noun} {id}")),
+        (None, None) => None,
+    };
+    let job = it.job_id.map(|job_id| match &it.task {
+        Some(task) => format!("job {job_id} {task}"),
+        None => format!("job {job_id}"),
+    });
+    let step = named(&it.step, it.step_id, "step");
+    let worker = named(&it.worker, it.worker_id, "worker");
+    let parts: Vec<String> = [job, step, worker].into_iter().flatten().collect();
+    printable(&parts.join(", "))
+}
+
+fn history(remote: &Remote, show: Show, n: usize) -> anyhow::Result<()> {
+    let path = "/api/events?recovery=true&limit=500";
+    let mut did: Vec<EventJson> = remote.all(path, "before", n)?;
+    did.reverse();
+    if show.json {
+        let list = List {
+            items: did,
+            next: None,
+        };
+        answer_json(&list);
+        return Ok(());
+    }
+    if did.is_empty() {
+        say("recovery never had to do anything");
+        return Ok(());
+    }
+    let look = show.look();
+    print(&events::table(&did, &look).text(&look));
+    if look.is_terminal && did.len() == n {
+        say(format!("these are the newest {n}, -n shows more"));
+    }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::Write;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
 /// One line on stderr.
@@ -18,6 +19,19 @@ pub fn print(text: &str) -> bool {
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .is_ok()
+}
+
+/// Whoever read our answer has closed it: that is noticed though there is nothing to write.
+pub fn nobody_reads() -> bool {
+    let out = std::io::stdout();
+    let mut watched = [PollFd::new(&out, PollFlags::empty())];
+    let at_once = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let is_asked = poll(&mut watched, Some(&at_once)).is_ok();
+    let gone = PollFlags::ERR | PollFlags::HUP;
+    is_asked && watched[0].revents().intersects(gone)
 }
 
 /// One line of what was asked for.

@@ -2,15 +2,18 @@
 //! `cut` and `awk`.
 
 use super::look::{Ink, Look};
-use super::words::{fit, printable, width};
+use super::words::{fit, printable, width, wrap};
 
 /// No column is made narrower than this.
 const COLUMN_MIN: usize = 6;
 const GAP: usize = 2;
+const NOTE_INDENT: usize = 4;
 
 pub struct Table {
     heading: Vec<&'static str>,
     rows: Vec<Vec<Cell>>,
+    /// Below a row, on a terminal: (which one, what).
+    notes: Vec<(usize, String)>,
 }
 
 pub struct Cell {
@@ -56,12 +59,19 @@ impl Table {
         Table {
             heading: heading.to_vec(),
             rows: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
     pub fn row(&mut self, cells: Vec<Cell>) {
         assert_eq!(cells.len(), self.heading.len(), "a cell for each heading");
         self.rows.push(cells);
+    }
+
+    /// What does not fit into a column, below the row that came last. Terminals only.
+    pub fn note(&mut self, text: &str) {
+        let row = self.rows.len();
+        self.notes.push((row, printable(text)));
     }
 
     pub fn is_empty(&self) -> bool {
@@ -93,7 +103,8 @@ impl Table {
                 ..Cell::new(*text).ink(Ink::Faint)
             })
             .collect();
-        for cells in std::iter::once(&heading).chain(&self.rows) {
+        let mut notes = self.notes.iter().peekable();
+        for (row, cells) in std::iter::once(&heading).chain(&self.rows).enumerate() {
             let mut line = String::new();
             for (at, (cell, columns)) in cells.iter().zip(&widths).enumerate() {
                 let fitted = fit(&cell.text, *columns, look.ellipsis());
@@ -114,6 +125,13 @@ impl Table {
             }
             text.push_str(line.trim_end());
             text.push('\n');
+            while let Some((_, note)) = notes.next_if(|(below, _)| *below == row) {
+                let room = look.width.unwrap_or(usize::MAX).saturating_sub(NOTE_INDENT);
+                for line in wrap(note, room) {
+                    let line = look.paint(Ink::Faint, &line);
+                    text.push_str(&format!("{:NOTE_INDENT$}{line}\n", ""));
+                }
+            }
         }
         text
     }

@@ -109,6 +109,21 @@ pub fn fit(text: &str, columns: usize, ellipsis: &str) -> String {
     fitted
 }
 
+/// In lines of so many columns, broken between words; a word that is longer than a line has one of its own.
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.width() + 1 + word.width() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +163,15 @@ mod tests {
         assert_eq!(fit("日本語の名前", 7, "…"), "日本語…");
         assert_eq!(fit("short", 5, "…"), "short");
         assert_eq!(fit("longer", 5, "..."), "lo...");
+    }
+
+    #[test]
+    fn lines_are_broken_between_words() {
+        assert_eq!(
+            wrap("no worker offers gpu", 10),
+            ["no worker", "offers gpu"]
+        );
+        assert_eq!(wrap("a unbreakable b", 4), ["a", "unbreakable", "b"]);
     }
 
     #[test]

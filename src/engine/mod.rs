@@ -89,7 +89,8 @@ pub use retry::{Retry, RetryScope};
 pub use schedule::ScheduleView;
 pub use submit::{Submission, Submitted};
 pub use views::{
-    HeldStep, JobDetail, ListedJob, NamedEvent, Parent, StepDetail, WorkerDetail, kind,
+    HeldStep, JobDetail, ListedJob, NamedEvent, Parent, RecoveryNames, StepDetail, WorkerDetail,
+    kind,
 };
 pub use wait::{AskedOnTheWay, Look, Offer};
 pub use why::{Code, Why, WhyOutcome};

@@ -10,6 +10,7 @@ use super::{Engine, EngineError};
 use crate::domain::event::Event;
 use crate::domain::job::{Job, JobState};
 use crate::domain::limits::shorten;
+use crate::domain::recovery::Recovery;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::{Action, Task};
 use crate::domain::value::ValueSpec;
@@ -77,6 +78,14 @@ pub struct HeldStep {
 #[derive(Debug, Clone)]
 pub struct NamedEvent {
     pub event: Event,
+    pub step: Option<String>,
+    pub worker: Option<String>,
+}
+
+/// The names of what recovery does something about.
+#[derive(Debug, Clone)]
+pub struct RecoveryNames {
+    pub task: Option<String>,
     pub step: Option<String>,
     pub worker: Option<String>,
 }
@@ -229,11 +238,38 @@ impl Engine {
         })
     }
 
-    /// What recovery did last, newest first.
-    pub fn recoveries(&self, limit: u32) -> Result<Vec<NamedEvent>, EngineError> {
-        let before = EventSeq(i64::MAX);
+    /// What recovery did, newest first.
+    pub fn recoveries_before(
+        &self,
+        before: EventSeq,
+        limit: u32,
+    ) -> Result<Vec<NamedEvent>, EngineError> {
         self.store
             .read(|tx| named(tx, tx.recoveries_before(before, limit)?))
+    }
+
+    /// What people know these by, one for one.
+    pub fn names_of(&self, recoveries: &[Recovery]) -> Result<Vec<RecoveryNames>, EngineError> {
+        self.store.read(|tx| {
+            let mut names = Names::new(tx);
+            let mut all = Vec::with_capacity(recoveries.len());
+            for recovery in recoveries {
+                let job = match recovery.job_id {
+                    Some(job_id) => tx.job(job_id)?,
+                    None => None,
+                };
+                let step = match recovery.step_id {
+                    Some(step_id) => names.step(step_id)?,
+                    None => None,
+                };
+                all.push(RecoveryNames {
+                    task: job.map(|job| job.task),
+                    step: step.map(|(_, name)| name),
+                    worker: names.worker(recovery.worker_id)?,
+                });
+            }
+            Ok(all)
+        })
     }
 
     /// Where a stream that begins now begins: the last event, the last change of a job.

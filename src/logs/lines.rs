@@ -77,6 +77,11 @@ impl Lines {
         self.whole
     }
 
+    /// Whether more of the last line is to come.
+    pub fn goes_on(&self) -> bool {
+        self.continued.is_some()
+    }
+
     pub fn feed(&mut self, mut bytes: &[u8], mut visit: impl FnMut(Piece<'_>)) {
         while !bytes.is_empty() {
             let newline = memchr(b'\n', bytes);

@@ -25,6 +25,8 @@ pub struct LogPage {
     pub total_lines: u64,
     /// The log has more of what was asked for: more lines, or more of one of these.
     pub truncated: bool,
+    /// The last of these lines is the last of the log, and its end was not written yet.
+    pub partial: bool,
 }
 
 /// One line in the making: its first part, and how much more there is.
@@ -223,6 +225,7 @@ impl PageBuilder {
             truncated: gathered.shortened || (gathered.len() as u64) < lines_asked,
             lines: gathered.into_lines(),
             total_lines,
+            partial: false,
         }
     }
 

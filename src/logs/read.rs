@@ -82,10 +82,17 @@ fn page(
 ) -> io::Result<LogPage> {
     let total_lines = log.total_lines();
     let mut page = PageBuilder::new(from_line, gathered);
+    let mut goes_on = false;
     if lines_asked > 0 {
         let nearest = log.index.mark_before_line(from_line);
         let mut scan = log.scan(nearest);
         while !page.is_full() && scan.next_block(|piece| page.take(piece))? {}
+        goes_on = scan.goes_on();
     }
-    Ok(page.finish(lines_asked, total_lines))
+    let page = page.finish(lines_asked, total_lines);
+    let is_end = page.lines.last().is_some_and(|last| last.n == total_lines);
+    Ok(LogPage {
+        partial: is_end && goes_on,
+        ..page
+    })
 }

@@ -58,6 +58,11 @@ impl Scan {
         self.lines.feed(block, visit);
         Ok(true)
     }
+
+    /// Whether the line that was shown last waits for the rest of it.
+    pub fn goes_on(&self) -> bool {
+        self.lines.goes_on()
+    }
 }
 
 /// No record, so it is a line of its own.

@@ -428,8 +428,11 @@ pub struct ForecastJson {
     pub action: String,
     pub reason: Option<String>,
     pub job_id: Option<i64>,
+    pub task: Option<String>,
     pub step_id: Option<i64>,
+    pub step: Option<String>,
     pub worker_id: Option<i64>,
+    pub worker: Option<String>,
     pub in_secs: f64,
 }
 
@@ -494,6 +497,9 @@ pub struct LogsJson {
     pub total_matches: Option<u64>,
     /// There is more than one answer may hold: ask on from the line after the last.
     pub truncated: bool,
+    /// The last of these lines is not all there yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
     /// Which attempt's log this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,

@@ -9,7 +9,8 @@ use crate::server::exchange::{Reply, Request, Response};
 use crate::server::streams::{Place, Subscription};
 use crate::wire::api::List;
 
-/// Whoever accepts `text/event-stream` gets a stream, all others a page: the newest first, or oldest first after a number.
+/// Whoever accepts `text/event-stream` gets a stream, all others a page: the newest first, or oldest first after a number;
+/// with `recovery=true` only what recovery did.
 pub fn list_or_stream(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let accept = request.headers.accept.as_deref().unwrap_or_default();
     match accept.contains("text/event-stream") {
@@ -39,17 +40,28 @@ fn stream(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&["after", "before", "limit"])?;
+    request.check_query(&["after", "before", "limit", "recovery"])?;
     let limit = request.limit(PAGE, PAGE_MAX)?;
-    if request.query("after").is_some() && request.query("before").is_some() {
-        return Err(ApiError::invalid("ask for after, or for before, not both"));
-    }
-    let events = match request.query_number("after")? {
-        Some(after) => app.engine.events_after(EventSeq(after), limit)?,
-        None => {
-            let before = request.query_number("before")?.unwrap_or(i64::MAX);
-            app.engine.events_before(EventSeq(before), limit)?
+    let of_recovery = match request.query("recovery") {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(other) => {
+            let message = format!("recovery is {other:?}, expected true or false");
+            return Err(ApiError::invalid(message));
         }
+    };
+    let before = EventSeq(request.query_number("before")?.unwrap_or(i64::MAX));
+    let events = match request.query_number("after")?.map(EventSeq) {
+        Some(_) if request.query("before").is_some() => {
+            return Err(ApiError::invalid("ask for after, or for before, not both"));
+        }
+        Some(_) if of_recovery => {
+            let message = "what recovery did is told newest first, ask for before";
+            return Err(ApiError::invalid(message));
+        }
+        Some(after) => app.engine.events_after(after, limit)?,
+        None if of_recovery => app.engine.recoveries_before(before, limit)?,
+        None => app.engine.events_before(before, limit)?,
     };
     let is_full = events.len() == limit as usize;
     let last = events.last().map(|named| named.event.seq.to_string());

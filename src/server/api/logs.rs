@@ -166,6 +166,7 @@ fn of_server(
         lines: picked.lines.into(),
         total_lines,
         total_matches: needle.map(|_| total_matches),
+        partial: false,
         attempt: None,
     };
     Ok(Response::json(200, &logs).into())
@@ -367,6 +368,7 @@ fn page(page: io::Result<LogPage>) -> Result<LogsJson, ApiError> {
         total_lines: page.total_lines,
         total_matches: None,
         truncated: page.truncated,
+        partial: page.partial,
         attempt: None,
     })
 }
@@ -378,6 +380,7 @@ fn matches(found: io::Result<LogMatches>) -> Result<LogsJson, ApiError> {
         total_lines: found.total_lines,
         total_matches: Some(found.total_matches),
         truncated: found.truncated,
+        partial: false,
         attempt: None,
     })
 }

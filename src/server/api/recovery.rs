@@ -1,6 +1,8 @@
 //! Recovery: its settings, its last sweep, what it will do, what it did.
 
 use super::show;
+use crate::domain::EventSeq;
+use crate::domain::recovery::Recovery;
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
@@ -13,19 +15,29 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&[])?;
     let settings = app.engine.settings;
     let forecast = recovery_forecast(&app.engine, app.clock.now())?;
-    let foreseen = forecast.foreseen.iter().map(|foreseen| {
-        let recovery = &foreseen.recovery;
-        ForecastJson {
-            phase: recovery.phase.number(),
-            action: recovery.deed.to_string(),
-            reason: recovery.reason.map(|reason| reason.to_string()),
-            job_id: recovery.job_id.map(|id| id.0),
-            step_id: recovery.step_id.map(|id| id.0),
-            worker_id: recovery.worker_id.map(|id| id.0),
-            in_secs: show::secs(foreseen.in_ms),
-        }
-    });
-    let history = app.engine.recoveries(HISTORY)?;
+    let recoveries = forecast.foreseen.iter();
+    let recoveries: Vec<Recovery> = recoveries.map(|it| it.recovery.clone()).collect();
+    let names = app.engine.names_of(&recoveries)?;
+    let foreseen = forecast
+        .foreseen
+        .iter()
+        .zip(names)
+        .map(|(foreseen, names)| {
+            let recovery = &foreseen.recovery;
+            ForecastJson {
+                phase: recovery.phase.number(),
+                action: recovery.deed.to_string(),
+                reason: recovery.reason.map(|reason| reason.to_string()),
+                job_id: recovery.job_id.map(|id| id.0),
+                task: names.task,
+                step_id: recovery.step_id.map(|id| id.0),
+                step: names.step,
+                worker_id: recovery.worker_id.map(|id| id.0),
+                worker: names.worker,
+                in_secs: show::secs(foreseen.in_ms),
+            }
+        });
+    let history = app.engine.recoveries_before(EventSeq(i64::MAX), HISTORY)?;
     let json = RecoveryJson {
         settings: RecoverySettingsJson {
             heartbeat_interval_secs: settings.heartbeat_interval_ms / 1_000,

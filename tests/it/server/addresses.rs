@@ -40,7 +40,11 @@ const ROUTES: &[(&str, &str, &[&str])] = &[
     ("POST", "/api/workers/1/pause", &[]),
     ("POST", "/api/workers/1/resume", &[]),
     ("DELETE", "/api/workers/1", &["force"]),
-    ("GET", "/api/events", &["after", "before", "limit"]),
+    (
+        "GET",
+        "/api/events",
+        &["after", "before", "limit", "recovery"],
+    ),
     ("GET", "/api/recovery", &[]),
     (
         "GET",

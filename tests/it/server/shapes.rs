@@ -172,7 +172,7 @@ fn events_and_recovery_are_told_in_the_same_words() {
     let forecast = &recovery["forecast"][0];
     has(
         forecast,
-        "phase action reason job_id step_id worker_id in_secs",
+        "phase action reason job_id task step_id step worker_id worker in_secs",
     );
     assert_eq!(
         (&forecast["phase"], word(&forecast["reason"])),

@@ -1,0 +1,317 @@
+//! `stepward logs -f`: every line of every attempt once, in order, whatever becomes of the server meanwhile.
+//!
+//! What happens to the job is told by the event stream; how far a log has got is asked. A job is looked at before its logs are: what
+//! was printed before it ended is there by then.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::exit::Exit;
+use super::follow::{News, follow as follow_events};
+use super::log_line::{LineStyle, Origin};
+use super::logs::{SERVER, Wanted, address, columns, page_from, steps};
+use super::reach::Remote;
+use super::say::{nobody_reads, print, say};
+use super::words::{duration, printable};
+use crate::client::CallError;
+use crate::clock::monotonic_ms;
+use crate::wire::api::{JobJson, LogsJson};
+
+/// How often the logs of what runs are asked for more.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How often the job is looked at though nothing was told of it.
+const LOOK_MS: i64 = 2_000;
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What takes a moment has come by then.
+const MORE_MS: i64 = 1_000;
+
+/// How far the log of an attempt was shown.
+struct Place {
+    step: String,
+    /// `None`: of what the server did.
+    attempt: Option<u32>,
+    next_line: u64,
+    /// So many more.
+    left: u64,
+    over: bool,
+    /// It was said which attempt this is.
+    is_told: bool,
+}
+
+struct Follower<'a> {
+    remote: &'a Remote,
+    job: JobJson,
+    wanted: &'a Wanted,
+    style: LineStyle,
+    places: Vec<Place>,
+    /// Which steps are shown already, up to which attempt.
+    begun: BTreeMap<String, u32>,
+    columns: Option<usize>,
+    outage: Outage,
+}
+
+/// Times at which the server was not there.
+#[derive(Default)]
+struct Outage {
+    since_ms: Option<i64>,
+    /// What a worker could not send until then may come until then.
+    late_until_ms: Option<i64>,
+}
+
+/// Whoever reads has had enough.
+struct Enough;
+
+/// How the job ended; `None` if nobody reads any more.
+pub fn follow(
+    remote: &Remote,
+    job: JobJson,
+    wanted: &Wanted,
+    style: LineStyle,
+) -> anyhow::Result<Option<Exit>> {
+    let mut follower = Follower {
+        remote,
+        job,
+        wanted,
+        style,
+        places: Vec::new(),
+        begun: BTreeMap::new(),
+        columns: None,
+        outage: Outage::default(),
+    };
+    match follower.run()? {
+        Ok(()) => {
+            say(ending(&follower.job));
+            Ok(Exit::of_job(&follower.job))
+        }
+        Err(Enough) => Ok(None),
+    }
+}
+
+/// `job 3 failed in 2.1s: step unit failed`.
+pub fn ending(job: &JobJson) -> String {
+    let begun = job.started_at.unwrap_or(job.created_at);
+    let ended = job.ended_at.unwrap_or(begun);
+    let message = job.message.as_deref().map(printable);
+    let message = message.map_or_else(String::new, |message| format!(": {message}"));
+    let took = duration(ended.0.0 - begun.0.0);
+    format!("job {} {} in {took}{message}", job.id, job.status)
+}
+
+impl Follower<'_> {
+    fn run(&mut self) -> anyhow::Result<Result<(), Enough>> {
+        let news = match self.job.ended_at {
+            Some(_) => crossbeam_channel::never(),
+            None => follow_events(self.remote, Some(self.job.id), None),
+        };
+        let mut looked_ms = monotonic_ms();
+        let mut is_fresh = true;
+        loop {
+            if std::mem::take(&mut is_fresh) {
+                self.begin_logs()?;
+            }
+            if let Err(Enough) = self.show_more()? {
+                return Ok(Err(Enough));
+            }
+            let is_late = self.outage.since_ms.is_some()
+                || (self.outage.late_until_ms).is_some_and(|until_ms| monotonic_ms() < until_ms);
+            if !is_late {
+                self.places.retain(|place| !place.over);
+                if self.job.ended_at.is_some() {
+                    return Ok(Ok(()));
+                }
+            }
+            if nobody_reads() {
+                return Ok(Err(Enough));
+            }
+            let mut is_told = false;
+            if let Ok(first) = news.recv_timeout(PAUSE) {
+                for told in std::iter::once(first).chain(news.try_iter()) {
+                    match told {
+                        News::Refused(error) => {
+                            return Err(self.remote.heard::<()>(Err(error)).unwrap_err());
+                        }
+                        News::Lost(_) => self.outage.blinked(),
+                        News::Connected | News::Told(_) => is_told = true,
+                    }
+                }
+            }
+            let is_running = self.job.ended_at.is_none();
+            if is_running && (is_told || monotonic_ms() - looked_ms >= LOOK_MS) {
+                let path = format!("/api/jobs/{}", self.job.id);
+                if let Some(job) = self.ask(&path)? {
+                    self.job = job;
+                    is_fresh = true;
+                    looked_ms = monotonic_ms();
+                }
+            }
+        }
+    }
+
+    /// `None`: the server is not there now.
+    fn ask<A: serde::de::DeserializeOwned>(&mut self, path: &str) -> anyhow::Result<Option<A>> {
+        match self.remote.client.get(path, PATIENCE) {
+            Ok(answer) => {
+                self.outage.ended();
+                Ok(Some(answer))
+            }
+            Err(CallError::Unreachable(_)) => {
+                self.outage.begun(self.remote);
+                Ok(None)
+            }
+            // It is starting or stopping, or whoever sits in front of it says that it is not there.
+            Err(CallError::Refused {
+                status: 429 | 502..=504,
+                ..
+            }) => {
+                self.outage.begun(self.remote);
+                Ok(None)
+            }
+            refused => self.remote.heard(refused).map(Some),
+        }
+    }
+
+    /// Of each attempt that there is by now.
+    fn begin_logs(&mut self) -> anyhow::Result<()> {
+        let mut new = Vec::new();
+        let mut last = BTreeMap::new();
+        for step in steps(&self.job).filter(|step| self.wanted.wants(&step.name)) {
+            let shown = self.begun.insert(step.name.clone(), step.attempt);
+            let more = shown.unwrap_or(0) + 1..=step.attempt;
+            let more = more.filter(|it| self.wanted.attempt.is_none_or(|wanted| wanted == *it));
+            new.extend(more.map(|attempt| (step.name.clone(), Some(attempt))));
+            last.insert(step.name.clone(), (step.attempt, step.ended_at.is_some()));
+        }
+        let server = SERVER.to_string();
+        if self.wanted.wants(SERVER) && self.begun.insert(server.clone(), 1).is_none() {
+            new.push((server, None));
+        }
+        for (step, attempt) in new {
+            self.begin_log(step, attempt)?;
+        }
+        let is_ended = self.job.ended_at.is_some();
+        for place in &mut self.places {
+            let newest = last.get(&place.step).zip(place.attempt);
+            let is_former =
+                newest.is_some_and(|((last, ended), attempt)| *ended || attempt < *last);
+            place.over = is_ended || is_former;
+        }
+        let names: Vec<&str> = self.begun.keys().map(String::as_str).collect();
+        self.columns = columns(&names);
+        Ok(())
+    }
+
+    fn begin_log(&mut self, step: String, attempt: Option<u32>) -> anyhow::Result<()> {
+        let (mut next_line, mut left) = (self.wanted.from.unwrap_or(1), u64::MAX);
+        match (self.wanted.from, self.wanted.lines) {
+            (Some(_), Some(lines)) => left = lines,
+            (None, Some(lines)) => {
+                let path = format!("{}tail=1", address(self.job.id, &step, attempt));
+                if let Some(end) = self.ask::<LogsJson>(&path)? {
+                    next_line = end.total_lines.saturating_sub(lines) + 1;
+                }
+            }
+            (_, None) => {}
+        }
+        self.places.push(Place {
+            step,
+            attempt,
+            next_line,
+            left,
+            over: false,
+            is_told: false,
+        });
+        Ok(())
+    }
+
+    /// All that is there of the logs that may have grown.
+    fn show_more(&mut self) -> anyhow::Result<Result<(), Enough>> {
+        let mut places = std::mem::take(&mut self.places);
+        let mut outcome = Ok(Ok(()));
+        for place in &mut places {
+            outcome = self.show_place(place);
+            if !matches!(outcome, Ok(Ok(()))) {
+                break;
+            }
+        }
+        self.places = places;
+        outcome
+    }
+
+    fn show_place(&mut self, place: &mut Place) -> anyhow::Result<Result<(), Enough>> {
+        let address = address(self.job.id, &place.step, place.attempt);
+        say_which(place);
+        while place.left > 0 {
+            let page: Option<LogsJson> = self.ask(&page_from(&address, place.next_line))?;
+            let Some(mut page) = page else {
+                return Ok(Ok(()));
+            };
+            // Its end is still to come; or never, if nobody is left to print it.
+            if page.partial && !place.over {
+                page.lines.pop();
+            }
+            let Some(last) = page.lines.last().map(|line| line.n) else {
+                break;
+            };
+            let origin = Origin {
+                step: &place.step,
+                attempt: place.attempt,
+                columns: self.columns,
+            };
+            let mut text = String::new();
+            for line in &page.lines {
+                if place.left > 0 && self.wanted.wants_line(line) {
+                    self.style.write(&mut text, origin, line);
+                    place.left -= 1;
+                }
+            }
+            if !print(&text) {
+                return Ok(Err(Enough));
+            }
+            place.next_line = last + 1;
+            if last >= page.total_lines {
+                break;
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// Before the first line of an attempt that is not the first.
+fn say_which(place: &mut Place) {
+    if std::mem::replace(&mut place.is_told, true) {
+        return;
+    }
+    if let Some(attempt) = place.attempt.filter(|attempt| *attempt > 1) {
+        let step = printable(&place.step);
+        say(format!("step {step}: attempt {attempt} begins"));
+    }
+}
+
+impl Outage {
+    /// It may have been away for a moment.
+    fn blinked(&mut self) {
+        let until_ms = Some(monotonic_ms() + MORE_MS);
+        self.late_until_ms = self.late_until_ms.max(until_ms);
+    }
+
+    fn begun(&mut self, remote: &Remote) {
+        if self.since_ms.is_none() {
+            self.since_ms = Some(monotonic_ms());
+            say(format!(
+                "the server at {} does not answer, it is asked again and again",
+                remote.url
+            ));
+        }
+    }
+
+    /// Workers try again after pauses that double: what they have comes after as long again as the server was away, at most.
+    fn ended(&mut self) {
+        const PAUSE_MAX_MS: i64 = 30_000;
+        if let Some(since_ms) = self.since_ms.take() {
+            let now_ms = monotonic_ms();
+            let away_ms = (now_ms - since_ms).min(PAUSE_MAX_MS);
+            self.late_until_ms = Some(now_ms + away_ms + MORE_MS);
+            say("the server answers again");
+        }
+    }
+}
