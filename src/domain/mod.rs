@@ -20,6 +20,7 @@ pub mod schedule;
 pub mod secret;
 pub mod selector;
 pub mod settings;
+pub mod span;
 pub mod step;
 pub mod task;
 pub mod value;

@@ -67,6 +67,25 @@ words! {
     }
 }
 
+words! {
+    /// What there is to say of a schedule: why it makes no jobs, or what it waits for.
+    pub enum ScheduleStanding {
+        /// No file has it any more.
+        Removed = "removed",
+        /// Its file does not load.
+        NotLoaded = "not_loaded",
+        /// By a person.
+        Paused = "paused",
+        /// By its file.
+        Disabled = "disabled",
+        /// Its cron has no time that is still to come.
+        NeverDue = "never_due",
+        /// A time that has come waits for the job of an earlier one.
+        Overlap = "overlap",
+        Scheduled = "scheduled",
+    }
+}
+
 /// What is found later than this is late, and `catch_up` decides; before that a fire is on time. Longer than a quick restart and
 /// than a disk stalls, so that neither costs a fire; short, so that what was due while nobody was there is not fired as if it were
 /// now.

@@ -20,6 +20,18 @@ words! {
     }
 }
 
+words! {
+    /// What there is to say of a worker, the worst of it.
+    pub enum WorkerStanding {
+        Inactive = "inactive",
+        /// It should have spoken by now, and is not given up yet.
+        Silent = "silent",
+        Draining = "draining",
+        Paused = "paused",
+        Active = "active",
+    }
+}
+
 impl WorkerState {
     /// `None`: it is there already, and nothing is told.
     pub fn after(self, worker_move: WorkerMove) -> Option<WorkerState> {

@@ -23,7 +23,7 @@ pub(super) struct Lacks {
 }
 
 struct Lack {
-    worker: String,
+    worker: Worker,
     obstacle: Obstacle,
 }
 
@@ -53,12 +53,16 @@ impl Lacks {
         workers.truncate(WORKERS_MAX);
         let lacks = workers.into_iter().map(|worker| Lack {
             obstacle: obstacle(&worker, tags, now),
-            worker: worker.name,
+            worker,
         });
         Ok(Lacks {
             workers: lacks.collect(),
             more,
         })
+    }
+
+    pub fn workers(&self) -> impl Iterator<Item = &Worker> {
+        self.workers.iter().map(|lack| &lack.worker)
     }
 
     /// One for each worker.
@@ -99,7 +103,7 @@ fn obstacle(worker: &Worker, tags: &[String], now: Now) -> Obstacle {
 
 impl Lack {
     fn fact(&self) -> Value {
-        let worker = &self.worker;
+        let worker = &self.worker.name;
         match &self.obstacle {
             Obstacle::Tags(tags) => json!({ "worker": worker, "lacks": tags }),
             Obstacle::Silence { ms } => {
@@ -114,7 +118,7 @@ impl Lack {
 
 impl fmt::Display for Lack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let worker = &self.worker;
+        let worker = &self.worker.name;
         match &self.obstacle {
             Obstacle::Tags(tags) => write!(f, "worker {worker} lacks {}", tags.join(", ")),
             Obstacle::Silence { ms } => {

@@ -14,7 +14,8 @@
 //! | fire_due, clock_stepped_back | `fire.rs` `schedule.rs` | time, through the scheduler |
 //! | release_due, recover | `release.rs` `recover.rs` | time, through the sweeper |
 //! | set_targets, next_message, tell_delivery, redeliver | `outbox.rs` | time, through the outbox; people |
-//! | select, why, why_job | `select.rs` `why.rs` `why_job.rs` | everyone, read-only |
+//! | select, select_worker | `select.rs` | everyone, read-only |
+//! | why, why_step, why_job, why_worker, why_schedule | `why.rs` `why_ended.rs` `why_job.rs` `why_worker.rs` `why_schedule.rs` | everyone, read-only |
 //! | job, output, queue, lists | `queries.rs` `queue.rs` `views.rs` | everyone, read-only |
 //!
 //! What follows from a verb is in `cascade.rs` (dependents, loops), `create.rs` (jobs, instances), `group.rs` (concurrency)
@@ -61,7 +62,10 @@ mod views;
 mod wait;
 mod watch;
 mod why;
+mod why_ended;
 mod why_job;
+mod why_schedule;
+mod why_worker;
 
 use std::sync::Arc;
 
@@ -93,8 +97,10 @@ pub use views::{
     kind,
 };
 pub use wait::{AskedOnTheWay, Look, Offer};
-pub use why::{Code, Why, WhyOutcome};
+pub use why::{Code, RootCause, StepWhy, Why, WhyOutcome, WhyWorker};
 pub use why_job::JobWhy;
+pub use why_schedule::ScheduleWhy;
+pub use why_worker::WorkerWhy;
 
 /// The verbs, on one store.
 #[derive(Clone)]
@@ -131,6 +137,8 @@ pub enum EngineError {
     MessageNotFound { outbox_id: OutboxId },
     #[error("worker {worker_id} does not exist")]
     WorkerNotFound { worker_id: WorkerId },
+    #[error("there is no worker {selector}{hint}")]
+    NoWorkerFits { selector: String, hint: String },
     #[error("there is no schedule {selector}")]
     NoScheduleFits { selector: String },
     #[error("schedule {name} of task {task} is in no file any more")]

@@ -198,7 +198,7 @@ pub(super) fn cron_of(draft: &ScheduleDraft) -> Result<Cron, EngineError> {
     })
 }
 
-fn find(tx: &Tx, schedule_id: ScheduleId) -> Result<Schedule, EngineError> {
+pub(super) fn find(tx: &Tx, schedule_id: ScheduleId) -> Result<Schedule, EngineError> {
     tx.schedule(schedule_id)?
         .ok_or_else(|| EngineError::NoScheduleFits {
             selector: schedule_id.to_string(),
@@ -292,7 +292,7 @@ pub(super) fn about(schedule: &Schedule) -> Facts {
         .and("task", schedule.draft.task.as_str())
 }
 
-fn view(tx: &Tx, schedule: Schedule) -> Result<ScheduleView, EngineError> {
+pub(super) fn view(tx: &Tx, schedule: Schedule) -> Result<ScheduleView, EngineError> {
     let cron = cron_of(&schedule.draft).ok();
     let following = std::iter::successors(schedule.next_at, |at| cron.as_ref()?.next_after(*at));
     Ok(ScheduleView {

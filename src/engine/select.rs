@@ -1,15 +1,36 @@
-//! The job that somebody means.
+//! The job or the worker that somebody means.
 
 use super::{Engine, EngineError};
-use crate::domain::JobId;
 use crate::domain::job::JobState;
 use crate::domain::limits::shorten;
 use crate::domain::selector::JobSelector;
+use crate::domain::worker::WorkerState;
+use crate::domain::{JobId, WorkerId};
 use crate::store::Tx;
 
 impl Engine {
     pub fn select(&self, selector: &JobSelector) -> Result<JobId, EngineError> {
         self.store.read(|tx| select(tx, selector))
+    }
+
+    /// By its number or its name: of those with the same name the active one, else the newest.
+    pub fn select_worker(&self, text: &str) -> Result<WorkerId, EngineError> {
+        let none = || EngineError::NoWorkerFits {
+            selector: shorten(text),
+            hint: String::new(),
+        };
+        self.store.read(|tx| {
+            let workers = tx.workers()?;
+            let named = workers.iter().filter(|worker| worker.name == text);
+            let found =
+                named.max_by_key(|worker| (worker.state == WorkerState::Active, worker.worker_id));
+            if let Some(worker) = found {
+                return Ok(worker.worker_id);
+            }
+            let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+            let number = text.parse().ok().filter(|_| is_number);
+            number.map(WorkerId).ok_or_else(none)
+        })
     }
 }
 

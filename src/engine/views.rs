@@ -176,7 +176,7 @@ impl Engine {
         })
     }
 
-    fn worker_detail(
+    pub(super) fn worker_detail(
         &self,
         tx: &Tx,
         worker: Worker,
@@ -394,14 +394,14 @@ pub(super) fn named(tx: &Tx, events: Vec<Event>) -> Result<Vec<NamedEvent>, Engi
 }
 
 /// Names of workers and steps, each looked up once.
-struct Names<'a> {
+pub(super) struct Names<'a> {
     tx: &'a Tx<'a>,
     workers: HashMap<WorkerId, Option<String>>,
     steps: HashMap<StepId, Option<(JobId, String)>>,
 }
 
 impl<'a> Names<'a> {
-    fn new(tx: &'a Tx<'a>) -> Names<'a> {
+    pub(super) fn new(tx: &'a Tx<'a>) -> Names<'a> {
         Names {
             tx,
             workers: HashMap::new(),
@@ -428,7 +428,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    fn step(&mut self, step_id: StepId) -> Result<Option<(JobId, String)>, EngineError> {
+    pub(super) fn step(&mut self, step_id: StepId) -> Result<Option<(JobId, String)>, EngineError> {
         if let Some(known) = self.steps.get(&step_id) {
             return Ok(known.clone());
         }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 
-use super::cascade::{JobContext, seconds};
+use super::cascade::JobContext;
 use super::lacks::{Lacks, WORKERS_MAX};
 use super::queries::load;
 use super::{Engine, EngineError, Suspect};
@@ -14,17 +14,23 @@ use crate::domain::depends::Outcome;
 use crate::domain::job::{Hold, Job};
 use crate::domain::reason::{Reason, Waiting};
 use crate::domain::recovery::{Deed, Foreseen};
+use crate::domain::schedule::ScheduleStanding;
+use crate::domain::span::span;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::Action;
-use crate::domain::worker::{Worker, WorkerState};
-use crate::domain::{Now, RequirementId, SessionId, StepId, WorkerId};
+use crate::domain::worker::{Worker, WorkerStanding, WorkerState};
+use crate::domain::{JobId, Now, RequirementId, SessionId, StepId, WorkerId};
 use crate::store::Tx;
+
+const STEP_FAILS: &str = "the step fails";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     Waiting(Waiting),
     Ended(Reason),
     Completed,
+    Worker(WorkerStanding),
+    Schedule(ScheduleStanding),
 }
 
 impl fmt::Display for Code {
@@ -33,6 +39,8 @@ impl fmt::Display for Code {
             Code::Waiting(waiting) => waiting.fmt(f),
             Code::Ended(reason) => reason.fmt(f),
             Code::Completed => f.write_str("completed"),
+            Code::Worker(standing) => standing.fmt(f),
+            Code::Schedule(standing) => standing.fmt(f),
         }
     }
 }
@@ -43,8 +51,16 @@ pub struct Why {
     pub sentence: String,
     /// One line per worker, dependency or job that matters here.
     pub facts: Vec<String>,
+    /// What a worker must offer to take it.
+    pub needs: Vec<String>,
+    /// Those that matter here; who offers all that it needs comes first.
+    pub workers: Vec<WhyWorker>,
+    /// Where it began, if that was somewhere else.
+    pub root_cause: Option<RootCause>,
     /// What recovery will do if nothing happens.
     pub outcome: Option<WhyOutcome>,
+    /// Steps that never run because of that, or because of how it ended; the first of them.
+    pub skips: Vec<String>,
     /// What a person can do.
     pub fix: Vec<String>,
 }
@@ -56,15 +72,56 @@ pub struct WhyOutcome {
     pub in_ms: i64,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WhyWorker {
+    pub name: String,
+    pub offers: Vec<String>,
+    pub lacks: Vec<String>,
+    /// `active`, `draining`, `paused` or `inactive`.
+    pub standing: WorkerStanding,
+    pub seen_ms_ago: i64,
+    pub slots_used: u32,
+    pub slots: u32,
+}
+
+/// The step that did not do as it should by itself, perhaps of a child job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RootCause {
+    pub job_id: JobId,
+    pub step: String,
+    pub state: StepState,
+    pub reason: Option<Reason>,
+    pub sentence: String,
+}
+
+/// A step with its job, explained.
+#[derive(Debug, Clone)]
+pub struct StepWhy {
+    pub job: Job,
+    pub name: String,
+    pub step: Step,
+    pub worker: Option<String>,
+    pub max_attempts: u32,
+    pub why: Why,
+}
+
 impl Why {
-    fn new(waiting: Waiting, sentence: impl Into<String>) -> Why {
+    pub(super) fn of(code: Code, sentence: impl Into<String>) -> Why {
         Why {
-            code: Code::Waiting(waiting),
+            code,
             sentence: sentence.into(),
             facts: Vec::new(),
+            needs: Vec::new(),
+            workers: Vec::new(),
+            root_cause: None,
             outcome: None,
+            skips: Vec::new(),
             fix: Vec::new(),
         }
+    }
+
+    fn new(waiting: Waiting, sentence: impl Into<String>) -> Why {
+        Why::of(Code::Waiting(waiting), sentence)
     }
 }
 
@@ -78,13 +135,27 @@ impl Engine {
             Explainer::new(self, tx, now).why(&job, &context, &step)
         })
     }
+
+    /// With what follows from it.
+    pub fn why_step(&self, step_id: StepId, now: Now) -> Result<StepWhy, EngineError> {
+        self.store.read(|tx| {
+            let step = tx
+                .step(step_id)?
+                .ok_or(EngineError::StepNotFound { step_id })?;
+            let (job, context) = load(tx, step.job_id)?;
+            Explainer::in_full(self, tx, now).step(&job, &context, step)
+        })
+    }
 }
 
 /// Answers for as many steps as one likes, out of one snapshot. Who could take what is looked up once for all of them.
 pub(super) struct Explainer<'a> {
-    engine: &'a Engine,
-    tx: &'a Tx<'a>,
-    now: Now,
+    pub(super) engine: &'a Engine,
+    pub(super) tx: &'a Tx<'a>,
+    pub(super) now: Now,
+    /// What follows for other steps is told as well. That takes a look at each of them.
+    in_full: bool,
+    pub(super) outcomes: RefCell<HashMap<(JobId, u32), Option<Outcome>>>,
     able: RefCell<HashMap<RequirementId, Rc<Vec<Worker>>>>,
     slots_used: RefCell<HashMap<SessionId, u32>>,
 }
@@ -95,9 +166,39 @@ impl<'a> Explainer<'a> {
             engine,
             tx,
             now,
+            in_full: false,
+            outcomes: RefCell::default(),
             able: RefCell::default(),
             slots_used: RefCell::default(),
         }
+    }
+
+    pub fn in_full(engine: &'a Engine, tx: &'a Tx<'a>, now: Now) -> Explainer<'a> {
+        Explainer {
+            in_full: true,
+            ..Explainer::new(engine, tx, now)
+        }
+    }
+
+    pub fn step(
+        &self,
+        job: &Job,
+        context: &JobContext,
+        step: Step,
+    ) -> Result<StepWhy, EngineError> {
+        let why = self.why(job, context, &step)?;
+        let worker = match step.worker_id {
+            Some(worker_id) => self.tx.worker(worker_id)?,
+            None => None,
+        };
+        Ok(StepWhy {
+            job: job.clone(),
+            name: context.name(&step),
+            worker: worker.map(|worker| worker.name),
+            max_attempts: context.draft(&step).retry.max_attempts,
+            step,
+            why,
+        })
     }
 
     pub fn why(&self, job: &Job, context: &JobContext, step: &Step) -> Result<Why, EngineError> {
@@ -121,6 +222,30 @@ impl<'a> Explainer<'a> {
         Ok(able)
     }
 
+    /// As it stands, against what is needed.
+    pub fn worker(&self, worker: &Worker, needs: &[String]) -> Result<WhyWorker, EngineError> {
+        let slots_used = match worker.session_id {
+            Some(session_id) => self.slots_used(session_id)?,
+            None => 0,
+        };
+        let standing = match worker.state {
+            WorkerState::Inactive => WorkerStanding::Inactive,
+            WorkerState::Active if worker.draining => WorkerStanding::Draining,
+            WorkerState::Active if worker.paused => WorkerStanding::Paused,
+            WorkerState::Active => WorkerStanding::Active,
+        };
+        let lacks = needs.iter().filter(|tag| !worker.tags.contains(tag));
+        Ok(WhyWorker {
+            name: worker.name.clone(),
+            offers: worker.tags.clone(),
+            lacks: lacks.cloned().collect(),
+            standing,
+            seen_ms_ago: (self.now.up.0 - worker.seen_up.0).max(0),
+            slots_used,
+            slots: worker.slots,
+        })
+    }
+
     fn slots_used(&self, session_id: SessionId) -> Result<u32, EngineError> {
         if let Some(&known) = self.slots_used.borrow().get(&session_id) {
             return Ok(known);
@@ -132,13 +257,13 @@ impl<'a> Explainer<'a> {
 }
 
 /// One question, with everything needed to answer it.
-struct Asked<'a> {
-    all: &'a Explainer<'a>,
-    tx: &'a Tx<'a>,
-    now: Now,
-    job: &'a Job,
-    context: &'a JobContext,
-    step: &'a Step,
+pub(super) struct Asked<'a> {
+    pub all: &'a Explainer<'a>,
+    pub tx: &'a Tx<'a>,
+    pub now: Now,
+    pub job: &'a Job,
+    pub context: &'a JobContext,
+    pub step: &'a Step,
 }
 
 impl Asked<'_> {
@@ -146,6 +271,13 @@ impl Asked<'_> {
         let mut why = self.explained()?;
         if !self.step.state.is_terminal() {
             why.outcome = self.outcome()?;
+        }
+        if self.all.in_full {
+            why.skips = match why.outcome {
+                Some(outcome) if outcome.action == STEP_FAILS => self.would_skip()?,
+                None if self.step.state.is_terminal() => self.skipped()?,
+                _ => Vec::new(),
+            };
         }
         Ok(why)
     }
@@ -200,7 +332,7 @@ impl Asked<'_> {
                 Deed::Requeue => "the step goes back to the queue",
                 Deed::Retry => "the step is tried again",
                 Deed::Hold => "the step is held",
-                _ => "the step fails",
+                _ => STEP_FAILS,
             },
             phase: foreseen.recovery.phase.number(),
             in_ms: foreseen.in_ms,
@@ -214,10 +346,7 @@ impl Asked<'_> {
             StepState::Assigned => self.assigned(),
             StepState::Running => self.running(),
             StepState::Suspended => Ok(self.suspended()),
-            StepState::Completed => Ok(Why {
-                code: Code::Completed,
-                ..Why::new(Waiting::Running, "completed")
-            }),
+            StepState::Completed => Ok(Why::of(Code::Completed, "completed")),
             StepState::Failed | StepState::Skipped | StepState::Cancelled => self.ended(),
         }
     }
@@ -228,7 +357,8 @@ impl Asked<'_> {
             let limit = for_each
                 .and_then(|for_each| for_each.max_parallel)
                 .unwrap_or(0);
-            let sentence = format!("max_parallel lets {limit} instances of the loop run at a time");
+            let noun = if limit == 1 { "instance" } else { "instances" };
+            let sentence = format!("max_parallel lets {limit} {noun} of the loop run at a time");
             return Ok(Why::new(Waiting::Concurrency, sentence));
         }
         match self.job.hold {
@@ -238,7 +368,7 @@ impl Asked<'_> {
                     .not_before
                     .map_or(0, |at| at.0 - self.now.wall.0)
                     .max(0);
-                let sentence = format!("its job starts in {}", seconds(in_ms));
+                let sentence = format!("its job starts in {}", span(in_ms));
                 Ok(Why::new(Waiting::NotBefore, sentence))
             }
             Some(Hold::Concurrency) => {
@@ -288,12 +418,26 @@ impl Asked<'_> {
         if let Some(not_before_up) = retry_up {
             let in_ms = (not_before_up.0 - self.now.up.0).max(0);
             let (next, max) = (self.step.tries + 1, self.draft().retry.max_attempts);
-            let sentence = format!("try {next} of {max} begins in {}", seconds(in_ms));
-            return Ok(Why::new(Waiting::RetryBackoff, sentence));
+            let sentence = format!("try {next} of {max} begins in {}", span(in_ms));
+            let mut why = Why::new(Waiting::RetryBackoff, sentence);
+            if let Some(last) = self.tx.former_attempts(self.step.step_id)?.last() {
+                why.facts
+                    .push(format!("attempt {}: {}", last.attempt, last.message));
+            }
+            let (job_id, name) = (self.step.job_id, shell_word(&self.name()));
+            why.fix.push(format!("stepward logs {job_id} {name}"));
+            return Ok(why);
         }
         let Some(requirement_id) = self.step.requirement_id else {
             return Ok(Why::new(Waiting::Claimable, "the server takes it next"));
         };
+        let mut why = self.taker(requirement_id)?;
+        why.needs = self.tx.requirement_tags(requirement_id)?;
+        Ok(why)
+    }
+
+    /// Who will take a step that is there to be taken.
+    fn taker(&self, requirement_id: RequirementId) -> Result<Why, EngineError> {
         let able = self.all.able(requirement_id)?;
         let active: Vec<&Worker> = able
             .iter()
@@ -303,6 +447,10 @@ impl Asked<'_> {
         if taking.is_empty() {
             let tags = self.tx.requirement_tags(requirement_id)?;
             return self.nobody_takes_it(requirement_id, &tags, &able, &active);
+        }
+        let mut workers = Vec::new();
+        for worker in taking.iter().take(WORKERS_MAX) {
+            workers.push(self.all.worker(worker, &[])?);
         }
         let mut passed_over = None;
         for worker in &taking {
@@ -317,20 +465,29 @@ impl Asked<'_> {
                     continue;
                 }
                 let sentence = format!("worker {} can take it with its next poll", worker.name);
-                return Ok(Why::new(Waiting::Claimable, sentence));
+                return Ok(Why {
+                    workers,
+                    ..Why::new(Waiting::Claimable, sentence)
+                });
             }
         }
         if let Some((name, until_up)) = passed_over {
             let in_ms = until_up.0 - self.now.up.0;
             let sentence = format!(
                 "worker {name} gave it back and is asked again within {}",
-                seconds(in_ms)
+                span(in_ms)
             );
-            return Ok(Why::new(Waiting::Claimable, sentence));
+            return Ok(Why {
+                workers,
+                ..Why::new(Waiting::Claimable, sentence)
+            });
         }
         let busy = |worker: &&&Worker| {
             let (name, slots) = (&worker.name, worker.slots);
-            format!("worker {name}: all {slots} slots busy")
+            match slots {
+                1 => format!("worker {name}: its slot is busy"),
+                _ => format!("worker {name}: all {slots} slots are busy"),
+            }
         };
         let others = (taking.len() > WORKERS_MAX).then(|| "and others".to_string());
         let facts = taking.iter().take(WORKERS_MAX).map(busy);
@@ -338,6 +495,7 @@ impl Asked<'_> {
         let sentence = "every worker that could take it is busy";
         Ok(Why {
             facts,
+            workers,
             ..Why::new(Waiting::WorkersBusy, sentence)
         })
     }
@@ -367,7 +525,11 @@ impl Asked<'_> {
             )
         };
         let mut why = Why::new(waiting, sentence);
-        why.facts = Lacks::find(self.tx, requirement_id, tags, self.now)?.lines();
+        let lacks = Lacks::find(self.tx, requirement_id, tags, self.now)?;
+        why.facts = lacks.lines();
+        for worker in lacks.workers() {
+            why.workers.push(self.all.worker(worker, tags)?);
+        }
         why.fix = able.iter().take(3).map(revive).collect();
         why.fix
             .push(format!("stepward worker --tags {}", tags.join(",")));
@@ -387,17 +549,20 @@ impl Asked<'_> {
                     .step
                     .child_job_id
                     .map_or("?".to_string(), |id| id.to_string());
-                Why::new(
-                    Waiting::ChildJob,
-                    format!("child job {child} runs for {}", self.since()),
-                )
+                Why {
+                    fix: vec![format!("stepward why {child}")],
+                    ..Why::new(
+                        Waiting::ChildJob,
+                        format!("child job {child} runs for {}", self.since()),
+                    )
+                }
             }
             StepKind::Loop => {
-                let open = self.step.waiting_on;
-                Why::new(
-                    Waiting::Instances,
-                    format!("{open} instances have not ended"),
-                )
+                let sentence = match self.step.waiting_on {
+                    1 => "1 instance has not ended".to_string(),
+                    open => format!("{open} instances have not ended"),
+                };
+                Why::new(Waiting::Instances, sentence)
             }
             StepKind::Work | StepKind::Approval => {
                 let worker = self.worker_name(self.step.worker_id)?;
@@ -421,75 +586,27 @@ impl Asked<'_> {
             ),
         };
         let mut why = Why::new(waiting, sentence);
-        let (job_id, name) = (self.step.job_id, self.context.name(self.step));
+        let (job_id, name) = (self.step.job_id, shell_word(&self.name()));
         why.fix = vec![
             format!("stepward approve {job_id} {name}"),
-            format!("stepward reject {job_id} {name}"),
+            format!("stepward reject {job_id} {name} -m WHY"),
         ];
         why
     }
 
-    fn ended(&self) -> Result<Why, EngineError> {
-        let reason = self.step.reason.unwrap_or(Reason::PayloadError);
-        let mut sentence = self.step.message.clone().unwrap_or_default();
-        let mut facts = Vec::new();
-        if reason == Reason::DependencyNotAccepted
-            && let Some((name, root)) = self.root_cause()?
-        {
-            let message = root
-                .message
-                .as_deref()
-                .unwrap_or("it completed, which was not accepted");
-            facts.push(format!("root cause: step {name} {}: {message}", root.state));
-        }
-        if let Some(child_job_id) = self.step.child_job_id {
-            facts.push(format!("child job {child_job_id}"));
-        }
-        if sentence.is_empty() {
-            sentence = reason.to_string();
-        }
-        Ok(Why {
-            code: Code::Ended(reason),
-            sentence,
-            facts,
-            outcome: None,
-            fix: Vec::new(),
-        })
+    pub fn name(&self) -> String {
+        self.context.name(self.step)
     }
 
-    /// Follows blocked steps back to the one that was not blocked itself.
-    fn root_cause(&self) -> Result<Option<(String, Step)>, EngineError> {
-        let task = self.context.task();
-        let mut position = self.step.position;
-        // Every round goes one step back in an acyclic graph, so this ends.
-        loop {
-            let mut outcomes = HashMap::new();
-            for &dependency in task.dependencies(position) {
-                let outcome = self.tx.outcome_at(self.step.job_id, dependency)?;
-                outcomes.insert(dependency, outcome.unwrap_or(Outcome::Completed));
-            }
-            let refusals = task.depends_on(position).refusals(&|at| outcomes[&at]);
-            let Some(&(refused_by, outcome)) = refusals.first() else {
-                return Ok(None);
-            };
-            if outcome == Outcome::Omitted {
-                position = refused_by;
-                continue;
-            }
-            let step = self.tx.step_at(self.step.job_id, refused_by, None)?;
-            return Ok(step.map(|step| (task.step(refused_by).name.clone(), step)));
-        }
-    }
-
-    fn draft(&self) -> &crate::domain::task::StepDraft {
+    pub fn draft(&self) -> &crate::domain::task::StepDraft {
         self.context.draft(self.step)
     }
 
     fn since(&self) -> String {
-        seconds((self.now.up.0 - self.step.since_up.0).max(0))
+        span(self.now.up.0 - self.step.since_up.0)
     }
 
-    fn worker_name(&self, worker_id: Option<WorkerId>) -> Result<String, EngineError> {
+    pub fn worker_name(&self, worker_id: Option<WorkerId>) -> Result<String, EngineError> {
         let worker = match worker_id {
             Some(worker_id) => self.tx.worker(worker_id)?,
             None => None,
@@ -498,9 +615,18 @@ impl Asked<'_> {
     }
 }
 
-fn revive(worker: &Worker) -> String {
-    if worker.paused {
-        format!("stepward worker resume {}", worker.name)
+/// As a shell reads it back.
+pub(super) fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./@:,+".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+pub(super) fn revive(worker: &Worker) -> String {
+    if worker.paused && worker.state == WorkerState::Active {
+        format!("stepward worker resume {}", shell_word(&worker.name))
     } else {
         format!("start worker {} again", worker.name)
     }

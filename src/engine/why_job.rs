@@ -1,14 +1,16 @@
 //! Why a job is where it is: what has not ended of it, or what ended it, and all of it taken together.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::queries::load;
-use super::why::{Code, Explainer, Why};
+use super::why::{Code, Explainer, StepWhy, Why, shell_word};
+use super::why_ended::root_of_job;
 use super::{Engine, EngineError};
 use crate::domain::job::Job;
 use crate::domain::reason::{Reason, Waiting};
 use crate::domain::step::{Step, StepState};
 use crate::domain::{JobId, Now};
+use crate::store::Tx;
 
 /// Steps of a job whose waiting or ending is explained at once.
 const EXPLAINED_MAX: usize = 50;
@@ -18,9 +20,11 @@ pub struct JobWhy {
     pub job: Job,
     /// For the job as a whole.
     pub why: Why,
-    pub steps: Vec<(String, Step, Why)>,
+    pub steps: Vec<StepWhy>,
     /// There are more such steps.
     pub more: bool,
+    /// How many steps are where.
+    pub counts: BTreeMap<StepState, usize>,
 }
 
 impl Engine {
@@ -28,77 +32,140 @@ impl Engine {
         self.store.read(|tx| {
             let (job, context) = load(tx, job_id)?;
             let mut steps = tx.steps_of_job(job_id)?;
-            let ended = job.state.is_terminal();
-            let acts = |step: &Step| match ended {
-                true => step.state == StepState::Failed || step.state == StepState::Cancelled,
-                false => !step.state.is_terminal() && step.state != StepState::Pending,
-            };
-            match steps.iter().any(acts) || ended {
-                true => steps.retain(acts),
-                false => steps.retain(|step| !step.state.is_terminal()),
+            let mut counts = BTreeMap::new();
+            for step in &steps {
+                *counts.entry(step.state).or_default() += 1;
             }
+            let root_cause = root_of_job(tx, &job, &context)?;
+            choose(&job, &mut steps);
+            steps.sort_by_key(|step| {
+                let is_root = root_cause.as_ref().is_some_and(|root| {
+                    (root.job_id, root.step.as_str()) == (job_id, context.name(step).as_str())
+                });
+                (place(&job, step), !is_root)
+            });
             let more = steps.len() > EXPLAINED_MAX;
-            let explainer = Explainer::new(self, tx, now);
+            let explainer = Explainer::in_full(self, tx, now);
             let mut explained = Vec::new();
             for step in steps.into_iter().take(EXPLAINED_MAX) {
-                let why = explainer.why(&job, &context, &step)?;
-                explained.push((context.name(&step), step, why));
+                explained.push(explainer.step(&job, &context, step)?);
             }
-            let why = match ended {
-                true => ended_why(&job),
+            let mut why = match job.state.is_terminal() {
+                true => ended_why(tx, &job)?,
                 false => open_why(&job, &explained),
             };
+            why.root_cause = root_cause;
             Ok(JobWhy {
                 job,
                 why,
                 steps: explained,
                 more,
+                counts,
             })
         })
     }
 }
 
-fn ended_why(job: &Job) -> Why {
+/// What has not ended, or what did not complete. What waits for other steps only matters if nothing else is open.
+fn choose(job: &Job, steps: &mut Vec<Step>) {
+    let acts = |step: &Step| !step.state.is_terminal() && step.state != StepState::Pending;
+    let some_act = steps.iter().any(acts);
+    steps.retain(|step| match step.state {
+        StepState::Completed => false,
+        StepState::Failed => true,
+        StepState::Cancelled | StepState::Skipped => job.state.is_terminal(),
+        StepState::Pending => !some_act,
+        StepState::Ready | StepState::Assigned | StepState::Running | StepState::Suspended => true,
+    });
+}
+
+/// What is open comes first, then what went wrong by itself, then what that did to others.
+fn place(job: &Job, step: &Step) -> u8 {
+    match (step.state, step.reason) {
+        _ if !step.state.is_terminal() => 0,
+        (StepState::Failed, Some(Reason::ChildFailed | Reason::InstanceFailed)) => 2,
+        (StepState::Failed, _) => 1,
+        // With its job, which says why.
+        (StepState::Cancelled, reason) if reason == job.reason => 5,
+        (StepState::Cancelled, _) => 3,
+        _ => 4,
+    }
+}
+
+fn ended_why(tx: &Tx, job: &Job) -> Result<Why, EngineError> {
     let (job_id, state) = (job.job_id, job.state);
     let sentence = match &job.message {
         Some(message) => message.clone(),
         None => format!("job {job_id} is {state}"),
     };
-    let retry = || format!("stepward retry {job_id}");
-    Why {
-        code: job.reason.map_or(Code::Completed, Code::Ended),
-        sentence,
-        facts: Vec::new(),
-        outcome: None,
-        fix: job.reason.map(|_: Reason| retry()).into_iter().collect(),
+    let code = job.reason.map_or(Code::Completed, Code::Ended);
+    Ok(Why {
+        fix: ended_fix(tx, job)?.into_iter().collect(),
+        ..Why::of(code, sentence)
+    })
+}
+
+fn ended_fix(tx: &Tx, job: &Job) -> Result<Option<String>, EngineError> {
+    use Reason::*;
+    Ok(match job.reason {
+        None | Some(Superseded | OverlapSkipped) => None,
+        // What it runs is frozen: a retry would do the same.
+        Some(TemplateError | PayloadError) => {
+            let task = shell_word(&job.task);
+            let fix = format!("mend task {task} in its file, then: stepward run {task}");
+            Some(fix)
+        }
+        // It is the job above all that can go on where this one did not.
+        Some(_) => {
+            let top = top_of(tx, job)?;
+            let has_ended = top.state.is_terminal() && top.reason.is_some();
+            has_ended.then(|| format!("stepward retry {}", top.job_id))
+        }
+    })
+}
+
+fn top_of(tx: &Tx, job: &Job) -> Result<Job, EngineError> {
+    let mut top = job.clone();
+    while let Some(parent) = top.parent {
+        let above = match tx.step(parent.step_id)? {
+            Some(step) => tx.job(step.job_id)?,
+            None => None,
+        };
+        match above {
+            Some(above) => top = above,
+            None => break,
+        }
     }
+    Ok(top)
 }
 
 /// What is nearest to its end speaks for the job; else what waits rather than runs; else the first.
-fn open_why(job: &Job, steps: &[(String, Step, Why)]) -> Why {
-    let urgency = |(_, _, why): &&(String, Step, Why)| {
-        let in_ms = why.outcome.map_or(i64::MAX, |outcome| outcome.in_ms);
-        let runs = matches!(why.code, Code::Waiting(Waiting::Running));
+fn open_why(job: &Job, steps: &[StepWhy]) -> Why {
+    let urgency = |step: &&StepWhy| {
+        let in_ms = step.why.outcome.map_or(i64::MAX, |outcome| outcome.in_ms);
+        let runs = matches!(step.why.code, Code::Waiting(Waiting::Running));
         (runs, in_ms)
     };
     let state = format!("job {} is {}", job.job_id, job.state);
-    let Some((name, _, first)) = steps.iter().min_by_key(urgency) else {
-        return Why {
-            code: Code::Waiting(Waiting::Running),
-            sentence: state,
-            facts: Vec::new(),
-            outcome: None,
-            fix: Vec::new(),
-        };
+    let open = || steps.iter().filter(|step| !step.step.state.is_terminal());
+    let Some(first) = open().min_by_key(urgency) else {
+        return Why::of(Code::Waiting(Waiting::Running), state);
     };
-    let outcomes = steps.iter().filter_map(|(_, _, why)| why.outcome);
-    let fixes: BTreeSet<&String> = steps.iter().flat_map(|(_, _, why)| &why.fix).collect();
-    let facts = (steps.iter()).map(|(name, _, why)| format!("step {name}: {}", why.sentence));
+    let mut fix: Vec<String> = Vec::new();
+    for line in open().flat_map(|step| &step.why.fix) {
+        if !fix.contains(line) {
+            fix.push(line.clone());
+        }
+    }
+    let outcomes = open().filter_map(|step| step.why.outcome);
+    let facts = open().map(|step| format!("step {}: {}", step.name, step.why.sentence));
     Why {
-        code: first.code,
-        sentence: format!("{state}; step {name}: {}", first.sentence),
         facts: facts.collect(),
         outcome: outcomes.min_by_key(|outcome| outcome.in_ms),
-        fix: fixes.into_iter().cloned().collect(),
+        fix,
+        ..Why::of(
+            first.why.code,
+            format!("{state}; step {}: {}", first.name, first.why.sentence),
+        )
     }
 }

@@ -70,6 +70,7 @@ impl From<EngineError> for ApiError {
             JobNotFound { .. }
             | NoJobFits { .. }
             | NoScheduleFits { .. }
+            | NoWorkerFits { .. }
             | StepNotFound { .. }
             | NoSuchStep { .. }
             | MessageNotFound { .. }

@@ -21,7 +21,7 @@
 //! Waiting polls are let go, requests that were begun are answered, everything else is told to come back; then the sweeper ends,
 //! and the store closes with its log moved into the database. Running steps know nothing of it: they report to the next life.
 
-mod api;
+pub mod api;
 mod auth;
 mod catalogue;
 mod download;

@@ -346,7 +346,20 @@ pub struct WhyJson {
     pub code: String,
     pub sentence: String,
     pub facts: Vec<String>,
+    /// What a worker must offer to take it.
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// Those that matter here; who offers all that it needs comes first.
+    #[serde(default)]
+    pub workers: Vec<WhyWorkerJson>,
+    /// Where it began, if that was somewhere else.
+    #[serde(default)]
+    pub root_cause: Option<RootCauseJson>,
+    /// What recovery will do if nothing happens.
     pub outcome: Option<WhyOutcomeJson>,
+    /// Steps that never run because of that, or because of how it ended; the first of them.
+    #[serde(default)]
+    pub skips: Vec<String>,
     pub fix: Vec<String>,
 }
 
@@ -358,23 +371,98 @@ pub struct WhyOutcomeJson {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
+pub struct WhyWorkerJson {
+    pub name: String,
+    pub offers: Vec<String>,
+    pub lacks: Vec<String>,
+    /// `active`, `silent`, `draining`, `paused` or `inactive`.
+    pub state: String,
+    pub seen_secs_ago: f64,
+    pub slots_used: u32,
+    pub slots: u32,
+}
+
+/// The step that did not do as it should by itself, perhaps of a child job.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RootCauseJson {
+    pub job_id: i64,
+    pub step: String,
+    pub status: String,
+    /// `None`: it completed, and that was not wanted.
+    pub code: Option<String>,
+    pub sentence: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
 pub struct JobWhyJson {
     pub job_id: i64,
     pub task: String,
     pub status: String,
+    /// How long it is so.
+    #[serde(default)]
+    pub since_secs: f64,
+    /// Of one that has started and ended.
+    #[serde(default)]
+    pub ran_secs: Option<f64>,
     #[serde(flatten)]
     pub why: WhyJson,
-    /// What has not ended, or what ended it; the first of them.
+    /// What has not ended, or what did not complete; what matters most comes first.
     pub steps: Vec<StepWhyJson>,
     pub more: bool,
+    /// How many steps are where, by their status.
+    #[serde(default)]
+    pub counts: BTreeMap<String, usize>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StepWhyJson {
     pub step: String,
     pub status: String,
+    /// How long it is so.
+    #[serde(default)]
+    pub since_secs: f64,
+    #[serde(default)]
+    pub attempt: u32,
+    #[serde(default)]
+    pub max_attempts: u32,
+    #[serde(default)]
+    pub worker: Option<String>,
     #[serde(flatten)]
     pub why: WhyJson,
+}
+
+/// A step that was asked for by itself.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct OneStepWhyJson {
+    pub job_id: i64,
+    pub task: String,
+    pub job_status: String,
+    #[serde(flatten)]
+    pub step: StepWhyJson,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct WorkerWhyJson {
+    pub worker: WorkerJson,
+    #[serde(flatten)]
+    pub why: WhyJson,
+    /// Steps that wait and that it offers all for, the first of them.
+    pub could_take: Vec<QueuedStepJson>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct QueuedStepJson {
+    pub job_id: i64,
+    pub step: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ScheduleWhyJson {
+    pub schedule: ScheduleJson,
+    #[serde(flatten)]
+    pub why: WhyJson,
+    /// Until it fires next; `None` if it will not.
+    pub next_in_secs: Option<f64>,
 }
 
 /// A step that waits for somebody.

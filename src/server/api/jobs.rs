@@ -132,8 +132,9 @@ pub fn retry(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 pub fn why(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
-    let explained = app.engine.why_job(job_id(app, request)?, app.clock.now())?;
-    Ok(Response::json(200, &show::job_why(&explained)).into())
+    let now = app.clock.now();
+    let explained = app.engine.why_job(job_id(app, request)?, now)?;
+    Ok(Response::json(200, &show::job_why(&explained, now)).into())
 }
 
 /// The job's story, oldest first.

@@ -46,6 +46,13 @@ pub fn fires(app: &App, request: &Request) -> Result<Reply, ApiError> {
     Ok(Response::json(200, &list).into())
 }
 
+pub fn why(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.says_no_more()?;
+    let schedule_id = selected(app, request)?;
+    let explained = app.engine.why_schedule(schedule_id, app.clock.now())?;
+    Ok(Response::json(200, &show::schedule_why(&explained)).into())
+}
+
 pub fn pause(app: &App, request: &Request) -> Result<Reply, ApiError> {
     change(app, request, Engine::pause_schedule)
 }

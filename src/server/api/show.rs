@@ -7,16 +7,17 @@ use crate::domain::step::Step;
 use crate::domain::task::Task;
 use crate::domain::{Json, Now, Timestamp};
 use crate::engine::{
-    JobDetail, JobWhy, MessageDetail, NamedEvent, Parent, ScheduleView, StepDetail, WaitingStep,
-    Why, WorkerDetail, kind,
+    JobDetail, JobWhy, MessageDetail, NamedEvent, Parent, ScheduleView, ScheduleWhy, StepDetail,
+    StepWhy, WaitingStep, Why, WorkerDetail, WorkerWhy, kind,
 };
 use crate::outbox::{Origin, message_id};
 use crate::secrets::Sealer;
 use crate::store::FormerOutcome;
 use crate::wire::api::{
     AttemptHistory, CatchUpJson, DeliveryJson, DeliveryTryJson, EventJson, FireJson, HeldStepJson,
-    JobJson, JobWhyJson, ParentJson, QueuedJson, ScheduleJson, StepJson, StepWhyJson, TaskJson,
-    TaskStepJson, ValueJson, WhyJson, WhyOutcomeJson, WorkerJson,
+    JobJson, JobWhyJson, OneStepWhyJson, ParentJson, QueuedJson, QueuedStepJson, RootCauseJson,
+    ScheduleJson, ScheduleWhyJson, StepJson, StepWhyJson, TaskJson, TaskStepJson, ValueJson,
+    WhyJson, WhyOutcomeJson, WhyWorkerJson, WorkerJson, WorkerWhyJson,
 };
 use crate::wire::{Raw, Time};
 
@@ -276,35 +277,101 @@ pub fn delivery_detail(detail: MessageDetail, origin: &Origin, now: Now) -> Deli
 }
 
 pub fn why(why: &Why) -> WhyJson {
+    let workers = why.workers.iter().map(|worker| WhyWorkerJson {
+        name: worker.name.clone(),
+        offers: worker.offers.clone(),
+        lacks: worker.lacks.clone(),
+        state: worker.standing.to_string(),
+        seen_secs_ago: secs(worker.seen_ms_ago),
+        slots_used: worker.slots_used,
+        slots: worker.slots,
+    });
     WhyJson {
         code: why.code.to_string(),
         sentence: why.sentence.clone(),
         facts: why.facts.clone(),
+        needs: why.needs.clone(),
+        workers: workers.collect(),
+        root_cause: why.root_cause.as_ref().map(|root| RootCauseJson {
+            job_id: root.job_id.0,
+            step: root.step.clone(),
+            status: root.state.to_string(),
+            code: root.reason.map(|reason| reason.to_string()),
+            sentence: root.sentence.clone(),
+        }),
         outcome: why.outcome.map(|outcome| WhyOutcomeJson {
             action: outcome.action.to_string(),
             phase: outcome.phase,
             in_secs: secs(outcome.in_ms),
         }),
+        skips: why.skips.clone(),
         fix: why.fix.clone(),
     }
 }
 
-pub fn job_why(explained: &JobWhy) -> JobWhyJson {
+pub fn job_why(explained: &JobWhy, now: Now) -> JobWhyJson {
     let job = &explained.job;
-    let steps = explained.steps.iter();
+    let since = (job.ended_at).or(job.started_at).unwrap_or(job.created_at);
+    let ran = job.started_at.zip(job.ended_at);
+    let counts = explained.counts.iter();
     JobWhyJson {
         job_id: job.job_id.0,
         task: job.task.clone(),
         status: job.state.to_string(),
+        since_secs: secs((now.wall.0 - since.0).max(0)),
+        ran_secs: ran.map(|(from, to)| secs((to.0 - from.0).max(0))),
         why: why(&explained.why),
-        steps: steps
-            .map(|(name, step, reason)| StepWhyJson {
-                step: name.clone(),
-                status: step.state.to_string(),
-                why: why(reason),
-            })
+        steps: (explained.steps.iter())
+            .map(|step| step_why(step, now))
             .collect(),
         more: explained.more,
+        counts: counts
+            .map(|(state, count)| (state.to_string(), *count))
+            .collect(),
+    }
+}
+
+fn step_why(explained: &StepWhy, now: Now) -> StepWhyJson {
+    let step = &explained.step;
+    StepWhyJson {
+        step: explained.name.clone(),
+        status: step.state.to_string(),
+        since_secs: secs((now.up.0 - step.since_up.0).max(0)),
+        attempt: step.attempt,
+        max_attempts: explained.max_attempts,
+        worker: explained.worker.clone(),
+        why: why(&explained.why),
+    }
+}
+
+pub fn one_step_why(explained: &StepWhy, now: Now) -> OneStepWhyJson {
+    OneStepWhyJson {
+        job_id: explained.job.job_id.0,
+        task: explained.job.task.clone(),
+        job_status: explained.job.state.to_string(),
+        step: step_why(explained, now),
+    }
+}
+
+pub fn worker_why(explained: &WorkerWhy) -> WorkerWhyJson {
+    let could_take = explained.could_take.iter();
+    WorkerWhyJson {
+        worker: worker(&explained.detail),
+        why: why(&explained.why),
+        could_take: could_take
+            .map(|(job_id, step)| QueuedStepJson {
+                job_id: job_id.0,
+                step: step.clone(),
+            })
+            .collect(),
+    }
+}
+
+pub fn schedule_why(explained: &ScheduleWhy) -> ScheduleWhyJson {
+    ScheduleWhyJson {
+        schedule: schedule(&explained.view),
+        why: why(&explained.why),
+        next_in_secs: explained.next_in_ms.map(secs),
     }
 }
 

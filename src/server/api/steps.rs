@@ -13,8 +13,9 @@ pub fn why(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let step = app
         .engine
         .step_named(job_id(app, request)?, request.param(1))?;
-    let why = app.engine.why(step.step_id, app.clock.now())?;
-    Ok(Response::json(200, &show::why(&why)).into())
+    let now = app.clock.now();
+    let explained = app.engine.why_step(step.step_id, now)?;
+    Ok(Response::json(200, &show::one_step_why(&explained, now)).into())
 }
 
 pub fn output(app: &App, request: &Request) -> Result<Reply, ApiError> {

@@ -1,4 +1,4 @@
-//! Workers: list, look at, drain, pause, resume, delete.
+//! Workers: list, look at, explain, drain, pause, resume, delete.
 
 use super::{PAGE, PAGE_MAX, show};
 use crate::domain::{Now, WorkerId};
@@ -27,6 +27,13 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let worker_id = WorkerId(request.id(0)?);
     let worker = app.engine.worker(worker_id, app.clock.now())?;
     Ok(Response::json(200, &show::worker(&worker)).into())
+}
+
+pub fn why(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.says_no_more()?;
+    let worker_id = app.engine.select_worker(request.param(0))?;
+    let explained = app.engine.why_worker(worker_id, app.clock.now())?;
+    Ok(Response::json(200, &show::worker_why(&explained)).into())
 }
 
 pub fn drain(app: &App, request: &Request) -> Result<Reply, ApiError> {
