@@ -74,6 +74,11 @@ pub fn find(folder: &Path) -> Option<(Announced, PathBuf)> {
     })
 }
 
+/// Whoever announced itself in this data folder last.
+pub fn of(data_dir: &Path) -> Option<Announced> {
+    read(&data_dir.join(FILE))
+}
+
 /// What another user wrote would send our token to wherever they like.
 fn read(file: &Path) -> Option<Announced> {
     let owner = file.metadata().ok()?.uid();

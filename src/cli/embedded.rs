@@ -10,7 +10,6 @@ use anyhow::anyhow;
 use crossbeam_channel::{Receiver, after, bounded, select};
 
 use super::say::say;
-use super::worker::introduce;
 use crate::config::{ServerConfig, WorkerConfig};
 use crate::worker::Worker;
 
@@ -20,6 +19,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 pub struct Embedded {
     config: WorkerConfig,
     token: Option<String>,
+    manner: Manner,
     stage: Stage,
     /// How often it had to be tried again.
     troubles: u32,
@@ -27,9 +27,20 @@ pub struct Embedded {
     told: String,
 }
 
+/// What is particular to whoever has it.
+#[derive(Clone, Copy)]
+pub struct Manner {
+    /// Before each start, where it may take seconds. What it returns is said of the worker.
+    pub prepare: fn(&mut WorkerConfig) -> Vec<String>,
+    /// Says that it has started: with which settings, and what the preparation said.
+    pub introduce: fn(&Worker, &WorkerConfig, &[String]),
+}
+
+type Started = Result<(Worker, Vec<String>), String>;
+
 enum Stage {
     /// On a thread of its own: it asks docker and kubectl, which may take seconds.
-    Starting(Receiver<Result<Worker, String>>),
+    Starting(Receiver<Started>),
     Running(Worker),
     /// Until it is tried again.
     Resting(Receiver<Instant>),
@@ -52,14 +63,28 @@ pub fn settings(server: &ServerConfig) -> anyhow::Result<Option<WorkerConfig>> {
 }
 
 impl Embedded {
-    pub fn start(mut config: WorkerConfig, token: Option<String>, server: SocketAddr) -> Embedded {
+    pub fn start(
+        mut config: WorkerConfig,
+        token: Option<String>,
+        server: SocketAddr,
+        manner: Manner,
+    ) -> Embedded {
         config.server_url = format!("http://{}", from_here(server));
         Embedded {
-            stage: begin(&config, &token),
+            stage: begin(&config, &token, manner),
+            manner,
             config,
             token,
             troubles: 0,
             told: String::new(),
+        }
+    }
+
+    /// `None`: it does not run.
+    pub fn name(&self) -> Option<&str> {
+        match &self.stage {
+            Stage::Running(worker) => Some(&worker.name),
+            _ => None,
         }
     }
 
@@ -80,7 +105,7 @@ impl Embedded {
                 },
                 Stage::Resting(pause) => select! {
                     recv(signals) -> _ => return self.stage = Stage::Resting(pause),
-                    recv(pause) -> _ => self.stage = begin(&self.config, &self.token),
+                    recv(pause) -> _ => self.stage = begin(&self.config, &self.token, self.manner),
                 },
                 Stage::Gone => {
                     // Either a signal, or nobody is left who could send one.
@@ -91,10 +116,10 @@ impl Embedded {
         }
     }
 
-    fn started(&mut self, outcome: Result<Worker, String>) {
+    fn started(&mut self, outcome: Started) {
         match outcome {
-            Ok(worker) => {
-                introduce(&worker, &self.config.server_url);
+            Ok((worker, said)) => {
+                (self.manner.introduce)(&worker, &self.config, &said);
                 self.told.clear();
                 self.stage = Stage::Running(worker);
             }
@@ -132,11 +157,11 @@ impl Embedded {
         pause
     }
 
-    /// The server goes: what its own worker runs goes with it, and is reported before that.
-    pub fn end(self, signals: &Receiver<()>) {
+    /// The server goes: what its own worker runs goes with it, and is reported before that. `false`: somebody could not wait.
+    pub fn end(self, signals: &Receiver<()>) -> bool {
         // Before it has started it runs nothing.
         let Stage::Running(worker) = self.stage else {
-            return;
+            return true;
         };
         worker.shut_down();
         select! {
@@ -144,19 +169,21 @@ impl Embedded {
                 if let Err(why) = worker.wait() {
                     log::error!("the embedded worker: {why}");
                 }
+                true
             }
-            recv(signals) -> _ => {}
+            recv(signals) -> _ => false,
         }
     }
 }
 
-fn begin(config: &WorkerConfig, token: &Option<String>) -> Stage {
+fn begin(config: &WorkerConfig, token: &Option<String>, manner: Manner) -> Stage {
     let (sender, started) = bounded(1);
-    let (config, token) = (config.clone(), token.clone());
+    let (mut config, token) = (config.clone(), token.clone());
     let thread = std::thread::Builder::new().name("embedded-worker-start".to_string());
     let begun = thread.spawn(move || {
+        let said = (manner.prepare)(&mut config);
         // A reason is one line.
-        let outcome = Worker::start(&config, token);
+        let outcome = Worker::start(&config, token).map(|worker| (worker, said));
         let outcome = outcome.map_err(|error| error.to_string().replace('\n', " "));
         // The server is stopping: the worker goes with the process.
         let _ = sender.send(outcome);

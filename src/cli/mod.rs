@@ -31,6 +31,7 @@ pub mod look;
 mod man;
 mod meant;
 mod page;
+mod port_owner;
 mod process;
 mod queue;
 mod reach;

@@ -5,12 +5,40 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+/// Names the process without which another of ours is not to live. The demo sets it for what it starts.
+pub const ENDS_WITH: &str = "STEPWARD_ENDS_WITH";
+
 pub fn begin() {
-    let filter = env_logger::Env::new().filter_or("STEPWARD_LOG", "info");
+    begin_logging("info");
+}
+
+/// `filter` is what the log holds unless the environment says otherwise.
+pub fn begin_logging(filter: &str) {
+    let filter = env_logger::Env::new().filter_or("STEPWARD_LOG", filter);
     // Somebody who runs two of them in one process has set it up already.
     let _ = env_logger::Builder::from_env(filter).try_init();
     raise_descriptors();
+    end_with_parent();
 }
+
+#[cfg(target_os = "linux")]
+fn end_with_parent() {
+    use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+    let named = std::env::var(ENDS_WITH).ok();
+    let Some(parent) = named.and_then(|pid| Pid::from_raw(pid.parse().ok()?)) else {
+        return;
+    };
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        log::warn!("it may outlive whoever started it: {error}");
+    }
+    // It may have gone before it was asked to tell.
+    if getppid() != Some(parent) {
+        std::process::exit(1);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn end_with_parent() {}
 
 /// Every connection is a descriptor, and what a shell allows by default is few.
 fn raise_descriptors() {

@@ -12,6 +12,12 @@ pub fn say(line: impl Display) {
     let _ = std::io::stderr().write_all(format!("stepward: {line}\n").as_bytes());
 }
 
+/// A line on stderr without our name in front: of what somebody reads as a whole, such as a banner.
+pub fn tell(line: impl Display) {
+    // As above.
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
 /// What was asked for, as it is, on stdout. `false`: nobody reads it any more, such as `head` that has had enough; whoever goes on
 /// and on stops then.
 pub fn print(text: &str) -> bool {

@@ -8,11 +8,13 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 
 use super::announce::Announcement;
-use super::embedded::{self, Embedded};
+use super::embedded::{self, Embedded, Manner};
 use super::exit::Exit;
 use super::files::{SERVER_CONFIG, config_file};
+use super::port_owner;
 use super::process;
 use super::say::say;
+use super::worker::introduce;
 use crate::config::{ServerConfig, listen_address};
 use crate::language::render;
 use crate::server::Server;
@@ -46,7 +48,9 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let signals = process::signals()?;
     let token = config.token()?;
     let worker = embedded::settings(&config)?;
-    let mut server = Server::start(&config)?;
+    let server = Server::start(&config);
+    let mut server = server
+        .map_err(|error| port_owner::named(error, "choose another with listen or --listen"))?;
     let address = server.address();
     let _announcement =
         Announcement::write(&config.data_dir, address, config.auth.token_file.as_deref());
@@ -64,7 +68,7 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     if !problems.is_empty() {
         say(render::human(&problems, false));
     }
-    match worker.map(|worker| Embedded::start(worker, token, address)) {
+    match worker.map(|worker| Embedded::start(worker, token, address, MANNER)) {
         Some(mut worker) => {
             worker.look_after(&signals);
             say("stopping");
@@ -78,6 +82,11 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     server.stop();
     Ok(Exit::Success)
 }
+
+const MANNER: Manner = Manner {
+    prepare: |_| Vec::new(),
+    introduce: |worker, config, _| introduce(worker, &config.server_url),
+};
 
 impl ServerArgs {
     fn put_over(self, config: &mut ServerConfig) {
@@ -93,7 +102,7 @@ impl ServerArgs {
 }
 
 /// What is wrong inside is said file by file; that there is none has to do with the setting.
-fn check_workflows_dir(folder: &Path) -> anyhow::Result<()> {
+pub fn check_workflows_dir(folder: &Path) -> anyhow::Result<()> {
     let why = match folder.metadata() {
         Ok(found) if found.is_dir() => return Ok(()),
         Ok(_) => "it is no folder".to_string(),

@@ -48,6 +48,8 @@ pub struct Reloaded {
     pub errors: usize,
     /// These are others than before.
     pub changed: bool,
+    /// Files that came, went or changed since the last look; at the first look none.
+    pub touched: Vec<PathBuf>,
     /// Served as they were when they were last good.
     pub stale: Vec<PathBuf>,
     /// Not served at all: they never were good, or need what is not.
@@ -133,6 +135,15 @@ impl Library {
 
     /// Reads and checks the folder, and says what is to be served.
     pub fn reload(&mut self) -> Reloaded {
+        let former = self.signature.take();
+        let mut reloaded = self.read_again();
+        if let (Some(former), Some(now)) = (&former, &self.signature) {
+            reloaded.touched = differing(former, now);
+        }
+        reloaded
+    }
+
+    fn read_again(&mut self) -> Reloaded {
         self.pending = None;
         // Before anything is read: what changes meanwhile is noticed the next time.
         let before = self.look();
@@ -240,6 +251,7 @@ impl Library {
             errors: first.errors(),
             diagnostics: first.diagnostics,
             changed: false,
+            touched: Vec::new(),
             stale: stale.into_iter().collect(),
             left_out: left_out.into_iter().collect(),
         }
@@ -331,6 +343,7 @@ impl Library {
             errors: 0,
             diagnostics: checked.diagnostics,
             changed,
+            touched: Vec::new(),
             stale: Vec::new(),
             left_out: Vec::new(),
         }
@@ -348,6 +361,12 @@ fn marks(files: impl Iterator<Item = PathBuf>) -> Signature {
         (path, mark)
     });
     marked.collect()
+}
+
+fn differing(one: &Signature, other: &Signature) -> Vec<PathBuf> {
+    let all: BTreeSet<&PathBuf> = one.keys().chain(other.keys()).collect();
+    let differ = |path: &&PathBuf| one.get(*path) != other.get(*path);
+    all.into_iter().filter(differ).cloned().collect()
 }
 
 /// As diagnostics call it.

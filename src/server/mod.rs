@@ -64,6 +64,7 @@ use streams::Streams;
 use waiting::Waiting;
 
 pub use http::Limits;
+pub use reload::OnReload;
 
 /// Where the logs of steps are, in the data folder.
 const LOGS_FOLDER: &str = "logs";
@@ -125,12 +126,17 @@ pub struct Server {
 
 impl Server {
     pub fn start(config: &ServerConfig) -> Result<Server, StartError> {
-        Server::begin(config, None, Limits::default())
+        Server::begin(config, None, Limits::default(), None)
+    }
+
+    /// And somebody is told whenever workflow files were loaded.
+    pub fn start_telling(config: &ServerConfig, on_reload: OnReload) -> Result<Server, StartError> {
+        Server::begin(config, None, Limits::default(), Some(on_reload))
     }
 
     /// With other limits than the usual ones to what a client may cost.
     pub fn start_with(config: &ServerConfig, limits: Limits) -> Result<Server, StartError> {
-        Server::begin(config, None, limits)
+        Server::begin(config, None, limits, None)
     }
 
     /// With these tasks and no others, whatever becomes of their files. Nothing of them happens by itself: no schedule fires.
@@ -138,13 +144,14 @@ impl Server {
         config: &ServerConfig,
         workflows: &Workflows,
     ) -> Result<Server, StartError> {
-        Server::begin(config, Some(workflows), Limits::default())
+        Server::begin(config, Some(workflows), Limits::default(), None)
     }
 
     fn begin(
         config: &ServerConfig,
         fixed: Option<&Workflows>,
         limits: Limits,
+        on_reload: Option<OnReload>,
     ) -> Result<Server, StartError> {
         let gate = Gate::new(config.token()?.as_deref());
         let polls_mailbox = Arc::<Mailbox<waiting::Message>>::default();
@@ -194,7 +201,8 @@ impl Server {
             Some(folder) => {
                 let (catalogue, engine) = (catalogue.clone(), engine.clone());
                 let memory = config.data_dir.join(WORKFLOWS_FILE);
-                let mut watch = Watch::new(folder, &memory, catalogue, engine, clock.clone());
+                let watch = Watch::new(folder, &memory, catalogue, engine, clock.clone());
+                let mut watch = watch.telling(on_reload);
                 watch.load()?;
                 Some(watch)
             }

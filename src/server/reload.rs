@@ -39,7 +39,11 @@ pub struct Watch {
     clock: Arc<SystemClock>,
     /// The schedules of what is loaded have not been written yet.
     schedules_due: bool,
+    on_reload: Option<OnReload>,
 }
+
+/// Told of every look at the folder, the first one included, on the thread that looked.
+pub type OnReload = Box<dyn FnMut(&Reloaded) + Send>;
 
 impl Watch {
     pub fn new(
@@ -55,7 +59,12 @@ impl Watch {
             engine,
             clock,
             schedules_due: false,
+            on_reload: None,
         }
+    }
+
+    pub fn telling(self, on_reload: Option<OnReload>) -> Watch {
+        Watch { on_reload, ..self }
     }
 
     /// Loads the folder as it is now.
@@ -65,6 +74,9 @@ impl Watch {
         let loaded = Arc::new(Loaded::new(&reloaded, self.clock.now().wall));
         self.catalogue.replace(loaded.clone());
         self.schedules_due = true;
+        if let Some(on_reload) = &mut self.on_reload {
+            on_reload(&reloaded);
+        }
         if loaded.problems != former.problems {
             match loaded.errors() {
                 0 if former.errors() > 0 => self.tell_mended(&loaded)?,

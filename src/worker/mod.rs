@@ -222,7 +222,7 @@ fn tools(config: &WorkerConfig, folder: &Folder, name: &str) -> Result<Tools, St
 
 /// This program, as it was started: an upgrade may put another file at its path meanwhile. Whoever starts it is still this
 /// program, so the link means the same there.
-fn own_path() -> std::io::Result<PathBuf> {
+pub fn own_path() -> std::io::Result<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
     match running.exists() {
         true => Ok(running),

@@ -7,6 +7,8 @@ use super::Tools;
 use super::tool::{ask, words};
 
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Where nobody asked for it.
+const SHORT_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offer {
@@ -31,6 +33,17 @@ pub fn offer(wanted_tags: &[String], tools: &Tools) -> Offer {
         }
     }
     offer
+}
+
+/// Whether kubectl reaches a cluster, which the tag alone does not ask. An error is one sentence.
+pub fn ask_cluster(kubectl: &str) -> Result<(), String> {
+    let question = words([kubectl, "version", "--request-timeout=2s"]);
+    ask(&question, b"", SHORT_PATIENCE).map(drop)
+}
+
+/// Whether docker reaches its server. An error is one sentence.
+pub fn ask_docker(docker: &str) -> Result<(), String> {
+    ask(&words([docker, "version"]), b"", SHORT_PATIENCE).map(drop)
 }
 
 fn obstacle(tag: &str, tools: &Tools) -> Option<String> {
