@@ -63,6 +63,23 @@ impl Client {
         answer(request.call())
     }
 
+    /// Whether it can work: it says why not with an error of HTTP, which is an answer all the same.
+    pub fn ready(&self, timeout: Duration) -> Result<Health, CallError> {
+        let request = self.authorized(self.agent.get(format!("{}/readyz", self.url)));
+        let request = request.config().timeout_global(Some(timeout)).build();
+        let (status, body) = heard(request.call())?;
+        let health = serde_json::from_slice(&body);
+        health.map_err(|_| CallError::Refused {
+            status: status.as_u16(),
+            error: refusal(status, &body),
+        })
+    }
+
+    /// Whether calls carry one.
+    pub fn has_token(&self) -> bool {
+        self.authorization.is_some()
+    }
+
     pub fn post<Q: Serialize, A: DeserializeOwned>(
         &self,
         path: &str,
@@ -264,21 +281,27 @@ fn opened(
 fn answer<A: DeserializeOwned>(
     called: Result<Response<Body>, ureq::Error>,
 ) -> Result<A, CallError> {
-    let unreachable = |what: String| CallError::Unreachable(what);
-    let mut response = called.map_err(|error| unreachable(error.to_string()))?;
-    let status = response.status();
-    let reader = response.body_mut().as_reader();
-    let mut body = Vec::new();
-    let read = reader.take(ANSWER_BYTES_MAX).read_to_end(&mut body);
-    read.map_err(|error| unreachable(format!("the answer broke off: {error}")))?;
+    let (status, body) = heard(called)?;
     if status.is_success() {
-        return serde_json::from_slice(&body)
-            .map_err(|error| unreachable(format!("the answer is not understood: {error}")));
+        return serde_json::from_slice(&body).map_err(|error| {
+            CallError::Unreachable(format!("the answer is not understood: {error}"))
+        });
     }
     Err(CallError::Refused {
         status: status.as_u16(),
         error: refusal(status, &body),
     })
+}
+
+/// All of the answer, whatever it is.
+fn heard(called: Result<Response<Body>, ureq::Error>) -> Result<(StatusCode, Vec<u8>), CallError> {
+    let unreachable = |what: String| CallError::Unreachable(what);
+    let mut response = called.map_err(|error| unreachable(error.to_string()))?;
+    let reader = response.body_mut().as_reader();
+    let mut body = Vec::new();
+    let read = reader.take(ANSWER_BYTES_MAX).read_to_end(&mut body);
+    read.map_err(|error| unreachable(format!("the answer broke off: {error}")))?;
+    Ok((response.status(), body))
 }
 
 /// What the server said, or at least its status: something else may sit at this address.

@@ -5,13 +5,20 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
+use serde::Serialize;
 
 use super::exit::Exit;
 use super::files::server_config;
-use super::say::{answer, say};
+use super::look::Show;
+use super::say::{answer, answer_json, say};
+use super::words::printable;
 use crate::store::{DATABASE_FILE, Store, StoreOptions};
 
 #[derive(Args)]
+#[command(before_help = "\
+Examples:
+  stepward db check
+  stepward db check /var/lib/stepward --json")]
 pub struct DbCheckArgs {
     /// The data folder; taken from the settings file if left out.
     #[arg(env = "STEPWARD_DATA_DIR")]
@@ -19,6 +26,21 @@ pub struct DbCheckArgs {
     /// The settings file of the server.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    #[command(flatten)]
+    show: Show,
+}
+
+#[derive(Serialize)]
+struct CheckedJson {
+    folder: PathBuf,
+    ok: bool,
+    breaches: Vec<BreachJson>,
+}
+
+#[derive(Serialize)]
+struct BreachJson {
+    rule: &'static str,
+    what: String,
 }
 
 pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
@@ -40,13 +62,29 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
     }
     let store = Store::open(&folder, StoreOptions::default())?;
     let breaches = store.read(|tx| tx.breaches())?;
+    let exit = match breaches.is_empty() {
+        true => Exit::Success,
+        false => Exit::Error,
+    };
+    if args.show.json {
+        let breaches = breaches.into_iter().map(|breach| BreachJson {
+            rule: breach.rule,
+            what: breach.what,
+        });
+        answer_json(&CheckedJson {
+            folder,
+            ok: exit == Exit::Success,
+            breaches: breaches.collect(),
+        });
+        return Ok(exit);
+    }
     for breach in &breaches {
-        answer(format!("{}: {}", breach.rule, breach.what));
+        answer(format!("{}: {}", breach.rule, printable(&breach.what)));
     }
     if breaches.is_empty() {
         answer(format!("{}: every rule holds", folder.display()));
-        return Ok(Exit::Success);
+        return Ok(exit);
     }
     say(format!("{} breaches", breaches.len()));
-    Ok(Exit::Error)
+    Ok(exit)
 }

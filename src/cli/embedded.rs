@@ -4,6 +4,7 @@
 //! one that somebody drained stays away. Each is said in a line.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
@@ -52,14 +53,20 @@ pub fn settings(server: &ServerConfig) -> anyhow::Result<Option<WorkerConfig>> {
     let Some(mut config) = server.embedded_worker.clone() else {
         return Ok(None);
     };
-    if config.data_dir == WorkerConfig::default().data_dir {
-        // In the server's own folder, which the server itself looks at.
-        config.data_dir = server.data_dir.join("worker");
+    if let Some(folder) = folder(server) {
+        config.data_dir = folder;
     } else {
         let usable = Worker::check_folder(&config.data_dir);
         usable.map_err(|fault| anyhow!("embedded_worker: {fault}"))?;
     }
     Ok(Some(config))
+}
+
+/// Its folder, unless its settings name one: in the server's own, which the server itself looks at.
+pub fn folder(server: &ServerConfig) -> Option<PathBuf> {
+    let worker = server.embedded_worker.as_ref()?;
+    let is_open = worker.data_dir == WorkerConfig::default().data_dir;
+    is_open.then(|| server.data_dir.join("worker"))
 }
 
 impl Embedded {

@@ -45,6 +45,7 @@ mod say;
 mod schedule;
 mod schema;
 mod server;
+mod settings;
 mod start_here;
 mod status;
 mod table;

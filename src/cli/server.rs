@@ -35,7 +35,7 @@ pub struct ServerArgs {
     workflows_dir: Option<PathBuf>,
     /// Runs a worker in the same process, as `embedded_worker` in the settings does.
     #[arg(long, env = "STEPWARD_EMBEDDED_WORKER", value_parser = BoolishValueParser::new())]
-    embedded_worker: bool,
+    pub embedded_worker: bool,
 }
 
 pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
@@ -89,7 +89,7 @@ const MANNER: Manner = Manner {
 };
 
 impl ServerArgs {
-    fn put_over(self, config: &mut ServerConfig) {
+    pub fn put_over(self, config: &mut ServerConfig) {
         config.listen = self.listen.unwrap_or(config.listen);
         config.workflows_dir = self.workflows_dir.or(config.workflows_dir.take());
         if let Some(data_dir) = self.data_dir {

@@ -55,7 +55,7 @@ pub fn run(args: WorkerArgs) -> anyhow::Result<Exit> {
 }
 
 impl WorkerArgs {
-    fn put_over(self, config: &mut WorkerConfig) {
+    pub fn put_over(self, config: &mut WorkerConfig) {
         fn put<T>(given: Option<T>, setting: &mut T) {
             if let Some(given) = given {
                 *setting = given;

@@ -1,6 +1,7 @@
 //! Settings of server and worker: read, check, refuse what makes no sense. The example files show every key.
 
 mod notify;
+mod origin;
 mod server;
 mod worker;
 
@@ -14,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_yaml::Value;
 
 pub use notify::{Means, Notify, NotifyTarget, Reference, Text};
+pub use origin::{Given, Origin, Setting, in_force};
 pub use server::{Auth, Defaults, Recovery, ServerConfig, listen_address};
 pub use worker::{Docker, Kubernetes, WorkerConfig, WorkerLimits};
 

@@ -15,6 +15,16 @@ pub struct Breach {
     pub what: String,
 }
 
+impl Breach {
+    pub(super) fn of_pages(what: String) -> Breach {
+        let rule = "every page of the file is sound";
+        // SQLite begins a list of what it found with the name of the database.
+        let what = what.replace("*** in database main ***", "");
+        let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+        Breach { rule, what }
+    }
+}
+
 /// (rule, query that returns one text per breach). Whole-table scans: never on a hot path.
 const RULES: &[(&str, &str)] = &[
     ("what a row refers to exists", "
@@ -169,15 +179,16 @@ const RULES: &[(&str, &str)] = &[
 impl Tx<'_> {
     /// Everything in the database that must not be so.
     pub fn breaches(&self) -> Result<Vec<Breach>, StoreError> {
-        let mut breaches = Vec::new();
-        for what in self.texts("PRAGMA quick_check")? {
-            if what != "ok" {
-                let rule = "every page of the file is sound";
-                breaches.push(Breach { rule, what });
-            }
-        }
+        let mut breaches = self.page_breaches()?;
         breaches.extend(self.rule_breaches()?);
         Ok(breaches)
+    }
+
+    /// What is wrong with the file itself.
+    pub fn page_breaches(&self) -> Result<Vec<Breach>, StoreError> {
+        let found = self.texts("PRAGMA quick_check")?.into_iter();
+        let unsound = found.filter(|what| what != "ok");
+        Ok(unsound.map(Breach::of_pages).collect())
     }
 
     /// The same, but for the soundness of the file itself: cheap enough to be asked after every event of a simulation.

@@ -21,10 +21,10 @@ const APPLICATION_ID: i32 = 0x5354_5057;
 
 /// What brings a database of version n+1 to version n+2: entry n. Forward only; `schema.sql` is the sum of all.
 const UPGRADES: &[&str] = &[];
-const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
+pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 
 pub const DATABASE_FILE: &str = "stepward.db";
-const LOCK_FILE: &str = "LOCK";
+pub const LOCK_FILE: &str = "LOCK";
 
 /// Checking every page takes longer the larger the file is; above these sizes it is left to `stepward db check`.
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
@@ -277,7 +277,7 @@ pub fn configure(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-fn refuse_strangers(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+pub fn refuse_strangers(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let file = path.to_path_buf();
     let refuse = |source| sqlite_refusal(path.parent().unwrap_or(path), path, source);
     let application_id: i32 = connection
@@ -311,7 +311,11 @@ fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
 }
 
 /// Somebody may have taken a table or an index away; only its use would show it.
-fn refuse_incomplete(connection: &Connection, folder: &Path, path: &Path) -> Result<(), OpenError> {
+pub fn refuse_incomplete(
+    connection: &Connection,
+    folder: &Path,
+    path: &Path,
+) -> Result<(), OpenError> {
     let names = || -> rusqlite::Result<Vec<String>> {
         let mut statement = connection.prepare("SELECT type || ' ' || name FROM sqlite_schema")?;
         statement.query_map([], |row| row.get(0))?.collect()
@@ -339,7 +343,7 @@ fn created(line: &str) -> Option<String> {
     Some(format!("{} {name}", kind.to_lowercase()))
 }
 
-fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
+pub fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
@@ -417,7 +421,7 @@ fn prove_writable(connection: &Connection, folder: &Path, path: &Path) -> Result
         .map_err(|source| sqlite_refusal(folder, path, source))
 }
 
-fn sqlite_refusal(folder: &Path, file: &Path, source: rusqlite::Error) -> OpenError {
+pub fn sqlite_refusal(folder: &Path, file: &Path, source: rusqlite::Error) -> OpenError {
     let (folder, file) = (folder.to_path_buf(), file.to_path_buf());
     match source.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { file },

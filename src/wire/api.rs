@@ -618,4 +618,10 @@ pub struct Health {
     /// Nothing stops because of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Of the program that serves. Told by `/readyz`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// What the server takes for the time. Told by `/readyz`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub now: Option<Time>,
 }

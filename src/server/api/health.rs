@@ -12,6 +12,8 @@ pub fn healthz(_: &App, request: &Request) -> Result<Reply, ApiError> {
         status: "ok".to_string(),
         problems: Vec::new(),
         warnings: Vec::new(),
+        version: None,
+        now: None,
     };
     Ok(Response::json(200, &health).into())
 }
@@ -36,6 +38,8 @@ pub fn readyz(app: &App, request: &Request) -> Result<Reply, ApiError> {
         status: word.to_string(),
         problems,
         warnings: workflows_warning(app).into_iter().collect(),
+        version: Some(env!("CARGO_PKG_VERSION").to_string()),
+        now: Some(now.wall.into()),
     };
     Ok(Response::json(status, &health).into())
 }

@@ -11,10 +11,10 @@ fn a_server_is_ready_once_it_has_swept() {
     let house = ServerHouse::new();
     assert_eq!(house.get("/healthz").expect(200), json!({ "status": "ok" }));
     until("it is ready", || house.get("/readyz").status == 200);
-    assert_eq!(
-        house.get("/readyz").expect(200),
-        json!({ "status": "ready" })
-    );
+    let ready = house.get("/readyz").expect(200);
+    assert_eq!(ready["status"], json!("ready"));
+    assert_eq!(ready["version"], json!(env!("CARGO_PKG_VERSION")));
+    assert!(ready["now"].is_string(), "{ready}");
 }
 
 #[test]

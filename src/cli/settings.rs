@@ -1,0 +1,147 @@
+//! Settings as `stepward server` or `stepward worker` would have them if it were started here, and who said what.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::parser::ValueSource;
+use clap::{Args, Command};
+
+use super::embedded;
+use super::exit::{Exit, Fault};
+use super::files::{SERVER_CONFIG, WORKER_CONFIG, config_file};
+use super::server::ServerArgs;
+use super::worker::WorkerArgs;
+use crate::config::{Given, Origin, ServerConfig, Setting, WorkerConfig, in_force};
+
+/// Arguments whose setting is called otherwise.
+const CALLED: &[(&str, &str)] = &[("server", "server_url")];
+
+pub struct Known<C> {
+    /// `None`: there is none.
+    pub file: Option<PathBuf>,
+    pub config: C,
+    pub settings: Vec<Setting>,
+    pub given: Vec<Given>,
+}
+
+pub fn server(named: Option<&Path>, words: &[OsString]) -> anyhow::Result<Known<ServerConfig>> {
+    let file = config_file(named, SERVER_CONFIG);
+    let (args, mut given) = given::<ServerArgs>("server", words)?;
+    // `false` says nothing.
+    given.retain(|given| given.key != "embedded_worker" || args.embedded_worker);
+    let loaded = ServerConfig::load_with(file.as_deref(), |config| args.put_over(config));
+    let mut config = loaded.map_err(|fault| invalid(fault.to_string()))?;
+    if let Some(folder) = embedded::folder(&config)
+        && let Some(worker) = &mut config.embedded_worker
+    {
+        worker.data_dir = folder;
+    }
+    let settings = in_force(&config, file.as_deref(), &given);
+    let mut settings = settings.map_err(|fault| invalid(fault.to_string()))?;
+    as_embedded(&mut settings);
+    Ok(Known {
+        file,
+        config,
+        settings,
+        given,
+    })
+}
+
+/// Its defaults are those of every worker. How it reaches the server nobody can say but the server.
+fn as_embedded(settings: &mut Vec<Setting>) {
+    const WORKER: &str = "embedded_worker.";
+    let of_any = in_force(&WorkerConfig::default(), None, &[]).unwrap_or_default();
+    settings.retain_mut(|setting| {
+        let Some(key) = setting.key.strip_prefix(WORKER) else {
+            return true;
+        };
+        let of_any = of_any.iter().find(|known| known.key == key);
+        setting.default = of_any.map_or(setting.default.clone(), |known| known.value.clone());
+        !["server_url", "token_file"].contains(&key)
+    });
+}
+
+pub fn worker(named: Option<&Path>, words: &[OsString]) -> anyhow::Result<Known<WorkerConfig>> {
+    let file = config_file(named, WORKER_CONFIG);
+    let (args, given) = given::<WorkerArgs>("worker", words)?;
+    let loaded = WorkerConfig::load_with(file.as_deref(), |config| args.put_over(config));
+    let config = loaded.map_err(|fault| invalid(fault.to_string()))?;
+    let settings = in_force(&config, file.as_deref(), &given);
+    let settings = settings.map_err(|fault| invalid(fault.to_string()))?;
+    Ok(Known {
+        file,
+        config,
+        settings,
+        given,
+    })
+}
+
+fn invalid(fault: String) -> anyhow::Error {
+    Fault::new(Exit::Invalid, fault).into()
+}
+
+/// What these words and the environment say to a verb.
+fn given<A: Args>(verb: &'static str, words: &[OsString]) -> anyhow::Result<(A, Vec<Given>)> {
+    let command = A::augment_args(Command::new(verb).no_binary_name(true));
+    let matches = command.clone().try_get_matches_from(words);
+    let matches = matches.map_err(|error| {
+        // The rest of it is about how to ask for help.
+        let text = error.to_string();
+        let line = text.lines().next().unwrap_or_default();
+        let line = line.strip_prefix("error: ").unwrap_or(line);
+        invalid(format!("stepward {verb} does not take it: {line}"))
+    })?;
+    let of = |argument: &clap::Arg| {
+        let id = argument.get_id().as_str();
+        let called = CALLED.iter().find(|(known, _)| *known == id);
+        let by = match matches.value_source(id)? {
+            ValueSource::EnvVariable => {
+                Origin::Variable(argument.get_env()?.to_string_lossy().into_owned())
+            }
+            ValueSource::CommandLine => Origin::Flag(format!("--{}", argument.get_long()?)),
+            _ => return None,
+        };
+        let key = called.map_or(id, |(_, key)| key).to_string();
+        Some(Given { key, by })
+    };
+    let given = command.get_arguments().filter_map(of).collect();
+    let args = A::from_arg_matches(&matches);
+    Ok((args.map_err(|error| invalid(error.to_string()))?, given))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise nobody would be told that it was a variable.
+    #[test]
+    fn every_variable_of_a_verb_is_known_by_its_setting() {
+        fn variables<A: Args>() -> Vec<(String, String)> {
+            let command = A::augment_args(Command::new("any"));
+            let arguments = command.get_arguments();
+            let named = arguments.filter_map(|argument| {
+                let id = argument.get_id().as_str();
+                let called = CALLED.iter().find(|(known, _)| *known == id);
+                let key = called.map_or(id, |(_, key)| key);
+                let variable = argument.get_env()?.to_string_lossy().into_owned();
+                Some((variable, key.to_string()))
+            });
+            named.collect()
+        }
+        let known = |settings: &[Setting], key: &str| {
+            let below = format!("{key}.");
+            let is = |setting: &Setting| setting.key == key || setting.key.starts_with(&below);
+            settings.iter().any(is)
+        };
+        let settings = in_force(&ServerConfig::default(), None, &[]).unwrap();
+        for (variable, key) in variables::<ServerArgs>() {
+            assert!(known(&settings, &key), "{variable} is no setting {key}");
+        }
+        let settings = in_force(&WorkerConfig::default(), None, &[]).unwrap();
+        for (variable, key) in variables::<WorkerArgs>() {
+            // What it is, no file may hold: it has its own line.
+            let is_known = known(&settings, &key) || key == "token";
+            assert!(is_known, "{variable} is no setting {key}");
+        }
+    }
+}
