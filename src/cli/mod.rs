@@ -17,6 +17,7 @@ mod events;
 mod exit;
 mod explain;
 mod files;
+mod fleet;
 mod follow;
 mod graph;
 mod help;
@@ -46,6 +47,7 @@ mod schedule;
 mod schema;
 mod server;
 mod settings;
+mod sheet;
 mod start_here;
 mod status;
 mod table;
@@ -59,7 +61,7 @@ pub mod why_text;
 mod words;
 mod worker;
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{FromArgMatches, Parser, Subcommand};
@@ -154,13 +156,6 @@ enum Verb {
     Completions(completions::CompletionsArgs),
     /// Prints or writes the manual pages.
     Man(man::ManArgs),
-
-    /// The parent of one attempt, started by a worker.
-    #[command(hide = true)]
-    Supervise,
-    /// Follows one pod to its end, as a file says.
-    #[command(hide = true)]
-    RunPod { plan: PathBuf },
 }
 
 #[derive(Subcommand)]
@@ -184,6 +179,10 @@ pub fn run() -> ExitCode {
         // These two are started by programs of ours.
         Some(Verb::Supervise) => return crate::worker::supervisor::supervise(),
         Some(Verb::RunPod { plan }) => return run_pod::run(&plan),
+    if let Some(code) = started_by_ours() {
+        return code;
+    }
+    let outcome = match Arguments::parse().verb {
         Some(verb) => perform(verb),
         None => start_here::run(),
     };
@@ -192,6 +191,17 @@ pub fn run() -> ExitCode {
         Exit::of(&error)
     });
     exit.into()
+}
+
+/// What programs of ours start and nobody types: the parent of one attempt, and whoever follows one pod to its end. They are no
+/// verbs, or else `serve` would be taken for `supervise`.
+fn started_by_ours() -> Option<ExitCode> {
+    let mut words = std::env::args_os().skip(1);
+    match (words.next()?.to_str()?, words.next(), words.next()) {
+        ("supervise", None, None) => Some(crate::worker::supervisor::supervise()),
+        ("run-pod", Some(plan), None) => Some(run_pod::run(Path::new(&plan))),
+        _ => None,
+    }
 }
 
 fn perform(verb: Verb) -> anyhow::Result<Exit> {
@@ -229,6 +239,5 @@ fn perform(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Config(ConfigVerb::Show(args)) => config_show::run(args),
         Verb::Completions(args) => completions::run(args),
         Verb::Man(args) => man::run(args),
-        Verb::Supervise | Verb::RunPod { .. } => unreachable!("performed above"),
     }
 }

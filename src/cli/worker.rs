@@ -9,13 +9,20 @@ use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use super::exit::Exit;
 use super::files::{WORKER_CONFIG, config_file};
+use super::fleet::{self, FleetVerb};
 use super::process;
 use super::say::say;
 use crate::config::WorkerConfig;
 use crate::worker::Worker;
 
 #[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    before_help = "Examples:\n  stepward worker --server http://127.0.0.1:7717 --tags gpu --slots 4\n  stepward worker ls\n  stepward worker drain edge-1"
+)]
 pub struct WorkerArgs {
+    #[command(subcommand)]
+    fleet: Option<FleetVerb>,
     /// The settings file; `worker-config.example.yaml` shows every key.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -39,7 +46,10 @@ pub struct WorkerArgs {
     data_dir: Option<PathBuf>,
 }
 
-pub fn run(args: WorkerArgs) -> anyhow::Result<Exit> {
+pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
+    if let Some(verb) = args.fleet.take() {
+        return fleet::run(verb);
+    }
     let file = config_file(args.config.as_deref(), WORKER_CONFIG);
     let token = args.token.clone();
     let config = WorkerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;

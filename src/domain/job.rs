@@ -48,6 +48,17 @@ words! {
     }
 }
 
+/// Which jobs somebody wants to see; what is not said is not asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct JobFilter {
+    pub state: Option<JobState>,
+    pub task: Option<String>,
+    pub reason: Option<Reason>,
+    pub source: Option<Source>,
+    /// Made then or later.
+    pub since: Option<Timestamp>,
+}
+
 impl JobState {
     pub fn is_terminal(self) -> bool {
         !matches!(self, JobState::Pending | JobState::Running)

@@ -49,7 +49,11 @@ impl Engine {
         self.write(now, move |tx| {
             let worker = existing(tx, worker_id)?;
             if worker.paused == paused {
-                return Ok(());
+                // Whoever wants it back is not told that it is.
+                return match !paused && worker.draining {
+                    true => Err(EngineError::WorkerDrained { name: worker.name }),
+                    false => Ok(()),
+                };
             }
             tx.set_paused(worker_id, paused, now)?;
             let (kind, what) = match paused {

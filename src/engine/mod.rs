@@ -129,8 +129,12 @@ pub enum EngineError {
     NoJobFits { selector: String },
     #[error("step {step_id} does not exist")]
     StepNotFound { step_id: StepId },
-    #[error("job {job_id} has no step {step}")]
-    NoSuchStep { job_id: JobId, step: String },
+    #[error("job {job_id} has no step {step}{hint}")]
+    NoSuchStep {
+        job_id: JobId,
+        step: String,
+        hint: String,
+    },
     #[error("{attempt} was never this session's")]
     AttemptNotFound { attempt: AttemptRef },
     #[error("delivery {outbox_id} does not exist")]
@@ -139,8 +143,16 @@ pub enum EngineError {
     WorkerNotFound { worker_id: WorkerId },
     #[error("there is no worker {selector}{hint}")]
     NoWorkerFits { selector: String, hint: String },
-    #[error("there is no schedule {selector}")]
-    NoScheduleFits { selector: String },
+    #[error(
+        "several active workers are called {name}, name one by its number: {}",
+        listed(numbers)
+    )]
+    WorkerAmbiguous {
+        name: String,
+        numbers: Vec<WorkerId>,
+    },
+    #[error("there is no schedule {selector}{hint}")]
+    NoScheduleFits { selector: String, hint: String },
     #[error("schedule {name} of task {task} is in no file any more")]
     ScheduleRemoved { task: String, name: String },
     #[error("job {job_id} is {state} already")]
@@ -165,8 +177,17 @@ pub enum EngineError {
         "worker {worker_id} holds {held} steps: drain it first, or delete it with ?force=true, which fails them"
     )]
     WorkerHolds { worker_id: WorkerId, held: usize },
+    #[error(
+        "worker {name} was drained: it finishes what it has and leaves; start it again to have it back"
+    )]
+    WorkerDrained { name: String },
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+fn listed(numbers: &[WorkerId]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
+    numbers.join(", ")
 }
 
 impl Engine {

@@ -8,10 +8,10 @@ use super::inputs::JobInput;
 use super::once::Once;
 use super::select::select;
 use super::submit::Submitted;
+use super::views::no_such_step;
 use super::{Engine, EngineError};
 use crate::domain::depends::Outcome;
 use crate::domain::job::Source;
-use crate::domain::limits::shorten;
 use crate::domain::selector::JobSelector;
 use crate::domain::step::{Step, StepKind};
 use crate::domain::task::Task;
@@ -170,10 +170,8 @@ fn carry(tx: &Tx, task: &Task, job_id: JobId, scope: &RetryScope) -> Result<Carr
             whole.extend(all.clone());
         }
         RetryScope::From(name) => {
-            let position = task.position(name).ok_or_else(|| EngineError::NoSuchStep {
-                job_id,
-                step: shorten(name),
-            })?;
+            let position = task.position(name);
+            let position = position.ok_or_else(|| no_such_step(job_id, name, task))?;
             again.insert(position);
             whole.insert(position);
         }

@@ -9,10 +9,14 @@ use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits::shorten;
 use crate::domain::schedule::{Fire, FireOutcome, Overlap, Schedule, ScheduleDraft};
 use crate::domain::{Now, ScheduleId, Timestamp};
+use crate::language::words::did_you_mean;
 use crate::store::Tx;
 
 /// So many of its next times are told.
 const FOLLOWING: usize = 5;
+
+/// So many are looked at for the one that somebody meant.
+const NAMED_MAX: u32 = 1_000;
 
 /// A schedule, when it fires next, and what became of the last time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -159,11 +163,13 @@ impl Engine {
 
     /// By its number, or as `TASK.NAME`.
     pub fn select_schedule(&self, selector: &str) -> Result<ScheduleId, EngineError> {
-        let none = || EngineError::NoScheduleFits {
+        let none = |hint: String| EngineError::NoScheduleFits {
             selector: shorten(selector),
+            hint,
         };
         if selector.bytes().all(|byte| byte.is_ascii_digit()) {
-            return selector.parse().map(ScheduleId).map_err(|_| none());
+            let number = selector.parse().map(ScheduleId);
+            return number.map_err(|_| none(String::new()));
         }
         self.store.read(|tx| {
             for (dot, _) in selector.match_indices('.') {
@@ -172,7 +178,12 @@ impl Engine {
                     return Ok(schedule.schedule_id);
                 }
             }
-            Err(none())
+            let schedules = tx.schedules_after(ScheduleId(0), NAMED_MAX)?;
+            let names: Vec<String> = schedules.iter().map(full_name).collect();
+            Err(none(did_you_mean(
+                selector,
+                names.iter().map(String::as_str),
+            )))
         })
     }
 
@@ -202,7 +213,12 @@ pub(super) fn find(tx: &Tx, schedule_id: ScheduleId) -> Result<Schedule, EngineE
     tx.schedule(schedule_id)?
         .ok_or_else(|| EngineError::NoScheduleFits {
             selector: schedule_id.to_string(),
+            hint: String::new(),
         })
+}
+
+fn full_name(schedule: &Schedule) -> String {
+    format!("{}.{}", schedule.draft.task, schedule.draft.name)
 }
 
 /// One that a file has.

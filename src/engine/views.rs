@@ -8,7 +8,7 @@ use std::iter::once;
 use super::queries::{load, output_of_job, split_name, step_output};
 use super::{Engine, EngineError};
 use crate::domain::event::Event;
-use crate::domain::job::{Job, JobState};
+use crate::domain::job::{Job, JobFilter};
 use crate::domain::limits::shorten;
 use crate::domain::recovery::Recovery;
 use crate::domain::step::{Step, StepKind, StepState};
@@ -16,6 +16,7 @@ use crate::domain::task::{Action, Task};
 use crate::domain::value::ValueSpec;
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{EventSeq, JobId, Json, Now, StepId, WorkerId};
+use crate::language::words::did_you_mean;
 use crate::store::{ChangedJob, FormerAttempt, Tx};
 
 /// Outputs of loops and child jobs in one answer; the last may go over it. Each can be asked for by itself.
@@ -122,13 +123,12 @@ impl Engine {
     pub fn jobs(
         &self,
         before: Option<JobId>,
-        state: Option<JobState>,
-        task: Option<&str>,
+        filter: &JobFilter,
         limit: u32,
     ) -> Result<(Vec<ListedJob>, Option<JobId>), EngineError> {
         let before = before.unwrap_or(JobId(i64::MAX));
         self.store.read(|tx| {
-            let (jobs, next) = tx.jobs_before(before, state, task, limit)?;
+            let (jobs, next) = tx.jobs_before(before, filter, limit)?;
             let mut names = Names::new(tx);
             let mut listed = Vec::with_capacity(jobs.len());
             for job in jobs {
@@ -300,10 +300,16 @@ pub(super) fn step_named(tx: &Tx, job_id: JobId, name: &str) -> Result<Step, Eng
         Some(position) => tx.step_at(job_id, position, item)?,
         None => None,
     };
-    step.ok_or_else(|| EngineError::NoSuchStep {
+    step.ok_or_else(|| no_such_step(job_id, name, context.task()))
+}
+
+pub(super) fn no_such_step(job_id: JobId, name: &str, task: &Task) -> EngineError {
+    let known = task.draft.steps.iter().map(|step| step.name.as_str());
+    EngineError::NoSuchStep {
         job_id,
         step: shorten(name),
-    })
+        hint: did_you_mean(split_name(name).0, known),
+    }
 }
 
 /// Put together from what others gave, as long as that is not too much for one answer.

@@ -9,7 +9,7 @@
 mod check;
 mod decode;
 mod diagnostic;
-mod duration;
+pub mod duration;
 mod library;
 mod load;
 mod memory;

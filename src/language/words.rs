@@ -23,6 +23,14 @@ pub fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Opti
     best.map(|(_, candidate)| candidate)
 }
 
+/// What to add to a sentence about a word that nobody knows: nothing, or `; did you mean release?`.
+pub fn did_you_mean<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> String {
+    // Whoever sends rubbish is not worth more.
+    const KNOWN_MAX: usize = 1_000;
+    let known = known.into_iter().take(KNOWN_MAX);
+    nearest(word, known).map_or_else(String::new, |near| format!("; did you mean {near}?"))
+}
+
 /// `a`, `b` or `c`
 pub fn listed<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     const SHOWN_MAX: usize = 15;

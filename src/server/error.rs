@@ -80,6 +80,8 @@ impl From<EngineError> for ApiError {
             | JobNotEnded { .. }
             | NothingToRetry { .. }
             | NotSuspended { .. }
+            | WorkerAmbiguous { .. }
+            | WorkerDrained { .. }
             | WorkerHolds { .. } => (409, "conflict"),
             IdempotencyMismatch { .. } => (422, "idempotency_mismatch"),
             AttemptNotFound { .. } => (410, "abort"),

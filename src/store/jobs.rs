@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, named_params};
 
 use super::rows::{self, job_columns};
 use super::{Changes, StoreError, Tx};
-use crate::domain::job::{Hold, Job, JobMove, JobState, ParentStep, Source, Tally};
+use crate::domain::job::{Hold, Job, JobFilter, JobMove, JobState, ParentStep, Source, Tally};
 use crate::domain::reason::Reason;
 use crate::domain::{DefinitionId, JobId, Json, Now, ScheduleId, StepId, Timestamp, Uptime};
 use crate::planted::{Bug, planted};
@@ -101,13 +101,16 @@ const LATEST_OF_TASK: &str = "
     SELECT max(job_id) FROM job WHERE task = :task AND state = :state
 ";
 
-/// Looks at so many and no more, however few fit. The state and the task come before the row's other, larger columns.
+/// Looks at so many and no more, however few fit. What it is asked for comes before the
+/// row's larger columns, but for the time.
 const JOBS_BEFORE: &str = concat!(
     "SELECT ",
     job_columns!(),
     " FROM (SELECT job_id FROM job WHERE job_id < :before ORDER BY job_id DESC LIMIT :looked_at_max) AS c
       CROSS JOIN job AS j ON j.job_id = c.job_id
       WHERE (:state IS NULL OR j.state = :state) AND (:task IS NULL OR j.task = :task)
+        AND (:reason IS NULL OR j.reason = :reason) AND (:source IS NULL OR j.source = :source)
+        AND (:since IS NULL OR j.created_at >= :since)
       ORDER BY c.job_id DESC
       LIMIT :limit"
 );
@@ -319,8 +322,7 @@ impl Tx<'_> {
     pub fn jobs_before(
         &self,
         before: JobId,
-        state: Option<JobState>,
-        task: Option<&str>,
+        filter: &JobFilter,
         limit: u32,
     ) -> Result<(Vec<Job>, Option<JobId>), StoreError> {
         const LOOKED_AT_MAX: u32 = 10_000;
@@ -330,8 +332,11 @@ impl Tx<'_> {
         let mut rows = statement.query(named_params! {
             ":before": before.0,
             ":looked_at_max": LOOKED_AT_MAX,
-            ":state": state.map(JobState::as_str),
-            ":task": task,
+            ":state": filter.state.map(JobState::as_str),
+            ":task": filter.task,
+            ":reason": filter.reason.map(Reason::as_str),
+            ":source": filter.source.map(Source::as_str),
+            ":since": filter.since.map(|since| since.0),
             ":limit": limit,
         })?;
         let mut jobs: Vec<Job> = Vec::new();
@@ -352,7 +357,14 @@ impl Tx<'_> {
             .sql(LAST_LOOKED_AT)?
             .query_row(params, |row| row.get(0));
         let last: Option<i64> = last?;
-        Ok((jobs, last.filter(|job_id| *job_id > 1).map(JobId)))
+        let last = last.filter(|job_id| *job_id > 1).map(JobId);
+        // Those before it are older still, and need not be looked at.
+        if let (Some(since), Some(job_id)) = (filter.since, last)
+            && self.job(job_id)?.is_some_and(|job| job.created_at < since)
+        {
+            return Ok((jobs, None));
+        }
+        Ok((jobs, last))
     }
 
     /// Jobs that changed after the given change of the given job, each as it is now.

@@ -751,7 +751,8 @@ impl World {
             _ => engine.delete_worker(worker_id, true, now),
         });
         self.allow(outcome, |error| {
-            matches!(error, EngineError::WorkerNotFound { .. })
+            use EngineError::{WorkerDrained, WorkerNotFound};
+            matches!(error, WorkerNotFound { .. } | WorkerDrained { .. })
         });
     }
 
@@ -1451,7 +1452,8 @@ impl World {
             let worker_id = WorkerId(id);
             let outcome = self.serve(|engine, now| engine.resume(worker_id, now));
             self.allow(outcome, |error| {
-                matches!(error, EngineError::WorkerNotFound { .. })
+                use EngineError::{WorkerDrained, WorkerNotFound};
+                matches!(error, WorkerNotFound { .. } | WorkerDrained { .. })
             });
         }
     }

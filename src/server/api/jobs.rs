@@ -1,15 +1,23 @@
 //! Jobs: find, list, look at, cancel, retry, explain.
 
+use std::iter::once;
+
 use super::{PAGE, PAGE_MAX, SOMEBODY, show};
-use crate::domain::job::JobState;
+use crate::domain::job::{JobFilter, JobState, Source};
 use crate::domain::limits::shorten;
+use crate::domain::reason::Reason;
 use crate::domain::selector::JobSelector;
-use crate::domain::{EventSeq, JobId};
-use crate::engine::{Retry, RetryScope, Submitted};
+use crate::domain::{EventSeq, JobId, Timestamp};
+use crate::engine::{EngineError, Retry, RetryScope, Submitted};
+use crate::language::duration;
+use crate::language::words::{did_you_mean, nearest};
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 use crate::wire::api::{List, RetryRequest};
+
+/// The newest job, whatever it is.
+const LATEST: &str = "latest";
 
 /// The job of the path.
 pub fn job_id(app: &App, request: &Request) -> Result<JobId, ApiError> {
@@ -18,26 +26,72 @@ pub fn job_id(app: &App, request: &Request) -> Result<JobId, ApiError> {
 
 /// The job that somebody means.
 pub fn selected(app: &App, text: &str) -> Result<JobId, ApiError> {
-    Ok(app.engine.select(&selector(text)?)?)
+    let selected = app.engine.select(&selector(app, text)?);
+    selected.map_err(|error| with_hint(app, text, error))
 }
 
-fn selector(text: &str) -> Result<JobSelector, ApiError> {
+fn selector(app: &App, text: &str) -> Result<JobSelector, ApiError> {
     JobSelector::parse(text).ok_or_else(|| {
+        let hint = meant(app, text).map_or_else(String::new, in_words);
         ApiError::not_found(format!(
-            "{} names no job, write its number, latest, TASK@latest or TASK@failed",
+            "{} names no job, write its number, latest, TASK@latest or TASK@failed{hint}",
             shorten(text)
         ))
     })
 }
 
-/// Newest first. `q` narrows it: `status:failed task:release`.
+/// No job fits: perhaps because no task is called so.
+fn with_hint(app: &App, text: &str, error: EngineError) -> ApiError {
+    let is_unfit = matches!(error, EngineError::NoJobFits { .. });
+    let mut error = ApiError::from(error);
+    if is_unfit && let Some(meant) = meant(app, text).filter(|meant| meant != text) {
+        error.message.push_str(&in_words(meant));
+    }
+    error
+}
+
+fn in_words(meant: String) -> String {
+    format!("; did you mean {meant}?")
+}
+
+/// The selector that somebody probably meant: each half of it, as it is or the nearest that there is.
+fn meant(app: &App, text: &str) -> Option<String> {
+    const WORDS: usize = 1_000;
+    let loaded = app.workflows.current();
+    let task = |word: &str| match loaded.tasks.contains_key(word) {
+        true => Some(word.to_string()),
+        false => {
+            let known = loaded.tasks.keys().map(String::as_str).take(WORDS);
+            nearest(word, known).map(str::to_string)
+        }
+    };
+    let states = JobState::ALL.iter().map(|state| state.as_str());
+    let mut known = states.chain(once(LATEST));
+    let whole = match text.rsplit_once('@') {
+        Some((word, which)) => {
+            let which = match which {
+                "" => Some(LATEST),
+                which if known.clone().any(|known| known == which) => Some(which),
+                which => nearest(which, &mut known),
+            };
+            task(word)
+                .zip(which)
+                .map(|(task, which)| format!("{task}@{which}"))
+        }
+        None => None,
+    };
+    let latest = || nearest(text, [LATEST]).map(str::to_string);
+    let of_task = || task(text).map(|task| format!("{task}@{LATEST}"));
+    whole.or_else(latest).or_else(of_task)
+}
+
+/// Newest first. `q` narrows it: `status:failed task:release since:2d reason:worker_lost source:schedule`.
 pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&["q", "limit", "after"])?;
-    let filter = Filter::parse(request.query("q").unwrap_or_default())?;
+    let filter = parse(request.query("q").unwrap_or_default(), app.clock.now().wall)?;
     let before = request.query_number("after")?.map(JobId);
     let limit = request.limit(PAGE, PAGE_MAX)?;
-    let task = filter.task.as_deref();
-    let (jobs, next) = app.engine.jobs(before, filter.state, task, limit)?;
+    let (jobs, next) = app.engine.jobs(before, &filter, limit)?;
     let list = List {
         items: (jobs.iter())
             .map(|listed| show::job(&listed.job, listed.parent.as_ref()))
@@ -47,39 +101,75 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
     Ok(Response::json(200, &list).into())
 }
 
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Filter {
-    state: Option<JobState>,
-    task: Option<String>,
-}
+const KEYS: [&str; 5] = ["status", "task", "reason", "source", "since"];
 
-impl Filter {
-    fn parse(text: &str) -> Result<Filter, ApiError> {
-        let mut filter = Filter::default();
-        for term in text.split_whitespace() {
-            let is_said = match term.split_once(':') {
-                Some(("status", word)) => filter.state.replace(state(word)?).is_some(),
-                Some(("task", name)) => filter.task.replace(name.to_string()).is_some(),
-                _ => {
-                    return Err(ApiError::invalid(format!(
-                        "{term:?} is not understood, write status:failed or task:NAME"
-                    )));
-                }
-            };
-            if is_said {
-                let message = format!("{term:?} is one too many, each is said once");
-                return Err(ApiError::invalid(message));
+fn parse(text: &str, now: Timestamp) -> Result<JobFilter, ApiError> {
+    let mut filter = JobFilter::default();
+    for term in text.split_whitespace() {
+        let (key, word) = term.split_once(':').unwrap_or((term, ""));
+        let is_said = match key {
+            _ if !term.contains(':') => return Err(not_understood(term, key)),
+            "status" => {
+                let states = JobState::ALL.iter().map(|state| state.as_str());
+                let state = known(key, word, JobState::from_word(word), states)?;
+                filter.state.replace(state).is_some()
             }
+            "task" => filter.task.replace(word.to_string()).is_some(),
+            "reason" => {
+                let reasons = Reason::ALL.iter().map(|reason| reason.as_str());
+                let reason = known(key, word, Reason::from_word(word), reasons)?;
+                filter.reason.replace(reason).is_some()
+            }
+            "source" => {
+                let sources = Source::ALL.iter().map(|source| source.as_str());
+                let source = known(key, word, Source::from_word(word), sources)?;
+                filter.source.replace(source).is_some()
+            }
+            "since" => filter.since.replace(since(word, now)?).is_some(),
+            _ => return Err(not_understood(term, key)),
+        };
+        if is_said {
+            let message = format!("{} is one too many, each is said once", shorten(term));
+            return Err(ApiError::invalid(message));
         }
-        Ok(filter)
     }
+    Ok(filter)
 }
 
-fn state(word: &str) -> Result<JobState, ApiError> {
-    JobState::from_word(word).ok_or_else(|| {
-        let known: Vec<&str> = JobState::ALL.iter().map(|state| state.as_str()).collect();
-        let known = known.join(", ");
-        ApiError::invalid(format!("status {word:?} is not known, known are: {known}"))
+fn not_understood(term: &str, key: &str) -> ApiError {
+    let hint = did_you_mean(key, KEYS);
+    ApiError::invalid(format!(
+        "{} is not understood, write status:failed, task:NAME, reason:worker_lost, source:schedule or since:2d{hint}",
+        shorten(term)
+    ))
+}
+
+fn known<'w, T>(
+    key: &str,
+    word: &str,
+    found: Option<T>,
+    words: impl Iterator<Item = &'w str> + Clone,
+) -> Result<T, ApiError> {
+    found.ok_or_else(|| {
+        let hint = did_you_mean(word, words.clone());
+        let (word, words) = (shorten(word), words.collect::<Vec<_>>().join(", "));
+        ApiError::invalid(format!(
+            "{key} {word} is not known, known are: {words}{hint}"
+        ))
+    })
+}
+
+/// `2d`: so long ago; or a time.
+fn since(word: &str, now: Timestamp) -> Result<Timestamp, ApiError> {
+    if let Ok(ms) = duration::parse(word) {
+        return Ok(Timestamp(now.0.saturating_sub(ms)));
+    }
+    let at = word.parse::<jiff::Timestamp>();
+    at.map(|at| Timestamp(at.as_millisecond())).map_err(|_| {
+        ApiError::invalid(format!(
+            "since is {}, expected how long ago, such as 2d or 90m, or a time such as 2026-01-31T08:00:00Z",
+            shorten(word)
+        ))
     })
 }
 
@@ -123,11 +213,13 @@ pub fn retry(app: &App, request: &Request) -> Result<Reply, ApiError> {
         (None, false) => RetryScope::Failed,
     };
     let retry = Retry {
-        of: selector(request.param(0))?,
+        of: selector(app, request.param(0))?,
         scope,
         idempotency_key: request.headers.idempotency_key.clone(),
     };
-    answer_made(app, app.engine.retry(retry, app.clock.now())?)
+    let retried = app.engine.retry(retry, app.clock.now());
+    let retried = retried.map_err(|error| with_hint(app, request.param(0), error))?;
+    answer_made(app, retried)
 }
 
 pub fn why(app: &App, request: &Request) -> Result<Reply, ApiError> {
@@ -158,13 +250,35 @@ mod tests {
 
     #[test]
     fn a_filter_names_what_it_does_not_understand() {
-        let filter = Filter::parse("status:failed  task:release").unwrap();
-        assert_eq!(filter.state, Some(JobState::Failed));
-        assert_eq!(filter.task.as_deref(), Some("release"));
-        assert_eq!(Filter::parse("").unwrap(), Filter::default());
-        let odd = Filter::parse("status:broken").unwrap_err();
+        let now = Timestamp(100_000_000);
+        let parse = |text: &str| parse(text, now);
+        let filter = parse("status:failed  task:release since:1h source:schedule").unwrap();
+        let expected = JobFilter {
+            state: Some(JobState::Failed),
+            task: Some("release".to_string()),
+            source: Some(Source::Schedule),
+            since: Some(Timestamp(96_400_000)),
+            reason: None,
+        };
+        assert_eq!(filter, expected);
+        assert_eq!(parse("").unwrap(), JobFilter::default());
+        let odd = parse("status:broken").unwrap_err();
         assert!(odd.message.contains("completed"), "{}", odd.message);
-        assert!(Filter::parse("release").is_err());
-        assert!(Filter::parse("status:failed status:completed").is_err());
+        for (odd, hint) in [
+            ("status:faild", "; did you mean failed?"),
+            ("reason:worker-lost", "; did you mean worker_lost?"),
+            ("stats:failed", "; did you mean status?"),
+            ("since", "; did you mean since?"),
+        ] {
+            let message = parse(odd).unwrap_err().message;
+            assert!(message.ends_with(hint), "{message}");
+        }
+        for odd in [
+            "release",
+            "since:yesterday",
+            "status:failed status:completed",
+        ] {
+            assert!(parse(odd).is_err(), "{odd}");
+        }
     }
 }

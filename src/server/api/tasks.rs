@@ -3,8 +3,10 @@
 use super::jobs::answer_made;
 use super::{PAGE, PAGE_MAX, show};
 use crate::domain::Json;
+use crate::domain::limits::shorten;
 use crate::domain::task::Task;
 use crate::engine::Submission;
+use crate::language::words::did_you_mean;
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
@@ -51,6 +53,9 @@ pub fn submit(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 fn find(app: &App, request: &Request) -> Result<Frozen, ApiError> {
     let name = request.param(0);
-    let found = app.workflows.current().tasks.get(name).cloned();
-    found.ok_or_else(|| ApiError::not_found(format!("task {name:?} does not exist")))
+    let loaded = app.workflows.current();
+    loaded.tasks.get(name).cloned().ok_or_else(|| {
+        let hint = did_you_mean(name, loaded.tasks.keys().map(String::as_str));
+        ApiError::not_found(format!("task {} does not exist{hint}", shorten(name)))
+    })
 }

@@ -1,4 +1,4 @@
-//! Workers: list, look at, explain, drain, pause, resume, delete.
+//! Workers: list, look at, explain, drain, pause, resume, delete. One is named by its number or its name.
 
 use super::{PAGE, PAGE_MAX, show};
 use crate::domain::{Now, WorkerId};
@@ -24,9 +24,7 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
-    let worker_id = WorkerId(request.id(0)?);
-    let worker = app.engine.worker(worker_id, app.clock.now())?;
-    Ok(Response::json(200, &show::worker(&worker)).into())
+    answer(app, selected(app, request)?)
 }
 
 pub fn why(app: &App, request: &Request) -> Result<Reply, ApiError> {
@@ -54,8 +52,18 @@ fn change(
     verb: fn(&Engine, WorkerId, Now) -> Result<(), EngineError>,
 ) -> Result<Reply, ApiError> {
     request.says_no_more()?;
-    verb(&app.engine, WorkerId(request.id(0)?), app.clock.now())?;
-    show(app, request)
+    let worker_id = selected(app, request)?;
+    verb(&app.engine, worker_id, app.clock.now())?;
+    answer(app, worker_id)
+}
+
+fn answer(app: &App, worker_id: WorkerId) -> Result<Reply, ApiError> {
+    let worker = app.engine.worker(worker_id, app.clock.now())?;
+    Ok(Response::json(200, &show::worker(&worker)).into())
+}
+
+fn selected(app: &App, request: &Request) -> Result<WorkerId, ApiError> {
+    Ok(app.engine.select_worker(request.param(0))?)
 }
 
 /// Refused while it holds steps, unless `force=true`.
@@ -69,7 +77,7 @@ pub fn delete(app: &App, request: &Request) -> Result<Reply, ApiError> {
             return Err(ApiError::invalid(message));
         }
     };
-    let worker_id = WorkerId(request.id(0)?);
+    let worker_id = selected(app, request)?;
     app.engine
         .delete_worker(worker_id, force, app.clock.now())?;
     Ok(Response::json(200, &serde_json::json!({})).into())
