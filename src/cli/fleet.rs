@@ -145,11 +145,11 @@ fn status(worker: &WorkerJson) -> String {
     })
 }
 
-/// Its age against what it may be, or when there was one.
+/// How old it is, and how long until the worker is given up for want of another.
 fn heartbeat(worker: &WorkerJson) -> String {
     let age = worker.heartbeat_age_secs;
     match worker.inactive_in_secs {
-        Some(left) => format!("{} of {}", secs(age), secs((age + left).round())),
+        Some(left) => format!("{} ago, {} left", secs(age), secs(left)),
         None => format!("{} ago", secs(age)),
     }
 }

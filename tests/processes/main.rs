@@ -4,6 +4,7 @@
 
 mod cancel;
 mod cli_help;
+mod cli_nouns;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../it/executor/desk.rs"]
 mod desk;

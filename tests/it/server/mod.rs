@@ -9,6 +9,7 @@ mod leaks;
 mod line;
 mod lists;
 mod logs;
+mod names;
 mod polls;
 mod race;
 mod schedules;

@@ -57,12 +57,43 @@ fn what_fits_no_job_is_told_in_one_sentence() {
         assert_eq!(answer.message(), expected);
     }
     house.submit("hello");
-    for odd in ["hello", "hello@", "hello@broken", "@", "latest@", "LATEST"] {
+    for (odd, meant) in [
+        ("hello", "hello@latest"),
+        ("helo", "hello@latest"),
+        ("hello@", "hello@latest"),
+        ("hello@broken", ""),
+        ("hello@faild", "hello@failed"),
+        ("helo@faild", "hello@failed"),
+        ("nobody@faild", ""),
+        ("@", ""),
+        ("latest@", "latest"),
+        ("LATEST", "latest"),
+        ("latst", "latest"),
+        ("rubbish", ""),
+    ] {
         let answer = house.get(&format!("/api/jobs/{odd}"));
         assert_eq!(answer.refused(404), "not_found", "{odd}");
-        let expected =
+        let mut expected =
             format!("\"{odd}\" names no job, write its number, latest, TASK@latest or TASK@failed");
+        if !meant.is_empty() {
+            expected += &format!("; did you mean {meant}?");
+        }
         assert_eq!(answer.message(), expected);
+    }
+    for (path, answer) in [
+        ("", house.get("/api/jobs/helo@latest")),
+        (
+            "/cancel",
+            house.post("/api/jobs/helo@latest/cancel", &Value::Null),
+        ),
+        (
+            "/retry",
+            house.post("/api/jobs/helo@latest/retry", &Value::Null),
+        ),
+    ] {
+        assert_eq!(answer.refused(404), "not_found", "{path}");
+        let expected = "there is no job \"helo@latest\"; did you mean hello@latest?";
+        assert_eq!(answer.message(), expected, "{path}");
     }
     assert_eq!(house.get("/api/jobs/@latest").refused(404), "not_found");
 }
