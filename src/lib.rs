@@ -44,6 +44,8 @@ pub mod import; // what others wrote, in our language
 
 pub mod wire; // what it looks like from outside
 
+pub mod graph; // what waits for what, as a picture
+
 pub mod server; // HTTP in front of the engine
 
 pub mod client; // the same from the other side

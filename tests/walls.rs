@@ -177,6 +177,20 @@ const WALLS: &[(&str, &[&str], &str)] = &[
         "what is said to others knows what exists, and nothing that happens",
     ),
     (
+        "graph",
+        &[
+            "crate::engine",
+            "crate::store",
+            "crate::server",
+            "crate::worker",
+            "crate::cli",
+            "crate::clock",
+            "std::fs",
+            "std::time",
+        ],
+        "steps in, a picture out",
+    ),
+    (
         "server",
         &[
             "rusqlite",

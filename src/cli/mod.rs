@@ -19,6 +19,7 @@ mod explain;
 mod files;
 mod fleet;
 mod follow;
+mod found;
 mod graph;
 mod help;
 mod import;

@@ -221,6 +221,17 @@ pub enum Action {
 }
 
 impl Action {
+    /// What it is called in a definition.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Action::Script { .. } => "script",
+            Action::Docker { .. } => "docker",
+            Action::Pod { .. } => "pod",
+            Action::Task { .. } => "task",
+            Action::Approval { .. } => "approval",
+        }
+    }
+
     /// Who carries one instance of it out.
     pub fn kind(&self) -> StepKind {
         match self {

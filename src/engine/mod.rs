@@ -94,7 +94,6 @@ pub use schedule::ScheduleView;
 pub use submit::{Submission, Submitted};
 pub use views::{
     HeldStep, JobDetail, ListedJob, NamedEvent, Parent, RecoveryNames, StepDetail, WorkerDetail,
-    kind,
 };
 pub use wait::{AskedOnTheWay, Look, Offer};
 pub use why::{Code, RootCause, StepWhy, Why, WhyOutcome, WhyWorker};

@@ -360,7 +360,7 @@ fn detail(
         name,
         output,
         asks,
-        kind: kind(&draft.action),
+        kind: draft.action.word(),
         depends_on: depends_on.collect(),
         required_tags: draft.required_tags(),
         max_attempts: draft.retry.max_attempts,
@@ -368,17 +368,6 @@ fn detail(
         former,
         step,
     })
-}
-
-/// The word for an action in a definition.
-pub fn kind(action: &Action) -> &'static str {
-    match action {
-        Action::Script { .. } => "script",
-        Action::Docker { .. } => "docker",
-        Action::Pod { .. } => "pod",
-        Action::Task { .. } => "task",
-        Action::Approval { .. } => "approval",
-    }
 }
 
 pub(super) fn named(tx: &Tx, events: Vec<Event>) -> Result<Vec<NamedEvent>, EngineError> {

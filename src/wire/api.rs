@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Raw, Strict, Time, unique_texts};
 use crate::domain::Json;
+use crate::domain::depends::{Accept, DependsOn};
 use crate::domain::event::Event;
+use crate::domain::task::{Action, StepDraft, Task};
 use crate::domain::value::ValueSpec;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -136,6 +138,94 @@ pub struct TaskStepJson {
     pub kind: String,
     pub depends_on: Vec<String>,
     pub required_tags: Vec<String>,
+    /// Of steps that it depends on: how they may end, where that is not `completed` alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub accepts: BTreeMap<String, Vec<String>>,
+    /// Of steps that it depends on: those of which one is enough.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub any_of: Vec<String>,
+    /// It goes over a list.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub for_each: bool,
+    /// As it was written, template and all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    /// The task that it calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<String>,
+    /// Its failure does not fail the job.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub continue_on_failure: bool,
+}
+
+fn is_false(yes: &bool) -> bool {
+    !yes
+}
+
+impl From<&Task> for TaskJson {
+    fn from(task: &Task) -> TaskJson {
+        let steps = task.draft.steps.iter().enumerate();
+        let steps = steps.map(|(position, step)| {
+            let dependencies = task.dependencies(position as u32).iter();
+            let depends_on = dependencies.map(|&at| task.step(at).name.clone());
+            TaskStepJson::new(step, depends_on.collect())
+        });
+        TaskJson {
+            name: task.draft.name.clone(),
+            description: task.draft.description.clone(),
+            inputs: task.draft.inputs.iter().map(ValueJson::from).collect(),
+            steps: steps.collect(),
+            priority: task.draft.priority,
+            timeout_secs: task.draft.timeout_ms.map(|ms| ms / 1_000),
+            queue_timeout_secs: task.draft.queue_timeout_ms.map(|ms| ms / 1_000),
+        }
+    }
+}
+
+impl TaskStepJson {
+    fn new(step: &StepDraft, depends_on: Vec<String>) -> TaskStepJson {
+        let mut json = TaskStepJson {
+            name: step.name.clone(),
+            kind: step.action.word().to_string(),
+            depends_on,
+            required_tags: step.required_tags(),
+            accepts: BTreeMap::new(),
+            any_of: Vec::new(),
+            for_each: step.for_each.is_some(),
+            when: step.when.as_ref().map(|when| {
+                // A text is shown without its quotes.
+                serde_json::from_str(&when.0).unwrap_or_else(|_| when.0.clone())
+            }),
+            task: match &step.action {
+                Action::Task { task, .. } => Some(task.clone()),
+                _ => None,
+            },
+            continue_on_failure: step.continue_on_failure,
+        };
+        json.add_edges(&step.depends_on, false);
+        json
+    }
+
+    fn add_edges(&mut self, tree: &DependsOn<String>, is_any: bool) {
+        match tree {
+            DependsOn::Step { step, accept } => {
+                if *accept != Accept::COMPLETED {
+                    let words = accept.outcomes().map(|outcome| outcome.to_string());
+                    let known = self.accepts.entry(step.clone()).or_default();
+                    known.extend(words);
+                    known.dedup();
+                }
+                if is_any && !self.any_of.contains(step) {
+                    self.any_of.push(step.clone());
+                }
+            }
+            DependsOn::All(group) => group.iter().for_each(|one| self.add_edges(one, is_any)),
+            DependsOn::Any(group) => {
+                let is_any = is_any || group.len() > 1;
+                group.iter().for_each(|one| self.add_edges(one, is_any));
+            }
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

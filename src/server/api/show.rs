@@ -4,11 +4,10 @@ use crate::domain::job::Job;
 use crate::domain::outbox::Message;
 use crate::domain::schedule::{CatchUp, Fire};
 use crate::domain::step::Step;
-use crate::domain::task::Task;
 use crate::domain::{Json, Now, Timestamp};
 use crate::engine::{
     JobDetail, JobWhy, MessageDetail, NamedEvent, Parent, ScheduleView, ScheduleWhy, StepDetail,
-    StepWhy, WaitingStep, Why, WorkerDetail, WorkerWhy, kind,
+    StepWhy, WaitingStep, Why, WorkerDetail, WorkerWhy,
 };
 use crate::outbox::{Origin, message_id};
 use crate::secrets::Sealer;
@@ -16,7 +15,7 @@ use crate::store::FormerOutcome;
 use crate::wire::api::{
     AttemptHistory, CatchUpJson, DeliveryJson, DeliveryTryJson, EventJson, FireJson, HeldStepJson,
     JobJson, JobWhyJson, OneStepWhyJson, ParentJson, QueuedJson, QueuedStepJson, RootCauseJson,
-    ScheduleJson, ScheduleWhyJson, StepJson, StepWhyJson, TaskJson, TaskStepJson, ValueJson,
+    ScheduleJson, ScheduleWhyJson, StepJson, StepWhyJson, ValueJson,
     WhyJson, WhyOutcomeJson, WhyWorkerJson, WorkerJson, WorkerWhyJson,
 };
 use crate::wire::{Raw, Time};
@@ -137,28 +136,6 @@ fn attempts(detail: &StepDetail) -> Vec<AttemptHistory> {
         exit_code: step.exit_code,
     });
     former.chain(last).collect()
-}
-
-pub fn task(task: &Task) -> TaskJson {
-    let steps = task.draft.steps.iter().enumerate();
-    let steps = steps.map(|(position, step)| {
-        let dependencies = task.dependencies(position as u32).iter();
-        TaskStepJson {
-            name: step.name.clone(),
-            kind: kind(&step.action).to_string(),
-            depends_on: dependencies.map(|&at| task.step(at).name.clone()).collect(),
-            required_tags: step.required_tags(),
-        }
-    });
-    TaskJson {
-        name: task.draft.name.clone(),
-        description: task.draft.description.clone(),
-        inputs: task.draft.inputs.iter().map(ValueJson::from).collect(),
-        steps: steps.collect(),
-        priority: task.draft.priority,
-        timeout_secs: task.draft.timeout_ms.map(|ms| ms / 1_000),
-        queue_timeout_secs: task.draft.queue_timeout_ms.map(|ms| ms / 1_000),
-    }
 }
 
 pub fn worker(detail: &WorkerDetail) -> WorkerJson {

@@ -1,7 +1,7 @@
 //! Tasks: list, look at, submit.
 
 use super::jobs::answer_made;
-use super::{PAGE, PAGE_MAX, show};
+use super::{PAGE, PAGE_MAX};
 use crate::domain::Json;
 use crate::domain::limits::shorten;
 use crate::domain::task::Task;
@@ -11,7 +11,7 @@ use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 use crate::store::Frozen;
-use crate::wire::api::{List, SubmitRequest};
+use crate::wire::api::{List, SubmitRequest, TaskJson};
 
 /// By name.
 pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
@@ -25,7 +25,7 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let last = tasks.last().map(|task| task.draft.name.clone());
     let list = List {
         next: last.filter(|_| is_full),
-        items: tasks.into_iter().map(show::task).collect(),
+        items: tasks.into_iter().map(TaskJson::from).collect(),
     };
     Ok(Response::json(200, &list).into())
 }
@@ -33,7 +33,7 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
     let frozen = find(app, request)?;
-    Ok(Response::json(200, &show::task(frozen.definition.root())).into())
+    Ok(Response::json(200, &TaskJson::from(frozen.definition.root())).into())
 }
 
 pub fn submit(app: &App, request: &Request) -> Result<Reply, ApiError> {
