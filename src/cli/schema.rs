@@ -3,8 +3,9 @@
 use clap::Subcommand;
 
 use super::exit::Exit;
-use super::say::answer;
-use crate::language::schema;
+use super::say::answer_json;
+use crate::config;
+use crate::language;
 
 #[derive(Subcommand)]
 pub enum SchemaVerb {
@@ -13,13 +14,18 @@ pub enum SchemaVerb {
     /// Keep it in a file, and name that file in the first line of a workflow:
     /// # yaml-language-server: $schema=workflow.schema.json
     Workflow,
+    /// Prints the JSON schema (draft-07) of server-config.yaml.
+    ServerConfig,
+    /// Prints the JSON schema (draft-07) of worker-config.yaml.
+    WorkerConfig,
 }
 
 pub fn run(verb: SchemaVerb) -> anyhow::Result<Exit> {
-    match verb {
-        SchemaVerb::Workflow => {
-            answer(serde_json::to_string_pretty(&schema::workflow())?);
-            Ok(Exit::Success)
-        }
-    }
+    let schema = match verb {
+        SchemaVerb::Workflow => language::schema::workflow(),
+        SchemaVerb::ServerConfig => config::schema::server(),
+        SchemaVerb::WorkerConfig => config::schema::worker(),
+    };
+    answer_json(&schema);
+    Ok(Exit::Success)
 }

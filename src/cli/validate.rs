@@ -1,22 +1,34 @@
 //! `stepward validate`: what is wrong with workflow files, before anybody runs them.
 
-use std::io::{IsTerminal, Read};
+use std::collections::BTreeSet;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 
 use super::exit::Exit;
 use super::files::{server_config, workflows_folder};
-use super::say::say;
+use super::look::LookArgs;
+use super::reach::Reach;
+use super::say::{print, say};
+use super::words::count;
 use crate::language::{self, CheckOptions, Checked, SourceFile, render};
+use crate::wire::api::WorkerJson;
 
 #[derive(Args)]
+#[command(before_help = "Examples:
+  stepward validate
+  stepward validate workflows/release.yaml --root workflows
+  stepward validate - --stdin-filename release.yaml --format short < release.yaml")]
 pub struct ValidateArgs {
     /// Files or folders, or `-` for what comes in; else the folder of the settings, or `workflows`, or this one.
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     #[arg(long, value_enum, default_value_t = Format::Human)]
     format: Format,
+    /// The same as --format json.
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
     /// Warnings count as errors.
     #[arg(long)]
     deny_warnings: bool,
@@ -29,6 +41,14 @@ pub struct ValidateArgs {
     /// The settings file of the server, for its workflows folder.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Also what only this server knows: tags that no worker offers. Without it nothing is connected to.
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+    /// A file with the server's token; else STEPWARD_TOKEN.
+    #[arg(long, value_name = "FILE", requires = "server")]
+    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    look: LookArgs,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -39,6 +59,8 @@ enum Format {
     Short,
     /// One JSON array.
     Json,
+    /// Annotations of GitHub Actions.
+    Github,
 }
 
 /// What is missing may be elsewhere: a script, a task, an action, a secret.
@@ -54,10 +76,13 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<Exit> {
         say(format!("{} is not a folder", root.display()));
         return Ok(Exit::Usage);
     }
+    let options = CheckOptions {
+        offered_tags: offered_tags(args.server, args.token_file)?,
+    };
     let root = args.root.as_deref();
     let mut is_alone = root.is_none();
     let checked = match from_stdin {
-        true => from_input(args.stdin_filename, root)?,
+        true => from_input(args.stdin_filename, root, &options)?,
         false => {
             let paths = match args.paths.is_empty() {
                 true => vec![default_folder(args.config.as_deref())?],
@@ -69,10 +94,11 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<Exit> {
             }
             is_alone &= !paths.iter().any(|path| path.is_dir());
             let folder = folder_of(&paths);
-            language::load_files(&paths, &folder, root, &CheckOptions::default())
+            language::load_files(&paths, &folder, root, &options)
         }
     };
-    print(&checked, args.format);
+    let format = if args.json { Format::Json } else { args.format };
+    print(&shown(&checked, format, &args.look));
     let (errors, warnings) = (checked.errors(), checked.warnings());
     summary(&checked, errors, warnings, root.is_some());
     let misses = |code: &str| MISSING.contains(&code);
@@ -85,28 +111,40 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<Exit> {
     })
 }
 
-fn print(checked: &Checked, format: Format) {
+fn shown(checked: &Checked, format: Format, look: &LookArgs) -> String {
     let found = &checked.diagnostics;
-    let shown = match format {
-        Format::Human => {
-            let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-            render::human(found, colour)
-        }
+    match format {
+        Format::Human => render::human(found, look.stdout().colour),
         Format::Short => found.iter().map(|one| render::short(one) + "\n").collect(),
+        Format::Github => found.iter().map(|one| render::github(one) + "\n").collect(),
         Format::Json => match serde_json::to_string_pretty(found) {
             Ok(json) => json + "\n",
             Err(error) => unreachable!("diagnostics are plain values: {error}"),
         },
-    };
-    // Whoever asked has read enough, such as `head`; the exit code still tells the rest.
-    let _ = std::io::Write::write_all(&mut std::io::stdout(), shown.as_bytes());
+    }
+}
+
+/// Those of the active workers of a server that was named here and now: a file of this folder, or the environment, would not do.
+/// `None`: nobody knows.
+fn offered_tags(
+    server: Option<String>,
+    token_file: Option<PathBuf>,
+) -> anyhow::Result<Option<BTreeSet<String>>> {
+    const WORKERS_MAX: usize = 10_000;
+    if server.is_none() {
+        return Ok(None);
+    }
+    let remote = Reach { server, token_file }.server()?;
+    let workers: Vec<WorkerJson> = remote.all("/api/workers", "after", WORKERS_MAX)?;
+    let active = workers
+        .into_iter()
+        .filter(|worker| worker.status == "active");
+    let tags: BTreeSet<String> = active.flat_map(|worker| worker.tags).collect();
+    // Nobody there says nothing about who will be.
+    Ok(Some(tags).filter(|tags| !tags.is_empty()))
 }
 
 fn summary(checked: &Checked, errors: usize, warnings: usize, among_others: bool) {
-    let count = |count: usize, word: &str| match count {
-        1 => format!("1 {word}"),
-        _ => format!("{count} {word}s"),
-    };
     let files = count(checked.files, "file");
     let first = checked.diagnostics.first().map(|found| found.code);
     let line = match (errors, warnings) {
@@ -127,22 +165,25 @@ fn summary(checked: &Checked, errors: usize, warnings: usize, among_others: bool
     }
 }
 
-fn from_input(name: PathBuf, root: Option<&Path>) -> anyhow::Result<Checked> {
+fn from_input(
+    name: PathBuf,
+    root: Option<&Path>,
+    options: &CheckOptions,
+) -> anyhow::Result<Checked> {
     let mut bytes = Vec::new();
     // One byte more than is allowed is enough to know.
     let input = std::io::stdin().lock();
     input
         .take(language::FILE_BYTES_MAX + 1)
         .read_to_end(&mut bytes)?;
-    let options = CheckOptions::default();
     let text = match language::text_of(bytes, &name) {
         Ok(text) => text,
         Err(fault) => return Ok(Checked::from(*fault)),
     };
     let files = vec![SourceFile { path: name, text }];
     Ok(match root {
-        Some(root) => language::check_among(files, Vec::new(), root, &options),
-        None => language::check_sources(files, &options),
+        Some(root) => language::check_among(files, Vec::new(), root, options),
+        None => language::check_sources(files, options),
     })
 }
 

@@ -2,6 +2,7 @@
 
 mod notify;
 mod origin;
+pub mod schema;
 mod server;
 mod worker;
 

@@ -81,7 +81,7 @@ pub enum Means {
 }
 
 /// (type, keys that it needs, keys that it may have)
-const TYPES: &[(&str, &[&str], &[&str])] = &[
+pub(super) const TYPES: &[(&str, &[&str], &[&str])] = &[
     ("webhook", &["url", "secret"], &[]),
     ("slack", &["url"], &[]),
     ("ntfy", &["url"], &["token", "priority"]),
@@ -89,7 +89,7 @@ const TYPES: &[(&str, &[&str], &[&str])] = &[
     ("command", &["command"], &[]),
 ];
 
-const PRIORITIES: &[&str] = &["min", "low", "default", "high", "max", "urgent"];
+pub(super) const PRIORITIES: &[&str] = &["min", "low", "default", "high", "max", "urgent"];
 
 pub fn check(targets: &Notify) -> Result<(), String> {
     if targets.len() > TARGETS_MAX {

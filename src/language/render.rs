@@ -43,6 +43,27 @@ pub fn short(diagnostic: &Diagnostic) -> String {
     format!("{file}:{line}:{column}: {word}: {message} [{code}]")
 }
 
+/// `::error file=a.yaml,line=3,col=5,title=E012::message`, as GitHub Actions reads it from a log.
+pub fn github(diagnostic: &Diagnostic) -> String {
+    let word = match diagnostic.severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+    };
+    // What stands for something in such a line is written by its number.
+    let text = |text: &str| {
+        let text = text.replace('%', "%25");
+        text.replace('\r', "%0D").replace('\n', "%0A")
+    };
+    let value = |value: &str| text(value).replace(':', "%3A").replace(',', "%2C");
+    let Diagnostic {
+        code, message, at, ..
+    } = diagnostic;
+    let (line, column) = (at.line, at.column);
+    let file = value(&at.file);
+    let message = text(message);
+    format!("::{word} file={file},line={line},col={column},title={code}::{message}")
+}
+
 fn report(diagnostic: &Diagnostic) -> Vec<Group<'_>> {
     let level = match diagnostic.severity {
         Severity::Error => Level::ERROR,

@@ -66,11 +66,12 @@ fn write_part(out: &mut String, part: &Part, key: &str, joint: &str, indent: &st
     }
 }
 
-/// As lines below each other: several, that hold nothing a terminal would obey.
+/// As it is, in lines of its own: several lines, or what quotes would make hard to read; and nothing that a terminal would obey.
 fn is_block(text: &str) -> bool {
     let is_plain = |c: char| c == '\n' || !(c.is_control() || turns(c));
     let begins_plainly = !text.starts_with([' ', '\n']);
-    text.contains('\n') && begins_plainly && text.chars().all(is_plain)
+    let is_hard = text.contains(['\n', '"', '\\']);
+    is_hard && begins_plainly && text.chars().all(is_plain)
 }
 
 fn chomping(text: &str) -> &'static str {
