@@ -174,16 +174,12 @@ enum ConfigVerb {
 }
 
 pub fn run() -> ExitCode {
-    let matches = help::command().get_matches();
-    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let outcome = match arguments.verb {
-        // These two are started by programs of ours.
-        Some(Verb::Supervise) => return crate::worker::supervisor::supervise(),
-        Some(Verb::RunPod { plan }) => return run_pod::run(&plan),
     if let Some(code) = started_by_ours() {
         return code;
     }
-    let outcome = match Arguments::parse().verb {
+    let matches = help::command().get_matches();
+    let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let outcome = match arguments.verb {
         Some(verb) => perform(verb),
         None => start_here::run(),
     };

@@ -15,7 +15,6 @@ use super::table::{Cell, Table};
 use super::words::{count, duration, printable};
 use crate::language;
 use crate::language::words::did_you_mean;
-use crate::server::task_json;
 use crate::wire::api::{JobJson, List, TaskJson, ValueJson};
 
 /// How many of its latest jobs are shown with a task.
@@ -119,7 +118,7 @@ fn of_this_folder(reach: &Reach) -> anyhow::Result<Vec<TaskJson>> {
         ));
     }
     let tasks = checked.workflows.tasks();
-    Ok(tasks.map(|(_, task)| task_json(task.root())).collect())
+    Ok(tasks.map(|(_, task)| TaskJson::from(task.root())).collect())
 }
 
 fn show(args: ShowArgs) -> anyhow::Result<Exit> {

@@ -63,7 +63,6 @@ use reload::{Reload, Watch};
 use streams::Streams;
 use waiting::Waiting;
 
-pub use api::show::task as task_json;
 pub use http::Limits;
 pub use reload::OnReload;
 

@@ -15,8 +15,8 @@ use crate::store::FormerOutcome;
 use crate::wire::api::{
     AttemptHistory, CatchUpJson, DeliveryJson, DeliveryTryJson, EventJson, FireJson, HeldStepJson,
     JobJson, JobWhyJson, OneStepWhyJson, ParentJson, QueuedJson, QueuedStepJson, RootCauseJson,
-    ScheduleJson, ScheduleWhyJson, StepJson, StepWhyJson, ValueJson,
-    WhyJson, WhyOutcomeJson, WhyWorkerJson, WorkerJson, WorkerWhyJson,
+    ScheduleJson, ScheduleWhyJson, StepJson, StepWhyJson, ValueJson, WhyJson, WhyOutcomeJson,
+    WhyWorkerJson, WorkerJson, WorkerWhyJson,
 };
 use crate::wire::{Raw, Time};
 
