@@ -3,10 +3,57 @@
 use clap::Args;
 
 use super::exit::Exit;
+use super::look::Show;
+use super::reach::{Reach, in_url};
+use super::say::{answer, answer_json, say};
+use super::words::printable;
+use crate::wire::api::{JobJson, List};
 
 #[derive(Args)]
-pub struct CancelArgs {}
+#[command(before_help = "Examples:
+  stepward cancel 42
+  stepward cancel 42 43 nightly@latest")]
+pub struct CancelArgs {
+    /// Numbers, latest, TASK@latest or TASK@failed.
+    #[arg(value_name = "JOB", required = true)]
+    jobs: Vec<String>,
+    #[command(flatten)]
+    reach: Reach,
+    #[command(flatten)]
+    show: Show,
+}
 
-pub fn run(_: CancelArgs) -> anyhow::Result<Exit> {
-    anyhow::bail!("not there yet")
+pub fn run(args: CancelArgs) -> anyhow::Result<Exit> {
+    let remote = args.reach.server()?;
+    let mut exit = Exit::Success;
+    let mut cancelled = Vec::new();
+    for job in &args.jobs {
+        match remote.post::<JobJson>(&format!("/api/jobs/{}/cancel", in_url(job)), &()) {
+            Ok(job) => {
+                if !args.show.json {
+                    // Whoever does not read it has cancelled it all the same.
+                    let _ = answer(format!(
+                        "job {} {} is cancelled",
+                        job.id,
+                        printable(&job.task)
+                    ));
+                }
+                cancelled.push(job);
+            }
+            Err(error) => {
+                say(format!("{error:#}"));
+                if exit == Exit::Success {
+                    exit = Exit::of(&error);
+                }
+            }
+        }
+    }
+    if args.show.json {
+        // As above.
+        let _ = answer_json(&List {
+            items: cancelled,
+            next: None,
+        });
+    }
+    Ok(exit)
 }

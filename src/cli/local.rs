@@ -8,13 +8,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use crossbeam_channel::{Receiver, after, select};
 use tempfile::TempDir;
 
 use super::reach::{NamedBy, Remote};
 use crate::config::{ServerConfig, WorkerConfig};
 use crate::language::Workflows;
 use crate::server::Server;
-use crate::worker::Worker;
+use crate::worker::{Worker, marked};
 
 /// What a worker is given to report the end of what it runs.
 const GOODBYE: Duration = Duration::from_secs(15);
@@ -37,6 +38,9 @@ pub struct Local {
     server: Server,
     worker: Option<Worker>,
     pub remote: Remote,
+    /// For whoever else is to reach it.
+    pub token_file: PathBuf,
+    worker_dir: PathBuf,
     /// For its end alone; last, when nobody uses it any more.
     _folder: TempDir,
 }
@@ -63,17 +67,18 @@ impl Local {
             notify: Default::default(),
             ..options.settings
         };
-        config.auth.token_file = Some(token_file);
+        config.auth.token_file = Some(token_file.clone());
         config.recovery.unmatched_step_timeout_secs = UNMATCHED_SECS;
         let server = Server::start_serving(&config, options.workflows)?;
         let url = format!("http://{}", server.address());
         let remote = Remote::new(&url, Some(&token), NamedBy::Here);
+        let worker_dir = data_dir.join("worker");
         let worker = WorkerConfig {
             server_url: url,
             name: "local".to_string(),
             tags: options.tags,
             slots: options.slots,
-            data_dir: data_dir.join("worker"),
+            data_dir: worker_dir.clone(),
             ..WorkerConfig::default()
         };
         let worker = Worker::start(&worker, Some(token))?;
@@ -81,6 +86,8 @@ impl Local {
             server,
             worker: Some(worker),
             remote,
+            token_file,
+            worker_dir,
             _folder: folder,
         })
     }
@@ -93,13 +100,30 @@ impl Local {
     }
 
     /// Ends what still runs, and everything else.
-    pub fn end(mut self) {
+    pub fn end(self) {
+        self.end_unless(&crossbeam_channel::never());
+    }
+
+    /// Ends what still runs, gently unless there is a signal meanwhile, and everything else.
+    pub fn end_unless(mut self, signals: &Receiver<()>) {
         if let Some(worker) = self.worker.take() {
             worker.shut_down();
-            // What does not end goes with the process: its supervisor sees to that.
-            let _ = worker.done().recv_timeout(GOODBYE);
+            select! {
+                recv(worker.done()) -> _ => {}
+                recv(signals) -> _ => return self.abandon(),
+                recv(after(GOODBYE)) -> _ => return self.abandon(),
+            }
         }
         self.server.stop();
+    }
+
+    /// Kills what still runs. The process is about to end: the server and the worker are not waited for.
+    pub fn abandon(self) {
+        let key = std::fs::read_to_string(self.worker_dir.join("instance"));
+        if let Ok(key) = key {
+            marked::kill_marked(key.trim());
+        }
+        std::mem::forget((self.server, self.worker));
     }
 }
 

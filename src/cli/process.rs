@@ -40,6 +40,13 @@ fn end_with_parent() {
 #[cfg(not(target_os = "linux"))]
 fn end_with_parent() {}
 
+/// For a process that people watch: its log is nothing for them, unless they ask for it.
+pub fn begin_quietly() {
+    if std::env::var_os("STEPWARD_LOG").is_some() {
+        begin();
+    }
+}
+
 /// Every connection is a descriptor, and what a shell allows by default is few.
 fn raise_descriptors() {
     let limit = getrlimit(Resource::Nofile);

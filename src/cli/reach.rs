@@ -149,7 +149,9 @@ impl Remote {
                 Fault::new(Exit::NotAllowed, message).into()
             }
             CallError::Refused { ref error, .. } => {
-                let details = error.details.iter().map(|detail| format!("\n  {detail}"));
+                // A single one is in the message already.
+                let details = error.details.iter().filter(|_| error.details.len() > 1);
+                let details = details.map(|detail| format!("\n  {detail}"));
                 let message = format!("{}{}", error.message, details.collect::<String>());
                 Fault::new(Exit::of_call(&call), message).into()
             }

@@ -64,7 +64,7 @@ enum Format {
 }
 
 /// What is missing may be elsewhere: a script, a task, an action, a secret.
-const MISSING: [&str; 4] = ["E028", "E033", "E037", "E043"];
+pub const MISSING: [&str; 4] = ["E028", "E033", "E037", "E043"];
 
 pub fn run(args: ValidateArgs) -> anyhow::Result<Exit> {
     let from_stdin = args.paths.iter().any(|path| path == Path::new("-"));
@@ -193,7 +193,7 @@ fn default_folder(config: Option<&Path>) -> anyhow::Result<PathBuf> {
 }
 
 /// Where `file:` is looked for: the one folder that was named, or that of the first file.
-fn folder_of(paths: &[PathBuf]) -> PathBuf {
+pub fn folder_of(paths: &[PathBuf]) -> PathBuf {
     match paths {
         [folder, ..] if folder.is_dir() => folder.clone(),
         [file, ..] => match file.parent() {

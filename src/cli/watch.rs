@@ -1,12 +1,32 @@
-//! `stepward watch`.
+//! `stepward watch`: how a job goes, to its end.
 
 use clap::Args;
 
 use super::exit::Exit;
+use super::process;
+use super::progress::{FollowArgs, Place, watch};
+use super::reach::{Reach, in_url};
+use crate::wire::api::JobJson;
 
 #[derive(Args)]
-pub struct WatchArgs {}
+#[command(before_help = "Examples:
+  stepward watch 42
+  stepward watch release@latest --timeout 10m
+  stepward watch latest --json")]
+pub struct WatchArgs {
+    /// Its number, latest, TASK@latest or TASK@failed.
+    #[arg(value_name = "JOB")]
+    job: String,
+    #[command(flatten)]
+    reach: Reach,
+    #[command(flatten)]
+    follow: FollowArgs,
+}
 
-pub fn run(_: WatchArgs) -> anyhow::Result<Exit> {
-    anyhow::bail!("not there yet")
+pub fn run(args: WatchArgs) -> anyhow::Result<Exit> {
+    let remote = args.reach.server()?;
+    let job: JobJson = remote.get(&format!("/api/jobs/{}", in_url(&args.job)))?;
+    let signals = process::signals()?;
+    let place = Place::at_server(&args.reach);
+    Ok(watch(&remote, &job, &place, &args.follow, &signals)?.exit)
 }

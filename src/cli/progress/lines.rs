@@ -1,0 +1,239 @@
+//! What changed, one line for each: for people where there is no terminal, as JSON for programs.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::block::{is_instance, lasted};
+use crate::cli::exit::Exit;
+use crate::cli::look::Look;
+use crate::cli::say::answer_json_line;
+use crate::cli::words::{duration, printable, time_of_day};
+use crate::clock::wall_time;
+use crate::wire::Time;
+use crate::wire::api::{EventJson, JobJson, StepJson};
+
+/// One line on stderr, as it is.
+pub fn put(line: &str) {
+    // Nobody reads it; the job goes on.
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+/// What was told last, to know what is new.
+#[derive(Default)]
+pub struct Changes {
+    job: Option<String>,
+    steps: BTreeMap<i64, (String, u32)>,
+}
+
+pub enum Change {
+    Job,
+    /// Where it is in the list of steps.
+    Step(usize),
+}
+
+impl Changes {
+    pub fn since_last(&mut self, job: &JobJson) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let is_over = job.ended_at.is_some();
+        let is_new = self.job.as_ref() != Some(&job.status);
+        // A job begins before its steps do, and ends after them.
+        if is_new && !is_over {
+            changes.push(Change::Job);
+        }
+        for (at, step) in job.steps.iter().flatten().enumerate() {
+            let state = (step.status.clone(), step.attempt);
+            if self.steps.get(&step.id) != Some(&state) {
+                self.steps.insert(step.id, state);
+                changes.push(Change::Step(at));
+            }
+        }
+        // In the order in which it happened; of what happened at once, a loop after its instances.
+        changes.sort_by_key(|change| match change.step(job) {
+            None => (i64::MIN, false),
+            Some(step) => (change.at(job).0.0, !is_instance(&step.name)),
+        });
+        if is_new && is_over {
+            changes.push(Change::Job);
+        }
+        self.job = Some(job.status.clone());
+        changes
+    }
+}
+
+impl Change {
+    fn step<'j>(&self, job: &'j JobJson) -> Option<&'j StepJson> {
+        match self {
+            Change::Job => None,
+            Change::Step(at) => job.steps.as_ref().map(|steps| &steps[*at]),
+        }
+    }
+
+    /// What only prepares something is not.
+    pub fn is_worth_a_line(&self, job: &JobJson) -> bool {
+        match self.step(job) {
+            None => job.ended_at.is_none() && job.status != "pending",
+            Some(step) => match step.status.as_str() {
+                "pending" | "assigned" => false,
+                // Again, after a try that failed.
+                "ready" => step.attempt > 0,
+                _ => true,
+            },
+        }
+    }
+
+    /// `10:04:05 step build  ✔ completed  0.4s`
+    pub fn line(&self, job: &JobJson, look: &Look) -> String {
+        let at = &time_of_day(self.at(job))[..8];
+        let Some(step) = self.step(job) else {
+            return format!("{at} job {}  {}", job.id, look.status(&job.status));
+        };
+        let took = match (step.ended_at, lasted(step, 0)) {
+            (Some(_), Some(ms)) => format!("  {}", duration(ms)),
+            _ => String::new(),
+        };
+        let told = match (step.status.as_str(), &step.worker, &step.message) {
+            ("completed", ..) => String::new(),
+            ("running", Some(worker), _) => format!("  on {}", printable(worker)),
+            ("running", None, _) => match step.child_job_id {
+                Some(child) => format!("  as job {child}"),
+                None => String::new(),
+            },
+            (_, _, Some(message)) => format!("  {}", printable(message)),
+            _ => String::new(),
+        };
+        let tries = match step.attempt > 1 {
+            true => format!("  try {} of {}", step.attempt, step.max_attempts),
+            false => String::new(),
+        };
+        let (name, status) = (printable(&step.name), look.status(&step.status));
+        format!("{at} step {name}  {status}{took}{tries}{told}")
+    }
+
+    fn at(&self, job: &JobJson) -> Time {
+        let at = match self.step(job) {
+            None => job.ended_at.or(job.started_at),
+            Some(step) => match step.status.as_str() {
+                "running" => step.started_at,
+                "ready" => step.ready_at,
+                "assigned" => step.assigned_at,
+                _ => step.ended_at,
+            },
+        };
+        at.unwrap_or_else(|| Time(wall_time()))
+    }
+
+    /// The words that say which step a person has to decide about.
+    pub fn decision(&self, job: &JobJson) -> Option<String> {
+        let step = self.step(job).filter(|step| step.status == "suspended")?;
+        Some(format!("{} {}", job.id, printable(&step.name)))
+    }
+
+    /// As soon as nobody reads it any more, it is for nobody; the job goes on.
+    pub fn tell_json(&self, job: &JobJson) {
+        let (at, job_id) = (self.at(job), job.id);
+        let _ = match self.step(job) {
+            None => answer_json_line(&Told {
+                kind: "job",
+                at,
+                job_id,
+                of: OfJob {
+                    job: Brief::of(job),
+                },
+            }),
+            Some(step) => answer_json_line(&Told {
+                kind: "step",
+                at,
+                job_id,
+                of: OfStep { step },
+            }),
+        };
+    }
+}
+
+#[derive(Serialize)]
+struct Told<T> {
+    kind: &'static str,
+    at: Time,
+    job_id: i64,
+    #[serde(flatten)]
+    of: T,
+}
+
+#[derive(Serialize)]
+struct OfJob<'a> {
+    job: Brief<'a>,
+}
+
+/// A job without its steps: those have lines of their own.
+#[derive(Serialize)]
+struct Brief<'a> {
+    id: i64,
+    task: &'a str,
+    status: &'a str,
+    reason: &'a Option<String>,
+    message: &'a Option<String>,
+    created_at: Time,
+    started_at: Option<Time>,
+    ended_at: Option<Time>,
+}
+
+impl<'a> Brief<'a> {
+    fn of(job: &'a JobJson) -> Brief<'a> {
+        Brief {
+            id: job.id,
+            task: &job.task,
+            status: &job.status,
+            reason: &job.reason,
+            message: &job.message,
+            created_at: job.created_at,
+            started_at: job.started_at,
+            ended_at: job.ended_at,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct OfStep<'a> {
+    step: &'a StepJson,
+}
+
+#[derive(Serialize)]
+struct OfEvent {
+    event: EventJson,
+}
+
+#[derive(Serialize)]
+struct OfEnd<'a> {
+    exit_code: u8,
+    job: Option<&'a JobJson>,
+}
+
+pub fn tell_events(job_id: i64, events: Vec<EventJson>) {
+    for event in events {
+        // As above: nobody has to read it.
+        let _ = answer_json_line(&Told {
+            kind: "event",
+            at: event.at,
+            job_id,
+            of: OfEvent { event },
+        });
+    }
+}
+
+/// The last line.
+pub fn tell_end(exit: Exit, job_id: i64, job: Option<&JobJson>) {
+    // As above: nobody has to read it.
+    let _ = answer_json_line(&Told {
+        kind: "end",
+        at: job
+            .and_then(|job| job.ended_at)
+            .unwrap_or_else(|| Time(wall_time())),
+        job_id,
+        of: OfEnd {
+            exit_code: exit.code(),
+            job,
+        },
+    });
+}

@@ -1,0 +1,107 @@
+//! The few lines at the bottom of a terminal that are drawn again and again. What is above them stays as it is.
+
+use std::io::Write;
+
+use rustix::termios::tcgetwinsize;
+
+use super::block::Line;
+use crate::cli::look::{Look, LookArgs};
+use crate::cli::words::width;
+
+/// Where the terminal does not tell.
+const WIDTH: usize = 80;
+const HEIGHT: usize = 24;
+
+pub struct Live {
+    args: LookArgs,
+    /// What is there now, and how wide each line of it is.
+    drawn: Vec<String>,
+    widths: Vec<usize>,
+    columns: usize,
+}
+
+impl Live {
+    pub fn new(args: LookArgs) -> Live {
+        Live {
+            args,
+            drawn: Vec::new(),
+            widths: Vec::new(),
+            columns: 0,
+        }
+    }
+
+    pub fn look(&self) -> Look {
+        self.args.stderr()
+    }
+
+    /// Columns of one line; the very last one stays free, since terminals do not agree on what happens there.
+    pub fn room(look: &Look) -> usize {
+        look.width.unwrap_or(WIDTH).saturating_sub(1).max(1)
+    }
+
+    /// Lines that the screen has.
+    pub fn height() -> usize {
+        let size = tcgetwinsize(std::io::stderr());
+        let rows = size.map_or(0, |size| usize::from(size.ws_row));
+        if rows == 0 { HEIGHT } else { rows }
+    }
+
+    pub fn draw(&mut self, lines: &[Line], look: &Look) {
+        let room = Live::room(look);
+        let texts: Vec<String> = lines.iter().map(|line| line.text(look, room)).collect();
+        if texts == self.drawn && self.columns == room {
+            return;
+        }
+        let mut out = self.to_its_beginning(room);
+        for text in &texts {
+            out.push_str(text);
+            // What was there before may have been longer.
+            out.push_str("\x1b[K\r\n");
+        }
+        out.push_str("\x1b[J");
+        put(&out);
+        let plain = Look {
+            colour: false,
+            ..*look
+        };
+        let widths = lines.iter().map(|line| width(&line.text(&plain, room)));
+        self.widths = widths.collect();
+        self.drawn = texts;
+        self.columns = room;
+    }
+
+    /// Something that stays, above the block.
+    pub fn put_above(&mut self, text: &str, look: &Look) {
+        let mut out = self.to_its_beginning(Live::room(look));
+        out.push_str("\x1b[J");
+        out.push_str(text);
+        out.push_str("\r\n");
+        put(&out);
+        self.drawn.clear();
+        self.widths.clear();
+    }
+
+    /// What is there now stays.
+    pub fn leave(&mut self) {
+        self.drawn.clear();
+        self.widths.clear();
+    }
+
+    /// A terminal that became narrower has broken our lines into several.
+    fn to_its_beginning(&self, room: usize) -> String {
+        let columns = room + 1;
+        let rows = self
+            .widths
+            .iter()
+            .map(|width| width.div_ceil(columns).max(1));
+        match rows.sum::<usize>() {
+            0 => "\r".to_string(),
+            up => format!("\r\x1b[{up}A"),
+        }
+    }
+}
+
+fn put(text: &str) {
+    // Nobody sees it; the job goes on.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

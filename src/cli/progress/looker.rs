@@ -1,0 +1,204 @@
+//! Looks at a job whenever something happened to it, and at least once a second, on a thread of its own: whoever shows it is
+//! never kept waiting by a server that does not answer.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
+
+use crate::cli::follow::follow;
+use crate::cli::reach::{Remote, in_url};
+use crate::client::CallError;
+use crate::clock::{monotonic_ms, wall_time};
+use crate::wire::api::{EventJson, JobJson, JobWhyJson, List, LogsJson, StepJson, StepLogsJson};
+
+const REST: Duration = Duration::from_secs(1);
+/// While the last lines of running steps are shown.
+const REST_LIVE: Duration = Duration::from_millis(400);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Of steps whose last line is shown: more are asked for all at once.
+const SINGLE_TAILS_MAX: usize = 2;
+/// A step that is ready for longer deserves an explanation.
+const READY_MS: i64 = 1_000;
+
+/// What whoever shows it needs besides the job itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wants {
+    /// The last line of each step, and why steps wait.
+    pub details: bool,
+    pub events: bool,
+}
+
+pub enum Sight {
+    Seen(Box<Seen>),
+    /// The server does not answer. It is tried again and again.
+    Lost,
+    /// It answers, and will not tell of this job. Nothing follows.
+    Refused(CallError),
+}
+
+pub struct Seen {
+    pub job: JobJson,
+    /// Those that were not told before.
+    pub events: Vec<EventJson>,
+    pub tails: BTreeMap<String, String>,
+    pub whys: BTreeMap<String, String>,
+}
+
+/// Until the job has ended, or nobody listens.
+pub fn look_at(remote: &Remote, job_id: i64, wants: Wants) -> std::io::Result<Receiver<Sight>> {
+    let (sights, seen) = unbounded();
+    let news = follow(remote, Some(job_id), None);
+    let mut eye = Eye {
+        remote: remote.clone(),
+        job_id,
+        wants,
+        last_event: 0,
+        tails: BTreeMap::new(),
+        told: BTreeMap::new(),
+        whys: BTreeMap::new(),
+        whys_at: None,
+    };
+    let look = move || {
+        loop {
+            let begun = monotonic_ms();
+            let (sight, is_last) = match eye.look() {
+                Ok(seen) => {
+                    let ended = seen.job.ended_at.is_some();
+                    (Sight::Seen(Box::new(seen)), ended)
+                }
+                Err(
+                    CallError::Unreachable(_)
+                    | CallError::Refused {
+                        status: 429 | 503, ..
+                    },
+                ) => (Sight::Lost, false),
+                Err(refused) => (Sight::Refused(refused), true),
+            };
+            if sights.send(sight).is_err() || is_last {
+                return;
+            }
+            // Half of the time is the server's for others.
+            let cost = (monotonic_ms() - begun).clamp(0, 1_000) as u64;
+            std::thread::sleep(Duration::from_millis(cost));
+            let rest = if wants.details { REST_LIVE } else { REST };
+            match news.recv_timeout(rest) {
+                Ok(_) => while news.try_recv().is_ok() {},
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(rest),
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("look".to_string())
+        .spawn(look)?;
+    Ok(seen)
+}
+
+struct Eye {
+    remote: Remote,
+    job_id: i64,
+    wants: Wants,
+    last_event: i64,
+    tails: BTreeMap<String, String>,
+    /// The attempt of each ended step whose last line is known for good.
+    told: BTreeMap<String, u32>,
+    whys: BTreeMap<String, String>,
+    whys_at: Option<i64>,
+}
+
+impl Eye {
+    fn look(&mut self) -> Result<Seen, CallError> {
+        let client = &self.remote.client;
+        let job: JobJson = client.get(&format!("/api/jobs/{}", self.job_id), PATIENCE)?;
+        if self.wants.details {
+            let steps = job.steps.as_deref().unwrap_or_default();
+            self.look_at_tails(steps);
+            self.look_at_whys(steps);
+        }
+        let events = match self.wants.events {
+            true => self.new_events()?,
+            false => Vec::new(),
+        };
+        Ok(Seen {
+            job,
+            events,
+            tails: self.tails.clone(),
+            whys: self.whys.clone(),
+        })
+    }
+
+    fn new_events(&mut self) -> Result<Vec<EventJson>, CallError> {
+        let mut events = Vec::new();
+        loop {
+            let path = format!("/api/jobs/{}/events?after={}", self.job_id, self.last_event);
+            let page: List<EventJson> = self.remote.client.get(&path, PATIENCE)?;
+            self.last_event = page.items.last().map_or(self.last_event, |last| last.seq);
+            events.extend(page.items);
+            if page.next.is_none() {
+                return Ok(events);
+            }
+        }
+    }
+
+    /// A line that cannot be had is not shown: the job itself is what counts.
+    fn look_at_tails(&mut self, steps: &[StepJson]) {
+        let prints = |step: &&StepJson| {
+            step.attempt > 0
+                && matches!(step.kind.as_str(), "script" | "docker" | "pod")
+                && !super::block::is_instance(&step.name)
+                && self.told.get(&step.name) != Some(&step.attempt)
+                && step.started_at.is_some()
+        };
+        let wanted: Vec<(&str, u32, bool)> = (steps.iter().filter(prints))
+            .map(|step| (step.name.as_str(), step.attempt, step.ended_at.is_some()))
+            .collect();
+        let (client, job_id) = (&self.remote.client, self.job_id);
+        if wanted.len() <= SINGLE_TAILS_MAX {
+            for (name, ..) in &wanted {
+                let path = format!("/api/jobs/{job_id}/steps/{}/logs?tail=1", in_url(name));
+                if let Ok(logs) = client.get::<LogsJson>(&path, PATIENCE) {
+                    keep_tail(&mut self.tails, name, logs);
+                }
+            }
+        } else {
+            let path = format!("/api/jobs/{job_id}/logs?tail=1");
+            let logs = client.get::<List<StepLogsJson>>(&path, PATIENCE);
+            for of_step in logs.into_iter().flat_map(|list| list.items) {
+                keep_tail(&mut self.tails, &of_step.step, of_step.logs);
+            }
+        }
+        for (name, attempt, _) in wanted.iter().filter(|(.., ended)| *ended) {
+            self.told.insert(name.to_string(), *attempt);
+        }
+    }
+
+    fn look_at_whys(&mut self, steps: &[StepJson]) {
+        let now = wall_time().0;
+        let waits = |step: &StepJson| match step.status.as_str() {
+            "ready" => step.ready_at.is_some_and(|at| now - at.0.0 > READY_MS),
+            "suspended" => true,
+            _ => false,
+        };
+        if !steps.iter().any(waits) {
+            self.whys.clear();
+            return;
+        }
+        let ms = monotonic_ms();
+        if self.whys_at.is_some_and(|at| ms - at < READY_MS) {
+            return;
+        }
+        self.whys_at = Some(ms);
+        let path = format!("/api/jobs/{}/why", self.job_id);
+        if let Ok(why) = self.remote.client.get::<JobWhyJson>(&path, PATIENCE) {
+            let steps = why.steps.into_iter();
+            self.whys = steps.map(|step| (step.step, step.why.sentence)).collect();
+        }
+    }
+}
+
+fn keep_tail(tails: &mut BTreeMap<String, String>, step: &str, logs: LogsJson) {
+    if let Some(line) = logs.lines.into_iter().next_back() {
+        tails.insert(step.to_string(), line.text);
+    }
+}

@@ -1,0 +1,382 @@
+//! Shows how a job goes until it ends, and says how it ended: a block at the bottom of a terminal (`live`), lines elsewhere
+//! (`lines`), JSON for programs.
+//!
+//! `looker` looks, `block` and `lines` make text of what was seen, `report` says what to know of a job that did not complete.
+//! Progress goes to stderr; stdout is for what was asked for.
+
+mod block;
+mod lines;
+mod live;
+mod looker;
+mod report;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use crossbeam_channel::{Receiver, after, never, select};
+
+use super::exit::Exit;
+use super::look::{Look, Show};
+use super::reach::{Reach, Remote};
+use super::say::{answer_json, say};
+use super::words::{duration, printable};
+use crate::clock::{monotonic_ms, wall_time};
+use crate::language;
+use crate::wire::api::JobJson;
+use block::{ROWS_LAST, ROWS_LIVE};
+use lines::Changes;
+use live::Live;
+use looker::{Seen, Sight, Wants, look_at};
+
+/// Between two drawings of the block.
+const FRAME: Duration = Duration::from_millis(100);
+
+#[derive(Args, Clone)]
+pub struct FollowArgs {
+    /// How it goes is told on stderr: `live` on a terminal, `lines` elsewhere, `none` with --json.
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Progress::Auto)]
+    pub progress: Progress,
+    /// Waits no longer than this, such as 90, 5m or 1h30m, and exits with 124.
+    #[arg(long, value_name = "DURATION", value_parser = waiting_time)]
+    pub timeout: Option<Duration>,
+    /// Prints what the job gave back on stdout, as JSON.
+    #[arg(long)]
+    pub output: bool,
+    #[command(flatten)]
+    pub show: Show,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Progress {
+    Auto,
+    /// One block that is drawn again and again; needs a terminal.
+    Live,
+    /// One line for each change.
+    Lines,
+    /// Nothing, unless it fails.
+    None,
+}
+
+pub fn waiting_time(text: &str) -> Result<Duration, String> {
+    let ms = language::duration::parse(text)?;
+    Ok(Duration::from_millis(ms.unsigned_abs()))
+}
+
+/// Where the job runs, and how the commands that come next reach it.
+pub struct Place {
+    /// What they need besides their own words.
+    pub suffix: String,
+    /// In this very process.
+    pub here: Option<Here>,
+}
+
+pub struct Here {
+    /// Where it is kept, if it is.
+    pub data: Option<PathBuf>,
+}
+
+impl Place {
+    /// Whoever said in a flag which server it is has to say so again.
+    pub fn at_server(reach: &Reach) -> Place {
+        let mut suffix = String::new();
+        let by_flag = |name: &str, value: &str| std::env::var(name).as_deref() != Ok(value);
+        if let Some(url) = &reach.server
+            && by_flag("STEPWARD_SERVER_URL", url)
+        {
+            suffix.push_str(&format!(" --server {}", printable(url)));
+        }
+        if let Some(file) = reach.token_file.as_ref().and_then(|file| file.to_str())
+            && by_flag("STEPWARD_TOKEN_FILE", file)
+        {
+            suffix.push_str(&format!(" --token-file {}", printable(file)));
+        }
+        Place { suffix, here: None }
+    }
+}
+
+pub struct Watched {
+    pub exit: Exit,
+    /// Nobody wants to wait for anything.
+    pub at_once: bool,
+}
+
+/// Follows the job to its end, or to that of somebody's patience.
+pub fn watch(
+    remote: &Remote,
+    job: &JobJson,
+    place: &Place,
+    args: &FollowArgs,
+    signals: &Receiver<()>,
+) -> anyhow::Result<Watched> {
+    let mut teller = Teller::new(remote, job.id, place, args);
+    let wants = Wants {
+        details: teller.live.is_some(),
+        events: args.show.json,
+    };
+    teller.begin(job);
+    let sights = look_at(remote, job.id, wants)?;
+    let mut deadline = args.timeout.map_or_else(never, after);
+    let cancel = || {
+        // It has ended, or the next look tells what became of it.
+        let _ = remote.post::<JobJson>(&format!("/api/jobs/{}/cancel", job.id), &());
+    };
+    // What it was told to end with.
+    let mut ordered: Option<Exit> = None;
+    loop {
+        let frame = teller.live.as_ref().map_or_else(never, |_| after(FRAME));
+        select! {
+            recv(sights) -> sight => match sight {
+                Ok(Sight::Seen(seen)) => {
+                    let is_over = seen.job.ended_at.is_some();
+                    teller.see(*seen);
+                    if is_over {
+                        let exit = teller.end(ordered);
+                        return Ok(Watched { exit, at_once: false });
+                    }
+                }
+                Ok(Sight::Lost) => teller.lost(),
+                Ok(Sight::Refused(refused)) => {
+                    teller.leave();
+                    return Err(remote.heard::<()>(Err(refused)).unwrap_err());
+                }
+                Err(_) => anyhow::bail!("whoever looks at the job met a bug"),
+            },
+            recv(signals) -> _ => match (&place.here, ordered) {
+                (None, _) => {
+                    teller.detach("detached");
+                    return Ok(teller.stop(Exit::Interrupted));
+                }
+                (Some(_), Some(Exit::Interrupted)) => {
+                    teller.leave();
+                    return Ok(teller.stop(Exit::Interrupted));
+                }
+                (Some(_), _) => {
+                    teller.note("cancelling; once more to stop at once");
+                    ordered = Some(Exit::Interrupted);
+                    cancel();
+                }
+            },
+            recv(deadline) -> _ => {
+                deadline = never();
+                let waited = duration(args.timeout.unwrap_or_default().as_millis() as i64);
+                if place.here.is_none() {
+                    teller.detach(&format!("waited for {waited}"));
+                    return Ok(teller.stop(Exit::WaitedTooLong));
+                }
+                if ordered.is_none() {
+                    teller.note(&format!("waited for {waited}; the job runs in this process and is cancelled"));
+                    ordered = Some(Exit::WaitedTooLong);
+                    cancel();
+                }
+            },
+            recv(frame) -> _ => teller.draw(),
+        }
+    }
+}
+
+/// Says what there is to say, in the way that was asked for.
+struct Teller<'a> {
+    remote: &'a Remote,
+    place: &'a Place,
+    args: &'a FollowArgs,
+    job_id: i64,
+    live: Option<Live>,
+    lines: bool,
+    changes: Changes,
+    seen: Option<Seen>,
+    drawn_at: Option<i64>,
+    is_lost: bool,
+}
+
+impl<'a> Teller<'a> {
+    fn new(remote: &'a Remote, job_id: i64, place: &'a Place, args: &'a FollowArgs) -> Teller<'a> {
+        let look = args.show.look.stderr();
+        let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
+        let progress = match args.progress {
+            Progress::Auto if args.show.json => Progress::None,
+            Progress::Auto | Progress::Live if look.is_terminal && !is_dumb => Progress::Live,
+            Progress::Auto | Progress::Live => Progress::Lines,
+            asked => asked,
+        };
+        Teller {
+            remote,
+            place,
+            args,
+            job_id,
+            live: (progress == Progress::Live).then(|| Live::new(args.show.look)),
+            lines: progress == Progress::Lines,
+            changes: Changes::default(),
+            seen: None,
+            drawn_at: None,
+            is_lost: false,
+        }
+    }
+
+    fn look(&self) -> Look {
+        self.args.show.look.stderr()
+    }
+
+    fn begin(&mut self, job: &JobJson) {
+        if self.live.is_none() && !self.lines {
+            return;
+        }
+        let look = self.look();
+        let place = match &self.place.here {
+            Some(_) => "in this process".to_string(),
+            None => format!("at {}", printable(&self.remote.url)),
+        };
+        let (task, dot) = (printable(&job.task), look.dot());
+        self.put(&format!("{task} {dot} job {} {dot} {place}", job.id));
+    }
+
+    /// A line that stays, as it is.
+    fn put(&mut self, line: &str) {
+        match &mut self.live {
+            Some(live) => {
+                let look = live.look();
+                live.put_above(line, &look);
+            }
+            None => lines::put(line),
+        }
+    }
+
+    /// Something about ourselves.
+    fn note(&mut self, line: &str) {
+        match &self.live {
+            Some(_) => {
+                self.put(&format!("stepward: {line}"));
+                self.drawn_at = None;
+                self.draw();
+            }
+            None => say(line),
+        }
+    }
+
+    fn lost(&mut self) {
+        if !self.is_lost {
+            self.is_lost = true;
+            self.note("the server does not answer, trying again");
+        }
+    }
+
+    fn see(&mut self, mut seen: Seen) {
+        if std::mem::take(&mut self.is_lost) {
+            self.note("the server is back");
+        }
+        let look = self.look();
+        let (json, lines) = (self.args.show.json, self.lines);
+        if json {
+            lines::tell_events(seen.job.id, std::mem::take(&mut seen.events));
+        }
+        let changes = self.changes.since_last(&seen.job);
+        for change in &changes {
+            if json {
+                change.tell_json(&seen.job);
+            }
+            if lines && change.is_worth_a_line(&seen.job) {
+                lines::put(&change.line(&seen.job, &look));
+            }
+        }
+        let asked: Vec<String> = (changes.iter())
+            .filter_map(|change| change.decision(&seen.job))
+            .collect();
+        self.seen = Some(seen);
+        for words in asked {
+            let suffix = &self.place.suffix;
+            let (approve, reject) = (format!("approve {words}"), format!("reject {words}"));
+            self.note(&format!(
+                "somebody must decide: stepward {approve}{suffix}, or stepward {reject}{suffix}"
+            ));
+        }
+        self.draw();
+    }
+
+    fn draw(&mut self) {
+        let now = monotonic_ms();
+        let frame = FRAME.as_millis() as i64;
+        if self.drawn_at.is_some_and(|at| now - at < frame) {
+            return;
+        }
+        let (Some(live), Some(seen)) = (&mut self.live, &self.seen) else {
+            return;
+        };
+        let look = live.look();
+        let hint = match self.place.here {
+            Some(_) => "Ctrl-C cancels",
+            None => "Ctrl-C detaches",
+        };
+        let now_ms = wall_time().0;
+        let room = Live::room(&look);
+        // The footer, the line of what is left out, and the one that the cursor is in.
+        let rows = Live::height().saturating_sub(3).clamp(1, ROWS_LIVE);
+        let mut lines = block::steps(seen, &look, room, rows, now_ms);
+        lines.push(block::footer(&seen.job, &look, now_ms, hint));
+        live.draw(&lines, &look);
+        self.drawn_at = Some(now);
+    }
+
+    /// What is drawn stays, and nothing is drawn any more.
+    fn leave(&mut self) {
+        self.drawn_at = None;
+        self.draw();
+        if let Some(live) = &mut self.live {
+            live.leave();
+        }
+    }
+
+    fn detach(&mut self, why: &str) {
+        self.leave();
+        let (job_id, suffix) = (self.job_id, &self.place.suffix);
+        say(format!(
+            "{why}; the job goes on\n  watch   stepward watch {job_id}{suffix}\n  cancel  stepward cancel {job_id}{suffix}"
+        ));
+    }
+
+    fn stop(&self, exit: Exit) -> Watched {
+        if self.args.show.json {
+            lines::tell_end(exit, self.job_id, self.seen.as_ref().map(|seen| &seen.job));
+        }
+        Watched {
+            exit,
+            at_once: true,
+        }
+    }
+
+    /// The job is over.
+    fn end(&mut self, ordered: Option<Exit>) -> Exit {
+        let seen = self.seen.take().expect("it was seen to end");
+        let job = &seen.job;
+        let outcome = Exit::of_job(job).unwrap_or(Exit::Error);
+        let look = self.look();
+        if let Some(live) = &mut self.live {
+            let room = Live::room(&look);
+            let lines = block::steps(&seen, &look, room, ROWS_LAST, wall_time().0);
+            live.draw(&lines, &look);
+            live.leave();
+        }
+        let exit = ordered.unwrap_or(outcome);
+        let is_told = self.live.is_some() || self.lines || !self.args.show.json;
+        if exit != Exit::Success && is_told {
+            let report = match outcome {
+                Exit::Success => Vec::new(),
+                _ => report::report(self.remote, job, self.place, &look),
+            };
+            // The heading belongs between what failed and what comes next.
+            let blank = report.iter().rposition(|line| line.is_empty());
+            let (before, next) = report.split_at(blank.map_or(0, |at| at + 1));
+            before.iter().for_each(|line| lines::put(line));
+            lines::put(&block::last(job, &look).text(&look, usize::MAX));
+            next.iter().for_each(|line| lines::put(line));
+        } else if self.live.is_some() || self.lines {
+            lines::put(&block::last(job, &look).text(&look, usize::MAX));
+        }
+        if self.args.show.json {
+            lines::tell_end(exit, job.id, Some(job));
+        } else if self.args.output {
+            // Nobody reads it.
+            let _ = answer_json(&job.output);
+        }
+        exit
+    }
+}

@@ -1,0 +1,138 @@
+//! What to know when a job did not complete: the cause in words, the last lines of what failed, what to type next.
+
+use super::Place;
+use crate::cli::look::{Ink, Look};
+use crate::cli::reach::{Remote, in_url};
+use crate::cli::words::printable;
+use crate::wire::api::{JobJson, JobWhyJson, LogsJson, StepJson};
+
+/// Of what the failed step printed.
+const LINES: usize = 10;
+/// Jobs within jobs.
+const DEPTH_MAX: usize = 8;
+
+pub fn report(remote: &Remote, job: &JobJson, place: &Place, look: &Look) -> Vec<String> {
+    let mut lines = Vec::new();
+    let failed = failed(remote, job);
+    if let Some((job_id, step)) = &failed {
+        lines.extend(last_lines(remote, *job_id, step, job.id, look));
+    }
+    let mut next = vec![("because", printable(&cause(remote, job)))];
+    let command = |words: String| format!("stepward {words}{}", place.suffix);
+    match &place.here {
+        None => {
+            next.push(("why", command(format!("why {}", job.id))));
+            if let Some((job_id, step)) = &failed {
+                let step = printable(&step.name);
+                next.push(("logs", command(format!("logs {job_id} {step}"))));
+            }
+            next.push(("retry", command(format!("retry {}", job.id))));
+        }
+        Some(here) => {
+            if job.reason.as_deref() == Some("unmatched") || is_unmatched(&failed) {
+                let tags = failed.iter().flat_map(|(_, step)| &step.required_tags);
+                let tags: Vec<&str> = tags.map(String::as_str).collect();
+                let text = format!(
+                    "it needs {}; --tags {} lets this machine offer what it does not offer by itself",
+                    tags.join(" + "),
+                    tags.join(",")
+                );
+                next.push(("tags", printable(&text)));
+            }
+            next.push(match &here.data {
+                Some(data) => {
+                    let data = printable(&data.display().to_string());
+                    let text =
+                        format!("stepward server --data-dir {data}   shows what is kept there");
+                    ("kept", text)
+                }
+                None => {
+                    let text =
+                        "nothing of this run stays; --data DIR keeps it, `stepward dev` keeps all";
+                    ("kept", text.to_string())
+                }
+            });
+        }
+    }
+    lines.extend(next.into_iter().map(|(word, text)| {
+        let word = look.paint(Ink::Faint, &format!("{word:7}"));
+        format!("  {word}  {text}")
+    }));
+    lines
+}
+
+fn is_unmatched(failed: &Option<(i64, StepJson)>) -> bool {
+    let reason = failed.as_ref().and_then(|(_, step)| step.reason.as_deref());
+    reason == Some("unmatched")
+}
+
+fn cause(remote: &Remote, job: &JobJson) -> String {
+    let why = remote.get::<JobWhyJson>(&format!("/api/jobs/{}/why", job.id));
+    match why {
+        Ok(why) => why.why.sentence,
+        // What the job itself says is nearly as good.
+        Err(_) => job.message.clone().unwrap_or_else(|| job.status.clone()),
+    }
+}
+
+/// The step that failed by itself, in this job or in one that it called.
+fn failed(remote: &Remote, job: &JobJson) -> Option<(i64, StepJson)> {
+    let is_cause = |step: &StepJson| {
+        step.status == "failed" && step.reason.as_deref() != Some("instance_failed")
+    };
+    let mut job_id = job.id;
+    for _ in 0..DEPTH_MAX {
+        let seen: JobJson = remote.get(&format!("/api/jobs/{job_id}")).ok()?;
+        let cause = seen.steps?.into_iter().find(is_cause)?;
+        match cause.child_job_id {
+            Some(child) => job_id = child,
+            None => return Some((job_id, cause)),
+        }
+    }
+    None
+}
+
+fn last_lines(
+    remote: &Remote,
+    job_id: i64,
+    step: &StepJson,
+    of_job: i64,
+    look: &Look,
+) -> Vec<String> {
+    if step.attempt == 0 {
+        return Vec::new();
+    }
+    let name = in_url(&step.name);
+    let path = format!("/api/jobs/{job_id}/steps/{name}/logs?tail={LINES}");
+    let Ok(logs) = remote.get::<LogsJson>(&path) else {
+        return Vec::new();
+    };
+    if logs.lines.is_empty() {
+        return Vec::new();
+    }
+    let name = match job_id == of_job {
+        true => step.name.clone(),
+        false => format!("job {job_id} {}", step.name),
+    };
+    let (shown, total) = (logs.lines.len() as u64, logs.total_lines);
+    let lines = match shown == total {
+        true => match total {
+            1 => "1 line".to_string(),
+            _ => format!("all {total} lines"),
+        },
+        false => format!("last {shown} of {total} lines"),
+    };
+    let has_stderr = logs.lines.iter().any(|line| line.stream == "stderr");
+    let marked = if has_stderr { ", ! is stderr" } else { "" };
+    let dot = look.dot();
+    let heading = format!("  {} {dot} {lines}{marked}", printable(&name));
+    let digits = total.to_string().len();
+    let mut told = vec![String::new(), look.paint(Ink::Bold, &heading)];
+    told.extend(logs.lines.iter().map(|line| {
+        let mark = if line.stream == "stderr" { "!" } else { " " };
+        let n = look.paint(Ink::Faint, &format!("{:>digits$}", line.n));
+        format!("    {n} {mark} {}", printable(&line.text))
+    }));
+    told.push(String::new());
+    told
+}
