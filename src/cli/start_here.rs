@@ -1,7 +1,59 @@
 //! `stepward` alone: how things are if there is a server, else where to begin.
 
+use std::env;
+
 use super::exit::Exit;
+use super::look::Show;
+use super::reach::{Reach, Remote};
+use super::say::{print, say};
+use super::status;
+
+const START_HERE: &str = concat!(
+    "stepward ",
+    env!("CARGO_PKG_VERSION"),
+    " - runs YAML workflows on one machine or a few. One binary, one SQLite file.
+
+Start here
+  stepward demo          twenty seconds of what happens when things go wrong
+  stepward init          write a small project here
+  stepward run FILE      run a workflow file now; no server needed
+  stepward dev           a server with a worker for this folder, until Ctrl-C
+
+The files in `examples` of the repository run without a server, too:
+  stepward run examples/hello.yaml
+
+`stepward help` lists all commands.
+"
+);
 
 pub fn run() -> anyhow::Result<Exit> {
-    anyhow::bail!("not there yet")
+    let show = Show::default();
+    // Whoever types nothing else gets an answer: what is wrong is a line above it.
+    match named() {
+        Err(error) => say(format!("{error:#}")),
+        Ok(None) => {
+            print(START_HERE);
+            say("no server is known here");
+            return Ok(Exit::Success);
+        }
+        Ok(Some(remote)) => match status::look_at(&remote) {
+            Ok(status) => {
+                print(&status::text(&status, &show.look()));
+                return Ok(Exit::Success);
+            }
+            Err(error) => say(format!("{error:#}")),
+        },
+    }
+    print(START_HERE);
+    Ok(Exit::Success)
+}
+
+/// The server that the environment or this folder names.
+fn named() -> anyhow::Result<Option<Remote>> {
+    let said = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+    let reach = Reach {
+        server: said("STEPWARD_SERVER_URL"),
+        token_file: said("STEPWARD_TOKEN_FILE").map(Into::into),
+    };
+    reach.find()
 }

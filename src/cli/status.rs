@@ -1,12 +1,521 @@
-//! `stepward status`.
+//! `stepward status`: what is wrong, what runs, what waits, who is there, what comes next. One screen.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use clap::Args;
+use crossbeam_channel::RecvTimeoutError;
+use rustix::termios::tcgetwinsize;
+use serde::{Deserialize, Serialize};
 
-use super::exit::Exit;
+use super::exit::{Exit, Fault};
+use super::look::{Ink, Look, Show};
+use super::process::signals;
+use super::queue::outcome;
+use super::reach::{Reach, Remote, in_url};
+use super::say::{answer_json, print};
+use super::table::{Cell, Table};
+use super::words::{ago, count, duration, fit, printable, secs, until, width, wrap};
+use crate::clock::wall_time;
+use crate::wire::api::{JobJson, List, QueuedJson, RecoveryJson, ScheduleJson, WorkerJson};
+
+/// How long a failed job is a problem.
+const RECENT_MS: i64 = 24 * 3_600_000;
+/// Somebody reads it: of more than this, the first.
+const JOBS_MAX: usize = 500;
+const WAITING_MAX: usize = 1_000;
+const WORKERS_MAX: usize = 1_000;
+const SCHEDULES_MAX: usize = 1_000;
+/// On the screen.
+const ROWS: usize = 10;
+const NEXT: usize = 5;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Args)]
-pub struct StatusArgs {}
+#[command(before_help = "Examples:\n  \
+    stepward status\n  \
+    stepward status --watch               again every second, until Ctrl-C\n  \
+    stepward status --json | jq -e '.problems == []'")]
+pub struct StatusArgs {
+    /// Looks again every second, until Ctrl-C.
+    #[arg(long, conflicts_with = "json")]
+    watch: bool,
+    #[command(flatten)]
+    show: Show,
+    #[command(flatten)]
+    reach: Reach,
+}
 
-pub fn run(_: StatusArgs) -> anyhow::Result<Exit> {
-    anyhow::bail!("not there yet")
+#[derive(Debug, Serialize)]
+pub struct StatusJson {
+    server: String,
+    ready: bool,
+    /// The worst first. None: all is well.
+    problems: Vec<ProblemJson>,
+    jobs: StatusJobsJson,
+    waiting: WaitingJson,
+    workers: Vec<WorkerJson>,
+    /// The soonest first.
+    schedules_next: Vec<ScheduleJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProblemJson {
+    code: String,
+    message: String,
+    /// What to type, or to do.
+    fix: String,
+}
+
+#[derive(Debug, Serialize)]
+struct StatusJobsJson {
+    running: Vec<JobJson>,
+    /// Within a day, newest first; those that are nobody's child.
+    failed_recently: Vec<JobJson>,
+}
+
+#[derive(Debug, Serialize)]
+struct WaitingJson {
+    steps: usize,
+    /// There are more than were counted.
+    more: bool,
+    by_reason: BTreeMap<String, usize>,
+}
+
+/// What of the workflow files matters here.
+#[derive(Debug, Deserialize)]
+struct Workflows {
+    stale: Vec<String>,
+    left_out: Vec<String>,
+    problems: Vec<WorkflowProblem>,
+}
+
+#[derive(Debug, Deserialize)]
+struct WorkflowProblem {
+    code: String,
+    severity: String,
+    message: String,
+    file: String,
+    line: u32,
+}
+
+pub fn run(args: StatusArgs) -> anyhow::Result<Exit> {
+    let look = args.show.look();
+    if args.watch && !look.is_terminal {
+        let message = "--watch needs a terminal; elsewhere, ask again and again, or follow `stepward events -f`";
+        return Err(Fault::usage(message));
+    }
+    let remote = args.reach.server()?;
+    let status = look_at(&remote)?;
+    if args.watch {
+        return watch(&remote, &status, args.show);
+    }
+    match args.show.json {
+        true => answer_json(&status),
+        false => print(&text(&status, &look)),
+    };
+    Ok(Exit::Success)
+}
+
+/// Redraws its own lines only: what was on the screen before stays above.
+fn watch(remote: &Remote, first: &StatusJson, show: Show) -> anyhow::Result<Exit> {
+    let signals = signals()?;
+    let mut shown = text(first, &show.look());
+    let mut up = 0;
+    loop {
+        let look = show.look();
+        let rows = tcgetwinsize(std::io::stdout()).map_or(24, |size| usize::from(size.ws_row));
+        let mut lines: Vec<&str> = shown.lines().collect();
+        // What does not fit would scroll away, and could not be drawn over.
+        lines.truncate(rows.saturating_sub(1).max(1));
+        let back = match up {
+            0 => String::new(),
+            lines => format!("\x1b[{lines}A\x1b[J"),
+        };
+        if !print(&format!("{back}{}\n", lines.join("\n"))) {
+            return Ok(Exit::Success);
+        }
+        up = lines.len();
+        match signals.recv_timeout(EVERY) {
+            Err(RecvTimeoutError::Timeout) => {}
+            _ => return Ok(Exit::Success),
+        }
+        shown = match look_at(remote) {
+            Ok(status) => text(&status, &look),
+            Err(error) => {
+                let room = look.width.unwrap_or(80);
+                wrap(&printable(&format!("{error:#}")), room).join("\n")
+            }
+        };
+    }
+}
+
+pub fn look_at(remote: &Remote) -> anyhow::Result<StatusJson> {
+    let health = remote.heard(remote.client.readiness(PATIENCE))?;
+    let workflows: Workflows = remote.get("/api/workflows")?;
+    let recovery: RecoveryJson = remote.get("/api/recovery")?;
+    let workers: Vec<WorkerJson> = remote.all("/api/workers?limit=500", "after", WORKERS_MAX)?;
+    let queued: Vec<QueuedJson> = remote.all("/api/queue?limit=500", "after", WAITING_MAX)?;
+    let running = jobs(remote, "running")?;
+    let failed = failed_recently(remote)?;
+    let mut problems: Vec<ProblemJson> = Vec::new();
+    for problem in &health.problems {
+        problems.push(ProblemJson {
+            code: "not_ready".to_string(),
+            message: format!("the server is not ready: {problem}"),
+            fix: "stepward doctor".to_string(),
+        });
+    }
+    problems.extend(broken_files(&workflows));
+    problems.extend(lost_workers(&workers, &recovery));
+    problems.extend(steps_without_worker(&queued));
+    problems.extend(failures(&failed));
+    let mut by_reason = BTreeMap::new();
+    for step in &queued {
+        *by_reason.entry(step.why.code.clone()).or_insert(0) += 1;
+    }
+    Ok(StatusJson {
+        server: remote.url.clone(),
+        ready: health.problems.is_empty(),
+        problems,
+        jobs: StatusJobsJson {
+            running,
+            failed_recently: failed,
+        },
+        waiting: WaitingJson {
+            steps: queued.len(),
+            more: queued.len() >= WAITING_MAX,
+            by_reason,
+        },
+        workers,
+        schedules_next: schedules_next(remote)?,
+    })
+}
+
+fn jobs(remote: &Remote, status: &str) -> anyhow::Result<Vec<JobJson>> {
+    let query = in_url(&format!("status:{status}"));
+    remote.all(&format!("/api/jobs?limit=500&q={query}"), "after", JOBS_MAX)
+}
+
+/// A job that ran out of time is cancelled by nobody's wish.
+fn failed_recently(remote: &Remote) -> anyhow::Result<Vec<JobJson>> {
+    let cancelled = jobs(remote, "cancelled")?.into_iter().filter(|job| {
+        let reason = job.reason.as_deref();
+        matches!(reason, Some("job_timeout" | "queue_timeout"))
+    });
+    let now_ms = wall_time().0;
+    let is_recent = |job: &JobJson| {
+        let ended = job.ended_at.map_or(0, |at| at.0.0);
+        job.parent.is_none() && now_ms - ended < RECENT_MS
+    };
+    let mut failed: Vec<JobJson> = jobs(remote, "failed")?
+        .into_iter()
+        .chain(cancelled)
+        .filter(is_recent)
+        .collect();
+    failed.sort_by_key(|job| std::cmp::Reverse(job.id));
+    Ok(failed)
+}
+
+fn schedules_next(remote: &Remote) -> anyhow::Result<Vec<ScheduleJson>> {
+    let path = "/api/schedules?limit=500";
+    let schedules: Vec<ScheduleJson> = remote.all(path, "after", SCHEDULES_MAX)?;
+    let is_due = |schedule: &ScheduleJson| {
+        let is_on = schedule.enabled && schedule.loaded && !schedule.paused;
+        is_on && schedule.next_at.is_some()
+    };
+    let mut next: Vec<ScheduleJson> = schedules.into_iter().filter(is_due).collect();
+    next.sort_by_key(|schedule| schedule.next_at.map(|at| at.0.0));
+    next.truncate(NEXT);
+    Ok(next)
+}
+
+fn broken_files(workflows: &Workflows) -> Vec<ProblemJson> {
+    let errors = workflows.problems.iter();
+    let errors = errors.filter(|problem| problem.severity == "error");
+    let mut files: BTreeMap<&str, Vec<&WorkflowProblem>> = BTreeMap::new();
+    for error in errors {
+        files.entry(&error.file).or_default().push(error);
+    }
+    let broken = files.into_iter().map(|(file, errors)| {
+        let first = errors[0];
+        let is_stale = workflows.stale.iter().any(|stale| stale == file);
+        let is_left_out = workflows.left_out.iter().any(|left| left == file);
+        let so = match (is_stale, is_left_out) {
+            (true, _) => ", it is served as it was when it was last good",
+            (false, true) => ", it is not served",
+            (false, false) => "",
+        };
+        let more = match errors.len() {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        let (code, line, message) = (&first.code, first.line, &first.message);
+        ProblemJson {
+            code: "workflows_broken".to_string(),
+            message: format!("{file} line {line}: {message} [{code}]{more}{so}"),
+            fix: format!("stepward validate {file}"),
+        }
+    });
+    broken.collect()
+}
+
+/// Whoever was told to go is no problem.
+fn lost_workers(workers: &[WorkerJson], recovery: &RecoveryJson) -> Vec<ProblemJson> {
+    let late_secs = 2.0 * recovery.settings.heartbeat_interval_secs as f64;
+    let of = |worker: &WorkerJson| {
+        let name = &worker.name;
+        let age = secs(worker.heartbeat_age_secs);
+        if worker.draining {
+            return None;
+        }
+        if worker.status == "inactive" {
+            return Some(ProblemJson {
+                code: "worker_inactive".to_string(),
+                message: format!("worker {name} is inactive, it was last heard {age} ago"),
+                fix: format!("start it again, or forget it: stepward worker rm {name}"),
+            });
+        }
+        if worker.heartbeat_age_secs <= late_secs {
+            return None;
+        }
+        let then = worker.inactive_in_secs.map(secs);
+        let then = then.map_or_else(String::new, |then| format!(", it is given up in {then}"));
+        Some(ProblemJson {
+            code: "worker_silent".to_string(),
+            message: format!("worker {name} is silent for {age}{then}"),
+            fix: "stepward recovery forecast".to_string(),
+        })
+    };
+    workers.iter().filter_map(of).collect()
+}
+
+/// Those that wait for the same are one problem.
+fn steps_without_worker(queued: &[QueuedJson]) -> Vec<ProblemJson> {
+    let mut groups: BTreeMap<(&str, &str), Vec<&QueuedJson>> = BTreeMap::new();
+    for step in queued {
+        let code = step.why.code.as_str();
+        if matches!(code, "no_matching_worker" | "matching_workers_silent") {
+            groups
+                .entry((code, &step.why.sentence))
+                .or_default()
+                .push(step);
+        }
+    }
+    let problem = |((code, sentence), steps): ((&str, &str), Vec<&QueuedJson>)| {
+        let due = |step: &&&QueuedJson| {
+            let outcome = step.why.outcome.as_ref();
+            outcome.map_or(i64::MAX, |outcome| (outcome.in_secs * 1_000.0) as i64)
+        };
+        let first = steps.iter().min_by_key(due).expect("no group is empty");
+        let which = match steps.len() {
+            1 => format!("job {} step {}", first.job_id, first.step),
+            n => format!(
+                "{n} steps, the first is job {} step {}",
+                first.job_id, first.step
+            ),
+        };
+        let then = outcome(first).map_or_else(String::new, |outcome| format!("; {outcome}"));
+        ProblemJson {
+            code: code.to_string(),
+            message: format!("{sentence}: {which}{then}"),
+            fix: match first.why.fix.last() {
+                Some(fix) => fix.clone(),
+                None => format!("stepward why {}/{}", first.job_id, first.step),
+            },
+        }
+    };
+    groups.into_iter().map(problem).collect()
+}
+
+/// By reason, the one that happened last first.
+fn failures(failed: &[JobJson]) -> Vec<ProblemJson> {
+    let mut groups: Vec<(&str, Vec<&JobJson>)> = Vec::new();
+    for job in failed {
+        let reason = job.reason.as_deref().unwrap_or("unknown");
+        match groups.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, jobs)) => jobs.push(job),
+            None => groups.push((reason, vec![job])),
+        }
+    }
+    let problem = |(reason, jobs): (&str, Vec<&JobJson>)| {
+        let last = jobs[0];
+        let (id, task) = (last.id, &last.task);
+        let which = match jobs.len() {
+            1 => format!("job {id} {task} failed"),
+            n => format!("{n} jobs failed within a day, the last is {id} {task}"),
+        };
+        let at = last
+            .ended_at
+            .map_or_else(String::new, |at| format!(" {}", ago(at)));
+        let message = last.message.as_deref().unwrap_or(reason);
+        ProblemJson {
+            code: reason.to_string(),
+            message: format!("{which}{at}: {message}"),
+            fix: match reason {
+                "exit_code" | "signal" => format!("stepward logs {id} --failed"),
+                _ => format!("stepward why {id}"),
+            },
+        }
+    };
+    groups.into_iter().map(problem).collect()
+}
+
+pub fn text(status: &StatusJson, look: &Look) -> String {
+    let mut text = String::new();
+    let columns = look.width.unwrap_or(usize::MAX);
+    match status.problems.len() {
+        0 => {
+            let well = format!(
+                "{} all is well at {}",
+                look.sign("completed"),
+                status.server
+            );
+            text.push_str(&look.paint(Ink::Good, &well));
+        }
+        n => {
+            let many = format!(
+                "{} {} at {}",
+                look.sign("failed"),
+                count(n, "problem"),
+                status.server
+            );
+            text.push_str(&look.paint(Ink::Bad, &many));
+        }
+    }
+    text.push('\n');
+    for problem in &status.problems {
+        let said = format!("{}: {}", problem.code, problem.message);
+        for (row, line) in wrap(&printable(&said), columns.saturating_sub(4))
+            .iter()
+            .enumerate()
+        {
+            let indent = if row == 0 { "  " } else { "    " };
+            text.push_str(&format!("{indent}{line}\n"));
+        }
+        let fix = fit(
+            &printable(&problem.fix),
+            columns.saturating_sub(6),
+            look.ellipsis(),
+        );
+        text.push_str(&format!("      {}\n", look.paint(Ink::Bold, &fix)));
+    }
+    text.push_str(&running(status, look));
+    text.push_str(&waiting(status, look));
+    text.push_str(&workers(status, look));
+    text.push_str(&next(status, look));
+    text
+}
+
+/// `Running: 3`, or the word for none.
+fn heading(look: &Look, name: &str, n: usize) -> String {
+    let n = match n {
+        0 => "none".to_string(),
+        n => n.to_string(),
+    };
+    format!("\n{} {n}\n", look.paint(Ink::Bold, &format!("{name}:")))
+}
+
+fn section(look: &Look, name: &str, n: usize, table: &Table) -> String {
+    let mut text = heading(look, name, n);
+    if !table.is_empty() {
+        let room = look.width.map(|width| width.saturating_sub(2));
+        let inner = Look {
+            width: room,
+            ..*look
+        };
+        for line in table.text(&inner).lines() {
+            text.push_str(&format!("  {line}\n"));
+        }
+    }
+    if n > ROWS && name != "Next" {
+        text.push_str(&format!("  and {} more\n", n - ROWS));
+    }
+    text
+}
+
+fn running(status: &StatusJson, look: &Look) -> String {
+    let jobs = &status.jobs.running;
+    let mut table = Table::new(&["JOB", "TASK", "FOR"]);
+    for job in jobs.iter().take(ROWS) {
+        let since = job.started_at.unwrap_or(job.created_at);
+        table.row(vec![
+            Cell::number(job.id),
+            Cell::new(&job.task),
+            Cell::new(duration(wall_time().0 - since.0.0)),
+        ]);
+    }
+    section(look, "Running", jobs.len(), &table)
+}
+
+fn waiting(status: &StatusJson, look: &Look) -> String {
+    let waiting = &status.waiting;
+    let mut text = heading(look, "Waiting", waiting.steps);
+    let reasons = waiting.by_reason.iter();
+    let reasons: Vec<String> = reasons.map(|(code, n)| format!("{n} {code}")).collect();
+    if !reasons.is_empty() {
+        let more = if waiting.more { " and more" } else { "" };
+        let all = format!("{}{more} {} stepward queue", reasons.join(", "), look.dot());
+        for line in wrap(&all, look.width.unwrap_or(usize::MAX).saturating_sub(2)) {
+            text.push_str(&format!("  {line}\n"));
+        }
+    }
+    text
+}
+
+fn workers(status: &StatusJson, look: &Look) -> String {
+    let mut all: Vec<&WorkerJson> = status.workers.iter().collect();
+    all.sort_by_key(|worker| worker.status != "inactive");
+    let heading: &[&'static str] = match look.is_narrow() {
+        true => &["WORKER", "STATUS", "SLOTS"],
+        false => &["WORKER", "STATUS", "SLOTS", "HEARD", "TAGS"],
+    };
+    let mut table = Table::new(heading);
+    for worker in all.iter().take(ROWS) {
+        let word = match worker {
+            it if it.status == "inactive" => "inactive",
+            it if it.draining => "draining",
+            it if it.paused => "paused",
+            _ => "active",
+        };
+        let mut cells = vec![
+            Cell::new(&worker.name),
+            Cell::status(look, word),
+            Cell::new(format!("{}/{}", worker.slots_used, worker.slots)),
+        ];
+        if !look.is_narrow() {
+            cells.push(Cell::new(format!(
+                "{} ago",
+                secs(worker.heartbeat_age_secs)
+            )));
+            cells.push(Cell::new(worker.tags.join(",")));
+        }
+        table.row(cells);
+    }
+    let mut text = section(look, "Workers", all.len(), &table);
+    if all.is_empty() {
+        let how = "  start one: stepward worker --server ";
+        let room = look.width.unwrap_or(usize::MAX);
+        let url = printable(&status.server);
+        // A command that is cut off is of no use.
+        if width(how) + width(&url) <= room {
+            text.push_str(&format!("{how}{url}\n"));
+        }
+    }
+    text
+}
+
+fn next(status: &StatusJson, look: &Look) -> String {
+    if status.schedules_next.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&["SCHEDULE", "NEXT"]);
+    for schedule in &status.schedules_next {
+        let at = schedule.next_at.map_or_else(String::new, until);
+        let name = format!("{}.{}", schedule.task, schedule.name);
+        table.row(vec![Cell::new(name), Cell::new(at)]);
+    }
+    section(look, "Next", status.schedules_next.len(), &table)
 }
