@@ -15,7 +15,7 @@ use super::queue::outcome;
 use super::reach::{Reach, Remote, in_url};
 use super::say::{answer_json, print};
 use super::table::{Cell, Table};
-use super::words::{ago, count, duration, fit, printable, secs, until, width, wrap};
+use super::words::{ago, count, duration, printable, secs, until, width, wrap};
 use crate::clock::wall_time;
 use crate::wire::api::{JobJson, List, QueuedJson, RecoveryJson, ScheduleJson, WorkerJson};
 
@@ -395,12 +395,9 @@ pub fn text(status: &StatusJson, look: &Look) -> String {
             let indent = if row == 0 { "  " } else { "    " };
             text.push_str(&format!("{indent}{line}\n"));
         }
-        let fix = fit(
-            &printable(&problem.fix),
-            columns.saturating_sub(6),
-            look.ellipsis(),
-        );
-        text.push_str(&format!("      {}\n", look.paint(Ink::Bold, &fix)));
+        for line in wrap(&printable(&problem.fix), columns.saturating_sub(6)) {
+            text.push_str(&format!("      {}\n", look.paint(Ink::Bold, &line)));
+        }
     }
     text.push_str(&running(status, look));
     text.push_str(&waiting(status, look));

@@ -95,16 +95,25 @@ pub fn fit(text: &str, columns: usize, ellipsis: &str) -> String {
     fitted
 }
 
-/// In lines of so many columns, broken between words; a word that is longer than a line has one of its own.
+/// In lines of so many columns, broken between words, and within one only if it is longer than a line.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let columns = columns.max(1);
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {
             Some(line) if line.width() + 1 + word.width() <= columns => {
                 line.push(' ');
                 line.push_str(word);
+                continue;
             }
-            _ => lines.push(word.to_string()),
+            _ => lines.push(String::new()),
+        }
+        for c in word.chars() {
+            let line = lines.last_mut().expect("one was begun");
+            match line.width() + c.width().unwrap_or(0) <= columns || line.is_empty() {
+                true => line.push(c),
+                false => lines.push(c.to_string()),
+            }
         }
     }
     lines
@@ -157,7 +166,7 @@ mod tests {
             wrap("no worker offers gpu", 10),
             ["no worker", "offers gpu"]
         );
-        assert_eq!(wrap("a unbreakable b", 4), ["a", "unbreakable", "b"]);
+        assert_eq!(wrap("a long-one b", 4), ["a", "long", "-one", "b"]);
     }
 
     #[test]

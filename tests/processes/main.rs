@@ -5,6 +5,8 @@
 mod cancel;
 mod cli_help;
 mod cli_nouns;
+mod cli_logs;
+mod cli_look;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../it/executor/desk.rs"]
 mod desk;
@@ -19,6 +21,7 @@ mod network;
 mod outbox;
 mod pods;
 mod proxy;
+mod pseudo_terminal;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../it/outbox/receiver.rs"]
 mod receiver;
