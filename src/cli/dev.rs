@@ -28,10 +28,13 @@ use crate::clock::monotonic_ms;
 use crate::config::{ServerConfig, WorkerConfig};
 use crate::server::{Server, StartError};
 use crate::store::{DATABASE_FILE, OpenError};
-use crate::wire::api::{List, WorkerJson};
+use crate::wire::api::{Health, List, WorkerJson};
 use crate::worker::Worker;
 use crate::worker::executor::{ask_cluster, ask_docker};
 use reloads::Reloads;
+
+/// An answer of this very process.
+const READY: Duration = Duration::from_secs(1);
 
 const PORT: u16 = 7717;
 /// The ports after it that are tried.
@@ -96,6 +99,9 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
     let address = server.address();
     let _announcement =
         Announcement::write(&config.data_dir, address, config.auth.token_file.as_deref());
+    let url = format!("http://{}", from_here(address));
+    let client = Client::new(&url, token.as_deref());
+    await_ready(&client);
     let ready_ms = monotonic_ms() - begun_ms;
     let banner = Banner {
         look,
@@ -105,8 +111,6 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
         has_worker: worker.is_some(),
     };
     tell(banner.text(moved.as_deref(), ready_ms));
-    let url = format!("http://{}", from_here(address));
-    let client = Client::new(&url, token.as_deref());
     let manner = match tags_are_named || has_settings {
         true => Manner {
             prepare: |_| Vec::new(),
@@ -221,6 +225,16 @@ fn refusal(error: StartError, config: &ServerConfig) -> anyhow::Error {
         "data folder {} is in use by another server{who}: use that one, stop it, or name another folder with --data-dir",
         folder.display()
     )
+}
+
+/// Recovery has begun, and whoever asks is told so. It takes a moment, and if it does not come `/readyz` says why.
+fn await_ready(client: &Client) {
+    for _ in 0..500 {
+        if client.get::<Health>("/readyz", READY).is_ok() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 struct Banner<'a> {

@@ -7,6 +7,9 @@ mod cli_help;
 mod cli_nouns;
 mod cli_logs;
 mod cli_look;
+mod cli_demo;
+mod cli_dev;
+mod cli_first_minutes;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../it/executor/desk.rs"]
 mod desk;
