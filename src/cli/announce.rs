@@ -79,6 +79,12 @@ pub fn of(data_dir: &Path) -> Option<Announced> {
     read(&data_dir.join(FILE))
 }
 
+/// The server of this very data folder, and by which file.
+pub fn of_folder(data_dir: &Path) -> Option<(Announced, PathBuf)> {
+    let file = data_dir.join(FILE);
+    read(&file).map(|announced| (announced, file))
+}
+
 /// What another user wrote would send our token to wherever they like.
 fn read(file: &Path) -> Option<Announced> {
     let owner = file.metadata().ok()?.uid();

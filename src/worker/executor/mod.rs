@@ -23,7 +23,7 @@ use crate::domain::reason::Reason;
 use crate::domain::task::{Action, Runner};
 
 pub use leftovers::{Leftovers, remove_leftovers};
-pub use offer::{Offer, ask_cluster, ask_docker, offer};
+pub use offer::{Offer, ask_cluster, ask_docker, obstacle, offer};
 pub use pod_run::run_pod;
 
 /// What this worker runs steps with.

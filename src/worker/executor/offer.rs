@@ -25,7 +25,7 @@ pub fn offer(wanted_tags: &[String], tools: &Tools) -> Offer {
         remarks: Vec::new(),
     };
     for tag in wanted_tags.iter().collect::<BTreeSet<_>>() {
-        match obstacle(tag, tools) {
+        match obstacle(tag, &tools.docker, &tools.kubectl) {
             None => offer.tags.push(tag.clone()),
             Some(why) => offer
                 .remarks
@@ -46,7 +46,8 @@ pub fn ask_docker(docker: &str) -> Result<(), String> {
     ask(&words([docker, "version"]), b"", SHORT_PATIENCE).map(drop)
 }
 
-fn obstacle(tag: &str, tools: &Tools) -> Option<String> {
+/// What keeps this machine from what the tag promises, and behind `; ` what to do about it.
+pub fn obstacle(tag: &str, docker: &str, kubectl: &str) -> Option<String> {
     let (question, advice) = match tag {
         "script" => (
             words(["sh", "-c", "exit 0"]),
@@ -54,11 +55,11 @@ fn obstacle(tag: &str, tools: &Tools) -> Option<String> {
         ),
         "docker" => (
             // Asks the server as well.
-            words([&tools.docker, "version"]),
+            words([docker, "version"]),
             "start the docker service and let this user reach it, name another command in docker.command, or drop the tag",
         ),
         "kubernetes" => (
-            words([&tools.kubectl, "version", "--client"]),
+            words([kubectl, "version", "--client"]),
             "install kubectl, name another command in kubernetes.command, or drop the tag",
         ),
         _ => return None,

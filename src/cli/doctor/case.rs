@@ -1,0 +1,241 @@
+//! The installation that is looked at: its settings, its folder, its server. Each is asked for once, and only if a check needs it.
+
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::Finding;
+use crate::cli::announce;
+use crate::cli::exit::{Exit, Fault};
+use crate::cli::files::{WORKER_CONFIG, workflows_folder};
+use crate::cli::reach::{NamedBy, Reach, Remote};
+use crate::cli::settings::{self, Known};
+use crate::clock::{monotonic_ms, wall_time};
+use crate::config::{ServerConfig, WorkerConfig, read_token};
+use crate::domain::Timestamp;
+use crate::language::{self, Checked};
+use crate::store::{ExamineError, Examined, examine};
+use crate::wire::api::{Health, RecoveryJson, TaskJson, WorkerJson};
+
+/// Whoever takes longer to say that he is there has a problem.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// More of a list nobody has.
+const LIST_MAX: usize = 100_000;
+
+pub struct Case {
+    pub server: anyhow::Result<Known<ServerConfig>>,
+    /// `None`: there is no file for one here.
+    pub worker: Option<anyhow::Result<Known<WorkerConfig>>>,
+    /// Named by whoever asks.
+    named_data_dir: Option<PathBuf>,
+    reach: Reach,
+    found: OnceCell<Found>,
+    examined: OnceCell<Result<Examined, ExamineError>>,
+    checked: OnceCell<Option<Checked>>,
+}
+
+pub enum Found {
+    Nobody,
+    /// What was said of it makes no sense.
+    Misnamed(String),
+    Silent(Box<Remote>, String),
+    Answering(Box<Answering>),
+}
+
+pub struct Answering {
+    pub remote: Remote,
+    pub health: Health,
+    pub ms: i64,
+    /// By this machine's clock, in the middle of asking.
+    pub asked_at: Timestamp,
+    /// Why it lets nobody in, or what else it is.
+    pub refusal: Option<String>,
+    pub is_foreign: bool,
+}
+
+impl Case {
+    pub fn new(config: Option<PathBuf>, data_dir: Option<PathBuf>, reach: Reach) -> Case {
+        let has_worker = Path::new(WORKER_CONFIG).is_file();
+        Case {
+            server: settings::server(config.as_deref(), &[]),
+            worker: has_worker.then(|| settings::worker(None, &[])),
+            named_data_dir: data_dir,
+            reach,
+            found: OnceCell::new(),
+            examined: OnceCell::new(),
+            checked: OnceCell::new(),
+        }
+    }
+
+    /// The server's, if it is known.
+    pub fn data_dir(&self) -> Option<&Path> {
+        let of_settings = self.server.as_ref().ok();
+        let of_settings = of_settings.map(|known| known.config.data_dir.as_path());
+        self.named_data_dir.as_deref().or(of_settings)
+    }
+
+    /// Somebody says that it is there.
+    pub fn is_data_dir_named(&self) -> bool {
+        self.named_data_dir.is_some()
+    }
+
+    /// For checks that need it.
+    pub fn some_data_dir(&self) -> Result<&Path, Finding> {
+        self.data_dir().ok_or_else(|| {
+            Finding::skipped("the settings do not load, so the data folder is not known")
+                .fix("name it: stepward doctor --data-dir FOLDER")
+        })
+    }
+
+    /// Settings of workers of this machine: its own file's, the server's own worker's.
+    pub fn worker_configs(&self) -> Vec<&WorkerConfig> {
+        let own = self.worker.as_ref().and_then(|known| known.as_ref().ok());
+        let server = self.server.as_ref().ok();
+        let embedded = server.and_then(|known| known.config.embedded_worker.as_ref());
+        own.map(|known| &known.config)
+            .into_iter()
+            .chain(embedded)
+            .collect()
+    }
+
+    pub fn examined(&self, folder: &Path) -> &Result<Examined, ExamineError> {
+        self.examined.get_or_init(|| examine(folder))
+    }
+
+    pub fn workflows_folder(&self) -> Option<PathBuf> {
+        workflows_folder(&self.server.as_ref().ok()?.config)
+    }
+
+    /// The workflow files of this machine.
+    pub fn workflows(&self) -> Option<&Checked> {
+        let load = || {
+            let folder = self.workflows_folder().filter(|folder| folder.is_dir())?;
+            Some(language::load(&folder))
+        };
+        self.checked.get_or_init(load).as_ref()
+    }
+
+    pub fn found(&self) -> &Found {
+        self.found.get_or_init(|| self.find())
+    }
+
+    fn find(&self) -> Found {
+        let remote = match self.reach.find() {
+            Err(error) => return Found::Misnamed(format!("{error:#}")),
+            Ok(Some(remote)) => remote,
+            Ok(None) => match self.announced() {
+                None => return Found::Nobody,
+                Some(Err(fault)) => return Found::Misnamed(fault),
+                Some(Ok(remote)) => remote,
+            },
+        };
+        let (asked_ms, asked_at) = (monotonic_ms(), wall_time());
+        let health = remote.client.ready(PATIENCE);
+        let (ms, heard_at) = (monotonic_ms() - asked_ms, wall_time());
+        match remote.heard(health) {
+            Err(error) if Exit::of(&error) == Exit::Unreachable => {
+                Found::Silent(Box::new(remote), format!("{error:#}"))
+            }
+            health => {
+                let is_foreign = health.is_err();
+                let why = health.as_ref().err().map(|error| format!("{error:#}"));
+                let refusal = why.or_else(|| refusal(&remote));
+                Found::Answering(Box::new(Answering {
+                    health: health.unwrap_or_else(|_| nothing_known()),
+                    ms,
+                    asked_at: Timestamp((asked_at.0 + heard_at.0) / 2),
+                    refusal,
+                    is_foreign,
+                    remote,
+                }))
+            }
+        }
+    }
+
+    /// The server of the data folder, which need not be below this one.
+    fn announced(&self) -> Option<Result<Remote, String>> {
+        let (announced, file) = announce::of_folder(self.data_dir()?)?;
+        let token = match &announced.token_file {
+            None => std::env::var("STEPWARD_TOKEN").ok(),
+            Some(file) => match read_token(file) {
+                Ok(token) => Some(token),
+                Err(fault) => return Some(Err(fault.to_string())),
+            },
+        };
+        let named_by = NamedBy::Folder(file, announced.pid);
+        Some(Ok(Remote::new(&announced.url, token.as_deref(), named_by)))
+    }
+
+    /// For checks that need one.
+    pub fn answering(&self) -> Result<&Answering, Finding> {
+        match self.found() {
+            Found::Nobody => Err(nobody()),
+            Found::Misnamed(_) | Found::Silent(..) => {
+                Err(Finding::skipped("the server does not answer"))
+            }
+            Found::Answering(server) => match server.refusal {
+                Some(_) => Err(Finding::skipped("the server lets nobody look")),
+                None => Ok(server),
+            },
+        }
+    }
+}
+
+pub fn nobody() -> Finding {
+    Finding::skipped("no server is named")
+        .fix("name one: stepward doctor --server URL, or set STEPWARD_SERVER_URL")
+}
+
+fn nothing_known() -> Health {
+    Health {
+        status: String::new(),
+        problems: Vec::new(),
+        warnings: Vec::new(),
+        version: None,
+        now: None,
+    }
+}
+
+/// Anybody may ask for its health; the rest is for those who are let in.
+fn refusal(remote: &Remote) -> Option<String> {
+    let asked: anyhow::Result<serde_json::Value> = remote.get("/api/workflows");
+    asked.err().map(|error| format!("{error:#}"))
+}
+
+impl Answering {
+    pub fn get<A: serde::de::DeserializeOwned>(&self, path: &str) -> Result<A, Finding> {
+        told(self.remote.get(path))
+    }
+
+    pub fn all<A: serde::de::DeserializeOwned>(&self, path: &str) -> Result<Vec<A>, Finding> {
+        told(self.remote.all(path, "after", LIST_MAX))
+    }
+
+    pub fn workers(&self) -> Result<Vec<WorkerJson>, Finding> {
+        self.all("/api/workers?limit=500")
+    }
+
+    pub fn tasks(&self) -> Result<Vec<TaskJson>, Finding> {
+        self.all("/api/tasks?limit=500")
+    }
+
+    pub fn recovery(&self) -> Result<RecoveryJson, Finding> {
+        self.get("/api/recovery")
+    }
+
+    /// Its own clock, if it tells.
+    pub fn now(&self) -> Timestamp {
+        self.health.now.map_or(self.asked_at, |now| now.0)
+    }
+}
+
+fn told<A>(answer: anyhow::Result<A>) -> Result<A, Finding> {
+    answer.map_err(|error| {
+        let is_a_matter_of_words = error.downcast_ref::<Fault>().is_some();
+        let message = match is_a_matter_of_words {
+            true => format!("{error:#}"),
+            false => format!("the server cannot be asked: {error:#}"),
+        };
+        Finding::problem(message).fix("look into the log of the server")
+    })
+}

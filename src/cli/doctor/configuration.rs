@@ -1,0 +1,104 @@
+//! Whether the settings load, and whether what is in the environment means anything.
+
+use std::collections::BTreeSet;
+
+use clap::CommandFactory;
+
+use super::case::Case;
+use super::{Finding, Looked};
+use crate::cli::Arguments;
+use crate::cli::settings::Known;
+use crate::cli::words::count;
+use crate::config::ConfigError;
+use crate::language::words::nearest;
+
+/// Variables that no flag has: of our own log, of tokens, and of steps, in one of which this may run.
+const OTHERS: &[&str] = &[
+    "STEPWARD_ATTEMPT",
+    "STEPWARD_ATTEMPT_KEY",
+    "STEPWARD_EVENT",
+    "STEPWARD_JOB_ID",
+    "STEPWARD_JOB_URL",
+    "STEPWARD_LOG",
+    "STEPWARD_MESSAGE_ID",
+    "STEPWARD_OUTPUT",
+    "STEPWARD_SCHEDULED_AT",
+    "STEPWARD_SCRIPT",
+    "STEPWARD_STEP",
+    "STEPWARD_TARGET",
+    "STEPWARD_TASK",
+    "STEPWARD_TMP",
+    "STEPWARD_TOKEN",
+    "STEPWARD_WORKER",
+    "STEPWARD_WORKSPACE",
+];
+
+pub fn look(case: &Case) -> Looked {
+    let mut found = Vec::new();
+    found.push(settings("server", "stepward config show", &case.server));
+    if let Ok(known) = &case.server {
+        found.extend(token(known.config.token()));
+    }
+    if let Some(worker) = &case.worker {
+        found.push(settings("worker", "stepward config show --worker", worker));
+        if let Ok(known) = worker {
+            found.extend(token(known.config.token()));
+        }
+    }
+    found.extend(variables());
+    Ok(found)
+}
+
+fn settings<C>(kind: &str, shown_by: &str, known: &anyhow::Result<Known<C>>) -> Finding {
+    let known = match known {
+        Ok(known) => known,
+        Err(fault) => {
+            return Finding::problem(format!("the settings of the {kind} do not load: {fault:#}"))
+                .fix(format!("mend it, until this goes through: {shown_by}"));
+        }
+    };
+    let changed = known.settings.iter().filter(|one| one.is_changed()).count();
+    let differ = match changed {
+        0 => "all settings are the defaults".to_string(),
+        1 => "1 setting differs from the defaults".to_string(),
+        _ => format!("{} differ from the defaults", count(changed, "setting")),
+    };
+    Finding::ok(match &known.file {
+        Some(file) => format!("{} loads, {differ}", file.display()),
+        None => format!("no settings file of a {kind} here, {differ}"),
+    })
+}
+
+fn token(token: Result<Option<String>, ConfigError>) -> Option<Finding> {
+    let fault = token.err()?;
+    Some(
+        Finding::problem(format!("the token cannot be read: {fault}"))
+            .fix("make one in another file: stepward token new FILE")
+            .fix("or let the user that runs it read the file"),
+    )
+}
+
+/// A name that means nothing was meant to mean something.
+fn variables() -> Vec<Finding> {
+    let mut known: BTreeSet<String> = OTHERS.iter().map(|name| name.to_string()).collect();
+    collect(&Arguments::command(), &mut known);
+    let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let ours = set.filter(|name| name.starts_with("STEPWARD_"));
+    let unknown: BTreeSet<String> = ours.filter(|name| !known.contains(name)).collect();
+    let told = |name: String| {
+        let finding = Finding::warning(format!("the variable {name} means nothing to stepward"));
+        match nearest(&name, known.iter().map(String::as_str)) {
+            Some(near) => finding.fix(format!("did you mean {near}?")),
+            None => finding.fix(format!("take it away: unset {name}")),
+        }
+    };
+    unknown.into_iter().map(told).collect()
+}
+
+fn collect(command: &clap::Command, known: &mut BTreeSet<String>) {
+    let variables = command.get_arguments().filter_map(clap::Arg::get_env);
+    known.extend(variables.map(|name| name.to_string_lossy().into_owned()));
+    for verb in command.get_subcommands() {
+        collect(verb, known);
+    }
+}

@@ -1,0 +1,133 @@
+//! Whether the database is sound, how large it is, and whether there is another copy of it.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::case::Case;
+use super::{Finding, Looked};
+use crate::cli::words::{bytes, count};
+use crate::store::{Depth, ExamineError, Examined, OpenError, Standing};
+
+/// A log that has grown so far was not taken in for a long time.
+const WAL_BYTES_MAX: u64 = 256 << 20;
+/// The rest is for `stepward db check`.
+const BREACHES_MAX: usize = 5;
+
+pub fn look(case: &Case) -> Looked {
+    let folder = case.some_data_dir()?;
+    let examined = match case.examined(folder) {
+        Ok(examined) => examined,
+        Err(error) => return Err(unseen(error, folder, case.is_data_dir_named())),
+    };
+    let mut found = breaches(examined, folder);
+    if found.is_empty() {
+        found.push(Finding::ok(summary(examined)));
+    }
+    if examined.standing == Standing::Killed {
+        let message = format!("the server of {} was killed", folder.display());
+        let fix = "start it again, it takes in what it had written: stepward server";
+        found.push(Finding::warning(message).fix(fix));
+    }
+    if examined.wal_bytes > WAL_BYTES_MAX {
+        let size = bytes(examined.wal_bytes);
+        let message = format!("the write-ahead log has grown to {size}: somebody reads for long");
+        let fix = "end programs that have the database open, or restart the server";
+        found.push(Finding::warning(message).fix(fix));
+    }
+    let backup = Finding::warning("no backup is known");
+    found.push(backup.fix(format!(
+        "while the server is stopped, copy the folder: cp -a {0} {0}.copy",
+        folder.display()
+    )));
+    Ok(found)
+}
+
+fn summary(examined: &Examined) -> String {
+    let seen = match examined.depth {
+        Depth::Rules => "every page is sound, every rule holds",
+        Depth::Pages => "every page is sound",
+        Depth::Header => "it opens, and is too large to look at every page here",
+    };
+    let version = match examined.is_current {
+        true => format!("schema version {}", examined.schema_version),
+        false => format!(
+            "schema version {}, which the next start of the server upgrades",
+            examined.schema_version
+        ),
+    };
+    let server = match examined.standing {
+        Standing::Stopped | Standing::Killed => "its server does not run".to_string(),
+        Standing::Running(None) => "its server runs".to_string(),
+        Standing::Running(Some(pid)) => format!("its server runs (process {pid})"),
+    };
+    let (file, size) = (examined.file.display(), bytes(examined.bytes));
+    let log = bytes(examined.wal_bytes);
+    format!("{file}: {seen}, {version}, {size} and {log} of log; {server}")
+}
+
+fn breaches(examined: &Examined, folder: &Path) -> Vec<Finding> {
+    let all = examined.breaches.len();
+    let told = |breach: &crate::store::Breach| {
+        Finding::problem(format!("{}: {}", breach.rule, breach.what))
+    };
+    let shown = examined.breaches.iter().take(BREACHES_MAX);
+    let mut found: Vec<Finding> = shown.map(told).collect();
+    if let Some(last) = found.pop() {
+        let folder = folder.display();
+        let more = all.saturating_sub(BREACHES_MAX);
+        let mut last = last;
+        if more > 0 {
+            last.message.push_str(&format!(" (and {more} more)"));
+        }
+        found.push(
+            last.fix(format!(
+                "stop the server and see all: stepward db check {folder}"
+            ))
+            .fix(format!(
+                "keep a copy of {folder} as it is; put back the last one that was good, or ask for help with {}",
+                count(all, "breach").replace("breachs", "breaches")
+            )),
+        );
+    }
+    found
+}
+
+fn unseen(error: &ExamineError, folder: &Path, is_named: bool) -> Finding {
+    let problem = Finding::problem(error.to_string());
+    let shown = folder.display();
+    match error {
+        ExamineError::Missing { .. } if is_named => {
+            problem.fix("name the folder that has the database: --data-dir FOLDER")
+        }
+        ExamineError::Missing { .. } => {
+            Finding::skipped(format!("no server has run with the data folder {shown}"))
+                .fix("start one: stepward server, or name its folder: --data-dir FOLDER")
+        }
+        ExamineError::Unreadable { .. } => match owner(folder) {
+            Some(owner) => problem.fix(format!(
+                "look as the user it belongs to: sudo -u '#{owner}' stepward doctor --data-dir {shown}"
+            )),
+            None => problem.fix("look as the user that runs the server"),
+        },
+        ExamineError::Unrecovered { .. } => Finding::warning(error.to_string())
+            .fix(format!("start the server, or: stepward db check {shown}")),
+        ExamineError::Restless { .. } => {
+            problem.fix("look into the log of the server why it does not stay")
+        }
+        ExamineError::Refused(OpenError::Corrupt { .. } | OpenError::NotADatabase { .. }) => {
+            problem
+                .fix(format!("stop the server, and keep a copy of {shown} as it is"))
+                .fix("put the last copy of the folder back that was good, then: stepward db check")
+        }
+        ExamineError::Refused(OpenError::NewerSchema { .. }) => {
+            problem.fix("use the program that last ran with this folder, or a newer one")
+        }
+        ExamineError::Refused(_) => problem.fix("name the folder of the server: --data-dir FOLDER"),
+    }
+}
+
+/// Of the folder, or of what is above it where it cannot be seen itself.
+fn owner(folder: &Path) -> Option<u32> {
+    let found = folder.ancestors().find_map(|folder| folder.metadata().ok());
+    found.map(|found| found.uid())
+}

@@ -1,0 +1,175 @@
+//! Workflow files that do not load, and secrets that they name and that are not there.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::case::{Case, Found};
+use super::{Finding, Looked, or_well};
+use crate::cli::words::count;
+use crate::config::{NotifyTarget, Text};
+use crate::domain::secret::SecretRef;
+use crate::language::render;
+use crate::secrets::Secrets;
+
+/// As a server tells them.
+#[derive(Deserialize)]
+struct Loaded {
+    tasks: usize,
+    stale: Vec<String>,
+    left_out: Vec<String>,
+    problems: Vec<Told>,
+}
+
+#[derive(Deserialize)]
+struct Told {
+    code: String,
+    severity: String,
+    message: String,
+    file: String,
+    line: u32,
+}
+
+/// The server's own view, which is the one that counts; else that of this folder.
+pub fn look(case: &Case) -> Looked {
+    match case.found() {
+        Found::Answering(server) if server.refusal.is_none() => {
+            let loaded: Loaded = server.get("/api/workflows")?;
+            Ok(of_server(case, loaded))
+        }
+        _ => of_folder(case),
+    }
+}
+
+fn of_server(case: &Case, loaded: Loaded) -> Vec<Finding> {
+    let folder = case.workflows_folder().filter(|folder| folder.is_dir());
+    let see = match folder {
+        Some(folder) => format!("see what is wrong: stepward validate {}", folder.display()),
+        None => "see what is wrong, on the server's machine: stepward validate FOLDER".to_string(),
+    };
+    let mut found = Vec::new();
+    for told in &loaded.problems {
+        if told.severity == "error" {
+            let Told {
+                code,
+                message,
+                file,
+                line,
+                ..
+            } = told;
+            let message = format!("{file}:{line}: {message} [{code}]");
+            found.push(Finding::problem(message).fix(see.clone()));
+        }
+    }
+    for file in &loaded.stale {
+        let message = format!("{file} is served as it was when it last loaded");
+        found.push(Finding::problem(message).fix(see.clone()));
+    }
+    for file in &loaded.left_out {
+        let message = format!("{file} is not served at all");
+        found.push(Finding::problem(message).fix(see.clone()));
+    }
+    or_well(found, || {
+        format!(
+            "the server has {}, every file loads",
+            count(loaded.tasks, "task")
+        )
+    })
+}
+
+fn of_folder(case: &Case) -> Looked {
+    let Some(folder) = case.workflows_folder() else {
+        let message = "no folder of workflow files is set";
+        return Err(Finding::skipped(message).fix("name it in the settings: workflows_dir: FOLDER"));
+    };
+    let shown = folder.display();
+    let Some(checked) = case.workflows() else {
+        let problem = Finding::problem(format!("workflows_dir is {shown}, which is no folder"));
+        return Err(problem.fix("make it, or name another in the settings: workflows_dir: FOLDER"));
+    };
+    let see = format!("see what is wrong: stepward validate {shown}");
+    let errors = checked.diagnostics.iter().filter(|found| found.is_error());
+    let found = errors.map(|error| Finding::problem(render::short(error)).fix(see.clone()));
+    Ok(or_well(found.collect(), || {
+        let tasks = count(checked.workflows.tasks().count(), "task");
+        format!(
+            "{shown}: {}, {tasks}, every file loads",
+            count(checked.files, "file")
+        )
+    }))
+}
+
+/// Only where they are is said, never what they are.
+pub fn secrets(case: &Case) -> Looked {
+    let mut named: BTreeMap<String, (SecretRef, Vec<String>)> = BTreeMap::new();
+    let mut name = |reference: &SecretRef, by: String| {
+        let entry = named.entry(format!("{reference:?}"));
+        let (_, users) = entry.or_insert_with(|| (reference.clone(), Vec::new()));
+        if !users.contains(&by) {
+            users.push(by);
+        }
+    };
+    let known = case.server.as_ref().ok();
+    for (target, settings) in known.iter().flat_map(|known| &known.config.notify) {
+        for reference in references(settings) {
+            name(reference, format!("notify.{target}"));
+        }
+    }
+    let checked = case.workflows();
+    if let Some(checked) = checked {
+        for (_, definition) in checked.workflows.tasks() {
+            for task in definition.tasks() {
+                for reference in task.draft.secrets.values() {
+                    name(reference, format!("task {}", task.draft.name));
+                }
+            }
+        }
+        for webhook in checked.workflows.webhooks() {
+            name(&webhook.secret, format!("webhook {}", webhook.name));
+        }
+    }
+    let mut found = Vec::new();
+    let all = named.len();
+    for (reference, users) in named.into_values() {
+        let Err(why) = Secrets::resolve(&reference) else {
+            continue;
+        };
+        let users = users.join(", ");
+        found.push(match &reference {
+            SecretRef::File(path) => {
+                Finding::problem(format!("a secret of {users} is not there: {why}")).fix(format!(
+                    "write it into {path}, readable for the server alone"
+                ))
+            }
+            // Whoever looks may have another environment than the server.
+            SecretRef::Env(variable) => Finding::warning(format!(
+                "a secret of {users} is not in this environment: {variable}"
+            ))
+            .fix(format!(
+                "see that the server has {variable} where it is started"
+            )),
+        });
+    }
+    if checked.is_some_and(|checked| checked.errors() > 0) {
+        let message = "the workflow files do not load, so not all secrets are known";
+        found.push(Finding::skipped(message).fix("see why: stepward doctor workflows"));
+    }
+    if checked.is_none() && found.is_empty() && all == 0 {
+        return Err(Finding::skipped(
+            "no workflow files are here, and no target names one",
+        ));
+    }
+    Ok(or_well(found, || format!("{} found", count(all, "secret"))))
+}
+
+fn references(target: &NotifyTarget) -> Vec<&SecretRef> {
+    let url = match &target.url {
+        Some(Text::Reference(reference)) => Some(reference),
+        _ => None,
+    };
+    let all = [url, target.secret.as_ref(), target.token.as_ref()];
+    all.into_iter()
+        .flatten()
+        .map(|reference| &reference.0)
+        .collect()
+}
