@@ -10,6 +10,8 @@ mod cli_look;
 mod cli_demo;
 mod cli_dev;
 mod cli_first_minutes;
+mod cli_config;
+mod cli_doctor;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../it/executor/desk.rs"]
 mod desk;

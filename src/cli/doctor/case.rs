@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::Finding;
 use crate::cli::announce;
-use crate::cli::exit::{Exit, Fault};
+use crate::cli::exit::Exit;
 use crate::cli::files::{WORKER_CONFIG, workflows_folder};
 use crate::cli::reach::{NamedBy, Reach, Remote};
 use crate::cli::settings::{self, Known};
+use crate::client::CallError;
 use crate::clock::{monotonic_ms, wall_time};
 use crate::config::{ServerConfig, WorkerConfig, read_token};
 use crate::domain::Timestamp;
@@ -48,9 +49,8 @@ pub struct Answering {
     pub ms: i64,
     /// By this machine's clock, in the middle of asking.
     pub asked_at: Timestamp,
-    /// Why it lets nobody in, or what else it is.
+    /// Why it lets us look no further.
     pub refusal: Option<String>,
-    pub is_foreign: bool,
 }
 
 impl Case {
@@ -132,24 +132,30 @@ impl Case {
         let (asked_ms, asked_at) = (monotonic_ms(), wall_time());
         let health = remote.client.ready(PATIENCE);
         let (ms, heard_at) = (monotonic_ms() - asked_ms, wall_time());
-        match remote.heard(health) {
+        let is_ours = match &health {
+            Err(CallError::Refused { status, error }) => {
+                error.code != "unknown" || matches!(status, 401 | 403)
+            }
+            _ => true,
+        };
+        let health = match remote.heard(health) {
+            Err(error) if !is_ours => {
+                let why = format!("{} is no server of ours: {error:#}", remote.url);
+                return Found::Silent(Box::new(remote), why);
+            }
             Err(error) if Exit::of(&error) == Exit::Unreachable => {
-                Found::Silent(Box::new(remote), format!("{error:#}"))
+                return Found::Silent(Box::new(remote), format!("{error:#}"));
             }
-            health => {
-                let is_foreign = health.is_err();
-                let why = health.as_ref().err().map(|error| format!("{error:#}"));
-                let refusal = why.or_else(|| refusal(&remote));
-                Found::Answering(Box::new(Answering {
-                    health: health.unwrap_or_else(|_| nothing_known()),
-                    ms,
-                    asked_at: Timestamp((asked_at.0 + heard_at.0) / 2),
-                    refusal,
-                    is_foreign,
-                    remote,
-                }))
-            }
-        }
+            health => health,
+        };
+        let why = health.as_ref().err().map(|error| format!("{error:#}"));
+        Found::Answering(Box::new(Answering {
+            ms,
+            asked_at: Timestamp((asked_at.0 + heard_at.0) / 2),
+            refusal: why.or_else(|| refusal(&remote)),
+            health: health.unwrap_or_else(|_| nothing_known()),
+            remote,
+        }))
     }
 
     /// The server of the data folder, which need not be below this one.
@@ -230,12 +236,6 @@ impl Answering {
 }
 
 fn told<A>(answer: anyhow::Result<A>) -> Result<A, Finding> {
-    answer.map_err(|error| {
-        let is_a_matter_of_words = error.downcast_ref::<Fault>().is_some();
-        let message = match is_a_matter_of_words {
-            true => format!("{error:#}"),
-            false => format!("the server cannot be asked: {error:#}"),
-        };
-        Finding::problem(message).fix("look into the log of the server")
-    })
+    let problem = |error| Finding::problem(format!("{error:#}"));
+    answer.map_err(|error: anyhow::Error| problem(error).fix("look into the log of the server"))
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::case::Case;
 use super::{Finding, Looked};
-use crate::cli::words::{bytes, count};
+use crate::cli::words::bytes;
 use crate::store::{Depth, ExamineError, Examined, OpenError, Standing};
 
 /// A log that has grown so far was not taken in for a long time.
@@ -66,30 +66,21 @@ fn summary(examined: &Examined) -> String {
 }
 
 fn breaches(examined: &Examined, folder: &Path) -> Vec<Finding> {
-    let all = examined.breaches.len();
-    let told = |breach: &crate::store::Breach| {
-        Finding::problem(format!("{}: {}", breach.rule, breach.what))
-    };
-    let shown = examined.breaches.iter().take(BREACHES_MAX);
-    let mut found: Vec<Finding> = shown.map(told).collect();
-    if let Some(last) = found.pop() {
-        let folder = folder.display();
-        let more = all.saturating_sub(BREACHES_MAX);
-        let mut last = last;
-        if more > 0 {
-            last.message.push_str(&format!(" (and {more} more)"));
-        }
-        found.push(
-            last.fix(format!(
-                "stop the server and see all: stepward db check {folder}"
+    let folder = folder.display();
+    let told = |message: String| {
+        Finding::problem(message)
+            .fix(format!(
+                "stop the server, and see all: stepward db check {folder}"
             ))
             .fix(format!(
-                "keep a copy of {folder} as it is; put back the last one that was good, or ask for help with {}",
-                count(all, "breach").replace("breachs", "breaches")
-            )),
-        );
-    }
-    found
+                "keep a copy of {folder} as it is, and put the last one back that was good"
+            ))
+    };
+    let all = examined.breaches.iter();
+    let all = all.map(|breach| format!("{}: {}", breach.rule, breach.what));
+    let more = examined.breaches.len().saturating_sub(BREACHES_MAX);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    all.take(BREACHES_MAX).chain(more).map(told).collect()
 }
 
 fn unseen(error: &ExamineError, folder: &Path, is_named: bool) -> Finding {
@@ -122,7 +113,10 @@ fn unseen(error: &ExamineError, folder: &Path, is_named: bool) -> Finding {
         ExamineError::Refused(OpenError::NewerSchema { .. }) => {
             problem.fix("use the program that last ran with this folder, or a newer one")
         }
-        ExamineError::Refused(_) => problem.fix("name the folder of the server: --data-dir FOLDER"),
+        ExamineError::Refused(OpenError::Foreign { .. }) => {
+            problem.fix("name the folder of the server: --data-dir FOLDER")
+        }
+        ExamineError::Refused(_) => problem.fix("look as the user that runs the server"),
     }
 }
 

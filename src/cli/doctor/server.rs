@@ -36,11 +36,6 @@ pub fn look(case: &Case) -> Looked {
 fn answers(server: &Answering) -> Vec<Finding> {
     let mut found = Vec::new();
     let url = &server.remote.url;
-    if server.is_foreign {
-        let why = server.refusal.clone().unwrap_or_default();
-        let problem = Finding::problem(format!("what answers at {url} is no stepward: {why}"));
-        return vec![problem.fix("look at the address and the port")];
-    }
     for problem in &server.health.problems {
         found.push(
             Finding::problem(format!("the server at {url} is not ready: {problem}"))
@@ -58,6 +53,8 @@ fn answers(server: &Answering) -> Vec<Finding> {
             ))
             .fix("use the same version on both sides, the server's first"),
         ),
+        // Whoever is not let in is not told either.
+        None if server.refusal.is_some() => {}
         None => found.push(
             Finding::warning(format!(
                 "the server at {url} does not tell its version, it is older than {VERSION}"
@@ -110,9 +107,9 @@ pub fn clock(case: &Case) -> Looked {
     // The answer was on its way for a part of the time that it took.
     let apart_ms = skew_ms.abs().saturating_sub(server.ms / 2 + 1);
     if apart_ms > SKEW_MS_MAX {
-        let side = if skew_ms > 0 { "ahead" } else { "behind" };
+        let side = if skew_ms > 0 { "ahead of" } else { "behind" };
         let apart = duration(apart_ms);
-        let message = format!("the server's clock is {apart} {side} of this machine's");
+        let message = format!("the server's clock is {apart} {side} this machine's");
         found.push(match apart_ms > SKEW_MS_BAD {
             true => Finding::problem(message).fix(set),
             false => Finding::warning(message).fix(set),
