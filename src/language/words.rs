@@ -8,7 +8,11 @@ pub fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Opti
     }
     let plain = |word: &str| word.to_lowercase().replace(['-', ' '], "_");
     let meant = plain(word);
-    let allowed = (meant.chars().count() / 3).clamp(1, 3);
+    let allowed = match meant.chars().count() {
+        // Every other letter would be as near.
+        1 => 0,
+        letters => (letters / 3).clamp(1, 3),
+    };
     let mut best: Option<(usize, &str)> = None;
     for candidate in known {
         let length_apart = candidate.len().abs_diff(word.len());
@@ -223,13 +227,15 @@ mod tests {
 
     #[test]
     fn the_nearest_word_is_near() {
-        let keys = ["depends_on", "timeout", "when"];
+        let keys = ["depends_on", "timeout", "when", "n"];
         for (word, expected) in [
             ("depnds_on", Some("depends_on")),
             ("depends-on", Some("depends_on")),
             ("Timeout", Some("timeout")),
             ("wen", Some("when")),
             ("xyz", None),
+            ("N", Some("n")),
+            ("m", None),
             ("", None),
         ] {
             assert_eq!(nearest(word, keys), expected, "{word}");

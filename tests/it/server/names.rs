@@ -15,8 +15,8 @@ fn namesake(house: &ServerHouse, name: &str, instance: &str) -> i64 {
 #[test]
 fn a_worker_is_named_by_its_name_or_its_number() {
     let house = ServerHouse::new();
-    let ann = house.worker("edge 1/a", &[], 1);
-    for name in ["1", "edge%201%2Fa"] {
+    let ann = house.worker("edge 1", &[], 1);
+    for name in ["1", "edge%201"] {
         let path = format!("/api/workers/{name}");
         assert_eq!(house.get(&path).expect(200)["id"], ann.worker_id);
         for (verb, paused) in [("pause", true), ("resume", false)] {
@@ -24,7 +24,7 @@ fn a_worker_is_named_by_its_name_or_its_number() {
             assert_eq!(changed.expect(200)["paused"], paused, "{name}");
         }
     }
-    let gone = house.ask("DELETE", "/api/workers/edge%201%2Fa", "", b"");
+    let gone = house.ask("DELETE", "/api/workers/edge%201", "", b"");
     gone.expect(200);
     assert_eq!(house.get("/api/workers/1").refused(404), "not_found");
     // A number is a number, unless nobody has it.
