@@ -4,6 +4,7 @@ mod house;
 
 mod engine;
 mod executor;
+mod graph;
 mod language;
 mod logs;
 mod outbox;

@@ -136,8 +136,8 @@ fn what_is_asked_wrongly_is_told_apart_from_what_is_wrong() {
         &["validate", "nowhere"][..],
         &["validate", "-", "nowhere"],
         &["validate", "--format", "xml"],
+        &["validate", "--token-file", "x"],
         &["explain"],
-        &["explain", "E999"],
     ] {
         assert_eq!(
             stepward(folder.path(), words, "").status.code(),
@@ -165,12 +165,12 @@ fn rules_are_explained_and_listed() {
     let (_, _, err) = shown(&stepward(folder.path(), &["explain", "E12"], ""));
     assert_eq!(
         err,
-        "stepward: there is no rule \"E12\"; did you mean E012?\n"
+        "stepward: there is nothing called \"E12\" to explain; did you mean E012?\n"
     );
     let (code, out, _) = shown(&stepward(folder.path(), &["explain", "--list"], ""));
     assert_eq!(code, 0);
     assert!(
-        out.lines().count() >= 45 && out.starts_with("E001  the file is not YAML\n"),
+        out.lines().count() >= 45 && out.starts_with("E001\trule\tthe file is not YAML\n"),
         "{out}"
     );
 }
