@@ -71,7 +71,7 @@ impl<'a> Page<'a> {
     }
 
     pub fn row(&mut self, indent: usize, column: usize, label: &str, text: &str) {
-        let label = fit(&printable(label), column, self.look.ellipsis());
+        let label = printable(label);
         let pad = " ".repeat(indent);
         if Page::is_narrow(self.look) {
             let label = match label.is_empty() {
@@ -82,10 +82,14 @@ impl<'a> Page<'a> {
             let first = format!("{pad}{}", self.look.paint(Ink::Faint, &label));
             return self.hang(&first, used, indent + 2, text, None);
         }
-        let gap = " ".repeat(column - width(&label) + 3);
         let then = indent + column + 3;
-        let first = format!("{pad}{}{gap}", self.look.paint(Ink::Faint, &label));
-        self.hang(&first, then, then, text, None);
+        let painted = self.look.paint(Ink::Faint, &label);
+        if width(&label) > column {
+            self.text.push_str(&format!("{pad}{painted}\n"));
+            return self.text(then, text, None);
+        }
+        let gap = " ".repeat(column - width(&label) + 3);
+        self.hang(&format!("{pad}{painted}{gap}"), then, then, text, None);
     }
 
     /// A first line of which so much is used, and the others below each other.

@@ -8,11 +8,13 @@ use crate::wire::api::{
     WhyOutcomeJson, WhyWorkerJson, WorkerWhyJson,
 };
 
+/// What recovery will do after so long is no answer to a question that is asked now.
+const FAR_SECS: f64 = 12.0 * 3_600.0;
 /// Where a step begins, and the widest that the column of their names becomes.
 const INDENT: usize = 2;
 const NAME_MAX: usize = 24;
-/// Workers whose name is longer are cut in tables.
-const LABEL_MAX: usize = 20;
+/// A worker whose name is longer has it in a line of its own.
+const LABEL_MAX: usize = 14;
 const LABEL_MIN: usize = "outcome".len();
 
 pub fn job(job: &JobWhyJson, look: &Look) -> String {
@@ -26,18 +28,7 @@ pub fn job(job: &JobWhyJson, look: &Look) -> String {
     if job.why.code == "completed" && job.steps.is_empty() {
         page.text(INDENT, "all its steps completed", None);
     }
-    let names = job.steps.iter().map(|step| width(&step.step));
-    let column = names.filter(|name| *name <= NAME_MAX).max().unwrap_or(0);
-    let mut is_brief = true;
-    for step in &job.steps {
-        // Those that say more than a line stand apart.
-        let stands_apart = !is_brief || !fits_a_line(step, job);
-        is_brief = fits_a_line(step, job);
-        if stands_apart || std::ptr::eq(step, &job.steps[0]) {
-            page.gap();
-        }
-        Block::new(look, column).step(&mut page, step, job.job_id, Some(job));
-    }
+    steps(&mut page, job, look);
     if job.more {
         page.text(INDENT, "and more steps", Some(Ink::Faint));
     }
@@ -45,12 +36,40 @@ pub fn job(job: &JobWhyJson, look: &Look) -> String {
     let fix: Vec<&String> = job.why.fix.iter().filter(|fix| !is_said(fix)).collect();
     if !fix.is_empty() {
         page.gap();
+        let is_first = job.steps.iter().all(|step| step.why.fix.is_empty());
+        let label = if is_first { "fix" } else { "then" };
         let mut block = Block::new(look, 0);
         block.indent = INDENT;
-        block.label = LABEL_MIN.min(3);
-        block.fix(&mut page, fix);
+        block.label = label.len();
+        block.fix_as(&mut page, label, fix);
     }
     page.finish()
+}
+
+fn steps(page: &mut Page, job: &JobWhyJson, look: &Look) {
+    let Some(first) = job.steps.first() else {
+        return;
+    };
+    page.gap();
+    let is_like_first =
+        |step: &StepWhyJson| step.status == "pending" && step.why.sentence == first.why.sentence;
+    if job.steps.len() > 1 && job.steps.iter().all(is_like_first) {
+        let name = format!("all {} steps", job.steps.len());
+        let mut block = Block::new(look, width(&name));
+        return block.step_called(page, &name, first, job.job_id, Some(job));
+    }
+    let names = job.steps.iter().map(|step| width(&step.step));
+    let column = names.filter(|name| *name <= NAME_MAX).max().unwrap_or(0);
+    let mut was_brief = true;
+    for step in &job.steps {
+        // Those of which there is more to say than a line stand apart.
+        let is_brief = is_brief(step, job);
+        if !(was_brief && is_brief) && !std::ptr::eq(step, first) {
+            page.gap();
+        }
+        was_brief = is_brief;
+        Block::new(look, column).step_called(page, &step.step, step, job.job_id, Some(job));
+    }
 }
 
 pub fn step(one: &OneStepWhyJson, look: &Look) -> String {
@@ -59,7 +78,8 @@ pub fn step(one: &OneStepWhyJson, look: &Look) -> String {
     page.head(&[job, one.job_status.clone()].join(&between(look)));
     page.gap();
     let column = width(&one.step.step).min(NAME_MAX);
-    Block::new(look, column).step(&mut page, &one.step, one.job_id, None);
+    let mut block = Block::new(look, column);
+    block.step_called(&mut page, &one.step.step, &one.step, one.job_id, None);
     page.finish()
 }
 
@@ -76,10 +96,23 @@ pub fn worker(explained: &WorkerWhyJson, look: &Look) -> String {
     ];
     page.head(&head.join(&between(look)));
     page.text(INDENT, &why.sentence, None);
+    for fact in why.facts.iter().filter(|_| why.outcome.is_none()) {
+        page.text(INDENT, fact, None);
+    }
     page.gap();
     let mut block = Block::new(look, 0);
     block.indent = INDENT;
     block.label = "could take".len();
+    if let Some(outcome) = &why.outcome {
+        let text = outcome_text(outcome, &worker.status, &[]);
+        block.row(&mut page, "outcome", &text);
+        for fact in &why.facts {
+            match fact.strip_prefix("then ") {
+                Some(then) => block.row(&mut page, "then", then),
+                None => block.row(&mut page, "", fact),
+            }
+        }
+    }
     block.row(&mut page, "offers", &worker.tags.join(", "));
     let held = worker.running.iter().map(|held| {
         let (job_id, step) = (held.job_id, &held.step);
@@ -92,12 +125,6 @@ pub fn worker(explained: &WorkerWhyJson, look: &Look) -> String {
     let waiting = explained.could_take.iter();
     let waiting = waiting.map(|queued| format!("{}/{}", queued.job_id, queued.step));
     block.listed(&mut page, "could take", waiting.collect());
-    if let Some(outcome) = &why.outcome {
-        block.row(&mut page, "outcome", &outcome_text(outcome, &[]));
-    }
-    for fact in &why.facts {
-        block.row(&mut page, "", fact);
-    }
     block.fix(&mut page, why.fix.iter().collect());
     page.finish()
 }
@@ -157,7 +184,11 @@ fn job_head(job: &JobWhyJson, look: &Look) -> String {
     };
     let mut head = vec![format!("job {} {}", job.job_id, job.task), state];
     match (&job.why.root_cause, is_ended(&job.status)) {
-        (Some(root), _) => head.push(format!("root cause: {}", root_text(root, job.job_id))),
+        (Some(root), true) => head.push(format!("root cause: {}", root_text(root, job.job_id))),
+        (Some(root), false) => {
+            head.extend(steps_text(job));
+            head.push(format!("step {} has failed", root.step));
+        }
         (None, false) => head.extend(steps_text(job)),
         (None, true) => {}
     }
@@ -198,17 +229,21 @@ fn steps_text(job: &JobWhyJson) -> Option<String> {
     }
 }
 
-/// All there is to say of it, or it is said by the job.
-fn fits_a_line(step: &StepWhyJson, job: &JobWhyJson) -> bool {
+/// A line says it, or its job does.
+fn is_brief(step: &StepWhyJson, job: &JobWhyJson) -> bool {
     match step.status.as_str() {
         "skipped" => true,
-        "cancelled" => step.why.code == job.why.code,
+        "cancelled" => is_with_job(step, job),
         _ => false,
     }
 }
 
+fn is_with_job(step: &StepWhyJson, job: &JobWhyJson) -> bool {
+    step.status == "cancelled" && step.why.sentence == job.why.sentence
+}
+
 /// `recovery phase 4 fails this step in 18s; evaluate and publish will be skipped`
-fn outcome_text(outcome: &WhyOutcomeJson, skips: &[String]) -> String {
+fn outcome_text(outcome: &WhyOutcomeJson, status: &str, skips: &[String]) -> String {
     let deed = match outcome.action.as_str() {
         "the step fails" => "fails this step",
         "the step goes back to the queue" => "puts this step back into the queue",
@@ -222,11 +257,22 @@ fn outcome_text(outcome: &WhyOutcomeJson, skips: &[String]) -> String {
         true => format!("in {}", secs(outcome.in_secs)),
         false => "with its next sweep".to_string(),
     };
+    let unless = match (outcome.phase, outcome.action.as_str()) {
+        (_, "the worker becomes inactive") => ", unless it is heard again",
+        (1, "the step goes back to the queue") => ", unless it has started by then",
+        (1, _) => ", unless its worker is heard again",
+        (2, _) if status == "suspended" => ", unless somebody decides",
+        (2 | 3, _) => ", unless it has ended by then",
+        _ => "",
+    };
     let then = match skips {
         [] => String::new(),
         skips => format!("; {} will be skipped", in_a_row(skips)),
     };
-    format!("recovery phase {} {deed} {when}{then}", outcome.phase)
+    format!(
+        "recovery phase {} {deed} {when}{unless}{then}",
+        outcome.phase
+    )
 }
 
 /// `a`, `a and b`, `a, b and c`, `a, b and 7 others`.
@@ -266,19 +312,26 @@ impl<'a> Block<'a> {
         }
     }
 
-    fn step(&mut self, page: &mut Page, step: &StepWhyJson, job_id: i64, job: Option<&JobWhyJson>) {
+    fn step_called(
+        &mut self,
+        page: &mut Page,
+        name: &str,
+        step: &StepWhyJson,
+        job_id: i64,
+        job: Option<&JobWhyJson>,
+    ) {
         let why = &step.why;
-        let (line, ink) = first_line(self.look, step);
-        page.named(INDENT, self.name, self.indent, &step.step, &line, ink);
+        let (line, ink) = first_line(self.look, step, job_id, job);
+        page.named(INDENT, self.name, self.indent, name, &line, ink);
         if is_ended(&step.status) {
             self.ended(page, step, job_id, job);
         } else {
-            self.open(page, why);
+            self.open(page, why, &step.status);
         }
         self.fix(page, why.fix.iter().collect());
     }
 
-    fn open(&mut self, page: &mut Page, why: &WhyJson) {
+    fn open(&mut self, page: &mut Page, why: &WhyJson, status: &str) {
         let names = why.workers.iter().map(|worker| width(&worker.name));
         self.label = names.max().unwrap_or(0).clamp(LABEL_MIN, LABEL_MAX);
         if why.workers.is_empty() {
@@ -294,8 +347,9 @@ impl<'a> Block<'a> {
         if let Some(others) = why.facts.last().filter(|fact| *fact == "and others") {
             self.row(page, "", others);
         }
-        if let Some(outcome) = &why.outcome {
-            self.row(page, "outcome", &outcome_text(outcome, &why.skips));
+        let outcome = why.outcome.as_ref();
+        if let Some(outcome) = outcome.filter(|outcome| outcome.in_secs < FAR_SECS) {
+            self.row(page, "outcome", &outcome_text(outcome, status, &why.skips));
         }
     }
 
@@ -309,16 +363,19 @@ impl<'a> Block<'a> {
         let why = &step.why;
         let is_said = match step.status.as_str() {
             "completed" => true,
-            "skipped" => why.root_cause.is_some() || why.code == "when_false",
-            _ => job.is_some_and(|job| fits_a_line(step, job)),
+            "skipped" => true,
+            _ => job.is_some_and(|job| is_with_job(step, job)),
         };
         if !is_said {
             page.text(self.indent, &why.sentence, None);
         }
         if let Some(root) = &why.root_cause {
             let text = format!("{}: {}", root_text(root, job_id), root.sentence);
-            let is_in_head = job.is_some() && step.status == "skipped";
-            if !is_in_head {
+            let head = job.and_then(|job| job.why.root_cause.as_ref());
+            let is_in_head =
+                |head: &RootCauseJson| (head.job_id, &head.step) == (root.job_id, &root.step);
+            let is_plain = step.status == "skipped" && job.is_some();
+            if !is_plain && !head.is_some_and(is_in_head) {
                 self.label = self.label.max("root cause".len());
                 self.row(page, "root cause", &text);
             }
@@ -366,8 +423,12 @@ impl<'a> Block<'a> {
     }
 
     fn fix(&self, page: &mut Page, fix: Vec<&String>) {
+        self.fix_as(page, "fix", fix);
+    }
+
+    fn fix_as(&self, page: &mut Page, label: &str, fix: Vec<&String>) {
         for (at, line) in fix.iter().enumerate() {
-            let label = if at == 0 { "fix" } else { "or" };
+            let label = if at == 0 { label } else { "or" };
             self.row(page, label, line);
         }
     }
@@ -394,15 +455,18 @@ fn worker_cells(worker: &WhyWorkerJson) -> [String; 3] {
 }
 
 /// What a step is, in a line: what it waits for, or how it ended.
-fn first_line(look: &Look, step: &StepWhyJson) -> (String, Option<Ink>) {
+fn first_line(
+    look: &Look,
+    step: &StepWhyJson,
+    job_id: i64,
+    job: Option<&JobWhyJson>,
+) -> (String, Option<Ink>) {
     let why = &step.why;
     let status = step.status.as_str();
     let since = secs(step.since_secs);
     let signed = |text: String| {
-        (
-            format!("{} {text}", look.sign(status)),
-            Some(Look::ink(status)),
-        )
+        let sign = look.sign(status);
+        (format!("{sign} {text}"), Some(Look::ink(status)))
     };
     match (status, &why.root_cause) {
         ("pending" | "ready" | "suspended", _) => {
@@ -410,20 +474,40 @@ fn first_line(look: &Look, step: &StepWhyJson) -> (String, Option<Ink>) {
         }
         ("assigned" | "running", _) => (why.sentence.clone(), None),
         ("completed", _) => signed("completed".to_string()),
-        ("skipped", Some(root)) => signed(format!("skipped because {} {}", root.step, root.status)),
-        ("skipped", None) if why.code == "when_false" => {
+        ("skipped", Some(root)) => signed(format!("skipped because {}", refused(root, job_id))),
+        ("skipped", None) if !why.sentence.is_empty() => {
             signed(format!("skipped, {}: {}", why.code, why.sentence))
+        }
+        _ if job.is_some_and(|job| is_with_job(step, job)) => {
+            signed("cancelled with its job".to_string())
         }
         _ => {
             let tries = match step.max_attempts > 1 && step.attempt > 0 {
                 true => format!(", attempt {}", step.attempt),
                 false => String::new(),
             };
+            let ran = !matches!(
+                why.code.as_str(),
+                "template_error" | "payload_error" | "assignment_exhausted"
+            );
             let worker = match &step.worker {
-                Some(worker) if step.attempt > 0 => format!(", on {worker}"),
+                Some(worker) if ran && step.attempt > 0 => format!(", on {worker}"),
                 _ => String::new(),
             };
             signed(format!("{status}, {}{tries}{worker}", why.code))
         }
     }
+}
+
+/// `lint of job 2 failed`
+fn refused(root: &RootCauseJson, job_id: i64) -> String {
+    let of = match root.job_id == job_id {
+        true => String::new(),
+        false => format!(" of job {}", root.job_id),
+    };
+    let was = match root.status.as_str() {
+        "cancelled" | "skipped" => "was ",
+        _ => "",
+    };
+    format!("{}{of} {was}{}", root.step, root.status)
 }

@@ -379,6 +379,7 @@ impl Asked<'_> {
                 );
                 for job_id in self.tx.group_running(group)? {
                     why.facts.push(format!("job {job_id} is in the group"));
+                    why.fix.push(format!("stepward why {job_id}"));
                 }
                 Ok(why)
             }
@@ -408,6 +409,7 @@ impl Asked<'_> {
         let sentence = format!("it waits for {count} {noun} to end");
         Ok(Why {
             facts,
+            fix: vec![format!("stepward why {}", self.step.job_id)],
             ..Why::new(Waiting::Dependencies, sentence)
         })
     }
@@ -539,7 +541,27 @@ impl Asked<'_> {
     fn assigned(&self) -> Result<Why, EngineError> {
         let worker = self.worker_name(self.step.worker_id)?;
         let sentence = format!("worker {worker} prepares it for {}", self.since());
-        Ok(Why::new(Waiting::Preparing, sentence))
+        Ok(Why {
+            facts: self.silence()?.into_iter().collect(),
+            ..Why::new(Waiting::Preparing, sentence)
+        })
+    }
+
+    /// Of whoever holds it, if it should have spoken by now.
+    fn silence(&self) -> Result<Option<String>, EngineError> {
+        let worker = match self.step.worker_id {
+            Some(worker_id) => self.tx.worker(worker_id)?,
+            None => None,
+        };
+        let late_up = self.all.engine.bounds().late_since(self.now.up);
+        let limit = span(self.all.engine.settings.heartbeat_timeout_ms);
+        Ok(worker.filter(|worker| worker.seen_up <= late_up).map(|worker| {
+            let heard = span(self.now.up.0 - worker.seen_up.0);
+            let name = worker.name;
+            format!(
+                "worker {name} was last heard {heard} ago; after {limit} of silence it counts as gone"
+            )
+        }))
     }
 
     fn running(&self) -> Result<Why, EngineError> {
@@ -566,10 +588,13 @@ impl Asked<'_> {
             }
             StepKind::Work | StepKind::Approval => {
                 let worker = self.worker_name(self.step.worker_id)?;
-                Why::new(
-                    Waiting::Running,
-                    format!("worker {worker} runs it for {}", self.since()),
-                )
+                Why {
+                    facts: self.silence()?.into_iter().collect(),
+                    ..Why::new(
+                        Waiting::Running,
+                        format!("worker {worker} runs it for {}", self.since()),
+                    )
+                }
             }
         })
     }
@@ -582,7 +607,9 @@ impl Asked<'_> {
             }
             _ => (
                 Waiting::Held,
-                format!("someone must resume or fail it: {message}"),
+                format!(
+                    "someone must decide whether it runs again (approve) or fails (reject): {message}"
+                ),
             ),
         };
         let mut why = Why::new(waiting, sentence);

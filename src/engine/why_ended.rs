@@ -103,7 +103,13 @@ impl Asked<'_> {
             | Superseded
             | OverlapSkipped => return Vec::new(),
         };
-        vec![fix]
+        let mut fixes = vec![fix];
+        if reason == StepTimeout {
+            fixes.push(format!(
+                "give it a longer timeout in its file, then: stepward run {task}"
+            ));
+        }
+        fixes
     }
 
     /// Which workers there were when nobody could take it, as it was noted then.

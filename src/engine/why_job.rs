@@ -86,7 +86,7 @@ fn place(job: &Job, step: &Step) -> u8 {
         (StepState::Failed, Some(Reason::ChildFailed | Reason::InstanceFailed)) => 2,
         (StepState::Failed, _) => 1,
         // With its job, which says why.
-        (StepState::Cancelled, reason) if reason == job.reason => 5,
+        (StepState::Cancelled, _) if step.message == job.message => 5,
         (StepState::Cancelled, _) => 3,
         _ => 4,
     }
@@ -100,28 +100,35 @@ fn ended_why(tx: &Tx, job: &Job) -> Result<Why, EngineError> {
     };
     let code = job.reason.map_or(Code::Completed, Code::Ended);
     Ok(Why {
-        fix: ended_fix(tx, job)?.into_iter().collect(),
+        fix: ended_fix(tx, job)?,
         ..Why::of(code, sentence)
     })
 }
 
-fn ended_fix(tx: &Tx, job: &Job) -> Result<Option<String>, EngineError> {
+fn ended_fix(tx: &Tx, job: &Job) -> Result<Vec<String>, EngineError> {
     use Reason::*;
-    Ok(match job.reason {
-        None | Some(Superseded | OverlapSkipped) => None,
+    let task = shell_word(&job.task);
+    let mut fix = Vec::new();
+    match job.reason {
+        None | Some(Superseded | OverlapSkipped) => {}
         // What it runs is frozen: a retry would do the same.
-        Some(TemplateError | PayloadError) => {
-            let task = shell_word(&job.task);
-            let fix = format!("mend task {task} in its file, then: stepward run {task}");
-            Some(fix)
-        }
+        Some(TemplateError | PayloadError) => fix.push(format!(
+            "mend task {task} in its file, then: stepward run {task}"
+        )),
         // It is the job above all that can go on where this one did not.
         Some(_) => {
             let top = top_of(tx, job)?;
-            let has_ended = top.state.is_terminal() && top.reason.is_some();
-            has_ended.then(|| format!("stepward retry {}", top.job_id))
+            if top.state.is_terminal() && top.reason.is_some() {
+                fix.push(format!("stepward retry {}", top.job_id));
+            }
         }
-    })
+    }
+    if job.reason == Some(JobTimeout) {
+        fix.push(format!(
+            "give it a longer timeout in its file, then: stepward run {task}"
+        ));
+    }
+    Ok(fix)
 }
 
 fn top_of(tx: &Tx, job: &Job) -> Result<Job, EngineError> {

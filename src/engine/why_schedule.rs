@@ -69,6 +69,11 @@ fn standing(view: &ScheduleView, is_queued: bool) -> ScheduleStanding {
     }
 }
 
+/// A fire is due at a whole second.
+fn moment(at: Timestamp) -> String {
+    rfc3339(at).replace(".000Z", "Z")
+}
+
 struct Asked<'a> {
     tx: &'a Tx<'a>,
     now: Now,
@@ -84,7 +89,10 @@ impl Asked<'_> {
         let earlier = self.tx.live_jobs_of_schedule(schedule.schedule_id)?;
         let (sentence, fix) = match standing {
             Removed => (
-                format!("no file has it any more, since {}", self.ago(schedule.removed_at)),
+                format!(
+                    "no file has it any more; it was removed {}",
+                    self.ago(schedule.removed_at)
+                ),
                 Vec::new(),
             ),
             NotLoaded => (
@@ -105,7 +113,7 @@ impl Asked<'_> {
             ),
             Overlap => {
                 let due_at = queued.map(|fire| fire.due_at).or(schedule.next_at);
-                let fire = due_at.map_or("a fire".to_string(), |at| format!("the fire of {}", rfc3339(at)));
+                let fire = due_at.map_or("a fire".to_string(), |at| format!("the fire of {}", moment(at)));
                 let (job, fix) = match earlier.first() {
                     Some(job_id) => (
                         format!("job {job_id} of an earlier fire"),
@@ -117,7 +125,7 @@ impl Asked<'_> {
             }
             Scheduled => {
                 let at = schedule.next_at.unwrap_or(self.now.wall);
-                (format!("it fires in {}, at {}", span(at.0 - self.now.wall.0), rfc3339(at)), Vec::new())
+                (format!("it fires in {}, at {}", span(at.0 - self.now.wall.0), moment(at)), Vec::new())
             }
         };
         let mut why = Why::of(Code::Schedule(standing), sentence);
@@ -173,7 +181,7 @@ impl Asked<'_> {
     }
 
     fn line(&self, fire: &Fire) -> String {
-        let due_at = rfc3339(fire.due_at);
+        let due_at = moment(fire.due_at);
         let ago = span(self.now.wall.0 - fire.due_at.0);
         let outcome = match fire.outcome {
             FireOutcome::CaughtUp => "made up for".to_string(),

@@ -18,4 +18,5 @@ mod examples;
 mod import;
 mod readme;
 mod schema;
+mod why;
 mod worker;

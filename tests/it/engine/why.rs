@@ -46,7 +46,10 @@ fn a_held_job_says_what_holds_it() {
         ..Submission::of(&task)
     };
     let job = house.submission(later).unwrap();
-    assert_eq!(ask(&house, job, "a"), "not_before: its job starts in 90 s");
+    assert_eq!(
+        ask(&house, job, "a"),
+        "not_before: its job starts in 1m 30s"
+    );
 
     let concurrency = Some(Concurrency {
         group: "g".to_string(),
@@ -90,7 +93,7 @@ fn an_instance_held_back_says_so() {
     }]);
     assert_eq!(
         ask(&house, job, "t[1]"),
-        "concurrency: max_parallel lets 1 instances of the loop run at a time"
+        "concurrency: max_parallel lets 1 instance of the loop run at a time"
     );
     assert_eq!(
         ask(&house, job, "t"),
@@ -169,7 +172,7 @@ fn busy_workers_are_named() {
         told(&why),
         "workers_busy: every worker that could take it is busy"
     );
-    assert_eq!(why.facts, ["worker ann: all 1 slots busy"]);
+    assert_eq!(why.facts, ["worker ann: its slot is busy"]);
 }
 
 #[test]
@@ -189,7 +192,7 @@ fn a_step_in_a_workers_hands_says_whose_and_until_when() {
     let claimed = ann.claim();
     house.clock.advance_ms(5_000);
     let why = house.why(job, "a");
-    assert_eq!(told(&why), "preparing: worker ann prepares it for 5 s");
+    assert_eq!(told(&why), "preparing: worker ann prepares it for 5.0s");
     let back = WhyOutcome {
         action: "the step goes back to the queue",
         phase: 1,
@@ -200,7 +203,7 @@ fn a_step_in_a_workers_hands_says_whose_and_until_when() {
     ann.start(claimed.attempt);
     house.clock.advance_ms(10_000);
     let why = house.why(job, "a");
-    assert_eq!(told(&why), "running: worker ann runs it for 10 s");
+    assert_eq!(told(&why), "running: worker ann runs it for 10s");
     let again = WhyOutcome {
         action: "the step is tried again",
         phase: 2,
@@ -212,7 +215,7 @@ fn a_step_in_a_workers_hands_says_whose_and_until_when() {
     house.clock.advance_ms(1_500);
     assert_eq!(
         ask(&house, job, "a"),
-        "retry_backoff: try 2 of 3 begins in 6.500 s"
+        "retry_backoff: try 2 of 3 begins in 6.5s"
     );
 }
 
@@ -228,10 +231,13 @@ fn what_waits_for_a_person_says_what_to_type() {
     house.worker("ann", &[], 1);
     let why = house.why(job, "ask");
     assert_eq!(told(&why), "approval: someone must decide: Publish 1.2.3?");
-    assert_eq!(why.fix, ["stepward approve 1 ask", "stepward reject 1 ask"]);
+    assert_eq!(
+        why.fix,
+        ["stepward approve 1 ask", "stepward reject 1 ask -m WHY"]
+    );
     assert_eq!(
         ask(&house, job, "a"),
-        "held: someone must resume or fail it: worker ann restarted while it ran attempt 1; \
+        "held: someone must decide whether it runs again (approve) or fails (reject): worker ann restarted while it ran attempt 1; \
          the step may have run partly"
     );
 }
@@ -246,7 +252,7 @@ fn a_child_job_is_named() {
     house.clock.advance_ms(2_000);
     assert_eq!(
         ask(&house, job, "go"),
-        "child_job: child job 2 runs for 2 s"
+        "child_job: child job 2 runs for 2.0s"
     );
     house.run_all(&["a"]);
     let why = house.why(job, "go");
