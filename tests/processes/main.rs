@@ -3,15 +3,15 @@
 //! Every story ends with the checker of the database, and leaves no process behind.
 
 mod cancel;
-mod cli_help;
-mod cli_nouns;
-mod cli_logs;
-mod cli_look;
+mod cli_config;
 mod cli_demo;
 mod cli_dev;
-mod cli_first_minutes;
-mod cli_config;
 mod cli_doctor;
+mod cli_first_minutes;
+mod cli_help;
+mod cli_logs;
+mod cli_look;
+mod cli_nouns;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../it/executor/desk.rs"]
 mod desk;
