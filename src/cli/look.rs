@@ -5,14 +5,15 @@ use std::io::IsTerminal;
 use clap::{Args, ValueEnum};
 use rustix::termios::tcgetwinsize;
 
+const HEADING: &str = "How it looks";
+
 #[derive(Args, Clone, Copy, Default)]
-#[command(next_help_heading = "How it looks")]
 pub struct LookArgs {
     /// Colours; NO_COLOR and CLICOLOR_FORCE are heeded.
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Colour::Auto)]
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Colour::Auto, help_heading = HEADING)]
     pub color: Colour,
     /// Plain signs instead of ✔ and ✘, as where the locale is not UTF-8.
-    #[arg(long)]
+    #[arg(long, help_heading = HEADING)]
     pub ascii: bool,
 }
 

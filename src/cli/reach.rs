@@ -18,14 +18,15 @@ use crate::wire::api::List;
 /// An answer that takes longer does not come.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+const HEADING: &str = "Which server";
+
 #[derive(Args, Clone, Default)]
-#[command(next_help_heading = "Which server")]
 pub struct Reach {
     /// The server, such as http://127.0.0.1:7717; else that of the `.stepward` folder here or above.
-    #[arg(long, value_name = "URL", env = "STEPWARD_SERVER_URL")]
+    #[arg(long, value_name = "URL", env = "STEPWARD_SERVER_URL", help_heading = HEADING)]
     pub server: Option<String>,
     /// A file with its token; else STEPWARD_TOKEN.
-    #[arg(long, value_name = "FILE", env = "STEPWARD_TOKEN_FILE")]
+    #[arg(long, value_name = "FILE", env = "STEPWARD_TOKEN_FILE", help_heading = HEADING)]
     pub token_file: Option<PathBuf>,
 }
 
