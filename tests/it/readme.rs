@@ -1,43 +1,49 @@
-//! The README is the truth: its commands exist and do what it says.
+//! The README is the truth: its commands exist and do what it says. Each is run here, as it stands there.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
-/// The fenced blocks of the README, in order.
-fn blocks() -> Vec<String> {
+const BINARY: &str = env!("CARGO_BIN_EXE_stepward");
+
+/// Whoever has Rust builds it; here it is built already.
+const BUILT: &str = "cargo run --release -- ";
+
+/// The fenced blocks of the README in this language, in order.
+fn blocks(language: &str) -> Vec<String> {
     let text = std::fs::read_to_string("README.md").unwrap();
     let fenced = text.split("```").skip(1).step_by(2);
     fenced
-        .map(|block| block.split_once('\n').unwrap().1.trim_end().to_string())
+        .map(|block| block.split_once('\n').unwrap())
+        .filter(|(found, _)| *found == language)
+        .map(|(_, block)| block.trim_end().to_string())
         .collect()
+}
+
+/// The block of commands that begins so.
+fn block(begins: &str) -> Vec<String> {
+    let blocks = blocks("sh");
+    let found = blocks.iter().find(|block| block.starts_with(begins));
+    let found = found.unwrap_or_else(|| panic!("no block begins with {begins}"));
+    found.lines().map(str::to_string).collect()
 }
 
 #[test]
 fn the_first_block_runs_the_main_job_and_the_second_passes_all_tests() {
-    let blocks = blocks();
-    assert_eq!(
-        blocks[0],
-        "cargo run -- server --workflows-dir examples --embedded-worker"
-    );
+    let blocks = blocks("sh");
+    assert_eq!(blocks[0], "cargo run --release -- run examples/hello.yaml");
     assert_eq!(blocks[1], "tests/all");
-    assert!(
-        std::fs::read_to_string("tests/all")
-            .unwrap()
-            .contains("cargo test --all-features")
-    );
     let all = std::fs::read_to_string("tests/all").unwrap();
+    assert!(all.contains("cargo test --all-features"));
     for command in blocks
         .iter()
         .filter(|block| block.starts_with("cargo bench"))
     {
         assert!(all.contains(&format!("{command} -- --quick")), "{command}");
     }
-    assert!(
-        std::fs::read_to_string(".ci/run")
-            .unwrap()
-            .contains("tests/all")
-    );
+    let ci = std::fs::read_to_string(".ci/run").unwrap();
+    assert!(ci.contains("tests/all"));
 }
 
 /// A process of ours that does not outlive the test.
@@ -51,95 +57,213 @@ impl Drop for Process {
     }
 }
 
-/// Starts one of the README's own commands, with a few more words, and waits until it says this.
-fn start(command: &str, more: &[&str], says: &str) -> (Process, String) {
-    let words = command.strip_prefix("cargo run -- ").unwrap().split(' ');
-    let mut child = Command::new(env!("CARGO_BIN_EXE_stepward"))
-        .args(words)
-        .args(more)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let stderr = BufReader::new(child.stderr.take().unwrap());
-    let process = Process(child);
-    let mut lines = stderr.lines().map_while(Result::ok);
-    let found = lines.find(|line| line.contains(says));
-    let found = found.unwrap_or_else(|| panic!("{command} never said {says}"));
-    // Whoever closes its stderr would end it.
-    std::thread::spawn(move || lines.for_each(drop));
-    (process, found)
+/// Somebody in a folder, with `stepward` at hand.
+struct Reader {
+    folder: PathBuf,
+    path: String,
 }
 
-/// The commands of the README in their order, against a server of our own.
-#[test]
-fn the_main_job_runs_and_is_told_as_the_readme_says() {
-    let blocks = blocks();
-    let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("data");
-    let more = [
-        "--listen",
-        "127.0.0.1:0",
-        "--data-dir",
-        data.to_str().unwrap(),
-    ];
-    let (_server, listening) = start(&blocks[0], &more, "listening on");
-    let address = listening.rsplit("http://").next().unwrap();
-    let story = &blocks[3];
-    let mut said = String::new();
-    for command in blocks[2].lines() {
-        let command = command.replace("127.0.0.1:7717", address);
-        let deadline = Instant::now() + Duration::from_secs(30);
-        // A job takes its time; asking again does no harm, and submitting happens once.
-        loop {
-            let output = Command::new("sh").args(["-c", &command]).output().unwrap();
-            said = String::from_utf8(output.stdout).unwrap();
-            assert!(output.status.success(), "{command}: {said}");
-            let is_over = match () {
-                () if command.contains("POST") => said.contains("\"id\":"),
-                () if command.contains("/api/jobs/1/steps") => said.starts_with("Hello, Ada!\n"),
-                () if command.ends_with("/api/jobs/1") => said.contains("\"completed\""),
-                () if command.ends_with("/why") => said.contains("exit code 2"),
-                () => said.trim_end() == story,
-            };
-            if is_over {
-                break;
-            }
-            assert!(Instant::now() < deadline, "{command}: {said}");
-            std::thread::sleep(Duration::from_millis(20));
+impl Reader {
+    fn in_folder(folder: &Path, bin: &Path) -> Reader {
+        if !bin.join("stepward").exists() {
+            std::os::unix::fs::symlink(BINARY, bin.join("stepward")).unwrap();
+        }
+        Reader {
+            folder: folder.to_path_buf(),
+            path: format!("{}:{}", bin.display(), std::env::var("PATH").unwrap()),
         }
     }
-    assert_eq!(said.trim_end(), story);
 
-    let worker = blocks[4].replace("127.0.0.1:7717", address);
-    let own = folder.path().join("worker");
-    let more = ["--data-dir", own.to_str().unwrap()];
-    let (_worker, offers) = start(&worker, &more, "offers");
-    assert!(offers.contains("gpu, script with 4 slots"), "{offers}");
+    fn shell(&self, line: &str) -> Command {
+        let mut command = Command::new("sh");
+        let line = line.replace(BUILT, "stepward ");
+        command.args(["-c", &format!("exec {line}")]);
+        for (name, _) in std::env::vars_os() {
+            if name.to_string_lossy().starts_with("STEPWARD_") {
+                command.env_remove(name);
+            }
+        }
+        command.env("PATH", &self.path).current_dir(&self.folder);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Types it, and says what came of it.
+    fn types(&self, line: &str) -> (Option<i32>, String) {
+        let output = self.shell(line).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said).into_owned();
+        (output.status.code(), said)
+    }
+
+    fn types_well(&self, line: &str) -> String {
+        let (code, said) = self.types(line);
+        assert_eq!(code, Some(0), "{line}: {said}");
+        said
+    }
+
+    /// Starts something that stays, and waits until it says this.
+    fn starts(&self, line: &str, says: &str) -> (Process, Vec<String>) {
+        let mut command = self.shell(line);
+        let mut child = command
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let process = Process(child);
+        let mut lines = stderr.lines().map_while(Result::ok);
+        let mut said = Vec::new();
+        for line in lines.by_ref() {
+            let is_it = line.contains(says);
+            said.push(line);
+            if is_it {
+                // Whoever closes its stderr would end it.
+                std::thread::spawn(move || lines.for_each(drop));
+                return (process, said);
+            }
+        }
+        panic!("{line} never said {says}: {said:?}");
+    }
+}
+
+fn address_in(said: &[String]) -> String {
+    let line = said.iter().find(|line| line.contains("http://")).unwrap();
+    let rest = line.split("http://").nth(1).unwrap();
+    rest.split(['/', ' ']).next().unwrap().to_string()
+}
+
+/// Every line of every block, in the order of the README, in one folder.
+#[test]
+fn every_command_does_what_the_readme_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let (project, bin) = (folder.path().join("project"), folder.path().join("bin"));
+    std::fs::create_dir(&project).unwrap();
+    std::fs::create_dir(&bin).unwrap();
+    let here = Reader::in_folder(Path::new("."), &bin);
+    let reader = Reader::in_folder(&project, &bin);
+    let mut typed = BTreeSet::new();
+    let mut type_all = |lines: &[String], act: &mut dyn FnMut(&str)| {
+        for line in lines {
+            act(line);
+            typed.insert(line.clone());
+        }
+    };
+
+    type_all(&block("cargo run --release -- run"), &mut |line| {
+        let said = here.types_well(line);
+        assert!(said.contains("completed"), "{said}");
+    });
+    type_all(&block("cargo run --release -- demo"), &mut |line| {
+        if line.contains("demo") {
+            let said = here.types_well(line);
+            for phase in ["phase 1", "phase 2", "phase 3", "phase 4"] {
+                assert!(said.contains(phase), "{phase}: {said}");
+            }
+        } else {
+            let data = folder.path().join("data");
+            let line = format!("{line} --port 0 --data-dir {}", data.display());
+            let (_dev, said) = here.starts(&line, "ready in");
+            assert!(said.iter().any(|line| line.contains("tasks")), "{said:?}");
+        }
+    });
+
+    // The workflow that the README shows is there as well.
+    let shown = blocks("yaml").remove(0);
+    let mut address = String::new();
+    let mut server = None;
+    type_all(&block("stepward init"), &mut |line| match line {
+        "stepward run checks" => assert_eq!(reader.types(line).0, Some(10)),
+        "stepward dev" => {
+            std::fs::write(project.join("workflows/release.yaml"), &shown).unwrap();
+            let (dev, said) = reader.starts("stepward dev --port 0", "Worker ");
+            address = address_in(&said);
+            server = Some(dev);
+        }
+        _ => drop(reader.types_well(line)),
+    });
+    type_all(&block("stepward\n"), &mut |line| match line {
+        "stepward run checks" => assert_eq!(reader.types(line).0, Some(10)),
+        "stepward why latest" => {
+            let said = reader.types_well(line);
+            assert!(said.contains("exit code"), "{said}");
+        }
+        _ => drop(reader.types_well(line)),
+    });
+    type_all(&block("stepward worker --server"), &mut |line| {
+        let line = line.replace("127.0.0.1:7717", &address);
+        let more = folder.path().join("worker");
+        let line = format!("{line} --data-dir {}", more.display());
+        let (_worker, said) = reader.starts(&line, "offers");
+        let offers = said.last().unwrap();
+        assert!(offers.contains("gpu, script with 4 slots"), "{offers}");
+    });
+    type_all(&block("stepward task show"), &mut |line| {
+        drop(reader.types_well(line));
+    });
+    type_all(&block("curl"), &mut |line| {
+        let said = reader.types_well(&line.replace("127.0.0.1:7717", &address));
+        assert!(!said.contains("\"error\""), "{line}: {said}");
+    });
+    drop(server);
+
+    type_all(&block("stepward validate examples"), &mut |line| {
+        let said = here.types_well(line);
+        if line.contains("explain") {
+            assert!(said.contains("Wrong:") && said.contains("Right:"), "{said}");
+        }
+    });
+    std::fs::write(project.join("crontab"), "0 2 * * * /usr/bin/backup\n").unwrap();
+    let stroem = project.join("stroem");
+    std::fs::create_dir(&stroem).unwrap();
+    std::fs::write(stroem.join("a.yaml"), STROEM).unwrap();
+    type_all(&block("stepward import"), &mut |line| {
+        let line = line.replace("FILE", "crontab").replace("FOLDER", "stroem");
+        reader.types_well(&format!("{line} --output out-{}", line.len()));
+    });
+    type_all(&block("stepward db check"), &mut |line| {
+        let said = reader.types_well(&line.replace("FOLDER", ".stepward"));
+        assert!(said.contains("every rule holds"), "{said}");
+    });
+
+    let elsewhere = ["tests/all", "cargo bench", "cargo test"];
+    let lines = blocks("sh").into_iter().flat_map(|block| {
+        let lines: Vec<String> = block.lines().map(str::to_string).collect();
+        lines
+    });
+    let missed: Vec<String> = lines
+        .filter(|line| !elsewhere.iter().any(|word| line.starts_with(word)))
+        .filter(|line| !typed.contains(line))
+        .collect();
+    assert_eq!(missed, Vec::<String>::new(), "nobody has tried these");
+}
+
+const STROEM: &str = "
+actions:
+  hello: { type: script, script: echo hello }
+tasks:
+  greet:
+    flow:
+      greet: { action: hello }
+";
+
+#[test]
+fn the_workflow_in_the_readme_is_right() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("readme.yaml");
+    std::fs::write(&file, blocks("yaml").remove(0)).unwrap();
+    let output = Command::new(BINARY).arg("validate").arg(&file).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("nothing is wrong"), "{said}");
 }
 
 #[test]
-fn the_other_commands_work() {
-    let commands: Vec<String> = blocks()
-        .into_iter()
-        .flat_map(|block| block.lines().map(str::to_string).collect::<Vec<_>>())
-        .filter(|line| line.starts_with("cargo run -- "))
-        .collect();
-    assert_eq!(
-        commands[2..],
-        [
-            "cargo run -- validate examples",
-            "cargo run -- explain E012",
-            "cargo run -- schema workflow",
-            "cargo run -- import crontab FILE",
-            "cargo run -- import stroem FOLDER",
-            "cargo run -- db check FOLDER",
-        ],
-        "the first two are run above"
-    );
+fn a_folder_without_a_sound_database_is_told_from_one_with() {
     let folder = tempfile::tempdir().unwrap();
     let check = || {
-        Command::new(env!("CARGO_BIN_EXE_stepward"))
+        Command::new(BINARY)
             .args(["db", "check"])
             .arg(folder.path())
             .output()
@@ -186,62 +310,4 @@ fn the_other_commands_work() {
         found.contains("a job whose steps have all ended has ended: job 1 is pending"),
         "{found}"
     );
-}
-
-/// Runs one of the README's commands, with these words for those in capitals.
-fn run(command: &str, words: &[(&str, &str)]) -> (Option<i32>, String) {
-    let words_of = command.strip_prefix("cargo run -- ").unwrap().split(' ');
-    let put = |word: &str| {
-        let found = words.iter().find(|(name, _)| *name == word);
-        found.map_or(word, |(_, value)| value).to_string()
-    };
-    let output = Command::new(env!("CARGO_BIN_EXE_stepward"))
-        .args(words_of.map(put))
-        .output()
-        .unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(said).unwrap())
-}
-
-#[test]
-fn what_the_readme_says_of_workflow_files_works() {
-    let (code, said) = run("cargo run -- validate examples", &[]);
-    assert_eq!(code, Some(0), "{said}");
-    let (code, said) = run("cargo run -- explain E012", &[]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("Wrong:") && said.contains("Right:"), "{said}");
-    let (code, said) = run("cargo run -- schema workflow", &[]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(
-        serde_json::from_str::<serde_json::Value>(&said).is_ok(),
-        "{said}"
-    );
-
-    let folder = tempfile::tempdir().unwrap();
-    let in_folder = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
-    let (file, out) = (in_folder("crontab"), in_folder("out"));
-    std::fs::write(&file, "0 2 * * * /usr/bin/backup\n").unwrap();
-    let import = "cargo run -- import crontab FILE --output OUT";
-    let (code, said) = run(import, &[("FILE", &file), ("OUT", &out)]);
-    assert_eq!(code, Some(0), "{said}");
-    let (code, said) = run("cargo run -- validate OUT", &[("OUT", &out)]);
-    assert_eq!(code, Some(0), "{said}");
-}
-
-#[test]
-fn the_workflow_in_the_readme_is_right() {
-    let blocks = blocks();
-    let yaml = blocks
-        .iter()
-        .find(|block| block.starts_with("tasks:"))
-        .unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("readme.yaml");
-    std::fs::write(&file, yaml).unwrap();
-    let (code, said) = run(
-        "cargo run -- validate FILE",
-        &[("FILE", file.to_str().unwrap())],
-    );
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("nothing is wrong"), "{said}");
 }
