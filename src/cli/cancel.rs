@@ -1,6 +1,7 @@
 //! `stepward cancel`.
 
 use clap::Args;
+use serde_json::json;
 
 use super::exit::Exit;
 use super::look::Show;
@@ -28,7 +29,8 @@ pub fn run(args: CancelArgs) -> anyhow::Result<Exit> {
     let mut exit = Exit::Success;
     let mut cancelled = Vec::new();
     for job in &args.jobs {
-        match remote.post::<JobJson>(&format!("/api/jobs/{}/cancel", in_url(job)), &()) {
+        let path = format!("/api/jobs/{}/cancel", in_url(job));
+        match remote.post::<JobJson>(&path, &json!({})) {
             Ok(job) => {
                 if !args.show.json {
                     // Whoever does not read it has cancelled it all the same.

@@ -12,6 +12,9 @@ mod cli_help;
 mod cli_logs;
 mod cli_look;
 mod cli_nouns;
+mod cli_run;
+mod cli_terminal;
+mod cli_watch;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../it/executor/desk.rs"]
 mod desk;
@@ -27,6 +30,8 @@ mod outbox;
 mod pods;
 mod proxy;
 mod pseudo_terminal;
+#[allow(dead_code)] // Stories use what they need of it.
+mod pty;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../it/outbox/receiver.rs"]
 mod receiver;

@@ -6,7 +6,6 @@ use rustix::termios::tcgetwinsize;
 
 use super::block::Line;
 use crate::cli::look::{Look, LookArgs};
-use crate::cli::words::width;
 
 /// Where the terminal does not tell.
 const WIDTH: usize = 80;
@@ -14,10 +13,9 @@ const HEIGHT: usize = 24;
 
 pub struct Live {
     args: LookArgs,
-    /// What is there now, and how wide each line of it is.
+    /// What is there now.
     drawn: Vec<String>,
-    widths: Vec<usize>,
-    columns: usize,
+    room: usize,
 }
 
 impl Live {
@@ -25,8 +23,7 @@ impl Live {
         Live {
             args,
             drawn: Vec::new(),
-            widths: Vec::new(),
-            columns: 0,
+            room: 0,
         }
     }
 
@@ -49,10 +46,10 @@ impl Live {
     pub fn draw(&mut self, lines: &[Line], look: &Look) {
         let room = Live::room(look);
         let texts: Vec<String> = lines.iter().map(|line| line.text(look, room)).collect();
-        if texts == self.drawn && self.columns == room {
+        if texts == self.drawn && self.room == room {
             return;
         }
-        let mut out = self.to_its_beginning(room);
+        let mut out = self.to_its_beginning();
         for text in &texts {
             out.push_str(text);
             // What was there before may have been longer.
@@ -60,41 +57,29 @@ impl Live {
         }
         out.push_str("\x1b[J");
         put(&out);
-        let plain = Look {
-            colour: false,
-            ..*look
-        };
-        let widths = lines.iter().map(|line| width(&line.text(&plain, room)));
-        self.widths = widths.collect();
         self.drawn = texts;
-        self.columns = room;
+        self.room = room;
     }
 
     /// Something that stays, above the block.
-    pub fn put_above(&mut self, text: &str, look: &Look) {
-        let mut out = self.to_its_beginning(Live::room(look));
+    pub fn put_above(&mut self, text: &str) {
+        let mut out = self.to_its_beginning();
         out.push_str("\x1b[J");
         out.push_str(text);
         out.push_str("\r\n");
         put(&out);
         self.drawn.clear();
-        self.widths.clear();
     }
 
     /// What is there now stays.
     pub fn leave(&mut self) {
         self.drawn.clear();
-        self.widths.clear();
     }
 
-    /// A terminal that became narrower has broken our lines into several.
-    fn to_its_beginning(&self, room: usize) -> String {
-        let columns = room + 1;
-        let rows = self
-            .widths
-            .iter()
-            .map(|width| width.div_ceil(columns).max(1));
-        match rows.sum::<usize>() {
+    /// A terminal that became narrower may have broken our lines into several, or may not: what was never ours stays untouched
+    /// in any case.
+    fn to_its_beginning(&self) -> String {
+        match self.drawn.len() {
             0 => "\r".to_string(),
             up => format!("\r\x1b[{up}A"),
         }

@@ -16,6 +16,10 @@ const REST: Duration = Duration::from_secs(1);
 /// While the last lines of running steps are shown.
 const REST_LIVE: Duration = Duration::from_millis(400);
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A look that takes no longer is nothing to a server.
+const CHEAP_MS: i64 = 5;
+/// Lines, of which the last may be the worker's own.
+const TAIL: usize = 2;
 /// Of steps whose last line is shown: more are asked for all at once.
 const SINGLE_TAILS_MAX: usize = 2;
 /// A step that is ready for longer deserves an explanation.
@@ -78,9 +82,11 @@ pub fn look_at(remote: &Remote, job_id: i64, wants: Wants) -> std::io::Result<Re
             if sights.send(sight).is_err() || is_last {
                 return;
             }
-            // Half of the time is the server's for others.
-            let cost = (monotonic_ms() - begun).clamp(0, 1_000) as u64;
-            std::thread::sleep(Duration::from_millis(cost));
+            // Half of the time is the server's for others, where a look takes long.
+            let cost = (monotonic_ms() - begun).clamp(0, 1_000);
+            if cost > CHEAP_MS {
+                std::thread::sleep(Duration::from_millis(cost as u64));
+            }
             let rest = if wants.details { REST_LIVE } else { REST };
             match news.recv_timeout(rest) {
                 Ok(_) => while news.try_recv().is_ok() {},
@@ -156,13 +162,13 @@ impl Eye {
         let (client, job_id) = (&self.remote.client, self.job_id);
         if wanted.len() <= SINGLE_TAILS_MAX {
             for (name, ..) in &wanted {
-                let path = format!("/api/jobs/{job_id}/steps/{}/logs?tail=1", in_url(name));
+                let path = format!("/api/jobs/{job_id}/steps/{}/logs?tail={TAIL}", in_url(name));
                 if let Ok(logs) = client.get::<LogsJson>(&path, PATIENCE) {
                     keep_tail(&mut self.tails, name, logs);
                 }
             }
         } else {
-            let path = format!("/api/jobs/{job_id}/logs?tail=1");
+            let path = format!("/api/jobs/{job_id}/logs?tail={TAIL}");
             let logs = client.get::<List<StepLogsJson>>(&path, PATIENCE);
             for of_step in logs.into_iter().flat_map(|list| list.items) {
                 keep_tail(&mut self.tails, &of_step.step, of_step.logs);
@@ -198,7 +204,8 @@ impl Eye {
 }
 
 fn keep_tail(tails: &mut BTreeMap<String, String>, step: &str, logs: LogsJson) {
-    if let Some(line) = logs.lines.into_iter().next_back() {
+    let mut lines = logs.lines.into_iter().rev();
+    if let Some(line) = lines.find(|line| line.stream == "stdout" || line.stream == "stderr") {
         tails.insert(step.to_string(), line.text);
     }
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use crossbeam_channel::{Receiver, after, never, select};
+use serde_json::json;
 
 use super::exit::Exit;
 use super::look::{Look, Show};
@@ -117,9 +118,14 @@ pub fn watch(
     teller.begin(job);
     let sights = look_at(remote, job.id, wants)?;
     let mut deadline = args.timeout.map_or_else(never, after);
-    let cancel = || {
-        // It has ended, or the next look tells what became of it.
-        let _ = remote.post::<JobJson>(&format!("/api/jobs/{}/cancel", job.id), &());
+    let cancel = |teller: &mut Teller| {
+        let path = format!("/api/jobs/{}/cancel", job.id);
+        match remote.post::<JobJson>(&path, &json!({})) {
+            Ok(_) => {}
+            // It has ended: the next look tells how.
+            Err(error) if Exit::of(&error) == Exit::Conflict => {}
+            Err(error) => teller.note(&format!("{error:#}")),
+        }
     };
     // What it was told to end with.
     let mut ordered: Option<Exit> = None;
@@ -154,7 +160,7 @@ pub fn watch(
                 (Some(_), _) => {
                     teller.note("cancelling; once more to stop at once");
                     ordered = Some(Exit::Interrupted);
-                    cancel();
+                    cancel(&mut teller);
                 }
             },
             recv(deadline) -> _ => {
@@ -167,7 +173,7 @@ pub fn watch(
                 if ordered.is_none() {
                     teller.note(&format!("waited for {waited}; the job runs in this process and is cancelled"));
                     ordered = Some(Exit::WaitedTooLong);
-                    cancel();
+                    cancel(&mut teller);
                 }
             },
             recv(frame) -> _ => teller.draw(),
@@ -233,10 +239,7 @@ impl<'a> Teller<'a> {
     /// A line that stays, as it is.
     fn put(&mut self, line: &str) {
         match &mut self.live {
-            Some(live) => {
-                let look = live.look();
-                live.put_above(line, &look);
-            }
+            Some(live) => live.put_above(line),
             None => lines::put(line),
         }
     }
@@ -358,9 +361,12 @@ impl<'a> Teller<'a> {
         let exit = ordered.unwrap_or(outcome);
         let is_told = self.live.is_some() || self.lines || !self.args.show.json;
         if exit != Exit::Success && is_told {
-            let report = match outcome {
-                Exit::Success => Vec::new(),
-                _ => report::report(self.remote, job, self.place, &look),
+            // Whoever wanted its end needs no explanation of it.
+            let report = match (ordered, outcome) {
+                (None, outcome) if outcome != Exit::Success => {
+                    report::report(self.remote, job, self.place, &look)
+                }
+                _ => Vec::new(),
             };
             // The heading belongs between what failed and what comes next.
             let blank = report.iter().rposition(|line| line.is_empty());
