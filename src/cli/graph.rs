@@ -11,6 +11,7 @@ use super::look::{Ink, Look, LookArgs};
 use super::reach::{NamedBy, Reach, Remote, in_url};
 use super::say::{answer_json, print, say};
 use crate::graph::{self, Graph, Node, Style};
+use crate::language::words::nearest;
 use crate::wire::api::{JobJson, TaskJson};
 
 #[derive(Args)]
@@ -149,7 +150,22 @@ fn task(args: &GraphArgs) -> anyhow::Result<TaskJson> {
 }
 
 fn of_server(remote: &Remote, name: &str) -> anyhow::Result<TaskJson> {
-    remote.get(&format!("/api/tasks/{}", in_url(name)))
+    const NAMES_MAX: usize = 1_000;
+    let found = remote.get(&format!("/api/tasks/{}", in_url(name)));
+    found.map_err(|error: anyhow::Error| {
+        if Exit::of(&error) != Exit::NotFound {
+            return error;
+        }
+        // Without the names there is no hint, and still no task.
+        let tasks = remote
+            .all("/api/tasks", "after", NAMES_MAX)
+            .unwrap_or_default();
+        let names = tasks.iter().map(|task: &TaskJson| task.name.as_str());
+        match nearest(name, names) {
+            Some(near) => Fault::not_found(format!("{error}; did you mean {near}?")),
+            None => error,
+        }
+    })
 }
 
 /// Whoever named a server by hand wants that one and no other.

@@ -20,3 +20,4 @@ mod readme;
 mod schema;
 mod why;
 mod worker;
+mod writing;

@@ -42,7 +42,7 @@ pub fn said(reason: Reason) -> Said {
             "the worker fell silent while it ran the step",
             "Nothing was heard of it for `heartbeat_timeout_secs`: its machine or its network is gone, or it was stopped.\n\
              How far the step came is unknown, so it is not tried again unless it says so: `on_worker_loss: retry` for what may run twice,\n\
-             `hold` to be asked. `stepward worker list` shows who is there, `stepward retry JOB` does the rest again.",
+             `hold` to be asked. `stepward worker ls` shows who is there, `stepward retry JOB` does the rest again.",
         ),
         Reason::WorkerRestarted => (
             "the worker was started anew while it ran the step",

@@ -24,7 +24,7 @@ pub fn said(waiting: Waiting) -> Said {
         ),
         Waiting::Paused => (
             "those who could run it are paused",
-            "`stepward worker list` shows who; `stepward worker resume NAME` lets one go on.",
+            "`stepward worker ls` shows who; `stepward worker resume NAME` lets one go on.",
         ),
         Waiting::Approval => (
             "a person has to decide",
@@ -60,7 +60,7 @@ pub fn said(waiting: Waiting) -> Said {
         ),
         Waiting::Claimable => (
             "a worker may take it at any moment",
-            "It usually lasts for milliseconds. If it does not, no worker is asking: look at `stepward worker list` and the worker's log.",
+            "It usually lasts for milliseconds. If it does not, no worker is asking: look at `stepward worker ls` and the worker's log.",
         ),
         Waiting::Preparing => (
             "a worker has it and makes it ready",

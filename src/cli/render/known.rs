@@ -31,7 +31,7 @@ pub struct Scope<'t> {
 }
 
 impl<'t> Scope<'t> {
-    pub fn new(task: &'t TaskDraft, input: &Map<String, Value>) -> anyhow::Result<Scope<'t>> {
+    pub fn new(task: &'t TaskDraft, input: &Map<String, Value>) -> Scope<'t> {
         let secrets = task.secrets.keys();
         let secrets: Map<String, Value> = secrets
             .map(|name| (name.clone(), Value::from(HIDDEN)))
@@ -41,14 +41,14 @@ impl<'t> Scope<'t> {
             .with("secret", Value::Object(secrets))
             .with("steps", json!({}))
             .with("job", json!({ "task": task.name }));
-        Ok(Scope {
+        Scope {
             task,
             context,
             env: BTreeMap::new(),
             unknown_env: BTreeMap::new(),
             unknown_input: BTreeMap::new(),
             knows_item: false,
-        })
+        }
     }
 
     /// Once; of a loop whose list is known, once for each item.

@@ -85,9 +85,10 @@ pub fn run(args: RenderArgs) -> anyhow::Result<Exit> {
     let draft = &definition.root().draft;
     let input = given(draft, &args.inputs)?;
     let chosen = chosen(draft, args.step.as_deref())?;
+    let scope = Scope::new(draft, &input);
     let mut steps = Vec::new();
     for step in chosen {
-        steps.extend(Scope::new(draft, &input)?.render(step)?);
+        steps.extend(scope.render(step)?);
     }
     let rendering = Rendering {
         task: draft.name.clone(),

@@ -17,10 +17,10 @@ pub fn elements(xml: &str) -> Vec<Element> {
     let mut rest = xml;
     while let Some(start) = rest.find('<') {
         let text = unescaped(&rest[..start]);
-        if let Some((_, at)) = open.last() {
-            if found.len() == at + 1 {
-                found[*at].text.push_str(&text);
-            }
+        if let Some((_, at)) = open.last()
+            && found.len() == at + 1
+        {
+            found[*at].text.push_str(&text);
         }
         let end = start + rest[start..].find('>').expect("a tag ends");
         let tag = &rest[start + 1..end];

@@ -1,5 +1,6 @@
 //! The JSON schema of workflow files: it lets pass what we write, and refuses what the loader refuses.
 
+mod settings;
 mod validator;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,121 @@
+//! What those who write workflows ask a server: pictures of its tasks and jobs, and whether anybody offers what they need.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::house::House;
+use crate::typed::{typed, typed_in};
+
+const SHIP: &str = "
+tasks:
+  ship:
+    flow:
+      build: { script: echo built }
+      test: { depends_on: [build], for_each: [unit, api], script: exit 3 }
+      tell: { depends_on: [{ step: test, accept: [failed] }], script: echo told }
+      publish: { depends_on: [test], script: echo out }
+";
+
+#[test]
+fn a_graph_shows_the_task_of_a_server_and_how_a_job_of_it_went() {
+    let mut house = House::with(SHIP);
+    let worker = house.worker(2);
+    let task = typed(&house, &["graph", "ship"]);
+    assert_eq!(task.code, Some(0), "{task:?}");
+    assert!(
+        task.stdout
+            .contains("tell     script · after test (failed)"),
+        "{task:?}"
+    );
+
+    let job_id = house.submit("ship");
+    house.await_job(job_id, "failed");
+    let drawn = typed(&house, &["graph", "--job", "ship@latest"]);
+    assert_eq!(drawn.code, Some(0), "{drawn:?}");
+    let line = |name: &str| {
+        let found = drawn.stdout.lines().find(|line| line.contains(name));
+        found
+            .unwrap_or_else(|| panic!("{name}: {drawn:?}"))
+            .to_string()
+    };
+    assert!(line("build ").contains("completed · script"), "{drawn:?}");
+    assert!(
+        line("test ").contains("failed · script for each · 0 of 2 completed"),
+        "{drawn:?}"
+    );
+    assert!(line("tell ").contains("✔"), "{drawn:?}");
+    assert!(
+        line("publish ").contains("skipped · script · dependency_not_accepted"),
+        "{drawn:?}"
+    );
+    assert!(
+        !drawn.stdout.contains("test["),
+        "instances are told with their loop: {drawn:?}"
+    );
+
+    let json = typed(&house, &["graph", "--job", "1", "--json"]).json();
+    assert_eq!(json["nodes"].as_array().unwrap().len(), 4);
+    let svg = typed(&house, &["graph", "--job", "1", "--format", "svg"]);
+    assert!(svg.stdout.contains("state-failed"), "{svg:?}");
+    let wrong = typed(&house, &["graph", "shipp"]);
+    assert_eq!((wrong.code, wrong.stdout.as_str()), (Some(5), ""));
+    assert!(wrong.stderr.contains("did you mean ship?"), "{wrong:?}");
+    assert_eq!(typed(&house, &["graph", "--job", "77"]).code, Some(5));
+    drop(worker);
+    house.check();
+}
+
+#[test]
+fn a_server_that_a_folder_names_and_that_is_gone_gives_way_to_the_files() {
+    let house = House::with(SHIP);
+    let folder = house.folder.path();
+    fs::create_dir(folder.join(".stepward")).unwrap();
+    let announced = format!(
+        "{{\"url\": \"{}\", \"pid\": 1, \"token_file\": null}}",
+        house.url()
+    );
+    fs::write(folder.join(".stepward/server.json"), announced).unwrap();
+    let there = typed_in(folder, &["graph", "ship"]);
+    assert_eq!((there.code, there.stderr.as_str()), (Some(0), ""));
+    let mut house = house;
+    assert!(house.stop_server());
+    let folder = house.folder.path();
+    let gone = typed_in(folder, &["graph", "ship"]);
+    assert_eq!(gone.code, Some(0), "{gone:?}");
+    assert_eq!(gone.stdout, there.stdout);
+    assert!(gone.stderr.contains("does not answer"), "{gone:?}");
+    // Whoever names one wants that one.
+    let named = typed_in(folder, &["graph", "ship", "--server", "http://127.0.0.1:1"]);
+    assert_eq!((named.code, named.stdout.as_str()), (Some(6), ""));
+    house.check();
+}
+
+#[test]
+fn a_server_that_is_named_knows_which_tags_nobody_offers() {
+    let mut house = House::with(SHIP);
+    let worker = house.worker(1);
+    house.await_worker(&house.workers()[0].name, "active");
+    let folder = house.folder.path();
+    let text = "tasks: { t: { flow: { s: { script: x, tags: [gpu] } } } }\n";
+    fs::write(folder.join("gpu.yaml"), text).unwrap();
+    let url = house.url();
+    // By the environment alone nobody is asked.
+    let alone = typed(&house, &["validate", "gpu.yaml", "--json"]);
+    assert_eq!(
+        (alone.code, alone.json()),
+        (Some(0), Value::Array(Vec::new()))
+    );
+    let asked = typed(
+        &house,
+        &["validate", "gpu.yaml", "--json", "--server", &url],
+    );
+    assert_eq!(asked.code, Some(0), "{asked:?}");
+    assert_eq!(asked.json()[0]["code"], "W101");
+    let denied = ["validate", "gpu.yaml", "--deny-warnings", "--server", &url];
+    assert_eq!(typed(&house, &denied).code, Some(3));
+    let nobody = ["validate", "gpu.yaml", "--server", "http://127.0.0.1:1"];
+    assert_eq!(typed(&house, &nobody).code, Some(6));
+    drop(worker);
+    house.check();
+}
