@@ -52,11 +52,13 @@ pub fn run(args: WhyArgs) -> anyhow::Result<Exit> {
     let remote = args.reach.server()?;
     let what = args.what.as_str();
     if args.worker {
-        let found = worker(&remote, what).map_err(|error| or_nearest(&remote, what, error))?;
+        let found = worker(&remote, what);
+        let found = found.map_err(|error| or_near(error, what, workers(&remote)))?;
         return args.tell(&found, &found.why.code, why_text::worker);
     }
     if args.schedule {
-        let found = schedule(&remote, what).map_err(|error| or_nearest(&remote, what, error))?;
+        let found = schedule(&remote, what);
+        let found = found.map_err(|error| or_near(error, what, schedules(&remote)))?;
         return args.tell(&found, &found.why.code, why_text::schedule);
     }
     let (job, step) = match (what.split_once('/'), &args.step) {
@@ -139,9 +141,35 @@ fn there<T: DeserializeOwned>(found: anyhow::Result<T>) -> anyhow::Result<Option
     }
 }
 
-fn or_nearest(remote: &Remote, what: &str, error: anyhow::Error) -> anyhow::Error {
-    match Exit::of(&error) {
-        Exit::NotFound => unknown(remote, what).unwrap_or(error),
+fn workers(remote: &Remote) -> anyhow::Result<Vec<String>> {
+    let workers: Vec<WorkerJson> = remote.all("/api/workers", "after", NAMES_MAX)?;
+    Ok(workers.into_iter().map(|worker| worker.name).collect())
+}
+
+fn schedules(remote: &Remote) -> anyhow::Result<Vec<String>> {
+    let schedules: Vec<ScheduleJson> = remote.all("/api/schedules", "after", NAMES_MAX)?;
+    let name = |schedule: ScheduleJson| format!("{}.{}", schedule.task, schedule.name);
+    Ok(schedules.into_iter().map(name).collect())
+}
+
+fn did_you_mean(what: &str, names: &[String]) -> String {
+    let near = nearest(what, names.iter().map(String::as_str));
+    near.map_or(String::new(), |near| {
+        format!("; did you mean {}?", printable(near))
+    })
+}
+
+/// What the server said, and what was probably meant.
+fn or_near(error: anyhow::Error, what: &str, names: anyhow::Result<Vec<String>>) -> anyhow::Error {
+    match names {
+        Ok(names) if Exit::of(&error) == Exit::NotFound => {
+            let said = error.to_string();
+            let hint = match said.contains("did you mean") {
+                true => String::new(),
+                false => did_you_mean(what, &names),
+            };
+            Fault::not_found(format!("{said}{hint}"))
+        }
         _ => error,
     }
 }
@@ -155,17 +183,11 @@ fn unknown(remote: &Remote, what: &str) -> anyhow::Result<anyhow::Error> {
             "{shown} is a task; of its newest job: stepward why {shown}@latest"
         )));
     }
-    let workers: Vec<WorkerJson> = remote.all("/api/workers", "after", NAMES_MAX)?;
-    let schedules: Vec<ScheduleJson> = remote.all("/api/schedules", "after", NAMES_MAX)?;
-    let workers = workers.into_iter().map(|worker| worker.name);
-    let schedules = schedules.into_iter();
-    let schedules = schedules.map(|schedule| format!("{}.{}", schedule.task, schedule.name));
-    let names: Vec<String> = workers.chain(schedules).collect();
-    let near = nearest(what, names.iter().map(String::as_str));
-    let hint = near.map(|near| format!("; did you mean {}?", printable(near)));
+    let mut names = workers(remote)?;
+    names.extend(schedules(remote)?);
     Ok(Fault::not_found(format!(
         "there is no job, schedule or worker {shown:?}: a job is named by its number or as latest, TASK@latest or \
          TASK@failed, a schedule as TASK.NAME, a worker by its name{}",
-        hint.unwrap_or_default()
+        did_you_mean(what, &names)
     )))
 }

@@ -51,11 +51,13 @@ fn steps(page: &mut Page, job: &JobWhyJson, look: &Look) {
         return;
     };
     page.gap();
+    let is_queued = job.status == "pending";
     let is_like_first =
         |step: &StepWhyJson| step.status == "pending" && step.why.sentence == first.why.sentence;
     if job.steps.len() > 1 && job.steps.iter().all(is_like_first) {
         let name = format!("all {} steps", job.steps.len());
         let mut block = Block::new(look, width(&name));
+        block.is_queued = is_queued;
         return block.step_called(page, &name, first, job.job_id, Some(job));
     }
     let names = job.steps.iter().map(|step| width(&step.step));
@@ -68,7 +70,9 @@ fn steps(page: &mut Page, job: &JobWhyJson, look: &Look) {
             page.gap();
         }
         was_brief = is_brief;
-        Block::new(look, column).step_called(page, &step.step, step, job.job_id, Some(job));
+        let mut block = Block::new(look, column);
+        block.is_queued = is_queued;
+        block.step_called(page, &step.step, step, job.job_id, Some(job));
     }
 }
 
@@ -79,6 +83,7 @@ pub fn step(one: &OneStepWhyJson, look: &Look) -> String {
     page.gap();
     let column = width(&one.step.step).min(NAME_MAX);
     let mut block = Block::new(look, column);
+    block.is_queued = one.job_status == "pending";
     block.step_called(&mut page, &one.step.step, &one.step, one.job_id, None);
     page.finish()
 }
@@ -104,7 +109,7 @@ pub fn worker(explained: &WorkerWhyJson, look: &Look) -> String {
     block.indent = INDENT;
     block.label = "could take".len();
     if let Some(outcome) = &why.outcome {
-        let text = outcome_text(outcome, &worker.status, &[]);
+        let text = outcome_text(outcome, "it is heard again", &[]);
         block.row(&mut page, "outcome", &text);
         for fact in &why.facts {
             match fact.strip_prefix("then ") {
@@ -242,8 +247,8 @@ fn is_with_job(step: &StepWhyJson, job: &JobWhyJson) -> bool {
     step.status == "cancelled" && step.why.sentence == job.why.sentence
 }
 
-/// `recovery phase 4 fails this step in 18s; evaluate and publish will be skipped`
-fn outcome_text(outcome: &WhyOutcomeJson, status: &str, skips: &[String]) -> String {
+/// `recovery phase 2 fails this step in 18s, unless it has ended by then; evaluate and publish will be skipped`
+fn outcome_text(outcome: &WhyOutcomeJson, unless: &str, skips: &[String]) -> String {
     let deed = match outcome.action.as_str() {
         "the step fails" => "fails this step",
         "the step goes back to the queue" => "puts this step back into the queue",
@@ -257,20 +262,12 @@ fn outcome_text(outcome: &WhyOutcomeJson, status: &str, skips: &[String]) -> Str
         true => format!("in {}", secs(outcome.in_secs)),
         false => "with its next sweep".to_string(),
     };
-    let unless = match (outcome.phase, outcome.action.as_str()) {
-        (_, "the worker becomes inactive") => ", unless it is heard again",
-        (1, "the step goes back to the queue") => ", unless it has started by then",
-        (1, _) => ", unless its worker is heard again",
-        (2, _) if status == "suspended" => ", unless somebody decides",
-        (2 | 3, _) => ", unless it has ended by then",
-        _ => "",
-    };
     let then = match skips {
         [] => String::new(),
         skips => format!("; {} will be skipped", in_a_row(skips)),
     };
     format!(
-        "recovery phase {} {deed} {when}{unless}{then}",
+        "recovery phase {} {deed} {when}, unless {unless}{then}",
         outcome.phase
     )
 }
@@ -296,6 +293,8 @@ struct Block<'a> {
     indent: usize,
     label: usize,
     name: usize,
+    /// Its job has not started.
+    is_queued: bool,
 }
 
 impl<'a> Block<'a> {
@@ -309,6 +308,7 @@ impl<'a> Block<'a> {
             indent,
             label: LABEL_MIN,
             name,
+            is_queued: false,
         }
     }
 
@@ -349,7 +349,15 @@ impl<'a> Block<'a> {
         }
         let outcome = why.outcome.as_ref();
         if let Some(outcome) = outcome.filter(|outcome| outcome.in_secs < FAR_SECS) {
-            self.row(page, "outcome", &outcome_text(outcome, status, &why.skips));
+            let unless = match (outcome.phase, outcome.action.as_str()) {
+                (1, "the step goes back to the queue") => "it has started by then",
+                (1, _) => "its worker is heard again",
+                (2, _) if status == "suspended" => "somebody decides",
+                (3, _) if self.is_queued => "it has started by then",
+                (4, _) => "a worker comes that can take it",
+                _ => "it has ended by then",
+            };
+            self.row(page, "outcome", &outcome_text(outcome, unless, &why.skips));
         }
     }
 

@@ -16,6 +16,7 @@ mod cli_run;
 mod cli_terminal;
 mod cli_watch;
 mod cli_write;
+mod cli_why;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../it/executor/desk.rs"]
 mod desk;
