@@ -95,7 +95,11 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
     let signals = process::signals()?;
     let token = config.token()?;
     let worker = embedded::settings(&config)?;
+    let is_new = !config.data_dir.exists();
     let (server, moved) = start(&mut config, port_is_named)?;
+    if is_new {
+        keep_out_of_repositories(&config.data_dir);
+    }
     let address = server.address();
     let _announcement =
         Announcement::write(&config.data_dir, address, config.auth.token_file.as_deref());
@@ -111,15 +115,12 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
         has_worker: worker.is_some(),
     };
     tell(banner.text(moved.as_deref(), ready_ms));
-    let manner = match tags_are_named || has_settings {
-        true => Manner {
-            prepare: |_| Vec::new(),
-            introduce,
+    let manner = Manner {
+        prepare: match tags_are_named || has_settings {
+            true => |_| Vec::new(),
+            false => leave_out_what_does_not_answer,
         },
-        false => Manner {
-            prepare: leave_out_what_does_not_answer,
-            introduce,
-        },
+        introduce: Box::new(move |worker, _, said| introduce(&look, worker, said)),
     };
     let worker = worker.map(|worker| Embedded::start(worker, token, address, manner));
     let is_over = match worker {
@@ -169,6 +170,14 @@ impl DevArgs {
         if let Some(tags) = self.tags {
             worker.tags = tags;
         }
+    }
+}
+
+/// It holds what people and their tasks keep secret. Whoever wants it in one all the same removes the file.
+fn keep_out_of_repositories(data_dir: &Path) {
+    let written = std::fs::write(data_dir.join(".gitignore"), "*\n");
+    if let Err(error) = written {
+        log::warn!("{} has no .gitignore: {error}", data_dir.display());
     }
 }
 
@@ -344,8 +353,7 @@ fn leave_out_what_does_not_answer(config: &mut WorkerConfig) -> Vec<String> {
 }
 
 /// The last lines of the banner, which come when docker and kubectl have been asked.
-fn introduce(worker: &Worker, _: &WorkerConfig, said: &[String]) {
-    let look = LookArgs::default().stderr();
+fn introduce(look: &Look, worker: &Worker, said: &[String]) {
     let dot = look.dot();
     let (name, slots, tags) = (&worker.name, worker.slots, worker.offer.tags.join(", "));
     let label = look.paint(Ink::Bold, "Worker    ");

@@ -29,13 +29,15 @@ pub struct Embedded {
 }
 
 /// What is particular to whoever has it.
-#[derive(Clone, Copy)]
 pub struct Manner {
     /// Before each start, where it may take seconds. What it returns is said of the worker.
-    pub prepare: fn(&mut WorkerConfig) -> Vec<String>,
+    pub prepare: Prepare,
     /// Says that it has started: with which settings, and what the preparation said.
-    pub introduce: fn(&Worker, &WorkerConfig, &[String]),
+    pub introduce: Introduce,
 }
+
+pub type Introduce = Box<dyn Fn(&Worker, &WorkerConfig, &[String])>;
+pub type Prepare = fn(&mut WorkerConfig) -> Vec<String>;
 
 type Started = Result<(Worker, Vec<String>), String>;
 
@@ -78,7 +80,7 @@ impl Embedded {
     ) -> Embedded {
         config.server_url = format!("http://{}", from_here(server));
         Embedded {
-            stage: begin(&config, &token, manner),
+            stage: begin(&config, &token, manner.prepare),
             manner,
             config,
             token,
@@ -112,7 +114,7 @@ impl Embedded {
                 },
                 Stage::Resting(pause) => select! {
                     recv(signals) -> _ => return self.stage = Stage::Resting(pause),
-                    recv(pause) -> _ => self.stage = begin(&self.config, &self.token, self.manner),
+                    recv(pause) -> _ => self.stage = begin(&self.config, &self.token, self.manner.prepare),
                 },
                 Stage::Gone => {
                     // Either a signal, or nobody is left who could send one.
@@ -183,12 +185,12 @@ impl Embedded {
     }
 }
 
-fn begin(config: &WorkerConfig, token: &Option<String>, manner: Manner) -> Stage {
+fn begin(config: &WorkerConfig, token: &Option<String>, prepare: Prepare) -> Stage {
     let (sender, started) = bounded(1);
     let (mut config, token) = (config.clone(), token.clone());
     let thread = std::thread::Builder::new().name("embedded-worker-start".to_string());
     let begun = thread.spawn(move || {
-        let said = (manner.prepare)(&mut config);
+        let said = prepare(&mut config);
         // A reason is one line.
         let outcome = Worker::start(&config, token).map(|worker| (worker, said));
         let outcome = outcome.map_err(|error| error.to_string().replace('\n', " "));

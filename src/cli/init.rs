@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::json;
 
-use super::exit::Exit;
+use super::exit::{Exit, Fault};
 use super::files::{SERVER_CONFIG, WORKER_CONFIG, WORKFLOWS};
 use super::look::{Ink, Show};
 use super::say::{answer, answer_json, print, tell};
@@ -56,14 +56,28 @@ enum Template {
     Edge,
 }
 
-/// (template, its file, its text, its tasks, what it shows, what to type next)
+/// What a template brings.
+struct Kit {
+    template: Template,
+    file: &'static str,
+    text: &'static str,
+    tasks: &'static [&'static str],
+    about: &'static str,
+    next: &'static str,
+}
+
 #[rustfmt::skip]
-const TEMPLATES: [(Template, &str, &str, &[&str], &str, &str); 5] = [
-    (Template::Minimal, "hello.yaml",  include_str!("init/hello.yaml"),  &["hello", "checks"], "an input, steps that wait for one another, a failure", "stepward run hello"),
-    (Template::Backup,  "backup.yaml", include_str!("init/backup.yaml"), &["backup"],  "one at a time, verified, old archives removed, a schedule", "stepward run backup"),
-    (Template::Etl,     "etl.yaml",    include_str!("init/etl.yaml"),    &["etl"],     "a loop over what an earlier step found, typed outputs", "stepward run etl"),
-    (Template::Ci,      "ci.yaml",     include_str!("init/ci.yaml"),     &["ship"],    "build, tests side by side, an approval, a deployment", "stepward run ship"),
-    (Template::Edge,    "edge.yaml",   include_str!("init/edge.yaml"),   &["rollout"], "steps that go to machines by their tags", "stepward dev --tags script,edge,site-north,site-south"),
+const KITS: [Kit; 5] = [
+    Kit { template: Template::Minimal, file: "hello.yaml",  text: include_str!("init/hello.yaml"),  tasks: &["hello", "checks"],
+          about: "an input, steps that wait for one another, a failure", next: "stepward run hello" },
+    Kit { template: Template::Backup,  file: "backup.yaml", text: include_str!("init/backup.yaml"), tasks: &["backup"],
+          about: "one at a time, verified, old archives removed, a schedule", next: "stepward run backup" },
+    Kit { template: Template::Etl,     file: "etl.yaml",    text: include_str!("init/etl.yaml"),    tasks: &["etl"],
+          about: "a loop over what an earlier step found, typed outputs", next: "stepward run etl" },
+    Kit { template: Template::Ci,      file: "ci.yaml",     text: include_str!("init/ci.yaml"),     tasks: &["ship"],
+          about: "build, tests side by side, an approval, a deployment", next: "stepward run ship" },
+    Kit { template: Template::Edge,    file: "edge.yaml",   text: include_str!("init/edge.yaml"),   tasks: &["rollout"],
+          about: "steps that go to machines by their tags", next: "stepward dev --tags script,edge,site-north,site-south" },
 ];
 
 /// A file of the project.
@@ -87,27 +101,32 @@ pub fn run(args: InitArgs) -> anyhow::Result<Exit> {
         return Ok(list(&args.show));
     }
     let folder = args.folder.as_path();
+    if folder.as_os_str().is_empty() {
+        return Err(Fault::usage("DIR is empty: name a folder, or leave it out"));
+    }
     if folder.exists() && !folder.is_dir() {
         bail!("{} is no folder, name one", folder.display());
     }
-    let (_, file, _, tasks, _, next) = TEMPLATES[args.template as usize];
+    let kit = &KITS[args.template as usize];
     let mut written = Vec::new();
-    for draft in drafts(args.template) {
-        let is_workflow = draft.path.ends_with(file);
-        let clash = is_workflow.then(|| clash(folder, &draft, tasks)).flatten();
+    for draft in drafts(kit) {
+        let is_workflow = draft.path.ends_with(kit.file);
+        let clash = is_workflow
+            .then(|| clash(folder, &draft, kit.tasks))
+            .flatten();
         written.push(match clash {
             Some(what) => Written::new(&draft, "left_out", what),
             None => put(folder, draft, args.dry_run)?,
         });
     }
     let next = match folder == Path::new(".") {
-        true => next.to_string(),
-        false => format!("cd {} && {next}", in_shell(folder)),
+        true => kit.next.to_string(),
+        false => format!("cd {} && {}", in_shell(folder), kit.next),
     };
     match args.show.json {
         true => {
             answer_json(&json!({
-                "folder": folder,
+                "folder": folder.display().to_string(),
                 "template": name(args.template),
                 "dry_run": args.dry_run,
                 "files": written,
@@ -129,40 +148,52 @@ fn name(template: Template) -> String {
 
 fn list(show: &Show) -> Exit {
     if show.json {
-        let items: Vec<_> = TEMPLATES
+        let items: Vec<_> = KITS
             .iter()
-            .map(|(template, file, _, tasks, about, next)| {
-                let file = format!("{WORKFLOWS}/{file}");
-                json!({"name": name(*template), "file": file, "tasks": tasks, "description": about, "next": next})
+            .map(|kit| {
+                json!({
+                    "name": name(kit.template),
+                    "file": format!("{WORKFLOWS}/{}", kit.file),
+                    "tasks": kit.tasks,
+                    "description": kit.about,
+                    "next": kit.next,
+                })
             })
             .collect();
         answer_json(&json!({"items": items, "next": null}));
         return Exit::Success;
     }
     let mut table = Table::new(&["TEMPLATE", "TASKS", "WHAT IT SHOWS"]);
-    for (template, _, _, tasks, about, _) in TEMPLATES {
-        let cells = [name(template), tasks.join(", "), about.to_string()];
+    for kit in &KITS {
+        let cells = [
+            name(kit.template),
+            kit.tasks.join(", "),
+            kit.about.to_string(),
+        ];
         table.row(cells.into_iter().map(Cell::new).collect());
     }
     print(&table.text(&show.look()));
     Exit::Success
 }
 
-fn drafts(template: Template) -> Vec<Draft> {
-    let (_, file, text, tasks, _, _) = TEMPLATES[template as usize];
+fn drafts(kit: &Kit) -> Vec<Draft> {
     let draft = |path: String, text: String, what: String| Draft {
         path: PathBuf::from(path),
         text,
         what,
     };
-    let tasks = match tasks {
+    let tasks = match kit.tasks {
         [task] => format!("task: {task}"),
         tasks => format!("tasks: {}", tasks.join(", ")),
     };
     let schema = serde_json::to_string_pretty(&language::schema::workflow());
     let schema = schema.expect("a schema is plain values") + "\n";
     vec![
-        draft(format!("{WORKFLOWS}/{file}"), text.to_string(), tasks),
+        draft(
+            format!("{WORKFLOWS}/{}", kit.file),
+            kit.text.to_string(),
+            tasks,
+        ),
         draft(
             SERVER_CONFIG.to_string(),
             server_settings(),
@@ -200,10 +231,13 @@ fn server_settings() -> String {
 fn commented_out(example: &str) -> String {
     let mut text = String::new();
     for line in example.lines() {
-        if !line.is_empty() && !line.starts_with('#') {
-            text.push('#');
-        }
-        text.push_str(&line.replace("-config.example.yaml", "-config.yaml"));
+        let (indent, rest) = line.split_at(line.len() - line.trim_start().len());
+        let mark = match rest.is_empty() || rest.starts_with('#') {
+            true => "",
+            false => "#",
+        };
+        let rest = rest.replace("-config.example.yaml", "-config.yaml");
+        text.push_str(&format!("{indent}{mark}{rest}"));
         text.push('\n');
     }
     text.replacen(
@@ -334,9 +368,12 @@ mod tests {
     use crate::config::{ServerConfig, WorkerConfig};
 
     fn uncommented(text: &str) -> String {
-        let lines = text.lines().map(|line| match line.strip_prefix('#') {
-            Some(setting) if !setting.starts_with(' ') => setting,
-            _ => line,
+        let lines = text.lines().map(|line| {
+            let setting = line.trim_start().strip_prefix('#');
+            match setting.is_some_and(|setting| !setting.starts_with(' ')) {
+                true => line.replacen('#', "", 1),
+                false => line.to_string(),
+            }
         });
         lines.collect::<Vec<_>>().join("\n")
     }
@@ -359,7 +396,7 @@ mod tests {
         assert_eq!(
             server
                 .lines()
-                .filter(|line| !line.starts_with('#') && !line.is_empty())
+                .filter(|line| !line.trim_start().starts_with('#') && !line.is_empty())
                 .count(),
             1
         );
@@ -367,8 +404,8 @@ mod tests {
 
     #[test]
     fn the_table_of_templates_is_in_the_order_of_their_names() {
-        for (at, (template, ..)) in TEMPLATES.iter().enumerate() {
-            assert_eq!(*template as usize, at);
+        for (at, kit) in KITS.iter().enumerate() {
+            assert_eq!(kit.template as usize, at);
         }
     }
 

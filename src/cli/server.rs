@@ -68,7 +68,7 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     if !problems.is_empty() {
         say(render::human(&problems, false));
     }
-    match worker.map(|worker| Embedded::start(worker, token, address, MANNER)) {
+    match worker.map(|worker| Embedded::start(worker, token, address, manner())) {
         Some(mut worker) => {
             worker.look_after(&signals);
             say("stopping");
@@ -83,10 +83,12 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-const MANNER: Manner = Manner {
-    prepare: |_| Vec::new(),
-    introduce: |worker, config, _| introduce(worker, &config.server_url),
-};
+fn manner() -> Manner {
+    Manner {
+        prepare: |_| Vec::new(),
+        introduce: Box::new(|worker, config, _| introduce(worker, &config.server_url)),
+    }
+}
 
 impl ServerArgs {
     pub fn put_over(self, config: &mut ServerConfig) {

@@ -169,6 +169,8 @@ fn an_empty_folder_is_served_as_well_and_told_how_to_begin() {
     let dev = Dev::start(folder.path(), &[]);
     dev.await_said("  Workflows  none · `stepward init` writes some");
     dev.stop();
+    let ignored = folder.path().join(".stepward/.gitignore");
+    assert_eq!(fs::read_to_string(ignored).unwrap(), "*\n");
     let wrong = typed_in(
         folder.path(),
         &["dev", "--port", "0", "--workflows-dir", "no"],
