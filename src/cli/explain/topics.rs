@@ -27,6 +27,31 @@ What ran may have run in part, so it is not tried again unless it says so: `retr
         },
     ),
     (
+        "states",
+        Said {
+            title: "how far jobs, steps and workers are",
+            text: "Steps:
+  pending    waits for other steps, or for its turn
+  ready      a worker may take it
+  assigned   a worker makes it ready
+  running
+  suspended  waits for a person, or for its next attempt to be allowed
+  completed, failed, cancelled
+  skipped    its `when` said no, its list was empty, or what it depends on did not end as it asks
+Jobs:     pending, running, completed, failed, cancelled, skipped
+Workers:  active, inactive (silent for too long, or gone)
+
+`stepward why JOB` says what something waits for, or why it ended so.",
+        },
+    ),
+    (
+        "completed",
+        Said {
+            title: "it ended well",
+            text: "There is nothing to do. `stepward job show JOB` has what it gave, `stepward logs JOB` what it printed.",
+        },
+    ),
+    (
         "selectors",
         Said {
             title: "how jobs and steps are named",
