@@ -4,8 +4,12 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_stepward");
+
+/// Nothing here takes this long unless it hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Whoever has Rust builds it; here it is built already.
 const BUILT: &str = "cargo run --release -- ";
@@ -168,14 +172,11 @@ fn every_command_does_what_the_readme_says() {
         }
     });
 
-    // The workflow that the README shows is there as well.
-    let shown = blocks("yaml").remove(0);
     let mut address = String::new();
     let mut server = None;
     type_all(&block("stepward init"), &mut |line| match line {
         "stepward run checks" => assert_eq!(reader.types(line).0, Some(10)),
         "stepward dev" => {
-            std::fs::write(project.join("workflows/release.yaml"), &shown).unwrap();
             let (dev, said) = reader.starts("stepward dev --port 0", "Worker ");
             address = address_in(&said);
             server = Some(dev);
@@ -198,6 +199,14 @@ fn every_command_does_what_the_readme_says() {
         let offers = said.last().unwrap();
         assert!(offers.contains("gpu, script with 4 slots"), "{offers}");
     });
+    // The workflow that the README shows comes into the folder, and is noticed.
+    let shown = blocks("yaml").remove(0);
+    std::fs::write(project.join("workflows/release.yaml"), shown).unwrap();
+    let begun = Instant::now();
+    while reader.types("stepward task show release").0 != Some(0) {
+        assert!(begun.elapsed() < PATIENCE, "it is never noticed");
+        std::thread::sleep(Duration::from_millis(50));
+    }
     type_all(&block("stepward task show"), &mut |line| {
         drop(reader.types_well(line));
     });
