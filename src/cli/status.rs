@@ -17,7 +17,7 @@ use super::say::{answer_json, print};
 use super::table::{Cell, Table};
 use super::words::{ago, count, duration, printable, secs, until, width, wrap};
 use crate::clock::wall_time;
-use crate::wire::api::{JobJson, List, QueuedJson, RecoveryJson, ScheduleJson, WorkerJson};
+use crate::wire::api::{JobJson, QueuedJson, RecoveryJson, ScheduleJson, WorkerJson};
 
 /// How long a failed job is a problem.
 const RECENT_MS: i64 = 24 * 3_600_000;

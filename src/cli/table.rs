@@ -79,9 +79,13 @@ impl Table {
     }
 
     pub fn text(&self, look: &Look) -> String {
-        match look.is_terminal {
+        let text = match look.is_terminal {
             true => self.aligned(look),
             false => self.separated(),
+        };
+        match look.unicode {
+            true => text,
+            false => text.replace('\u{fffd}', "?"),
         }
     }
 
