@@ -231,7 +231,7 @@ fn a_name_that_is_two_things_is_asked_back() {
     // A worker may be called as a schedule is.
     let body = serde_json::json!({
         "instance": "0".repeat(32), "session": "1".repeat(32), "name": "release.nightly",
-        "tags": ["script"], "slots": 1, "version": "0", "platform": "x",
+        "tags": ["script"], "slots": 1, "version": "0", "platform": "x", "spooled": [],
     });
     let patience = std::time::Duration::from_secs(10);
     let opened: Result<serde_json::Value, _> =

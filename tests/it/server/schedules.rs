@@ -48,6 +48,17 @@ fn all_are_listed_with_their_next_times() {
         .get(&format!("/api/schedules/{}", yearly["id"]))
         .expect(200);
     assert_eq!(yearly, by_number);
+    let why = house.get("/api/schedules/report.yearly/why").expect(200);
+    assert_eq!(
+        (&why["code"], &why["schedule"]),
+        (&json!("scheduled"), &yearly)
+    );
+    assert!(why["next_in_secs"].is_f64() && why["facts"].is_array());
+    let off = house.get("/api/schedules/report.off/why").expect(200);
+    assert_eq!(
+        (&off["code"], &off["next_in_secs"]),
+        (&json!("disabled"), &Value::Null)
+    );
     assert_eq!(yearly["cron"], "0 0 1 1 *");
     assert_eq!(yearly["timezone"], "Europe/Oslo");
     assert_eq!(yearly["overlap"], "queue");

@@ -31,7 +31,7 @@ const ATTEMPT: &str = "attempt worker session started_at ended_at outcome reason
 const WORKER: &str = "id name status tags slots slots_used session version last_heartbeat_at \
                       heartbeat_age_secs inactive_in_secs draining paused running";
 const EVENT: &str = "seq at kind phase job_id step worker attempt reason message data";
-const WHY: &str = "code sentence facts outcome fix";
+const WHY: &str = "code sentence facts needs workers root_cause outcome skips fix";
 
 #[test]
 fn tasks_are_shown_with_their_steps() {
@@ -122,7 +122,15 @@ fn a_job_tells_its_whole_life() {
     assert_eq!(output, json!({ "size": 7 }));
 
     let why = house.get("/api/jobs/1/why").expect(200);
-    has(&why, "job_id task status steps more");
+    has(
+        &why,
+        "job_id task status since_secs ran_secs steps more counts",
+    );
+    has(&why["root_cause"], "job_id step status code sentence");
+    has(
+        &why["steps"][0],
+        "step status since_secs attempt max_attempts worker",
+    );
     has(&why, WHY);
     assert_eq!(word(&why["code"]), "exit_code");
     has(&why["steps"][0], WHY);
@@ -213,6 +221,21 @@ fn the_queue_says_what_each_step_waits_for() {
         sentence,
         "job 1 is pending; step train: no worker offers gpu + script"
     );
+    has(&why, "job_id task job_status step status since_secs");
+    has(
+        &why["workers"][0],
+        "name offers lacks state seen_secs_ago slots_used slots",
+    );
+
+    // A worker is known by its name as well.
+    for name in ["1", "ann"] {
+        let worker = house.get(&format!("/api/workers/{name}/why")).expect(200);
+        has(&worker, WHY);
+        has(&worker, "worker could_take");
+        assert_eq!(word(&worker["code"]), "active");
+        assert_eq!(word(&worker["worker"]["name"]), "ann");
+    }
+    house.get("/api/workers/bob/why").refused(404);
 }
 
 #[test]
