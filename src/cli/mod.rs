@@ -171,7 +171,9 @@ enum DbVerb {
 
 #[derive(Subcommand)]
 enum ConfigVerb {
-    /// Prints every setting as it is in force.
+    /// Prints every setting as it would be in force for a server, or a worker, that is started here.
+    ///
+    /// Exits with 3 if it would be refused.
     Show(config_show::ConfigShowArgs),
 }
 

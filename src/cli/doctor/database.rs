@@ -1,10 +1,10 @@
 //! Whether the database is sound, how large it is, and whether there is another copy of it.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::case::Case;
-use super::{Finding, Looked};
+use super::{Finding, Looked, quoted};
 use crate::cli::words::bytes;
 use crate::store::{Depth, ExamineError, Examined, OpenError, Standing};
 
@@ -34,10 +34,14 @@ pub fn look(case: &Case) -> Looked {
         let fix = "end programs that have the database open, or restart the server";
         found.push(Finding::warning(message).fix(fix));
     }
+    let mut copy = folder.as_os_str().to_os_string();
+    copy.push(".copy");
+    let copy = PathBuf::from(copy);
     let backup = Finding::warning("no backup is known");
     found.push(backup.fix(format!(
-        "while the server is stopped, copy the folder: cp -a {0} {0}.copy",
-        folder.display()
+        "while the server is stopped, copy the folder: cp -a {} {}",
+        quoted(folder),
+        quoted(&copy)
     )));
     Ok(found)
 }
@@ -66,7 +70,7 @@ fn summary(examined: &Examined) -> String {
 }
 
 fn breaches(examined: &Examined, folder: &Path) -> Vec<Finding> {
-    let folder = folder.display();
+    let folder = quoted(folder);
     let told = |message: String| {
         Finding::problem(message)
             .fix(format!(
@@ -85,7 +89,7 @@ fn breaches(examined: &Examined, folder: &Path) -> Vec<Finding> {
 
 fn unseen(error: &ExamineError, folder: &Path, is_named: bool) -> Finding {
     let problem = Finding::problem(error.to_string());
-    let shown = folder.display();
+    let shown = quoted(folder);
     match error {
         ExamineError::Missing { .. } if is_named => {
             problem.fix("name the folder that has the database: --data-dir FOLDER")

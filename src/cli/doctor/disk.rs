@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::case::Case;
-use super::{Finding, Looked, Status};
+use super::{Finding, Looked, Status, quoted};
 use crate::cli::words::{bytes, duration};
 use crate::clock::wall_time;
 use crate::domain::Timestamp;
@@ -77,7 +77,8 @@ fn probe(
         Status::Ok => finding,
         _ => finding
             .fix(format!(
-                "see what takes the room: du -xh {shown} | sort -h | tail"
+                "see what takes the room: du -xh {} | sort -h | tail",
+                quoted(there)
             ))
             .fix("make the disk larger, or name a folder on another with data_dir"),
     })

@@ -13,7 +13,7 @@ mod tools;
 mod workers;
 mod workflows;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -77,10 +77,11 @@ enum Group {
 
 /// A check, or why it cannot look.
 type Looked = Result<Vec<Finding>, Finding>;
+type Check = fn(&Case) -> Looked;
 
 /// (group, its word, its check)
 #[rustfmt::skip]
-const GROUPS: [(Group, &str, fn(&Case) -> Looked); 12] = [
+const GROUPS: [(Group, &str, Check); 12] = [
     (Group::Configuration, "configuration", configuration::look),
     (Group::Database,      "database",      database::look),
     (Group::Disk,          "disk",          disk::look),
@@ -231,6 +232,16 @@ impl Finding {
     fn fix(mut self, line: impl Into<String>) -> Finding {
         self.fix.push(line.into());
         self
+    }
+}
+
+/// As a shell takes it for one word.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', "'\\''")),
     }
 }
 
