@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 
+use super::columns::Columns;
+use super::columns::Room::{Any, Wide};
 use super::exit::{Exit, Fault};
 use super::look::{Ink, Look, Show};
 use super::reach::{Reach, Remote, in_url};
@@ -93,20 +95,23 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
         ));
         return Ok(Exit::Success);
     }
-    let look = args.show.look();
-    let mut table = Table::new(&[
-        "NAME",
-        "STATUS",
-        "SLOTS",
-        "TAGS",
-        "HEARTBEAT",
-        "VERSION",
-        "WORKER",
-    ]);
+    let look = &args.show.look();
+    let mut table = Columns::new(
+        look,
+        &[
+            ("NAME", Any),
+            ("STATUS", Any),
+            ("SLOTS", Any),
+            ("TAGS", Any),
+            ("HEARTBEAT", Wide),
+            ("VERSION", Wide),
+            ("WORKER", Wide),
+        ],
+    );
     for worker in &workers {
         table.row(vec![
             Cell::new(&worker.name),
-            Cell::new(sign(worker, &look) + &status(worker)).ink(ink(worker)),
+            Cell::new(sign(worker, look) + &status(worker)).ink(ink(worker)),
             Cell::new(format!("{}/{}", worker.slots_used, worker.slots)),
             Cell::new(joined(&worker.tags)),
             Cell::new(heartbeat(worker)),
@@ -114,7 +119,7 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
             Cell::number(worker.id),
         ]);
     }
-    print(&table.text(&look));
+    print(&table.text(look));
     Ok(Exit::Success)
 }
 

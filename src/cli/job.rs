@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 
+use super::columns::Columns;
+use super::columns::Room::{Any, Wide};
 use super::exit::{Exit, Fault};
 use super::look::{Look, Show};
 use super::reach::{Reach, Remote, in_url};
 use super::say::{answer_json, print, say};
 use super::sheet::{NOTHING, Sheet, joined, plain};
-use super::table::{Cell, Table};
+use super::table::Cell;
 use super::words::{ago, duration, fit, moment, printable, until};
 use crate::clock::wall_time;
 use crate::domain::Json;
@@ -192,10 +194,19 @@ fn nothing_found(remote: &Remote, task: Option<&str>, query: &str) -> String {
 }
 
 /// As lists of jobs look everywhere.
-pub fn table(jobs: &[JobJson], look: &Look) -> Table {
-    let mut table = Table::new(&[
-        "JOB", "TASK", "STATUS", "STARTED", "DURATION", "SOURCE", "WHY",
-    ]);
+pub fn table(jobs: &[JobJson], look: &Look) -> Columns {
+    let mut table = Columns::new(
+        look,
+        &[
+            ("JOB", Any),
+            ("TASK", Any),
+            ("STATUS", Any),
+            ("STARTED", Wide),
+            ("DURATION", Wide),
+            ("SOURCE", Wide),
+            ("WHY", Any),
+        ],
+    );
     for job in jobs {
         let why = job.message.as_ref().or(job.reason.as_ref());
         table.row(vec![
@@ -237,7 +248,7 @@ fn show(args: ShowArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Success);
     }
     let look = args.show.look();
-    let mut text = head(&job).text(&look);
+    let mut text = head(&job, &look).text(&look);
     let steps = job.steps.as_deref().unwrap_or_default();
     text.push('\n');
     text.push_str(&steps_table(steps, &look).text(&look));
@@ -250,7 +261,7 @@ fn show(args: ShowArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn head(job: &JobJson) -> Sheet {
+fn head(job: &JobJson, look: &Look) -> Sheet {
     let mut sheet = Sheet::default();
     sheet.line("job", job.id.to_string());
     sheet.line("task", &job.task);
@@ -272,8 +283,8 @@ fn head(job: &JobJson) -> Sheet {
     );
     sheet.line_of("retry of", job.retry_of.map(|of| of.to_string()));
     sheet.line_of("hook of", job.hook_of.map(|of| of.to_string()));
-    sheet.line_of("input", value(Some(&job.input)));
-    sheet.line_of("output", value(job.output.as_ref()));
+    sheet.line_of("input", value(Some(&job.input), look));
+    sheet.line_of("output", value(job.output.as_ref(), look));
     sheet.line_of("labels", labels(&job.labels));
     sheet.line_of(
         "priority",
@@ -290,10 +301,11 @@ fn head(job: &JobJson) -> Sheet {
 }
 
 /// JSON in one line that is no longer than people read. `None`: there is nothing in it.
-fn value(raw: Option<&Raw>) -> Option<String> {
+fn value(raw: Option<&Raw>, look: &Look) -> Option<String> {
     const SHOWN_MAX: usize = 400;
     let json = Json::from(raw?.clone()).0;
-    (json != "{}" && json != "null").then(|| fit(&json, SHOWN_MAX, "… (all of it with --json)"))
+    let cut = format!("{} (all of it with --json)", look.ellipsis());
+    (json != "{}" && json != "null").then(|| fit(&json, SHOWN_MAX, &cut))
 }
 
 fn labels(raw: &Raw) -> Option<String> {
@@ -305,8 +317,19 @@ fn labels(raw: &Raw) -> Option<String> {
     (!labels.is_empty()).then(|| labels.join(", "))
 }
 
-fn steps_table(steps: &[StepJson], look: &Look) -> Table {
-    let mut table = Table::new(&["STEP", "STATUS", "TRY", "WORKER", "WAITED", "RAN", "WHY"]);
+fn steps_table(steps: &[StepJson], look: &Look) -> Columns {
+    let mut table = Columns::new(
+        look,
+        &[
+            ("STEP", Any),
+            ("STATUS", Any),
+            ("TRY", Wide),
+            ("WORKER", Wide),
+            ("WAITED", Wide),
+            ("RAN", Any),
+            ("WHY", Any),
+        ],
+    );
     for step in steps {
         let attempt = match step.attempt {
             0 => NOTHING.to_string(),
@@ -352,7 +375,17 @@ fn asked(step: &StepJson, look: &Look) -> String {
     if step.asks.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(&["ASKED", "TYPE", "REQUIRED", "DEFAULT", "OPTIONS", "WHAT"]);
+    let mut table = Columns::new(
+        look,
+        &[
+            ("ASKED", Any),
+            ("TYPE", Any),
+            ("REQUIRED", Any),
+            ("DEFAULT", Wide),
+            ("OPTIONS", Wide),
+            ("WHAT", Wide),
+        ],
+    );
     for ask in &step.asks {
         let default = ask.default.as_ref().map(plain);
         let options: Vec<String> = ask.options.iter().map(plain).collect();

@@ -6,6 +6,7 @@
 mod announce;
 mod approve;
 mod cancel;
+mod columns;
 mod completions;
 mod config_show;
 mod db_check;

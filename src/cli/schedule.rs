@@ -3,6 +3,8 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use super::columns::Columns;
+use super::columns::Room::{Any, Wide};
 use super::exit::Exit;
 use super::look::{Ink, Look, Show};
 use super::reach::{Reach, in_url};
@@ -119,8 +121,18 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
         say("there are no schedules; a task has them under `schedules:` in its file");
         return Ok(Exit::Success);
     }
-    let look = args.show.look();
-    let mut table = Table::new(&["NAME", "CRON", "ZONE", "NEXT", "LAST", "STATE"]);
+    let look = &args.show.look();
+    let mut table = Columns::new(
+        look,
+        &[
+            ("NAME", Any),
+            ("CRON", Wide),
+            ("ZONE", Wide),
+            ("NEXT", Any),
+            ("LAST", Wide),
+            ("STATE", Any),
+        ],
+    );
     for schedule in &schedules {
         let state = state(schedule);
         let next = schedule.next_at.filter(|_| state == "on");
@@ -143,7 +155,7 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
             Cell::new(state).ink(if state == "on" { Ink::Good } else { Ink::Faint }),
         ]);
     }
-    print(&table.text(&look));
+    print(&table.text(look));
     Ok(Exit::Success)
 }
 
@@ -256,6 +268,7 @@ fn fires_table(fires: &[FireJson], zone: &str, look: &Look) -> Table {
     let mut table = Table::new(&["DUE", "OUTCOME", "WHY"]);
     for fire in fires {
         let due = match look.is_terminal {
+            true if look.is_narrow() => ago(fire.due_at),
             true => format!("{}, {}", in_zone(fire.due_at, zone), ago(fire.due_at)),
             false => moment(fire.due_at),
         };
@@ -320,7 +333,7 @@ fn next(args: NextArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Success);
     }
     let look = args.show.look();
-    let mut table = Table::new(&["AT", "IN", "NAME"]);
+    let mut table = Columns::new(&look, &[("AT", Wide), ("IN", Any), ("NAME", Any)]);
     for fire in &fires {
         let at = match look.is_terminal {
             true => in_zone(fire.at, &fire.timezone),

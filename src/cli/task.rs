@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use clap::{Args, Subcommand};
 
+use super::columns::Columns;
+use super::columns::Room::{Any, Wide};
 use super::exit::{Exit, Fault};
 use super::files::{server_config, workflows_folder};
 use super::job;
@@ -11,7 +13,7 @@ use super::look::{Look, Show};
 use super::reach::{Reach, Remote, in_url};
 use super::say::{answer_json, print, say};
 use super::sheet::{NOTHING, Sheet, joined, plain};
-use super::table::{Cell, Table};
+use super::table::Cell;
 use super::words::{count, duration, printable};
 use crate::language;
 use crate::language::words::did_you_mean;
@@ -82,7 +84,16 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
         say("there are no tasks; `stepward init` writes some to begin with");
         return Ok(Exit::Success);
     }
-    let mut table = Table::new(&["TASK", "STEPS", "INPUTS", "DESCRIPTION"]);
+    let look = &args.show.look();
+    let mut table = Columns::new(
+        look,
+        &[
+            ("TASK", Any),
+            ("STEPS", Any),
+            ("INPUTS", Wide),
+            ("DESCRIPTION", Any),
+        ],
+    );
     for task in &tasks {
         let inputs = task.inputs.iter().map(|input| match input.required {
             true => input.name.clone(),
@@ -96,7 +107,7 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
             Cell::new(task.description.as_deref().unwrap_or(NOTHING)),
         ]);
     }
-    print(&table.text(&args.show.look()));
+    print(&table.text(look));
     Ok(Exit::Success)
 }
 
@@ -136,10 +147,10 @@ fn show(args: ShowArgs) -> anyhow::Result<Exit> {
     let mut text = head(&task).text(&look);
     if !task.inputs.is_empty() {
         text.push('\n');
-        text.push_str(&inputs_table(&task.inputs).text(&look));
+        text.push_str(&inputs_table(&task.inputs, &look).text(&look));
     }
     text.push('\n');
-    text.push_str(&steps_table(&task).text(&look));
+    text.push_str(&steps_table(&task, &look).text(&look));
     if let Some(remote) = &remote {
         text.push_str(&latest_jobs(remote, name, &look)?);
     }
@@ -168,15 +179,18 @@ fn head(task: &TaskJson) -> Sheet {
     sheet
 }
 
-fn inputs_table(inputs: &[ValueJson]) -> Table {
-    let mut table = Table::new(&[
-        "INPUT",
-        "TYPE",
-        "REQUIRED",
-        "DEFAULT",
-        "OPTIONS",
-        "DESCRIPTION",
-    ]);
+fn inputs_table(inputs: &[ValueJson], look: &Look) -> Columns {
+    let mut table = Columns::new(
+        look,
+        &[
+            ("INPUT", Any),
+            ("TYPE", Any),
+            ("REQUIRED", Any),
+            ("DEFAULT", Wide),
+            ("OPTIONS", Wide),
+            ("DESCRIPTION", Wide),
+        ],
+    );
     for input in inputs {
         let value_type = match (input.multiple, input.secret) {
             (false, false) => input.value_type.clone(),
@@ -202,8 +216,11 @@ fn inputs_table(inputs: &[ValueJson]) -> Table {
     table
 }
 
-fn steps_table(task: &TaskJson) -> Table {
-    let mut table = Table::new(&["STEP", "TYPE", "AFTER", "NEEDS"]);
+fn steps_table(task: &TaskJson, look: &Look) -> Columns {
+    let mut table = Columns::new(
+        look,
+        &[("STEP", Any), ("TYPE", Any), ("AFTER", Any), ("NEEDS", Any)],
+    );
     for step in &task.steps {
         table.row(vec![
             Cell::new(&step.name),
