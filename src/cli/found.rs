@@ -41,6 +41,10 @@ fn in_file(
         let message = format!("{} does not exist", file.display());
         return Err(Fault::not_found(message));
     }
+    if file.is_dir() {
+        let message = format!("{} is a folder, name a file or a task", file.display());
+        return Err(Fault::usage(message));
+    }
     // One of the workflows folder may call what the others have.
     let root = workflows_folder(&server_config(config)?).filter(|folder| is_below(file, folder));
     let folder = match &root {

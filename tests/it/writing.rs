@@ -299,6 +299,7 @@ fn a_graph_is_drawn_from_a_file_or_the_folder() {
     }
     assert_eq!(typed(folder.path(), &["graph", "relase"]).code, 5);
     assert_eq!(typed(folder.path(), &["graph"]).code, 2);
+    assert_eq!(typed(folder.path(), &["graph", "./workflows"]).code, 2);
     assert_eq!(typed(folder.path(), &["graph", "--job", "1"]).code, 6);
 }
 
