@@ -1,16 +1,41 @@
-//! The task that somebody named, from a workflow file or from the folder of workflows. No server is asked.
+//! The task that somebody named: of a workflow file, of the folder of workflows, or at a server.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::exit::{Exit, Fault};
 use super::files::{server_config, workflows_folder};
 use super::look::LookArgs;
+use super::reach::{NamedBy, Remote, in_url};
+use super::say::say;
 use super::words::{count, printable};
+use crate::config::ServerConfig;
 use crate::domain::task::Definition;
 use crate::language::words::{listed, nearest};
-use crate::language::{self, CheckOptions, Checked, render};
+use crate::language::{self, CheckOptions, Checked, Workflows, render};
+use crate::wire::api::TaskJson;
+
+/// What is missing may be elsewhere: a script, a task, an action, a secret.
+pub const MISSING: [&str; 4] = ["E028", "E033", "E037", "E043"];
+
+pub struct Wanted<'a> {
+    /// A file, or a task of the workflows folder.
+    pub word: &'a str,
+    /// Which task of the file.
+    pub task: Option<&'a str>,
+    /// The folder of the file's neighbours.
+    pub root: Option<&'a Path>,
+    /// The settings file of the server.
+    pub config: Option<&'a Path>,
+    pub look: &'a LookArgs,
+}
+
+pub struct Found {
+    pub definition: Arc<Definition>,
+    /// It, and what it may call.
+    pub workflows: Workflows,
+    pub settings: ServerConfig,
+}
 
 /// Whether this names a file rather than a task: it is there, or looks like a path.
 pub fn is_file(word: &str) -> bool {
@@ -18,76 +43,90 @@ pub fn is_file(word: &str) -> bool {
     is_path || Path::new(word).is_file()
 }
 
-/// `word` is a file, of which `task` names one if it has several; or a task of the workflows folder.
-pub fn task(
-    word: &str,
-    task: Option<&str>,
-    config: Option<&Path>,
-    look: &LookArgs,
-) -> anyhow::Result<Arc<Definition>> {
-    match is_file(word) {
-        true => in_file(Path::new(word), task, config, look),
-        false => in_folder(word, task, config, look),
-    }
+/// Here, in files. No server is asked.
+pub fn here(wanted: &Wanted) -> anyhow::Result<Found> {
+    let settings = server_config(wanted.config)?;
+    let (checked, place) = match is_file(wanted.word) {
+        true => in_file(wanted, &settings)?,
+        false => in_folder(wanted, &settings)?,
+    };
+    refuse_faults(&checked, wanted)?;
+    let name = match (is_file(wanted.word), wanted.task) {
+        (false, _) => wanted.word.to_string(),
+        (true, Some(task)) => task.to_string(),
+        (true, None) => obvious(&checked, Path::new(wanted.word), &place)?,
+    };
+    Ok(Found {
+        definition: named(&checked, &name, &place)?,
+        workflows: checked.workflows,
+        settings,
+    })
 }
 
-fn in_file(
-    file: &Path,
-    task: Option<&str>,
-    config: Option<&Path>,
-    look: &LookArgs,
-) -> anyhow::Result<Arc<Definition>> {
-    if !file.exists() {
-        let message = format!("{} does not exist", file.display());
-        return Err(Fault::not_found(message));
-    }
-    if file.is_dir() {
-        let message = format!("{} is a folder, name a file or a task", file.display());
-        return Err(Fault::usage(message));
-    }
-    // One of the workflows folder may call what the others have.
-    let root = workflows_folder(&server_config(config)?).filter(|folder| is_below(file, folder));
-    let folder = match &root {
-        Some(root) => root.clone(),
-        None => folder_of(file),
-    };
-    let paths = [file.to_path_buf()];
-    let options = CheckOptions::default();
-    let alone = language::load_files(&paths, &folder, None, &options);
-    let checked = match &root {
-        Some(root) if alone.errors() > 0 => {
-            language::load_files(&paths, &folder, Some(root), &options)
+/// `None`: the server that this folder had is gone. Whoever named one by hand wants that one and no other.
+pub fn at_server(remote: &Remote, name: &str) -> anyhow::Result<Option<TaskJson>> {
+    let found = remote.get(&format!("/api/tasks/{}", in_url(name)));
+    match found {
+        Ok(task) => Ok(Some(task)),
+        Err(error)
+            if Exit::of(&error) == Exit::Unreachable && remote.named_by != NamedBy::Caller =>
+        {
+            say(format!(
+                "no server answers at {} any more, the files of this folder are taken",
+                remote.url
+            ));
+            Ok(None)
         }
-        _ => alone,
-    };
-    refuse_faults(&checked, look)?;
-    let name = file.display().to_string();
-    match task {
-        Some(task) => named(&checked, task, &name),
-        None => only(&checked, &name),
+        Err(error) => Err(error),
     }
 }
 
-fn in_folder(
-    name: &str,
-    task: Option<&str>,
-    config: Option<&Path>,
-    look: &LookArgs,
-) -> anyhow::Result<Arc<Definition>> {
-    if task.is_some() {
-        let message = format!("{name} is no file: --task names a task of a file");
+fn in_file(wanted: &Wanted, settings: &ServerConfig) -> anyhow::Result<(Checked, String)> {
+    let file = Path::new(wanted.word);
+    let shown = printable(wanted.word);
+    if file.is_dir() {
+        let message = format!("{shown} is a folder, name a file or a task");
         return Err(Fault::usage(message));
     }
-    let Some(folder) = workflows_folder(&server_config(config)?) else {
-        let message = format!(
-            "there is no task {name:?}: this folder has no `workflows`; name a file, or go to a folder that has some"
-        );
-        return Err(Fault::not_found(message));
+    if !file.exists() {
+        return Err(missing_file(file, &shown));
+    }
+    if let Some(root) = wanted.root.filter(|root| !root.is_dir()) {
+        return Err(Fault::usage(format!("{} is not a folder", root.display())));
+    }
+    let load = |root: Option<&Path>| {
+        let paths = [file.to_path_buf()];
+        let folder = root.map_or_else(|| folder_of(file), Path::to_path_buf);
+        language::load_files(&paths, &folder, root, &CheckOptions::default())
     };
-    let options = CheckOptions::default();
-    let checked = language::load_files(std::slice::from_ref(&folder), &folder, None, &options);
-    refuse_faults(&checked, look)?;
-    named(&checked, name, &folder.display().to_string())
+    let checked = load(wanted.root);
+    // One of the workflows folder may call what the others have.
+    let own = workflows_folder(settings).filter(|folder| is_below(file, folder));
+    let checked = match &own {
+        Some(own) if wanted.root.is_none() && checked.errors() > 0 => load(Some(own)),
+        _ => checked,
+    };
+    Ok((checked, shown))
+}
+
+fn in_folder(wanted: &Wanted, settings: &ServerConfig) -> anyhow::Result<(Checked, String)> {
+    let name = printable(wanted.word);
+    let flags = [
+        (wanted.task.is_some(), "--task"),
+        (wanted.root.is_some(), "--root"),
+    ];
+    if let Some((_, flag)) = flags.into_iter().find(|(given, _)| *given) {
+        let message = format!("{flag} goes with a file, and {name} is a task");
+        return Err(Fault::usage(message));
+    }
+    let Some(folder) = workflows_folder(settings) else {
+        return Err(Fault::not_found(format!(
+            "there is no task {name:?} here: no server is known and there is no folder `workflows`; \
+             name a file, or begin with `stepward init`"
+        )));
+    };
+    let shown = format!("the folder {}", folder.display());
+    Ok((language::load(&folder), shown))
 }
 
 fn named(checked: &Checked, name: &str, place: &str) -> anyhow::Result<Arc<Definition>> {
@@ -98,42 +137,65 @@ fn named(checked: &Checked, name: &str, place: &str) -> anyhow::Result<Arc<Defin
     let names = || checked.workflows.tasks().map(|(known, _)| known.as_str());
     let hint = match nearest(name, names()) {
         Some(near) => format!("did you mean {near}?"),
-        None => format!("there are {}", listed(names())),
+        None if names().next().is_none() => "it has none at all".to_string(),
+        None => format!("it has {}", listed(names())),
     };
-    let name = printable(name);
-    let message = format!("there is no task {name:?} in {place}; {hint}");
+    let message = format!("{place} has no task {:?}; {hint}", printable(name));
     Err(Fault::not_found(message))
 }
 
-fn only(checked: &Checked, place: &str) -> anyhow::Result<Arc<Definition>> {
-    let mut tasks = checked.workflows.tasks();
-    match (tasks.next(), tasks.next()) {
-        (Some((_, definition)), None) => Ok(definition.clone()),
-        (None, _) => Err(Fault::not_found(format!("{place} has no task"))),
-        (Some(_), Some(_)) => {
-            let names = checked.workflows.tasks().map(|(name, _)| name.as_str());
-            let message = format!(
-                "{place} has several tasks, say which one: --task {}",
-                listed(names)
-            );
-            Err(Fault::usage(message))
-        }
+/// The only one, else the one that is called like the file.
+fn obvious(checked: &Checked, file: &Path, place: &str) -> anyhow::Result<String> {
+    let tasks = checked.workflows.tasks();
+    let names: Vec<&str> = tasks.map(|(name, _)| name.as_str()).collect();
+    let stem = file.file_stem().and_then(|stem| stem.to_str());
+    match names.as_slice() {
+        [] => Err(Fault::not_found(format!("{place} has no task"))),
+        [only] => Ok(only.to_string()),
+        _ => match stem.filter(|stem| names.contains(stem)) {
+            Some(stem) => Ok(stem.to_string()),
+            None => Err(Fault::usage(format!(
+                "{place} has several tasks, choose with --task: {}",
+                listed(names.iter().copied())
+            ))),
+        },
     }
 }
 
 /// What is wrong is shown as `validate` shows it, and ends the command.
-fn refuse_faults(checked: &Checked, look: &LookArgs) -> anyhow::Result<()> {
+fn refuse_faults(checked: &Checked, wanted: &Wanted) -> anyhow::Result<()> {
     let errors = checked.errors();
     if errors == 0 {
         return Ok(());
     }
     let mut found = checked.diagnostics.clone();
     found.retain(|found| found.is_error());
-    let shown = render::human(&found, look.stderr().colour);
-    // Nobody hears it; the exit code tells the rest.
-    let _ = std::io::stderr().write_all(shown.as_bytes());
-    let message = format!("{} in what was written", count(errors, "error"));
+    let shown = render::human(&found, wanted.look.stderr().colour);
+    let misses = found.iter().any(|found| MISSING.contains(&found.code));
+    let hint = match misses && is_file(wanted.word) && wanted.root.is_none() {
+        true => {
+            "; only this file was looked at, with --root DIR the others of the folder are known"
+        }
+        false => "",
+    };
+    let errors = count(errors, "error");
+    let message = format!("the workflow has {errors}{hint}\n{}", shown.trim_end());
     Err(Fault::new(Exit::Invalid, message).into())
+}
+
+fn missing_file(file: &Path, shown: &str) -> anyhow::Error {
+    // Whatever cannot be listed has no name to suggest.
+    let entries = std::fs::read_dir(folder_of(file)).into_iter().flatten();
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let names: Vec<String> = names
+        .filter_map(|name| name.into_string().ok())
+        .filter(|name| name.ends_with(".yaml") || name.ends_with(".yml"))
+        .collect();
+    let wanted = file.file_name().and_then(|name| name.to_str());
+    let near = nearest(wanted.unwrap_or_default(), names.iter().map(String::as_str));
+    let hint = near.map(|near| format!("; did you mean {}?", printable(near)));
+    let hint = hint.unwrap_or_default();
+    Fault::not_found(format!("the file {shown} does not exist{hint}"))
 }
 
 fn is_below(file: &Path, folder: &Path) -> bool {

@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 
-use super::exit::{Exit, Fault};
-use super::found;
+use super::exit::Exit;
+use super::found::{self, Wanted};
 use super::look::{Ink, Look, LookArgs};
-use super::reach::{NamedBy, Reach, Remote, in_url};
-use super::say::{answer_json, print, say};
+use super::reach::{Reach, in_url};
+use super::say::{answer_json, print};
 use crate::graph::{self, Graph, Node, Style};
-use crate::language::words::nearest;
 use crate::wire::api::{JobJson, TaskJson};
 
 #[derive(Args)]
@@ -37,6 +36,9 @@ pub struct GraphArgs {
     /// For programs: {title, nodes, edges}; the same as --format json.
     #[arg(long, conflicts_with = "format")]
     json: bool,
+    /// The folder of the file's neighbours: their tasks and actions are known then.
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
     /// The settings file of the server, for its workflows folder.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -125,50 +127,19 @@ fn in_text(graph: &Graph, look: &Look) -> String {
 /// A file, else a task of the server if one is named and answers, else one of this folder.
 fn task(args: &GraphArgs) -> anyhow::Result<TaskJson> {
     let word = args.task.as_deref().unwrap_or_default();
-    let here = || {
-        let task = args.task_of_file.as_deref();
-        let found = found::task(word, task, args.config.as_deref(), &args.look)?;
-        anyhow::Ok(TaskJson::from(found.root()))
-    };
-    if found::is_file(word) {
-        return here();
+    if !found::is_file(word)
+        && args.task_of_file.is_none()
+        && let Some(remote) = args.reach.find()?
+        && let Some(task) = found::at_server(&remote, word)?
+    {
+        return Ok(task);
     }
-    if args.task_of_file.is_some() {
-        let message = format!("{word} is no file: --task names a task of a file");
-        return Err(Fault::usage(message));
-    }
-    let Some(remote) = args.reach.find()? else {
-        return here();
-    };
-    match of_server(&remote, word) {
-        Err(error) if is_gone(&remote, &error) => {
-            say(format!("{error:#}; looking at the files of this folder"));
-            here()
-        }
-        answered => answered,
-    }
-}
-
-fn of_server(remote: &Remote, name: &str) -> anyhow::Result<TaskJson> {
-    const NAMES_MAX: usize = 1_000;
-    let found = remote.get(&format!("/api/tasks/{}", in_url(name)));
-    found.map_err(|error: anyhow::Error| {
-        if Exit::of(&error) != Exit::NotFound {
-            return error;
-        }
-        // Without the names there is no hint, and still no task.
-        let tasks = remote
-            .all("/api/tasks", "after", NAMES_MAX)
-            .unwrap_or_default();
-        let names = tasks.iter().map(|task: &TaskJson| task.name.as_str());
-        match nearest(name, names) {
-            Some(near) => Fault::not_found(format!("{error}; did you mean {near}?")),
-            None => error,
-        }
-    })
-}
-
-/// Whoever named a server by hand wants that one and no other.
-fn is_gone(remote: &Remote, error: &anyhow::Error) -> bool {
-    remote.named_by != NamedBy::Caller && Exit::of(error) == Exit::Unreachable
+    let found = found::here(&Wanted {
+        word,
+        task: args.task_of_file.as_deref(),
+        root: args.root.as_deref(),
+        config: args.config.as_deref(),
+        look: &args.look,
+    })?;
+    Ok(TaskJson::from(found.definition.root()))
 }

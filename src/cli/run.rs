@@ -1,28 +1,23 @@
 //! `stepward run`: a task at a server, or here and now where there is none.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use crossbeam_channel::{Receiver, after, select};
 
 use super::exit::{Exit, Fault};
-use super::files::{server_config, workflows_folder};
+use super::found::{self, Found, Wanted};
 use super::inputs::Given;
 use super::local::{Local, LocalOptions, slots};
 use super::process;
 use super::progress::{FollowArgs, Here, Place, Watched, watch};
-use super::reach::{NamedBy, Reach, Remote, in_url};
+use super::reach::{Reach, Remote, in_url};
 use super::say::{answer, answer_json, say};
-use super::validate::{MISSING, folder_of};
 use super::words::printable;
-use crate::client::CallError;
-use crate::config::ServerConfig;
 use crate::domain::task::{Definition, HookDoes};
-use crate::language::words::{listed, nearest};
-use crate::language::{self, CheckOptions, Checked, Workflows, render};
-use crate::wire::api::{JobJson, List, SubmitRequest, TaskJson, ValueJson};
+use crate::wire::api::{JobJson, List, SubmitRequest, ValueJson};
 
 /// An answer that takes longer does not come.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -95,75 +90,41 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 pub fn run(args: RunArgs) -> anyhow::Result<Exit> {
     process::begin_quietly();
-    let path = PathBuf::from(&args.target);
-    let is_file = path.is_file()
-        || args.target.contains('/')
-        || matches!(
-            path.extension().and_then(|end| end.to_str()),
-            Some("yaml" | "yml")
-        );
+    let is_file = found::is_file(&args.target);
     if is_file {
-        return run_file(args, &path);
-    }
-    for (given, flag) in [
-        (args.task.is_some(), "--task"),
-        (args.root.is_some(), "--root"),
-    ] {
-        if given {
-            let task = printable(&args.target);
-            return Err(Fault::usage(format!(
-                "{flag} goes with a file, and {task} is a task"
-            )));
-        }
+        refuse_server(&args)?;
     }
     let wants_here =
         args.local || args.data.is_some() || args.slots.is_some() || !args.tags.is_empty();
-    if !wants_here && let Some(remote) = args.reach.find()? {
-        match find_task(&remote, &args.target)? {
-            Found::Task(task) => return run_at(args, &remote, &task.inputs),
-            Found::NoServer => say(format!(
-                "no server answers at {} any more, so it runs in this process",
-                remote.url
-            )),
-        }
+    let of_file = args.task.is_some() || args.root.is_some();
+    if !is_file
+        && !wants_here
+        && !of_file
+        && let Some(remote) = args.reach.find()?
+        && let Some(task) = found::at_server(&remote, &args.target)?
+    {
+        return run_at(args, &remote, &task.inputs);
     }
-    run_task_here(args)
+    let found = found::here(&Wanted {
+        word: &args.target,
+        task: args.task.as_deref(),
+        root: args.root.as_deref(),
+        config: None,
+        look: &args.follow.show.look,
+    })?;
+    run_here(&args, found)
 }
 
-enum Found {
-    Task(Box<TaskJson>),
-    /// The one that this folder had is gone.
-    NoServer,
-}
-
-fn find_task(remote: &Remote, name: &str) -> anyhow::Result<Found> {
-    let path = format!("/api/tasks/{}", in_url(name));
-    match remote.client.get::<TaskJson>(&path, PATIENCE) {
-        Ok(task) => Ok(Found::Task(Box::new(task))),
-        Err(CallError::Unreachable(_)) if matches!(remote.named_by, NamedBy::Folder(..)) => {
-            Ok(Found::NoServer)
-        }
-        Err(CallError::Refused { status: 404, error }) if error.code != "unknown" => {
-            let tasks: Vec<TaskJson> = remote.all("/api/tasks?limit=500", "after", 10_000)?;
-            let names = tasks.iter().map(|task| task.name.as_str());
-            let place = format!("the server at {}", remote.url);
-            Err(unknown_task(name, names, &place))
-        }
-        Err(error) => Err(remote.heard::<()>(Err(error)).unwrap_err()),
+/// What is in the environment is for tasks; who names a server next to a file expects what does not happen.
+fn refuse_server(args: &RunArgs) -> anyhow::Result<()> {
+    let by_flag = |url: &String| std::env::var("STEPWARD_SERVER_URL").as_ref() != Ok(url);
+    if !args.reach.server.as_ref().is_some_and(by_flag) {
+        return Ok(());
     }
-}
-
-fn unknown_task<'n>(
-    name: &str,
-    known: impl Iterator<Item = &'n str> + Clone,
-    place: &str,
-) -> anyhow::Error {
-    let help = match nearest(name, known.clone()) {
-        Some(meant) => format!("did you mean {meant}?"),
-        None if known.clone().next().is_none() => "it has none at all".to_string(),
-        None => format!("it has {}", listed(known)),
-    };
-    Fault::not_found(format!("{place} has no task {:?}; {help}", printable(name)))
+    let file = printable(&args.target);
+    Err(Fault::usage(format!(
+        "{file} is a file, which runs in this process; at a server name one of its tasks: stepward run TASK --server URL"
+    )))
 }
 
 fn submission(args: &RunArgs, inputs: &[ValueJson]) -> anyhow::Result<SubmitRequest> {
@@ -226,147 +187,22 @@ pub fn follow_at(
     Ok(watch(remote, job, &place, args, signals)?.exit)
 }
 
-fn run_task_here(args: RunArgs) -> anyhow::Result<Exit> {
-    let settings = server_config(None)?;
-    let target = printable(&args.target);
-    let Some(folder) = workflows_folder(&settings) else {
-        return Err(Fault::not_found(format!(
-            "there is no task {target:?} here: no server is known and there is no folder `workflows`; \
-             run a file with `stepward run FILE`, or begin with `stepward init`"
-        )));
-    };
-    let checked = language::load(&folder);
-    if checked.errors() > 0 {
-        return Ok(refuse(&checked, &args));
-    }
-    let found = checked
-        .workflows
-        .tasks()
-        .find(|(name, _)| **name == args.target);
-    let Some((_, definition)) = found else {
-        let names = checked.workflows.tasks().map(|(name, _)| name.as_str());
-        let names: Vec<&str> = names.collect();
-        let folder = format!("the folder {}", folder.display());
-        return Err(unknown_task(&args.target, names.into_iter(), &folder));
-    };
-    run_here(&args, &checked.workflows, definition, settings)
-}
-
-fn run_file(args: RunArgs, path: &Path) -> anyhow::Result<Exit> {
-    let by_flag = |url: &String| std::env::var("STEPWARD_SERVER_URL").as_ref() != Ok(url);
-    if args.reach.server.as_ref().is_some_and(by_flag) {
-        return Err(Fault::usage(format!(
-            "{} is a file, which runs in this process; at a server name one of its tasks: stepward run TASK --server URL",
-            path.display()
-        )));
-    }
-    if !path.is_file() {
-        return Err(missing_file(path));
-    }
-    if let Some(root) = args.root.as_ref().filter(|root| !root.is_dir()) {
-        return Err(Fault::usage(format!("{} is not a folder", root.display())));
-    }
-    let settings = server_config(None)?;
-    let paths = [path.to_path_buf()];
-    let root = args.root.as_deref();
-    let options = CheckOptions::default();
-    let checked = language::load_files(&paths, &folder_of(&paths), root, &options);
-    if checked.errors() > 0 {
-        return Ok(refuse(&checked, &args));
-    }
-    let name = task_of(&checked.workflows, path, args.task.as_deref())?;
-    let definition = checked.workflows.tasks().find(|(known, _)| **known == name);
-    let (_, definition) = definition.expect("it was chosen among them");
-    run_here(&args, &checked.workflows, definition, settings)
-}
-
-/// Says what is wrong, as `validate` does.
-fn refuse(checked: &Checked, args: &RunArgs) -> Exit {
-    let colour = args.follow.show.look.stderr().colour;
-    let rendered = render::human(&checked.diagnostics, colour);
-    say(format!(
-        "the workflow is not run, it has errors\n{}",
-        rendered.trim_end()
-    ));
-    let misses = checked
-        .diagnostics
-        .iter()
-        .any(|found| MISSING.contains(&found.code));
-    if misses && args.root.is_none() {
-        say("only this file was looked at; with --root DIR the others of the folder are known");
-    }
-    Exit::Invalid
-}
-
-fn missing_file(path: &Path) -> anyhow::Error {
-    let shown = printable(&path.display().to_string());
-    if path.is_dir() {
-        let message = format!("{shown} is a folder, name one of its files");
-        return Fault::usage(message);
-    }
-    let folder = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
-    let names: Vec<String> = std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter(|name| name.ends_with(".yaml") || name.ends_with(".yml"))
-        .collect();
-    let wanted = path
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or_default();
-    let help = match nearest(wanted, names.iter().map(String::as_str)) {
-        Some(meant) => format!("; did you mean {}?", printable(meant)),
-        None => String::new(),
-    };
-    Fault::not_found(format!("the file {shown} does not exist{help}"))
-}
-
-/// The one that is named; else the only one; else the one that is called like the file.
-fn task_of(workflows: &Workflows, path: &Path, named: Option<&str>) -> anyhow::Result<String> {
-    let names: Vec<&str> = workflows.tasks().map(|(name, _)| name.as_str()).collect();
-    let shown = printable(&path.display().to_string());
-    let stem = path
-        .file_stem()
-        .and_then(|stem| stem.to_str())
-        .unwrap_or_default();
-    match (named, names.as_slice()) {
-        (Some(named), _) if names.contains(&named) => Ok(named.to_string()),
-        (Some(named), _) => Err(unknown_task(named, names.iter().copied(), &shown)),
-        (None, []) => Err(Fault::usage(format!("{shown} has no task"))),
-        (None, [only]) => Ok(only.to_string()),
-        (None, _) if names.contains(&stem) => Ok(stem.to_string()),
-        (None, _) => Err(Fault::usage(format!(
-            "{shown} has several tasks, choose with --task: {}",
-            listed(names.iter().copied())
-        ))),
-    }
-}
-
-fn run_here(
-    args: &RunArgs,
-    workflows: &Workflows,
-    definition: &Definition,
-    settings: ServerConfig,
-) -> anyhow::Result<Exit> {
+fn run_here(args: &RunArgs, found: Found) -> anyhow::Result<Exit> {
     if args.detach {
         let message = "a run in this process cannot be detached: it would end with it; start a server with `stepward dev`";
         return Err(Fault::usage(message));
     }
+    let definition = &*found.definition;
     let task = &definition.root().draft;
     let inputs: Vec<ValueJson> = task.inputs.iter().map(ValueJson::from).collect();
     let request = submission(args, &inputs)?;
     let signals = process::signals()?;
     let local = Local::start(LocalOptions {
-        workflows,
+        workflows: &found.workflows,
         tags: tags(definition, &args.tags),
         slots: args.slots.unwrap_or_else(slots),
         data: args.data.as_deref(),
-        settings,
+        settings: found.settings,
     })?;
     for remark in local.remarks() {
         say(remark);

@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::exit::Exit;
 use super::files::{server_config, workflows_folder};
+use super::found::MISSING;
 use super::look::LookArgs;
 use super::reach::Reach;
 use super::say::{print, say};
@@ -62,9 +63,6 @@ enum Format {
     /// Annotations of GitHub Actions.
     Github,
 }
-
-/// What is missing may be elsewhere: a script, a task, an action, a secret.
-pub const MISSING: [&str; 4] = ["E028", "E033", "E037", "E043"];
 
 pub fn run(args: ValidateArgs) -> anyhow::Result<Exit> {
     let from_stdin = args.paths.iter().any(|path| path == Path::new("-"));
@@ -193,7 +191,7 @@ fn default_folder(config: Option<&Path>) -> anyhow::Result<PathBuf> {
 }
 
 /// Where `file:` is looked for: the one folder that was named, or that of the first file.
-pub fn folder_of(paths: &[PathBuf]) -> PathBuf {
+fn folder_of(paths: &[PathBuf]) -> PathBuf {
     match paths {
         [folder, ..] if folder.is_dir() => folder.clone(),
         [file, ..] => match file.parent() {

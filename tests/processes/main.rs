@@ -15,8 +15,8 @@ mod cli_nouns;
 mod cli_run;
 mod cli_terminal;
 mod cli_watch;
-mod cli_write;
 mod cli_why;
+mod cli_write;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../it/executor/desk.rs"]
 mod desk;

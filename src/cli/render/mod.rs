@@ -13,14 +13,16 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::exit::{Exit, Fault};
-use super::found;
+use super::found::{self, Wanted};
+use super::inputs::Given;
 use super::look::Show;
 use super::say::{answer_json, print};
 use super::words::printable;
 use crate::domain::task::{StepDraft, TaskDraft};
 use crate::domain::value::ValueSpec;
-use crate::language::values::{check_values, from_text};
+use crate::language::values::check_values;
 use crate::language::words::{listed, nearest};
+use crate::wire::api::ValueJson;
 use known::{HIDDEN, Scope};
 
 #[derive(Args)]
@@ -35,12 +37,15 @@ pub struct RenderArgs {
     /// The task, if the file has several.
     #[arg(long = "task", value_name = "NAME")]
     task_of_file: Option<String>,
-    /// An input of the job, as for `run`.
+    /// An input of the job, as for `run`: key=value, @FILE or @-.
     #[arg(short, long = "input", value_name = "KEY=VALUE")]
     inputs: Vec<String>,
     /// This step alone.
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
+    /// The folder of the file's neighbours: their tasks and actions are known then.
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
     /// The settings file of the server, for its workflows folder.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -80,9 +85,14 @@ struct Part {
 }
 
 pub fn run(args: RenderArgs) -> anyhow::Result<Exit> {
-    let task = args.task_of_file.as_deref();
-    let definition = found::task(&args.task, task, args.config.as_deref(), &args.show.look)?;
-    let draft = &definition.root().draft;
+    let found = found::here(&Wanted {
+        word: &args.task,
+        task: args.task_of_file.as_deref(),
+        root: args.root.as_deref(),
+        config: args.config.as_deref(),
+        look: &args.show.look,
+    })?;
+    let draft = &found.definition.root().draft;
     let input = given(draft, &args.inputs)?;
     let chosen = chosen(draft, args.step.as_deref())?;
     let scope = Scope::new(draft, &input);
@@ -129,31 +139,8 @@ fn given(task: &TaskDraft, inputs: &[String]) -> anyhow::Result<Map<String, Valu
         );
         Fault::new(Exit::Invalid, message).into()
     };
-    let mut values = Map::new();
-    let mut faults = Vec::new();
-    for input in inputs {
-        let Some((name, text)) = input.split_once('=') else {
-            let input = printable(input);
-            return Err(Fault::usage(format!(
-                "{input:?} is no input, write KEY=VALUE"
-            )));
-        };
-        let spec = task.inputs.iter().find(|spec| spec.name == name);
-        let value = match spec {
-            Some(spec) => from_text(spec, text),
-            // What is not asked for is told with everything else that does not fit.
-            None => Ok(Value::from(text)),
-        };
-        match value {
-            Ok(value) => {
-                values.insert(name.to_string(), value);
-            }
-            Err(fault) => faults.push(format!("{name} {fault}")),
-        }
-    }
-    if !faults.is_empty() {
-        return Err(invalid(faults));
-    }
+    let asked: Vec<ValueJson> = task.inputs.iter().map(ValueJson::from).collect();
+    let values = Given::read(inputs)?.typed(&asked)?;
     let is_asked = |spec: &&ValueSpec| !spec.secret || values.contains_key(&spec.name);
     let specs: Vec<ValueSpec> = task.inputs.iter().filter(is_asked).cloned().collect();
     let mut values = check_values(&specs, &Value::Object(values)).map_err(|violations| {
