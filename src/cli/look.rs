@@ -27,6 +27,7 @@ pub enum Colour {
 
 /// For verbs that answer with data.
 #[derive(Args, Clone, Copy, Default)]
+#[command(next_help_heading = "How it looks")]
 pub struct Show {
     /// For programs: the same as the API answers, stable.
     #[arg(long)]

@@ -13,6 +13,7 @@ use super::announce;
 use super::exit::{Exit, Fault};
 use crate::client::{CallError, Client};
 use crate::config::read_token;
+use crate::wire::ErrorDetail;
 use crate::wire::api::List;
 
 /// An answer that takes longer does not come.
@@ -150,14 +151,23 @@ impl Remote {
                 Fault::new(Exit::NotAllowed, message).into()
             }
             CallError::Refused { ref error, .. } => {
-                // A single one is in the message already.
-                let details = error.details.iter().filter(|_| error.details.len() > 1);
-                let details = details.map(|detail| format!("\n  {detail}"));
-                let message = format!("{}{}", error.message, details.collect::<String>());
-                Fault::new(Exit::of_call(&call), message).into()
+                Fault::new(Exit::of_call(&call), in_lines(error)).into()
             }
         })
     }
+}
+
+/// Several faults get a line each; the message has them all in one.
+fn in_lines(error: &ErrorDetail) -> String {
+    let message = error.message.as_str();
+    let [first, _, ..] = error.details.as_slice() else {
+        return message.to_string();
+    };
+    let heading = message
+        .find(first.as_str())
+        .map_or(message, |at| &message[..at]);
+    let details = error.details.iter().map(|detail| format!("\n  {detail}"));
+    format!("{}{}", heading.trim_end(), details.collect::<String>())
 }
 
 /// Who named it, after what is wrong with it.

@@ -26,15 +26,18 @@ const HOOKS_LOOK: Duration = Duration::from_millis(50);
 
 #[derive(Args)]
 #[command(before_help = "Examples:
-  stepward run hello.yaml                         a file, in this process
-  stepward run release -i version=1.10            a task of the server here, or of the folder `workflows`
-  stepward run release -i @inputs.json --detach   prints the job's number
-  pass show deploy | stepward run deploy -i @-    inputs as JSON from stdin: good for secrets")]
+  stepward run hello.yaml                       a file, in this process
+  stepward run release -i version=1.10          a task of the server, or of ./workflows
+  stepward run release -i @in.json --detach     prints the job's number
+  pass show deploy | stepward run deploy -i @-  inputs as JSON from stdin: good for secrets")]
 pub struct RunArgs {
     /// A task of the server or of the workflows here; or a workflow file, which always runs in this process.
     #[arg(value_name = "TASK|FILE")]
     target: String,
-    /// What the task is given: key=value, again and again; @FILE for a JSON object, @- for one on stdin.
+    /// What the task is given: key=value, again and again; @FILE for a JSON object of inputs, @- for one on stdin.
+    ///
+    /// A value is what the task's input is: `version=1.10` stays a text where a text is asked for. A list is given item by item, or
+    /// as JSON. Others on this machine can see arguments: secrets better come by -i @-.
     #[arg(short, long = "input", value_name = "KEY=VALUE")]
     inputs: Vec<String>,
     /// Shows how it goes and exits with the job's outcome, as without it.
@@ -90,6 +93,9 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 pub fn run(args: RunArgs) -> anyhow::Result<Exit> {
     process::begin_quietly();
+    if args.target.is_empty() {
+        return Err(Fault::usage("name a task or a workflow file"));
+    }
     let is_file = found::is_file(&args.target);
     if is_file {
         refuse_server(&args)?;

@@ -123,7 +123,12 @@ fn await_ends(remote: &Remote, ids: Vec<i64>) -> anyhow::Result<Receiver<End>> {
                         continue;
                     }
                     Ok(job) => Ok(job),
-                    Err(CallError::Unreachable(_)) => {
+                    Err(
+                        CallError::Unreachable(_)
+                        | CallError::Refused {
+                            status: 429 | 503, ..
+                        },
+                    ) => {
                         if !std::mem::replace(&mut is_lost, true) {
                             say("the server does not answer, trying again");
                         }

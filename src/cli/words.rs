@@ -73,6 +73,16 @@ pub fn printable(text: &str) -> String {
     text.chars().map(show).collect()
 }
 
+/// As somebody types it to a shell, to be copied from the terminal.
+pub fn shell_word(word: &str) -> String {
+    let word = printable(word);
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:@=,+%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
 pub fn width(text: &str) -> usize {
     text.width()
 }
@@ -167,6 +177,20 @@ mod tests {
             ["no worker", "offers gpu"]
         );
         assert_eq!(wrap("a long-one b", 4), ["a", "long", "-one", "b"]);
+    }
+
+    #[test]
+    fn a_word_for_a_shell_stays_one_word() {
+        for (word, typed) in [
+            ("unit", "unit"),
+            ("http://127.0.0.1:1", "http://127.0.0.1:1"),
+            ("test[2]", "'test[2]'"),
+            ("a b", "'a b'"),
+            ("it's", "'it'\\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(word), typed);
+        }
     }
 
     #[test]

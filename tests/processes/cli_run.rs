@@ -438,9 +438,15 @@ tasks:
   nap:
     flow:
       rest: { script: 'SLEEP' }
-  picky:
+  loops:
     flow:
-      fit: { script: echo, tags: [gpu], unmatched: fail }
+      each: { for_each: [1, 2, 3], script: 'echo item $EACH_ITEM; test $EACH_ITEM != 2' }
+  parent:
+    flow:
+      call: { type: task, task: broken }
+  flaky:
+    flow:
+      once: { script: 'echo trying; test -e LEDGER || { touch LEDGER; exit 5; }', retry: { max_attempts: 2, delay: 0s } }
 ";
 
 #[test]
@@ -483,6 +489,41 @@ fn a_run_at_a_server_ends_as_its_job_does() {
     let run = typed(&house, &["run", "hello", "-i", "nam=x"]);
     assert_eq!(run.code, Some(3), "{run:?}");
     assert!(run.stderr.contains("did you mean name?"), "{run:?}");
+    house.check();
+}
+
+#[test]
+fn the_cause_of_a_failure_is_found_where_it_is() {
+    let mut house = House::with(SERVED);
+    let _worker = house.worker(2);
+    let run = typed(&house, &["run", "loops"]);
+    assert_eq!(run.code, Some(10), "{run:?}");
+    assert!(
+        run.stderr
+            .contains("  each[1] · all 2 lines\n    1   item 2\n"),
+        "{run:?}"
+    );
+    assert!(
+        run.stderr.contains("stepward logs 1 'each[1]'\n"),
+        "{run:?}"
+    );
+    let run = typed(&house, &["run", "parent"]);
+    assert_eq!(run.code, Some(10), "{run:?}");
+    assert!(
+        run.stderr
+            .contains("  job 3 test · all 2 lines\n    1   testing\n"),
+        "{run:?}"
+    );
+    assert!(run.stderr.contains("stepward logs 3 test\n"), "{run:?}");
+    assert!(run.stderr.contains("stepward why 2\n"), "{run:?}");
+    let run = typed(&house, &["run", "flaky"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let done = run
+        .stderr
+        .lines()
+        .find(|line| line.contains("completed"))
+        .unwrap();
+    assert!(done.ends_with("try 2 of 2"), "{run:?}");
     house.check();
 }
 

@@ -23,32 +23,35 @@ impl Line {
         self.0.push((text.into(), ink));
     }
 
-    pub fn of(text: impl Into<String>) -> Line {
-        Line(vec![(text.into(), None)])
-    }
-
     /// Cut to the room there is, in colour if there is any.
     pub fn text(&self, look: &Look, room: usize) -> String {
         let mut left = room;
         let mut text = String::new();
-        let wide: usize = self.0.iter().map(|(part, _)| width(part)).sum();
-        let mut parts = self.0.iter().peekable();
-        while let Some((part, ink)) = parts.next() {
-            // The ellipsis is at the very end of the room, whichever part that is in.
-            let is_cut = wide > room
-                && (width(part) > left || (parts.peek().is_some() && width(part) == left));
-            let shown = match is_cut {
-                true if width(part) > left => fit(part, left, look.ellipsis()),
-                _ => part.clone(),
+        let mut rest: usize = self.0.iter().map(|(part, _)| width(part)).sum();
+        for (part, ink) in &self.0 {
+            // Where more follows than there is room for, the ellipsis has to fit as well.
+            let room = match rest > left {
+                true => left.saturating_sub(width(look.ellipsis())),
+                false => left,
             };
-            left = left.saturating_sub(width(&shown));
+            let is_last = width(part) > room;
+            let shown = match is_last {
+                true => fit(
+                    &format!("{part}{}", " ".repeat(left)),
+                    left,
+                    look.ellipsis(),
+                ),
+                false => part.clone(),
+            };
             text.push_str(&match ink {
                 Some(ink) => look.paint(*ink, &shown),
                 None => shown,
             });
-            if is_cut || left == 0 {
+            if is_last {
                 break;
             }
+            left -= width(part);
+            rest -= width(part);
         }
         text
     }
@@ -185,7 +188,7 @@ fn told(row: &Row, seen: &Seen) -> String {
     let step = row.step;
     let message = || step.message.clone().unwrap_or_default();
     let tail = || seen.tails.get(&step.name).cloned();
-    let tries = match step.attempt > 1 && !is_over(&step.status) {
+    let tries = match step.attempt > 1 && step.status == "running" {
         true => format!("try {} of {}: ", step.attempt, step.max_attempts),
         false => String::new(),
     };
@@ -288,6 +291,9 @@ mod tests {
         line.put(" and more", None);
         assert_eq!(line.text(&LOOK, 40), "  日本語 and more");
         assert_eq!(line.text(&LOOK, 12), "  日本語 an…");
+        // Where a part ends is no reason to stop without a sign.
+        assert_eq!(line.text(&LOOK, 9), "  日本語…");
+        assert_eq!(line.text(&LOOK, 8), "  日本…");
         for room in 0..20 {
             assert!(width(&line.text(&LOOK, room)) <= room, "{room}");
         }

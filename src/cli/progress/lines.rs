@@ -9,10 +9,10 @@ use super::block::{is_instance, lasted};
 use crate::cli::exit::Exit;
 use crate::cli::look::Look;
 use crate::cli::say::answer_json_line;
-use crate::cli::words::{duration, printable, time_of_day};
+use crate::cli::words::{duration, printable, shell_word, time_of_day};
 use crate::clock::wall_time;
-use crate::wire::Time;
-use crate::wire::api::{EventJson, JobJson, StepJson};
+use crate::wire::api::{EventJson, JobJson, ParentJson, StepJson};
+use crate::wire::{Raw, Time};
 
 /// One line on stderr, as it is.
 pub fn put(line: &str) {
@@ -49,10 +49,18 @@ impl Changes {
                 changes.push(Change::Step(at));
             }
         }
-        // In the order in which it happened; of what happened at once, a loop after its instances.
+        // In the order in which it happened. Of what happened at once: ends before beginnings, a loop around its instances.
         changes.sort_by_key(|change| match change.step(job) {
-            None => (i64::MIN, false),
-            Some(step) => (change.at(job).0.0, !is_instance(&step.name)),
+            None => (i64::MIN, 0),
+            Some(step) => {
+                let rank = match (step.ended_at.is_some(), is_instance(&step.name)) {
+                    (true, true) => 0,
+                    (true, false) => 1,
+                    (false, false) => 2,
+                    (false, true) => 3,
+                };
+                (change.at(job).0.0, rank)
+            }
         });
         if is_new && is_over {
             changes.push(Change::Job);
@@ -93,8 +101,18 @@ impl Change {
             (Some(_), Some(ms)) => format!("  {}", duration(ms)),
             _ => String::new(),
         };
+        let tries = match step.attempt > 1 && step.status != "ready" {
+            true => format!("  try {} of {}", step.attempt, step.max_attempts),
+            false => String::new(),
+        };
         let told = match (step.status.as_str(), &step.worker, &step.message) {
             ("completed", ..) => String::new(),
+            ("ready", ..) => {
+                let (attempt, max) = (step.attempt, step.max_attempts);
+                let last = step.attempts.last().and_then(|last| last.message.clone());
+                let why = last.map(|last| format!(": {}", printable(&last)));
+                format!("  after try {attempt} of {max}{}", why.unwrap_or_default())
+            }
             ("running", Some(worker), _) => format!("  on {}", printable(worker)),
             ("running", None, _) => match step.child_job_id {
                 Some(child) => format!("  as job {child}"),
@@ -102,10 +120,6 @@ impl Change {
             },
             (_, _, Some(message)) => format!("  {}", printable(message)),
             _ => String::new(),
-        };
-        let tries = match step.attempt > 1 {
-            true => format!("  try {} of {}", step.attempt, step.max_attempts),
-            false => String::new(),
         };
         let (name, status) = (printable(&step.name), look.status(&step.status));
         format!("{at} step {name}  {status}{took}{tries}{told}")
@@ -127,7 +141,7 @@ impl Change {
     /// The words that say which step a person has to decide about.
     pub fn decision(&self, job: &JobJson) -> Option<String> {
         let step = self.step(job).filter(|step| step.status == "suspended")?;
-        Some(format!("{} {}", job.id, printable(&step.name)))
+        Some(format!("{} {}", job.id, shell_word(&step.name)))
     }
 
     /// As soon as nobody reads it any more, it is for nobody; the job goes on.
@@ -166,7 +180,7 @@ struct OfJob<'a> {
     job: Brief<'a>,
 }
 
-/// A job without its steps: those have lines of their own.
+/// A job as in lists, without its steps: those have lines of their own.
 #[derive(Serialize)]
 struct Brief<'a> {
     id: i64,
@@ -174,6 +188,16 @@ struct Brief<'a> {
     status: &'a str,
     reason: &'a Option<String>,
     message: &'a Option<String>,
+    source: &'a str,
+    input: &'a Raw,
+    output: &'a Option<Raw>,
+    labels: &'a Raw,
+    priority: i32,
+    parent: &'a Option<ParentJson>,
+    retry_of: Option<i64>,
+    hook_of: Option<i64>,
+    schedule_id: Option<i64>,
+    scheduled_for: Option<Time>,
     created_at: Time,
     started_at: Option<Time>,
     ended_at: Option<Time>,
@@ -187,6 +211,16 @@ impl<'a> Brief<'a> {
             status: &job.status,
             reason: &job.reason,
             message: &job.message,
+            source: &job.source,
+            input: &job.input,
+            output: &job.output,
+            labels: &job.labels,
+            priority: job.priority,
+            parent: &job.parent,
+            retry_of: job.retry_of,
+            hook_of: job.hook_of,
+            schedule_id: job.schedule_id,
+            scheduled_for: job.scheduled_for,
             created_at: job.created_at,
             started_at: job.started_at,
             ended_at: job.ended_at,

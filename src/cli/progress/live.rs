@@ -71,8 +71,9 @@ impl Live {
         self.drawn.clear();
     }
 
-    /// What is there now stays.
+    /// What is there now stays; but for the `^C` that the terminal may have put below it.
     pub fn leave(&mut self) {
+        put("\r\x1b[K");
         self.drawn.clear();
     }
 

@@ -21,7 +21,7 @@ use super::exit::Exit;
 use super::look::{Look, Show};
 use super::reach::{Reach, Remote};
 use super::say::{answer_json, say};
-use super::words::{duration, printable};
+use super::words::{duration, printable, shell_word};
 use crate::clock::{monotonic_ms, wall_time};
 use crate::language;
 use crate::wire::api::JobJson;
@@ -34,6 +34,7 @@ use looker::{Seen, Sight, Wants, look_at};
 const FRAME: Duration = Duration::from_millis(100);
 
 #[derive(Args, Clone)]
+#[command(next_help_heading = "How it is followed")]
 pub struct FollowArgs {
     /// How it goes is told on stderr: `live` on a terminal, `lines` elsewhere, `none` with --json.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Progress::Auto)]
@@ -85,12 +86,12 @@ impl Place {
         if let Some(url) = &reach.server
             && by_flag("STEPWARD_SERVER_URL", url)
         {
-            suffix.push_str(&format!(" --server {}", printable(url)));
+            suffix.push_str(&format!(" --server {}", shell_word(url)));
         }
         if let Some(file) = reach.token_file.as_ref().and_then(|file| file.to_str())
             && by_flag("STEPWARD_TOKEN_FILE", file)
         {
-            suffix.push_str(&format!(" --token-file {}", printable(file)));
+            suffix.push_str(&format!(" --token-file {}", shell_word(file)));
         }
         Place { suffix, here: None }
     }

@@ -3,7 +3,7 @@
 use super::Place;
 use crate::cli::look::{Ink, Look};
 use crate::cli::reach::{Remote, in_url};
-use crate::cli::words::printable;
+use crate::cli::words::{printable, shell_word};
 use crate::wire::api::{JobJson, JobWhyJson, LogsJson, StepJson};
 
 /// Of what the failed step printed.
@@ -22,8 +22,8 @@ pub fn report(remote: &Remote, job: &JobJson, place: &Place, look: &Look) -> Vec
     match &place.here {
         None => {
             next.push(("why", command(format!("why {}", job.id))));
-            if let Some((job_id, step)) = &failed {
-                let step = printable(&step.name);
+            if let Some((job_id, step)) = failed.as_ref().filter(|(_, step)| step.attempt > 0) {
+                let step = shell_word(&step.name);
                 next.push(("logs", command(format!("logs {job_id} {step}"))));
             }
             next.push(("retry", command(format!("retry {}", job.id))));
@@ -41,7 +41,7 @@ pub fn report(remote: &Remote, job: &JobJson, place: &Place, look: &Look) -> Vec
             }
             next.push(match &here.data {
                 Some(data) => {
-                    let data = printable(&data.display().to_string());
+                    let data = shell_word(&data.display().to_string());
                     let text =
                         format!("stepward server --data-dir {data}   shows what is kept there");
                     ("kept", text)
