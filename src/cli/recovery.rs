@@ -8,7 +8,7 @@ use super::look::{Ink, Look, Show};
 use super::reach::{Reach, Remote};
 use super::say::{answer_json, print, say};
 use super::table::{Cell, Table};
-use super::words::{ago, count, printable, secs};
+use super::words::{ago, count, printable, secs, wrap};
 use crate::wire::api::{EventJson, ForecastJson, List, RecoveryJson};
 
 /// Of what recovery did last, where it is not asked for by itself.
@@ -143,7 +143,11 @@ fn overview(remote: &Remote, show: Show) -> anyhow::Result<()> {
             count(n, "thing")
         ),
     };
-    text.push_str(&format!("{gap}{swept}\n{foreseen}\n"));
+    text.push_str(gap);
+    for sentence in [swept, foreseen] {
+        let lines = wrap(&sentence, look.width.unwrap_or(usize::MAX));
+        text.push_str(&format!("{}\n", lines.join("\n")));
+    }
     let mut last: Vec<EventJson> = recovery.history.into_iter().take(LAST).collect();
     last.reverse();
     match last.is_empty() {
