@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::json;
 
-use super::exit::{Exit, Fault};
+use super::exit::Exit;
 use super::files::{SERVER_CONFIG, WORKER_CONFIG, WORKFLOWS};
 use super::look::{Ink, Show};
 use super::say::{answer, answer_json, print, tell};
@@ -101,9 +101,6 @@ pub fn run(args: InitArgs) -> anyhow::Result<Exit> {
         return Ok(list(&args.show));
     }
     let folder = args.folder.as_path();
-    if folder.as_os_str().is_empty() {
-        return Err(Fault::usage("DIR is empty: name a folder, or leave it out"));
-    }
     if folder.exists() && !folder.is_dir() {
         bail!("{} is no folder, name one", folder.display());
     }
