@@ -99,11 +99,6 @@ impl Local {
             .map_or(&[], |worker| &worker.offer.remarks)
     }
 
-    /// Ends what still runs, and everything else.
-    pub fn end(self) {
-        self.end_unless(&crossbeam_channel::never());
-    }
-
     /// Ends what still runs, gently unless there is a signal meanwhile, and everything else.
     pub fn end_unless(mut self, signals: &Receiver<()>) {
         if let Some(worker) = self.worker.take() {
