@@ -205,7 +205,6 @@ fn every_template_is_valid_and_runs_as_it_is() {
 
 /// What somebody who has never seen it types, in this order, in an empty folder.
 #[test]
-#[ignore = "run, status, logs, why, doctor and the bare command are not there yet"]
 fn the_first_five_minutes() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
