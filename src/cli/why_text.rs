@@ -66,7 +66,8 @@ fn steps(page: &mut Page, job: &JobWhyJson, look: &Look) {
     for step in &job.steps {
         // Those of which there is more to say than a line stand apart.
         let is_brief = is_brief(step, job);
-        if !(was_brief && is_brief) && !std::ptr::eq(step, first) {
+        let stands_apart = !was_brief || !is_brief;
+        if stands_apart && !std::ptr::eq(step, first) {
             page.gap();
         }
         was_brief = is_brief;
