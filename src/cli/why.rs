@@ -10,6 +10,7 @@ use super::reach::{Reach, Remote, in_url};
 use super::say::{answer, answer_json, print};
 use super::why_text;
 use super::words::printable;
+use crate::domain::limits::shorten;
 use crate::domain::selector::JobSelector;
 use crate::language::words::nearest;
 use crate::wire::api::{
@@ -70,9 +71,9 @@ pub fn run(args: WhyArgs) -> anyhow::Result<Exit> {
         return args.tell_job(&remote, job, step);
     }
     if step.is_some() {
-        let what = printable(job);
+        let what = shorten(&printable(job));
         return Err(Fault::not_found(format!(
-            "{what:?} names no job, write its number, latest, TASK@latest or TASK@failed"
+            "{what} names no job, write its number, latest, TASK@latest or TASK@failed"
         )));
     }
     let schedule = match what.contains('.') {
@@ -81,10 +82,9 @@ pub fn run(args: WhyArgs) -> anyhow::Result<Exit> {
     };
     match (schedule, there(worker(&remote, what))?) {
         (Some(_), Some(_)) => {
-            let what = printable(what);
-            let message = format!(
-                "{what:?} is a schedule and a worker: say which with --schedule or --worker"
-            );
+            let what = shorten(&printable(what));
+            let message =
+                format!("{what} is a schedule and a worker: say which with --schedule or --worker");
             Err(Fault::not_found(message))
         }
         (Some(found), None) => args.tell(&found, &found.why.code, why_text::schedule),
@@ -97,6 +97,11 @@ impl WhyArgs {
     fn tell_job(&self, remote: &Remote, job: &str, step: Option<&str>) -> anyhow::Result<Exit> {
         let path = format!("/api/jobs/{}", in_url(job));
         match step {
+            Some(step) if step.is_empty() || step.contains('/') => {
+                let (job, step) = (printable(job), shorten(&printable(step)));
+                let message = format!("{step} names no step, write {job}/STEP");
+                Err(Fault::not_found(message))
+            }
             Some(step) => {
                 let step = in_url(step);
                 let found: OneStepWhyJson = remote.get(&format!("{path}/steps/{step}/why"))?;
@@ -186,8 +191,9 @@ fn unknown(remote: &Remote, what: &str) -> anyhow::Result<anyhow::Error> {
     let mut names = workers(remote)?;
     names.extend(schedules(remote)?);
     Ok(Fault::not_found(format!(
-        "there is no job, schedule or worker {shown:?}: a job is named by its number or as latest, TASK@latest or \
+        "there is no job, schedule or worker {}: a job is named by its number or as latest, TASK@latest or \
          TASK@failed, a schedule as TASK.NAME, a worker by its name{}",
+        shorten(&shown),
         did_you_mean(what, &names)
     )))
 }

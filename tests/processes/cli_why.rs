@@ -207,6 +207,7 @@ fn what_is_meant_is_found_and_what_is_not_there_is_said() {
         (&["why", "99"], "job 99 does not exist"),
         (&["why", "train@failed"], "there is no job"),
         (&["why", "1/biuld"], "job 1 has no step"),
+        (&["why", "1/"], "names no step, write 1/STEP"),
         (&["why", "nobody", "build"], "names no job"),
     ] {
         let typed = typed(&house, words);
