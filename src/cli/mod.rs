@@ -133,7 +133,7 @@ enum Verb {
     ///
     /// Exits with 0 if nothing is, with 3 if something is. Opens no database and no connection.
     Validate(validate::ValidateArgs),
-    /// Explains a rule such as E012, a reason such as worker_lost, or a word such as recovery.
+    /// Explains a rule such as E012, a reason such as worker_lost, a word such as recovery.
     Explain(explain::ExplainArgs),
     /// Prints the shape of our files, for editors.
     #[command(subcommand)]

@@ -54,10 +54,10 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let address = server.address();
     let _announcement =
         Announcement::write(&config.data_dir, address, config.auth.token_file.as_deref());
+    say(format!("listening on http://{address}"));
     if let Some(file) = &file {
         say(format!("settings of {}", file.display()));
     }
-    say(format!("listening on http://{address}"));
     say(format!(
         "data in {}, {} tasks, a worker is given up after {} s of silence",
         config.data_dir.display(),

@@ -147,7 +147,7 @@ fn what_cannot_be_run_is_told_before_anything_runs() {
         (
             &["run", "several.yaml", "--task", "c"],
             5,
-            &["did you mean a?"],
+            &["it has `a` or `b`"],
         ),
         (&["run", "hello.yaml", "--detach"], 2, &["stepward dev"]),
         (
