@@ -19,12 +19,24 @@ pub enum FleetVerb {
     #[command(alias = "list")]
     Ls(LsArgs),
     /// Shows a worker, and what it runs.
+    #[command(
+        before_help = "Examples:\n  stepward worker show edge-1\n  stepward worker show 3 --json"
+    )]
     Show(OneArgs),
     /// Lets a worker finish what it has, take nothing new, and leave.
+    #[command(
+        before_help = "Examples:\n  stepward worker drain edge-1\n  stepward worker drain 3 --json"
+    )]
     Drain(OneArgs),
     /// Gives a worker nothing new until it is resumed, over its restarts.
+    #[command(
+        before_help = "Examples:\n  stepward worker pause edge-1\n  stepward worker pause 3 --json"
+    )]
     Pause(OneArgs),
     /// Gives a paused worker steps again.
+    #[command(
+        before_help = "Examples:\n  stepward worker resume edge-1\n  stepward worker resume 3 --json"
+    )]
     Resume(OneArgs),
     /// Forgets a worker.
     ///
@@ -42,9 +54,6 @@ pub struct LsArgs {
 }
 
 #[derive(Args)]
-#[command(
-    before_help = "Examples:\n  stepward worker show edge-1\n  stepward worker drain edge-1\n  stepward worker resume 3 --json"
-)]
 pub struct OneArgs {
     /// Its name or its number.
     worker: String,

@@ -14,6 +14,9 @@ use super::say::{answer, say};
 use crate::import::{CrontabSource, Imported, StroemFile, import_crontab, import_stroem};
 
 #[derive(Subcommand)]
+#[command(before_help = "Examples:
+  stepward import crontab --dry-run
+  stepward import stroem ../workspace --output workflows")]
 pub enum ImportVerb {
     /// Writes a task with a schedule for each line of a crontab.
     ///
@@ -24,6 +27,10 @@ pub enum ImportVerb {
 }
 
 #[derive(Args)]
+#[command(before_help = "Examples:
+  stepward import crontab --dry-run
+  stepward import crontab /etc/crontab --timezone Europe/Oslo
+  crontab -l | stepward import crontab -")]
 pub struct CrontabArgs {
     /// Crontabs, or folders of them; - is standard input.
     #[arg(value_name = "FILE|-")]
@@ -39,6 +46,9 @@ pub struct CrontabArgs {
 }
 
 #[derive(Args)]
+#[command(before_help = "Examples:
+  stepward import stroem ../workspace --dry-run
+  stepward import stroem ../workspace --output workflows")]
 pub struct StroemArgs {
     /// The workspace, or its .workflows folder.
     #[arg(value_name = "DIR")]

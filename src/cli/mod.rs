@@ -163,6 +163,9 @@ enum Verb {
 }
 
 #[derive(Subcommand)]
+#[command(before_help = "Examples:
+  stepward db check
+  stepward db check /var/lib/stepward --json")]
 enum DbVerb {
     /// Checks every rule that the database must keep and lists what is wrong.
     ///
@@ -171,6 +174,9 @@ enum DbVerb {
 }
 
 #[derive(Subcommand)]
+#[command(before_help = "Examples:
+  stepward config show --origin
+  stepward config show --worker --changed")]
 enum ConfigVerb {
     /// Prints every setting as it would be in force for a server, or a worker, that is started here.
     ///

@@ -35,12 +35,24 @@ enum ScheduleVerb {
     #[command(alias = "list")]
     Ls(LsArgs),
     /// Shows a schedule, its next times, and what became of the last ones.
+    #[command(
+        before_help = "Examples:\n  stepward schedule show release.nightly\n  stepward schedule show 3 --json"
+    )]
     Show(OneArgs),
     /// Makes no jobs until it is resumed.
+    #[command(
+        before_help = "Examples:\n  stepward schedule pause release.nightly\n  stepward schedule pause 3 --json"
+    )]
     Pause(OneArgs),
     /// Makes jobs again, from its next time on.
+    #[command(
+        before_help = "Examples:\n  stepward schedule resume release.nightly\n  stepward schedule resume 3 --json"
+    )]
     Resume(OneArgs),
     /// Makes a job now, and prints its number.
+    #[command(
+        before_help = "Examples:\n  stepward schedule fire release.nightly\n  stepward schedule fire 3 --json"
+    )]
     Fire(OneArgs),
     /// Lists the next times of all schedules.
     Next(NextArgs),
@@ -56,9 +68,6 @@ struct LsArgs {
 }
 
 #[derive(Args)]
-#[command(
-    before_help = "Examples:\n  stepward schedule show release.nightly\n  stepward schedule pause release.nightly\n  stepward schedule fire 3 --json"
-)]
 struct OneArgs {
     /// Its number, or TASK.NAME.
     schedule: String,

@@ -8,15 +8,25 @@ use crate::config;
 use crate::language;
 
 #[derive(Subcommand)]
+#[command(before_help = "Examples:
+  stepward schema workflow > workflow.schema.json
+  stepward schema server-config > server-config.schema.json")]
 pub enum SchemaVerb {
     /// Prints the JSON schema (draft-07) of workflow files.
     ///
     /// Keep it in a file, and name that file in the first line of a workflow:
     /// # yaml-language-server: $schema=workflow.schema.json
+    #[command(before_help = "Examples:\n  stepward schema workflow > workflow.schema.json")]
     Workflow,
     /// Prints the JSON schema (draft-07) of server-config.yaml.
+    #[command(
+        before_help = "Examples:\n  stepward schema server-config > server-config.schema.json"
+    )]
     ServerConfig,
     /// Prints the JSON schema (draft-07) of worker-config.yaml.
+    #[command(
+        before_help = "Examples:\n  stepward schema worker-config > worker-config.schema.json"
+    )]
     WorkerConfig,
 }
 

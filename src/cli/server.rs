@@ -20,6 +20,10 @@ use crate::language::render;
 use crate::server::Server;
 
 #[derive(Args)]
+#[command(before_help = "Examples:
+  stepward server --config /etc/stepward/server-config.yaml
+  stepward server --workflows-dir workflows --embedded-worker
+  stepward server --listen 127.0.0.1:8080 --data-dir /var/lib/stepward")]
 pub struct ServerArgs {
     /// The settings file; `server-config.example.yaml` shows every key.
     #[arg(long, value_name = "FILE")]
