@@ -9,6 +9,7 @@ mod cli_dev;
 mod cli_doctor;
 mod cli_first_minutes;
 mod cli_help;
+mod cli_json;
 mod cli_logs;
 mod cli_look;
 mod cli_nouns;
