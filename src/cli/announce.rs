@@ -74,11 +74,6 @@ pub fn find(folder: &Path) -> Option<(Announced, PathBuf)> {
     })
 }
 
-/// Whoever announced itself in this data folder last.
-pub fn of(data_dir: &Path) -> Option<Announced> {
-    read(&data_dir.join(FILE))
-}
-
 /// The server of this very data folder, and by which file.
 pub fn of_folder(data_dir: &Path) -> Option<(Announced, PathBuf)> {
     let file = data_dir.join(FILE);

@@ -6,9 +6,9 @@ use serde_json::json;
 use super::exit::Exit;
 use super::look::Show;
 use super::reach::{Reach, in_url};
-use super::say::{answer, answer_json, say};
+use super::say::{answer, answer_json_list, say};
 use super::words::printable;
-use crate::wire::api::{JobJson, List};
+use crate::wire::api::JobJson;
 
 #[derive(Args)]
 #[command(before_help = "Examples:
@@ -52,10 +52,7 @@ pub fn run(args: CancelArgs) -> anyhow::Result<Exit> {
     }
     if args.show.json {
         // As above.
-        let _ = answer_json(&List {
-            items: cancelled,
-            next: None,
-        });
+        let _ = answer_json_list(cancelled);
     }
     Ok(exit)
 }

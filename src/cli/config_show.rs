@@ -9,11 +9,10 @@ use serde_json::Value;
 
 use super::exit::Exit;
 use super::look::{Ink, Show};
-use super::say::{answer_json, print, say};
+use super::say::{answer_json_list, print, say};
 use super::settings;
 use super::table::{Cell, Table};
 use crate::config::{Origin, Setting};
-use crate::wire::api::List;
 
 #[derive(Args)]
 #[command(before_help = "\
@@ -82,7 +81,7 @@ pub fn run(args: ConfigShowArgs) -> anyhow::Result<Exit> {
     }
     if args.show.json {
         let items = settings.iter().map(SettingJson::from).collect();
-        answer_json(&List { items, next: None });
+        answer_json_list(items);
         return Ok(Exit::Success);
     }
     let kind = if args.worker { "worker" } else { "server" };

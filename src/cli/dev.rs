@@ -226,8 +226,8 @@ fn refusal(error: StartError, config: &ServerConfig) -> anyhow::Error {
     let StartError::Store(OpenError::InUse { folder, owner }) = &error else {
         return port_owner::named(error, "choose another with --port");
     };
-    let who = match announce::of(&config.data_dir) {
-        Some(there) => format!(" (process {} at {})", there.pid, printable(&there.url)),
+    let who = match announce::of_folder(&config.data_dir) {
+        Some((there, _)) => format!(" (process {} at {})", there.pid, printable(&there.url)),
         None => owner.clone(),
     };
     anyhow!(

@@ -8,13 +8,13 @@ use crossbeam_channel::Receiver;
 use super::exit::{Exit, Fault};
 use super::follow::{News, follow};
 use super::look::{Ink, Look, Show};
-use super::meant::did_you_mean;
 use super::reach::{Reach, Remote, in_url};
-use super::say::{answer_json, answer_json_line, nobody_reads, print, say};
+use super::say::{answer_json_line, answer_json_list, nobody_reads, print, say};
 use super::table::{Cell, Table};
 use super::words::{fit, moment, printable, time_of_day};
 use crate::clock::wall_time;
 use crate::domain::event::EventKind;
+use crate::language::words::did_you_mean;
 use crate::wire::Time;
 use crate::wire::api::{EventJson, JobJson, List};
 
@@ -107,11 +107,7 @@ pub fn run(args: EventsArgs) -> anyhow::Result<Exit> {
         return follow_on(&remote, &wanted, found, args.show.json, &look);
     }
     if args.show.json {
-        let list = List {
-            items: found.events,
-            next: None,
-        };
-        answer_json(&list);
+        answer_json_list(found.events);
     } else if found.events.is_empty() {
         say("nothing that was asked for has happened");
     } else {

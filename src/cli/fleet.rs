@@ -7,11 +7,11 @@ use super::columns::Room::{Any, Wide};
 use super::exit::{Exit, Fault};
 use super::look::{Ink, Look, Show};
 use super::reach::{Reach, Remote, in_url};
-use super::say::{answer_json, print, say};
+use super::say::{answer_json, answer_json_list, print, say};
 use super::sheet::{Sheet, joined};
 use super::table::{Cell, Table};
 use super::words::{count, moment, printable, secs};
-use crate::wire::api::{HeldStepJson, List, WorkerJson};
+use crate::wire::api::{HeldStepJson, WorkerJson};
 
 #[derive(Subcommand)]
 pub enum FleetVerb {
@@ -91,10 +91,7 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
     let path = "/api/workers?limit=500";
     let workers: Vec<WorkerJson> = remote.all(path, "after", usize::MAX)?;
     if args.show.json {
-        answer_json(&List {
-            items: workers,
-            next: None,
-        });
+        answer_json_list(workers);
         return Ok(Exit::Success);
     }
     if workers.is_empty() {

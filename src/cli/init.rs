@@ -15,7 +15,7 @@ use super::files::{SERVER_CONFIG, WORKER_CONFIG, WORKFLOWS};
 use super::look::{Ink, Show};
 use super::say::{answer, answer_json, print, tell};
 use super::table::{Cell, Table};
-use super::words::{printable, width};
+use super::words::{printable, shell_path, width};
 use crate::language;
 
 /// What the server keeps, and what nobody checks in.
@@ -118,7 +118,7 @@ pub fn run(args: InitArgs) -> anyhow::Result<Exit> {
     }
     let next = match folder == Path::new(".") {
         true => kit.next.to_string(),
-        false => format!("cd {} && {}", in_shell(folder), kit.next),
+        false => format!("cd {} && {}", shell_path(folder), kit.next),
     };
     match args.show.json {
         true => {
@@ -345,20 +345,6 @@ fn show(written: &[Written], show: &Show) {
     }
 }
 
-/// As a shell takes it for one word.
-fn in_shell(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@:,~".contains(c);
-    let text = match text.starts_with('-') {
-        true => format!("./{text}"),
-        false => text,
-    };
-    match !text.starts_with('~') && text.chars().all(is_plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', r"'\''")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -404,15 +390,5 @@ mod tests {
         for (at, kit) in KITS.iter().enumerate() {
             assert_eq!(kit.template as usize, at);
         }
-    }
-
-    #[test]
-    fn a_path_is_one_word_for_a_shell() {
-        let words =
-            ["plain/dir", "my dir", "it's", "-rf", "~x"].map(|word| in_shell(Path::new(word)));
-        assert_eq!(
-            words,
-            ["plain/dir", "'my dir'", r"'it'\''s'", "./-rf", "'~x'"]
-        );
     }
 }

@@ -10,7 +10,7 @@ use super::columns::Room::{Any, Wide};
 use super::exit::{Exit, Fault};
 use super::look::{Look, Show};
 use super::reach::{Reach, Remote, in_url};
-use super::say::{answer_json, print, say};
+use super::say::{answer_json, answer_json_list, print, say};
 use super::sheet::{NOTHING, Sheet, joined, plain};
 use super::table::Cell;
 use super::words::{ago, duration, fit, moment, printable, until};
@@ -18,7 +18,7 @@ use crate::clock::wall_time;
 use crate::domain::Json;
 use crate::domain::job::{JobState, Source};
 use crate::domain::reason::Reason;
-use crate::wire::api::{JobJson, List, StepJson, TaskJson};
+use crate::wire::api::{JobJson, StepJson, TaskJson};
 use crate::wire::{Raw, Time};
 
 /// So many a page of the API holds at most.
@@ -128,11 +128,7 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
     let is_more = jobs.len() > limit;
     jobs.truncate(limit);
     if args.show.json {
-        let list = List {
-            items: jobs,
-            next: None,
-        };
-        answer_json(&list);
+        answer_json_list(jobs);
         return Ok(Exit::Success);
     }
     if jobs.is_empty() {

@@ -10,10 +10,10 @@ use super::exit::{Exit, Fault};
 use super::log_follow;
 use super::log_line::{Form, LineStyle, Origin};
 use super::look::Show;
-use super::meant::did_you_mean;
 use super::reach::{Reach, Remote, in_url};
 use super::say::{print, say};
 use super::words::{printable, width};
+use crate::language::words::did_you_mean;
 use crate::wire::api::{JobJson, LogLineJson, LogsJson, StepJson};
 
 /// The virtual step whose log is what the server did about the job.

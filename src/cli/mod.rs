@@ -33,7 +33,6 @@ mod log_line;
 mod logs;
 pub mod look;
 mod man;
-mod meant;
 mod page;
 mod port_owner;
 mod process;

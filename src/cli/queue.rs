@@ -5,10 +5,10 @@ use clap::Args;
 use super::exit::Exit;
 use super::look::{Look, Show};
 use super::reach::Reach;
-use super::say::{answer_json, print, say};
+use super::say::{answer_json_list, print, say};
 use super::table::{Cell, Table};
 use super::words::{count, secs};
-use crate::wire::api::{List, QueuedJson};
+use crate::wire::api::QueuedJson;
 
 #[derive(Args)]
 #[command(before_help = "Examples:\n  \
@@ -26,11 +26,7 @@ pub fn run(args: QueueArgs) -> anyhow::Result<Exit> {
     let remote = args.reach.server()?;
     let waiting: Vec<QueuedJson> = remote.all("/api/queue?limit=500", "after", usize::MAX)?;
     if args.show.json {
-        let list = List {
-            items: waiting,
-            next: None,
-        };
-        answer_json(&list);
+        answer_json_list(waiting);
         return Ok(Exit::Success);
     }
     if waiting.is_empty() {

@@ -6,10 +6,10 @@ use super::events;
 use super::exit::Exit;
 use super::look::{Ink, Look, Show};
 use super::reach::{Reach, Remote};
-use super::say::{answer_json, print, say};
+use super::say::{answer_json, answer_json_list, print, say};
 use super::table::{Cell, Table};
 use super::words::{ago, count, printable, secs, wrap};
-use crate::wire::api::{EventJson, ForecastJson, List, RecoveryJson};
+use crate::wire::api::{EventJson, ForecastJson, RecoveryJson};
 
 /// Of what recovery did last, where it is not asked for by itself.
 const LAST: usize = 5;
@@ -161,11 +161,7 @@ fn overview(remote: &Remote, show: Show) -> anyhow::Result<()> {
 fn forecast(remote: &Remote, show: Show) -> anyhow::Result<()> {
     let recovery: RecoveryJson = remote.get("/api/recovery")?;
     if show.json {
-        let list = List {
-            items: recovery.forecast,
-            next: None,
-        };
-        answer_json(&list);
+        answer_json_list(recovery.forecast);
         return Ok(());
     }
     if recovery.forecast.is_empty() {
@@ -226,11 +222,7 @@ fn history(remote: &Remote, show: Show, n: usize) -> anyhow::Result<()> {
     let mut did: Vec<EventJson> = remote.all(path, "before", n)?;
     did.reverse();
     if show.json {
-        let list = List {
-            items: did,
-            next: None,
-        };
-        answer_json(&list);
+        answer_json_list(did);
         return Ok(());
     }
     if did.is_empty() {

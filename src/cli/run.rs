@@ -10,12 +10,13 @@ use crossbeam_channel::{Receiver, after, select};
 use super::exit::{Exit, Fault};
 use super::found::{self, Found, Wanted};
 use super::inputs::Given;
-use super::local::{Local, LocalOptions, slots};
+use super::local::{Local, LocalOptions, new_token, slots};
 use super::process;
 use super::progress::{FollowArgs, Here, Place, Watched, watch};
 use super::reach::{Reach, Remote, in_url};
 use super::say::{answer, answer_json, say};
 use super::words::printable;
+use crate::client::CallError;
 use crate::domain::task::{Definition, HookDoes};
 use crate::wire::api::{JobJson, List, SubmitRequest, ValueJson};
 
@@ -144,6 +145,7 @@ fn submission(args: &RunArgs, inputs: &[ValueJson]) -> anyhow::Result<SubmitRequ
     })
 }
 
+/// Whose answer got lost is asked for once more: the key makes no second job of it.
 fn submit(
     remote: &Remote,
     task: &str,
@@ -151,10 +153,13 @@ fn submit(
     key: Option<&str>,
 ) -> anyhow::Result<JobJson> {
     let path = format!("/api/tasks/{}/jobs", in_url(task));
-    remote.heard(match key {
-        Some(key) => remote.client.post_once(&path, request, key, PATIENCE),
-        None => remote.client.post(&path, request, PATIENCE),
-    })
+    let key = key.map_or_else(new_token, str::to_string);
+    let post = || remote.client.post_once(&path, request, &key, PATIENCE);
+    let answer = match post() {
+        Err(CallError::Unreachable(_)) => post(),
+        answered => answered,
+    };
+    remote.heard(answer)
 }
 
 fn run_at(args: RunArgs, remote: &Remote, inputs: &[ValueJson]) -> anyhow::Result<Exit> {

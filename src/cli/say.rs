@@ -6,6 +6,8 @@ use std::io::Write;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
+use crate::wire::api::List;
+
 /// One line on stderr.
 pub fn say(line: impl Display) {
     // Nobody hears it; what it is about happens all the same.
@@ -49,6 +51,11 @@ pub fn answer(line: impl Display) -> bool {
 pub fn answer_json(value: &impl Serialize) -> bool {
     let json = serde_json::to_string_pretty(value).expect("what we show has a JSON form");
     answer(json)
+}
+
+/// All of many, as one page of the API's.
+pub fn answer_json_list<T: Serialize>(items: Vec<T>) -> bool {
+    answer_json(&List { items, next: None })
 }
 
 /// One of many, in a line of its own.

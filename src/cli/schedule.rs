@@ -8,7 +8,7 @@ use super::columns::Room::{Any, Wide};
 use super::exit::Exit;
 use super::look::{Ink, Look, Show};
 use super::reach::{Reach, in_url};
-use super::say::{answer, answer_json, print, say};
+use super::say::{answer, answer_json, answer_json_list, print, say};
 use super::sheet::{NOTHING, Sheet};
 use super::table::{Cell, Table};
 use super::words::{ago, moment, printable, secs, until};
@@ -120,10 +120,7 @@ fn all(reach: &Reach) -> anyhow::Result<Vec<ScheduleJson>> {
 fn list(args: LsArgs) -> anyhow::Result<Exit> {
     let schedules = all(&args.reach)?;
     if args.show.json {
-        answer_json(&List {
-            items: schedules,
-            next: None,
-        });
+        answer_json_list(schedules);
         return Ok(Exit::Success);
     }
     if schedules.is_empty() {
@@ -331,10 +328,7 @@ fn next(args: NextArgs) -> anyhow::Result<Exit> {
     fires.sort_by_key(|fire| fire.at.0);
     fires.truncate(limit);
     if args.show.json {
-        answer_json(&List {
-            items: fires,
-            next: None,
-        });
+        answer_json_list(fires);
         return Ok(Exit::Success);
     }
     if fires.is_empty() {

@@ -11,7 +11,7 @@ use super::files::{server_config, workflows_folder};
 use super::job;
 use super::look::{Look, Show};
 use super::reach::{Reach, Remote, in_url};
-use super::say::{answer_json, print, say};
+use super::say::{answer_json, answer_json_list, print, say};
 use super::sheet::{NOTHING, Sheet, joined, plain};
 use super::table::Cell;
 use super::words::{count, duration, printable};
@@ -74,10 +74,7 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
         None => of_this_folder(&args.reach)?,
     };
     if args.show.json {
-        answer_json(&List {
-            items: tasks,
-            next: None,
-        });
+        answer_json_list(tasks);
         return Ok(Exit::Success);
     }
     if tasks.is_empty() {

@@ -12,9 +12,9 @@ use super::look::Show;
 use super::process;
 use super::progress::waiting_time;
 use super::reach::{Reach, Remote, in_url};
-use super::say::{answer_json, say};
+use super::say::{answer_json_list, say};
 use crate::client::CallError;
-use crate::wire::api::{JobChange, JobJson, List};
+use crate::wire::api::{JobChange, JobJson};
 
 /// Between two looks while nothing is told.
 const REST: Duration = Duration::from_secs(1);
@@ -76,10 +76,7 @@ pub fn run(args: WaitArgs) -> anyhow::Result<Exit> {
     let exit = early.unwrap_or_else(|| outcome(&ids, &ended));
     if args.show.json {
         // Whoever does not read it has the exit code.
-        let _ = answer_json(&List {
-            items: ended,
-            next: None,
-        });
+        let _ = answer_json_list(ended);
     }
     Ok(exit)
 }

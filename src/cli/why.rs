@@ -12,7 +12,7 @@ use super::why_text;
 use super::words::printable;
 use crate::domain::limits::shorten;
 use crate::domain::selector::JobSelector;
-use crate::language::words::nearest;
+use crate::language::words::did_you_mean;
 use crate::wire::api::{
     JobWhyJson, OneStepWhyJson, ScheduleJson, ScheduleWhyJson, TaskJson, WorkerJson, WorkerWhyJson,
 };
@@ -157,13 +157,6 @@ fn schedules(remote: &Remote) -> anyhow::Result<Vec<String>> {
     Ok(schedules.into_iter().map(name).collect())
 }
 
-fn did_you_mean(what: &str, names: &[String]) -> String {
-    let near = nearest(what, names.iter().map(String::as_str));
-    near.map_or(String::new(), |near| {
-        format!("; did you mean {}?", printable(near))
-    })
-}
-
 /// What the server said, and what was probably meant.
 fn or_near(error: anyhow::Error, what: &str, names: anyhow::Result<Vec<String>>) -> anyhow::Error {
     match names {
@@ -171,7 +164,7 @@ fn or_near(error: anyhow::Error, what: &str, names: anyhow::Result<Vec<String>>)
             let said = error.to_string();
             let hint = match said.contains("did you mean") {
                 true => String::new(),
-                false => did_you_mean(what, &names),
+                false => did_you_mean(what, names.iter().map(String::as_str)),
             };
             Fault::not_found(format!("{said}{hint}"))
         }
@@ -194,6 +187,6 @@ fn unknown(remote: &Remote, what: &str) -> anyhow::Result<anyhow::Error> {
         "there is no job, schedule or worker {}: a job is named by its number or as latest, TASK@latest or \
          TASK@failed, a schedule as TASK.NAME, a worker by its name{}",
         shorten(&shown),
-        did_you_mean(what, &names)
+        did_you_mean(what, names.iter().map(String::as_str))
     )))
 }

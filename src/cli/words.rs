@@ -1,5 +1,7 @@
 //! How durations, ages, sizes and texts of others are written.
 
+use std::path::Path;
+
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::clock::wall_time;
@@ -80,6 +82,15 @@ pub fn shell_word(word: &str) -> String {
     match !word.is_empty() && word.chars().all(is_plain) {
         true => word,
         false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// The same of a path, which is no option either.
+pub fn shell_path(path: &Path) -> String {
+    let path = path.display().to_string();
+    match path.starts_with('-') {
+        true => shell_word(&format!("./{path}")),
+        false => shell_word(&path),
     }
 }
 
@@ -191,6 +202,8 @@ mod tests {
         ] {
             assert_eq!(shell_word(word), typed);
         }
+        assert_eq!(shell_path(Path::new("-rf")), "./-rf");
+        assert_eq!(shell_path(Path::new("~x")), "'~x'");
     }
 
     #[test]

@@ -5,9 +5,27 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
+
+const ROWS: u16 = 24;
+
+/// The side that sees and types, and the path of the other.
+pub fn open(columns: u16, rows: u16) -> (OwnedFd, String) {
+    let seen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&seen).unwrap();
+    unlockpt(&seen).unwrap();
+    let size = Winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(&seen, size).unwrap();
+    let path = ptsname(&seen, Vec::new()).unwrap();
+    (seen, path.into_string().unwrap())
+}
 
 /// One side of it, and the process at the other.
 pub struct Terminal {
@@ -18,19 +36,11 @@ pub struct Terminal {
 impl Terminal {
     /// Stdout and stderr are the terminal.
     pub fn start(mut command: Command, columns: u16) -> Terminal {
-        let screen = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&screen).unwrap();
-        unlockpt(&screen).unwrap();
-        let size = Winsize {
-            ws_row: 24,
-            ws_col: columns,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
+        let (screen, name) = open(columns, ROWS);
+        let other = || -> OwnedFd {
+            let flags = OFlags::RDWR | OFlags::NOCTTY;
+            rustix::fs::open(&name, flags, Mode::empty()).unwrap()
         };
-        tcsetwinsize(&screen, size).unwrap();
-        let name = ptsname(&screen, Vec::new()).unwrap();
-        let other =
-            || -> OwnedFd { open(&name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap() };
         command
             .env("TERM", "xterm")
             .stdout(Stdio::from(other()))

@@ -7,10 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
-
 use crate::house::{BINARY, await_that};
+use crate::pseudo_terminal;
 
 const ROWS: u16 = 30;
 const SCROLLBACK: usize = 200;
@@ -36,21 +34,11 @@ impl Terminal {
         variables: &[(&str, &str)],
         words: &[&str],
     ) -> Terminal {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let size = Winsize {
-            ws_row: ROWS,
-            ws_col: columns,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        tcsetwinsize(&master, size).unwrap();
+        let (master, name) = pseudo_terminal::open(columns, ROWS);
         let slave = OpenOptions::new()
             .read(true)
             .write(true)
-            .open(name.to_str().unwrap())
+            .open(name)
             .unwrap();
         let says = "echo one before; echo another before; exec \"$@\"";
         let child = Command::new("setsid")

@@ -94,7 +94,7 @@ impl Stage {
         fs::write(folder.join("server.yaml"), serde_yaml::to_string(&config)?)?;
         self.spawn("server", &["server", "--config", "server.yaml"])?;
         self.await_that(START_MS, "the server to listen", |stage| {
-            let Some(there) = announce::of(&data_dir) else {
+            let Some((there, _)) = announce::of_folder(&data_dir) else {
                 return Ok(None);
             };
             let remote = Remote::new(&there.url, Some(&stage.token), NamedBy::Here);

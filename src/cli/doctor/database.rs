@@ -4,8 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::case::Case;
-use super::{Finding, Looked, quoted};
-use crate::cli::words::bytes;
+use super::{Finding, Looked};
+use crate::cli::words::{bytes, shell_path};
 use crate::store::{Depth, ExamineError, Examined, OpenError, Standing};
 
 /// A log that has grown so far was not taken in for a long time.
@@ -40,8 +40,8 @@ pub fn look(case: &Case) -> Looked {
     let backup = Finding::warning("no backup is known");
     found.push(backup.fix(format!(
         "while the server is stopped, copy the folder: cp -a {} {}",
-        quoted(folder),
-        quoted(&copy)
+        shell_path(folder),
+        shell_path(&copy)
     )));
     Ok(found)
 }
@@ -70,7 +70,7 @@ fn summary(examined: &Examined) -> String {
 }
 
 fn breaches(examined: &Examined, folder: &Path) -> Vec<Finding> {
-    let folder = quoted(folder);
+    let folder = shell_path(folder);
     let told = |message: String| {
         Finding::problem(message)
             .fix(format!(
@@ -89,7 +89,7 @@ fn breaches(examined: &Examined, folder: &Path) -> Vec<Finding> {
 
 fn unseen(error: &ExamineError, folder: &Path, is_named: bool) -> Finding {
     let problem = Finding::problem(error.to_string());
-    let shown = quoted(folder);
+    let shown = shell_path(folder);
     match error {
         ExamineError::Missing { .. } if is_named => {
             problem.fix("name the folder that has the database: --data-dir FOLDER")

@@ -5,8 +5,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::case::Case;
-use super::{Finding, Looked, Status, quoted};
-use crate::cli::words::{bytes, duration};
+use super::{Finding, Looked, Status};
+use crate::cli::words::{bytes, duration, shell_path};
 use crate::clock::wall_time;
 use crate::domain::Timestamp;
 
@@ -78,7 +78,7 @@ fn probe(
         _ => finding
             .fix(format!(
                 "see what takes the room: du -xh {} | sort -h | tail",
-                quoted(there)
+                shell_path(there)
             ))
             .fix("make the disk larger, or name a folder on another with data_dir"),
     })

@@ -13,7 +13,7 @@ mod tools;
 mod workers;
 mod workflows;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
@@ -232,16 +232,6 @@ impl Finding {
     fn fix(mut self, line: impl Into<String>) -> Finding {
         self.fix.push(line.into());
         self
-    }
-}
-
-/// As a shell takes it for one word.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
-    match !text.is_empty() && text.chars().all(is_plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', "'\\''")),
     }
 }
 

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::case::{Case, Found};
-use super::{Finding, Looked, or_well, quoted};
-use crate::cli::words::count;
+use super::{Finding, Looked, or_well};
+use crate::cli::words::{count, shell_path};
 use crate::config::{NotifyTarget, Text};
 use crate::domain::secret::SecretRef;
 use crate::language::render;
@@ -44,7 +44,10 @@ pub fn look(case: &Case) -> Looked {
 fn of_server(case: &Case, loaded: Loaded) -> Vec<Finding> {
     let folder = case.workflows_folder().filter(|folder| folder.is_dir());
     let see = match folder {
-        Some(folder) => format!("see what is wrong: stepward validate {}", quoted(&folder)),
+        Some(folder) => format!(
+            "see what is wrong: stepward validate {}",
+            shell_path(&folder)
+        ),
         None => "see what is wrong, on the server's machine: stepward validate FOLDER".to_string(),
     };
     let mut found = Vec::new();
@@ -87,7 +90,10 @@ fn of_folder(case: &Case) -> Looked {
         let problem = Finding::problem(format!("workflows_dir is {shown}, which is no folder"));
         return Err(problem.fix("make it, or name another in the settings: workflows_dir: FOLDER"));
     };
-    let see = format!("see what is wrong: stepward validate {}", quoted(&folder));
+    let see = format!(
+        "see what is wrong: stepward validate {}",
+        shell_path(&folder)
+    );
     let errors = checked.diagnostics.iter().filter(|found| found.is_error());
     let found = errors.map(|error| Finding::problem(render::short(error)).fix(see.clone()));
     Ok(or_well(found.collect(), || {
