@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 
+use rustix::termios::{Winsize, tcsetwinsize};
+
 use crate::house::{BINARY, await_that};
 use crate::pseudo_terminal;
 
