@@ -96,11 +96,17 @@ fn has_a_copy(tx: &Tx, worker: &Worker, session_key: &str) -> Result<bool, Engin
     }
     // Processes by their first sessions, which are numbered in the order in which they came.
     let met = tx.session(process)?.zip(tx.session(process_key(current))?);
-    let is_older = met.is_some_and(|(older, newer)| {
-        older.worker_id == worker.worker_id && older.session_id < newer.session_id
-    });
+    let Some((older, newer)) = met else {
+        return Ok(false);
+    };
+    if older.session_id >= newer.session_id {
+        return Ok(false);
+    }
+    // A worker that was deleted while its process ran is another one since; the folder is the same.
+    let owner = tx.worker(older.worker_id)?;
+    let is_same_folder = owner.is_some_and(|owner| owner.instance_key == worker.instance_key);
     let current = tx.session(current)?;
-    Ok(is_older && current.is_some_and(|current| current.heartbeat_seq >= 0))
+    Ok(is_same_folder && current.is_some_and(|current| current.heartbeat_seq >= 0))
 }
 
 fn tell_of_copy(tx: &Tx, worker: &Worker, now: Now) -> Result<(), EngineError> {

@@ -309,6 +309,43 @@ fn the_older_of_two_processes_that_share_a_worker_is_sent_away() {
 }
 
 #[test]
+fn copies_of_a_folder_are_told_apart_although_its_worker_was_deleted_meanwhile() {
+    let house = TestHouse::new();
+    let open = |key: &str| {
+        let registration = registration("ann", key, &[], 1);
+        house
+            .engine
+            .open_session(registration, Vec::new(), house.now())
+    };
+    let beat = |key: &str| {
+        let beat = Beat {
+            session_key: key.to_string(),
+            seq: 1,
+            held: Vec::new(),
+        };
+        house.engine.heartbeat(beat, house.now()).unwrap();
+    };
+    let first = open("one").unwrap();
+    beat("one");
+    house
+        .engine
+        .delete_worker(first.worker_id, true, house.now())
+        .unwrap();
+    // It is there all the same, and comes back as another worker.
+    let second = open("one-2").unwrap();
+    assert_ne!(second.worker_id, first.worker_id);
+    beat("one-2");
+    open("two").unwrap();
+    beat("two");
+    let refused = open("one-3").unwrap_err();
+    assert!(
+        matches!(refused, EngineError::WorkerDuplicated { .. }),
+        "{refused}"
+    );
+    open("two-2").unwrap();
+}
+
+#[test]
 fn nobody_is_sent_away_for_the_last_call_of_a_process_that_had_died() {
     let house = TestHouse::new();
     let open = |key: &str| {
