@@ -78,7 +78,7 @@ impl Embedded {
         server: SocketAddr,
         manner: Manner,
     ) -> Embedded {
-        config.server_url = format!("http://{}", from_here(server));
+        config.server_url = Some(format!("http://{}", from_here(server)));
         Embedded {
             stage: begin(&config, &token, manner.prepare),
             manner,

@@ -74,7 +74,7 @@ impl Local {
         let remote = Remote::new(&url, Some(&token), NamedBy::Here);
         let worker_dir = data_dir.join("worker");
         let worker = WorkerConfig {
-            server_url: url,
+            server_url: Some(url),
             name: "local".to_string(),
             tags: options.tags,
             slots: options.slots,

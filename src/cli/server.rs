@@ -90,7 +90,9 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
 fn manner() -> Manner {
     Manner {
         prepare: |_| Vec::new(),
-        introduce: Box::new(|worker, config, _| introduce(worker, &config.server_url)),
+        introduce: Box::new(|worker, config, _| {
+            introduce(worker, config.server_url.as_deref().unwrap_or_default());
+        }),
     }
 }
 

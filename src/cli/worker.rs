@@ -1,19 +1,21 @@
 //! `stepward worker`: a worker, in the foreground, until it is told to stop.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
-use anyhow::anyhow;
 use clap::Args;
 use crossbeam_channel::{Receiver, select};
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-use super::exit::Exit;
+use super::announce;
+use super::exit::{Exit, Fault};
 use super::files::{WORKER_CONFIG, config_file};
 use super::fleet::{self, FleetVerb};
 use super::process;
 use super::say::say;
-use crate::config::WorkerConfig;
-use crate::worker::Worker;
+use super::words::count;
+use crate::config::{WorkerConfig, read_token};
+use crate::worker::{EndError, Worker};
 
 #[derive(Args)]
 #[command(
@@ -26,12 +28,15 @@ pub struct WorkerArgs {
     /// The settings file; `worker-config.example.yaml` shows every key.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The server, such as http://127.0.0.1:7717.
+    /// The server, such as http://127.0.0.1:7717; else that of the settings, or of the `.stepward` folder here or above.
     #[arg(long, value_name = "URL", env = "STEPWARD_SERVER_URL")]
     server: Option<String>,
     /// The server's token. Others on this machine can see arguments: the environment is better, a file best.
     #[arg(long, env = "STEPWARD_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    /// A file with the server's token.
+    #[arg(long, value_name = "FILE", env = "STEPWARD_TOKEN_FILE")]
+    token_file: Option<PathBuf>,
     /// What to call it.
     #[arg(long, env = "STEPWARD_NAME")]
     name: Option<String>,
@@ -51,17 +56,109 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         return fleet::run(verb);
     }
     let file = config_file(args.config.as_deref(), WORKER_CONFIG);
-    let token = args.token.clone();
+    let given = GivenToken::of(&args)?;
     let config = WorkerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
+    let (config, token) = with_server(config, given)?;
     process::begin();
     // Its environment may hold the token, and steps run as the same user.
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         log::warn!("steps can look into this worker's environment: {error}");
     }
     let signals = process::signals()?;
-    let worker = Worker::start(&config, token)?;
-    introduce(&worker, &config.server_url);
-    wait(worker, &signals)
+    let worker = Worker::start(&config, token.word.clone())?;
+    let url = config.server_url.as_deref().unwrap_or_default();
+    introduce(&worker, url);
+    match wait(worker, &signals) {
+        Ok(exit) => Ok(exit),
+        Err(EndError::NotAllowed) => {
+            Err(Fault::new(Exit::NotAllowed, token.refused_by(url)).into())
+        }
+        Err(EndError::Other(why)) => Err(Fault::new(Exit::Error, why).into()),
+    }
+}
+
+/// A token, and who named it.
+struct Token {
+    word: Option<String>,
+    from: TokenFrom,
+}
+
+enum TokenFrom {
+    Nobody,
+    Flag,
+    Variable,
+    File(PathBuf),
+}
+
+/// What flags and variables say of it, before the settings and the folder are asked.
+enum GivenToken {
+    Word(String, TokenFrom),
+    /// The settings have its name by now, if there is one.
+    InFile,
+}
+
+impl GivenToken {
+    /// A flag comes before a variable. Of two variables the file comes first, as in every other command.
+    fn of(args: &WorkerArgs) -> anyhow::Result<GivenToken> {
+        let is_flag = |given: Option<&OsStr>, variable: &str| {
+            given.is_some() && given != std::env::var_os(variable).as_deref()
+        };
+        let word = args.token.as_deref().map(OsStr::new);
+        let file = args.token_file.as_deref().map(Path::as_os_str);
+        let by_flag = (
+            is_flag(word, "STEPWARD_TOKEN"),
+            is_flag(file, "STEPWARD_TOKEN_FILE"),
+        );
+        if by_flag == (true, true) {
+            let fault = "--token and --token-file both name a token, give one of them";
+            return Err(Fault::usage(fault));
+        }
+        Ok(match &args.token {
+            Some(word) if by_flag.0 => GivenToken::Word(word.clone(), TokenFrom::Flag),
+            Some(word) if file.is_none() => GivenToken::Word(word.clone(), TokenFrom::Variable),
+            _ => GivenToken::InFile,
+        })
+    }
+}
+
+/// Flags and variables, then the settings file, then whoever announced itself in this folder or above: nobody else is spoken to.
+fn with_server(
+    mut config: WorkerConfig,
+    given: GivenToken,
+) -> anyhow::Result<(WorkerConfig, Token)> {
+    let mut announced_file = None;
+    if config.server_url.is_none() {
+        let Some((announced, _)) = announce::find(&std::env::current_dir()?) else {
+            let message = "no server is known here: name one with --server URL, STEPWARD_SERVER_URL or server_url in the \
+                           worker's settings file, or go to a folder that has one";
+            return Err(Fault::new(Exit::Unreachable, message).into());
+        };
+        config.server_url = Some(announced.url);
+        announced_file = announced.token_file;
+    }
+    let (word, from) = match given {
+        GivenToken::Word(word, from) => (Some(word), from),
+        GivenToken::InFile => match config.token_file.clone().or(announced_file) {
+            Some(file) => (Some(read_token(&file)?), TokenFrom::File(file)),
+            None => (None, TokenFrom::Nobody),
+        },
+    };
+    Ok((config, Token { word, from }))
+}
+
+impl Token {
+    fn refused_by(&self, url: &str) -> String {
+        let sent = match &self.from {
+            TokenFrom::Nobody => "and was sent none".to_string(),
+            TokenFrom::Flag => "and refuses that of --token".to_string(),
+            TokenFrom::Variable => "and refuses that of STEPWARD_TOKEN".to_string(),
+            TokenFrom::File(file) => format!("and refuses that of {}", file.display()),
+        };
+        format!(
+            "the server at {url} wants a token {sent}: name the file that has the right one with --token-file or \
+             token_file in the worker's settings, or set STEPWARD_TOKEN"
+        )
+    }
 }
 
 impl WorkerArgs {
@@ -71,7 +168,8 @@ impl WorkerArgs {
                 *setting = given;
             }
         }
-        put(self.server, &mut config.server_url);
+        config.server_url = self.server.or(config.server_url.take());
+        config.token_file = self.token_file.or(config.token_file.take());
         put(self.name, &mut config.name);
         put(self.tags, &mut config.tags);
         put(self.slots, &mut config.slots);
@@ -80,9 +178,10 @@ impl WorkerArgs {
 }
 
 pub fn introduce(worker: &Worker, server_url: &str) {
-    let (name, slots, tags) = (&worker.name, worker.slots, worker.offer.tags.join(", "));
+    let (name, tags) = (&worker.name, worker.offer.tags.join(", "));
+    let slots = count(worker.slots as usize, "slot");
     say(format!(
-        "worker {name} offers {tags} with {slots} slots to {server_url}"
+        "worker {name} offers {tags} with {slots} to {server_url}"
     ));
     for remark in &worker.offer.remarks {
         say(remark);
@@ -90,7 +189,7 @@ pub fn introduce(worker: &Worker, server_url: &str) {
 }
 
 /// The first signal drains, the second ends what runs, the third ends everything.
-fn wait(worker: Worker, signals: &Receiver<()>) -> anyhow::Result<Exit> {
+fn wait(worker: Worker, signals: &Receiver<()>) -> Result<Exit, EndError> {
     let mut signalled = 0;
     loop {
         select! {
@@ -111,6 +210,6 @@ fn wait(worker: Worker, signals: &Receiver<()>) -> anyhow::Result<Exit> {
             }
         }
     }
-    worker.wait().map_err(|why| anyhow!(why))?;
+    worker.wait()?;
     Ok(Exit::Success)
 }

@@ -52,7 +52,7 @@ const SERVER: &[(&str, Shape)] = &[
 
 #[rustfmt::skip]
 const WORKER: &[(&str, Shape)] = &[
-    ("server_url",                   Text),
+    ("server_url",                   TextOrNone),
     ("token_file",                   TextOrNone),
     ("name",                         Text),
     ("tags",                         Texts),

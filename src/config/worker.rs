@@ -14,7 +14,8 @@ use crate::domain::worker::offer_fault;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a list of settings")]
 pub struct WorkerConfig {
-    pub server_url: String,
+    /// `None`: it is not for these settings to say.
+    pub server_url: Option<String>,
     pub token_file: Option<PathBuf>,
     pub name: String,
     pub tags: Vec<String>,
@@ -52,7 +53,7 @@ pub struct WorkerLimits {
 impl Default for WorkerConfig {
     fn default() -> WorkerConfig {
         WorkerConfig {
-            server_url: "http://127.0.0.1:7717".to_string(),
+            server_url: None,
             token_file: None,
             name: String::new(),
             tags: vec!["script".to_string()],
@@ -127,10 +128,13 @@ impl WorkerConfig {
         if self.data_dir.as_os_str().is_empty() {
             return Err("data_dir is empty, name a folder".to_string());
         }
-        if !leads_to_a_host(&self.server_url) {
+        if let Some(url) = self
+            .server_url
+            .as_deref()
+            .filter(|url| !leads_to_a_host(url))
+        {
             return Err(format!(
-                "server_url is {:?}, write http://HOST:PORT or https://HOST:PORT",
-                self.server_url
+                "server_url is {url:?}, write http://HOST:PORT or https://HOST:PORT"
             ));
         }
         if let Some(name) = self.env.keys().find(|name| env_name_fault(name).is_some()) {

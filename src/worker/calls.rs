@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
-use super::WorkerEvent;
 use super::folder::Folder;
 use super::machine::{Event, Trouble};
+use super::{EndError, WorkerEvent};
 use crate::client::{CallError, Client};
 use crate::domain::protocol::{Beat, Poll, Registration, Reports, Spooled};
 use crate::wire::worker::{
@@ -58,8 +58,9 @@ impl Calls {
                 folder: folder.clone(),
                 events: events.clone(),
                 name: name.to_string(),
-                in_trouble: false,
+                trouble: None,
                 sent_away: None,
+                was_welcome: false,
                 waits: Arc::downgrade(&waits),
             };
             std::thread::Builder::new()
@@ -90,9 +91,12 @@ struct Caller {
     folder: Arc<Folder>,
     events: Sender<WorkerEvent>,
     name: String,
-    in_trouble: bool,
+    /// What was said of it the last time, unless it is over.
+    trouble: Option<&'static str>,
     /// The server does not want this process, and says why.
-    sent_away: Option<String>,
+    sent_away: Option<EndError>,
+    /// A session was opened in the life of this process.
+    was_welcome: bool,
     waits: Weak<()>,
 }
 
@@ -148,14 +152,16 @@ impl Caller {
         let answer: Result<SessionAnswer, Trouble> = match self.post("sessions", &request, TIMEOUT)
         {
             Err(Trouble::Unreachable) if self.sent_away.is_some() => {
-                return WorkerEvent::Fatal(self.sent_away.take().unwrap_or_default());
+                let why = self.sent_away.take().expect("it was just looked at");
+                return WorkerEvent::Fatal(why);
             }
             answer => answer,
         };
         if let Ok(opened) = &answer {
             if let Err(error) = self.folder.belongs_to(&opened.installation) {
-                return WorkerEvent::Fatal(error.to_string());
+                return WorkerEvent::Fatal(EndError::Other(error.to_string()));
             }
+            self.was_welcome = true;
             log::info!("session opened as worker {}", opened.worker_id);
         }
         WorkerEvent::Mind(Event::Opened(answer.map(Into::into)))
@@ -171,7 +177,7 @@ impl Caller {
         let answer = self.client.post(&path, request, timeout);
         let trouble = match answer {
             Ok(answer) => {
-                if std::mem::take(&mut self.in_trouble) {
+                if self.trouble.take().is_some() {
                     log::info!("{}: the server answers again", self.name);
                 }
                 return Ok(answer);
@@ -187,14 +193,25 @@ impl Caller {
                 status: 409 | 422,
                 error,
             }) if what == "sessions" => {
-                self.sent_away = Some(error.message);
+                self.sent_away = Some(EndError::Other(error.message));
+                return Err(Trouble::Unreachable);
+            }
+            // A token that was good once may be so again: only who never had one must ask a person.
+            Err(CallError::Refused { status: 401, .. })
+                if what == "sessions" && !self.was_welcome =>
+            {
+                self.sent_away = Some(EndError::NotAllowed);
                 return Err(Trouble::Unreachable);
             }
             Err(_) if self.waits.strong_count() == 0 => return Err(Trouble::Unreachable),
             Err(error) => {
+                let trouble = match error {
+                    CallError::Unreachable(_) => "no answer",
+                    CallError::Refused { .. } => "refused",
+                };
                 // Once for each time of trouble: it may last for hours.
-                if !std::mem::replace(&mut self.in_trouble, true) {
-                    log::warn!("{}: no answer, trying again and again: {error}", self.name);
+                if self.trouble.replace(trouble) != Some(trouble) {
+                    log::warn!("{}: {trouble}, trying again and again: {error}", self.name);
                 }
                 return Err(Trouble::Unreachable);
             }

@@ -74,6 +74,8 @@ pub enum StartError {
     Orphans(std::io::Error),
     #[error("a thread could not be started: {0}")]
     Thread(std::io::Error),
+    #[error("no server is named")]
+    NoServer,
     #[error("none of its tags can be offered:\n{}", .0.join("\n"))]
     NothingToOffer(Vec<String>),
 }
@@ -82,7 +84,17 @@ pub enum StartError {
 pub enum WorkerEvent {
     Mind(Event),
     /// It cannot go on, and a person must know.
-    Fatal(String),
+    Fatal(EndError),
+}
+
+/// Why a worker ended that nobody told to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EndError {
+    /// At the very first call: it never was this server's.
+    #[error("the server does not take its token")]
+    NotAllowed,
+    #[error("{0}")]
+    Other(String),
 }
 
 /// A worker that runs until it has drained.
@@ -91,7 +103,7 @@ pub struct Worker {
     pub slots: u32,
     pub offer: Offer,
     events: Sender<WorkerEvent>,
-    thread: JoinHandle<Result<(), String>>,
+    thread: JoinHandle<Result<(), EndError>>,
     done: Receiver<()>,
 }
 
@@ -108,12 +120,13 @@ impl Worker {
             Some(token) => Some(token),
             None => config.token()?,
         };
+        let server_url = config.server_url.as_deref().ok_or(StartError::NoServer)?;
         let folder = Arc::new(Folder::open(&config.data_dir)?);
         let name = match config.name.is_empty() {
             true => machine_name(),
             false => config.name.clone(),
         };
-        let tools = Arc::new(tools(config, &folder, &name)?);
+        let tools = Arc::new(tools(config, server_url, &folder, &name)?);
         let offer = executor::offer(&config.tags, &tools);
         if offer.tags.is_empty() && !config.tags.is_empty() {
             return Err(StartError::NothingToOffer(offer.remarks));
@@ -130,7 +143,7 @@ impl Worker {
             platform: format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
         };
         let (events, inbox) = unbounded();
-        let new_client = || Client::new(&config.server_url, token.as_deref());
+        let new_client = || Client::new(server_url, token.as_deref());
         let thread = StartError::Thread;
         let calls = Calls::start(new_client, &folder, &events).map_err(thread)?;
         let shipping = Shipping::start(new_client(), folder.clone(), events.clone());
@@ -199,18 +212,23 @@ impl Worker {
     }
 
     /// Waits for its end. `Err`: what a person must know.
-    pub fn wait(self) -> Result<(), String> {
+    pub fn wait(self) -> Result<(), EndError> {
         let ended = self.thread.join();
-        ended.unwrap_or_else(|_| Err("the worker met a bug".to_string()))
+        ended.unwrap_or_else(|_| Err(EndError::Other("the worker met a bug".to_string())))
     }
 }
 
-fn tools(config: &WorkerConfig, folder: &Folder, name: &str) -> Result<Tools, StartError> {
+fn tools(
+    config: &WorkerConfig,
+    server_url: &str,
+    folder: &Folder,
+    name: &str,
+) -> Result<Tools, StartError> {
     Ok(Tools {
         stepward: own_path().map_err(StartError::OwnPath)?,
         instance_key: folder.instance_key.clone(),
         worker_name: name.to_string(),
-        server_url: config.server_url.clone(),
+        server_url: server_url.to_string(),
         env: config.env.clone(),
         docker: config.docker.command.clone(),
         docker_args: config.docker.args.clone(),
@@ -284,7 +302,7 @@ impl WorkerLoop {
         mut self,
         inbox: &Receiver<WorkerEvent>,
         slot_news: &Receiver<SlotNews>,
-    ) -> Result<(), String> {
+    ) -> Result<(), EndError> {
         loop {
             let wakes_at = self.machine.wakes_at();
             let wakes_at = wakes_at.min(self.drain_until.unwrap_or(Moment::MAX));

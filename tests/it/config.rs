@@ -233,7 +233,7 @@ fn only_plain_files_of_a_sensible_size_are_read() {
 #[test]
 fn a_worker_needs_a_server_to_go_to_and_a_name_that_can_be_read() {
     let server_url = |url: &str| WorkerConfig {
-        server_url: url.to_string(),
+        server_url: Some(url.to_string()),
         ..WorkerConfig::default()
     };
     for good in [

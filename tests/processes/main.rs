@@ -17,6 +17,7 @@ mod cli_run;
 mod cli_terminal;
 mod cli_watch;
 mod cli_why;
+mod cli_worker;
 mod cli_write;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../it/executor/desk.rs"]
