@@ -10,7 +10,7 @@ use super::reach::{Reach, Remote, in_url};
 use super::say::{answer_json, answer_json_list, print, say};
 use super::sheet::{Sheet, joined};
 use super::table::{Cell, Table};
-use super::words::{count, moment, printable, secs};
+use super::words::{count, moment, printable, secs, shell_word};
 use crate::wire::api::{HeldStepJson, WorkerJson};
 
 #[derive(Subcommand)]
@@ -88,8 +88,7 @@ pub fn run(verb: FleetVerb) -> anyhow::Result<Exit> {
 
 fn list(args: LsArgs) -> anyhow::Result<Exit> {
     let remote = args.reach.server()?;
-    let path = "/api/workers?limit=500";
-    let workers: Vec<WorkerJson> = remote.all(path, "after", usize::MAX)?;
+    let workers = all(&remote)?;
     if args.show.json {
         answer_json_list(workers);
         return Ok(Exit::Success);
@@ -169,6 +168,22 @@ fn path(word: &str) -> String {
     format!("/api/workers/{}", in_url(word))
 }
 
+fn all(remote: &Remote) -> anyhow::Result<Vec<WorkerJson>> {
+    remote.all("/api/workers?limit=500", "after", usize::MAX)
+}
+
+/// How to name one of these workers in a command, so that nobody else is meant: by its name if only it can be called so, else by
+/// its number.
+pub fn address(worker: &WorkerJson, all: &[WorkerJson]) -> String {
+    let name = &worker.name;
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    let namesakes = all.iter().filter(|other| other.name == *name).count();
+    match is_number || name.starts_with('-') || namesakes > 1 {
+        true => worker.id.to_string(),
+        false => shell_word(name),
+    }
+}
+
 fn find(remote: &Remote, args: &OneArgs) -> anyhow::Result<WorkerJson> {
     remote.get(&path(&args.worker))
 }
@@ -206,14 +221,13 @@ fn show(args: OneArgs) -> anyhow::Result<Exit> {
         text.push_str(&table.text(&look));
     }
     print(&text);
-    if let Some(next) = next(&worker) {
+    if let Some(next) = next(&worker, &address(&worker, &all(&remote)?)) {
         say(format!("next: {next}"));
     }
     Ok(Exit::Success)
 }
 
-fn next(worker: &WorkerJson) -> Option<String> {
-    let name = printable(&worker.name);
+fn next(worker: &WorkerJson, name: &str) -> Option<String> {
     match (worker.status.as_str(), worker.paused, worker.draining) {
         (_, true, _) => Some(format!("stepward worker resume {name}")),
         ("active", false, false) => Some(format!(
@@ -252,8 +266,9 @@ fn remove(args: RmArgs) -> anyhow::Result<Exit> {
     let held: Vec<String> = worker.running.iter().map(in_words).collect();
     let (held, steps) = (held.join(", "), count(worker.running.len(), "step"));
     if !worker.running.is_empty() && !force {
+        let address = address(&worker, &all(&remote)?);
         let message = format!(
-            "worker {name} holds {steps}: {held}; let it finish them with `stepward worker drain {name}`, or lose them with --force"
+            "worker {name} holds {steps}: {held}; let it finish them with `stepward worker drain {address}`, or lose them with --force"
         );
         return Err(Fault::new(Exit::Conflict, message).into());
     }
@@ -263,9 +278,12 @@ fn remove(args: RmArgs) -> anyhow::Result<Exit> {
     if one.show.json {
         answer_json(&worker);
     } else if worker.running.is_empty() {
-        say(format!("worker {name} is removed"));
+        say(format!("worker {name}, number {}, is removed", worker.id));
     } else {
-        say(format!("worker {name} is removed, and with it {held}"));
+        let id = worker.id;
+        say(format!(
+            "worker {name}, number {id}, is removed, and with it {held}"
+        ));
     }
     Ok(Exit::Success)
 }

@@ -9,6 +9,7 @@ use rustix::termios::tcgetwinsize;
 use serde::{Deserialize, Serialize};
 
 use super::exit::{Exit, Fault};
+use super::fleet::address;
 use super::look::{Ink, Look, Show};
 use super::process::signals;
 use super::queue::outcome;
@@ -275,7 +276,10 @@ fn lost_workers(workers: &[WorkerJson], recovery: &RecoveryJson) -> Vec<ProblemJ
             return Some(ProblemJson {
                 code: "worker_inactive".to_string(),
                 message: format!("worker {name} is inactive, it was last heard {age} ago"),
-                fix: format!("start it again, or forget it: stepward worker rm {name}"),
+                fix: format!(
+                    "start it again, or forget it: stepward worker rm {}",
+                    address(worker, workers)
+                ),
             });
         }
         if worker.heartbeat_age_secs <= late_secs {

@@ -368,7 +368,7 @@ fn a_worker_is_paused_drained_and_removed_by_its_name() {
         (
             Some(0),
             "",
-            "stepward: worker w1 is removed, and with it 1/nap (running)\n"
+            "stepward: worker w1, number 1, is removed, and with it 1/nap (running)\n"
         )
     );
     assert_eq!(

@@ -6,8 +6,8 @@ use std::path::Path;
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::house::{Process, await_that};
-use crate::typed::{Typed, command, typed_in};
+use crate::house::{House, Process, await_that};
+use crate::typed::{Typed, command, typed, typed_in};
 
 const TOKEN: &str = "0123456789abcdef0123";
 
@@ -159,4 +159,64 @@ fn a_worker_whose_token_was_changed_is_refused_and_stays() {
         let told = ": refused, trying again and again: 401";
         worker.said().contains(told).then_some(())
     });
+}
+
+/// A worker of this name, in a folder of its own.
+fn called(house: &House, name: &str, folder: &str) -> Process {
+    let words = ["worker", "--name", name, "--data-dir", folder];
+    let mut command = command(house.folder.path(), &words);
+    command.env("STEPWARD_SERVER_URL", house.url());
+    let worker = Process::start(name, command);
+    await_that("it is let in", || {
+        worker.said().contains("session opened").then_some(())
+    });
+    worker
+}
+
+#[test]
+fn a_worker_may_have_a_slash_and_a_space_in_its_name() {
+    let house = House::with("tasks: {}");
+    let _worker = called(&house, "a/b c", "w");
+    let told = typed(&house, &["worker", "show", "a/b c"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(
+        told.stderr.contains("stepward worker pause 'a/b c'"),
+        "{told:?}"
+    );
+    for words in [
+        ["worker", "pause"],
+        ["worker", "resume"],
+        ["why", "--worker"],
+    ] {
+        let told = typed(&house, &[&words[..], &["a/b c"]].concat());
+        assert_eq!(told.code, Some(0), "{told:?}");
+    }
+    // Written twice over it is another name, and its parts are no places.
+    for other in ["a%2Fb c", "a", "a/../a/b c", "a/b c/why"] {
+        let told = typed(&house, &["worker", "show", other]);
+        assert_eq!(told.code, Some(5), "{told:?}");
+    }
+}
+
+#[test]
+fn of_two_workers_with_one_name_the_advice_is_about_the_one_that_is_meant() {
+    let house = House::with("tasks: {}");
+    let first = called(&house, "vm", "first");
+    first.kill();
+    house.await_worker("vm", "inactive");
+    let _second = called(&house, "vm", "second");
+    let advice = "stepward worker rm 1";
+    for words in [&["status"][..], &["doctor"], &["worker", "show", "1"]] {
+        let told = typed(&house, words);
+        let all = told.stdout + &told.stderr;
+        assert!(all.contains(advice), "{words:?}: {all}");
+        assert!(!all.contains("worker rm vm"), "{words:?}: {all}");
+    }
+    let told = typed(&house, &["worker", "rm", "1"]);
+    assert_eq!(told.stderr, "stepward: worker vm, number 1, is removed\n");
+    let left: Vec<i64> = house.workers().iter().map(|worker| worker.id).collect();
+    assert_eq!(left, [2]);
+    // The name is enough again.
+    let told = typed(&house, &["worker", "show", "2"]);
+    assert!(told.stderr.contains("stepward worker drain vm"), "{told:?}");
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::case::Case;
 use super::{Finding, Looked, or_well};
+use crate::cli::fleet::address;
 use crate::cli::words::{count, duration, secs};
 use crate::domain::task::is_template;
 use crate::wire::api::{TaskJson, WorkerJson};
@@ -29,7 +30,14 @@ pub fn look(case: &Case) -> Looked {
         );
     }
     for worker in &workers {
-        found.extend(of_worker(worker, beat_secs, version, server.now().0));
+        let address = address(worker, &workers);
+        found.extend(of_worker(
+            worker,
+            &address,
+            beat_secs,
+            version,
+            server.now().0,
+        ));
     }
     Ok(or_well(found, || {
         let slots: u32 = workers.iter().map(|worker| worker.slots).sum();
@@ -38,14 +46,20 @@ pub fn look(case: &Case) -> Looked {
     }))
 }
 
-fn of_worker(worker: &WorkerJson, beat_secs: f64, version: &str, now: i64) -> Vec<Finding> {
+fn of_worker(
+    worker: &WorkerJson,
+    address: &str,
+    beat_secs: f64,
+    version: &str,
+    now: i64,
+) -> Vec<Finding> {
     let name = &worker.name;
     let mut found = Vec::new();
     if worker.status != "active" {
         let silent = duration(now - worker.last_heartbeat_at.0.0);
         let message = format!("worker {name} is inactive, it was last heard of {silent} ago");
         let again = "start it again on its machine, or forget it:";
-        found.push(Finding::warning(message).fix(format!("{again} stepward worker rm {name}")));
+        found.push(Finding::warning(message).fix(format!("{again} stepward worker rm {address}")));
         // The rest is of a life that is over.
         return found;
     }
@@ -61,7 +75,7 @@ fn of_worker(worker: &WorkerJson, beat_secs: f64, version: &str, now: i64) -> Ve
     }
     if worker.paused {
         let message = format!("worker {name} is paused, it takes nothing new");
-        let fix = format!("let it go on: stepward worker resume {name}");
+        let fix = format!("let it go on: stepward worker resume {address}");
         found.push(Finding::warning(message).fix(fix));
     }
     if worker.draining {
