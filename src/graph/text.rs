@@ -51,10 +51,11 @@ pub fn text(graph: &Graph, style: &Style) -> String {
         .max()
         .unwrap_or(0);
     let names = graph.nodes.iter().map(|node| node.label.width());
+    // Programs get whole names.
     let widest = style
         .width
-        .map_or(NAME_COLUMNS_MAX, |width| (width / 3).max(8));
-    let name_width = names.max().unwrap_or(0).min(widest.min(NAME_COLUMNS_MAX));
+        .map_or(usize::MAX, |width| (width / 3).clamp(8, NAME_COLUMNS_MAX));
+    let name_width = names.max().unwrap_or(0).min(widest);
     let ellipsis = if style.unicode { "…" } else { "..." };
     let mut out = String::new();
     for row in rows {
@@ -176,9 +177,17 @@ fn letter(cell: Cell, unicode: bool) -> char {
 fn draw(order: &[usize], dependents: &[Vec<usize>], rails_max: usize) -> Option<Vec<Row>> {
     let mut rails: Vec<Option<usize>> = Vec::new();
     let mut rail_of: HashMap<usize, usize> = HashMap::new();
-    let mut rows = Vec::new();
-    for &step in order {
-        let own = rail_of.remove(&step).unwrap_or_else(|| free(&mut rails));
+    let mut rows: Vec<Row> = Vec::new();
+    for (at, &step) in order.iter().enumerate() {
+        let own = rail_of.remove(&step).unwrap_or_else(|| {
+            let own = free(&mut rails);
+            let above = rows.last().and_then(|row| row.cells.get(own));
+            // Right below another it would look as if it waited for that.
+            if above == Some(&Cell::Step) {
+                rows.push(gap(&rails));
+            }
+            own
+        });
         rails[own] = Some(step);
         let cell = |(at, rail): (usize, &Option<usize>)| match rail {
             _ if at == own => Cell::Step,
@@ -207,7 +216,11 @@ fn draw(order: &[usize], dependents: &[Vec<usize>], rails_max: usize) -> Option<
         if rails.len() > rails_max {
             return None;
         }
-        if ends.iter().any(|&rail| rail != own) {
+        // Where another step comes in between, the line is drawn beside it.
+        let is_next = order
+            .get(at + 1)
+            .is_some_and(|next| dependents[step].contains(next));
+        if is_next || ends.iter().any(|&rail| rail != own) {
             rows.push(links(own, &ends, &before, &rails));
         }
         while rails.last() == Some(&None) {
@@ -215,6 +228,18 @@ fn draw(order: &[usize], dependents: &[Vec<usize>], rails_max: usize) -> Option<
         }
     }
     Some(rows)
+}
+
+/// Nothing but the lines that go past.
+fn gap(rails: &[Option<usize>]) -> Row {
+    let cell = |rail: &Option<usize>| match rail {
+        Some(_) => Cell::Lines(true, true, false, false),
+        None => Cell::Empty,
+    };
+    Row {
+        cells: rails.iter().map(cell).collect(),
+        step: None,
+    }
 }
 
 fn free(rails: &mut Vec<Option<usize>>) -> usize {

@@ -261,6 +261,56 @@ o    s3  script
     }
 }
 
+/// A line says that one waits for the other; without one, there is room between them.
+#[test]
+fn text_tells_a_chain_from_steps_that_have_nothing_to_do_with_each_other() {
+    let chain = "\
+○  s0  script
+│
+○  s1  script
+│
+○  s2  script
+";
+    assert_eq!(text(&graph(&[&[], &[0], &[1]]), true, None), chain);
+    let alone = "\
+○  s0  script
+
+○  s1  script
+
+○  s2  script
+";
+    assert_eq!(text(&graph(&[&[], &[], &[]]), true, None), alone);
+    let pairs = text(&graph(&[&[], &[0], &[], &[2]]), false, None);
+    let mut rows: Vec<&str> = pairs.lines().collect();
+    rows.retain(|row| !row.contains("script") && !row.is_empty());
+    assert!(rows.iter().all(|row| row.contains(['|', '+'])), "{pairs}");
+    assert!(!rows.is_empty(), "{pairs}");
+    assert_ne!(pairs, text(&graph(&[&[], &[0], &[1], &[2]]), false, None));
+
+    // Whatever the graph: right below a step on its rail stands nothing but a line, or nothing.
+    let mut dice = Dice(3);
+    for _ in 0..300 {
+        let (steps, edges) = (1 + dice.below(12), dice.below(20));
+        let drawn = text(&random(&mut dice, steps, edges), false, None);
+        let rows: Vec<Vec<char>> = drawn.lines().map(|row| row.chars().collect()).collect();
+        for pair in rows.windows(2) {
+            let own = pair[0].iter().position(|&c| c == 'o');
+            let below = own.and_then(|own| pair[1].get(own));
+            let is_step = pair[0].iter().any(|&c| c == 's');
+            assert!(!is_step || below != Some(&'o'), "{drawn}");
+        }
+    }
+}
+
+/// Nobody reads a pipe by its columns.
+#[test]
+fn names_are_whole_where_there_is_no_terminal() {
+    let mut long = graph(&[&[]]);
+    long.nodes[0].label = "n".repeat(100);
+    assert!(text(&long, true, None).contains(&long.nodes[0].label));
+    assert!(!text(&long, true, Some(80)).contains(&long.nodes[0].label));
+}
+
 /// Where there are too many rails, names tell what a step waits for.
 #[test]
 fn a_wide_graph_is_told_by_names() {
