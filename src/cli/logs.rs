@@ -1,7 +1,7 @@
 //! `stepward logs`: what steps printed, all of it or as it comes. Never more than a page of it is in memory.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -11,7 +11,7 @@ use super::log_follow;
 use super::log_line::{Form, LineStyle, Origin};
 use super::look::Show;
 use super::reach::{Reach, Remote, in_url};
-use super::say::{print, say};
+use super::say::{print, print_bytes, say};
 use super::words::{printable, width};
 use crate::language::words::did_you_mean;
 use crate::wire::api::{JobJson, LogLineJson, LogsJson, StepJson};
@@ -348,7 +348,6 @@ impl Logs<'_> {
         let opened = self.remote.client.text(&path, PATIENCE);
         let mut text = self.remote.heard(opened)?;
         let prefix = self.style.prefix(origin);
-        let mut out = std::io::stdout().lock();
         let mut block = vec![0; 64 << 10];
         let (mut at_begin, mut printed) = (true, false);
         loop {
@@ -360,11 +359,11 @@ impl Logs<'_> {
                 return Ok(Ok(printed));
             }
             printed = true;
-            let written = match prefix.is_empty() {
-                true => out.write_all(&block[..read]),
-                false => out.write_all(&prefixed(&block[..read], &prefix, &mut at_begin)),
+            let is_written = match prefix.is_empty() {
+                true => print_bytes(&block[..read]),
+                false => print_bytes(&prefixed(&block[..read], &prefix, &mut at_begin)),
             };
-            if written.and_then(|()| out.flush()).is_err() {
+            if !is_written {
                 return Ok(Err(Enough));
             }
         }

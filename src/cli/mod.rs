@@ -187,7 +187,8 @@ pub fn run() -> ExitCode {
     if let Some(code) = started_by_ours() {
         return code;
     }
-    let matches = help::command().get_matches();
+    let matches = help::command().try_get_matches();
+    let matches = matches.unwrap_or_else(|error| help_and_exit(&error));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match arguments.verb {
         Some(verb) => perform(verb),
@@ -197,7 +198,32 @@ pub fn run() -> ExitCode {
         say::say(format!("{error:#}"));
         Exit::of(&error)
     });
-    exit.into()
+    in_the_end(exit).into()
+}
+
+/// What was asked for and is not there is no success, whatever became of the rest.
+fn in_the_end(exit: Exit) -> Exit {
+    match say::unwritten() {
+        None => exit,
+        Some(fault) => {
+            say::say(fault);
+            match exit {
+                Exit::Success => Exit::Error,
+                exit => exit,
+            }
+        }
+    }
+}
+
+/// Help, our version, or what is wrong with what was typed.
+fn help_and_exit(error: &clap::Error) -> ! {
+    let printed = error.print();
+    if !error.use_stderr() {
+        say::is_written(printed);
+        let exit = in_the_end(Exit::Success);
+        std::process::exit(exit.code().into());
+    }
+    std::process::exit(error.exit_code());
 }
 
 /// What programs of ours start and nobody types: the parent of one attempt, and whoever follows one pod to its end. They are no

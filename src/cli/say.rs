@@ -1,7 +1,8 @@
 //! What is said to whoever started the process. They may be gone, and their disk may be full: nothing ends because of that.
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{ErrorKind, Result, Write};
+use std::sync::OnceLock;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -20,13 +21,35 @@ pub fn tell(line: impl Display) {
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
-/// What was asked for, as it is, on stdout. `false`: nobody reads it any more, such as `head` that has had enough; whoever goes on
-/// and on stops then.
+/// Why not all that was asked for could be written. Nothing for those who have read enough.
+static UNWRITTEN: OnceLock<String> = OnceLock::new();
+
+/// What was asked for, as it is, on stdout. `false`: nobody reads it any more, such as `head` that has had enough, or it cannot be
+/// written; whoever goes on and on stops then.
 pub fn print(text: &str) -> bool {
+    print_bytes(text.as_bytes())
+}
+
+pub fn print_bytes(bytes: &[u8]) -> bool {
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .is_ok()
+    is_written(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+/// What came of writing to stdout: a fault is remembered until the end.
+pub fn is_written(written: Result<()>) -> bool {
+    let Err(error) = written else {
+        return true;
+    };
+    if error.kind() != ErrorKind::BrokenPipe {
+        UNWRITTEN.get_or_init(|| error.to_string());
+    }
+    false
+}
+
+/// What went wrong with our answer, in a sentence.
+pub fn unwritten() -> Option<String> {
+    let why = UNWRITTEN.get()?;
+    Some(format!("the output cannot be written: {why}"))
 }
 
 /// Whoever read our answer has closed it: that is noticed though there is nothing to write.

@@ -381,3 +381,41 @@ fn stepward_alone_is_the_status_or_where_to_begin() {
     assert_eq!(unreachable.code, Some(6), "{unreachable:?}");
     house.check();
 }
+
+/// Whoever redirects an answer relies on it.
+#[test]
+fn an_answer_that_cannot_be_written_is_no_success() {
+    let mut house = House::with_settings(ALL, PATIENT);
+    let _worker = house.worker(1);
+    let job = house.submit("good");
+    house.await_job(job, "completed");
+    for words in [
+        "job ls",
+        "job ls --json",
+        "status",
+        "logs 1",
+        "logs 1 --raw",
+        "events -f",
+        "run good --output",
+        "schema workflow",
+        "explain E012",
+        "--help",
+        "--version",
+        "job ls --help",
+    ] {
+        let told = piped(&house, &format!("stepward {words} > /dev/full"));
+        assert_eq!(told.code, Some(1), "{words}: {told:?}");
+        let fault = "stepward: the output cannot be written: No space left on device";
+        assert_eq!(told.stderr.matches(fault).count(), 1, "{words}: {told:?}");
+    }
+    // How the job ended says more.
+    let told = piped(&house, "stepward run bad --json > /dev/full");
+    assert_eq!(told.code, Some(10), "{told:?}");
+    assert!(told.stderr.contains("cannot be written"), "{told:?}");
+    // Who has read enough is not told.
+    let told = piped(
+        &house,
+        "{ stepward events -n 50; echo $? >&2; } | head -n 1 > /dev/null",
+    );
+    assert_eq!(told.stderr, "0\n", "{told:?}");
+}
