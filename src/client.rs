@@ -5,9 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use ureq::http::{Response, StatusCode, Uri};
-use ureq::{Agent, Body, RequestBuilder};
+use ureq::{Agent, Body, RequestBuilder, Timeout};
 
 use crate::wire::api::Health;
 use crate::wire::{ErrorBody, ErrorDetail};
@@ -24,10 +24,25 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     #[error("{0}")]
-    Unreachable(String),
+    Unreachable(Silence),
+    /// Its code is `UNKNOWN` if something else sits at this address.
     #[error("{status}: {}", .error.message)]
     Refused { status: u16, error: ErrorDetail },
 }
+
+/// Why nothing came.
+#[derive(Debug, thiserror::Error)]
+pub enum Silence {
+    #[error("no answer within {} s", .0.as_secs())]
+    TooLong(Duration),
+    #[error("it does not speak TLS")]
+    NoTls,
+    #[error("{0}")]
+    Other(String),
+}
+
+/// The code of a refusal that is not in our words.
+pub const UNKNOWN: &str = "unknown";
 
 /// One connection at a time. Whoever must not wait for another's call has a client of its own.
 #[derive(Clone)]
@@ -60,14 +75,14 @@ impl Client {
     pub fn get<A: DeserializeOwned>(&self, path: &str, timeout: Duration) -> Result<A, CallError> {
         let request = self.authorized(self.agent.get(format!("{}{path}", self.url)));
         let request = request.config().timeout_global(Some(timeout)).build();
-        answer(request.call())
+        answer(request.call(), timeout)
     }
 
     /// Whether it can work: it says why not with an error of HTTP, which is an answer all the same.
     pub fn ready(&self, timeout: Duration) -> Result<Health, CallError> {
         let request = self.authorized(self.agent.get(format!("{}/readyz", self.url)));
         let request = request.config().timeout_global(Some(timeout)).build();
-        let (status, body) = heard(request.call())?;
+        let (status, body) = heard(request.call(), timeout)?;
         let health = serde_json::from_slice(&body);
         health.map_err(|_| CallError::Refused {
             status: status.as_u16(),
@@ -103,7 +118,7 @@ impl Client {
         let request = request.header("content-type", "application/json");
         let request = self.authorized(request.header("idempotency-key", key));
         let request = request.config().timeout_global(Some(timeout)).build();
-        answer(request.send(&body))
+        answer(request.send(&body), timeout)
     }
 
     pub fn delete<A: DeserializeOwned>(
@@ -113,32 +128,14 @@ impl Client {
     ) -> Result<A, CallError> {
         let request = self.authorized(self.agent.delete(format!("{}{path}", self.url)));
         let request = request.config().timeout_global(Some(timeout)).build();
-        answer(request.call())
-    }
-
-    /// Whether it can work. A server that cannot says why; that is an answer, too.
-    pub fn readiness(&self, timeout: Duration) -> Result<Health, CallError> {
-        let request = self.agent.get(format!("{}/readyz", self.url));
-        let request = request.config().timeout_global(Some(timeout)).build();
-        let mut response = request
-            .call()
-            .map_err(|error| CallError::Unreachable(error.to_string()))?;
-        let status = response.status();
-        let mut body = Vec::new();
-        let reader = response.body_mut().as_reader();
-        let read = reader.take(ANSWER_BYTES_MAX).read_to_end(&mut body);
-        read.map_err(|error| CallError::Unreachable(format!("the answer broke off: {error}")))?;
-        serde_json::from_slice(&body).map_err(|_| CallError::Refused {
-            status: status.as_u16(),
-            error: refusal(status, &body),
-        })
+        answer(request.call(), timeout)
     }
 
     /// Bare text, however long, as it comes.
     pub fn text(&self, path: &str, timeout: Duration) -> Result<impl Read + use<>, CallError> {
         let request = self.authorized(self.agent.get(format!("{}{path}", self.url)));
         let config = request.config().timeout_recv_response(Some(timeout));
-        opened(config.build().call())
+        opened(config.build().call(), timeout)
     }
 
     /// What happens from now on, or since the place that was last told.
@@ -152,7 +149,7 @@ impl Client {
         let request = self.authorized(request).config();
         // The server gives a sign of life more often than this.
         let request = request.timeout_recv_response(Some(CONNECT_TIMEOUT));
-        let body = opened(request.build().call())?;
+        let body = opened(request.build().call(), CONNECT_TIMEOUT)?;
         Ok(Stream {
             lines: BufReader::new(Box::new(body)),
         })
@@ -189,7 +186,7 @@ impl Client {
         };
         let request = self.authorized(request.header("content-type", content_type));
         let request = request.config().timeout_global(Some(timeout)).build();
-        answer(request.send(body))
+        answer(request.send(body), timeout)
     }
 }
 
@@ -262,8 +259,9 @@ fn is_own(ip: IpAddr) -> std::io::Result<bool> {
 /// The body of an answer that is a good one.
 fn opened(
     called: Result<Response<Body>, ureq::Error>,
+    timeout: Duration,
 ) -> Result<impl Read + Send + use<>, CallError> {
-    let response = called.map_err(|error| CallError::Unreachable(error.to_string()))?;
+    let response = called.map_err(|error| silent(&error, timeout))?;
     let status = response.status();
     let mut body = response.into_body().into_reader();
     if status.is_success() {
@@ -271,7 +269,7 @@ fn opened(
     }
     let mut said = Vec::new();
     let read = (&mut body).take(ANSWER_BYTES_MAX).read_to_end(&mut said);
-    read.map_err(|error| CallError::Unreachable(format!("the answer broke off: {error}")))?;
+    read.map_err(|error| broken_off(&error, timeout))?;
     Err(CallError::Refused {
         status: status.as_u16(),
         error: refusal(status, &said),
@@ -280,39 +278,72 @@ fn opened(
 
 fn answer<A: DeserializeOwned>(
     called: Result<Response<Body>, ureq::Error>,
+    timeout: Duration,
 ) -> Result<A, CallError> {
-    let (status, body) = heard(called)?;
-    if status.is_success() {
-        return serde_json::from_slice(&body).map_err(|error| {
-            CallError::Unreachable(format!("the answer is not understood: {error}"))
-        });
-    }
-    Err(CallError::Refused {
+    let (status, body) = heard(called, timeout)?;
+    let refused = |error| CallError::Refused {
         status: status.as_u16(),
-        error: refusal(status, &body),
-    })
+        error,
+    };
+    match status.is_success() {
+        true => serde_json::from_slice(&body).map_err(|error| {
+            let what = match serde_json::from_slice::<IgnoredAny>(&body) {
+                Ok(_) => format!("with JSON that is not understood: {error}"),
+                Err(_) => "with what is no JSON".to_string(),
+            };
+            refused(unknown(format!("it answered {status} {what}")))
+        }),
+        false => Err(refused(refusal(status, &body))),
+    }
 }
 
 /// All of the answer, whatever it is.
-fn heard(called: Result<Response<Body>, ureq::Error>) -> Result<(StatusCode, Vec<u8>), CallError> {
-    let unreachable = |what: String| CallError::Unreachable(what);
-    let mut response = called.map_err(|error| unreachable(error.to_string()))?;
+fn heard(
+    called: Result<Response<Body>, ureq::Error>,
+    timeout: Duration,
+) -> Result<(StatusCode, Vec<u8>), CallError> {
+    let mut response = called.map_err(|error| silent(&error, timeout))?;
     let reader = response.body_mut().as_reader();
     let mut body = Vec::new();
     let read = reader.take(ANSWER_BYTES_MAX).read_to_end(&mut body);
-    read.map_err(|error| unreachable(format!("the answer broke off: {error}")))?;
+    read.map_err(|error| broken_off(&error, timeout))?;
     Ok((response.status(), body))
+}
+
+fn silent(error: &ureq::Error, timeout: Duration) -> CallError {
+    let told = error.to_string();
+    CallError::Unreachable(match error {
+        ureq::Error::Timeout(Timeout::Connect) => Silence::TooLong(CONNECT_TIMEOUT),
+        ureq::Error::Timeout(_) => Silence::TooLong(timeout),
+        // What came is no record of TLS.
+        _ if told.contains("InvalidContentType") => Silence::NoTls,
+        _ => Silence::Other(told),
+    })
+}
+
+fn broken_off(error: &std::io::Error, timeout: Duration) -> CallError {
+    let inner = error
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<ureq::Error>());
+    CallError::Unreachable(match inner {
+        Some(ureq::Error::Timeout(_)) => Silence::TooLong(timeout),
+        _ => Silence::Other(format!("the answer broke off: {error}")),
+    })
 }
 
 /// What the server said, or at least its status: something else may sit at this address.
 fn refusal(status: StatusCode, body: &[u8]) -> ErrorDetail {
     match serde_json::from_slice::<ErrorBody>(body) {
         Ok(body) => body.error,
-        Err(_) => ErrorDetail {
-            code: "unknown".to_string(),
-            message: format!("the server answered {status}"),
-            details: Vec::new(),
-        },
+        Err(_) => unknown(format!("it answered {status}")),
+    }
+}
+
+fn unknown(message: String) -> ErrorDetail {
+    ErrorDetail {
+        code: UNKNOWN.to_string(),
+        message,
+        details: Vec::new(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::client::CallError;
+use crate::client::{CallError, UNKNOWN};
 use crate::wire::api::JobJson;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Exit {
             CallError::Unreachable(_) => Unreachable,
             CallError::Refused { status, error } => match (status, error.code.as_str()) {
                 // Something else sits at this address.
-                (_, "unknown") => Unreachable,
+                (_, UNKNOWN) => Unreachable,
                 (401 | 403, _) => NotAllowed,
                 (404, _) => NotFound,
                 (409, _) => Conflict,

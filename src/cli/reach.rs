@@ -11,8 +11,9 @@ use serde::de::DeserializeOwned;
 
 use super::announce;
 use super::exit::{Exit, Fault};
-use crate::client::{CallError, Client};
-use crate::config::read_token;
+use super::words::printable;
+use crate::client::{CallError, Client, Silence, UNKNOWN};
+use crate::config::{leads_to_a_host, read_token};
 use crate::wire::ErrorDetail;
 use crate::wire::api::List;
 
@@ -37,6 +38,8 @@ pub struct Remote {
     pub client: Client,
     pub url: String,
     pub named_by: NamedBy,
+    /// Where the token comes from that it is sent, if that is known.
+    pub token_from: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,8 +55,14 @@ impl Reach {
     /// Whoever is named. Nobody has asked yet whether it is there.
     pub fn find(&self) -> anyhow::Result<Option<Remote>> {
         let mut token = match &self.token_file {
-            Some(file) => Some(read_token(file).map_err(|fault| Fault::usage(fault.to_string()))?),
-            None => std::env::var("STEPWARD_TOKEN").ok(),
+            Some(file) => {
+                let token = read_token(file).map_err(|fault| Fault::usage(fault.to_string()))?;
+                Some((token, printable(&file.display().to_string())))
+            }
+            None => {
+                let token = std::env::var("STEPWARD_TOKEN").ok();
+                token.map(|token| (token, "STEPWARD_TOKEN".to_string()))
+            }
         };
         let (url, named_by) = match &self.server {
             Some(url) => (url.clone(), NamedBy::Caller),
@@ -63,17 +72,19 @@ impl Reach {
                     return Ok(None);
                 };
                 if let (None, Some(file)) = (&token, &announced.token_file) {
-                    token = Some(read_token(file)?);
+                    token = Some((read_token(file)?, printable(&file.display().to_string())));
                 }
                 (announced.url, NamedBy::Folder(file, announced.pid))
             }
         };
-        if !url.starts_with("http://") && !url.starts_with("https://") {
-            let fault =
-                format!("the server is {url:?}, write http://HOST:PORT or https://HOST:PORT");
+        if let Some(fault) = url_fault(&url) {
             return Err(Fault::usage(fault));
         }
-        Ok(Some(Remote::new(&url, token.as_deref(), named_by)))
+        let (token, token_from) = token.unzip();
+        Ok(Some(Remote {
+            token_from,
+            ..Remote::new(&url, token.as_deref(), named_by)
+        }))
     }
 
     /// For commands that make no sense without one.
@@ -92,6 +103,7 @@ impl Remote {
             client: Client::new(url, token),
             url: url.trim_end_matches('/').to_string(),
             named_by,
+            token_from: None,
         }
     }
 
@@ -138,23 +150,57 @@ impl Remote {
 
     /// With what went wrong in words that say which server, and what to do.
     pub fn heard<A>(&self, answer: Result<A, CallError>) -> anyhow::Result<A> {
-        answer.map_err(|call| match call {
-            CallError::Unreachable(why) => {
-                let message = format!("the server at {} does not answer: {why}{self}", self.url);
-                Fault::new(Exit::Unreachable, message).into()
-            }
-            CallError::Refused { status: 401, .. } => {
-                let message = format!(
-                    "the server at {} wants a token: name its file with --token-file, or set STEPWARD_TOKEN",
-                    self.url
-                );
-                Fault::new(Exit::NotAllowed, message).into()
-            }
-            CallError::Refused { ref error, .. } => {
-                Fault::new(Exit::of_call(&call), in_lines(error)).into()
-            }
+        let url = &self.url;
+        answer.map_err(|call| {
+            let message = match &call {
+                CallError::Unreachable(Silence::TooLong(time)) => {
+                    let secs = time.as_secs();
+                    format!("the server at {url} does not answer within {secs} s{self}")
+                }
+                CallError::Unreachable(Silence::NoTls) => {
+                    let plain = url.replacen("https://", "http://", 1);
+                    format!("the server at {url} does not speak TLS, try {plain}")
+                }
+                CallError::Unreachable(Silence::Other(why)) => {
+                    format!("the server at {url} does not answer: {why}{self}")
+                }
+                CallError::Refused { status: 401, .. } => {
+                    return Fault::new(Exit::NotAllowed, self.not_let_in()).into();
+                }
+                CallError::Refused { error, .. } if error.code == UNKNOWN => {
+                    let said = printable(&error.message);
+                    format!("{url} is no server of ours: {said}{self}")
+                }
+                CallError::Refused { error, .. } => in_lines(error),
+            };
+            Fault::new(Exit::of_call(&call), message).into()
         })
     }
+
+    fn not_let_in(&self) -> String {
+        let url = &self.url;
+        let how = "name its file with --token-file, or set STEPWARD_TOKEN";
+        match (&self.token_from, self.client.has_token()) {
+            (_, false) => format!("the server at {url} wants a token: {how}"),
+            (None, true) => format!("the server at {url} does not take this token: {how}"),
+            (Some(from), true) => {
+                format!("the server at {url} does not take this token (from {from}): {how}")
+            }
+        }
+    }
+}
+
+/// What is wrong with what somebody calls a server. A password in it is not told to whoever looks on.
+fn url_fault(url: &str) -> Option<String> {
+    let how = "write http://HOST:PORT or https://HOST:PORT";
+    let authority = url.split('/').nth(2).unwrap_or_default();
+    if authority.contains('@') {
+        return Some(format!(
+            "the server is named with a user or a password, which is never sent: {how}"
+        ));
+    }
+    let shown = printable(url);
+    (!leads_to_a_host(url)).then(|| format!("the server is {shown:?}, {how}"))
 }
 
 /// Several faults get a line each; the message has them all in one.

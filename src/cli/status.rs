@@ -154,7 +154,7 @@ fn watch(remote: &Remote, first: &StatusJson, show: Show) -> anyhow::Result<Exit
 }
 
 pub fn look_at(remote: &Remote) -> anyhow::Result<StatusJson> {
-    let health = remote.heard(remote.client.readiness(PATIENCE))?;
+    let health = remote.heard(remote.client.ready(PATIENCE))?;
     let workflows: Workflows = remote.get("/api/workflows")?;
     let recovery: RecoveryJson = remote.get("/api/recovery")?;
     let workers: Vec<WorkerJson> = remote.all("/api/workers?limit=500", "after", WORKERS_MAX)?;

@@ -10,12 +10,12 @@ use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::announce;
 use super::exit::{Exit, Fault};
 use super::look::Show;
 use super::reach::{NamedBy, Reach, Remote};
 use super::say::{answer, answer_json, say};
 use crate::client::CallError;
+use crate::wire::api::{List, ScheduleJson};
 
 #[derive(Args)]
 #[command(before_help = "\
@@ -162,7 +162,7 @@ fn check(args: CheckArgs) -> anyhow::Result<Exit> {
     let url = &remote.url;
     let needs_token = !is_let_in(&Remote::new(url, None, NamedBy::Caller), &remote)?;
     let allowed = !needs_token || (remote.client.has_token() && is_let_in(&remote, &remote)?);
-    let token_from = remote.client.has_token().then(|| source(&args.reach));
+    let token_from = remote.token_from.clone();
     let exit = match allowed {
         true => Exit::Success,
         false => Exit::NotAllowed,
@@ -197,24 +197,11 @@ fn check(args: CheckArgs) -> anyhow::Result<Exit> {
 }
 
 fn is_let_in(asking: &Remote, named: &Remote) -> anyhow::Result<bool> {
-    match asking.client.get::<serde_json::Value>(ASKED, PATIENCE) {
+    match asking.client.get::<List<ScheduleJson>>(ASKED, PATIENCE) {
         Ok(_) => Ok(true),
         Err(CallError::Refused {
             status: 401 | 403, ..
         }) => Ok(false),
         Err(other) => named.heard(Err(other)),
     }
-}
-
-/// In the order in which they are looked at.
-fn source(reach: &Reach) -> String {
-    if let Some(file) = &reach.token_file {
-        return file.display().to_string();
-    }
-    if std::env::var_os("STEPWARD_TOKEN").is_some() {
-        return "STEPWARD_TOKEN".to_string();
-    }
-    let folder = std::env::current_dir().unwrap_or_default();
-    let announced = announce::find(&folder).and_then(|(announced, _)| announced.token_file);
-    announced.map_or_else(String::new, |file| file.display().to_string())
 }

@@ -18,7 +18,7 @@ use serde_yaml::Value;
 pub use notify::{Means, Notify, NotifyTarget, Reference, Text};
 pub use origin::{Given, Origin, Setting, in_force};
 pub use server::{Auth, Defaults, Recovery, ServerConfig, listen_address};
-pub use worker::{Docker, Kubernetes, WorkerConfig, WorkerLimits};
+pub use worker::{Docker, Kubernetes, WorkerConfig, WorkerLimits, leads_to_a_host};
 
 /// Why settings are not taken. One line: which file, what, what to do.
 #[derive(Debug, thiserror::Error)]

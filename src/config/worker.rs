@@ -165,7 +165,8 @@ impl super::Settings for WorkerConfig {
     }
 }
 
-fn leads_to_a_host(url: &str) -> bool {
+/// Whether it is the address of a server, and nothing more.
+pub fn leads_to_a_host(url: &str) -> bool {
     let Ok(uri) = url.parse::<Uri>() else {
         return false;
     };

@@ -13,6 +13,7 @@ mod cli_json;
 mod cli_logs;
 mod cli_look;
 mod cli_nouns;
+mod cli_reach;
 mod cli_run;
 mod cli_terminal;
 mod cli_watch;

@@ -1,0 +1,136 @@
+//! Whoever is at the address that somebody calls a server: something else, nobody in time, or one that wants another token.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::time::Duration;
+
+use stepward::client::{CallError, Client, Silence};
+
+use crate::house::{House, SETTINGS};
+use crate::typed::{Typed, typed_in};
+
+/// Something at a port that answers everybody alike. It ends with the tests.
+fn something_else(status: &'static str, body: &'static str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let lines = BufReader::new(&stream).lines().map_while(Result::ok);
+            // The whole head, so that closing does not reset.
+            lines.take_while(|line| !line.is_empty()).for_each(drop);
+            let length = body.len();
+            let answer = format!(
+                "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+            );
+            // Whoever asked may have gone.
+            let _ = (&stream).write_all(answer.as_bytes());
+        }
+    });
+    url
+}
+
+fn asked(url: &str, words: &str) -> Typed {
+    let folder = tempfile::tempdir().unwrap();
+    let words: Vec<&str> = words.split(' ').chain(["--server", url]).collect();
+    typed_in(folder.path(), &words)
+}
+
+#[test]
+fn what_answers_and_is_not_ours_is_called_so() {
+    for (status, body) in [
+        ("200 OK", "<html>Welcome</html>"),
+        ("200 OK", "{}"),
+        ("404 Not Found", "<h1>nothing here</h1>"),
+        ("302 Found", ""),
+        ("502 Bad Gateway", "{\"error\": \"upstream\"}"),
+    ] {
+        let url = something_else(status, body);
+        for words in [
+            "task ls",
+            "status",
+            "job show 1",
+            "run x",
+            "events -f",
+            "token check",
+        ] {
+            let told = asked(&url, words);
+            assert_eq!(told.code, Some(6), "{words}: {told:?}");
+            let said = format!("{url} is no server of ours: it answered {status}");
+            assert!(told.stderr.contains(&said), "{words}: {told:?}");
+            assert_eq!(told.stdout, "", "{words}");
+        }
+    }
+}
+
+#[test]
+fn an_address_without_a_host_or_with_more_than_that_is_refused() {
+    for url in [
+        "http://127.0.0.1:99999",
+        "http://127.0.0.1:abc",
+        "http://127.0.0.1:",
+        "http://",
+        "http://127.0.0.1/?x=1",
+        "http://somebody:hunter2@127.0.0.1",
+        "127.0.0.1:7717",
+    ] {
+        let told = asked(url, "status");
+        assert_eq!(told.code, Some(2), "{url}: {told:?}");
+        assert!(told.stderr.contains("write http://HOST:PORT"), "{told:?}");
+        assert!(!told.stderr.contains("hunter2"), "{told:?}");
+    }
+}
+
+#[test]
+fn tls_to_a_server_without_it_is_told() {
+    let house = House::with("tasks: {}");
+    let secure = house.url().replace("http://", "https://");
+    let told = asked(&secure, "task ls");
+    assert_eq!(told.code, Some(6), "{told:?}");
+    let hint = format!("does not speak TLS, try {}", house.url());
+    assert!(told.stderr.contains(&hint), "{told:?}");
+    house.check();
+}
+
+#[test]
+fn a_wrong_token_is_told_from_none() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, token) in [
+        ("good", "0123456789abcdef0123"),
+        ("bad", "ffffffffffffffffffff"),
+    ] {
+        std::fs::write(folder.path().join(name), token).unwrap();
+    }
+    let file = folder.path().join("good");
+    let settings = format!("{SETTINGS}auth: {{ token_file: {} }}", file.display());
+    let house = House::with_settings("tasks: {}", &settings);
+    let url = house.url();
+    let ask = |folder: &Path, more: &[&str]| {
+        let told = typed_in(folder, &[&["task", "ls", "--server", &url], more].concat());
+        assert_eq!(told.code, Some(4), "{told:?}");
+        told.stderr
+    };
+    let wrong = ask(folder.path(), &["--token-file", "bad"]);
+    assert!(
+        wrong.contains("does not take this token (from bad)"),
+        "{wrong}"
+    );
+    let none = ask(folder.path(), &[]);
+    assert!(none.contains("wants a token: "), "{none}");
+    house.check();
+}
+
+/// As a process that is stopped does: the machine takes the connection, and nobody answers.
+#[test]
+fn an_answer_that_does_not_come_is_not_waited_for_for_ever() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let patience = Duration::from_secs(1);
+    let answer = Client::new(&url, None).get::<serde_json::Value>("/readyz", patience);
+    match answer {
+        Err(CallError::Unreachable(why @ Silence::TooLong(_))) => {
+            assert_eq!(why.to_string(), "no answer within 1 s");
+        }
+        other => panic!("{other:?}"),
+    }
+}
