@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use crossbeam_channel::RecvTimeoutError;
 use rustix::termios::tcgetwinsize;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::exit::{Exit, Fault};
@@ -16,7 +17,7 @@ use super::queue::outcome;
 use super::reach::{Reach, Remote, in_url};
 use super::say::{answer_json, print};
 use super::table::{Cell, Table};
-use super::words::{ago, count, duration, printable, secs, until, width, wrap};
+use super::words::{ago, count, duration, printable, secs, shell_word, until, width, wrap};
 use crate::clock::wall_time;
 use crate::wire::api::{JobJson, QueuedJson, RecoveryJson, ScheduleJson, WorkerJson};
 
@@ -58,6 +59,8 @@ pub struct StatusJson {
     jobs: StatusJobsJson,
     waiting: WaitingJson,
     workers: Vec<WorkerJson>,
+    /// There are more than these.
+    workers_more: bool,
     /// The soonest first.
     schedules_next: Vec<ScheduleJson>,
 }
@@ -73,8 +76,12 @@ struct ProblemJson {
 #[derive(Debug, Serialize)]
 struct StatusJobsJson {
     running: Vec<JobJson>,
+    /// There are more than these.
+    running_more: bool,
     /// Within a day, newest first; those that are nobody's child.
     failed_recently: Vec<JobJson>,
+    /// There are more than these.
+    failed_more: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -88,6 +95,7 @@ struct WaitingJson {
 /// What of the workflow files matters here.
 #[derive(Debug, Deserialize)]
 struct Workflows {
+    tasks: usize,
     stale: Vec<String>,
     left_out: Vec<String>,
     problems: Vec<WorkflowProblem>,
@@ -157,10 +165,10 @@ pub fn look_at(remote: &Remote) -> anyhow::Result<StatusJson> {
     let health = remote.heard(remote.client.ready(PATIENCE))?;
     let workflows: Workflows = remote.get("/api/workflows")?;
     let recovery: RecoveryJson = remote.get("/api/recovery")?;
-    let workers: Vec<WorkerJson> = remote.all("/api/workers?limit=500", "after", WORKERS_MAX)?;
-    let queued: Vec<QueuedJson> = remote.all("/api/queue?limit=500", "after", WAITING_MAX)?;
-    let running = jobs(remote, "running")?;
-    let failed = failed_recently(remote)?;
+    let (workers, workers_more) = first(remote, "/api/workers?limit=500", WORKERS_MAX)?;
+    let (queued, queued_more) = first(remote, "/api/queue?limit=500", WAITING_MAX)?;
+    let (running, running_more) = jobs(remote, "status:running")?;
+    let (failed, failed_more) = failed_recently(remote)?;
     let mut problems: Vec<ProblemJson> = Vec::new();
     for problem in &health.problems {
         problems.push(ProblemJson {
@@ -170,9 +178,10 @@ pub fn look_at(remote: &Remote) -> anyhow::Result<StatusJson> {
         });
     }
     problems.extend(broken_files(&workflows));
+    problems.extend(nobody_works(&workers, &workflows, &remote.url));
     problems.extend(lost_workers(&workers, &recovery));
-    problems.extend(steps_without_worker(&queued));
-    problems.extend(failures(&failed));
+    problems.extend(steps_without_worker(&queued, queued_more));
+    problems.extend(failures(&failed, failed_more));
     let mut by_reason = BTreeMap::new();
     for step in &queued {
         *by_reason.entry(step.why.code.clone()).or_insert(0) += 1;
@@ -183,41 +192,67 @@ pub fn look_at(remote: &Remote) -> anyhow::Result<StatusJson> {
         problems,
         jobs: StatusJobsJson {
             running,
+            running_more,
             failed_recently: failed,
+            failed_more,
         },
         waiting: WaitingJson {
             steps: queued.len(),
-            more: queued.len() >= WAITING_MAX,
+            more: queued_more,
             by_reason,
         },
         workers,
+        workers_more,
         schedules_next: schedules_next(remote)?,
     })
 }
 
-fn jobs(remote: &Remote, status: &str) -> anyhow::Result<Vec<JobJson>> {
-    let query = in_url(&format!("status:{status}"));
-    remote.all(&format!("/api/jobs?limit=500&q={query}"), "after", JOBS_MAX)
+/// So many of a list, and whether there are more.
+fn first<A: DeserializeOwned>(
+    remote: &Remote,
+    path: &str,
+    max: usize,
+) -> anyhow::Result<(Vec<A>, bool)> {
+    let mut items = remote.all(path, "after", max + 1)?;
+    let more = items.len() > max;
+    items.truncate(max);
+    Ok((items, more))
 }
 
-/// A job that ran out of time is cancelled by nobody's wish.
-fn failed_recently(remote: &Remote) -> anyhow::Result<Vec<JobJson>> {
-    let cancelled = jobs(remote, "cancelled")?.into_iter().filter(|job| {
-        let reason = job.reason.as_deref();
-        matches!(reason, Some("job_timeout" | "queue_timeout"))
-    });
+fn jobs(remote: &Remote, query: &str) -> anyhow::Result<(Vec<JobJson>, bool)> {
+    let path = format!("/api/jobs?limit=500&q={}", in_url(query));
+    first(remote, &path, JOBS_MAX)
+}
+
+/// A job that ran out of time is cancelled by nobody's wish. And whether there are more.
+fn failed_recently(remote: &Remote) -> anyhow::Result<(Vec<JobJson>, bool)> {
     let now_ms = wall_time().0;
     let is_recent = |job: &JobJson| {
         let ended = job.ended_at.map_or(0, |at| at.0.0);
-        job.parent.is_none() && now_ms - ended < RECENT_MS
+        now_ms - ended < RECENT_MS
     };
-    let mut failed: Vec<JobJson> = jobs(remote, "failed")?
-        .into_iter()
-        .chain(cancelled)
-        .filter(is_recent)
-        .collect();
-    failed.sort_by_key(|job| std::cmp::Reverse(job.id));
-    Ok(failed)
+    let (mut all, mut more) = (Vec::new(), false);
+    for query in [
+        "status:failed",
+        "status:cancelled reason:job_timeout",
+        "status:cancelled reason:queue_timeout",
+    ] {
+        let (found, is_cut) = jobs(remote, query)?;
+        // Those that are left out are older still.
+        more |= is_cut && found.last().is_some_and(is_recent);
+        all.extend(found);
+    }
+    all.retain(|job| job.parent.is_none() && is_recent(job));
+    all.sort_by_key(|job| std::cmp::Reverse(job.id));
+    Ok((all, more))
+}
+
+/// What is counted, where some of it may not have been.
+fn at_least(n: usize, noun: &str, more: bool) -> String {
+    match more {
+        true => format!("at least {}", count(n, noun)),
+        false => count(n, noun),
+    }
 }
 
 fn schedules_next(remote: &Remote) -> anyhow::Result<Vec<ScheduleJson>> {
@@ -263,6 +298,19 @@ fn broken_files(workflows: &Workflows) -> Vec<ProblemJson> {
     broken.collect()
 }
 
+/// Jobs would wait, and nobody has to submit one to know.
+fn nobody_works(workers: &[WorkerJson], workflows: &Workflows, url: &str) -> Option<ProblemJson> {
+    let is_idle = workers.is_empty() && workflows.tasks > 0;
+    is_idle.then(|| ProblemJson {
+        code: "no_worker".to_string(),
+        message: format!(
+            "there is no worker to run any of {}",
+            count(workflows.tasks, "task")
+        ),
+        fix: format!("stepward worker --server {}", shell_word(url)),
+    })
+}
+
 /// Whoever was told to go is no problem.
 fn lost_workers(workers: &[WorkerJson], recovery: &RecoveryJson) -> Vec<ProblemJson> {
     let late_secs = 2.0 * recovery.settings.heartbeat_interval_secs as f64;
@@ -297,7 +345,7 @@ fn lost_workers(workers: &[WorkerJson], recovery: &RecoveryJson) -> Vec<ProblemJ
 }
 
 /// Those that wait for the same are one problem.
-fn steps_without_worker(queued: &[QueuedJson]) -> Vec<ProblemJson> {
+fn steps_without_worker(queued: &[QueuedJson], more: bool) -> Vec<ProblemJson> {
     let mut groups: BTreeMap<(&str, &str), Vec<&QueuedJson>> = BTreeMap::new();
     for step in queued {
         let code = step.why.code.as_str();
@@ -317,8 +365,10 @@ fn steps_without_worker(queued: &[QueuedJson]) -> Vec<ProblemJson> {
         let which = match steps.len() {
             1 => format!("job {} step {}", first.job_id, first.step),
             n => format!(
-                "{n} steps, the first is job {} step {}",
-                first.job_id, first.step
+                "{}, the first is job {} step {}",
+                at_least(n, "step", more),
+                first.job_id,
+                first.step
             ),
         };
         let then = outcome(first).map_or_else(String::new, |outcome| format!("; {outcome}"));
@@ -335,7 +385,7 @@ fn steps_without_worker(queued: &[QueuedJson]) -> Vec<ProblemJson> {
 }
 
 /// By reason, the one that happened last first.
-fn failures(failed: &[JobJson]) -> Vec<ProblemJson> {
+fn failures(failed: &[JobJson], more: bool) -> Vec<ProblemJson> {
     let mut groups: Vec<(&str, Vec<&JobJson>)> = Vec::new();
     for job in failed {
         let reason = job.reason.as_deref().unwrap_or("unknown");
@@ -347,9 +397,16 @@ fn failures(failed: &[JobJson]) -> Vec<ProblemJson> {
     let problem = |(reason, jobs): (&str, Vec<&JobJson>)| {
         let last = jobs[0];
         let (id, task) = (last.id, &last.task);
+        let what = match last.status.as_str() {
+            "cancelled" => "ran out of time",
+            _ => "failed",
+        };
         let which = match jobs.len() {
-            1 => format!("job {id} {task} failed"),
-            n => format!("{n} jobs failed within a day, the last is {id} {task}"),
+            1 => format!("job {id} {task} {what}"),
+            n => format!(
+                "{} {what} within a day, the last is {id} {task}",
+                at_least(n, "job", more)
+            ),
         };
         let at = last
             .ended_at
@@ -375,7 +432,7 @@ pub fn text(status: &StatusJson, look: &Look) -> String {
             let well = format!(
                 "{} all is well at {}",
                 look.sign("completed"),
-                status.server
+                printable(&status.server)
             );
             text.push_str(&look.paint(Ink::Good, &well));
         }
@@ -384,7 +441,7 @@ pub fn text(status: &StatusJson, look: &Look) -> String {
                 "{} {} at {}",
                 look.sign("failed"),
                 count(n, "problem"),
-                status.server
+                printable(&status.server)
             );
             text.push_str(&look.paint(Ink::Bad, &many));
         }
@@ -410,17 +467,18 @@ pub fn text(status: &StatusJson, look: &Look) -> String {
     text
 }
 
-/// `Running: 3`, or the word for none.
-fn heading(look: &Look, name: &str, n: usize) -> String {
-    let n = match n {
-        0 => "none".to_string(),
-        n => n.to_string(),
+/// `Running: 3`, `Running: 500+`, or the word for none.
+fn heading(look: &Look, name: &str, n: usize, more: bool) -> String {
+    let n = match (n, more) {
+        (0, _) => "none".to_string(),
+        (n, true) => format!("{n}+"),
+        (n, false) => n.to_string(),
     };
     format!("\n{} {n}\n", look.paint(Ink::Bold, &format!("{name}:")))
 }
 
-fn section(look: &Look, name: &str, n: usize, table: &Table) -> String {
-    let mut text = heading(look, name, n);
+fn section(look: &Look, name: &str, n: usize, more: bool, table: &Table) -> String {
+    let mut text = heading(look, name, n, more);
     if !table.is_empty() {
         let room = look.width.map(|width| width.saturating_sub(2));
         let inner = Look {
@@ -432,7 +490,8 @@ fn section(look: &Look, name: &str, n: usize, table: &Table) -> String {
         }
     }
     if n > ROWS && name != "Next" {
-        text.push_str(&format!("  and {} more\n", n - ROWS));
+        let least = if more { "at least " } else { "" };
+        text.push_str(&format!("  and {least}{} more\n", n - ROWS));
     }
     text
 }
@@ -448,12 +507,13 @@ fn running(status: &StatusJson, look: &Look) -> String {
             Cell::new(duration(wall_time().0 - since.0.0)),
         ]);
     }
-    section(look, "Running", jobs.len(), &table)
+    let more = status.jobs.running_more;
+    section(look, "Running", jobs.len(), more, &table)
 }
 
 fn waiting(status: &StatusJson, look: &Look) -> String {
     let waiting = &status.waiting;
-    let mut text = heading(look, "Waiting", waiting.steps);
+    let mut text = heading(look, "Waiting", waiting.steps, waiting.more);
     let reasons = waiting.by_reason.iter();
     let reasons: Vec<String> = reasons.map(|(code, n)| format!("{n} {code}")).collect();
     if !reasons.is_empty() {
@@ -495,7 +555,7 @@ fn workers(status: &StatusJson, look: &Look) -> String {
         }
         table.row(cells);
     }
-    let mut text = section(look, "Workers", all.len(), &table);
+    let mut text = section(look, "Workers", all.len(), status.workers_more, &table);
     if all.is_empty() {
         let how = "  start one: stepward worker --server ";
         let room = look.width.unwrap_or(usize::MAX);
@@ -518,5 +578,5 @@ fn next(status: &StatusJson, look: &Look) -> String {
         let name = format!("{}.{}", schedule.task, schedule.name);
         table.row(vec![Cell::new(name), Cell::new(at)]);
     }
-    section(look, "Next", status.schedules_next.len(), &table)
+    section(look, "Next", status.schedules_next.len(), false, &table)
 }

@@ -154,7 +154,11 @@ fn ten_thousand_that_wait_are_told_whole_and_quickly() {
     assert_eq!((head.stdout.trim(), head.stderr.as_str()), ("3", ""));
     let status = typed(&house, &["status", "--json"]).json();
     assert_eq!(status["waiting"]["more"], true);
-    assert_eq!(codes(&status), ["no_matching_worker"]);
+    assert_eq!(codes(&status), ["no_worker", "no_matching_worker"]);
+    let shown = typed(&house, &["status"]).stdout;
+    for counted in ["at least 1000 steps, the first is", "Waiting: 1000+"] {
+        assert!(shown.contains(counted), "{shown}");
+    }
     house.cancel(1);
     house.check();
 }
@@ -221,7 +225,7 @@ fn status_says_what_is_wrong_first() {
     let mut house = House::with(ALL);
     let empty = typed(&house, &["status"]);
     assert_eq!(empty.code, Some(0));
-    assert!(empty.stdout.contains("all is well"), "{empty:?}");
+    assert!(!empty.stdout.contains("all is well"), "{empty:?}");
     assert!(empty.stdout.contains("Workers: none"), "{empty:?}");
     let status = typed(&house, &["status", "--json"]).json();
     let fields: Vec<&String> = status.as_object().unwrap().keys().collect();
@@ -233,14 +237,18 @@ fn status_says_what_is_wrong_first() {
         "server",
         "waiting",
         "workers",
+        "workers_more",
     ];
     assert_eq!(fields, expected);
-    assert_eq!(
-        (&status["ready"], &status["problems"]),
-        (&true.into(), &serde_json::json!([]))
-    );
+    assert_eq!(status["ready"], true);
+    assert_eq!(codes(&status), ["no_worker"], "tasks, and nobody for them");
+    let fix = format!("stepward worker --server {}", house.url());
+    assert_eq!(status["problems"][0]["fix"], fix.as_str());
 
     let mut worker = house.worker(1);
+    house.await_worker("w1", "active");
+    let well = typed(&house, &["status"]);
+    assert!(well.stdout.contains("all is well"), "{well:?}");
     house.submit("bad");
     house.await_job(1, "failed");
     house.submit("bad");
@@ -319,7 +327,9 @@ fn status_says_what_is_wrong_first() {
 
 #[test]
 fn status_is_watched_on_a_terminal_only() {
-    let house = House::with_settings(ALL, PATIENT);
+    let mut house = House::with_settings(ALL, PATIENT);
+    let _worker = house.worker(1);
+    house.await_worker("w1", "active");
     let nowhere = typed(&house, &["status", "--watch"]);
     assert_eq!(nowhere.code, Some(2));
     assert!(nowhere.stderr.contains("needs a terminal"), "{nowhere:?}");
@@ -359,7 +369,7 @@ fn stepward_alone_is_the_status_or_where_to_begin() {
     let house = House::with_settings(ALL, PATIENT);
     let status = typed(&house, &[]);
     assert_eq!(status.code, Some(0));
-    assert!(status.stdout.contains("all is well"), "{status:?}");
+    assert!(status.stdout.contains("no_worker: "), "{status:?}");
     assert!(!status.stdout.contains("Start here"), "{status:?}");
 
     // Somebody listens at the usual port, perhaps; nobody named it.
@@ -380,6 +390,26 @@ fn stepward_alone_is_the_status_or_where_to_begin() {
     let unreachable = Typed::from({ unreachable }.output().unwrap());
     assert_eq!(unreachable.code, Some(6), "{unreachable:?}");
     house.check();
+}
+
+#[test]
+fn a_job_that_ran_out_of_time_did_not_fail() {
+    const SLOW: &str = "
+tasks:
+  slow: { timeout: 1s, flow: { work: { script: 'SLEEP' } } }
+";
+    let mut house = House::with(SLOW);
+    let _worker = house.worker(1);
+    let job = house.submit("slow");
+    house.await_job(job, "cancelled");
+    let status = typed(&house, &["status", "--json"]).json();
+    assert_eq!(codes(&status), ["job_timeout"]);
+    let message = status["problems"][0]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("job 1 slow ran out of time "),
+        "{message}"
+    );
+    house.await_nobody_asleep();
 }
 
 /// Whoever redirects an answer relies on it.
