@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{ConfigError, read};
-use crate::language::looks_secret;
+use crate::language::{looks_secret, names_secret};
 
 /// One setting: `recovery.sweep_interval_secs`.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,7 +93,8 @@ impl Setting {
             let authority = authority.split('/').next().unwrap_or_default();
             authority.contains('@')
         };
-        texts.iter().any(|text| looks_secret(name, text))
+        (names_secret(name) && texts.iter().any(|text| !text.is_empty()))
+            || texts.iter().any(|text| looks_secret(name, text))
             || texts.iter().any(holds_password)
             || (is_address && !texts.is_empty())
     }

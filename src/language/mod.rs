@@ -41,7 +41,7 @@ pub use check::CheckOptions;
 pub use diagnostic::{Diagnostic, Fix, Severity, Spot};
 pub use library::{Library, Reloaded};
 pub use load::{FILE_BYTES_MAX, FILES_MAX, check_among, load, load_files, text_of};
-pub use secrets::looks_secret;
+pub use secrets::{looks_secret, names_secret};
 pub use source::SourceFile;
 
 /// The tasks of a folder, each with all that it calls, and what starts them.

@@ -8,9 +8,24 @@ pub fn looks_secret(name: &str, value: &str) -> bool {
     holds_token(value) || (is_secret_name(name) && is_guessable(value))
 }
 
+/// By its name alone: what it holds had better not be shown, whatever it is.
+pub fn names_secret(name: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "password",
+        "passwd",
+        "passphrase",
+        "pwd",
+        "secret",
+        "token",
+        "key",
+        "credential",
+        "cookie",
+    ];
+    names_one_of(name, WORDS)
+}
+
 fn is_secret_name(name: &str) -> bool {
-    let name = name.to_lowercase().replace(['-', '_'], "");
-    let words = [
+    const WORDS: &[&str] = &[
         "password",
         "passwd",
         "secret",
@@ -19,6 +34,11 @@ fn is_secret_name(name: &str) -> bool {
         "privatekey",
         "accesskey",
     ];
+    names_one_of(name, WORDS)
+}
+
+fn names_one_of(name: &str, words: &[&str]) -> bool {
+    let name = name.to_lowercase().replace(['-', '_'], "");
     // `TOKEN_FILE`, `SECRET_NAME` say where one is, not what it is.
     let elsewhere = ["file", "path", "name", "url", "dir", "env"];
     words.iter().any(|word| name.contains(word))
@@ -73,6 +93,22 @@ mod tests {
             ("NOTE", "ghp_abcdefghijklmnopqrstuvwxyz0123456789", true),
         ] {
             assert_eq!(looks_secret(name, value), expected, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_enough_to_hide_what_it_stands_for() {
+        for hidden in [
+            "PASSWORD",
+            "db-passwd",
+            "SSH_KEY",
+            "GoogleCredentials",
+            "TOKEN",
+        ] {
+            assert!(names_secret(hidden), "{hidden}");
+        }
+        for shown in ["TOKEN_FILE", "MODE", "SECRET_NAME", "PATH"] {
+            assert!(!names_secret(shown), "{shown}");
         }
     }
 }

@@ -275,3 +275,19 @@ fn a_token_is_tried_at_the_server() {
     assert_eq!(typed_in(folder.path(), &["token", "check"]).code, Some(6));
     open.check();
 }
+
+/// Nobody has to guess what is behind such a name.
+#[test]
+fn a_short_password_is_not_shown_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = "embedded_worker: { env: { PASSWORD: hunter2, SSH_KEY: abc, TOKEN_FILE: /etc/token, MODE: fast } }\n";
+    fs::write(folder.path().join("server-config.yaml"), settings).unwrap();
+    for words in [&["config", "show"][..], &["config", "show", "--json"]] {
+        let told = typed_in(folder.path(), words);
+        assert_eq!(told.code, Some(0), "{told:?}");
+        assert!(!told.stdout.contains("hunter2"), "{told:?}");
+        assert!(!told.stdout.contains("abc"), "{told:?}");
+        assert!(told.stdout.contains("/etc/token"), "{told:?}");
+        assert!(told.stdout.contains("fast"), "{told:?}");
+    }
+}
