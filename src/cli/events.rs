@@ -16,7 +16,7 @@ use crate::clock::wall_time;
 use crate::domain::event::EventKind;
 use crate::language::words::did_you_mean;
 use crate::wire::Time;
-use crate::wire::api::{EventJson, JobJson, List};
+use crate::wire::api::{EventJson, JobJson, List, WorkerJson};
 
 /// Unless another number is asked for.
 const NEWEST: usize = 50;
@@ -102,6 +102,15 @@ pub fn run(args: EventsArgs) -> anyhow::Result<Exit> {
         Some(after) => wanted.after(&remote, after, args.lines.unwrap_or(usize::MAX))?,
         None => wanted.newest(&remote, args.lines.unwrap_or(default))?,
     };
+    if let (true, Some(worker)) = (found.events.is_empty(), &wanted.worker) {
+        // One that was removed has its past; one that never was has no future to wait for.
+        let path = format!("/api/workers/{}", in_url(worker));
+        let known = remote.get::<WorkerJson>(&path);
+        known.map(|_| ()).or_else(|error| match Exit::of(&error) {
+            Exit::NotFound => Err(error),
+            _ => Ok(()),
+        })?;
+    }
     let look = args.show.look();
     if args.follow {
         return follow_on(&remote, &wanted, found, args.show.json, &look);

@@ -14,8 +14,12 @@ use crate::domain::limits::shorten;
 use crate::domain::selector::JobSelector;
 use crate::language::words::did_you_mean;
 use crate::wire::api::{
-    JobWhyJson, OneStepWhyJson, ScheduleJson, ScheduleWhyJson, TaskJson, WorkerJson, WorkerWhyJson,
+    JobJson, JobWhyJson, OneStepWhyJson, ScheduleJson, ScheduleWhyJson, TaskJson, WorkerJson,
+    WorkerWhyJson,
 };
+
+/// How a sentence of the server goes on that knows better.
+const HINT: &str = "; did you mean ";
 
 /// So many names are looked at for the one that was meant.
 const NAMES_MAX: usize = 1_000;
@@ -67,14 +71,9 @@ pub fn run(args: WhyArgs) -> anyhow::Result<Exit> {
         (Some((job, step)), None) if JobSelector::parse(job).is_some() => (job, Some(step)),
         _ => (what, None),
     };
-    if JobSelector::parse(job).is_some() {
+    // The server says what is wrong with a job that is none.
+    if JobSelector::parse(job).is_some() || step.is_some() {
         return args.tell_job(&remote, job, step);
-    }
-    if step.is_some() {
-        let what = shorten(&printable(job));
-        return Err(Fault::not_found(format!(
-            "{what} names no job, write its number, latest, TASK@latest or TASK@failed"
-        )));
     }
     let schedule = match what.contains('.') {
         true => there(schedule(&remote, what))?,
@@ -181,12 +180,26 @@ fn unknown(remote: &Remote, what: &str) -> anyhow::Result<anyhow::Error> {
             "{shown} is a task; of its newest job: stepward why {shown}@latest"
         )));
     }
-    let mut names = workers(remote)?;
-    names.extend(schedules(remote)?);
+    let job = what.split_once('/').map_or(what, |(job, _)| job);
+    let hints = [
+        hint(schedule(remote, what)),
+        did_you_mean(what, workers(remote)?.iter().map(String::as_str)),
+        hint(remote.get::<JobJson>(&format!("/api/jobs/{}", in_url(job)))),
+    ];
     Ok(Fault::not_found(format!(
         "there is no job, schedule or worker {}: a job is named by its number or as latest, TASK@latest or \
          TASK@failed, a schedule as TASK.NAME, a worker by its name{}",
         shorten(&shown),
-        did_you_mean(what, names.iter().map(String::as_str))
+        hints
+            .iter()
+            .find(|hint| !hint.is_empty())
+            .map_or("", String::as_str)
     )))
+}
+
+/// What the server thinks was meant, who knows all that there is.
+fn hint<T>(refused: anyhow::Result<T>) -> String {
+    let said = refused.map_or_else(|error| error.to_string(), |_| String::new());
+    let at = said.rfind(HINT);
+    at.map_or_else(String::new, |at| printable(&said[at..]))
 }

@@ -179,6 +179,14 @@ impl Engine {
                 }
             }
             let schedules = tx.schedules_after(ScheduleId(0), NAMED_MAX)?;
+            // Whoever forgot its task, before whoever forgot a letter.
+            let namesake = schedules
+                .iter()
+                .find(|schedule| schedule.draft.name == selector);
+            if let Some(schedule) = namesake {
+                let full_name = full_name(schedule);
+                return Err(none(format!("; did you mean {full_name}?")));
+            }
             let names: Vec<String> = schedules.iter().map(full_name).collect();
             Err(none(did_you_mean(
                 selector,

@@ -209,6 +209,21 @@ fn what_is_meant_is_found_and_what_is_not_there_is_said() {
         (&["why", "1/biuld"], "job 1 has no step"),
         (&["why", "1/"], "names no step, write 1/STEP"),
         (&["why", "nobody", "build"], "names no job"),
+        (&["why", "latst"], "did you mean latest?"),
+        (&["why", "latst", "build"], "did you mean latest?"),
+        (&["why", "latst/build"], "did you mean latest?"),
+        (&["why", "release@latst"], "did you mean release@latest?"),
+        (&["why", "relaese@failed"], "did you mean release@failed?"),
+        (&["why", "release@"], "did you mean release@latest?"),
+        (&["why", "release@fail"], "did you mean release@failed?"),
+        (&["why", "nightly"], "did you mean release.nightly?"),
+        (
+            &["schedule", "show", "nightly"],
+            "did you mean release.nightly?",
+        ),
+        (&["events", "--worker", "w11"], "did you mean w1?"),
+        (&["events", "-f", "--worker", "w11"], "did you mean w1?"),
+        (&["events", "-f", "--worker", "77"], "worker 77"),
     ] {
         let typed = typed(&house, words);
         assert_eq!(
@@ -224,6 +239,37 @@ fn what_is_meant_is_found_and_what_is_not_there_is_said() {
     assert!(!hostile.stderr.contains('\x1b'), "{hostile:?}");
     assert_eq!(typed(&house, &["why"]).code, Some(2));
     house.check();
+}
+
+#[test]
+fn a_task_may_be_missing_because_its_file_does_not_load() {
+    let house = House::with(WORKFLOWS);
+    let told = typed(&house, &["run", "inp"]);
+    assert_eq!(told.code, Some(5));
+    assert!(!told.stderr.contains("load"), "{told:?}");
+    house.write_workflow("inp.yaml", "tasks: { inp: { setps: {} } }");
+    await_that("the file is read", || {
+        let workflows: serde_json::Value = house.get("/api/workflows");
+        (workflows["left_out"] != serde_json::json!([])).then_some(())
+    });
+    let told = typed(&house, &["run", "inp"]);
+    assert_eq!(told.code, Some(5));
+    has(
+        &told.stderr,
+        &["1 workflow file does not load, see `stepward status`"],
+    );
+}
+
+#[test]
+fn the_past_of_a_worker_that_was_removed_is_told() {
+    let mut house = House::with(WORKFLOWS);
+    let mut worker = house.worker(1);
+    worker.kill();
+    assert_eq!(house.delete_worker(1, true), 200);
+    for name in ["w1", "1"] {
+        let told = typed(&house, &["events", "--worker", name]);
+        has(said(&told), &["worker_registered", "worker_deleted"]);
+    }
 }
 
 #[test]

@@ -72,7 +72,10 @@ fn meant(app: &App, text: &str) -> Option<String> {
             let which = match which {
                 "" => Some(LATEST),
                 which if known.clone().any(|known| known == which) => Some(which),
-                which => nearest(which, &mut known),
+                which => {
+                    let begun = known.clone().find(|known| known.starts_with(which));
+                    nearest(which, &mut known).or(begun)
+                }
             };
             task(word)
                 .zip(which)

@@ -56,6 +56,15 @@ fn find(app: &App, request: &Request) -> Result<Frozen, ApiError> {
     let loaded = app.workflows.current();
     loaded.tasks.get(name).cloned().ok_or_else(|| {
         let hint = did_you_mean(name, loaded.tasks.keys().map(String::as_str));
-        ApiError::not_found(format!("task {} does not exist{hint}", shorten(name)))
+        let broken = match loaded.stale.len() + loaded.left_out.len() {
+            0 => String::new(),
+            1 => "; 1 workflow file does not load, see `stepward status` or /api/workflows"
+                .to_string(),
+            n => {
+                format!("; {n} workflow files do not load, see `stepward status` or /api/workflows")
+            }
+        };
+        let name = shorten(name);
+        ApiError::not_found(format!("task {name} does not exist{hint}{broken}"))
     })
 }
