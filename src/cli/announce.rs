@@ -68,10 +68,12 @@ fn put(file: &Path, announced: &Announced) -> std::io::Result<()> {
 
 /// The server that was announced in this folder or the nearest one above, and by which file.
 pub fn find(folder: &Path) -> Option<(Announced, PathBuf)> {
-    folder.ancestors().find_map(|folder| {
-        let file = folder.join(FOLDER).join(FILE);
-        read(&file).map(|announced| (announced, file))
-    })
+    folder.ancestors().find_map(of_project)
+}
+
+/// That of this project alone.
+pub fn of_project(folder: &Path) -> Option<(Announced, PathBuf)> {
+    of_folder(&folder.join(FOLDER))
 }
 
 /// The server of this very data folder, and by which file.

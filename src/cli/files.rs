@@ -21,6 +21,12 @@ pub fn server_config(named: Option<&Path>) -> Result<ServerConfig, ConfigError> 
     ServerConfig::load(config_file(named, SERVER_CONFIG).as_deref())
 }
 
+/// The usual folder, if it is here and a server with these settings does not serve it.
+pub fn unserved(config: &ServerConfig) -> Option<&'static str> {
+    let is_here = Path::new(WORKFLOWS).is_dir();
+    (is_here && config.workflows_dir.is_none()).then_some(WORKFLOWS)
+}
+
 /// The folder of workflow files: as the settings say, else the usual one if it is there.
 pub fn workflows_folder(config: &ServerConfig) -> Option<PathBuf> {
     let usual = Path::new(WORKFLOWS);

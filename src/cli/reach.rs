@@ -2,15 +2,16 @@
 //! or the `.stepward/` of this folder or one above.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::announce;
+use super::announce::{self, Announced};
 use super::exit::{Exit, Fault};
+use super::files::server_config;
 use super::words::printable;
 use crate::client::{CallError, Client, Silence, UNKNOWN};
 use crate::config::{leads_to_a_host, read_token};
@@ -67,7 +68,7 @@ impl Reach {
         let (url, named_by) = match &self.server {
             Some(url) => (url.clone(), NamedBy::Caller),
             None => {
-                let found = announce::find(&std::env::current_dir()?);
+                let found = announced(&std::env::current_dir()?);
                 let Some((announced, file)) = found else {
                     return Ok(None);
                 };
@@ -188,6 +189,18 @@ impl Remote {
             }
         }
     }
+}
+
+/// The server of this folder, by the usual place of its data or by that of its settings; else of one above. Settings that do not
+/// load name none.
+fn announced(folder: &Path) -> Option<(Announced, PathBuf)> {
+    let of_settings = || {
+        let config = server_config(None).ok()?;
+        announce::of_folder(&folder.join(config.data_dir))
+    };
+    announce::of_project(folder)
+        .or_else(of_settings)
+        .or_else(|| announce::find(folder))
 }
 
 /// What is wrong with what somebody calls a server. A password in it is not told to whoever looks on.

@@ -10,7 +10,7 @@ use clap::builder::BoolishValueParser;
 use super::announce::Announcement;
 use super::embedded::{self, Embedded, Manner};
 use super::exit::Exit;
-use super::files::{SERVER_CONFIG, config_file};
+use super::files::{SERVER_CONFIG, config_file, unserved};
 use super::port_owner;
 use super::process;
 use super::say::say;
@@ -68,6 +68,11 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
         server.tasks(),
         config.recovery.heartbeat_timeout_secs
     ));
+    if let Some(folder) = unserved(&config) {
+        say(format!(
+            "the folder {folder} here is not served: start with --workflows-dir {folder}, or write workflows_dir: {folder} in the settings"
+        ));
+    }
     let problems = server.problems();
     if !problems.is_empty() {
         say(render::human(&problems, false));

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use clap::{Args, Subcommand};
+use serde::Deserialize;
 
 use super::columns::Columns;
 use super::columns::Room::{Any, Wide};
@@ -69,7 +70,8 @@ pub fn run(args: TaskArgs) -> anyhow::Result<Exit> {
 }
 
 fn list(args: LsArgs) -> anyhow::Result<Exit> {
-    let tasks = match args.reach.find()? {
+    let remote = args.reach.find()?;
+    let tasks = match &remote {
         Some(remote) => remote.all("/api/tasks?limit=500", "after", usize::MAX)?,
         None => of_this_folder(&args.reach)?,
     };
@@ -78,7 +80,10 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Success);
     }
     if tasks.is_empty() {
-        say("there are no tasks; `stepward init` writes some to begin with");
+        say(match &remote {
+            Some(remote) => none_served(remote)?,
+            None => "there are no tasks; `stepward init` writes some to begin with".to_string(),
+        });
         return Ok(Exit::Success);
     }
     let look = &args.show.look();
@@ -106,6 +111,26 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
     }
     print(&table.text(look));
     Ok(Exit::Success)
+}
+
+/// Where they would be.
+fn none_served(remote: &Remote) -> anyhow::Result<String> {
+    #[derive(Deserialize)]
+    struct Workflows {
+        folder: Option<String>,
+    }
+    let url = &remote.url;
+    let workflows: Workflows = remote.get("/api/workflows")?;
+    Ok(match workflows.folder {
+        Some(folder) => {
+            let folder = printable(&folder);
+            format!("the server at {url} has no tasks: it looks for them in {folder}")
+        }
+        None => format!(
+            "the server at {url} has no tasks: it serves no folder, start it with --workflows-dir FOLDER or write \
+             workflows_dir in its settings"
+        ),
+    })
 }
 
 /// The tasks of its workflow files, as a server would have them.

@@ -99,6 +99,8 @@ pub struct App {
     engine: Engine,
     clock: Arc<SystemClock>,
     workflows: Arc<Catalogue>,
+    /// Where they are read. `None`: nowhere.
+    workflows_dir: Option<PathBuf>,
     logs: Logs,
     /// For its end alone.
     _log_sync: LogSync,
@@ -235,6 +237,7 @@ impl Server {
             scheduler,
             _reload: reload.transpose().map_err(thread)?,
             workflows: catalogue,
+            workflows_dir: folder.map(|folder| folder.canonicalize().unwrap_or(folder.clone())),
             downloads: Downloads::default(),
             engine,
             clock,

@@ -64,6 +64,8 @@ pub struct TaskJson {
 /// The workflow files of a server.
 #[derive(Debug, Serialize)]
 pub struct WorkflowsJson<'a, D: Serialize> {
+    /// Where the files are. `None`: none are served.
+    pub folder: Option<String>,
     pub tasks: usize,
     pub schedules: usize,
     pub webhooks: usize,

@@ -5,10 +5,11 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use stepward::client::{CallError, Client, Silence};
 
-use crate::house::{House, SETTINGS};
-use crate::typed::{Typed, typed_in};
+use crate::house::{House, Process, SETTINGS, await_that};
+use crate::typed::{Typed, command, typed_in};
 
 /// Something at a port that answers everybody alike. It ends with the tests.
 fn something_else(status: &'static str, body: &'static str) -> String {
@@ -133,4 +134,72 @@ fn an_answer_that_does_not_come_is_not_waited_for_for_ever() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+fn project(settings: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("workflows")).unwrap();
+    let flow = "tasks: { hello: { flow: { greet: { script: echo hello } } } }\n";
+    std::fs::write(folder.path().join("workflows/hello.yaml"), flow).unwrap();
+    std::fs::write(folder.path().join("server-config.yaml"), settings).unwrap();
+    folder
+}
+
+/// The server of a folder, until it is ready.
+fn serve(folder: &Path) -> Process {
+    let server = Process::start("server", command(folder, &["server"]));
+    await_that("it listens", || {
+        server.said().contains("data in ").then_some(())
+    });
+    server
+}
+
+#[test]
+fn a_folder_that_is_not_served_is_told_of() {
+    let folder = project("listen: 127.0.0.1:0\ndata_dir: data\n");
+    let server = serve(folder.path());
+    await_that("it is said", || {
+        let said = server.said();
+        said.contains(
+            "the folder workflows here is not served: start with --workflows-dir workflows",
+        )
+        .then_some(())
+    });
+    // By the data folder of the settings, which is not the usual one.
+    let status = typed_in(folder.path(), &["status"]);
+    assert_eq!(status.code, Some(0), "{status:?}");
+    let tasks = typed_in(folder.path(), &["task", "ls"]);
+    assert_eq!(tasks.code, Some(0), "{tasks:?}");
+    assert!(tasks.stderr.contains("it serves no folder"), "{tasks:?}");
+    let told = typed_in(folder.path(), &["doctor", "workflows"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    assert!(told.stdout.contains("0 problems, 1 warning"), "{told:?}");
+    assert!(
+        told.stdout.contains("workflows here is not served"),
+        "{told:?}"
+    );
+    // Settings that do not load name no server, and are nobody's fault.
+    std::fs::write(folder.path().join("server-config.yaml"), "data_dri: x\n").unwrap();
+    let status = typed_in(folder.path(), &["status"]);
+    assert_eq!(status.code, Some(6), "{status:?}");
+    assert!(
+        status.stderr.contains("no server is known here"),
+        "{status:?}"
+    );
+    server.signal(Signal::TERM);
+    assert!(server.wait());
+}
+
+#[test]
+fn a_server_without_tasks_says_where_it_looks() {
+    let folder = project("listen: 127.0.0.1:0\nworkflows_dir: workflows\n");
+    std::fs::remove_file(folder.path().join("workflows/hello.yaml")).unwrap();
+    let server = serve(folder.path());
+    assert!(!server.said().contains("not served"), "{}", server.said());
+    let tasks = typed_in(folder.path(), &["task", "ls"]);
+    let looks_in = folder.path().canonicalize().unwrap().join("workflows");
+    let said = format!("it looks for them in {}", looks_in.display());
+    assert!(tasks.stderr.contains(&said), "{tasks:?}");
+    server.signal(Signal::TERM);
+    assert!(server.wait());
 }

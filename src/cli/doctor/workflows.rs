@@ -6,6 +6,7 @@ use serde::Deserialize;
 
 use super::case::{Case, Found};
 use super::{Finding, Looked, or_well};
+use crate::cli::files;
 use crate::cli::words::{count, shell_path};
 use crate::config::{NotifyTarget, Text};
 use crate::domain::secret::SecretRef;
@@ -15,6 +16,9 @@ use crate::secrets::Secrets;
 /// As a server tells them.
 #[derive(Deserialize)]
 struct Loaded {
+    /// `None`: it serves none, or is too old to say.
+    folder: Option<String>,
+    loaded_at: Option<String>,
     tasks: usize,
     stale: Vec<String>,
     left_out: Vec<String>,
@@ -50,27 +54,38 @@ fn of_server(case: &Case, loaded: Loaded) -> Vec<Finding> {
         ),
         None => "see what is wrong, on the server's machine: stepward validate FOLDER".to_string(),
     };
-    let mut found = Vec::new();
-    for told in &loaded.problems {
-        if told.severity == "error" {
-            let Told {
-                code,
-                message,
-                file,
-                line,
-                ..
-            } = told;
-            let message = format!("{file}:{line}: {message} [{code}]");
-            found.push(Finding::problem(message).fix(see.clone()));
+    let errors = loaded.problems.iter();
+    let errors = errors.filter(|told| told.severity == "error").map(|told| {
+        let Told {
+            code,
+            message,
+            file,
+            line,
+            ..
+        } = told;
+        (file.clone(), format!("{file}:{line}: {message} [{code}]"))
+    });
+    let mut broken = by_file(errors);
+    let so = [
+        (&loaded.stale, "is served as it was when it last loaded"),
+        (&loaded.left_out, "is not served at all"),
+    ];
+    for (files, how) in so {
+        for file in files {
+            match broken.get_mut(file) {
+                Some(message) => message.push_str(&format!("; it {how}")),
+                None => {
+                    broken.insert(file.clone(), format!("{file} {how}"));
+                }
+            }
         }
     }
-    for file in &loaded.stale {
-        let message = format!("{file} is served as it was when it last loaded");
-        found.push(Finding::problem(message).fix(see.clone()));
-    }
-    for file in &loaded.left_out {
-        let message = format!("{file} is not served at all");
-        found.push(Finding::problem(message).fix(see.clone()));
+    let broken = broken.into_values();
+    let mut found: Vec<Finding> = broken
+        .map(|message| Finding::problem(message).fix(see.clone()))
+        .collect();
+    if loaded.folder.is_none() && loaded.loaded_at.is_none() {
+        found.extend(unserved(case));
     }
     or_well(found, || {
         format!(
@@ -78,6 +93,34 @@ fn of_server(case: &Case, loaded: Loaded) -> Vec<Finding> {
             count(loaded.tasks, "task")
         )
     })
+}
+
+/// What is wrong with each, in a line: the first of it, and how much more there is.
+fn by_file(errors: impl Iterator<Item = (String, String)>) -> BTreeMap<String, String> {
+    let mut files: BTreeMap<String, (String, usize)> = BTreeMap::new();
+    for (file, message) in errors {
+        let known = files.entry(file).or_insert((message, 0));
+        known.1 += 1;
+    }
+    let told = |(file, (first, n)): (String, (String, usize))| match n {
+        1 => (file, first),
+        n => (file, format!("{first} and {} more", n - 1)),
+    };
+    files.into_iter().map(told).collect()
+}
+
+/// `validate`, `run` and `dev` take this folder; a server has to be told.
+fn unserved(case: &Case) -> Option<Finding> {
+    let known = case.server.as_ref().ok()?;
+    let folder = files::unserved(&known.config)?;
+    let message = format!("the folder {folder} here is not served by `stepward server`");
+    Some(
+        Finding::warning(message)
+            .fix(format!("write in the settings: workflows_dir: {folder}"))
+            .fix(format!(
+                "or start it with: stepward server --workflows-dir {folder}"
+            )),
+    )
 }
 
 fn of_folder(case: &Case) -> Looked {
@@ -95,14 +138,18 @@ fn of_folder(case: &Case) -> Looked {
         shell_path(&folder)
     );
     let errors = checked.diagnostics.iter().filter(|found| found.is_error());
-    let found = errors.map(|error| Finding::problem(render::short(error)).fix(see.clone()));
-    Ok(or_well(found.collect(), || {
+    let errors = errors.map(|error| (error.at.file.clone(), render::short(error)));
+    let broken = by_file(errors).into_values();
+    let found = broken.map(|message| Finding::problem(message).fix(see.clone()));
+    let mut found = or_well(found.collect(), || {
         let tasks = count(checked.workflows.tasks().count(), "task");
         format!(
             "{shown}: {}, {tasks}, every file loads",
             count(checked.files, "file")
         )
-    }))
+    });
+    found.extend(unserved(case));
+    Ok(found)
 }
 
 /// Only where they are is said, never what they are.

@@ -17,7 +17,9 @@ const FILES_MAX: usize = 100;
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
     let loaded = app.workflows.current();
+    let folder = app.workflows_dir.as_ref();
     let workflows = WorkflowsJson {
+        folder: folder.map(|folder| folder.display().to_string()),
         tasks: loaded.tasks.len(),
         schedules: loaded.schedules.len(),
         webhooks: loaded.webhooks.len(),
