@@ -12,6 +12,7 @@ use super::look::{Ink, Show};
 use super::say::{answer_json_list, print, say};
 use super::settings;
 use super::table::{Cell, Table};
+use super::words::shown_path;
 use crate::config::{Origin, Setting};
 
 #[derive(Args)]
@@ -86,7 +87,7 @@ pub fn run(args: ConfigShowArgs) -> anyhow::Result<Exit> {
     }
     let kind = if args.worker { "worker" } else { "server" };
     match file {
-        Some(file) => say(format!("settings of a {kind}, from {}", file.display())),
+        Some(file) => say(format!("settings of a {kind}, from {}", shown_path(&file))),
         None => say(format!("settings of a {kind}, without a file")),
     }
     if settings.is_empty() {

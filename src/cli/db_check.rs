@@ -11,7 +11,7 @@ use super::exit::Exit;
 use super::files::server_config;
 use super::look::Show;
 use super::say::{answer, answer_json, say};
-use super::words::printable;
+use super::words::{printable, shown_path};
 use crate::store::{DATABASE_FILE, Store, StoreOptions};
 
 #[derive(Args)]
@@ -82,7 +82,7 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
         answer(format!("{}: {}", breach.rule, printable(&breach.what)));
     }
     if breaches.is_empty() {
-        answer(format!("{}: every rule holds", folder.display()));
+        answer(format!("{}: every rule holds", shown_path(&folder)));
         return Ok(exit);
     }
     say(format!("{} breaches", breaches.len()));

@@ -11,6 +11,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 use super::exit::{EXITS, Exit, Fault};
 use super::help;
 use super::say::{answer, print};
+use super::words::shown_path;
 use crate::language::words::nearest;
 
 #[derive(Args)]
@@ -36,7 +37,7 @@ pub fn run(args: ManArgs) -> anyhow::Result<Exit> {
             let file = folder.join(format!("{name}.1"));
             fs::write(&file, page)
                 .with_context(|| format!("{} cannot be written", file.display()))?;
-            answer(file.display());
+            answer(shown_path(&file));
         }
         return Ok(Exit::Success);
     }

@@ -195,7 +195,10 @@ pub fn run() -> ExitCode {
         None => start_here::run(),
     };
     let exit = outcome.unwrap_or_else(|error| {
-        say::say(format!("{error:#}"));
+        // What others wrote may be in it, and how they called their files.
+        let told = format!("{error:#}");
+        let lines: Vec<String> = told.lines().map(words::printable).collect();
+        say::say(lines.join("\n"));
         Exit::of(&error)
     });
     in_the_end(exit).into()

@@ -12,7 +12,7 @@ use super::found::MISSING;
 use super::look::LookArgs;
 use super::reach::Reach;
 use super::say::{print, say};
-use super::words::count;
+use super::words::{count, shown_path};
 use crate::language::{self, CheckOptions, Checked, SourceFile, render};
 use crate::wire::api::WorkerJson;
 
@@ -71,7 +71,7 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Usage);
     }
     if let Some(root) = args.root.as_ref().filter(|root| !root.is_dir()) {
-        say(format!("{} is not a folder", root.display()));
+        say(format!("{} is not a folder", shown_path(root)));
         return Ok(Exit::Usage);
     }
     let options = CheckOptions {
@@ -79,6 +79,7 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<Exit> {
     };
     let root = args.root.as_deref();
     let mut is_alone = root.is_none();
+    let mut looked_in: Vec<String> = Vec::new();
     let checked = match from_stdin {
         true => from_input(args.stdin_filename, root, &options)?,
         false => {
@@ -87,9 +88,10 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<Exit> {
                 false => args.paths,
             };
             if let Some(missing) = paths.iter().find(|path| !path.exists()) {
-                say(format!("{} does not exist", missing.display()));
+                say(format!("{} does not exist", shown_path(missing)));
                 return Ok(Exit::Usage);
             }
+            looked_in = paths.iter().map(|path| shown_path(path)).collect();
             is_alone &= !paths.iter().any(|path| path.is_dir());
             let folder = folder_of(&paths);
             language::load_files(&paths, &folder, root, &options)
@@ -98,7 +100,13 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<Exit> {
     let format = if args.json { Format::Json } else { args.format };
     print(&shown(&checked, format, &args.look));
     let (errors, warnings) = (checked.errors(), checked.warnings());
-    summary(&checked, errors, warnings, root.is_some());
+    match checked.files == 0 && checked.diagnostics.is_empty() {
+        true => say(format!(
+            "warning: no workflow files found in {}",
+            looked_in.join(", ")
+        )),
+        false => summary(&checked, errors, warnings, root.is_some()),
+    }
     let misses = |code: &str| MISSING.contains(&code);
     if is_alone && checked.diagnostics.iter().any(|found| misses(found.code)) {
         say("only these files were looked at; with --root DIR the others of the folder are known");
@@ -154,7 +162,11 @@ fn summary(checked: &Checked, errors: usize, warnings: usize, among_others: bool
         }
         _ => {
             let (errors, warnings) = (count(errors, "error"), count(warnings, "warning"));
-            format!("{errors}, {warnings} in {files}")
+            let unshown = match checked.unshown() {
+                0 => String::new(),
+                unshown => format!(", {unshown} of them are not shown"),
+            };
+            format!("{errors}, {warnings} in {files}{unshown}")
         }
     };
     match first {

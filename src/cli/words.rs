@@ -75,6 +75,11 @@ pub fn printable(text: &str) -> String {
     text.chars().map(show).collect()
 }
 
+/// The same of a path.
+pub fn shown_path(path: &Path) -> String {
+    printable(&path.display().to_string())
+}
+
 /// As somebody types it to a shell, to be copied from the terminal.
 pub fn shell_word(word: &str) -> String {
     let word = printable(word);

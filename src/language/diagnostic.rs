@@ -294,7 +294,7 @@ fn spot(sources: &[Source], span: Span, label: &str) -> Spot {
 }
 
 /// What a file says may hold anything; what we say of it shows no control characters and has an end.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     const CHARS_MAX: usize = 1_000;
     let mut shown = String::with_capacity(text.len());
     for (count, character) in text.chars().enumerate() {

@@ -85,6 +85,12 @@ impl Checked {
         shown.count() + unshown.sum::<usize>()
     }
 
+    /// Those that there are besides the shown ones.
+    pub fn unshown(&self) -> usize {
+        let unshown = self.unshown.values();
+        unshown.map(|(errors, warnings)| errors + warnings).sum()
+    }
+
     /// All there are, shown or not.
     pub fn warnings(&self) -> usize {
         let shown = self.diagnostics.iter().filter(|found| !found.is_error());

@@ -3,7 +3,7 @@
 use annotate_snippets::renderer::DEFAULT_TERM_WIDTH;
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
-use super::diagnostic::{Diagnostic, Severity, Spot};
+use super::diagnostic::{Diagnostic, Severity, Spot, printable};
 
 /// Lines between two places of one problem; farther ones get a picture of their own.
 const WINDOW_LINES_MAX: u32 = 2_000;
@@ -40,6 +40,7 @@ pub fn short(diagnostic: &Diagnostic) -> String {
     let Spot {
         file, line, column, ..
     } = at;
+    let file = file_name(file);
     format!("{file}:{line}:{column}: {word}: {message} [{code}]")
 }
 
@@ -59,9 +60,14 @@ pub fn github(diagnostic: &Diagnostic) -> String {
         code, message, at, ..
     } = diagnostic;
     let (line, column) = (at.line, at.column);
-    let file = value(&at.file);
+    let file = value(&file_name(&at.file));
     let message = text(message);
     format!("::{word} file={file},line={line},col={column},title={code}::{message}")
+}
+
+/// A file may be called anything, also what a terminal takes for an order.
+fn file_name(file: &str) -> String {
+    printable(file).replace('\n', "\\n")
 }
 
 fn report(diagnostic: &Diagnostic) -> Vec<Group<'_>> {
@@ -77,7 +83,7 @@ fn report(diagnostic: &Diagnostic) -> Vec<Group<'_>> {
     let (near, far): (Vec<&Spot>, Vec<&Spot>) = diagnostic.related.iter().partition(near);
     group = match at.text.is_empty() {
         // A file that could not be read has no line to show.
-        true => group.element(Origin::path(&*at.file)),
+        true => group.element(Origin::path(file_name(&at.file))),
         false => group.element(picture(at, &near)),
     };
     for spot in far {
@@ -103,7 +109,7 @@ fn picture<'a>(at: &'a Spot, near: &[&'a Spot]) -> Snippet<'a, annotate_snippets
     };
     let snippet = Snippet::source(&at.text[window.clone()])
         .line_start(line_start as usize)
-        .path(&*at.file);
+        .path(file_name(&at.file));
     let snippet = snippet.annotation(marks(at, AnnotationKind::Primary));
     snippet.annotations(near.iter().map(|spot| marks(spot, AnnotationKind::Context)))
 }
@@ -114,7 +120,7 @@ fn picture_of_other(spot: &Spot) -> Snippet<'_, annotate_snippets::Annotation<'_
     let end = shown_end(spot) - window.start;
     Snippet::source(&spot.text[window.clone()])
         .line_start(spot.line as usize)
-        .path(&*spot.file)
+        .path(file_name(&spot.file))
         .annotation(AnnotationKind::Context.span(start..end).label(&*spot.label))
 }
 

@@ -119,3 +119,81 @@ fn a_server_that_is_named_knows_which_tags_nobody_offers() {
     drop(worker);
     house.check();
 }
+
+#[test]
+fn the_name_of_a_file_does_not_colour_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let red = folder.path().join("\x1b[31mx.yaml");
+    fs::write(&red, "tasks: { a: { flwo: {} } }\n").unwrap();
+    for format in ["human", "short", "github"] {
+        let told = typed_in(folder.path(), &["validate", ".", "--format", format]);
+        assert_eq!(told.code, Some(3), "{told:?}");
+        assert!(told.stdout.contains("[31mx.yaml"), "{told:?}");
+        assert!(!told.stdout.contains('\x1b'), "{format}: {told:?}");
+    }
+    for words in [
+        &["validate", "\x1b[31mnowhere"][..],
+        &["db", "check", "\x1b[31mnowhere"],
+        &["config", "show", "--config", "\x1b[31mnowhere"],
+        &["man", "--out", "/dev/null/\x1b[31m"],
+        &["status", "--server", "\x1b[31m"],
+        &["graph", "\x1b[31mx.yaml"],
+        &["run", "\x1b[31mnowhere.yaml"],
+    ] {
+        let told = typed_in(folder.path(), words);
+        assert_ne!(told.code, Some(0), "{words:?}: {told:?}");
+        assert!(!told.stderr.contains('\x1b'), "{words:?}: {told:?}");
+        assert!(!told.stdout.contains('\x1b'), "{words:?}: {told:?}");
+    }
+    let flow = "tasks: { a: { flow: { b: { script: 'true' } } } }\n";
+    fs::write(folder.path().join("good.yaml"), flow).unwrap();
+    let words = ["graph", "good.yaml", "-o", "/dev/null/\x1b[31m"];
+    let told = typed_in(folder.path(), &words);
+    assert!(told.stderr.contains("cannot be written"), "{told:?}");
+    assert!(!told.stderr.contains('\x1b'), "{told:?}");
+}
+
+#[test]
+fn what_is_not_shown_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let steps: String = (0..500)
+        .map(|at| format!("      s{at}: {{ skript: x }}\n"))
+        .collect();
+    let text = format!("tasks:\n  a:\n    flow:\n{steps}");
+    fs::write(folder.path().join("many.yaml"), text).unwrap();
+    let told = typed_in(folder.path(), &["validate", "many.yaml", "--json"]);
+    assert_eq!(told.json().as_array().unwrap().len(), 50);
+    let unshown = told.stderr.split(" of them are not shown").next().unwrap();
+    let unshown: usize = unshown
+        .rsplit(' ')
+        .next()
+        .unwrap()
+        .parse()
+        .unwrap_or_else(|_| panic!("{told:?}"));
+    assert!(unshown >= 450, "{told:?}");
+}
+
+#[test]
+fn a_folder_without_workflow_files_is_told_of() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("empty")).unwrap();
+    fs::write(folder.path().join("empty/README.md"), "hello").unwrap();
+    let told = typed_in(folder.path(), &["validate", "empty"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    let warning = "stepward: warning: no workflow files found in empty\n";
+    assert_eq!(told.stderr, warning);
+    let told = typed_in(folder.path(), &["validate", "empty", "--json"]);
+    assert_eq!(told.json(), serde_json::json!([]));
+}
+
+/// What is right is what was wrong, mended.
+#[test]
+fn the_examples_of_an_unknown_key_fit_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let told = typed_in(folder.path(), &["explain", "E012"]).stdout;
+    assert_eq!(told.matches("script: echo hello").count(), 2, "{told}");
+    assert!(
+        told.contains("timout: 5m") && told.contains("timeout: 5m"),
+        "{told}"
+    );
+}

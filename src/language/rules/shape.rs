@@ -47,15 +47,15 @@ pub const RULES: &[Rule] = &[
   hello:
     flow:
       greet:
-        scirpt: echo hello
-        type: approval
+        script: echo hello
+        timout: 5m
 "#,
         right: r#"tasks:
   hello:
     flow:
       greet:
-        type: approval
-        message: Say hello?
+        script: echo hello
+        timeout: 5m
 "#,
     },
     Rule {
