@@ -25,10 +25,13 @@ const NEWEST_BEFORE: usize = 10;
 const PAGE: usize = 500;
 
 #[derive(Args)]
-#[command(before_help = "Examples:\n  \
+#[command(
+    before_help = "Examples:\n  \
     stepward events                      the newest fifty\n  \
     stepward events -f --job latest      of one job, as they happen\n  \
-    stepward events --phase 4 -n 10      what recovery did about steps that nobody could run")]
+    stepward events --phase 4 -n 10      what recovery did about steps that nobody could run",
+    after_help = "Columns: time, kind, phase, subject, message"
+)]
 pub struct EventsArgs {
     /// Goes on with what happens from now on.
     #[arg(short, long)]
@@ -278,6 +281,13 @@ pub fn table(events: &[EventJson], look: &Look) -> Table {
         }
         return table;
     }
+    if !look.is_terminal {
+        let mut table = Table::new(&COLUMNS);
+        for event in events {
+            table.row(whole(event));
+        }
+        return table;
+    }
     let mut table = Table::new(&["TIME", "KIND", "SUBJECT", "MESSAGE"]);
     for event in events {
         table.row(vec![
@@ -290,18 +300,27 @@ pub fn table(events: &[EventJson], look: &Look) -> Table {
     table
 }
 
+/// For programs: each value by itself.
+const COLUMNS: [&str; 5] = ["TIME", "KIND", "PHASE", "SUBJECT", "MESSAGE"];
+
+fn whole(event: &EventJson) -> Vec<Cell> {
+    let phase = event.phase.map(|phase| phase.to_string());
+    vec![
+        Cell::new(moment(event.at)),
+        Cell::new(&event.kind),
+        Cell::new(phase.as_deref().unwrap_or("-")),
+        Cell::new(subject(event)),
+        Cell::new(&event.message),
+    ]
+}
+
 /// One of many that come one by one: columns of the usual width.
 fn line(event: &EventJson, look: &Look) -> String {
     const KIND: usize = 16;
     const SUBJECT: usize = 14;
     if !look.is_terminal {
-        let mut alone = Table::new(&["TIME", "KIND", "SUBJECT", "MESSAGE"]);
-        alone.row(vec![
-            Cell::new(moment(event.at)),
-            Cell::new(kind(event)),
-            Cell::new(subject(event)),
-            Cell::new(&event.message),
-        ]);
+        let mut alone = Table::new(&COLUMNS);
+        alone.row(whole(event));
         return alone.text(look);
     }
     let at = time_of_day(event.at);

@@ -45,7 +45,10 @@ pub enum FleetVerb {
 }
 
 #[derive(Args)]
-#[command(before_help = "Examples:\n  stepward worker ls\n  stepward worker ls --json")]
+#[command(
+    before_help = "Examples:\n  stepward worker ls\n  stepward worker ls --json",
+    after_help = "Columns: name, status, slots, tags, heartbeat, version, worker"
+)]
 pub struct LsArgs {
     #[command(flatten)]
     show: Show,

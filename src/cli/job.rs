@@ -44,7 +44,8 @@ enum JobVerb {
 
 #[derive(Args)]
 #[command(
-    before_help = "Examples:\n  stepward job ls\n  stepward job ls --status failed --since 2d\n  stepward job ls -q 'reason:worker_lost source:schedule' --all --json"
+    before_help = "Examples:\n  stepward job ls\n  stepward job ls --status failed --since 2d\n  stepward job ls -q 'reason:worker_lost source:schedule' --all --json",
+    after_help = "Columns: job, task, status, started, duration, source, why"
 )]
 struct LsArgs {
     /// Of this task alone.

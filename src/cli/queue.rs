@@ -11,10 +11,12 @@ use super::words::{count, secs};
 use crate::wire::api::QueuedJson;
 
 #[derive(Args)]
-#[command(before_help = "Examples:\n  \
+#[command(
+    before_help = "Examples:\n  \
     stepward queue\n  \
-    stepward queue --json | jq -r '.items[] | [.job_id, .step, .why.code] | @tsv'\n\n\
-    Through a pipe: job, task, step, reason, age, needs, what recovery will do, the sentence; with tabs between.")]
+    stepward queue --json | jq -r '.items[] | [.job_id, .step, .why.code] | @tsv'",
+    after_help = "Columns: job, task, step, reason, age, needs, then, why"
+)]
 pub struct QueueArgs {
     #[command(flatten)]
     show: Show,

@@ -40,9 +40,12 @@ enum RecoveryVerb {
 }
 
 #[derive(Args)]
-#[command(before_help = "Examples:\n  \
+#[command(
+    before_help = "Examples:\n  \
     stepward recovery forecast\n  \
-    stepward recovery forecast --json | jq '.items[0].in_secs'")]
+    stepward recovery forecast --json | jq '.items[0].in_secs'",
+    after_help = "Columns: in, phase, action, what, reason"
+)]
 struct ForecastArgs {
     #[command(flatten)]
     show: Show,
@@ -51,9 +54,12 @@ struct ForecastArgs {
 }
 
 #[derive(Args)]
-#[command(before_help = "Examples:\n  \
+#[command(
+    before_help = "Examples:\n  \
     stepward recovery history\n  \
-    stepward recovery history -n 500 --json")]
+    stepward recovery history -n 500 --json",
+    after_help = "Columns: time, kind, phase, subject, message"
+)]
 struct HistoryArgs {
     /// So many, the newest.
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50)]

@@ -59,7 +59,10 @@ enum ScheduleVerb {
 }
 
 #[derive(Args)]
-#[command(before_help = "Examples:\n  stepward schedule ls\n  stepward schedule ls --json")]
+#[command(
+    before_help = "Examples:\n  stepward schedule ls\n  stepward schedule ls --json",
+    after_help = "Columns: name, cron, zone, next, last, state"
+)]
 struct LsArgs {
     #[command(flatten)]
     show: Show,
@@ -79,7 +82,8 @@ struct OneArgs {
 
 #[derive(Args)]
 #[command(
-    before_help = "Examples:\n  stepward schedule next\n  stepward schedule next -n 20 --json"
+    before_help = "Examples:\n  stepward schedule next\n  stepward schedule next -n 20 --json",
+    after_help = "Columns: at, in, name"
 )]
 struct NextArgs {
     /// How many.

@@ -42,7 +42,10 @@ enum TaskVerb {
 }
 
 #[derive(Args)]
-#[command(before_help = "Examples:\n  stepward task ls\n  stepward task ls --json")]
+#[command(
+    before_help = "Examples:\n  stepward task ls\n  stepward task ls --json",
+    after_help = "Columns: task, steps, inputs, description"
+)]
 struct LsArgs {
     #[command(flatten)]
     show: Show,

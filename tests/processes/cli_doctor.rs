@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use stepward::wire::api::WorkerJson;
 
 use crate::house::{House, await_that};
+use crate::pseudo_terminal::{fits, shown};
 use crate::typed::{Typed, command, typed, typed_in};
 
 const HELLO: &str = "tasks:\n  hello:\n    flow:\n      say: { script: echo hello }\n";
@@ -644,6 +645,30 @@ const NIGHTLY: &str = "tasks:
       nightly: { cron: '0 3 * * *' }
 ";
 
+/// There need not be a file for it.
+#[test]
+fn a_variable_that_means_nothing_here_is_a_problem_without_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut asked = command(folder.path(), &["doctor", "configuration", "--json"]);
+    let told: Typed = asked.env("STEPWARD_SLOTS", "abc").output().unwrap().into();
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert_found(&told, "configuration", "problem: ", "invalid value 'abc'");
+    assert_eq!(told.json()["problems"], 1);
+}
+
+#[test]
+fn lines_are_no_wider_than_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    for columns in [80, 40] {
+        let (_, seen) = shown(command(folder.path(), &["doctor"]), columns);
+        assert!(
+            seen.contains("no backup is known") || seen.contains("configuration"),
+            "{seen}"
+        );
+        fits(&seen, usize::from(columns));
+    }
+}
+
 #[test]
 fn a_paused_schedule_is_told() {
     let house = House::with(NIGHTLY);
@@ -652,7 +677,7 @@ fn a_paused_schedule_is_told() {
         &told,
         "schedules",
         "ok: ",
-        "1 schedule; next is hello/nightly in ",
+        "1 schedule; next is hello.nightly in ",
     );
     let _: Value = house.post("/api/schedules/1/pause").unwrap();
     let told = doctor(&house, &["schedules"]);
@@ -660,7 +685,7 @@ fn a_paused_schedule_is_told() {
         &told,
         "schedules",
         "warning: ",
-        "schedule hello/nightly is paused",
+        "schedule hello.nightly is paused",
     );
     assert!(
         told.stdout.contains("stepward schedule resume 1"),
@@ -693,14 +718,14 @@ fn schedules_without_a_file_and_with_a_bad_last_time_are_told() {
         &told,
         "schedules",
         "problem: ",
-        "schedule hello/a makes no jobs: its file does not load",
+        "schedule hello.a makes no jobs: its file does not load",
     );
-    assert_found(&told, "schedules", "warning: ", "schedule hello/b missed ");
+    assert_found(&told, "schedules", "warning: ", "schedule hello.b missed ");
     assert_found(
         &told,
         "schedules",
         "problem: ",
-        "schedule hello/c was refused at ",
+        "schedule hello.c was refused at ",
     );
     assert_eq!(told.json()["problems"], 2);
 }

@@ -213,7 +213,7 @@ fn the_forecast_names_what_then_happens() {
         overview.contains("a worker is given up after\t3s"),
         "{overview}"
     );
-    assert!(overview.contains("step_failed(1)\t1/work"), "{overview}");
+    assert!(overview.contains("step_failed\t1\t1/work"), "{overview}");
     let both = typed(&house, &["recovery", "--json", "forecast"]);
     assert_eq!(both.code, Some(2));
     house.await_nobody_asleep();

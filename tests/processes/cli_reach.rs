@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use stepward::client::{CallError, Client, Silence};
 
 use crate::house::{House, Process, SETTINGS, await_that};
-use crate::typed::{Typed, command, typed_in};
+use crate::typed::{Typed, command, typed, typed_in};
 
 /// Something at a port that answers everybody alike. It ends with the tests.
 fn something_else(status: &'static str, body: &'static str) -> String {
@@ -202,4 +202,48 @@ fn a_server_without_tasks_says_where_it_looks() {
     assert!(tasks.stderr.contains(&said), "{tasks:?}");
     server.signal(Signal::TERM);
     assert!(server.wait());
+}
+
+/// What stands in `--help` is what comes through a pipe.
+#[test]
+fn the_columns_of_a_pipe_are_in_the_help() {
+    const ALL: &str = "
+tasks:
+  good:
+    flow: { work: { script: 'true' } }
+    schedules: { nightly: { cron: '0 3 * * *' } }
+  train: { flow: { train: { tags: [gpu], script: 'true' } } }
+";
+    let mut house = House::with(ALL);
+    let mut worker = house.worker(1);
+    let job = house.submit("good");
+    house.await_job(job, "completed");
+    house.submit("train");
+    worker.kill();
+    for words in [
+        "queue",
+        "recovery forecast",
+        "job ls",
+        "task ls",
+        "worker ls",
+        "schedule ls",
+        "schedule next",
+        "events",
+        "recovery history",
+    ] {
+        let words: Vec<&str> = words.split(' ').collect();
+        let help = typed(&house, &[&words[..], &["--help"]].concat()).stdout;
+        let columns = help.lines().find_map(|line| line.strip_prefix("Columns: "));
+        let columns = columns.unwrap_or_else(|| panic!("{help}")).split(", ");
+        let rows = await_that("there is one", || {
+            let rows = typed(&house, &words).stdout;
+            (!rows.is_empty()).then_some(rows)
+        });
+        let first = rows.lines().next().unwrap();
+        assert_eq!(
+            first.split('\t').count(),
+            columns.count(),
+            "{words:?}: {rows}"
+        );
+    }
 }

@@ -7,7 +7,7 @@ use clap::CommandFactory;
 use super::case::Case;
 use super::{Finding, Looked};
 use crate::cli::Arguments;
-use crate::cli::settings::Known;
+use crate::cli::settings::{Known, worker};
 use crate::cli::words::count;
 use crate::config::ConfigError;
 use crate::language::words::nearest;
@@ -38,6 +38,14 @@ pub fn look(case: &Case) -> Looked {
     found.push(settings("server", "stepward config show", &case.server));
     if let Ok(known) = &case.server {
         found.extend(token(known.config.token()));
+    }
+    // Without a file there may be variables.
+    if case.worker.is_none()
+        && let Err(fault) = worker(None, &[])
+    {
+        let message = format!("a worker started here would not start: {fault:#}");
+        let fix = "mend it, until this goes through: stepward config show --worker";
+        found.push(Finding::problem(message).fix(fix));
     }
     if let Some(worker) = &case.worker {
         found.push(settings("worker", "stepward config show --worker", worker));

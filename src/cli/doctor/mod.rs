@@ -22,7 +22,7 @@ use super::exit::Exit;
 use super::look::{Ink, Look, Show};
 use super::reach::Reach;
 use super::say::{answer_json, print};
-use super::words::{count, printable};
+use super::words::{count, printable, wrap};
 use case::Case;
 
 #[derive(Args)]
@@ -196,10 +196,24 @@ fn in_words(check: &CheckJson, former_fix: &[String], look: &Look) -> String {
     };
     let sign = if look.unicode { unicode } else { ascii };
     let head = look.paint(ink, &format!("{sign} {word:<8}"));
-    let mut text = format!("{head} {:<14} {}\n", check.name, check.message);
+    let mut text = format!("{head} {:<14}", check.name);
+    // Where there is little room, what is said begins below.
+    let indent = if look.is_narrow() { 4 } else { 26 };
+    if look.is_narrow() {
+        text = format!("{}\n{:indent$}", text.trim_end(), "");
+    } else {
+        text.push(' ');
+    }
+    let room = look.width.unwrap_or(usize::MAX).saturating_sub(indent);
+    let hanging = |said: &str, by: usize| {
+        let lines = wrap(said, room.saturating_sub(by));
+        lines.join(&format!("\n{:1$}", "", indent + by))
+    };
+    text.push_str(&format!("{}\n", hanging(&check.message, 0)));
     let is_new = check.fix != former_fix;
     for fix in check.fix.iter().filter(|_| is_new) {
-        text.push_str(&format!("{:26}fix: {fix}\n", ""));
+        let fix = hanging(fix, "fix: ".len());
+        text.push_str(&format!("{:indent$}fix: {fix}\n", ""));
     }
     text
 }

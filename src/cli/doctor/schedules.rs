@@ -18,7 +18,7 @@ pub fn look(case: &Case) -> Looked {
 }
 
 fn of_schedule(schedule: &ScheduleJson) -> Vec<Finding> {
-    let name = format!("{}/{}", schedule.task, schedule.name);
+    let name = format!("{}.{}", schedule.task, schedule.name);
     let mut found = Vec::new();
     if !schedule.loaded {
         let message = format!("schedule {name} makes no jobs: its file does not load");
@@ -65,7 +65,7 @@ fn summary(kept: &[ScheduleJson], now: i64) -> String {
     match next.min_by_key(|(at, _)| *at) {
         None => format!("{all}{disabled}, none is going to fire"),
         Some((at, next)) => format!(
-            "{all}{disabled}; next is {}/{} in {}",
+            "{all}{disabled}; next is {}.{} in {}",
             next.task,
             next.name,
             duration(at - now)
