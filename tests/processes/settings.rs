@@ -179,13 +179,17 @@ fn a_server_whose_audience_has_gone_still_ends_what_its_worker_runs() {
 fn a_check_whose_reader_has_gone_still_tells_by_its_exit_code() {
     let folder = tempfile::tempdir().unwrap();
     drop(stepward::store::Store::open(folder.path(), Default::default()).unwrap());
-    let full = File::options().write(true).open("/dev/full").unwrap();
     let mut command = Command::new(BINARY);
-    command
-        .args(["db", "check"])
-        .arg(folder.path())
-        .stdout(full);
-    assert!(command.status().unwrap().success());
+    command.args(["db", "check"]).arg(folder.path());
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert!(command.stdout(writer).status().unwrap().success());
+    // Whoever wants it in a file has none of it: that is no success.
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let told = command.stdout(full).stderr(Stdio::piped()).output();
+    let told = told.unwrap();
+    assert_eq!(told.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&told.stderr).contains("No space left"));
 }
 
 #[test]
