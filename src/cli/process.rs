@@ -5,6 +5,8 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use crate::clock::monotonic_ms;
+
 /// Names the process without which another of ours is not to live. The demo sets it for what it starts.
 pub const ENDS_WITH: &str = "STEPWARD_ENDS_WITH";
 
@@ -59,6 +61,9 @@ fn raise_descriptors() {
     }
 }
 
+/// Whoever sends one to a process and then to its group, as `timeout` does, means one. A person is slower.
+const SAME_SIGNAL_MS: i64 = 200;
+
 /// One message for each SIGTERM, SIGINT or SIGHUP.
 pub fn signals() -> anyhow::Result<Receiver<()>> {
     let (sender, signals) = unbounded();
@@ -71,7 +76,13 @@ pub fn signals() -> anyhow::Result<Receiver<()>> {
     std::thread::Builder::new()
         .name("signals".to_string())
         .spawn(move || {
+            let mut told_ms: Option<i64> = None;
             for _ in taken.forever() {
+                let now_ms = monotonic_ms();
+                if told_ms.is_some_and(|told_ms| now_ms - told_ms < SAME_SIGNAL_MS) {
+                    continue;
+                }
+                told_ms = Some(now_ms);
                 // Nobody listens any more: the process is ending already.
                 let _ = sender.send(());
             }

@@ -269,7 +269,7 @@ fn ctrl_c_ends_what_runs_and_says_so_and_twice_ends_it_at_once() {
             _ => {
                 dev.process.signal(Signal::INT);
                 dev.await_said(&words);
-                dev.process.signal(Signal::INT);
+                dev.process.signal_again(Signal::INT);
                 assert!(!dev.process.wait(), "it was interrupted");
             }
         }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::house::{House, await_that, processes};
+use crate::house::{A_PERSON, House, await_that, processes};
 use crate::pty::Terminal;
 
 /// A sleep that no other process of this machine is in.
@@ -132,6 +132,7 @@ fn a_second_ctrl_c_ends_what_does_not_want_to_end() {
     terminal.await_text("awake");
     terminal.press_ctrl_c();
     terminal.await_text("cancelling");
+    std::thread::sleep(A_PERSON);
     terminal.press_ctrl_c();
     let (code, screen) = terminal.end();
     assert_eq!(code, Some(130), "{screen}");

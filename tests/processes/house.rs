@@ -18,6 +18,8 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_stepward");
 
 /// Nothing here takes this long unless it hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Who presses a key twice needs longer than this between the two.
+pub const A_PERSON: Duration = Duration::from_millis(250);
 
 /// Waits for a condition, not for a time.
 pub fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
@@ -575,6 +577,12 @@ impl Process {
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.id() as i32).unwrap();
         kill_process(pid, signal).unwrap();
+    }
+
+    /// As a person would: what comes sooner is the same signal.
+    pub fn signal_again(&self, signal: Signal) {
+        std::thread::sleep(A_PERSON);
+        self.signal(signal);
     }
 
     pub fn kill(self) {

@@ -55,7 +55,7 @@ fn a_worker_told_twice_ends_what_it_runs_and_says_so() {
     await_draining(&house);
     assert!(worker.process().is_alive(), "it waits for its step");
     assert_eq!(house.asleep().len(), 1);
-    worker.signal(Signal::TERM);
+    worker.process().signal_again(Signal::TERM);
     assert!(worker.wait());
     assert!(house.asleep().is_empty());
     house.await_job(job_id, "failed");
@@ -126,7 +126,7 @@ fn a_worker_whose_server_is_away_can_be_stopped() {
     await_that("the first was heard", || {
         worker.process().said().contains("finishing").then_some(())
     });
-    worker.signal(Signal::TERM);
+    worker.process().signal_again(Signal::TERM);
     assert!(worker.wait());
     assert!(house.asleep().is_empty());
     assert_eq!(worker.spooled(), 1, "its next life tells");
