@@ -8,17 +8,24 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
-use crossbeam_channel::{Receiver, after, select};
+use crossbeam_channel::{Receiver, after, never, select};
 use tempfile::TempDir;
 
 use super::reach::{NamedBy, Remote};
+use super::say::say;
+use super::words::printable;
 use crate::config::{ServerConfig, WorkerConfig};
 use crate::language::Workflows;
 use crate::server::Server;
+use crate::wire::api::JobJson;
 use crate::worker::{Worker, marked};
 
-/// What a worker is given to report the end of what it runs.
-const GOODBYE: Duration = Duration::from_secs(15);
+/// What a worker is given to report the end of what it runs, after the time that it gives those.
+const GOODBYE: Duration = Duration::from_secs(5);
+/// What takes longer is told.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Of what is waited for; more would be a list.
+const NAMES_MAX: usize = 3;
 
 /// Nobody else will come and offer what is missing.
 const UNMATCHED_SECS: u32 = 1;
@@ -41,6 +48,8 @@ pub struct Local {
     /// For whoever else is to reach it.
     pub token_file: PathBuf,
     worker_dir: PathBuf,
+    /// What a step gets to end by itself.
+    grace: Duration,
     /// For its end alone; last, when nobody uses it any more.
     _folder: TempDir,
 }
@@ -69,6 +78,7 @@ impl Local {
         };
         config.auth.token_file = Some(token_file.clone());
         config.recovery.unmatched_step_timeout_secs = UNMATCHED_SECS;
+        let grace = Duration::from_secs(config.recovery.cancel_grace_secs.into());
         let server = Server::start_serving(&config, options.workflows)?;
         let url = format!("http://{}", server.address());
         let remote = Remote::new(&url, Some(&token), NamedBy::Here);
@@ -88,6 +98,7 @@ impl Local {
             remote,
             token_file,
             worker_dir,
+            grace,
             _folder: folder,
         })
     }
@@ -99,17 +110,47 @@ impl Local {
             .map_or(&[], |worker| &worker.offer.remarks)
     }
 
-    /// Ends what still runs, gently unless there is a signal meanwhile, and everything else.
-    pub fn end_unless(mut self, signals: &Receiver<()>) {
+    /// Ends what still runs, gently unless there is a signal meanwhile, and everything else. Who waits is told for what: for
+    /// steps of this job.
+    pub fn end_unless(mut self, job_id: Option<i64>, signals: &Receiver<()>) {
         if let Some(worker) = self.worker.take() {
             worker.shut_down();
-            select! {
-                recv(worker.done()) -> _ => {}
-                recv(signals) -> _ => return self.abandon(),
-                recv(after(GOODBYE)) -> _ => return self.abandon(),
+            let mut soon = after(PATIENCE);
+            let goodbye = after(self.grace + GOODBYE);
+            loop {
+                select! {
+                    recv(worker.done()) -> _ => break,
+                    recv(signals) -> _ => return self.abandon(),
+                    recv(goodbye) -> _ => return self.abandon(),
+                    recv(soon) -> _ => {
+                        soon = never();
+                        let (what, grace) = (self.what_ends(job_id), self.grace.as_secs());
+                        say(format!("waiting up to {grace} s for {what} to end; once more to stop at once"));
+                    }
+                }
             }
         }
         self.server.stop();
+    }
+
+    /// `step fit`, `steps a, b and others`: what was told to end while it ran.
+    fn what_ends(&self, job_id: Option<i64>) -> String {
+        let path = job_id.map(|job_id| format!("/api/jobs/{job_id}"));
+        let job = path.and_then(|path| self.remote.get::<JobJson>(&path).ok());
+        let steps = job.and_then(|job| job.steps).unwrap_or_default();
+        let mut names: Vec<String> = (steps.iter())
+            .filter(|step| step.status == "cancelled" && step.worker.is_some())
+            .map(|step| printable(&step.name))
+            .collect();
+        if names.len() > NAMES_MAX {
+            names.truncate(NAMES_MAX);
+            names.push("others".to_string());
+        }
+        match names.as_slice() {
+            [] => "what still runs".to_string(),
+            [one] => format!("step {one}"),
+            several => format!("steps {}", several.join(", ")),
+        }
     }
 
     /// Kills what still runs. The process is about to end: the server and the worker are not waited for.

@@ -220,22 +220,26 @@ fn run_here(args: &RunArgs, found: Found) -> anyhow::Result<Exit> {
     }
     let watched = follow_here(args, &local, &task.name, &request, &signals);
     let outcome = match watched {
-        Ok(Watched {
-            exit,
-            at_once: true,
-        }) => {
+        Ok((
+            _,
+            Watched {
+                exit,
+                at_once: true,
+            },
+        )) => {
             local.abandon();
             return Ok(exit);
         }
-        Ok(watched) => {
+        Ok((job_id, watched)) => {
             if watched.exit != Exit::Interrupted && has_hooks(definition) {
-                await_hooks(&local.remote, &signals);
+                await_hooks(&local.remote, job_id, definition, &signals);
             }
-            Ok(watched.exit)
+            local.end_unless(Some(job_id), &signals);
+            return Ok(watched.exit);
         }
         Err(error) => Err(error),
     };
-    local.end_unless(&signals);
+    local.end_unless(None, &signals);
     outcome
 }
 
@@ -245,7 +249,7 @@ fn follow_here(
     task: &str,
     request: &SubmitRequest,
     signals: &Receiver<()>,
-) -> anyhow::Result<Watched> {
+) -> anyhow::Result<(i64, Watched)> {
     let remote = &local.remote;
     let job = submit(remote, task, request, args.idempotency_key.as_deref())?;
     let (url, token) = (&remote.url, local.token_file.display());
@@ -255,7 +259,8 @@ fn follow_here(
             data: args.data.clone(),
         }),
     };
-    watch(remote, &job, &place, &args.follow, signals)
+    let watched = watch(remote, &job, &place, &args.follow, signals)?;
+    Ok((job.id, watched))
 }
 
 /// What its steps need and this machine may have, and what somebody says that it has. Docker is asked only where it is needed.
@@ -277,15 +282,17 @@ fn has_hooks(definition: &Definition) -> bool {
     hooks.any(|hook| matches!(hook.does, HookDoes::Job { .. }))
 }
 
-/// The end of the process would be that of what the job's end has started.
-fn await_hooks(remote: &Remote, signals: &Receiver<()>) {
+/// The end of the process would be that of what the job's end has started. What else a kept folder holds is for another time.
+fn await_hooks(remote: &Remote, job_id: i64, definition: &Definition, signals: &Receiver<()>) {
+    let mut told = BTreeSet::new();
     loop {
-        let open = ["pending", "running"].map(|status| {
-            let path = format!("/api/jobs?limit=1&q=status:{status}");
-            let jobs = remote.get::<List<JobJson>>(&path);
-            jobs.is_ok_and(|jobs| !jobs.items.is_empty())
-        });
-        if open == [false, false] {
+        let hooks = hooks_of(remote, job_id);
+        for hook in hooks.iter().filter(|hook| hook.ended_at.is_some()) {
+            if hook.status != "completed" && told.insert(hook.id) {
+                say(hook_failure(hook, definition));
+            }
+        }
+        if hooks.iter().all(|hook| hook.ended_at.is_some()) {
             return;
         }
         select! {
@@ -293,4 +300,51 @@ fn await_hooks(remote: &Remote, signals: &Receiver<()>) {
             recv(after(HOOKS_LOOK)) -> _ => {}
         }
     }
+}
+
+/// The jobs that hooks of this one made, or hooks of those that it called. All of them are younger than it is.
+fn hooks_of(remote: &Remote, job_id: i64) -> Vec<JobJson> {
+    let made = remote.get::<List<JobJson>>("/api/jobs?limit=100&q=source:hook");
+    let made = made.map_or_else(|_| Vec::new(), |made| made.items);
+    let hooks = made.into_iter().filter(|hook| {
+        let of = hook.hook_of.filter(|of| *of >= job_id);
+        of.is_some_and(|of| is_within(remote, of, job_id))
+    });
+    hooks.collect()
+}
+
+/// Whether a job is this one, or was called by it, however indirectly.
+fn is_within(remote: &Remote, mut one: i64, job_id: i64) -> bool {
+    while one > job_id {
+        let job = remote.get::<JobJson>(&format!("/api/jobs/{one}"));
+        match job.ok().and_then(|job| job.parent) {
+            Some(parent) => one = parent.job_id,
+            None => return false,
+        }
+    }
+    one == job_id
+}
+
+/// `the hook on_success failed: job 3 of task notify: step tell failed: exit code 1`
+fn hook_failure(hook: &JobJson, definition: &Definition) -> String {
+    let hooks = definition.tasks().iter().flat_map(|task| &task.draft.hooks);
+    let makes_it =
+        |does: &HookDoes| matches!(does, HookDoes::Job { task, .. } if *task == hook.task);
+    let on: BTreeSet<&str> = hooks
+        .filter(|hook| makes_it(&hook.does))
+        .map(|hook| hook.on.as_str())
+        .collect();
+    let which = match on.first() {
+        Some(on_one) if on.len() == 1 => format!("the hook {on_one}"),
+        _ => "a hook".to_string(),
+    };
+    let (status, task) = (&hook.status, printable(&hook.task));
+    let status = if status == "failed" {
+        "failed"
+    } else {
+        "did not complete"
+    };
+    let message = hook.message.as_deref().map(printable);
+    let message = message.map_or_else(String::new, |message| format!(": {message}"));
+    format!("{which} {status}: job {} of task {task}{message}", hook.id)
 }

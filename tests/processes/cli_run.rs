@@ -670,3 +670,120 @@ tasks:
     let status = await_that("the run ends", || child.try_wait().unwrap());
     assert_eq!(status.code(), Some(0), "{said}");
 }
+
+#[test]
+fn the_report_is_about_the_step_that_the_job_failed_for() {
+    let workflow = "
+tasks:
+  tolerant:
+    flow:
+      a: { continue_on_failure: true, script: 'echo tolerated; exit 3' }
+      z: { depends_on: [{ step: a, accept: terminal }], script: 'echo the real one; exit 5' }
+";
+    let mut house = House::with(workflow);
+    let _worker = house.worker(1);
+    let run = typed(&house, &["run", "tolerant"]);
+    assert_eq!(run.code, Some(10), "{run:?}");
+    assert!(run.stderr.contains("  z · all 2 lines\n"), "{run:?}");
+    assert!(run.stderr.contains("stepward logs 1 z\n"), "{run:?}");
+    assert!(!run.stderr.contains("tolerated"), "{run:?}");
+    house.check();
+}
+
+#[test]
+fn only_hooks_of_this_very_job_are_waited_for_and_those_that_fail_are_told() {
+    let workflow = "
+actions:
+  tell: { script: exit 7 }
+tasks:
+  old:
+    flow: { gate: { type: approval } }
+  new:
+    on_success: [{ action: tell }]
+    flow: { call: { type: task, task: called } }
+  called:
+    on_success: [{ action: tell }]
+    flow: { s: { script: exit 0 } }
+";
+    let folder = folder_with("all.yaml", workflow);
+    let words = ["run", "all.yaml", "--data", "kept", "--task", "old"];
+    let mut child = command(folder.path(), &words)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("somebody must decide") {
+        assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // The old job is still in the folder, and waits for a person.
+    let words = ["run", "all.yaml", "--data", "kept", "--task", "new"];
+    let run = typed_in(folder.path(), &words);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let failed: Vec<&str> = (run.stderr.lines())
+        .filter(|line| line.starts_with("stepward: the hook on_success failed: job "))
+        .collect();
+    assert_eq!(failed.len(), 2, "{run:?}");
+    assert!(
+        failed[0].ends_with("of task hook.tell: step tell failed: exit code 7"),
+        "{run:?}"
+    );
+}
+
+#[test]
+fn a_signal_to_a_process_and_to_its_group_is_one() {
+    let sleep = sleep_of_its_own(5);
+    let workflow = format!("tasks: {{ slow: {{ flow: {{ nap: {{ script: {sleep} }} }} }} }}");
+    let folder = folder_with("slow.yaml", &workflow);
+    let mut child = command(folder.path(), &["run", "slow.yaml"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    await_that("it sleeps", || {
+        (!processes(&sleep).is_empty()).then_some(())
+    });
+    let pid = Pid::from_child(&child);
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    kill_process(pid, Signal::TERM).unwrap();
+    while !said.contains("cancelling") {
+        assert_ne!(stderr.read_line(&mut said).unwrap(), 0, "{said}");
+    }
+    // The process is gone already on a slow day.
+    let _ = kill_process(pid, Signal::TERM);
+    stderr.read_to_string(&mut said).unwrap();
+    let status = child.wait().unwrap();
+    assert_eq!(status.code(), Some(130), "{said}");
+    assert!(said.contains("slow · job 1 · ⊘ cancelled"), "{said}");
+    assert_eq!(processes(&sleep), [0; 0]);
+}
+
+#[test]
+fn who_waits_for_a_step_that_does_not_want_to_end_is_told_so() {
+    let sleep = sleep_of_its_own(6);
+    let workflow = format!(
+        "tasks: {{ slow: {{ flow: {{ stubborn: {{ script: \"trap '' TERM; {sleep} & wait; wait\" }} }} }} }}"
+    );
+    let folder = folder_with("slow.yaml", &workflow);
+    let settings = "recovery: { cancel_grace_secs: 2 }\n";
+    fs::write(folder.path().join("stepward.yaml"), settings).unwrap();
+    let mut child = command(folder.path(), &["run", "slow.yaml"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    await_that("it sleeps", || {
+        (!processes(&sleep).is_empty()).then_some(())
+    });
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let mut said = String::new();
+    let mut stderr = child.stderr.take().unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+    assert!(
+        said.contains(" s for step stubborn to end; once more to stop at once\n"),
+        "{said}"
+    );
+    assert_eq!(processes(&sleep), [0; 0]);
+}

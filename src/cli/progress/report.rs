@@ -4,7 +4,7 @@ use super::Place;
 use crate::cli::look::{Ink, Look};
 use crate::cli::reach::{Remote, in_url};
 use crate::cli::words::{printable, shell_word};
-use crate::wire::api::{JobJson, JobWhyJson, LogsJson, StepJson};
+use crate::wire::api::{JobJson, JobWhyJson, LogsJson, StepJson, WhyJson};
 
 /// Of what the failed step printed.
 const LINES: usize = 10;
@@ -13,11 +13,13 @@ const DEPTH_MAX: usize = 8;
 
 pub fn report(remote: &Remote, job: &JobJson, place: &Place, look: &Look) -> Vec<String> {
     let mut lines = Vec::new();
-    let failed = failed(remote, job);
+    let why = remote.get::<JobWhyJson>(&format!("/api/jobs/{}/why", job.id));
+    let why = why.ok().map(|why| why.why);
+    let failed = failed(remote, job, why.as_ref());
     if let Some((job_id, step)) = &failed {
         lines.extend(last_lines(remote, *job_id, step, job.id, look));
     }
-    let mut next = vec![("because", printable(&cause(remote, job)))];
+    let mut next = vec![("because", printable(&cause(job, why)))];
     let command = |words: String| format!("stepward {words}{}", place.suffix);
     match &place.here {
         None => {
@@ -66,17 +68,24 @@ fn is_unmatched(failed: &Option<(i64, StepJson)>) -> bool {
     reason == Some("unmatched")
 }
 
-fn cause(remote: &Remote, job: &JobJson) -> String {
-    let why = remote.get::<JobWhyJson>(&format!("/api/jobs/{}/why", job.id));
+fn cause(job: &JobJson, why: Option<WhyJson>) -> String {
     match why {
-        Ok(why) => why.why.sentence,
+        Some(why) => why.sentence,
         // What the job itself says is nearly as good.
-        Err(_) => job.message.clone().unwrap_or_else(|| job.status.clone()),
+        None => job.message.clone().unwrap_or_else(|| job.status.clone()),
     }
 }
 
-/// The step that failed by itself, in this job or in one that it called.
-fn failed(remote: &Remote, job: &JobJson) -> Option<(i64, StepJson)> {
+/// The step that failed by itself, in this job or in one that it called: of several, the one that the job failed for.
+fn failed(remote: &Remote, job: &JobJson, why: Option<&WhyJson>) -> Option<(i64, StepJson)> {
+    if let Some(root) = why.and_then(|why| why.root_cause.as_ref()) {
+        let seen: JobJson = remote.get(&format!("/api/jobs/{}", root.job_id)).ok()?;
+        let step = seen
+            .steps?
+            .into_iter()
+            .find(|step| step.name == root.step)?;
+        return Some((root.job_id, step));
+    }
     let is_cause = |step: &StepJson| {
         step.status == "failed" && step.reason.as_deref() != Some("instance_failed")
     };
