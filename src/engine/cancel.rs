@@ -12,7 +12,12 @@ impl Engine {
     pub fn cancel(&self, job_id: JobId, who: &str, now: Now) -> Result<(), EngineError> {
         check_text("name", who, limits::NAME_BYTES_MAX)?;
         let settings = self.settings;
-        let message = format!("cancelled by {who}");
+        // Whoever typed a command or called by themselves: nobody can tell them apart.
+        let by = match who {
+            "api" => "a person, over the API",
+            who => who,
+        };
+        let message = format!("cancelled by {by}");
         let facts = Facts::none().and("by", who);
         self.write(now, move |tx| {
             let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
