@@ -2,7 +2,7 @@
 
 use super::look::{Ink, Look};
 use super::page::Page;
-use super::words::{count, printable, secs, width};
+use super::words::{count, fit, printable, secs, width};
 use crate::wire::api::{
     JobWhyJson, OneStepWhyJson, RootCauseJson, ScheduleWhyJson, StepWhyJson, WhyJson,
     WhyOutcomeJson, WhyWorkerJson, WorkerWhyJson,
@@ -23,14 +23,19 @@ pub fn job(job: &JobWhyJson, look: &Look) -> String {
     let speaks_for_itself = job.why.root_cause.is_none() && is_ended(&job.status);
     if speaks_for_itself && job.why.code != "completed" {
         let why = &job.why;
-        page.text(INDENT, &format!("{}: {}", why.code, why.sentence), None);
+        let text = format!("{}: {}", why.code, cut(&why.sentence, look));
+        page.text(INDENT, &text, None);
     }
     if job.why.code == "completed" && job.steps.is_empty() {
         page.text(INDENT, "all its steps completed", None);
     }
     steps(&mut page, job, look);
     if job.more {
-        page.text(INDENT, "and more steps", Some(Ink::Faint));
+        let more = match job.more_steps {
+            0 => "and more steps".to_string(),
+            n => format!("and {}", count(n, "more step")),
+        };
+        page.text(INDENT, &more, Some(Ink::Faint));
     }
     let is_said = |fix: &&String| job.steps.iter().any(|step| step.why.fix.contains(fix));
     let fix: Vec<&String> = job.why.fix.iter().filter(|fix| !is_said(fix)).collect();
@@ -60,21 +65,77 @@ fn steps(page: &mut Page, job: &JobWhyJson, look: &Look) {
         block.is_queued = is_queued;
         return block.step_called(page, &name, first, job.job_id, Some(job));
     }
-    let names = job.steps.iter().map(|step| width(&step.step));
+    let groups: Vec<(String, &StepWhyJson)> = groups(job);
+    let names = groups.iter().map(|(name, _)| width(name));
     let column = names.filter(|name| *name <= NAME_MAX).max().unwrap_or(0);
     let mut was_brief = true;
-    for step in &job.steps {
+    for (name, step) in &groups {
         // Those of which there is more to say than a line stand apart.
         let is_brief = is_brief(step, job);
         let stands_apart = !was_brief || !is_brief;
-        if stands_apart && !std::ptr::eq(step, first) {
+        if stands_apart && !std::ptr::eq(*step, first) {
             page.gap();
         }
         was_brief = is_brief;
         let mut block = Block::new(look, column);
         block.is_queued = is_queued;
-        block.step_called(page, &step.step, step, job.job_id, Some(job));
+        block.step_called(page, name, step, job.job_id, Some(job));
     }
+}
+
+/// Steps of which the same is to say are told as one, where the first of them stands. A few that a line says have their lines.
+fn groups(job: &JobWhyJson) -> Vec<(String, &StepWhyJson)> {
+    const LINES_MAX: usize = 3;
+    let mut groups: Vec<(String, Vec<&StepWhyJson>)> = Vec::new();
+    for step in &job.steps {
+        let said = said_of_any(step);
+        match groups.iter_mut().find(|(known, _)| *known == said) {
+            Some((_, steps)) => steps.push(step),
+            None => groups.push((said, vec![step])),
+        }
+    }
+    let told = groups.into_iter().flat_map(|(_, steps)| {
+        let first = steps[0];
+        if is_brief(first, job) && steps.len() <= LINES_MAX {
+            let alone = steps.into_iter().map(|step| (step.step.clone(), step));
+            return alone.collect();
+        }
+        let names: Vec<&str> = steps.iter().map(|step| step.step.as_str()).collect();
+        vec![(all_of(&names), first)]
+    });
+    told.collect()
+}
+
+/// What is said of a step whatever it is called, and for however long it is so.
+fn said_of_any(step: &StepWhyJson) -> String {
+    let mut any = StepWhyJson {
+        since_secs: 0.0,
+        ..step.clone()
+    };
+    if let Some(outcome) = &mut any.why.outcome {
+        outcome.in_secs = outcome.in_secs.round();
+    }
+    let said = serde_json::to_string(&any).unwrap_or_default();
+    // Its brackets keep an instance from being a part of any other word.
+    match step.step.contains('[') {
+        true => said.replace(&step.step, "[]"),
+        false => said.replacen(&format!("\"step\":\"{}\"", step.step), "", 1),
+    }
+}
+
+/// `a`, `a and b`, `a, b and c`, `a, b and 7 more`.
+fn all_of(names: &[&str]) -> String {
+    match names {
+        [a, b, _, _, ..] => format!("{a}, {b} and {} more", names.len() - 2),
+        [a, b, c] => format!("{a}, {b} and {c}"),
+        names => names.join(" and "),
+    }
+}
+
+/// Nobody reads more than a few lines of it here; all of it is in the JSON.
+fn cut(text: &str, look: &Look) -> String {
+    const COLUMNS_MAX: usize = 400;
+    fit(&printable(text), COLUMNS_MAX, look.ellipsis())
 }
 
 pub fn step(one: &OneStepWhyJson, look: &Look) -> String {
@@ -102,8 +163,8 @@ pub fn worker(explained: &WorkerWhyJson, look: &Look) -> String {
     ];
     page.head(&head.join(&between(look)));
     page.text(INDENT, &why.sentence, None);
-    for fact in why.facts.iter().filter(|_| why.outcome.is_none()) {
-        page.text(INDENT, fact, None);
+    for fact in why.details.iter().filter(|_| why.outcome.is_none()) {
+        page.text(INDENT, &fact.text, None);
     }
     page.gap();
     let mut block = Block::new(look, 0);
@@ -112,11 +173,9 @@ pub fn worker(explained: &WorkerWhyJson, look: &Look) -> String {
     if let Some(outcome) = &why.outcome {
         let text = outcome_text(outcome, "it is heard again", &[]);
         block.row(&mut page, "outcome", &text);
-        for fact in &why.facts {
-            match fact.strip_prefix("then ") {
-                Some(then) => block.row(&mut page, "then", then),
-                None => block.row(&mut page, "", fact),
-            }
+        for fact in &why.details {
+            let label = if fact.kind == "then" { "then" } else { "" };
+            block.row(&mut page, label, &fact.text);
         }
     }
     block.row(&mut page, "offers", &worker.tags.join(", "));
@@ -158,11 +217,13 @@ pub fn schedule(explained: &ScheduleWhyJson, look: &Look) -> String {
         "cron",
         &format!("{} {}", schedule.cron, schedule.timezone),
     );
-    for fact in &why.facts {
-        match fact.split_once(": ") {
-            Some((label @ ("last" | "last job"), rest)) => block.row(&mut page, label, rest),
-            _ => block.row(&mut page, "", fact),
-        }
+    for fact in &why.details {
+        let label = match fact.kind.as_str() {
+            "last" => "last",
+            "last_job" => "last job",
+            _ => "",
+        };
+        block.row(&mut page, label, &fact.text);
     }
     block.fix(&mut page, why.fix.iter().collect());
     page.finish()
@@ -250,14 +311,15 @@ fn is_with_job(step: &StepWhyJson, job: &JobWhyJson) -> bool {
 
 /// `recovery phase 2 fails this step in 18s, unless it has ended by then; evaluate and publish will be skipped`
 fn outcome_text(outcome: &WhyOutcomeJson, unless: &str, skips: &[String]) -> String {
-    let deed = match outcome.action.as_str() {
-        "the step fails" => "fails this step",
-        "the step goes back to the queue" => "puts this step back into the queue",
-        "the step is tried again" => "has this step tried again",
-        "the step is held" => "holds this step until a person decides",
-        "its job is cancelled" => "cancels its job",
-        "the worker becomes inactive" => "marks it inactive",
-        other => other,
+    let (deed, so) = match outcome.code.as_str() {
+        "fail" => ("fails this step", ""),
+        "requeue" => ("puts this step back into the queue", ""),
+        "retry" => ("has this step tried again", ""),
+        "hold" => ("holds this step", ", and a person decides then"),
+        "cancel_job" => ("cancels its job", ""),
+        "mark_inactive" => ("marks it inactive", ""),
+        // A newer server knows more.
+        _ => (outcome.action.as_str(), ""),
     };
     let when = match outcome.in_secs > 0.0 {
         true => format!("in {}", secs(outcome.in_secs)),
@@ -268,7 +330,7 @@ fn outcome_text(outcome: &WhyOutcomeJson, unless: &str, skips: &[String]) -> Str
         skips => format!("; {} will be skipped", in_a_row(skips)),
     };
     format!(
-        "recovery phase {} {deed} {when}, unless {unless}{then}",
+        "recovery phase {} {deed} {when}, unless {unless}{so}{then}",
         outcome.phase
     )
 }
@@ -323,6 +385,7 @@ impl<'a> Block<'a> {
     ) {
         let why = &step.why;
         let (line, ink) = first_line(self.look, step, job_id, job);
+        let line = cut(&line, self.look);
         page.named(INDENT, self.name, self.indent, name, &line, ink);
         if is_ended(&step.status) {
             self.ended(page, step, job_id, job);
@@ -335,9 +398,10 @@ impl<'a> Block<'a> {
     fn open(&mut self, page: &mut Page, why: &WhyJson, status: &str) {
         let names = why.workers.iter().map(|worker| width(&worker.name));
         self.label = names.max().unwrap_or(0).clamp(LABEL_MIN, LABEL_MAX);
+        // Where they have a table, it says the same.
         if why.workers.is_empty() {
-            for fact in &why.facts {
-                page.text(self.indent, fact, None);
+            for fact in &why.details {
+                page.text(self.indent, &cut(&fact.text, self.look), None);
             }
         }
         // Where somebody has it, what it needed is past.
@@ -345,13 +409,14 @@ impl<'a> Block<'a> {
             self.row(page, "needs", &why.needs.join(" + "));
         }
         self.workers(page, &why.workers);
-        if let Some(others) = why.facts.last().filter(|fact| *fact == "and others") {
-            self.row(page, "", others);
+        let others = why.details.iter().find(|fact| fact.kind == "others");
+        if let Some(others) = others.filter(|_| !why.workers.is_empty()) {
+            self.row(page, "", &others.text);
         }
         let outcome = why.outcome.as_ref();
         if let Some(outcome) = outcome.filter(|outcome| outcome.in_secs < FAR_SECS) {
-            let unless = match (outcome.phase, outcome.action.as_str()) {
-                (1, "the step goes back to the queue") => "it has started by then",
+            let unless = match (outcome.phase, outcome.code.as_str()) {
+                (1, "requeue") => "it has started by then",
                 (1, _) => "its worker is heard again",
                 (2, _) if status == "suspended" => "somebody decides",
                 (3, _) if self.is_queued => "it has started by then",
@@ -376,10 +441,11 @@ impl<'a> Block<'a> {
             _ => job.is_some_and(|job| is_with_job(step, job)),
         };
         if !is_said {
-            page.text(self.indent, &why.sentence, None);
+            page.text(self.indent, &cut(&why.sentence, self.look), None);
         }
         if let Some(root) = &why.root_cause {
-            let text = format!("{}: {}", root_text(root, job_id), root.sentence);
+            let sentence = cut(&root.sentence, self.look);
+            let text = format!("{}: {sentence}", root_text(root, job_id));
             let head = job.and_then(|job| job.why.root_cause.as_ref());
             let is_in_head =
                 |head: &RootCauseJson| (head.job_id, &head.step) == (root.job_id, &root.step);
@@ -392,10 +458,9 @@ impl<'a> Block<'a> {
         if !why.needs.is_empty() {
             self.row(page, "needed", &why.needs.join(" + "));
         }
-        let is_told =
-            |fact: &&String| fact.starts_with("root cause: ") || fact.starts_with("child job ");
-        for fact in why.facts.iter().filter(|fact| !is_told(fact)) {
-            page.text(self.indent, fact, None);
+        let is_told = |kind: &str| matches!(kind, "root_cause" | "child_job");
+        for fact in why.details.iter().filter(|fact| !is_told(&fact.kind)) {
+            page.text(self.indent, &cut(&fact.text, self.look), None);
         }
         // In a job, they have lines of their own.
         if job.is_none() && !why.skips.is_empty() {

@@ -19,7 +19,7 @@ const FACTS_BYTES_MAX: usize = 8 << 10;
 pub(super) struct Lacks {
     workers: Vec<Lack>,
     /// There are others.
-    more: bool,
+    pub more: bool,
 }
 
 struct Lack {
@@ -66,10 +66,13 @@ impl Lacks {
     }
 
     /// One for each worker.
+    pub fn about_workers(&self) -> impl Iterator<Item = String> {
+        self.workers.iter().map(ToString::to_string)
+    }
+
     pub fn lines(&self) -> Vec<String> {
-        let lines = self.workers.iter().map(ToString::to_string);
         let others = self.more.then(|| "and others".to_string());
-        lines.chain(others).collect()
+        self.about_workers().chain(others).collect()
     }
 
     pub fn facts(&self) -> Facts {

@@ -96,7 +96,7 @@ pub use views::{
     HeldStep, JobDetail, ListedJob, NamedEvent, Parent, RecoveryNames, StepDetail, WorkerDetail,
 };
 pub use wait::{AskedOnTheWay, Look, Offer};
-pub use why::{Code, RootCause, StepWhy, Why, WhyOutcome, WhyWorker};
+pub use why::{Code, Fact, FactKind, Outlook, RootCause, StepWhy, Why, WhyOutcome, WhyWorker};
 pub use why_job::JobWhy;
 pub use why_schedule::ScheduleWhy;
 pub use why_worker::WorkerWhy;

@@ -19,10 +19,8 @@ use crate::domain::span::span;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::Action;
 use crate::domain::worker::{Worker, WorkerStanding, WorkerState};
-use crate::domain::{JobId, Now, RequirementId, SessionId, StepId, WorkerId};
+use crate::domain::{JobId, Now, RequirementId, SessionId, StepId, WorkerId, words};
 use crate::store::Tx;
-
-const STEP_FAILS: &str = "the step fails";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
@@ -50,7 +48,7 @@ pub struct Why {
     pub code: Code,
     pub sentence: String,
     /// One line per worker, dependency or job that matters here.
-    pub facts: Vec<String>,
+    pub facts: Vec<Fact>,
     /// What a worker must offer to take it.
     pub needs: Vec<String>,
     /// Those that matter here; who offers all that it needs comes first.
@@ -65,9 +63,101 @@ pub struct Why {
     pub fix: Vec<String>,
 }
 
+/// A line of an explanation, and what it is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fact {
+    pub kind: FactKind,
+    /// Without the words that say its kind.
+    pub text: String,
+}
+
+words! {
+    pub enum FactKind {
+        Note = "note",
+        /// There are more workers than are named.
+        Others = "others",
+        /// What follows from what recovery will do.
+        Then = "then",
+        /// What became of the last time of a schedule.
+        Last = "last",
+        /// The last time that made a job.
+        LastJob = "last_job",
+        /// What `root_cause` says.
+        RootCause = "root_cause",
+        ChildJob = "child_job",
+    }
+}
+
+impl Fact {
+    pub fn new(kind: FactKind, text: impl Into<String>) -> Fact {
+        let text = text.into();
+        Fact { kind, text }
+    }
+
+    fn label(&self) -> &'static str {
+        match self.kind {
+            FactKind::Note | FactKind::Others => "",
+            FactKind::Then => "then ",
+            FactKind::Last => "last: ",
+            FactKind::LastJob => "last job: ",
+            FactKind::RootCause => "root cause: ",
+            FactKind::ChildJob => "child job ",
+        }
+    }
+
+    pub(super) fn others() -> Fact {
+        Fact::new(FactKind::Others, "and others")
+    }
+}
+
+impl From<String> for Fact {
+    fn from(text: String) -> Fact {
+        Fact::new(FactKind::Note, text)
+    }
+}
+
+impl PartialEq<&str> for Fact {
+    fn eq(&self, sentence: &&str) -> bool {
+        sentence.strip_prefix(self.label()) == Some(self.text.as_str())
+    }
+}
+
+/// As a sentence that says its kind.
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.label())?;
+        f.write_str(&self.text)
+    }
+}
+
+words! {
+    /// What recovery will do, as its forecast calls it, seen from what is asked about.
+    pub enum Outlook {
+        Fail = "fail",
+        Requeue = "requeue",
+        Retry = "retry",
+        Hold = "hold",
+        CancelJob = "cancel_job",
+        MarkInactive = "mark_inactive",
+    }
+}
+
+impl Outlook {
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Outlook::Fail => "the step fails",
+            Outlook::Requeue => "the step goes back to the queue",
+            Outlook::Retry => "the step is tried again",
+            Outlook::Hold => "the step is held",
+            Outlook::CancelJob => "its job is cancelled",
+            Outlook::MarkInactive => "the worker becomes inactive",
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WhyOutcome {
-    pub action: &'static str,
+    pub deed: Outlook,
     pub phase: u8,
     pub in_ms: i64,
 }
@@ -274,7 +364,7 @@ impl Asked<'_> {
         }
         if self.all.in_full {
             why.skips = match why.outcome {
-                Some(outcome) if outcome.action == STEP_FAILS => self.would_skip()?,
+                Some(outcome) if outcome.deed == Outlook::Fail => self.would_skip()?,
                 None if self.step.state.is_terminal() => self.skipped()?,
                 _ => Vec::new(),
             };
@@ -327,12 +417,12 @@ impl Asked<'_> {
             }
         }
         Ok(first.map(|foreseen| WhyOutcome {
-            action: match foreseen.recovery.deed {
-                _ if foreseen.recovery.step_id != Some(step_id) => "its job is cancelled",
-                Deed::Requeue => "the step goes back to the queue",
-                Deed::Retry => "the step is tried again",
-                Deed::Hold => "the step is held",
-                _ => STEP_FAILS,
+            deed: match foreseen.recovery.deed {
+                _ if foreseen.recovery.step_id != Some(step_id) => Outlook::CancelJob,
+                Deed::Requeue => Outlook::Requeue,
+                Deed::Retry => Outlook::Retry,
+                Deed::Hold => Outlook::Hold,
+                _ => Outlook::Fail,
             },
             phase: foreseen.recovery.phase.number(),
             in_ms: foreseen.in_ms,
@@ -378,7 +468,8 @@ impl Asked<'_> {
                     format!("its job waits for a place in group {group}"),
                 );
                 for job_id in self.tx.group_running(group)? {
-                    why.facts.push(format!("job {job_id} is in the group"));
+                    why.facts
+                        .push(format!("job {job_id} is in the group").into());
                     why.fix.push(format!("stepward why {job_id}"));
                 }
                 Ok(why)
@@ -397,11 +488,8 @@ impl Asked<'_> {
             }
             let dependency = self.tx.step_at(self.step.job_id, position, None)?;
             if let Some(dependency) = dependency.filter(|step| !step.state.is_terminal()) {
-                facts.push(format!(
-                    "step {} is {}",
-                    task.step(position).name,
-                    dependency.state
-                ));
+                let name = &task.step(position).name;
+                facts.push(format!("step {name} is {}", dependency.state).into());
             }
         }
         let count = self.step.waiting_on;
@@ -424,7 +512,7 @@ impl Asked<'_> {
             let mut why = Why::new(Waiting::RetryBackoff, sentence);
             if let Some(last) = self.tx.former_attempts(self.step.step_id)?.last() {
                 why.facts
-                    .push(format!("attempt {}: {}", last.attempt, last.message));
+                    .push(format!("attempt {}: {}", last.attempt, last.message).into());
             }
             let (job_id, name) = (self.step.job_id, shell_word(&self.name()));
             why.fix.push(format!("stepward logs {job_id} {name}"));
@@ -491,8 +579,9 @@ impl Asked<'_> {
                 _ => format!("worker {name}: all {slots} slots are busy"),
             }
         };
-        let others = (taking.len() > WORKERS_MAX).then(|| "and others".to_string());
+        let others = (taking.len() > WORKERS_MAX).then(Fact::others);
         let facts = taking.iter().take(WORKERS_MAX).map(busy);
+        let facts = facts.map(Fact::from);
         let facts = facts.chain(others).collect();
         let sentence = "every worker that could take it is busy";
         Ok(Why {
@@ -528,7 +617,8 @@ impl Asked<'_> {
         };
         let mut why = Why::new(waiting, sentence);
         let lacks = Lacks::find(self.tx, requirement_id, tags, self.now)?;
-        why.facts = lacks.lines();
+        why.facts = lacks.about_workers().map(Fact::from).collect();
+        why.facts.extend(lacks.more.then(Fact::others));
         for worker in lacks.workers() {
             why.workers.push(self.all.worker(worker, tags)?);
         }
@@ -542,7 +632,7 @@ impl Asked<'_> {
         let worker = self.worker_name(self.step.worker_id)?;
         let sentence = format!("worker {worker} prepares it for {}", self.since());
         Ok(Why {
-            facts: self.silence()?.into_iter().collect(),
+            facts: self.silence()?.into_iter().map(Fact::from).collect(),
             ..Why::new(Waiting::Preparing, sentence)
         })
     }
@@ -589,7 +679,7 @@ impl Asked<'_> {
             StepKind::Work | StepKind::Approval => {
                 let worker = self.worker_name(self.step.worker_id)?;
                 Why {
-                    facts: self.silence()?.into_iter().collect(),
+                    facts: self.silence()?.into_iter().map(Fact::from).collect(),
                     ..Why::new(
                         Waiting::Running,
                         format!("worker {worker} runs it for {}", self.since()),

@@ -6,7 +6,7 @@ use super::EngineError;
 use super::cascade::JobContext;
 use super::queries::load;
 use super::scope::parsed;
-use super::why::{Asked, Code, RootCause, Why, shell_word};
+use super::why::{Asked, Code, Fact, FactKind, RootCause, Why, shell_word};
 use crate::domain::depends::Outcome;
 use crate::domain::event::{Event, EventKind};
 use crate::domain::job::Job;
@@ -40,8 +40,10 @@ impl Asked<'_> {
                 _ => &root.sentence,
             };
             let (name, state) = (&root.step, root.state);
-            why.facts
-                .push(format!("root cause: step {name} {state}: {message}"));
+            why.facts.push(Fact::new(
+                FactKind::RootCause,
+                format!("step {name} {state}: {message}"),
+            ));
             why.root_cause = Some(root);
         }
         if matches!(reason, Reason::ChildFailed | Reason::InstanceFailed) {
@@ -50,10 +52,11 @@ impl Asked<'_> {
                 root.filter(|root| (root.job_id, &root.step) != (self.step.job_id, &self.name()));
         }
         if let Some(child_job_id) = self.step.child_job_id {
-            why.facts.push(format!("child job {child_job_id}"));
+            why.facts
+                .push(Fact::new(FactKind::ChildJob, child_job_id.to_string()));
         }
         if reason.is_worker_loss() {
-            why.facts.push(LOOK_FIRST.to_string());
+            why.facts.push(LOOK_FIRST.to_string().into());
         }
         if reason == Reason::Unmatched {
             why.needs = self.draft().required_tags();
@@ -113,7 +116,7 @@ impl Asked<'_> {
     }
 
     /// Which workers there were when nobody could take it, as it was noted then.
-    fn lacked(&self) -> Result<Vec<String>, EngineError> {
+    fn lacked(&self) -> Result<Vec<Fact>, EngineError> {
         let job_id = self.step.job_id;
         let events = self.tx.events_of_job(job_id, EventSeq(0), EVENTS_MAX)?;
         let is_it = |event: &&Event| {
@@ -129,7 +132,7 @@ impl Asked<'_> {
         };
         let workers = data["workers"].as_array().cloned().unwrap_or_default();
         if workers.is_empty() {
-            return Ok(vec!["there was no worker then".to_string()]);
+            return Ok(vec!["there was no worker then".to_string().into()]);
         }
         let line = |worker: &serde_json::Value| {
             let name = worker["worker"].as_str().unwrap_or("?");
@@ -146,9 +149,9 @@ impl Asked<'_> {
             };
             format!("worker {name} {obstacle} then")
         };
-        let mut lines: Vec<String> = workers.iter().map(line).collect();
+        let mut lines: Vec<Fact> = workers.iter().map(line).map(Fact::from).collect();
         if data["more_workers"] == true {
-            lines.push("and others".to_string());
+            lines.push(Fact::others());
         }
         Ok(lines)
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::queries::load;
-use super::why::{Code, Explainer, StepWhy, Why, shell_word};
+use super::why::{Code, Explainer, Fact, StepWhy, Why, shell_word};
 use super::why_ended::root_of_job;
 use super::{Engine, EngineError};
 use crate::domain::job::Job;
@@ -21,8 +21,8 @@ pub struct JobWhy {
     /// For the job as a whole.
     pub why: Why,
     pub steps: Vec<StepWhy>,
-    /// There are more such steps.
-    pub more: bool,
+    /// So many more such steps there are.
+    pub more: usize,
     /// How many steps are where.
     pub counts: BTreeMap<StepState, usize>,
 }
@@ -44,7 +44,7 @@ impl Engine {
                 });
                 (place(&job, step), !is_root)
             });
-            let more = steps.len() > EXPLAINED_MAX;
+            let more = steps.len().saturating_sub(EXPLAINED_MAX);
             let explainer = Explainer::in_full(self, tx, now);
             let mut explained = Vec::new();
             for step in steps.into_iter().take(EXPLAINED_MAX) {
@@ -167,7 +167,7 @@ fn open_why(job: &Job, steps: &[StepWhy]) -> Why {
     let outcomes = open().filter_map(|step| step.why.outcome);
     let facts = open().map(|step| format!("step {}: {}", step.name, step.why.sentence));
     Why {
-        facts: facts.collect(),
+        facts: facts.map(Fact::from).collect(),
         outcome: outcomes.min_by_key(|outcome| outcome.in_ms),
         fix,
         ..Why::of(

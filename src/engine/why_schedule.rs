@@ -2,7 +2,7 @@
 
 use super::schedule::{find, view};
 use super::scope::rfc3339;
-use super::why::{Code, Why, shell_word};
+use super::why::{Code, Fact, FactKind, Why, shell_word};
 use super::{Engine, EngineError, ScheduleView};
 use crate::domain::schedule::{Fire, FireOutcome, Overlap, ScheduleStanding};
 use crate::domain::span::span;
@@ -132,7 +132,7 @@ impl Asked<'_> {
         why.fix = fix;
         if standing == Scheduled {
             let then = earlier.first().and_then(|job_id| self.in_the_way(job_id.0));
-            why.facts.extend(then);
+            why.facts.extend(then.map(Fact::from));
         }
         self.past(&mut why, &name)?;
         Ok(why)
@@ -155,10 +155,10 @@ impl Asked<'_> {
     /// What became of the last time, and when it last made a job.
     fn past(&self, why: &mut Why, name: &str) -> Result<(), EngineError> {
         let Some(last) = &self.view.last else {
-            why.facts.push("it has not been due yet".to_string());
+            why.facts.push("it has not been due yet".to_string().into());
             return Ok(());
         };
-        why.facts.push(format!("last: {}", self.line(last)));
+        why.facts.push(Fact::new(FactKind::Last, self.line(last)));
         match last.outcome {
             FireOutcome::Refused => {
                 why.fix.push("stepward validate".to_string());
@@ -175,7 +175,7 @@ impl Asked<'_> {
                 .fires_before(schedule_id, newest, LEDGER_LOOKED_AT)?;
             let made = fires.iter().find(|fire| fire.job_id.is_some());
             why.facts
-                .extend(made.map(|fire| format!("last job: {}", self.line(fire))));
+                .extend(made.map(|fire| Fact::new(FactKind::LastJob, self.line(fire))));
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::queries::load;
 use super::recover::together_silent;
 use super::views::{Names, WorkerDetail};
-use super::why::{Code, Explainer, Why, WhyOutcome, revive, shell_word};
+use super::why::{Code, Explainer, Fact, FactKind, Outlook, Why, WhyOutcome, revive, shell_word};
 use super::{Engine, EngineError, Suspect};
 use crate::domain::event::{Event, EventKind};
 use crate::domain::recovery::{Bounds, Deed};
@@ -98,7 +98,9 @@ impl Asked<'_> {
         let mut why = Why::of(Code::Worker(standing), sentence);
         why.workers = vec![shown];
         match standing {
-            WorkerStanding::Inactive => why.facts = self.history()?,
+            WorkerStanding::Inactive => {
+                why.facts = self.history()?.into_iter().map(Fact::from).collect()
+            }
             WorkerStanding::Silent => self.foresee(&mut why)?,
             _ => {}
         }
@@ -122,7 +124,7 @@ impl Asked<'_> {
             return Ok(());
         };
         why.outcome = Some(WhyOutcome {
-            action: "the worker becomes inactive",
+            deed: Outlook::MarkInactive,
             phase: first.recovery.phase.number(),
             in_ms: first.in_ms,
         });
@@ -140,16 +142,19 @@ impl Asked<'_> {
                 Deed::Hold => "is held until a person decides",
                 _ => "fails",
             };
-            why.facts
-                .push(format!("then step {name} of job {job_id} {fate}"));
+            why.facts.push(Fact::new(
+                FactKind::Then,
+                format!("step {name} of job {job_id} {fate}"),
+            ));
         }
         let bounds = self.engine.bounds();
         let (silent, active) = together_silent(self.tx, &bounds, first.at_up, self.now)?;
         if Bounds::is_mass_silence(silent, active) {
-            why.facts.push(format!(
+            let patience = format!(
                 "{silent} of {active} active workers are silent: the fault is probably the server's or its network's, so \
                  they get more time"
-            ));
+            );
+            why.facts.push(patience.into());
         }
         Ok(())
     }

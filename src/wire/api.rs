@@ -433,11 +433,14 @@ pub struct JobChange {
     pub change: i64,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WhyJson {
     pub code: String,
     pub sentence: String,
     pub facts: Vec<String>,
+    /// The same, each with its kind: what `facts` says in words.
+    #[serde(default)]
+    pub details: Vec<WhyFactJson>,
     /// What a worker must offer to take it.
     #[serde(default)]
     pub needs: Vec<String>,
@@ -455,14 +458,25 @@ pub struct WhyJson {
     pub fix: Vec<String>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct WhyFactJson {
+    /// `note`, `others`, `then`, `last`, `last_job`, `root_cause` or `child_job`.
+    pub kind: String,
+    pub text: String,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WhyOutcomeJson {
+    /// In a sentence.
     pub action: String,
+    /// For programs: `fail`, `requeue`, `retry`, `hold`, `cancel_job` or `mark_inactive`.
+    #[serde(default)]
+    pub code: String,
     pub phase: u8,
     pub in_secs: f64,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WhyWorkerJson {
     pub name: String,
     pub offers: Vec<String>,
@@ -475,7 +489,7 @@ pub struct WhyWorkerJson {
 }
 
 /// The step that did not do as it should by itself, perhaps of a child job.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct RootCauseJson {
     pub job_id: i64,
     pub step: String,
@@ -501,12 +515,15 @@ pub struct JobWhyJson {
     /// What has not ended, or what did not complete; what matters most comes first.
     pub steps: Vec<StepWhyJson>,
     pub more: bool,
+    /// How many more there are.
+    #[serde(default)]
+    pub more_steps: usize,
     /// How many steps are where, by their status.
     #[serde(default)]
     pub counts: BTreeMap<String, usize>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct StepWhyJson {
     pub step: String,
     pub status: String,

@@ -82,6 +82,8 @@ fn a_step_that_nobody_can_run_is_explained_before_and_after_it_fails() {
     assert_eq!(step["workers"][0]["lacks"], serde_json::json!(["gpu"]));
     assert_eq!(step["skips"], serde_json::json!(["evaluate", "publish"]));
     assert_eq!(step["outcome"]["phase"], 4);
+    assert_eq!(step["outcome"]["code"], "fail");
+    assert_eq!(step["details"][0]["kind"], "note");
     assert!(
         step["facts"]
             .as_array()

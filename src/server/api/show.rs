@@ -15,8 +15,8 @@ use crate::store::FormerOutcome;
 use crate::wire::api::{
     AttemptHistory, CatchUpJson, DeliveryJson, DeliveryTryJson, EventJson, FireJson, HeldStepJson,
     JobJson, JobWhyJson, OneStepWhyJson, ParentJson, QueuedJson, QueuedStepJson, RootCauseJson,
-    ScheduleJson, ScheduleWhyJson, StepJson, StepWhyJson, ValueJson, WhyJson, WhyOutcomeJson,
-    WhyWorkerJson, WorkerJson, WorkerWhyJson,
+    ScheduleJson, ScheduleWhyJson, StepJson, StepWhyJson, ValueJson, WhyFactJson, WhyJson,
+    WhyOutcomeJson, WhyWorkerJson, WorkerJson, WorkerWhyJson,
 };
 use crate::wire::{Raw, Time};
 
@@ -266,7 +266,13 @@ pub fn why(why: &Why) -> WhyJson {
     WhyJson {
         code: why.code.to_string(),
         sentence: why.sentence.clone(),
-        facts: why.facts.clone(),
+        facts: why.facts.iter().map(ToString::to_string).collect(),
+        details: (why.facts.iter())
+            .map(|fact| WhyFactJson {
+                kind: fact.kind.to_string(),
+                text: fact.text.clone(),
+            })
+            .collect(),
         needs: why.needs.clone(),
         workers: workers.collect(),
         root_cause: why.root_cause.as_ref().map(|root| RootCauseJson {
@@ -277,7 +283,8 @@ pub fn why(why: &Why) -> WhyJson {
             sentence: root.sentence.clone(),
         }),
         outcome: why.outcome.map(|outcome| WhyOutcomeJson {
-            action: outcome.action.to_string(),
+            action: outcome.deed.sentence().to_string(),
+            code: outcome.deed.to_string(),
             phase: outcome.phase,
             in_secs: secs(outcome.in_ms),
         }),
@@ -301,7 +308,8 @@ pub fn job_why(explained: &JobWhy, now: Now) -> JobWhyJson {
         steps: (explained.steps.iter())
             .map(|step| step_why(step, now))
             .collect(),
-        more: explained.more,
+        more: explained.more > 0,
+        more_steps: explained.more,
         counts: counts
             .map(|(state, count)| (state.to_string(), *count))
             .collect(),

@@ -3,7 +3,7 @@
 use stepward::domain::retry::{OnWorkerLoss, RetryPolicy};
 use stepward::domain::task::{Concurrency, ForEach, StepDraft, TaskDraft, Unmatched, WhenFull};
 use stepward::domain::{JobId, Json, Timestamp};
-use stepward::engine::{Submission, Why, WhyOutcome};
+use stepward::engine::{Outlook, Submission, Why, WhyOutcome};
 
 use crate::house::{TestHouse, frozen, script};
 
@@ -18,7 +18,7 @@ fn ask(house: &TestHouse, job: JobId, step: &str) -> String {
 
 fn fails_in(phase: u8, in_ms: i64) -> Option<WhyOutcome> {
     Some(WhyOutcome {
-        action: "the step fails",
+        deed: Outlook::Fail,
         phase,
         in_ms,
     })
@@ -72,7 +72,7 @@ fn a_held_job_says_what_holds_it() {
     );
     assert_eq!(why.facts, ["job 2 is in the group"]);
     let outcome = WhyOutcome {
-        action: "its job is cancelled",
+        deed: Outlook::CancelJob,
         phase: 3,
         in_ms: 60_000,
     };
@@ -194,7 +194,7 @@ fn a_step_in_a_workers_hands_says_whose_and_until_when() {
     let why = house.why(job, "a");
     assert_eq!(told(&why), "preparing: worker ann prepares it for 5.0s");
     let back = WhyOutcome {
-        action: "the step goes back to the queue",
+        deed: Outlook::Requeue,
         phase: 1,
         in_ms: 55_000,
     };
@@ -205,7 +205,7 @@ fn a_step_in_a_workers_hands_says_whose_and_until_when() {
     let why = house.why(job, "a");
     assert_eq!(told(&why), "running: worker ann runs it for 10s");
     let again = WhyOutcome {
-        action: "the step is tried again",
+        deed: Outlook::Retry,
         phase: 2,
         in_ms: 50_000,
     };
@@ -296,7 +296,7 @@ fn a_step_knows_the_deadlines_of_the_jobs_above_it() {
     let child = house.child_of(job, "call");
     house.worker("ann", &[], 1).begin();
     let ends = WhyOutcome {
-        action: "its job is cancelled",
+        deed: Outlook::CancelJob,
         phase: 3,
         in_ms: 60_000,
     };

@@ -6,7 +6,10 @@ use stepward::domain::task::{Concurrency, ForEach, Items, StepDraft, TaskDraft, 
 use stepward::domain::{JobId, Json, Timestamp};
 use stepward::engine::{Decision, Finished, HeldPhase, Submission};
 
-use super::{check_job, check_step};
+use stepward::cli::why_text;
+use stepward::server::api::show;
+
+use super::{check_job, check_step, look};
 use crate::house::{TestHouse, frozen, script};
 
 fn release(steps: Vec<StepDraft>) -> TaskDraft {
@@ -168,6 +171,37 @@ fn approval() {
     let job = submit(&house, vec![ask, script("publish").after(&["ask"])]);
     house.clock.advance_ms(780_000);
     waiting("approval", &house, job, "ask");
+}
+
+#[test]
+fn a_long_question_is_cut() {
+    let house = TestHouse::new();
+    let question = format!(
+        "Publish 1.2.3 to everybody? {}",
+        "Think of it. ".repeat(230)
+    );
+    let ask = StepDraft::approval("ask", &question);
+    let job = submit(&house, vec![ask, script("publish").after(&["ask"])]);
+    house.clock.advance_ms(780_000);
+    check_step("approval", "waiting_approval-long", &house, job, "ask");
+}
+
+#[test]
+fn a_loop_of_which_the_same_is_to_say_is_told_once() {
+    let house = TestHouse::new();
+    let job = submit(&house, vec![each("shard", 15, None)]);
+    house.worker("edge-1", &[], 1).begin();
+    house.clock.advance_ms(5_000);
+    let name = "waiting_workers_busy-many";
+    check_step("workers_busy", name, &house, job, "shard[2]");
+    let job = submit(&house, vec![each("test", 900, None)]);
+    let why = house.engine.why_job(job, house.now()).unwrap();
+    let json = show::job_why(&why, house.now());
+    let text = why_text::job(&json, &look(80));
+    assert!(text.lines().count() < 20, "{text}");
+    let more = format!("and {} more steps", json.more_steps);
+    assert!(json.more && text.contains(&more), "{text}");
+    assert_eq!(json.steps.len() + json.more_steps, 901, "{text}");
 }
 
 #[test]
