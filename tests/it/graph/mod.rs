@@ -296,7 +296,7 @@ fn text_tells_a_chain_from_steps_that_have_nothing_to_do_with_each_other() {
         for pair in rows.windows(2) {
             let own = pair[0].iter().position(|&c| c == 'o');
             let below = own.and_then(|own| pair[1].get(own));
-            let is_step = pair[0].iter().any(|&c| c == 's');
+            let is_step = pair[0].contains(&'s');
             assert!(!is_step || below != Some(&'o'), "{drawn}");
         }
     }
