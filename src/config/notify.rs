@@ -11,6 +11,7 @@ use serde_yaml::Value;
 use crate::domain::event::EventKind;
 use crate::domain::outbox::Target;
 use crate::domain::secret::SecretRef;
+use crate::language::words::nearest;
 
 /// Each has a thread.
 const TARGETS_MAX: usize = 64;
@@ -244,12 +245,8 @@ fn check_name(name: &str) -> Result<(), String> {
 fn kind(word: &str) -> Result<EventKind, String> {
     EventKind::from_word(word).ok_or_else(|| {
         let words = EventKind::ALL.iter().map(|kind| kind.as_str());
-        let near = words
-            .map(|known| (strsim::damerau_levenshtein(word, known), known))
-            .min()
-            .filter(|(distance, _)| *distance <= 3);
-        match near {
-            Some((_, known)) => {
+        match nearest(word, words) {
+            Some(known) => {
                 format!("has {word:?}, which is no kind of event, did you mean {known}?")
             }
             None => {

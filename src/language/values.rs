@@ -16,6 +16,7 @@ use serde_json::{Map, Number, Value};
 use crate::domain::Json;
 use crate::domain::limits::{NAME_BYTES_MAX, clip, shorten};
 use crate::domain::value::{ValueSpec, ValueType};
+use crate::language::words::nearest;
 
 /// Of one string or text.
 pub const VALUE_BYTES_MAX: usize = 64 << 10;
@@ -101,14 +102,8 @@ fn unknown(name: &str, specs: &[ValueSpec]) -> String {
     if specs.is_empty() {
         return "is not known; nothing is asked for".to_string();
     }
-    let near = names()
-        .filter(|_| name.len() <= 64)
-        .map(|known| (strsim::damerau_levenshtein(name, known), known))
-        .filter(|(distance, known)| *distance <= 1 + known.chars().count() / 4)
-        .min_by_key(|(distance, _)| *distance);
-    let close = near.map_or(String::new(), |(_, close)| {
-        format!(" did you mean {close}?")
-    });
+    let near = nearest(name, names());
+    let close = near.map_or(String::new(), |close| format!(" did you mean {close}?"));
     let mut listed = names().take(NAMES_SHOWN_MAX).collect::<Vec<_>>().join(", ");
     if specs.len() > NAMES_SHOWN_MAX {
         listed.push_str(", …");

@@ -12,6 +12,7 @@ use super::mentions::{ScriptFault, Why, mentions};
 use super::{Context, TemplateFault, engine};
 use crate::domain::limits::shorten;
 use crate::language::values::kind;
+use crate::language::words::nearest;
 
 const LITERALLY: &str = "to keep it as it is, write {% raw %}…{% endraw %} around it";
 
@@ -259,7 +260,7 @@ fn absent<'a>(
 ) -> String {
     const NAMES_MAX: usize = 12;
     let names: Vec<&str> = names.collect();
-    let close = closest(name, names.iter().copied());
+    let close = nearest(name, names.iter().copied());
     let close = close.map_or(String::new(), |close| format!(" did you mean {close}?"));
     let listed = names.iter().take(NAMES_MAX).map(|name| plain(name));
     let mut listed = listed.collect::<Vec<_>>().join(", ");
@@ -283,19 +284,6 @@ fn plain(name: &str) -> String {
     }
 }
 
-/// What somebody may have meant.
-pub(super) fn closest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    if name.len() > 64 {
-        return None;
-    }
-    let near = names
-        .filter(|known| known.len() <= 64)
-        .map(|known| (strsim::damerau_levenshtein(name, known), known))
-        .filter(|(distance, known)| *distance <= 1 + known.chars().count() / 4);
-    near.min_by_key(|(distance, _)| *distance)
-        .map(|(_, known)| known)
-}
-
 pub(super) fn unknown(
     what: &str,
     name: &str,
@@ -304,7 +292,7 @@ pub(super) fn unknown(
 ) -> TemplateFault {
     let mut known: Vec<&str> = known.collect();
     known.sort_unstable();
-    let message = match closest(name, known.iter().copied()) {
+    let message = match nearest(name, known.iter().copied()) {
         Some(close) => format!(
             "{what} {} does not exist; did you mean {close}?",
             plain(name)
