@@ -6,25 +6,31 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::embedded::from_here;
+use crate::worker::processes::Process;
 
 const FILE: &str = "server.json";
 /// The data folder of a project, in the project's own folder.
 const FOLDER: &str = ".stepward";
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announced {
     pub url: String,
     pub pid: u32,
+    /// When that process began, as the kernel counts: its number may be another's by now. `None` where the kernel does not tell.
+    #[serde(default)]
+    pub started_ticks: Option<u64>,
     /// Where the token is that this server wants, if it wants one.
     pub token_file: Option<PathBuf>,
 }
 
-/// It is gone when this is dropped. A server that was killed leaves it; whoever believes it finds nobody there.
+/// It is gone when this is dropped. A server that was killed leaves it, and nobody believes it any more.
 pub struct Announcement {
     file: PathBuf,
+    announced: Announced,
 }
 
 impl Announcement {
@@ -33,6 +39,7 @@ impl Announcement {
         let announced = Announced {
             url: format!("http://{}", from_here(address)),
             pid: std::process::id(),
+            started_ticks: start_of(std::process::id()),
             token_file: token_file.map(|file| fs::canonicalize(file).unwrap_or(file.to_path_buf())),
         };
         let file = data_dir.join(FILE);
@@ -42,14 +49,16 @@ impl Announcement {
                 file.display()
             );
         }
-        Announcement { file }
+        Announcement { file, announced }
     }
 }
 
 impl Drop for Announcement {
     fn drop(&mut self) {
-        // It was never written, or somebody was faster.
-        let _ = fs::remove_file(&self.file);
+        if read(&self.file).as_ref() == Some(&self.announced) {
+            // Somebody was faster.
+            let _ = fs::remove_file(&self.file);
+        }
     }
 }
 
@@ -66,9 +75,15 @@ fn put(file: &Path, announced: &Announced) -> std::io::Result<()> {
     fs::rename(new, file)
 }
 
-/// The server that was announced in this folder or the nearest one above, and by which file.
+/// The server that was announced in this folder or the nearest one above, and by which file. Those that have ended do not count:
+/// whoever has their port now is not to get our token.
 pub fn find(folder: &Path) -> Option<(Announced, PathBuf)> {
-    folder.ancestors().find_map(of_project)
+    above(folder).find(|(announced, _)| announced.is_alive())
+}
+
+/// The nearest that has ended without a word.
+pub fn ended(folder: &Path) -> Option<(Announced, PathBuf)> {
+    above(folder).find(|(announced, _)| !announced.is_alive())
 }
 
 /// That of this project alone.
@@ -79,7 +94,30 @@ pub fn of_project(folder: &Path) -> Option<(Announced, PathBuf)> {
 /// The server of this very data folder, and by which file.
 pub fn of_folder(data_dir: &Path) -> Option<(Announced, PathBuf)> {
     let file = data_dir.join(FILE);
-    read(&file).map(|announced| (announced, file))
+    let announced = read(&file).filter(Announced::is_alive)?;
+    Some((announced, file))
+}
+
+fn above(folder: &Path) -> impl Iterator<Item = (Announced, PathBuf)> {
+    folder.ancestors().filter_map(|folder| {
+        let file = folder.join(FOLDER).join(FILE);
+        read(&file).map(|announced| (announced, file))
+    })
+}
+
+impl Announced {
+    /// Whether the process that wrote it is there. Where the kernel does not tell, it is.
+    fn is_alive(&self) -> bool {
+        let can_tell = start_of(std::process::id()).is_some();
+        !can_tell || (self.started_ticks.is_some() && start_of(self.pid) == self.started_ticks)
+    }
+}
+
+/// `None`: it has ended, or the kernel does not tell.
+fn start_of(pid: u32) -> Option<u64> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    let process = Process::seen(pid).filter(|process| !process.ended)?;
+    Some(process.identity().1)
 }
 
 /// What another user wrote would send our token to wherever they like.

@@ -101,7 +101,7 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
         keep_out_of_repositories(&config.data_dir);
     }
     let address = server.address();
-    let _announcement =
+    let announcement =
         Announcement::write(&config.data_dir, address, config.auth.token_file.as_deref());
     let url = format!("http://{}", from_here(address));
     let client = Client::new(&url, token.as_deref());
@@ -131,6 +131,8 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
         }
         None => signals.recv().is_ok(),
     };
+    // Before the folder is free: the next server of it announces itself by the same file.
+    drop(announcement);
     if !is_over {
         // It would end in seconds, and nobody wants to wait. A crash is no other end for the database.
         std::mem::forget(server);

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::exit::{Exit, Fault};
 use super::files::{server_config, workflows_folder};
 use super::look::LookArgs;
-use super::reach::{NamedBy, Remote, in_url};
-use super::say::say;
+use super::reach::{Remote, in_url};
 use super::words::{count, printable};
 use crate::config::ServerConfig;
 use crate::domain::task::Definition;
@@ -63,22 +62,9 @@ pub fn here(wanted: &Wanted) -> anyhow::Result<Found> {
     })
 }
 
-/// `None`: the server that this folder had is gone. Whoever named one by hand wants that one and no other.
-pub fn at_server(remote: &Remote, name: &str) -> anyhow::Result<Option<TaskJson>> {
-    let found = remote.get(&format!("/api/tasks/{}", in_url(name)));
-    match found {
-        Ok(task) => Ok(Some(task)),
-        Err(error)
-            if Exit::of(&error) == Exit::Unreachable && remote.named_by != NamedBy::Caller =>
-        {
-            say(format!(
-                "no server answers at {} any more, the files of this folder are taken",
-                remote.url
-            ));
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
+/// What the server knows. One that does not answer is no reason to do it elsewhere.
+pub fn at_server(remote: &Remote, name: &str) -> anyhow::Result<TaskJson> {
+    remote.get(&format!("/api/tasks/{}", in_url(name)))
 }
 
 fn in_file(wanted: &Wanted, settings: &ServerConfig) -> anyhow::Result<(Checked, String)> {

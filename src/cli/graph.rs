@@ -124,15 +124,14 @@ fn in_text(graph: &Graph, look: &Look) -> String {
     graph::text(graph, &style)
 }
 
-/// A file, else a task of the server if one is named and answers, else one of this folder.
+/// A file, else a task of the server if one is known, else one of this folder.
 fn task(args: &GraphArgs) -> anyhow::Result<TaskJson> {
     let word = args.task.as_deref().unwrap_or_default();
     if !found::is_file(word)
         && args.task_of_file.is_none()
         && let Some(remote) = args.reach.find()?
-        && let Some(task) = found::at_server(&remote, word)?
     {
-        return Ok(task);
+        return found::at_server(&remote, word);
     }
     let found = found::here(&Wanted {
         word,

@@ -91,11 +91,28 @@ impl Reach {
     /// For commands that make no sense without one.
     pub fn server(&self) -> anyhow::Result<Remote> {
         self.find()?.ok_or_else(|| {
-            let message = "no server is known here: start one with `stepward dev`, name one with --server URL or \
-                           STEPWARD_SERVER_URL, or go to a folder that has one";
+            let message = match last_words() {
+                Some(ended) => format!("no server is known here: {ended}"),
+                None => "no server is known here: start one with `stepward dev`, name one with --server URL or \
+                         STEPWARD_SERVER_URL, or go to a folder that has one"
+                    .to_string(),
+            };
             Fault::new(Exit::Unreachable, message).into()
         })
     }
+}
+
+/// Of the server that this folder had, if it ended without a word.
+pub fn last_words() -> Option<String> {
+    let here = std::env::current_dir().ok()?;
+    let (announced, file) = announce::ended(&here)?;
+    let folder = file.parent()?;
+    let folder = folder.strip_prefix(&here).unwrap_or(folder);
+    Some(format!(
+        "the server of {} (process {}) has ended; start it again with `stepward dev` or `stepward server`",
+        printable(&folder.display().to_string()),
+        announced.pid
+    ))
 }
 
 impl Remote {
@@ -235,7 +252,7 @@ impl fmt::Display for Remote {
         match &self.named_by {
             NamedBy::Folder(file, pid) => write!(
                 f,
-                "; {} names it as process {pid}, start it again with `stepward dev` or `stepward server`",
+                "; {} names it as process {pid}, which may be stopped or busy",
                 file.display()
             ),
             NamedBy::Caller => {

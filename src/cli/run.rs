@@ -108,8 +108,8 @@ pub fn run(args: RunArgs) -> anyhow::Result<Exit> {
         && !wants_here
         && !of_file
         && let Some(remote) = args.reach.find()?
-        && let Some(task) = found::at_server(&remote, &args.target)?
     {
+        let task = found::at_server(&remote, &args.target)?;
         return run_at(args, &remote, &task.inputs);
     }
     let found = found::here(&Wanted {

@@ -56,7 +56,7 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let mut server = server
         .map_err(|error| port_owner::named(error, "choose another with listen or --listen"))?;
     let address = server.address();
-    let _announcement =
+    let announcement =
         Announcement::write(&config.data_dir, address, config.auth.token_file.as_deref());
     say(format!("listening on http://{address}"));
     if let Some(file) = &file {
@@ -88,6 +88,8 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
             say("stopping");
         }
     }
+    // Before the folder is free: the next server of it announces itself by the same file.
+    drop(announcement);
     server.stop();
     Ok(Exit::Success)
 }

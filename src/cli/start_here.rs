@@ -4,7 +4,7 @@ use std::env;
 
 use super::exit::Exit;
 use super::look::Show;
-use super::reach::{Reach, Remote};
+use super::reach::{Reach, Remote, last_words};
 use super::say::{print, say};
 use super::status;
 
@@ -33,7 +33,7 @@ pub fn run() -> anyhow::Result<Exit> {
         Err(error) => say(format!("{error:#}")),
         Ok(None) => {
             print(START_HERE);
-            say("no server is known here");
+            say(last_words().unwrap_or_else(|| "no server is known here".to_string()));
             return Ok(Exit::Success);
         }
         Ok(Some(remote)) => match status::look_at(&remote) {

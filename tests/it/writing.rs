@@ -392,7 +392,11 @@ fn what_needs_no_server_connects_to_none_and_leaves_nothing_behind() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let announced = json!({ "url": url, "pid": 1, "token_file": null });
+    let stat = fs::read_to_string("/proc/self/stat").unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let started: u64 = fields.split_whitespace().nth(19).unwrap().parse().unwrap();
+    let pid = std::process::id();
+    let announced = json!({ "url": url, "pid": pid, "started_ticks": started, "token_file": null });
     fs::create_dir(folder.path().join(".stepward")).unwrap();
     fs::write(
         folder.path().join(".stepward/server.json"),

@@ -10,7 +10,7 @@ use stepward::client::Client;
 use stepward::wire::api::{Health, JobJson};
 
 use crate::house::{Process, await_that, check_database, processes};
-use crate::typed::{Typed, command, typed_in};
+use crate::typed::{Typed, announce, command, typed_in};
 
 /// One that runs, and who asks it things.
 pub struct Dev {
@@ -114,6 +114,62 @@ fn dev_says_where_everything_is_and_is_ready_when_it_says_so() {
     );
     check_database(&folder.path().join(".stepward"));
     assert!(!folder.path().join(".stepward/server.json").exists());
+}
+
+/// Somebody else has its port by then.
+#[test]
+fn a_server_that_was_killed_is_believed_no_longer() {
+    let folder = project();
+    let dev = Dev::start(folder.path(), &["--no-worker"]);
+    let pid = dev.process.id();
+    assert_eq!(typed_in(folder.path(), &["status"]).code, Some(0));
+    dev.process.kill();
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    other.set_nonblocking(true).unwrap();
+    let token = folder.path().join("token");
+    fs::write(&token, "0123456789abcdef0123456789abcdef").unwrap();
+    let file = folder.path().join(".stepward/server.json");
+    let mut announced: serde_json::Value =
+        serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(announced["pid"], pid);
+    announced["url"] = format!("http://{}", other.local_addr().unwrap()).into();
+    announced["token_file"] = token.to_str().into();
+    fs::write(&file, announced.to_string()).unwrap();
+
+    let ended = format!("the server of .stepward (process {pid}) has ended; start it again with");
+    let status = typed_in(folder.path(), &["status"]);
+    assert_eq!(status.code, Some(6), "{status:?}");
+    assert!(status.stderr.contains(&ended), "{status:?}");
+    let bare = typed_in(folder.path(), &[]);
+    assert!(bare.stdout.contains("Start here"), "{bare:?}");
+    assert!(bare.stderr.contains(&ended), "{bare:?}");
+    let run = typed_in(folder.path(), &["run", "hello"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    // Its number may be that of another process.
+    announced["pid"] = std::process::id().into();
+    fs::write(&file, announced.to_string()).unwrap();
+    assert_eq!(typed_in(folder.path(), &["status"]).code, Some(6));
+    let asked = other.accept();
+    assert!(asked.is_err(), "somebody was connected to: {asked:?}");
+
+    // Below a folder with one that lives, that one is meant.
+    let outer = project();
+    let inner = outer.path().join("inner");
+    fs::create_dir_all(inner.join(".stepward")).unwrap();
+    fs::copy(&file, inner.join(".stepward/server.json")).unwrap();
+    let dev = Dev::start(outer.path(), &["--no-worker"]);
+    let status = typed_in(&inner, &["status"]);
+    assert_eq!(status.code, Some(0), "{status:?}");
+    dev.stop();
+}
+
+#[test]
+fn what_another_server_announced_stays_when_this_one_ends() {
+    let folder = project();
+    let dev = Dev::start(folder.path(), &["--no-worker"]);
+    announce(folder.path(), "http://127.0.0.1:9", None);
+    dev.stop();
+    assert!(folder.path().join(".stepward/server.json").exists());
 }
 
 #[test]

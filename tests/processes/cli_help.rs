@@ -4,7 +4,7 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use crate::house::BINARY;
-use crate::typed::{Typed, command, typed_in};
+use crate::typed::{Typed, announce, command, typed_in};
 
 #[test]
 fn help_shows_every_group_and_a_misspelt_word_is_guessed() {
@@ -51,9 +51,7 @@ fn what_needs_no_server_asks_none() {
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
     let data = folder.path().join(".stepward");
-    std::fs::create_dir(&data).unwrap();
-    let announced = format!("{{\"url\":\"http://{address}\",\"pid\":1,\"token_file\":null}}");
-    std::fs::write(data.join("server.json"), announced).unwrap();
+    announce(folder.path(), &format!("http://{address}"), None);
     std::fs::write(
         folder.path().join("a.yaml"),
         "tasks:\n  a:\n    flow:\n      s: { script: echo }\n",

@@ -9,7 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::house::{House, await_that, processes};
-use crate::typed::{Typed, command, typed, typed_in};
+use crate::typed::{Typed, announce, command, typed, typed_in};
 
 fn folder_with(name: &str, workflow: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -247,17 +247,13 @@ fn a_task_of_this_place_runs_where_there_is_no_server() {
     let run = typed_in(folder.path(), &["run", "helo"]);
     assert_eq!(run.code, Some(5), "{run:?}");
     assert!(run.stderr.contains("did you mean hello?"), "{run:?}");
-    // A server that was killed leaves its name behind.
-    fs::create_dir(folder.path().join(".stepward")).unwrap();
-    let gone = r#"{"url": "http://127.0.0.1:9", "pid": 1, "token_file": null}"#;
-    fs::write(folder.path().join(".stepward/server.json"), gone).unwrap();
+    // A server that lives and does not answer has the say all the same.
+    announce(folder.path(), "http://127.0.0.1:9", None);
     let run = typed_in(folder.path(), &["run", "hello"]);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(6), ""), "{run:?}");
+    assert!(run.stderr.contains("does not answer"), "{run:?}");
+    let run = typed_in(folder.path(), &["run", "hello", "--local"]);
     assert_eq!(run.code, Some(0), "{run:?}");
-    let first = run.stderr.lines().next().unwrap();
-    assert!(
-        first.contains("no server answers at http://127.0.0.1:9 any more"),
-        "{run:?}"
-    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::Value;
 
 use crate::house::House;
-use crate::typed::{typed, typed_in};
+use crate::typed::{announce, typed, typed_in};
 
 const SHIP: &str = "
 tasks:
@@ -67,27 +67,28 @@ fn a_graph_shows_the_task_of_a_server_and_how_a_job_of_it_went() {
 }
 
 #[test]
-fn a_server_that_a_folder_names_and_that_is_gone_gives_way_to_the_files() {
-    let house = House::with(SHIP);
-    let folder = house.folder.path();
-    fs::create_dir(folder.join(".stepward")).unwrap();
-    let announced = format!(
-        "{{\"url\": \"{}\", \"pid\": 1, \"token_file\": null}}",
-        house.url()
-    );
-    fs::write(folder.join(".stepward/server.json"), announced).unwrap();
-    let there = typed_in(folder, &["graph", "ship"]);
+fn a_server_that_a_folder_names_is_asked_and_does_not_give_way_to_the_files() {
+    let mut house = House::with(SHIP);
+    let folder = house.folder.path().to_path_buf();
+    announce(&folder, &house.url(), None);
+    let there = typed_in(&folder, &["graph", "ship"]);
     assert_eq!((there.code, there.stderr.as_str()), (Some(0), ""));
-    let mut house = house;
+    // Its process lives, and does not answer.
     assert!(house.stop_server());
-    let folder = house.folder.path();
-    let gone = typed_in(folder, &["graph", "ship"]);
-    assert_eq!(gone.code, Some(0), "{gone:?}");
-    assert_eq!(gone.stdout, there.stdout);
-    assert!(gone.stderr.contains("no server answers"), "{gone:?}");
+    let silent = typed_in(&folder, &["graph", "ship"]);
+    assert_eq!((silent.code, silent.stdout.as_str()), (Some(6), ""));
+    assert!(silent.stderr.contains("does not answer"), "{silent:?}");
     // Whoever names one wants that one.
-    let named = typed_in(folder, &["graph", "ship", "--server", "http://127.0.0.1:1"]);
+    let named = typed_in(
+        &folder,
+        &["graph", "ship", "--server", "http://127.0.0.1:1"],
+    );
     assert_eq!((named.code, named.stdout.as_str()), (Some(6), ""));
+    // Where there is none, the files count.
+    fs::remove_file(folder.join(".stepward/server.json")).unwrap();
+    let gone = typed_in(&folder, &["graph", "ship"]);
+    assert_eq!((gone.code, gone.stderr.as_str()), (Some(0), ""));
+    assert_eq!(gone.stdout, there.stdout);
     house.check();
 }
 

@@ -61,3 +61,16 @@ pub fn typed(house: &House, words: &[&str]) -> Typed {
         .unwrap()
         .into()
 }
+
+/// `server.json` as a server writes it that lives as long as this process does.
+pub fn announce(folder: &Path, url: &str, token_file: Option<&Path>) {
+    let data = folder.join(".stepward");
+    std::fs::create_dir_all(&data).unwrap();
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    let started: u64 = fields.split_whitespace().nth(19).unwrap().parse().unwrap();
+    let announced = serde_json::json!({
+        "url": url, "pid": std::process::id(), "started_ticks": started, "token_file": token_file,
+    });
+    std::fs::write(data.join("server.json"), announced.to_string()).unwrap();
+}
