@@ -36,10 +36,9 @@ pub struct Found {
     pub settings: ServerConfig,
 }
 
-/// Whether this names a file rather than a task: it is there, or looks like a path.
+/// Whether this names a file rather than a task: it looks like one. What is in the folder does not change what a word means.
 pub fn is_file(word: &str) -> bool {
-    let is_path = word.contains('/') || word.ends_with(".yaml") || word.ends_with(".yml");
-    is_path || Path::new(word).is_file()
+    word.contains('/') || word.ends_with(".yaml") || word.ends_with(".yml")
 }
 
 /// Here, in files. No server is asked.
@@ -64,7 +63,17 @@ pub fn here(wanted: &Wanted) -> anyhow::Result<Found> {
 
 /// What the server knows. One that does not answer is no reason to do it elsewhere.
 pub fn at_server(remote: &Remote, name: &str) -> anyhow::Result<TaskJson> {
-    remote.get(&format!("/api/tasks/{}", in_url(name)))
+    let found = remote.get(&format!("/api/tasks/{}", in_url(name)));
+    found.map_err(|error| match (Exit::of(&error), namesake(name)) {
+        (Exit::NotFound, Some(file)) => Fault::not_found(format!("{error:#}; {file}")),
+        _ => error,
+    })
+}
+
+/// For whoever meant a file by what is no task.
+fn namesake(name: &str) -> Option<String> {
+    let is_there = Path::new(name).is_file();
+    is_there.then(|| format!("the file is ./{}", printable(name)))
 }
 
 fn in_file(wanted: &Wanted, settings: &ServerConfig) -> anyhow::Result<(Checked, String)> {
@@ -74,8 +83,10 @@ fn in_file(wanted: &Wanted, settings: &ServerConfig) -> anyhow::Result<(Checked,
         let message = format!("{shown} is a folder, name a file or a task");
         return Err(Fault::usage(message));
     }
-    if !file.exists() {
-        return Err(missing_file(file, &shown));
+    match file.try_exists() {
+        Ok(true) => {}
+        Ok(false) => return Err(missing_file(file, &shown)),
+        Err(error) => return Err(Fault::not_found(format!("{shown} cannot be read: {error}"))),
     }
     if let Some(root) = wanted.root.filter(|root| !root.is_dir()) {
         return Err(Fault::usage(format!("{} is not a folder", root.display())));
@@ -106,9 +117,12 @@ fn in_folder(wanted: &Wanted, settings: &ServerConfig) -> anyhow::Result<(Checke
         return Err(Fault::usage(message));
     }
     let Some(folder) = workflows_folder(settings) else {
+        let hint = namesake(wanted.word);
+        let hint = hint.unwrap_or(
+            "`stepward run FILE` takes a file, `stepward init` begins a project".to_string(),
+        );
         return Err(Fault::not_found(format!(
-            "there is no task {name:?} here: no server is known and there is no folder `workflows`; \
-             name a file, or begin with `stepward init`"
+            "there is no task {name:?} here: no server is known and there is no folder `workflows`; {hint}"
         )));
     };
     let shown = format!("the folder {}", folder.display());
@@ -121,11 +135,11 @@ fn named(checked: &Checked, name: &str, place: &str) -> anyhow::Result<Arc<Defin
         return Ok(definition.clone());
     }
     let names = || checked.workflows.tasks().map(|(known, _)| known.as_str());
-    let hint = match nearest(name, names()) {
+    let hint = namesake(name).unwrap_or_else(|| match nearest(name, names()) {
         Some(near) => format!("did you mean {near}?"),
         None if names().next().is_none() => "it has none at all".to_string(),
         None => format!("it has {}", listed(names())),
-    };
+    });
     let message = format!("{place} has no task {:?}; {hint}", printable(name));
     Err(Fault::not_found(message))
 }
@@ -178,7 +192,13 @@ fn missing_file(file: &Path, shown: &str) -> anyhow::Error {
         .filter(|name| name.ends_with(".yaml") || name.ends_with(".yml"))
         .collect();
     let wanted = file.file_name().and_then(|name| name.to_str());
-    let near = nearest(wanted.unwrap_or_default(), names.iter().map(String::as_str));
+    let wanted = wanted.unwrap_or_default();
+    // What is there and cannot be followed is no suggestion.
+    let others = names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| *name != wanted);
+    let near = nearest(wanted, others);
     let hint = near.map(|near| format!("; did you mean {}?", printable(near)));
     let hint = hint.unwrap_or_default();
     Fault::not_found(format!("the file {shown} does not exist{hint}"))

@@ -783,3 +783,22 @@ fn who_waits_for_a_step_that_does_not_want_to_end_is_told_so() {
     );
     assert_eq!(processes(&sleep), [0; 0]);
 }
+
+#[test]
+fn a_file_that_is_called_like_a_task_does_not_hide_it() {
+    let folder = folder_with("workflows/all.yaml", HELLO);
+    fs::write(folder.path().join("hello"), "no workflow at all").unwrap();
+    let run = typed_in(folder.path(), &["run", "hello"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    fs::write(folder.path().join("other"), HELLO).unwrap();
+    let run = typed_in(folder.path(), &["run", "other"]);
+    assert_eq!(run.code, Some(5), "{run:?}");
+    assert!(run.stderr.contains("the file is ./other"), "{run:?}");
+    let run = typed_in(folder.path(), &["run", "./other", "--task", "hello"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    // Without a folder of workflows, too.
+    fs::remove_dir_all(folder.path().join("workflows")).unwrap();
+    let run = typed_in(folder.path(), &["run", "other"]);
+    assert_eq!(run.code, Some(5), "{run:?}");
+    assert!(run.stderr.contains("the file is ./other"), "{run:?}");
+}
