@@ -62,7 +62,7 @@ fn overview(command: &Command) -> String {
          stepward run examples/hello.yaml     a workflow file, now, without a server\n  \
          stepward dev                         a server and a worker for this folder\n  \
          stepward why latest                  what the last job waits for, or what ended it\n\n\
-         Usage: stepward [COMMAND]\n",
+         Usage: stepward [COMMAND]\n       stepward [--server URL] [--token-file FILE]\n",
         about_stepward(command)
     );
     for (title, names) in GROUPS {

@@ -70,13 +70,17 @@ use std::process::ExitCode;
 use clap::{FromArgMatches, Parser, Subcommand};
 
 use exit::Exit;
+use reach::Reach;
 
 /// Runs YAML workflows on one machine or a few. One binary, one SQLite file.
 #[derive(Parser)]
-#[command(name = "stepward", version)]
+#[command(name = "stepward", version, args_conflicts_with_subcommands = true)]
 struct Arguments {
     #[command(subcommand)]
     verb: Option<Verb>,
+    /// For `stepward` alone.
+    #[command(flatten)]
+    reach: Reach,
 }
 
 #[derive(Subcommand)]
@@ -192,7 +196,7 @@ pub fn run() -> ExitCode {
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match arguments.verb {
         Some(verb) => perform(verb),
-        None => start_here::run(),
+        None => start_here::run(arguments.reach),
     };
     let exit = outcome.unwrap_or_else(|error| {
         // What others wrote may be in it, and how they called their files.

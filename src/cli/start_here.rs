@@ -1,7 +1,5 @@
 //! `stepward` alone: how things are if there is a server, else where to begin.
 
-use std::env;
-
 use super::exit::Exit;
 use super::look::Show;
 use super::reach::{Reach, Remote, last_words};
@@ -26,10 +24,10 @@ The files in `examples` of the repository run without a server, too:
 "
 );
 
-pub fn run() -> anyhow::Result<Exit> {
+pub fn run(reach: Reach) -> anyhow::Result<Exit> {
     let show = Show::default();
     // Whoever types nothing else gets an answer: what is wrong is a line above it.
-    match named() {
+    match named(reach) {
         Err(error) => say(format!("{error:#}")),
         Ok(None) => {
             print(START_HERE);
@@ -41,6 +39,8 @@ pub fn run() -> anyhow::Result<Exit> {
                 print(&status::text(&status, &show.look()));
                 return Ok(Exit::Success);
             }
+            // There is a server, and nothing to begin.
+            Err(error) if Exit::of(&error) == Exit::NotAllowed => return Err(error),
             Err(error) => say(format!("{error:#}")),
         },
     }
@@ -48,12 +48,9 @@ pub fn run() -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The server that the environment or this folder names.
-fn named() -> anyhow::Result<Option<Remote>> {
-    let said = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
-    let reach = Reach {
-        server: said("STEPWARD_SERVER_URL"),
-        token_file: said("STEPWARD_TOKEN_FILE").map(Into::into),
-    };
+/// The server that a flag, the environment or this folder names. A variable that is set to nothing names none.
+fn named(mut reach: Reach) -> anyhow::Result<Option<Remote>> {
+    reach.server.take_if(|url| url.is_empty());
+    reach.token_file.take_if(|file| file.as_os_str().is_empty());
     reach.find()
 }

@@ -353,6 +353,24 @@ fn status_is_watched_on_a_terminal_only() {
     house.check();
 }
 
+/// A server that wants a token, and where it listens.
+fn locked(folder: &std::path::Path) -> (crate::house::Process, String) {
+    let token = folder.join("token");
+    std::fs::write(&token, "0123456789abcdef0123456789abcdef\n").unwrap();
+    let only_ours = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&token, only_ours).unwrap();
+    let settings = "listen: 127.0.0.1:0\ndata_dir: data\nauth: { token_file: token }\n";
+    std::fs::write(folder.join("locked.yaml"), settings).unwrap();
+    let server = command(folder, &["server", "--config", "locked.yaml"]);
+    let server = crate::house::Process::start("server", server);
+    let url = crate::house::await_that("it listens", || {
+        let said = server.said();
+        let line = said.lines().find(|line| line.contains("listening on"))?;
+        Some(line.rsplit(' ').next()?.to_string())
+    });
+    (server, url)
+}
+
 #[test]
 fn stepward_alone_is_the_status_or_where_to_begin() {
     let empty = tempfile::tempdir().unwrap();
@@ -371,6 +389,30 @@ fn stepward_alone_is_the_status_or_where_to_begin() {
     assert_eq!(status.code, Some(0));
     assert!(status.stdout.contains("no_worker: "), "{status:?}");
     assert!(!status.stdout.contains("Start here"), "{status:?}");
+    let url = house.url();
+    let named = typed_in(empty.path(), &["--server", &url]);
+    assert_eq!(named.code, Some(0), "{named:?}");
+    assert!(named.stdout.contains("all is well"), "{named:?}");
+    let before = typed_in(empty.path(), &["--server", &url, "status"]);
+    assert_eq!(before.code, Some(2), "{before:?}");
+    for words in ["status", "--server"] {
+        assert!(before.stderr.contains(words), "{before:?}");
+    }
+    // One that does not let us in is there: nothing is to begin.
+    let locked = locked(empty.path());
+    let refused = typed_in(empty.path(), &["--server", &locked.1]);
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert_eq!(refused.stdout, "", "{refused:?}");
+    assert!(refused.stderr.contains("wants a token"), "{refused:?}");
+    let token = empty.path().join("token");
+    let words = [
+        "--server",
+        &locked.1,
+        "--token-file",
+        token.to_str().unwrap(),
+    ];
+    let let_in = typed_in(empty.path(), &words);
+    assert_eq!(let_in.code, Some(0), "{let_in:?}");
 
     // Somebody listens at the usual port, perhaps; nobody named it.
     let dead = TcpListener::bind("127.0.0.1:0")
