@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::exit::Exit;
 use super::look::Show;
-use super::reach::{Reach, in_url};
+use super::reach::{Reach, job_in_url};
 use super::say::{answer, answer_json_list, say};
 use super::words::printable;
 use crate::wire::api::JobJson;
@@ -25,11 +25,13 @@ pub struct CancelArgs {
 }
 
 pub fn run(args: CancelArgs) -> anyhow::Result<Exit> {
+    let jobs = args.jobs.iter().map(|job| job_in_url(job));
+    let jobs: Vec<String> = jobs.collect::<Result<_, _>>()?;
     let remote = args.reach.server()?;
     let mut exit = Exit::Success;
     let mut cancelled = Vec::new();
-    for job in &args.jobs {
-        let path = format!("/api/jobs/{}/cancel", in_url(job));
+    for job in &jobs {
+        let path = format!("/api/jobs/{job}/cancel");
         match remote.post::<JobJson>(&path, &json!({})) {
             Ok(job) => {
                 if !args.show.json {

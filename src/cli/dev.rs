@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, bounded, select};
 use super::announce::{self, Announcement};
 use super::embedded::{self, Embedded, Manner, from_here};
 use super::exit::Exit;
-use super::files::{SERVER_CONFIG, config_file, workflows_folder};
+use super::files::{SERVER_CONFIG, config_file, with_flag, workflows_folder};
 use super::local;
 use super::look::{Ink, Look, LookArgs};
 use super::port_owner::{self, PortOwner};
@@ -226,7 +226,8 @@ fn is_taken(address: SocketAddr) -> bool {
 
 fn refusal(error: StartError, config: &ServerConfig) -> anyhow::Error {
     let StartError::Store(OpenError::InUse { folder, owner }) = &error else {
-        return port_owner::named(error, "choose another with --port");
+        let error = port_owner::named(error, "choose another with --port");
+        return with_flag(error, "--data-dir");
     };
     let who = match announce::of_folder(&config.data_dir) {
         Some((there, _)) => format!(" (process {} at {})", there.pid, printable(&there.url)),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::config::{ConfigError, ServerConfig};
+use crate::server::StartError;
 
 pub const SERVER_CONFIG: &str = "server-config.yaml";
 pub const WORKER_CONFIG: &str = "worker-config.yaml";
@@ -32,4 +33,16 @@ pub fn workflows_folder(config: &ServerConfig) -> Option<PathBuf> {
     let usual = Path::new(WORKFLOWS);
     let usual = usual.is_dir().then(|| usual.to_path_buf());
     config.workflows_dir.clone().or(usual)
+}
+
+/// The error of a start, for whoever names the data folder by a flag.
+pub fn with_flag(error: anyhow::Error, flag: &str) -> anyhow::Error {
+    let text = match error.downcast_ref::<StartError>() {
+        Some(StartError::Store(error)) => error.to_string(),
+        _ => return error,
+    };
+    match text.strip_suffix("data_dir") {
+        Some(before) => anyhow::anyhow!("{before}folder with {flag}"),
+        None => error,
+    }
 }

@@ -203,6 +203,7 @@ pub fn run() -> ExitCode {
         let told = format!("{error:#}");
         let lines: Vec<String> = told.lines().map(words::printable).collect();
         say::say(lines.join("\n"));
+        say::say(say::in_words(&error));
         Exit::of(&error)
     });
     in_the_end(exit).into()

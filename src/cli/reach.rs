@@ -276,3 +276,15 @@ pub fn in_url(word: &str) -> String {
     }
     url
 }
+
+/// A job in a path, for commands that take no step.
+pub fn job_in_url(word: &str) -> anyhow::Result<String> {
+    match word.split_once('/') {
+        Some((job, _)) => Err(Fault::usage(format!(
+            "{} names a step, and this command takes a whole job: {}",
+            printable(word),
+            printable(job)
+        ))),
+        None => Ok(in_url(word)),
+    }
+}

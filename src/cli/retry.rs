@@ -7,7 +7,7 @@ use clap::Args;
 use super::exit::Exit;
 use super::process;
 use super::progress::FollowArgs;
-use super::reach::{Reach, in_url};
+use super::reach::{Reach, job_in_url};
 use super::run::follow_at;
 use crate::wire::api::{JobJson, RetryRequest};
 
@@ -47,8 +47,8 @@ pub struct RetryArgs {
 }
 
 pub fn run(args: RetryArgs) -> anyhow::Result<Exit> {
+    let path = format!("/api/jobs/{}/retry", job_in_url(&args.job)?);
     let remote = args.reach.server()?;
-    let path = format!("/api/jobs/{}/retry", in_url(&args.job));
     let request = RetryRequest {
         from: args.from,
         all: args.all,

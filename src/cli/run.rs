@@ -8,6 +8,7 @@ use clap::Args;
 use crossbeam_channel::{Receiver, after, select};
 
 use super::exit::{Exit, Fault};
+use super::files::with_flag;
 use super::found::{self, Found, Wanted};
 use super::inputs::Given;
 use super::local::{Local, LocalOptions, new_token, slots};
@@ -214,7 +215,8 @@ fn run_here(args: &RunArgs, found: Found) -> anyhow::Result<Exit> {
         slots: args.slots.unwrap_or_else(slots),
         data: args.data.as_deref(),
         settings: found.settings,
-    })?;
+    })
+    .map_err(|error| with_flag(error, "--data"))?;
     for remark in local.remarks() {
         say(remark);
     }

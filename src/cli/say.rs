@@ -86,3 +86,16 @@ pub fn answer_json_line(value: &impl Serialize) -> bool {
     let json = serde_json::to_string(value).expect("what we show has a JSON form");
     answer(json)
 }
+
+/// An error and what caused it. Some name their cause in their own words already.
+pub fn in_words(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        match text.as_str() {
+            "" => text = cause,
+            said if said.contains(&cause) => {}
+            _ => text.push_str(&format!(": {cause}")),
+        }
+    }
+    text
+}

@@ -11,7 +11,7 @@ use super::follow::{News, follow};
 use super::look::Show;
 use super::process;
 use super::progress::waiting_time;
-use super::reach::{Reach, Remote, in_url};
+use super::reach::{Reach, Remote, job_in_url};
 use super::say::{answer_json_list, say};
 use crate::client::CallError;
 use crate::wire::api::{JobChange, JobJson};
@@ -42,10 +42,12 @@ pub struct WaitArgs {
 }
 
 pub fn run(args: WaitArgs) -> anyhow::Result<Exit> {
+    let jobs = args.jobs.iter().map(|job| job_in_url(job));
+    let jobs: Vec<String> = jobs.collect::<Result<_, _>>()?;
     let remote = args.reach.server()?;
     let mut ids = Vec::new();
-    for job in &args.jobs {
-        let job: JobJson = remote.get(&format!("/api/jobs/{}", in_url(job)))?;
+    for job in &jobs {
+        let job: JobJson = remote.get(&format!("/api/jobs/{job}"))?;
         ids.push(job.id);
     }
     let signals = process::signals()?;

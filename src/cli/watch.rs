@@ -5,7 +5,7 @@ use clap::Args;
 use super::exit::Exit;
 use super::process;
 use super::progress::{FollowArgs, Place, watch};
-use super::reach::{Reach, in_url};
+use super::reach::{Reach, job_in_url};
 use crate::wire::api::JobJson;
 
 #[derive(Args)]
@@ -24,8 +24,9 @@ pub struct WatchArgs {
 }
 
 pub fn run(args: WatchArgs) -> anyhow::Result<Exit> {
+    let path = format!("/api/jobs/{}", job_in_url(&args.job)?);
     let remote = args.reach.server()?;
-    let job: JobJson = remote.get(&format!("/api/jobs/{}", in_url(&args.job)))?;
+    let job: JobJson = remote.get(&path)?;
     let signals = process::signals()?;
     let place = Place::at_server(&args.reach);
     Ok(watch(&remote, &job, &place, &args.follow, &signals)?.exit)

@@ -802,3 +802,51 @@ fn a_file_that_is_called_like_a_task_does_not_hide_it() {
     assert_eq!(run.code, Some(5), "{run:?}");
     assert!(run.stderr.contains("the file is ./other"), "{run:?}");
 }
+
+#[test]
+fn what_is_wrong_is_said_once_and_with_the_flag_that_mends_it() {
+    let folder = folder_with("hello.yaml", HELLO);
+    fs::create_dir(folder.path().join("data")).unwrap();
+    fs::write(
+        folder.path().join("data/stepward.db"),
+        "rubbish".repeat(999),
+    )
+    .unwrap();
+    let words = ["run", "hello.yaml", "--task", "hello", "--data", "data"];
+    let run = typed_in(folder.path(), &words);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert!(
+        run.stderr.contains("choose another folder with --data\n"),
+        "{run:?}"
+    );
+    let dev = typed_in(folder.path(), &["dev", "--port", "0", "--data-dir", "data"]);
+    assert_eq!(dev.code, Some(1), "{dev:?}");
+    assert!(
+        dev.stderr
+            .contains("choose another folder with --data-dir\n"),
+        "{dev:?}"
+    );
+
+    let words = [
+        "run",
+        "hello.yaml",
+        "--task",
+        "hello",
+        "--data",
+        "hello.yaml/below",
+    ];
+    let run = typed_in(folder.path(), &words);
+    assert_eq!(run.code, Some(1), "{run:?}");
+    assert_eq!(run.stderr.matches("os error").count(), 1, "{run:?}");
+
+    std::os::unix::fs::symlink("loop.yaml", folder.path().join("loop.yaml")).unwrap();
+    let run = typed_in(folder.path(), &["run", "loop.yaml"]);
+    assert_eq!(run.code, Some(5), "{run:?}");
+    assert!(!run.stderr.contains("did you mean"), "{run:?}");
+    // These take a job; no server is needed to say so.
+    for verb in ["watch", "wait", "cancel", "retry"] {
+        let typed = typed_in(folder.path(), &[verb, "1/c"]);
+        assert_eq!(typed.code, Some(2), "{typed:?}");
+        assert!(typed.stderr.contains("1/c names a step"), "{typed:?}");
+    }
+}
