@@ -98,6 +98,13 @@ pub fn of_folder(data_dir: &Path) -> Option<(Announced, PathBuf)> {
     Some((announced, file))
 }
 
+/// The one of this very data folder that has ended without a word.
+pub fn ended_in(data_dir: &Path) -> Option<(Announced, PathBuf)> {
+    let file = data_dir.join(FILE);
+    let announced = read(&file).filter(|announced| !announced.is_alive())?;
+    Some((announced, file))
+}
+
 fn above(folder: &Path) -> impl Iterator<Item = (Announced, PathBuf)> {
     folder.ancestors().filter_map(|folder| {
         let file = folder.join(FOLDER).join(FILE);

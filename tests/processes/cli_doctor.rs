@@ -390,7 +390,7 @@ fn a_server_that_is_not_there_is_a_problem_and_the_rest_is_skipped() {
     assert_found(&told, "server", "ok: ", &house.url());
     house.kill_server();
     let told = doctor_in(folder.path(), &["server", "--config", config]);
-    assert_found(&told, "server", "problem: ", "does not answer");
+    assert_found(&told, "server", "problem: ", "has ended");
     assert!(
         told.stdout.contains("start it: stepward server"),
         "{}",

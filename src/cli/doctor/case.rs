@@ -123,7 +123,7 @@ impl Case {
             Err(error) => return Found::Misnamed(format!("{error:#}")),
             Ok(Some(remote)) => remote,
             Ok(None) => match self.announced() {
-                None => return Found::Nobody,
+                None => return self.ended().unwrap_or(Found::Nobody),
                 Some(Err(fault)) => return Found::Misnamed(fault),
                 Some(Ok(remote)) => remote,
             },
@@ -159,6 +159,19 @@ impl Case {
         };
         let named_by = NamedBy::Folder(file, announced.pid);
         Some(Ok(Remote::new(&announced.url, token.as_deref(), named_by)))
+    }
+
+    /// The server of the data folder, if it was killed. Nobody is asked: somebody else may have its port.
+    fn ended(&self) -> Option<Found> {
+        let (announced, file) = announce::ended_in(self.data_dir()?)?;
+        let why = format!(
+            "the server of {} (process {}) has ended",
+            file.parent()?.display(),
+            announced.pid
+        );
+        let named_by = NamedBy::Folder(file, announced.pid);
+        let remote = Remote::new(&announced.url, None, named_by);
+        Some(Found::Silent(Box::new(remote), why))
     }
 
     /// For checks that need one.
