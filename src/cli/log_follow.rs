@@ -3,13 +3,13 @@
 //! What happens to the job is told by the event stream; how far a log has got is asked. A job is looked at before its logs are: what
 //! was printed before it ended is there by then.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::exit::Exit;
 use super::follow::{News, follow as follow_events};
 use super::log_line::{LineStyle, Origin};
-use super::logs::{SERVER, Wanted, address, columns, page_from, steps};
+use super::logs::{SERVER, Wanted, address, columns, end_of, page_from, say_child, steps};
 use super::reach::Remote;
 use super::say::{nobody_reads, print, say};
 use super::words::{duration, printable};
@@ -33,6 +33,8 @@ struct Place {
     next_line: u64,
     /// So many more.
     left: u64,
+    /// So many of the last, which are to be found yet.
+    last: Option<u64>,
     over: bool,
     /// It was said which attempt this is.
     is_told: bool,
@@ -46,6 +48,8 @@ struct Follower<'a> {
     places: Vec<Place>,
     /// Which steps are shown already, up to which attempt.
     begun: BTreeMap<String, u32>,
+    /// Jobs that were named.
+    children: BTreeSet<i64>,
     columns: Option<usize>,
     outage: Outage,
 }
@@ -75,6 +79,7 @@ pub fn follow(
         style,
         places: Vec::new(),
         begun: BTreeMap::new(),
+        children: BTreeSet::new(),
         columns: None,
         outage: Outage::default(),
     };
@@ -175,6 +180,11 @@ impl Follower<'_> {
         let mut new = Vec::new();
         let mut last = BTreeMap::new();
         for step in steps(&self.job).filter(|step| self.wanted.wants(&step.name)) {
+            if let Some(child) = step.child_job_id
+                && self.children.insert(child)
+            {
+                say_child(step);
+            }
             let shown = self.begun.insert(step.name.clone(), step.attempt);
             let more = shown.unwrap_or(0) + 1..=step.attempt;
             let more = more.filter(|it| self.wanted.attempt.is_none_or(|wanted| wanted == *it));
@@ -186,7 +196,7 @@ impl Follower<'_> {
             new.push((server, None));
         }
         for (step, attempt) in new {
-            self.begin_log(step, attempt)?;
+            self.begin_log(step, attempt);
         }
         let is_ended = self.job.ended_at.is_some();
         for place in &mut self.places {
@@ -200,27 +210,17 @@ impl Follower<'_> {
         Ok(())
     }
 
-    fn begin_log(&mut self, step: String, attempt: Option<u32>) -> anyhow::Result<()> {
-        let (mut next_line, mut left) = (self.wanted.from.unwrap_or(1), u64::MAX);
-        match (self.wanted.from, self.wanted.lines) {
-            (Some(_), Some(lines)) => left = lines,
-            (None, Some(lines)) => {
-                let path = format!("{}tail=1", address(self.job.id, &step, attempt));
-                if let Some(end) = self.ask::<LogsJson>(&path)? {
-                    next_line = end.total_lines.saturating_sub(lines) + 1;
-                }
-            }
-            (_, None) => {}
-        }
+    fn begin_log(&mut self, step: String, attempt: Option<u32>) {
+        let (from, lines) = (self.wanted.from, self.wanted.lines);
         self.places.push(Place {
             step,
             attempt,
-            next_line,
-            left,
+            next_line: from.unwrap_or(1),
+            left: lines.filter(|_| from.is_some()).unwrap_or(u64::MAX),
+            last: lines.filter(|_| from.is_none()),
             over: false,
             is_told: false,
         });
-        Ok(())
     }
 
     /// All that is there of the logs that may have grown.
@@ -240,6 +240,14 @@ impl Follower<'_> {
     fn show_place(&mut self, place: &mut Place) -> anyhow::Result<Result<(), Enough>> {
         let address = address(self.job.id, &place.step, place.attempt);
         say_which(place);
+        if let Some(lines) = place.last {
+            let end = self.ask::<LogsJson>(&end_of(&address, lines))?;
+            let Some(end) = end else {
+                return Ok(Ok(()));
+            };
+            place.next_line = self.wanted.begin_of_last(lines, &end);
+            place.last = None;
+        }
         while place.left > 0 {
             let page: Option<LogsJson> = self.ask(&page_from(&address, place.next_line))?;
             let Some(mut page) = page else {

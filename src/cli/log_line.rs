@@ -63,7 +63,7 @@ impl LineStyle {
         }
         out.push_str(&self.prefix(origin));
         if self.timestamps {
-            let at = line.at.map_or("-".to_string(), time_of_day);
+            let at = (line.at).map_or("-".to_string(), |at| format!("{}Z", time_of_day(at)));
             out.push_str(&self.look.paint(Ink::Faint, &at));
             out.push(' ');
         }
@@ -74,7 +74,13 @@ impl LineStyle {
                     true => self.look.paint(Ink::Bad, "! "),
                     false => "  ".to_string(),
                 });
-                out.push_str(&harmless(&line.text, self.look.colour, self.look.unicode));
+                out.push_str(&match line.stream.as_str() {
+                    "worker" => {
+                        let text = harmless(&line.text, false, self.look.unicode);
+                        self.look.paint(Ink::Faint, &text)
+                    }
+                    _ => harmless(&line.text, self.look.colour, self.look.unicode),
+                });
             }
             _ => out.push_str(&line.text),
         }

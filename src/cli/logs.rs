@@ -12,7 +12,7 @@ use super::log_line::{Form, LineStyle, Origin};
 use super::look::Show;
 use super::reach::{Reach, Remote, in_url};
 use super::say::{print, print_bytes, say};
-use super::words::{printable, width};
+use super::words::{printable, shell_word, width};
 use crate::language::words::did_you_mean;
 use crate::wire::api::{JobJson, LogLineJson, LogsJson, StepJson};
 
@@ -83,6 +83,8 @@ pub struct LogsArgs {
 enum Printed {
     Stdout,
     Stderr,
+    /// What the worker itself says, such as how it ended.
+    Worker,
 }
 
 /// What of each log is wanted.
@@ -97,6 +99,8 @@ pub struct Wanted {
     pub grep: Option<String>,
     pub ignore_case: bool,
     stream: Option<Printed>,
+    /// Only what steps themselves printed.
+    only_printed: bool,
 }
 
 pub fn run(args: LogsArgs) -> anyhow::Result<Exit> {
@@ -121,6 +125,7 @@ pub fn run(args: LogsArgs) -> anyhow::Result<Exit> {
         grep: args.grep.filter(|text| !text.is_empty()),
         ignore_case: args.ignore_case,
         stream: args.stream,
+        only_printed: style.form == Form::Plain && args.stream.is_none(),
     };
     let found: JobJson = remote.get(&format!("/api/jobs/{}", in_url(&job)))?;
     wanted.check(&found)?;
@@ -184,10 +189,31 @@ impl Wanted {
 
     /// Whether it was printed where it should be.
     fn wants_stream(&self, line: &LogLineJson) -> bool {
-        self.stream.is_none_or(|stream| match stream {
-            Printed::Stdout => line.stream == "stdout",
-            Printed::Stderr => line.stream == "stderr",
-        })
+        let is_worker = line.stream == "worker" && line.at.is_some();
+        self.stream
+            .map_or(!(is_worker && self.only_printed), |stream| match stream {
+                Printed::Stdout => line.stream == "stdout",
+                Printed::Stderr => line.stream == "stderr",
+                Printed::Worker => is_worker,
+            })
+    }
+
+    /// Where the last lines begin, of which there are as many as wanted. What the worker says at the end is none of them where it
+    /// is not shown.
+    pub fn begin_of_last(&self, lines: u64, end: &LogsJson) -> u64 {
+        let hidden =
+            |line: &&LogLineJson| self.only_printed && line.stream == "worker" && line.at.is_some();
+        let shown = end.lines.iter().rev().filter(|line| !hidden(line));
+        let first = usize::try_from(lines.max(1) - 1)
+            .ok()
+            .and_then(|n| shown.clone().nth(n));
+        first.map_or_else(
+            || {
+                let hidden = end.lines.iter().filter(hidden).count() as u64;
+                end.total_lines.saturating_sub(lines.saturating_add(hidden)) + 1
+            },
+            |first| first.n,
+        )
     }
 
     /// Of a line of which the server was asked nothing.
@@ -215,6 +241,13 @@ pub fn steps(job: &JobJson) -> impl Iterator<Item = &StepJson> {
 pub fn address(job_id: i64, step: &str, attempt: Option<u32>) -> String {
     let attempt = attempt.map_or_else(String::new, |attempt| format!("attempt={attempt}&"));
     format!("/api/jobs/{job_id}/steps/{}/logs?{attempt}", in_url(step))
+}
+
+/// The end of a log, with room for what the worker itself says there.
+pub fn end_of(address: &str, lines: u64) -> String {
+    const WORKER_LINES: u64 = 4;
+    let n = lines.saturating_add(WORKER_LINES).min(PAGE as u64);
+    format!("{address}tail={n}")
 }
 
 /// The next lines of a log, from one on.
@@ -309,13 +342,36 @@ impl Logs<'_> {
 
     /// A step that is a job of its own prints there.
     fn say_what_is_elsewhere(&self, shown: &[&StepJson], only_failed: bool) {
-        let is_asked_for = only_failed || self.wanted.step.is_some();
+        // Whoever reads the lines of others does not need it.
+        let is_alone = shown.iter().all(|step| step.child_job_id.is_some());
+        let is_asked_for = only_failed || self.wanted.step.is_some() || is_alone;
         for step in shown.iter().filter(|_| is_asked_for) {
-            if let Some(child) = step.child_job_id {
-                let name = printable(&step.name);
-                say(format!("step {name} is job {child}: stepward logs {child}"));
-            }
+            say_child(step);
+            self.say_instances(step);
         }
+    }
+
+    /// A loop prints nothing: its instances do.
+    fn say_instances(&self, step: &StepJson) {
+        const NAMED_MAX: usize = 5;
+        let of_loop = format!("{}[", step.name);
+        let instances = steps(self.job).filter(|one| one.name.starts_with(&of_loop));
+        let names: Vec<String> = instances.map(|one| printable(&one.name)).collect();
+        let (Some(first), Some(_)) = (names.first(), &self.wanted.step) else {
+            return;
+        };
+        let dots = if names.len() > NAMED_MAX {
+            ", and so on"
+        } else {
+            ""
+        };
+        say(format!(
+            "step {} is a loop, its instances print: {}{dots}; stepward logs {} {}",
+            printable(&step.name),
+            names[..names.len().min(NAMED_MAX)].join(", "),
+            self.job.id,
+            shell_word(first)
+        ));
     }
 
     /// Whether there was anything.
@@ -338,12 +394,17 @@ impl Logs<'_> {
 
     /// Every byte as it is.
     fn copy(&self, address: &str, origin: Origin<'_>) -> anyhow::Result<Result<bool, Enough>> {
-        let mut path = format!("{address}raw=1");
-        if let Some(from) = self.wanted.from {
-            path.push_str(&format!("&from={from}"));
-        }
-        if let Some(lines) = self.wanted.lines {
-            path.push_str(&format!("&n={lines}"));
+        let mut path = format!("{address}raw=1&printed=true");
+        match (self.wanted.from, self.wanted.lines) {
+            (None, Some(0)) => return Ok(Ok(true)),
+            (None, Some(lines)) => {
+                let end: LogsJson = self.remote.get(&end_of(address, lines))?;
+                let from = self.wanted.begin_of_last(lines, &end);
+                path.push_str(&format!("&from={from}"));
+            }
+            (Some(from), Some(lines)) => path.push_str(&format!("&from={from}&n={lines}")),
+            (Some(from), None) => path.push_str(&format!("&from={from}")),
+            (None, None) => {}
         }
         let opened = self.remote.client.text(&path, PATIENCE);
         let mut text = self.remote.heard(opened)?;
@@ -373,8 +434,8 @@ impl Logs<'_> {
         let mut from = self.wanted.from.unwrap_or(1);
         let mut left = self.wanted.lines.unwrap_or(u64::MAX);
         if self.is_tail() {
-            let end: LogsJson = self.remote.get(&format!("{address}tail=1"))?;
-            from = end.total_lines.saturating_sub(left) + 1;
+            let end: LogsJson = self.remote.get(&end_of(address, left))?;
+            from = self.wanted.begin_of_last(left, &end);
         }
         let mut printed = false;
         while left > 0 {
@@ -451,6 +512,14 @@ impl Logs<'_> {
             });
         }
         self.remote.get(&path)
+    }
+}
+
+/// Where a step that is a job of its own prints.
+pub fn say_child(step: &StepJson) {
+    if let Some(child) = step.child_job_id {
+        let name = printable(&step.name);
+        say(format!("step {name} is job {child}: stepward logs {child}"));
     }
 }
 

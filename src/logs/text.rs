@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::Logs;
 use super::index::Mark;
 use super::scan::{Scan, Snapshot};
+use crate::domain::log::LogStream;
 use crate::domain::{AttemptRef, JobId};
 
 /// Reads the text of a log as it was when asked for. Holds a block of it at a time, however long its lines.
@@ -14,6 +15,12 @@ pub struct LogText {
     scan: Option<Scan>,
     /// Numbers of the lines that were asked for and are there.
     lines: Range<u64>,
+    /// Without what the worker itself said.
+    only_printed: bool,
+    /// The line that goes on is left out.
+    is_left_out: bool,
+    /// A line that is not left out has begun.
+    is_begun: bool,
     text: Vec<u8>,
     /// Of `text`, what has been read.
     bytes_given: usize,
@@ -58,8 +65,18 @@ impl LogText {
                 log.scan(nearest)
             }),
             lines,
+            only_printed: false,
+            is_left_out: false,
+            is_begun: false,
             text: Vec::new(),
             bytes_given: 0,
+        }
+    }
+
+    pub fn only_printed(self) -> LogText {
+        LogText {
+            only_printed: true,
+            ..self
         }
     }
 
@@ -71,20 +88,31 @@ impl LogText {
             return Ok(());
         };
         let (text, lines) = (&mut self.text, &self.lines);
+        let (only_printed, is_left_out) = (self.only_printed, &mut self.is_left_out);
+        let is_begun = &mut self.is_begun;
         let mut behind = false;
         let more = scan.next_block(|piece| {
             behind |= piece.n >= lines.end;
             if !lines.contains(&piece.n) {
                 return;
             }
+            if let Some(begin) = &piece.begin {
+                *is_left_out =
+                    only_printed && begin.at.is_some() && begin.stream == LogStream::Worker;
+            }
+            if *is_left_out {
+                return;
+            }
             // A line has ended when the next begins: only then is it known that nothing more is joined to it.
-            if piece.begin.is_some() && piece.n > lines.start {
+            if piece.begin.is_some() && std::mem::replace(is_begun, true) {
                 text.push(b'\n');
             }
             text.extend_from_slice(piece.text);
         })?;
         if behind || !more {
-            text.push(b'\n');
+            if *is_begun {
+                text.push(b'\n');
+            }
             self.scan = None;
         }
         Ok(())

@@ -54,7 +54,7 @@ tasks:
     let live = begun(&house, &["logs", "-f", "latest", "--exit-status"]);
     let _worker = house.worker(1);
     let live = ended(live);
-    let all = "try 1\nexit code 1\ntry 2\nexit code 1\ntry 3\nexit code 0\n";
+    let all = "try 1\ntry 2\ntry 3\n";
     assert_eq!(
         (live.code, live.stdout.as_str()),
         (Some(0), all),
@@ -78,7 +78,7 @@ tasks:
     let again = typed(&house, &["logs", "1", "-f"]);
     assert_eq!((again.code, again.stdout.as_str()), (Some(0), all));
     // Without following, the last attempt counts.
-    assert_eq!(typed(&house, &["logs", "1"]).stdout, "try 3\nexit code 0\n");
+    assert_eq!(typed(&house, &["logs", "1"]).stdout, "try 3\n");
     let first = typed(&house, &["logs", "1/try", "--attempt", "1", "-s", "stdout"]);
     assert_eq!(first.stdout, "try 1\n");
     let none = typed(&house, &["logs", "1/try", "--attempt", "4"]);
@@ -102,7 +102,7 @@ tasks:
     assert!(live.stderr.contains("job 1 failed in "), "{live:?}");
     assert_eq!(typed(&house, &["logs", "-f", "1"]).code, Some(0));
     let failed = typed(&house, &["logs", "bad@failed", "--failed", "-n", "2"]);
-    assert_eq!(failed.stdout, "so far\nexit code 3\n");
+    assert_eq!(failed.stdout, "so far\n");
     house.check();
 }
 
@@ -146,16 +146,13 @@ tasks:
         let log: LogsJson = house.get("/api/jobs/1/steps/count/logs?from=1&n=1000");
         let kept: Vec<String> = log.lines.into_iter().map(|line| line.text).collect();
         kept.contains(&"exit code 0".to_string()).then(|| {
-            assert_eq!(lines, kept);
+            assert_eq!(lines, kept[..kept.len() - 1]);
         })
     });
-    let counted = lines.len() - 3;
+    let counted = lines.len() - 2;
     assert_eq!(lines[0], "line 1");
     assert_eq!(lines[counted - 1], format!("line {counted}"));
-    assert_eq!(
-        lines[counted..],
-        ["half and whole", "the end", "exit code 0"]
-    );
+    assert_eq!(lines[counted..], ["half and whole", "the end"]);
     assert!(live.stderr.contains("the server answers again"), "{live:?}");
     house.check();
 }
@@ -173,7 +170,9 @@ tasks:
     house.await_job(gush, "completed");
     for how in ["", "--json", "-f", "--timestamps"] {
         let counted = piped(&house, &format!("stepward logs 1 {how} | wc -l"));
-        assert_eq!(counted.stdout.trim(), "100001", "{how}");
+        // Programs are told what the worker says as well.
+        let expected = if how == "--json" { "100001" } else { "100000" };
+        assert_eq!(counted.stdout.trim(), expected, "{how}");
         let head = piped(
             &house,
             &format!("stepward logs 1 {how} | head -n 1 | wc -l"),
@@ -183,10 +182,11 @@ tasks:
         assert!(is_end, "{how}: {head:?}");
     }
     for (words, expected) in [
-        (vec!["-n", "2"], "100000\nexit code 0\n"),
+        (vec!["-n", "2"], "99999\n100000\n"),
         (vec!["--from", "7", "-n", "2"], "7\n8\n"),
         (vec!["--grep", "9999", "-n", "2"], "99998\n99999\n"),
-        (vec!["--grep", "EXIT", "-i"], "exit code 0\n"),
+        (vec!["--grep", "EXIT", "-i"], ""),
+        (vec!["-s", "worker"], "exit code 0\n"),
         (vec!["-s", "stdout", "-n", "1"], "100000\n"),
         (vec!["-n", "0"], ""),
     ] {
@@ -221,13 +221,10 @@ tasks:
     let _worker = house.worker(1);
     let job_id = house.submit("both");
     house.await_job(job_id, "completed");
-    let whole = "one | a\none | b\none | exit code 0\nsecond | c\nsecond | exit code 0\n";
+    let whole = "one | a\none | b\nsecond | c\n";
     assert_eq!(typed(&house, &["logs", "1"]).stdout, whole);
     assert_eq!(typed(&house, &["logs", "1", "--raw"]).stdout, whole);
-    assert_eq!(
-        typed(&house, &["logs", "both@latest/second"]).stdout,
-        "c\nexit code 0\n"
-    );
+    assert_eq!(typed(&house, &["logs", "both@latest/second"]).stdout, "c\n");
     assert_eq!(
         typed(&house, &["logs", "1", "-s", "stderr"]).stdout,
         "one | b\n"
@@ -278,7 +275,7 @@ tasks:
     house.await_job(job_id, "completed");
     let printed = "\x1b[31mred\x1b[0m\x1b[2J\x1b]0;title\x07 end\nbad\n";
     let piped = typed(&house, &["logs", "1", "-n", "3"]);
-    assert_eq!(piped.stdout, format!("{printed}exit code 0\n"));
+    assert_eq!(piped.stdout, printed);
 
     let (code, seen) = shown(at(&house, &["logs", "1"]), 80);
     assert_eq!(code, Some(0));
@@ -288,6 +285,7 @@ tasks:
         "{seen:?}"
     );
     assert!(plain(&seen).contains("! bad\n"), "{seen:?}");
+    assert!(plain(&seen).contains("exit code 0"), "{seen:?}");
     let (_, raw) = shown(at(&house, &["logs", "1", "--raw"]), 80);
     assert!(raw.contains("\x1b[2J"), "{raw:?}");
     let mut dull = at(&house, &["logs", "1"]);
@@ -300,5 +298,35 @@ tasks:
     let (_, followed) = shown(at(&house, &["logs", "-f", "1"]), 40);
     assert!(!followed.contains("\x1b[2J"), "{followed:?}");
     fits(&followed, 40);
+    house.check();
+}
+
+#[test]
+fn what_prints_elsewhere_is_named() {
+    let workflows = "
+tasks:
+  parent: { flow: { call: { type: task, task: child } } }
+  child: { flow: { l: { for_each: [1, 2], script: 'echo item' } } }
+";
+    let mut house = House::with_settings(workflows, PATIENT);
+    let _worker = house.worker(1);
+    let job_id = house.submit("parent");
+    house.await_job(job_id, "completed");
+    for words in [vec!["logs", "1"], vec!["logs", "-f", "1"]] {
+        let typed = typed(&house, &words);
+        assert!(
+            typed
+                .stderr
+                .contains("step call is job 2: stepward logs 2\n"),
+            "{typed:?}"
+        );
+    }
+    let of_loop = typed(&house, &["logs", "2/l"]);
+    assert!(
+        of_loop
+            .stderr
+            .contains("l[0], l[1]; stepward logs 2 'l[0]'\n"),
+        "{of_loop:?}"
+    );
     house.check();
 }

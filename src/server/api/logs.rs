@@ -29,10 +29,19 @@ const JOB_BYTES_MAX: usize = 4 << 20;
 const EVENTS_MAX: u32 = 10_000;
 
 /// `tail=N` (the default), `from=LINE&n=N`; `grep=TEXT` with `ignore_case=true` for the lines that hold it, the first or with
-/// `tail` the last; `raw=1` for the bare text, of all of it or of what `tail` or `from` say; `attempt=N` for another attempt
-/// than the last.
+/// `tail` the last; `raw=1` for the bare text, of all of it or of what `tail` or `from` say, with `printed=true` without what the
+/// worker itself said; `attempt=N` for another attempt than the last.
 pub fn of_step(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&["tail", "from", "n", "grep", "ignore_case", "raw", "attempt"])?;
+    request.check_query(&[
+        "tail",
+        "from",
+        "n",
+        "grep",
+        "ignore_case",
+        "raw",
+        "printed",
+        "attempt",
+    ])?;
     let asked = Asked::parse(request)?;
     let job_id = job_id(app, request)?;
     if request.param(1) == SERVER {
@@ -49,7 +58,12 @@ pub fn of_step(app: &App, request: &Request) -> Result<Reply, ApiError> {
                 app.logs.text_range(job_id, attempt, from, n)
             }
         };
-        return Ok(Reply::Download(Download::new(text.map_err(unreadable)?)));
+        let text = text.map_err(unreadable)?;
+        let text = match asked.printed {
+            true => text.only_printed(),
+            false => text,
+        };
+        return Ok(Reply::Download(Download::new(text)));
     }
     let mut logs = match &asked.grep {
         Some(grep) => {
@@ -306,6 +320,7 @@ struct Asked {
     grep: Option<String>,
     ignore_case: bool,
     raw: bool,
+    printed: bool,
 }
 
 impl Asked {
@@ -332,6 +347,7 @@ impl Asked {
             grep: request.query("grep").map(str::to_string),
             ignore_case: flag("ignore_case")?,
             raw: flag("raw")?,
+            printed: flag("printed")?,
         };
         if asked.raw && asked.grep.is_some() {
             return Err(ApiError::invalid(
