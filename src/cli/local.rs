@@ -48,6 +48,8 @@ pub struct Local {
     /// For whoever else is to reach it.
     pub token_file: PathBuf,
     worker_dir: PathBuf,
+    /// Where its database is.
+    pub data_dir: PathBuf,
     /// What a step gets to end by itself.
     grace: Duration,
     /// For its end alone; last, when nobody uses it any more.
@@ -98,6 +100,7 @@ impl Local {
             remote,
             token_file,
             worker_dir,
+            data_dir,
             grace,
             _folder: folder,
         })

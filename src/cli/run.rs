@@ -259,6 +259,8 @@ fn follow_here(
         suffix: format!(" --server {url} --token-file {token}"),
         here: Some(Here {
             data: args.data.clone(),
+            folder: local.data_dir.clone(),
+            remarks: local.remarks().to_vec(),
         }),
     };
     let watched = watch(remote, &job, &place, &args.follow, signals)?;

@@ -850,3 +850,35 @@ fn what_is_wrong_is_said_once_and_with_the_flag_that_mends_it() {
         assert!(typed.stderr.contains("1/c names a step"), "{typed:?}");
     }
 }
+
+#[test]
+fn lines_say_why_a_step_waits() {
+    let workflow = "tasks: { train: { flow: { fit: { script: echo fits, tags: [gpu] } } } }";
+    let mut house = House::with(workflow);
+    let _worker = house.worker(1);
+    let mut child = command(house.folder.path(), &["run", "train"])
+        .env("STEPWARD_SERVER_URL", house.url())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    let line = loop {
+        let mut line = String::new();
+        assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "{said}");
+        said.push_str(&line);
+        if line.contains("step fit") {
+            break line;
+        }
+    };
+    assert!(line.contains("Z step fit  ● ready  "), "{said}");
+    assert!(line.contains("gpu"), "{said}");
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{said}");
+    assert_eq!(
+        said.matches("step fit").count(),
+        1,
+        "once is enough: {said}"
+    );
+}

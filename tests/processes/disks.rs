@@ -6,21 +6,29 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use stepward::client::CallError;
 use stepward::wire::api::{JobJson, SubmitRequest};
 
-use crate::house::{House, await_that, words};
+use crate::house::{House, Process, await_that, words};
 use crate::ledger::{self, AWAIT_GATE, BEGIN, END};
+use crate::typed::command;
 
 /// Runs the story below in a mount namespace of its own, with a small disk.
 #[test]
 fn a_full_disk_refuses_in_one_sentence_loses_nothing_and_recovers_by_itself() {
+    on_a_disk_of("16m", "disks::on_a_small_disk");
+}
+
+fn on_a_disk_of(size: &str, story: &str) {
     let mount_point = tempfile::tempdir().unwrap();
-    let inside = "mount -t tmpfs -o size=16m tmpfs \"$disk\" && \
-                  \"$me\" --exact disks::on_a_small_disk --ignored --nocapture";
+    let inside = "mount -t tmpfs -o size=$size tmpfs \"$disk\" && \
+                  \"$me\" --exact $story --ignored --nocapture";
     let told = Command::new("unshare")
         .args(["--mount", "--map-root-user", "sh", "-euc", inside])
         .env("disk", mount_point.path())
+        .env("size", size)
+        .env("story", story)
         .env("me", std::env::current_exe().unwrap())
         .output()
         .unwrap();
@@ -104,4 +112,41 @@ fn on_a_small_disk() {
         assert_eq!(life, (1, 1), "{attempt}");
     }
     house.ends(&words(&expected));
+}
+
+/// Whoever stops a run whose disk is full is not kept waiting for what can never be written.
+#[test]
+fn a_run_in_one_process_on_a_full_disk_says_so_and_can_be_stopped() {
+    on_a_disk_of("12m", "disks::a_run_on_a_small_disk");
+}
+
+#[test]
+#[ignore = "the story of the test above, which starts it where there is a small disk"]
+fn a_run_on_a_small_disk() {
+    let disk = PathBuf::from(std::env::var_os("disk").expect("started by the test above"));
+    let folder = tempfile::tempdir().unwrap();
+    let workflow = "tasks: { loud: { flow: { a: { script: 'seq 1 2000000; exit 4' } } } }";
+    fs::write(folder.path().join("loud.yaml"), workflow).unwrap();
+    let mut run = command(folder.path(), &["run", "loud.yaml"]);
+    let run = Process::start("run", {
+        run.env("TMPDIR", &disk);
+        run
+    });
+    await_that("it says what is wrong", || {
+        run.said()
+            .contains("the server in this process cannot go on")
+            .then_some(())
+    });
+    run.signal(Signal::INT);
+    await_that("it ends", || (!run.is_alive()).then_some(()));
+    let said = run.said();
+    assert!(
+        said.contains("stopped at once") || said.contains("cancelled"),
+        "{said}"
+    );
+    assert_eq!(
+        said.matches("nothing was written").count() <= 1,
+        true,
+        "{said}"
+    );
 }

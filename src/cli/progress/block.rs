@@ -1,6 +1,7 @@
 //! A job and its steps in a few lines, as wide as there is room: from what was seen to text, nothing else.
 
 use super::looker::Seen;
+use crate::cli::log_line::harmless;
 use crate::cli::look::{Ink, Look};
 use crate::cli::words::{duration, fit, printable, width};
 use crate::wire::api::{JobJson, StepJson};
@@ -151,7 +152,7 @@ fn counted(statuses: &[&str]) -> String {
 fn line(row: &Row, seen: &Seen, look: &Look, names: usize, now_ms: i64) -> Line {
     let step = row.step;
     let status = step.status.as_str();
-    let name = fit(&printable(&step.name), names, look.ellipsis());
+    let name = fit_both_ends(&shown(&step.name, look), names, look.ellipsis());
     let pad = " ".repeat(names - width(&name));
     let ink = Look::ink(status);
     let mut line = Line::default();
@@ -168,9 +169,30 @@ fn line(row: &Row, seen: &Seen, look: &Look, names: usize, now_ms: i64) -> Line 
             _ => Some(Ink::Faint),
         };
         line.put("  ", None);
-        line.put(printable(&text), ink);
+        line.put(shown(&text, look), ink);
     }
     line
+}
+
+/// What others wrote, without its colours, in the letters that there are.
+fn shown(text: &str, look: &Look) -> String {
+    printable(&harmless(text, false, look.unicode))
+}
+
+/// As much of the beginning and of the end as fits: names that begin alike are told apart by their ends.
+fn fit_both_ends(text: &str, columns: usize, ellipsis: &str) -> String {
+    let room = columns.saturating_sub(width(ellipsis));
+    if width(text) <= columns || room < 4 {
+        return fit(text, columns, ellipsis);
+    }
+    let begin = fit(text, room - room / 2, "");
+    let mut end = text;
+    while width(end) > room / 2 {
+        let mut chars = end.chars();
+        chars.next();
+        end = chars.as_str();
+    }
+    format!("{begin}{ellipsis}{end}")
 }
 
 pub fn lasted(step: &StepJson, now_ms: i64) -> Option<i64> {
@@ -205,7 +227,7 @@ fn told(row: &Row, seen: &Seen) -> String {
         }
         "pending" => waits_for(step, &seen.job),
         "ready" | "suspended" => match seen.whys.get(&step.name) {
-            Some(why) => why.clone(),
+            Some(why) => why.sentence.clone(),
             None => message(),
         },
         "running" | "completed" => match (tail(), step.child_job_id) {
@@ -297,6 +319,29 @@ mod tests {
         for room in 0..20 {
             assert!(width(&line.text(&LOOK, room)) <= room, "{room}");
         }
+    }
+
+    #[test]
+    fn long_names_keep_both_ends() {
+        assert_eq!(
+            fit_both_ends("build-linux-arm64", 17, "…"),
+            "build-linux-arm64"
+        );
+        assert_eq!(fit_both_ends("build-linux-arm64", 11, "…"), "build…arm64");
+        assert_eq!(fit_both_ends("build-linux-arm64", 4, "…"), "bui…");
+        for columns in 0..20 {
+            assert!(width(&fit_both_ends("日本語の名前 and more", columns, "…")) <= columns);
+        }
+    }
+
+    #[test]
+    fn what_a_step_printed_is_shown_without_its_colours() {
+        assert_eq!(shown("\x1b[32mgreen\x1b[0m\x07", &LOOK), "green\u{fffd}");
+        let plain = Look {
+            unicode: false,
+            ..LOOK
+        };
+        assert_eq!(shown("bell\x07", &plain), "bell?");
     }
 
     #[test]

@@ -6,6 +6,7 @@ use std::io::Write;
 use serde::Serialize;
 
 use super::block::{is_instance, lasted};
+use super::looker::{Seen, Waits};
 use crate::cli::exit::Exit;
 use crate::cli::look::Look;
 use crate::cli::say::answer_json_line;
@@ -25,6 +26,13 @@ pub fn put(line: &str) {
 pub struct Changes {
     job: Option<String>,
     steps: BTreeMap<i64, (String, u32)>,
+    /// Why each step waits, by its code; `None` is the job.
+    whys: BTreeMap<Option<i64>, String>,
+}
+
+/// `10:04:05Z`
+fn utc(at: Time) -> String {
+    format!("{}Z", &time_of_day(at)[..8])
 }
 
 pub enum Change {
@@ -68,6 +76,37 @@ impl Changes {
         self.job = Some(job.status.clone());
         changes
     }
+
+    /// A line for whatever waits for a while, and for another reason than was told: `10:04:05Z step fit  ● ready  no worker offers
+    /// gpu; recovery phase 4 fails it in 28s`.
+    pub fn new_whys(&mut self, seen: &Seen, look: &Look) -> Vec<String> {
+        let now = utc(Time(wall_time()));
+        let (job, mut lines) = (&seen.job, Vec::new());
+        let mut tell = |id: Option<i64>, waits: &Waits, what: String| {
+            if self.whys.get(&id) == Some(&waits.code) {
+                return;
+            }
+            self.whys.insert(id, waits.code.clone());
+            let outcome = waits.outcome.as_ref().map(|outcome| format!("; {outcome}"));
+            let why = printable(&(waits.sentence.clone() + &outcome.unwrap_or_default()));
+            lines.push(format!("{now} {what}  {why}"));
+        };
+        if let Some(waits) = seen.job_why.as_ref().filter(|_| job.status == "pending") {
+            tell(
+                None,
+                waits,
+                format!("job {}  {}", job.id, look.status("pending")),
+            );
+        }
+        for step in job.steps.iter().flatten() {
+            let is_ready = step.status == "ready";
+            if let Some(waits) = seen.whys.get(&step.name).filter(|_| is_ready) {
+                let (name, status) = (printable(&step.name), look.status("ready"));
+                tell(Some(step.id), waits, format!("step {name}  {status}"));
+            }
+        }
+        lines
+    }
 }
 
 impl Change {
@@ -91,9 +130,9 @@ impl Change {
         }
     }
 
-    /// `10:04:05 step build  ✔ completed  0.4s`
+    /// `10:04:05Z step build  ✔ completed  0.4s`
     pub fn line(&self, job: &JobJson, look: &Look) -> String {
-        let at = &time_of_day(self.at(job))[..8];
+        let at = utc(self.at(job));
         let Some(step) = self.step(job) else {
             return format!("{at} job {}  {}", job.id, look.status(&job.status));
         };

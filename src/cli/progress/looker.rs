@@ -8,9 +8,12 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, unbounded};
 
 use crate::cli::follow::follow;
 use crate::cli::reach::{Remote, in_url};
+use crate::cli::words::secs;
 use crate::client::CallError;
 use crate::clock::{monotonic_ms, wall_time};
-use crate::wire::api::{EventJson, JobJson, JobWhyJson, List, LogsJson, StepJson, StepLogsJson};
+use crate::wire::api::{
+    EventJson, JobJson, JobWhyJson, List, LogsJson, StepJson, StepLogsJson, WhyJson,
+};
 
 const REST: Duration = Duration::from_secs(1);
 /// While the last lines of running steps are shown.
@@ -24,13 +27,18 @@ const TAIL: usize = 2;
 const SINGLE_TAILS_MAX: usize = 2;
 /// A step that is ready for longer deserves an explanation.
 const READY_MS: i64 = 1_000;
+const HEALTH_MS: i64 = 1_000;
 
 /// What whoever shows it needs besides the job itself.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wants {
-    /// The last line of each step, and why steps wait.
+    /// The last line of each step.
     pub details: bool,
+    /// Why steps wait.
+    pub whys: bool,
     pub events: bool,
+    /// Whether the server can work at all.
+    pub health: bool,
 }
 
 pub enum Sight {
@@ -46,7 +54,45 @@ pub struct Seen {
     /// Those that were not told before.
     pub events: Vec<EventJson>,
     pub tails: BTreeMap<String, String>,
-    pub whys: BTreeMap<String, String>,
+    pub whys: BTreeMap<String, Waits>,
+    /// Why the job itself waits.
+    pub job_why: Option<Waits>,
+    /// Why the server cannot write.
+    pub problem: Option<String>,
+}
+
+/// Why something waits.
+#[derive(Clone)]
+pub struct Waits {
+    pub code: String,
+    pub sentence: String,
+    /// What recovery will do, and when.
+    pub outcome: Option<String>,
+}
+
+impl From<WhyJson> for Waits {
+    fn from(why: WhyJson) -> Waits {
+        let outcome = why.outcome.map(|outcome| {
+            let deed = match outcome.action.as_str() {
+                "the step fails" => "fails it",
+                "the step goes back to the queue" => "puts it back into the queue",
+                "the step is tried again" => "has it tried again",
+                "the step is held" => "holds it until a person decides",
+                "its job is cancelled" => "cancels its job",
+                other => other,
+            };
+            let when = match outcome.in_secs > 0.0 {
+                true => format!("in {}", secs(outcome.in_secs)),
+                false => "with its next sweep".to_string(),
+            };
+            format!("recovery phase {} {deed} {when}", outcome.phase)
+        });
+        Waits {
+            code: why.code,
+            sentence: why.sentence,
+            outcome,
+        }
+    }
 }
 
 /// Until the job has ended, or nobody listens.
@@ -61,7 +107,9 @@ pub fn look_at(remote: &Remote, job_id: i64, wants: Wants) -> std::io::Result<Re
         tails: BTreeMap::new(),
         told: BTreeMap::new(),
         whys: BTreeMap::new(),
+        job_why: None,
         whys_at: None,
+        health_at: monotonic_ms(),
     };
     let look = move || {
         loop {
@@ -109,8 +157,10 @@ struct Eye {
     tails: BTreeMap<String, String>,
     /// The attempt of each ended step whose last line is known for good.
     told: BTreeMap<String, u32>,
-    whys: BTreeMap<String, String>,
+    whys: BTreeMap<String, Waits>,
+    job_why: Option<Waits>,
     whys_at: Option<i64>,
+    health_at: i64,
 }
 
 impl Eye {
@@ -118,20 +168,36 @@ impl Eye {
         let client = &self.remote.client;
         let job: JobJson = client.get(&format!("/api/jobs/{}", self.job_id), PATIENCE)?;
         if self.wants.details {
-            let steps = job.steps.as_deref().unwrap_or_default();
-            self.look_at_tails(steps);
-            self.look_at_whys(steps);
+            self.look_at_tails(job.steps.as_deref().unwrap_or_default());
+        }
+        if self.wants.whys {
+            self.look_at_whys(&job);
         }
         let events = match self.wants.events {
             true => self.new_events()?,
             false => Vec::new(),
         };
+        let problem = self.look_at_health();
         Ok(Seen {
             job,
             events,
+            problem,
             tails: self.tails.clone(),
             whys: self.whys.clone(),
+            job_why: self.job_why.clone(),
         })
+    }
+
+    /// From time to time.
+    fn look_at_health(&mut self) -> Option<String> {
+        let ms = monotonic_ms();
+        if !self.wants.health || ms - self.health_at < HEALTH_MS {
+            return None;
+        }
+        self.health_at = ms;
+        let health = self.remote.client.ready(PATIENCE).ok()?;
+        let is_disk = |problem: &String| problem.contains("cannot write");
+        health.problems.into_iter().find(is_disk)
     }
 
     fn new_events(&mut self) -> Result<Vec<EventJson>, CallError> {
@@ -179,15 +245,20 @@ impl Eye {
         }
     }
 
-    fn look_at_whys(&mut self, steps: &[StepJson]) {
+    fn look_at_whys(&mut self, job: &JobJson) {
+        let steps = job.steps.as_deref().unwrap_or_default();
         let now = wall_time().0;
         let waits = |step: &StepJson| match step.status.as_str() {
             "ready" => step.ready_at.is_some_and(|at| now - at.0.0 > READY_MS),
             "suspended" => true,
             _ => false,
         };
-        if !steps.iter().any(waits) {
+        let is_step = steps.iter().any(|step| step.status == "ready");
+        let is_old = now - job.created_at.0.0 > READY_MS;
+        let job_waits = job.status == "pending" && is_old && !is_step;
+        if !job_waits && !steps.iter().any(waits) {
             self.whys.clear();
+            self.job_why = None;
             return;
         }
         let ms = monotonic_ms();
@@ -197,8 +268,11 @@ impl Eye {
         self.whys_at = Some(ms);
         let path = format!("/api/jobs/{}/why", self.job_id);
         if let Ok(why) = self.remote.client.get::<JobWhyJson>(&path, PATIENCE) {
-            let steps = why.steps.into_iter();
-            self.whys = steps.map(|step| (step.step, step.why.sentence)).collect();
+            self.job_why = job_waits.then(|| why.why.into());
+            let is_waiting = |name: &str| steps.iter().any(|it| it.name == name && waits(it));
+            let whys = why.steps.into_iter();
+            let whys = whys.filter(|step| is_waiting(&step.step));
+            self.whys = whys.map(|step| (step.step, step.why.into())).collect();
         }
     }
 }

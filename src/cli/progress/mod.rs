@@ -10,7 +10,7 @@ mod live;
 mod looker;
 mod report;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -32,6 +32,11 @@ use looker::{Seen, Sight, Wants, look_at};
 
 /// Between two drawings of the block.
 const FRAME: Duration = Duration::from_millis(100);
+/// For a server in this process to record that its job is cancelled.
+const CANCEL_PATIENCE: Duration = Duration::from_secs(3);
+const CANCEL_PAUSE: Duration = Duration::from_millis(500);
+/// A disk with less room takes no page of a database and no piece of a log.
+const FULL_BYTES: u64 = 64 << 10;
 
 #[derive(Args, Clone)]
 #[command(next_help_heading = "How it is followed")]
@@ -76,6 +81,10 @@ pub struct Place {
 pub struct Here {
     /// Where it is kept, if it is.
     pub data: Option<PathBuf>,
+    /// Where everything is written.
+    pub folder: PathBuf,
+    /// What this machine could not offer, in sentences.
+    pub remarks: Vec<String>,
 }
 
 impl Place {
@@ -114,22 +123,33 @@ pub fn watch(
     let mut teller = Teller::new(remote, job.id, place, args);
     let wants = Wants {
         details: teller.live.is_some(),
+        whys: teller.live.is_some() || teller.lines,
         events: args.show.json,
+        health: place.here.is_some(),
     };
     teller.begin(job);
     let sights = look_at(remote, job.id, wants)?;
     let mut deadline = args.timeout.map_or_else(never, after);
+    // Whether it is recorded.
     let cancel = |teller: &mut Teller| {
         let path = format!("/api/jobs/{}/cancel", job.id);
-        match remote.post::<JobJson>(&path, &json!({})) {
-            Ok(_) => {}
+        let answer = remote
+            .client
+            .post::<_, JobJson>(&path, &json!({}), CANCEL_PATIENCE);
+        match remote.heard(answer) {
+            Ok(_) => true,
             // It has ended: the next look tells how.
-            Err(error) if Exit::of(&error) == Exit::Conflict => {}
-            Err(error) => teller.note(&format!("{error:#}")),
+            Err(error) if Exit::of(&error) == Exit::Conflict => true,
+            Err(error) => {
+                teller.cannot_cancel(&format!("{error:#}"));
+                false
+            }
         }
     };
     // What it was told to end with.
     let mut ordered: Option<Exit> = None;
+    // A server that cannot write that down has its chances, but nobody waits for it for ever.
+    let (mut cancel_again, mut give_up) = (never(), never());
     loop {
         let frame = teller.live.as_ref().map_or_else(never, |_| after(FRAME));
         select! {
@@ -161,8 +181,18 @@ pub fn watch(
                 (Some(_), _) => {
                     teller.note("cancelling; once more to stop at once");
                     ordered = Some(Exit::Interrupted);
-                    cancel(&mut teller);
+                    cancel_again = after(Duration::ZERO);
+                    give_up = after(CANCEL_PATIENCE);
                 }
+            },
+            recv(cancel_again) -> _ => match cancel(&mut teller) {
+                true => (cancel_again, give_up) = (never(), never()),
+                false => cancel_again = after(CANCEL_PAUSE),
+            },
+            recv(give_up) -> _ => {
+                teller.leave();
+                teller.note("that it is cancelled cannot be recorded; stopped at once");
+                return Ok(teller.stop(ordered.unwrap_or(Exit::Interrupted)));
             },
             recv(deadline) -> _ => {
                 deadline = never();
@@ -174,12 +204,20 @@ pub fn watch(
                 if ordered.is_none() {
                     teller.note(&format!("waited for {waited}; the job runs in this process and is cancelled"));
                     ordered = Some(Exit::WaitedTooLong);
-                    cancel(&mut teller);
+                    cancel_again = after(Duration::ZERO);
+                    give_up = after(CANCEL_PATIENCE);
                 }
             },
             recv(frame) -> _ => teller.draw(),
         }
     }
+}
+
+/// Where nothing more can be written. A disk that has no such numbers is not full.
+fn full(folder: &Path) -> Option<String> {
+    let disk = rustix::fs::statvfs(folder).ok()?;
+    let is_full = disk.f_blocks > 0 && disk.f_bavail * disk.f_frsize < FULL_BYTES;
+    is_full.then(|| "the disk is full".to_string())
 }
 
 /// Says what there is to say, in the way that was asked for.
@@ -194,6 +232,8 @@ struct Teller<'a> {
     seen: Option<Seen>,
     drawn_at: Option<i64>,
     is_lost: bool,
+    is_unwell: bool,
+    is_uncancellable: bool,
 }
 
 impl<'a> Teller<'a> {
@@ -217,6 +257,8 @@ impl<'a> Teller<'a> {
             seen: None,
             drawn_at: None,
             is_lost: false,
+            is_unwell: false,
+            is_uncancellable: false,
         }
     }
 
@@ -264,7 +306,24 @@ impl<'a> Teller<'a> {
         }
     }
 
+    /// Said once, however often it is tried.
+    fn cannot_cancel(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.is_uncancellable, true) {
+            self.note(why);
+        }
+    }
+
     fn see(&mut self, mut seen: Seen) {
+        if let Some(here) = &self.place.here
+            && !self.is_unwell
+            && let Some(problem) = seen.problem.take().or_else(|| full(&here.folder))
+        {
+            self.is_unwell = true;
+            let (problem, folder) = (printable(&problem), here.folder.display());
+            self.note(&format!(
+                "the server in this process cannot go on: {problem}; make room where {folder} is"
+            ));
+        }
         if std::mem::take(&mut self.is_lost) {
             self.note("the server is back");
         }
@@ -280,6 +339,11 @@ impl<'a> Teller<'a> {
             }
             if lines && change.is_worth_a_line(&seen.job) {
                 lines::put(&change.line(&seen.job, &look));
+            }
+        }
+        if lines {
+            for line in self.changes.new_whys(&seen, &look) {
+                lines::put(&line);
             }
         }
         let asked: Vec<String> = (changes.iter())

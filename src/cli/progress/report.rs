@@ -3,7 +3,8 @@
 use super::Place;
 use crate::cli::look::{Ink, Look};
 use crate::cli::reach::{Remote, in_url};
-use crate::cli::words::{printable, shell_word};
+use crate::cli::words::{printable, shell_path, shell_word};
+use crate::config::ServerConfig;
 use crate::wire::api::{JobJson, JobWhyJson, LogsJson, StepJson, WhyJson};
 
 /// Of what the failed step printed.
@@ -34,18 +35,30 @@ pub fn report(remote: &Remote, job: &JobJson, place: &Place, look: &Look) -> Vec
             if job.reason.as_deref() == Some("unmatched") || is_unmatched(&failed) {
                 let tags = failed.iter().flat_map(|(_, step)| &step.required_tags);
                 let tags: Vec<&str> = tags.map(String::as_str).collect();
-                let text = format!(
-                    "it needs {}; --tags {} lets this machine offer what it does not offer by itself",
-                    tags.join(" + "),
-                    tags.join(",")
-                );
+                // What a machine has or has not is not a matter of words.
+                let is_machinery = |tag: &&&str| matches!(**tag, "docker" | "kubernetes");
+                let needs = tags.join(" + ");
+                let text = match tags.iter().find(is_machinery) {
+                    Some(tag) => {
+                        let why = here.remarks.iter().find(|remark| remark.contains(tag));
+                        let why = why.map_or("cannot be used here", String::as_str);
+                        format!("it needs {needs}: {why}")
+                    }
+                    None => format!(
+                        "it needs {needs}; --tags {} lets this machine offer what it does not offer by itself",
+                        tags.join(",")
+                    ),
+                };
                 next.push(("tags", printable(&text)));
             }
             next.push(match &here.data {
                 Some(data) => {
-                    let data = shell_word(&data.display().to_string());
-                    let text =
-                        format!("stepward server --data-dir {data}   shows what is kept there");
+                    // No file says there which server it is: it has to be named.
+                    let (data, listen) = (shell_path(data), ServerConfig::default().listen);
+                    let text = format!(
+                        "stepward server --data-dir {data}, and meanwhile stepward logs {} --server http://{listen}",
+                        job.id,
+                    );
                     ("kept", text)
                 }
                 None => {
