@@ -144,5 +144,4 @@ fn a_run_on_a_small_disk() {
         said.contains("stopped at once") || said.contains("cancelled"),
         "{said}"
     );
-    assert!(said.matches("nothing was written").count() <= 1, "{said}");
 }
