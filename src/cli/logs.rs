@@ -201,10 +201,13 @@ impl Wanted {
     /// Where the last lines begin, of which there are as many as wanted. What the worker says at the end is none of them where it
     /// is not shown.
     pub fn begin_of_last(&self, lines: u64, end: &LogsJson) -> u64 {
+        if lines == 0 {
+            return end.total_lines + 1;
+        }
         let hidden =
             |line: &&LogLineJson| self.only_printed && line.stream == "worker" && line.at.is_some();
         let shown = end.lines.iter().rev().filter(|line| !hidden(line));
-        let first = usize::try_from(lines.max(1) - 1)
+        let first = usize::try_from(lines - 1)
             .ok()
             .and_then(|n| shown.clone().nth(n));
         first.map_or_else(
