@@ -200,10 +200,9 @@ pub fn run() -> ExitCode {
     };
     let exit = outcome.unwrap_or_else(|error| {
         // What others wrote may be in it, and how they called their files.
-        let told = format!("{error:#}");
+        let told = say::in_words(&error);
         let lines: Vec<String> = told.lines().map(words::printable).collect();
         say::say(lines.join("\n"));
-        say::say(say::in_words(&error));
         Exit::of(&error)
     });
     in_the_end(exit).into()

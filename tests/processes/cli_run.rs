@@ -178,10 +178,7 @@ fn what_cannot_be_run_is_told_before_anything_runs() {
         (
             &["run", "hello"],
             5,
-            &[
-                "no server is known",
-                "name a file, or begin with `stepward init`",
-            ],
+            &["no server is known", "stepward run FILE"],
         ),
         (&["run"], 2, &["TASK|FILE"]),
     ];
