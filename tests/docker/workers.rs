@@ -602,7 +602,7 @@ pub fn shut_down() -> Result<(), Failed> {
         house.workers()[0].draining.then_some(())
     });
     assert_eq!(containers(&worker), ["running"], "it is waited for");
-    worker.signal(Signal::TERM);
+    worker.process().signal_again(Signal::TERM);
     assert!(worker.wait());
     let job = house.await_job(job_id, "failed");
     let step = &job.steps.unwrap()[0];
@@ -635,7 +635,7 @@ pub fn unmatched() -> Result<(), Failed> {
     assert_eq!(house.workers()[0].tags, ["script"]);
     let said = worker.process().said();
     assert!(
-        said.contains("worker w1 offers script with 1 slots"),
+        said.contains("worker w1 offers script with 1 slot"),
         "{said}"
     );
     assert!(
