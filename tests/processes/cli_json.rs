@@ -92,7 +92,9 @@ fn break_a_rule(folder: &Path) {
 
 #[test]
 fn every_command_prints_for_programs_what_the_readme_says() {
-    let mut house = House::with(WORKFLOWS);
+    // Long enough for the step that nobody can run to be foreseen in all of it.
+    let settings = "recovery: { unmatched_step_timeout_secs: 300 }";
+    let mut house = House::with_settings(WORKFLOWS, settings);
     let _worker = house.worker(2);
     let folder = house.folder.path().to_path_buf();
     fs::write(folder.join("wrong.yaml"), "tasks:\n  a: 5\n").unwrap();
