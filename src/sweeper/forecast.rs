@@ -1,7 +1,5 @@
 //! What the next sweeps will do, to whom, and in how many seconds, if nothing happens until then.
 
-use std::collections::HashSet;
-
 use super::{Look, PHASES};
 use crate::domain::Now;
 use crate::domain::recovery::{Foreseen, Phase};
@@ -52,12 +50,6 @@ pub fn recovery_forecast(engine: &Engine, now: Now) -> Result<Forecast, EngineEr
             .foreseen
             .retain(|foreseen| foreseen.at_up <= horizon_up);
         forecast.foreseen.sort_by_key(|foreseen| foreseen.at_up);
-        // What is done to a step first makes another one of it: the rest will not come about.
-        let mut met = HashSet::new();
-        forecast.foreseen.retain(|foreseen| {
-            let step_id = foreseen.recovery.step_id;
-            step_id.is_none_or(|step_id| met.insert(step_id))
-        });
         Ok(forecast)
     })
 }

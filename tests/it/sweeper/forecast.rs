@@ -64,7 +64,6 @@ fn it_says_what_will_happen_to_whom_and_when() {
         ]
     );
     house.clock.advance_ms(30_000);
-    // What happens to a step first is all that does: a late worker's step goes back once.
     assert_eq!(
         told(&house),
         [
@@ -73,7 +72,9 @@ fn it_says_what_will_happen_to_whom_and_when() {
             "1 mark_inactive  in 71000 ms",
             "1 fail worker_lost in 71000 ms",
             "1 hold worker_lost in 71000 ms",
-            "3 cancel queue_timeout in 100000 ms"
+            "1 requeue  in 71000 ms",
+            "3 cancel queue_timeout in 100000 ms",
+            "2 fail step_timeout in 150000 ms"
         ]
     );
 }
