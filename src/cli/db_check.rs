@@ -12,7 +12,7 @@ use super::files::server_config;
 use super::look::Show;
 use super::say::{answer, answer_json, say};
 use super::words::{printable, shown_path};
-use crate::store::{DATABASE_FILE, Store, StoreOptions};
+use crate::store::{Breach, DATABASE_FILE, OpenError, Store, StoreOptions};
 
 #[derive(Args)]
 #[command(before_help = "\
@@ -60,8 +60,11 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
             folder.display()
         );
     }
-    let store = Store::open(&folder, StoreOptions::default())?;
-    let breaches = store.read(|tx| tx.breaches())?;
+    let breaches = match Store::open(&folder, StoreOptions::default()) {
+        Ok(store) => store.read(|tx| tx.breaches())?,
+        Err(OpenError::Corrupt { detail, .. }) => vec![Breach::of_pages(detail)],
+        Err(error) => return Err(error.into()),
+    };
     let exit = match breaches.is_empty() {
         true => Exit::Success,
         false => Exit::Error,
@@ -79,12 +82,16 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
         return Ok(exit);
     }
     for breach in &breaches {
-        answer(format!("{}: {}", breach.rule, printable(&breach.what)));
+        answer(printable(&breach.to_string()));
     }
     if breaches.is_empty() {
         answer(format!("{}: every rule holds", shown_path(&folder)));
         return Ok(exit);
     }
-    say(format!("{} breaches", breaches.len()));
+    say(format!(
+        "{} of what must be so is not; keep a copy of {} as it is, and put the last one back that was good",
+        breaches.len(),
+        shown_path(&folder)
+    ));
     Ok(exit)
 }

@@ -22,7 +22,7 @@ use super::port_owner::{self, PortOwner};
 use super::process;
 use super::say::tell;
 use super::server::check_workflows_dir;
-use super::words::{bytes, count, printable};
+use super::words::{bytes, count, printable, wrap};
 use crate::client::Client;
 use crate::clock::monotonic_ms;
 use crate::config::{ServerConfig, WorkerConfig};
@@ -42,6 +42,10 @@ const PORTS_MORE: u16 = 10;
 
 /// What a machine may be able to do; what it cannot is left out, and said.
 const TAGS: [&str; 3] = ["script", "docker", "kubernetes"];
+
+/// kubectl would go wherever its own settings lead, with whatever they have it start.
+const NO_CLUSTER: &str =
+    "no task needs it, and no cluster is asked unasked; --tags script,kubernetes offers it";
 
 /// Files that do not load are told in a line of their own.
 const LOG: &str = "warn,stepward::server::reload=error";
@@ -67,7 +71,7 @@ pub struct DevArgs {
     /// How many steps its worker runs at a time; else one for each processor, two at least.
     #[arg(long, value_name = "N", env = "STEPWARD_SLOTS")]
     slots: Option<u32>,
-    /// What its worker offers; else script, and docker and kubernetes if they answer.
+    /// What its worker offers; else script, docker if it answers, kubernetes if it does and a task needs it.
     #[arg(long, value_delimiter = ',', env = "STEPWARD_TAGS")]
     tags: Option<Vec<String>>,
     /// Without a worker: others must come.
@@ -116,9 +120,15 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
     };
     tell(banner.text(moved.as_deref(), ready_ms));
     let manner = Manner {
-        prepare: match tags_are_named || has_settings {
-            true => |_| Vec::new(),
-            false => leave_out_what_does_not_answer,
+        prepare: match server.needed_tags().contains("kubernetes") {
+            _ if tags_are_named || has_settings => |_| Vec::new(),
+            true => leave_out_what_does_not_answer,
+            false => |config| {
+                let cluster = leave_out(config, "kubernetes", NO_CLUSTER);
+                let mut said = leave_out_what_does_not_answer(config);
+                said.push(cluster);
+                said
+            },
         },
         introduce: Box::new(move |worker, _, said| introduce(&look, worker, said)),
     };
@@ -339,20 +349,27 @@ fn shown(path: &Path) -> String {
 /// Nobody asked for these two: where they do not answer, nothing is wrong.
 fn leave_out_what_does_not_answer(config: &mut WorkerConfig) -> Vec<String> {
     let (docker, kubectl) = (&config.docker.command, &config.kubernetes.command);
+    let wants_cluster = config.tags.iter().any(|tag| tag == "kubernetes");
+    // Both at once: each may take seconds.
     let answers = std::thread::scope(|scope| {
-        let docker = scope.spawn(|| ask_docker(docker));
-        let kubernetes = scope.spawn(|| ask_cluster(kubectl));
-        let joined = [("docker", docker.join()), ("kubernetes", kubernetes.join())];
-        joined.map(|(tag, answer)| (tag, answer.unwrap_or(Err("asking met a bug".to_string()))))
+        let cluster = wants_cluster.then(|| scope.spawn(|| ask_cluster(kubectl)));
+        let docker = ask_docker(docker);
+        let bug = |_| Err("asking met a bug".to_string());
+        let cluster = cluster.map(|asked| asked.join().unwrap_or_else(bug));
+        [("docker", Some(docker)), ("kubernetes", cluster)]
     });
     let mut said = Vec::new();
     for (tag, answer) in answers {
-        if let Err(why) = answer {
-            config.tags.retain(|wanted| wanted != tag);
-            said.push(format!("{tag} is not offered: {why}"));
+        if let Some(Err(why)) = answer {
+            said.push(leave_out(config, tag, &why));
         }
     }
     said
+}
+
+fn leave_out(config: &mut WorkerConfig, tag: &str, why: &str) -> String {
+    config.tags.retain(|wanted| wanted != tag);
+    format!("{tag} is not offered: {why}")
 }
 
 /// The last lines of the banner, which come when docker and kubectl have been asked.
@@ -367,8 +384,12 @@ fn introduce(look: &Look, worker: &Worker, said: &[String]) {
     ));
     let remarks = worker.offer.remarks.iter();
     let remarks = remarks.map(|remark| remark.strip_prefix("tag ").unwrap_or(remark));
+    const INDENT: usize = 13;
+    let room = look.width.unwrap_or(usize::MAX).saturating_sub(INDENT);
     for remark in said.iter().map(String::as_str).chain(remarks) {
-        tell(format!("             {}", printable(remark)));
+        for line in wrap(&printable(remark), room) {
+            tell(format!("{:INDENT$}{line}", ""));
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! How a command ends. Every exit code has one meaning, in every command.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::process::ExitCode;
 
 use crate::client::{CallError, UNKNOWN};
+use crate::config::ConfigError;
 use crate::wire::api::JobJson;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,9 +85,22 @@ impl Exit {
         if let Some(fault) = error.downcast_ref::<Fault>() {
             return fault.exit;
         }
+        if let Some(fault) = error.downcast_ref::<ConfigError>() {
+            return Exit::of_settings(fault);
+        }
         error
             .downcast_ref::<CallError>()
             .map_or(Error, Exit::of_call)
+    }
+
+    pub fn of_settings(fault: &ConfigError) -> Exit {
+        match fault {
+            ConfigError::Unreadable { source, .. } if source.kind() == ErrorKind::NotFound => {
+                NotFound
+            }
+            ConfigError::Unreadable { .. } => Error,
+            ConfigError::Invalid { .. } | ConfigError::Refused(_) => Invalid,
+        }
     }
 }
 

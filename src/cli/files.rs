@@ -9,12 +9,11 @@ pub const SERVER_CONFIG: &str = "server-config.yaml";
 pub const WORKER_CONFIG: &str = "worker-config.yaml";
 pub const WORKFLOWS: &str = "workflows";
 
-/// The file that was named, else that of this folder, if it is there.
+/// The file that was named, else that of this folder, if it is there. A link to nowhere is there: reading it says what is wrong.
 pub fn config_file(named: Option<&Path>, usual: &str) -> Option<PathBuf> {
     let usual = Path::new(usual);
-    named
-        .or(usual.is_file().then_some(usual))
-        .map(Path::to_path_buf)
+    let is_here = usual.symlink_metadata().is_ok();
+    named.or(is_here.then_some(usual)).map(Path::to_path_buf)
 }
 
 /// The server's settings, from the file that was named or that of this folder.

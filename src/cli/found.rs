@@ -7,6 +7,7 @@ use super::exit::{Exit, Fault};
 use super::files::{server_config, workflows_folder};
 use super::look::LookArgs;
 use super::reach::{Remote, in_url};
+use super::say::tell;
 use super::words::{count, printable};
 use crate::config::ServerConfig;
 use crate::domain::task::Definition;
@@ -179,8 +180,9 @@ fn refuse_faults(checked: &Checked, wanted: &Wanted) -> anyhow::Result<()> {
         false => "",
     };
     let errors = count(errors, "error");
-    let message = format!("the workflow has {errors}{hint}\n{}", shown.trim_end());
-    Err(Fault::new(Exit::Invalid, message).into())
+    // Before the error: whatever an error says is shown without colours.
+    tell(shown.trim_end());
+    Err(Fault::new(Exit::Invalid, format!("the workflow has {errors}{hint}")).into())
 }
 
 fn missing_file(file: &Path, shown: &str) -> anyhow::Error {
@@ -212,7 +214,7 @@ fn is_below(file: &Path, folder: &Path) -> bool {
 }
 
 /// Where `file:` is looked for.
-fn folder_of(file: &Path) -> PathBuf {
+pub fn folder_of(file: &Path) -> PathBuf {
     match file.parent() {
         Some(parent) if parent != Path::new("") => parent.to_path_buf(),
         _ => PathBuf::from("."),

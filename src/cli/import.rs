@@ -1,17 +1,20 @@
 //! `stepward import`: workflows of others, written as ours, with a table of what became of each line.
 
 use std::fs::{self, OpenOptions};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
 use jiff::tz::TimeZone;
+use serde::Serialize;
 
-use super::exit::Exit;
-use super::say::{answer, say};
-use crate::import::{CrontabSource, Imported, StroemFile, import_crontab, import_stroem};
+use super::exit::{Exit, Fault};
+use super::look::{Look, Show};
+use super::say::{answer, answer_json, say, tell};
+use super::words::{fit, printable, shown_path, wrap};
+use crate::import::{CrontabSource, Imported, Report, StroemFile, import_crontab, import_stroem};
 
 #[derive(Subcommand)]
 #[command(before_help = "Examples:
@@ -68,6 +71,31 @@ struct Destination {
     /// Prints the files instead of writing them.
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    show: Show,
+}
+
+#[derive(Serialize)]
+struct ImportJson<'a> {
+    dry_run: bool,
+    /// What was written, or would be.
+    files: Vec<FileJson<'a>>,
+    /// What became of each line or key.
+    rows: Vec<RowJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct FileJson<'a> {
+    path: PathBuf,
+    text: &'a str,
+}
+
+#[derive(Serialize)]
+struct RowJson<'a> {
+    place: &'a str,
+    outcome: &'static str,
+    what: &'a str,
+    note: &'a str,
 }
 
 /// Nobody writes more than this by hand.
@@ -76,7 +104,13 @@ const FILES_MAX: usize = 1_000;
 
 pub fn run(verb: ImportVerb) -> anyhow::Result<Exit> {
     // The whole chain in one line: what cannot be done, and why.
-    import(verb).map_err(|error| anyhow!("{error:#}"))
+    import(verb).map_err(|error| {
+        let exit = match error.downcast_ref::<io::Error>() {
+            Some(cause) if cause.kind() == io::ErrorKind::NotFound => Exit::NotFound,
+            _ => Exit::of(&error),
+        };
+        Fault::new(exit, format!("{error:#}")).into()
+    })
 }
 
 fn import(verb: ImportVerb) -> anyhow::Result<Exit> {
@@ -99,41 +133,86 @@ fn import(verb: ImportVerb) -> anyhow::Result<Exit> {
 }
 
 fn deliver(imported: Imported, to: &Destination) -> anyhow::Result<Exit> {
-    // The table is for whoever reads along; what was written, or would be, goes to stdout. Nobody may be there to read.
-    let _ = std::io::stderr().write_all(format!("{}\n", imported.report).as_bytes());
+    if !to.show.json {
+        tell_report(&imported.report, &to.show.look.stderr());
+    }
     if imported.files.is_empty() {
         bail!("nothing was found that could be written");
     }
-    if to.dry_run {
-        for file in &imported.files {
-            answer(format!(
-                "# {}\n{}",
-                to.output.join(&file.name).display(),
-                file.text
-            ));
-        }
+    if !to.dry_run {
+        write_all(&imported, to)?;
+    }
+    if to.show.json {
+        let files = imported.files.iter().map(|file| FileJson {
+            path: to.output.join(&file.name),
+            text: &file.text,
+        });
+        let rows = imported.report.rows.iter().map(|row| RowJson {
+            place: &row.place,
+            outcome: row.outcome.as_str(),
+            what: &row.what,
+            note: &row.note,
+        });
+        answer_json(&ImportJson {
+            dry_run: to.dry_run,
+            files: files.collect(),
+            rows: rows.collect(),
+        });
         return Ok(Exit::Success);
     }
+    for file in &imported.files {
+        let path = shown_path(&to.output.join(&file.name));
+        match to.dry_run {
+            true => answer(format!("# {path}\n{}", file.text)),
+            false => answer(format!("wrote {path}")),
+        };
+    }
+    Ok(Exit::Success)
+}
+
+/// The table is for whoever reads along. On a terminal a note has lines of its own, as wide as that is.
+fn tell_report(report: &Report, look: &Look) {
+    const INDENT: usize = 4;
+    let Some(width) = look.width else {
+        report
+            .to_string()
+            .lines()
+            .for_each(|line| tell(printable(line)));
+        return;
+    };
+    for row in &report.rows {
+        let head = [&row.place, row.outcome.as_str(), &row.what]
+            .map(printable)
+            .join("  ");
+        tell(fit(head.trim_end(), width, look.ellipsis()));
+        for line in wrap(&printable(&row.note), width.saturating_sub(INDENT)) {
+            tell(format!("{:INDENT$}{line}", ""));
+        }
+    }
+    tell(report.summary());
+}
+
+fn write_all(imported: &Imported, to: &Destination) -> anyhow::Result<()> {
     let paths = imported.files.iter().map(|file| to.output.join(&file.name));
     let taken: Vec<String> = paths
         .filter(|path| path.symlink_metadata().is_ok())
-        .map(|path| path.display().to_string())
+        .map(|path| shown_path(&path))
         .collect();
     if !taken.is_empty() {
-        bail!(
+        let message = format!(
             "{} {} there already, nothing was written; move {} away or name another folder with --output",
             taken.join(", "),
             if taken.len() == 1 { "is" } else { "are" },
             if taken.len() == 1 { "it" } else { "them" },
         );
+        return Err(Fault::new(Exit::Conflict, message).into());
     }
     for file in &imported.files {
         let path = to.output.join(&file.name);
         write_new(&path, &file.text)
             .with_context(|| format!("{} cannot be written", path.display()))?;
-        answer(format!("wrote {}", path.display()));
     }
-    Ok(Exit::Success)
+    Ok(())
 }
 
 fn write_new(path: &Path, text: &str) -> std::io::Result<()> {
@@ -164,9 +243,11 @@ fn read_text(from: impl Read) -> anyhow::Result<String> {
 fn crontabs(args: &CrontabArgs) -> anyhow::Result<Vec<CrontabSource>> {
     let timezone = match &args.timezone {
         Some(zone) => {
-            TimeZone::get(zone).with_context(|| {
-                format!("--timezone is {zone:?}, expected an IANA name such as Europe/Oslo")
-            })?;
+            if TimeZone::get(zone).is_err() {
+                return Err(Fault::usage(format!(
+                    "--timezone is {zone:?}, expected an IANA name such as Europe/Oslo"
+                )));
+            }
             zone.clone()
         }
         None => zone_of_machine().unwrap_or_else(|| "UTC".to_string()),

@@ -1,18 +1,21 @@
-//! `stepward logs -f`: every line of every attempt once, in order, whatever becomes of the server meanwhile.
+//! `stepward logs -f` and `run --logs`: every line of every attempt once, in order, whatever becomes of the server meanwhile.
 //!
 //! What happens to the job is told by the event stream; how far a log has got is asked. A job is looked at before its logs are: what
 //! was printed before it ended is there by then.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::thread::Builder;
 use std::time::Duration;
 
-use super::exit::Exit;
+use crossbeam_channel::{Receiver, bounded};
+
 use super::follow::{News, follow as follow_events};
 use super::log_line::{LineStyle, Origin};
 use super::logs::{SERVER, Wanted, address, columns, end_of, page_from, say_child, steps};
 use super::reach::Remote;
-use super::say::{nobody_reads, print, say};
-use super::words::{duration, printable};
+use super::say::{in_words, nobody_reads, print, say};
+use super::words::printable;
 use crate::client::CallError;
 use crate::clock::monotonic_ms;
 use crate::wire::api::{JobJson, LogsJson};
@@ -40,11 +43,23 @@ struct Place {
     is_told: bool,
 }
 
+/// What is told of a job besides what its steps print.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Company {
+    /// Nobody else tells of it: here it is said when the server is away, and where a step prints that is a job of its own.
+    Alone,
+    /// Somebody else says how it goes. What jobs within it print is shown as well, with this in front of the names of their steps.
+    Beside(String),
+}
+
 struct Follower<'a> {
     remote: &'a Remote,
     job: JobJson,
     wanted: &'a Wanted,
     style: LineStyle,
+    company: Company,
+    /// Whoever follows the jobs within this one.
+    within: Vec<Receiver<Infallible>>,
     places: Vec<Place>,
     /// Which steps are shown already, up to which attempt.
     begun: BTreeMap<String, u32>,
@@ -65,41 +80,33 @@ struct Outage {
 /// Whoever reads has had enough.
 struct Enough;
 
-/// How the job ended; `None` if nobody reads any more.
+/// The job as it ended; `None` if nobody reads any more.
 pub fn follow(
     remote: &Remote,
     job: JobJson,
     wanted: &Wanted,
     style: LineStyle,
-) -> anyhow::Result<Option<Exit>> {
+    company: Company,
+) -> anyhow::Result<Option<JobJson>> {
     let mut follower = Follower {
         remote,
         job,
         wanted,
         style,
+        company,
+        within: Vec::new(),
         places: Vec::new(),
         begun: BTreeMap::new(),
         children: BTreeSet::new(),
         columns: None,
         outage: Outage::default(),
     };
-    match follower.run()? {
-        Ok(()) => {
-            say(ending(&follower.job));
-            Ok(Exit::of_job(&follower.job))
-        }
-        Err(Enough) => Ok(None),
+    let outcome = follower.run()?;
+    for one in follower.within {
+        // Nothing is ever sent: it is closed in the end.
+        let _ = one.recv();
     }
-}
-
-/// `job 3 failed in 2.1s: step unit failed`.
-pub fn ending(job: &JobJson) -> String {
-    let begun = job.started_at.unwrap_or(job.created_at);
-    let ended = job.ended_at.unwrap_or(begun);
-    let message = job.message.as_deref().map(printable);
-    let message = message.map_or_else(String::new, |message| format!(": {message}"));
-    let took = duration(ended.0.0 - begun.0.0);
-    format!("job {} {} in {took}{message}", job.id, job.status)
+    Ok(outcome.ok().map(|()| follower.job))
 }
 
 impl Follower<'_> {
@@ -156,11 +163,13 @@ impl Follower<'_> {
     fn ask<A: serde::de::DeserializeOwned>(&mut self, path: &str) -> anyhow::Result<Option<A>> {
         match self.remote.client.get(path, PATIENCE) {
             Ok(answer) => {
-                self.outage.ended();
+                if self.outage.ended() {
+                    self.tell("the server answers again");
+                }
                 Ok(Some(answer))
             }
             Err(CallError::Unreachable(_)) => {
-                self.outage.begun(self.remote);
+                self.is_away();
                 Ok(None)
             }
             // It is starting or stopping, or whoever sits in front of it says that it is not there.
@@ -168,22 +177,38 @@ impl Follower<'_> {
                 status: 429 | 502..=504,
                 ..
             }) => {
-                self.outage.begun(self.remote);
+                self.is_away();
                 Ok(None)
             }
             refused => self.remote.heard(refused).map(Some),
         }
     }
 
+    fn is_away(&mut self) {
+        if self.outage.begun() {
+            let url = &self.remote.url;
+            self.tell(&format!(
+                "the server at {url} does not answer, it is asked again and again"
+            ));
+        }
+    }
+
+    /// Something besides the lines, if nobody else says it.
+    fn tell(&self, line: &str) {
+        if self.company == Company::Alone {
+            say(line);
+        }
+    }
+
     /// Of each attempt that there is by now.
     fn begin_logs(&mut self) -> anyhow::Result<()> {
-        let mut new = Vec::new();
+        let (mut new, mut new_children) = (Vec::new(), Vec::new());
         let mut last = BTreeMap::new();
         for step in steps(&self.job).filter(|step| self.wanted.wants(&step.name)) {
             if let Some(child) = step.child_job_id
                 && self.children.insert(child)
             {
-                say_child(step);
+                new_children.push((child, step.name.clone()));
             }
             let shown = self.begun.insert(step.name.clone(), step.attempt);
             let more = shown.unwrap_or(0) + 1..=step.attempt;
@@ -198,6 +223,21 @@ impl Follower<'_> {
         for (step, attempt) in new {
             self.begin_log(step, attempt);
         }
+        for (child, step) in new_children {
+            match &self.company {
+                Company::Alone => say_child(&step, child),
+                Company::Beside(of) => {
+                    let within = Company::Beside(format!("{of}{step}/"));
+                    let path = format!("/api/jobs/{child}");
+                    if let Some(job) = self.ask(&path)? {
+                        let (remote, style) = (self.remote.clone(), self.style);
+                        self.within.push(beside(remote, job, style, within)?);
+                    } else {
+                        self.children.remove(&child);
+                    }
+                }
+            }
+        }
         let is_ended = self.job.ended_at.is_some();
         for place in &mut self.places {
             let newest = last.get(&place.step).zip(place.attempt);
@@ -205,8 +245,18 @@ impl Follower<'_> {
                 newest.is_some_and(|((last, ended), attempt)| *ended || attempt < *last);
             place.over = is_ended || is_former;
         }
-        let names: Vec<&str> = self.begun.keys().map(String::as_str).collect();
-        self.columns = columns(&names);
+        let of = self.company.prefix();
+        let names: Vec<String> = self
+            .begun
+            .keys()
+            .map(|name| format!("{of}{name}"))
+            .collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.columns = match of {
+            "" => columns(&names),
+            // It may be the only one there: there are others around it.
+            _ => columns(&[names.as_slice(), &[""]].concat()),
+        };
         Ok(())
     }
 
@@ -239,7 +289,7 @@ impl Follower<'_> {
 
     fn show_place(&mut self, place: &mut Place) -> anyhow::Result<Result<(), Enough>> {
         let address = address(self.job.id, &place.step, place.attempt);
-        say_which(place);
+        self.tell_which(place);
         if let Some(lines) = place.last {
             let end = self.ask::<LogsJson>(&end_of(&address, lines))?;
             let Some(end) = end else {
@@ -260,8 +310,9 @@ impl Follower<'_> {
             let Some(last) = page.lines.last().map(|line| line.n) else {
                 break;
             };
+            let name = format!("{}{}", self.company.prefix(), place.step);
             let origin = Origin {
-                step: &place.step,
+                step: &name,
                 attempt: place.attempt,
                 columns: self.columns,
             };
@@ -282,17 +333,46 @@ impl Follower<'_> {
         }
         Ok(Ok(()))
     }
+
+    /// Before the first line of an attempt that is not the first.
+    fn tell_which(&self, place: &mut Place) {
+        if std::mem::replace(&mut place.is_told, true) {
+            return;
+        }
+        if let Some(attempt) = place.attempt.filter(|attempt| *attempt > 1) {
+            let step = printable(&place.step);
+            self.tell(&format!("step {step}: attempt {attempt} begins"));
+        }
+    }
 }
 
-/// Before the first line of an attempt that is not the first.
-fn say_which(place: &mut Place) {
-    if std::mem::replace(&mut place.is_told, true) {
-        return;
+impl Company {
+    fn prefix(&self) -> &str {
+        match self {
+            Company::Alone => "",
+            Company::Beside(prefix) => prefix,
+        }
     }
-    if let Some(attempt) = place.attempt.filter(|attempt| *attempt > 1) {
-        let step = printable(&place.step);
-        say(format!("step {step}: attempt {attempt} begins"));
-    }
+}
+
+/// Prints what the steps of a job print, and those of jobs within it, while somebody else says how it goes. Closed when all of it is
+/// printed, or nobody reads it any more.
+pub fn beside(
+    remote: Remote,
+    job: JobJson,
+    style: LineStyle,
+    company: Company,
+) -> std::io::Result<Receiver<Infallible>> {
+    let (end, ended) = bounded(0);
+    let follow = move || {
+        let _open = end;
+        let wanted = Wanted::all_of(style.form);
+        if let Err(error) = follow(&remote, job, &wanted, style, company) {
+            say(printable(&in_words(&error)));
+        }
+    };
+    Builder::new().name("logs".to_string()).spawn(follow)?;
+    Ok(ended)
 }
 
 impl Outage {
@@ -302,24 +382,23 @@ impl Outage {
         self.late_until_ms = self.late_until_ms.max(until_ms);
     }
 
-    fn begun(&mut self, remote: &Remote) {
-        if self.since_ms.is_none() {
-            self.since_ms = Some(monotonic_ms());
-            say(format!(
-                "the server at {} does not answer, it is asked again and again",
-                remote.url
-            ));
-        }
+    /// Whether that is new.
+    fn begun(&mut self) -> bool {
+        let is_new = self.since_ms.is_none();
+        self.since_ms.get_or_insert_with(monotonic_ms);
+        is_new
     }
 
     /// Workers try again after pauses that double: what they have comes after as long again as the server was away, at most.
-    fn ended(&mut self) {
+    /// Whether that is new.
+    fn ended(&mut self) -> bool {
         const PAUSE_MAX_MS: i64 = 30_000;
-        if let Some(since_ms) = self.since_ms.take() {
-            let now_ms = monotonic_ms();
-            let away_ms = (now_ms - since_ms).min(PAUSE_MAX_MS);
-            self.late_until_ms = Some(now_ms + away_ms + MORE_MS);
-            say("the server answers again");
-        }
+        let Some(since_ms) = self.since_ms.take() else {
+            return false;
+        };
+        let now_ms = monotonic_ms();
+        let away_ms = (now_ms - since_ms).min(PAUSE_MAX_MS);
+        self.late_until_ms = Some(now_ms + away_ms + MORE_MS);
+        true
     }
 }

@@ -18,6 +18,15 @@ pub enum Form {
     Terminal,
 }
 
+impl Form {
+    pub fn for_people(look: &Look) -> Form {
+        match look.is_terminal {
+            true => Form::Terminal,
+            false => Form::Plain,
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 pub struct LineStyle {
     pub form: Form,

@@ -7,12 +7,12 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::exit::{Exit, Fault};
-use super::log_follow;
+use super::log_follow::{self, Company};
 use super::log_line::{Form, LineStyle, Origin};
 use super::look::Show;
 use super::reach::{Reach, Remote, in_url};
 use super::say::{print, print_bytes, say};
-use super::words::{printable, shell_word, width};
+use super::words::{duration, printable, shell_word, width};
 use crate::language::words::did_you_mean;
 use crate::wire::api::{JobJson, LogLineJson, LogsJson, StepJson};
 
@@ -110,8 +110,8 @@ pub fn run(args: LogsArgs) -> anyhow::Result<Exit> {
     let style = LineStyle {
         form: match () {
             () if args.show.json => Form::Json,
-            () if args.raw || !look.is_terminal => Form::Plain,
-            () => Form::Terminal,
+            () if args.raw => Form::Plain,
+            () => Form::for_people(&look),
         },
         look,
         timestamps: args.timestamps,
@@ -130,8 +130,12 @@ pub fn run(args: LogsArgs) -> anyhow::Result<Exit> {
     let found: JobJson = remote.get(&format!("/api/jobs/{}", in_url(&job)))?;
     wanted.check(&found)?;
     if args.follow {
-        let ended = log_follow::follow(&remote, found, &wanted, style)?;
+        let ended = log_follow::follow(&remote, found, &wanted, style, Company::Alone)?;
+        if let Some(job) = &ended {
+            say(ending(job));
+        }
         let exit = ended.filter(|_| args.exit_status);
+        let exit = exit.and_then(|job| Exit::of_job(&job));
         return Ok(exit.unwrap_or(Exit::Success));
     }
     let logs = Logs {
@@ -142,6 +146,16 @@ pub fn run(args: LogsArgs) -> anyhow::Result<Exit> {
     };
     logs.show(args.failed)?;
     Ok(Exit::Success)
+}
+
+/// `job 3 failed in 2.1s: step unit failed`.
+fn ending(job: &JobJson) -> String {
+    let begun = job.started_at.unwrap_or(job.created_at);
+    let ended = job.ended_at.unwrap_or(begun);
+    let message = job.message.as_deref().map(printable);
+    let message = message.map_or_else(String::new, |message| format!(": {message}"));
+    let took = duration(ended.0.0 - begun.0.0);
+    format!("job {} {} in {took}{message}", job.id, job.status)
 }
 
 /// `42/unit`, or the step as a word of its own.
@@ -162,6 +176,21 @@ fn job_and_step(job: &str, step: Option<&str>) -> anyhow::Result<(String, Option
 }
 
 impl Wanted {
+    /// Every line of every step.
+    pub fn all_of(form: Form) -> Wanted {
+        Wanted {
+            step: None,
+            server_log: false,
+            attempt: None,
+            from: None,
+            lines: None,
+            grep: None,
+            ignore_case: false,
+            stream: None,
+            only_printed: form == Form::Plain,
+        }
+    }
+
     /// The step that was named is one of the job's.
     fn check(&self, job: &JobJson) -> anyhow::Result<()> {
         let Some(step) = self.step.as_deref().filter(|step| *step != SERVER) else {
@@ -349,7 +378,9 @@ impl Logs<'_> {
         let is_alone = shown.iter().all(|step| step.child_job_id.is_some());
         let is_asked_for = only_failed || self.wanted.step.is_some() || is_alone;
         for step in shown.iter().filter(|_| is_asked_for) {
-            say_child(step);
+            if let Some(child) = step.child_job_id {
+                say_child(&step.name, child);
+            }
             self.say_instances(step);
         }
     }
@@ -519,11 +550,9 @@ impl Logs<'_> {
 }
 
 /// Where a step that is a job of its own prints.
-pub fn say_child(step: &StepJson) {
-    if let Some(child) = step.child_job_id {
-        let name = printable(&step.name);
-        say(format!("step {name} is job {child}: stepward logs {child}"));
-    }
+pub fn say_child(step: &str, child: i64) {
+    let step = printable(step);
+    say(format!("step {step} is job {child}: stepward logs {child}"));
 }
 
 /// With what each line begins with put before it, wherever the pieces of a text end.

@@ -12,7 +12,7 @@ pub struct LookArgs {
     /// Colours; NO_COLOR and CLICOLOR_FORCE are heeded.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Colour::Auto, help_heading = HEADING)]
     pub color: Colour,
-    /// Plain signs instead of ✔ and ✘, as where the locale is not UTF-8.
+    /// Plain ASCII signs, as where the locale is not UTF-8.
     #[arg(long, help_heading = HEADING)]
     pub ascii: bool,
 }
@@ -29,7 +29,7 @@ pub enum Colour {
 #[derive(Args, Clone, Copy, Default)]
 #[command(next_help_heading = "How it looks")]
 pub struct Show {
-    /// For programs: the same as the API answers, stable.
+    /// For programs: in a shape that stays, described in the README.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]

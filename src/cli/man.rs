@@ -79,7 +79,8 @@ fn page(command: &Command, name: &str) -> String {
         .clone()
         .before_help("")
         .display_name(name.to_string());
-    let man = Man::new(plain).title(name.to_uppercase());
+    let source = concat!("stepward ", env!("CARGO_PKG_VERSION"));
+    let man = Man::new(plain).title(name.to_uppercase()).source(source);
     let rendered = man.render(&mut text);
     let exits = examples_and_exits(examples.as_deref()).to_writer(&mut text);
     rendered.and(exits).expect("memory can be written to");

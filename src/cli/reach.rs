@@ -14,7 +14,7 @@ use super::exit::{Exit, Fault};
 use super::files::server_config;
 use super::words::printable;
 use crate::client::{CallError, Client, Silence, UNKNOWN};
-use crate::config::{leads_to_a_host, read_token};
+use crate::config::{is_word, leads_to_a_host, read_token};
 use crate::wire::ErrorDetail;
 use crate::wire::api::List;
 
@@ -60,10 +60,7 @@ impl Reach {
                 let token = read_token(file).map_err(|fault| Fault::usage(fault.to_string()))?;
                 Some((token, printable(&file.display().to_string())))
             }
-            None => {
-                let token = std::env::var("STEPWARD_TOKEN").ok();
-                token.map(|token| (token, "STEPWARD_TOKEN".to_string()))
-            }
+            None => token_variable()?.map(|token| (token, "STEPWARD_TOKEN".to_string())),
         };
         let (url, named_by) = match &self.server {
             Some(url) => (url.clone(), NamedBy::Caller),
@@ -99,6 +96,26 @@ impl Reach {
             };
             Fault::new(Exit::Unreachable, message).into()
         })
+    }
+}
+
+/// What the environment has. A file that was read into it may have left its newline.
+pub fn token_variable() -> anyhow::Result<Option<String>> {
+    let Some(token) = std::env::var_os("STEPWARD_TOKEN") else {
+        return Ok(None);
+    };
+    match token_word(&token.to_string_lossy()) {
+        Ok(token) => Ok(Some(token).filter(|token| !token.is_empty())),
+        Err(fault) => Err(Fault::usage(format!("STEPWARD_TOKEN: {fault}"))),
+    }
+}
+
+/// What can be sent.
+pub fn token_word(text: &str) -> Result<String, String> {
+    let token = text.trim();
+    match is_word(token) {
+        true => Ok(token.to_string()),
+        false => Err("a token is one word of plain letters, figures and signs".to_string()),
     }
 }
 

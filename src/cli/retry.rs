@@ -35,7 +35,7 @@ pub struct RetryArgs {
     #[arg(long, conflicts_with = "detach")]
     watch: bool,
     /// Prints the new job's number and leaves it to the server.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "logs")]
     detach: bool,
     /// The same key makes no second job, it names the first.
     #[arg(long, value_name = "KEY")]

@@ -46,7 +46,7 @@ pub struct RunArgs {
     #[arg(long, conflicts_with = "detach")]
     watch: bool,
     /// Prints the job's number and leaves it to the server.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "logs")]
     detach: bool,
     /// A word to find the job by, such as team=data.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = label)]

@@ -11,7 +11,7 @@ use super::exit::{Exit, Fault};
 use super::files::{SERVER_CONFIG, WORKER_CONFIG, config_file};
 use super::server::ServerArgs;
 use super::worker::WorkerArgs;
-use crate::config::{Given, Origin, ServerConfig, Setting, WorkerConfig, in_force};
+use crate::config::{ConfigError, Given, Origin, ServerConfig, Setting, WorkerConfig, in_force};
 
 /// Arguments whose setting is called otherwise.
 const CALLED: &[(&str, &str)] = &[("server", "server_url")];
@@ -30,14 +30,14 @@ pub fn server(named: Option<&Path>, words: &[OsString]) -> anyhow::Result<Known<
     // `false` says nothing.
     given.retain(|given| given.key != "embedded_worker" || args.embedded_worker);
     let loaded = ServerConfig::load_with(file.as_deref(), |config| args.put_over(config));
-    let mut config = loaded.map_err(|fault| invalid(fault.to_string()))?;
+    let mut config = loaded.map_err(refused)?;
     if let Some(folder) = embedded::folder(&config)
         && let Some(worker) = &mut config.embedded_worker
     {
         worker.data_dir = folder;
     }
     let settings = in_force(&config, file.as_deref(), &given);
-    let mut settings = settings.map_err(|fault| invalid(fault.to_string()))?;
+    let mut settings = settings.map_err(refused)?;
     as_embedded(&mut settings);
     Ok(Known {
         file,
@@ -65,15 +65,19 @@ pub fn worker(named: Option<&Path>, words: &[OsString]) -> anyhow::Result<Known<
     let file = config_file(named, WORKER_CONFIG);
     let (args, given) = given::<WorkerArgs>("worker", words)?;
     let loaded = WorkerConfig::load_with(file.as_deref(), |config| args.put_over(config));
-    let config = loaded.map_err(|fault| invalid(fault.to_string()))?;
+    let config = loaded.map_err(refused)?;
     let settings = in_force(&config, file.as_deref(), &given);
-    let settings = settings.map_err(|fault| invalid(fault.to_string()))?;
+    let settings = settings.map_err(refused)?;
     Ok(Known {
         file,
         config,
         settings,
         given,
     })
+}
+
+fn refused(fault: ConfigError) -> anyhow::Error {
+    Fault::new(Exit::of_settings(&fault), fault.to_string()).into()
 }
 
 fn invalid(fault: String) -> anyhow::Error {

@@ -300,13 +300,14 @@ fn broken_files(workflows: &Workflows) -> Vec<ProblemJson> {
 
 /// Jobs would wait, and nobody has to submit one to know.
 fn nobody_works(workers: &[WorkerJson], workflows: &Workflows, url: &str) -> Option<ProblemJson> {
-    let is_idle = workers.is_empty() && workflows.tasks > 0;
+    let is_idle = !workers.iter().any(WorkerJson::takes_steps) && workflows.tasks > 0;
+    let nobody = match workers.len() {
+        0 => "there is no worker".to_string(),
+        n => format!("{} and none takes steps now", count(n, "worker")),
+    };
     is_idle.then(|| ProblemJson {
         code: "no_worker".to_string(),
-        message: format!(
-            "there is no worker to run any of {}",
-            count(workflows.tasks, "task")
-        ),
+        message: format!("{nobody} to run any of {}", count(workflows.tasks, "task")),
         fix: format!("stepward worker --server {}", shell_word(url)),
     })
 }

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::exit::Exit;
 use super::files::{server_config, workflows_folder};
-use super::found::MISSING;
+use super::found::{self, MISSING};
 use super::look::LookArgs;
 use super::reach::Reach;
 use super::say::{print, say};
@@ -89,7 +89,7 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<Exit> {
             };
             if let Some(missing) = paths.iter().find(|path| !path.exists()) {
                 say(format!("{} does not exist", shown_path(missing)));
-                return Ok(Exit::Usage);
+                return Ok(Exit::NotFound);
             }
             looked_in = paths.iter().map(|path| shown_path(path)).collect();
             is_alone &= !paths.iter().any(|path| path.is_dir());
@@ -152,7 +152,9 @@ fn offered_tags(
 
 fn summary(checked: &Checked, errors: usize, warnings: usize, among_others: bool) {
     let files = count(checked.files, "file");
-    let first = checked.diagnostics.first().map(|found| found.code);
+    let mut found = checked.diagnostics.iter();
+    let first = found.clone().find(|one| one.is_error()).or(found.next());
+    let first = first.map(|found| found.code);
     let line = match (errors, warnings) {
         // The tasks are those of the others as well.
         (0, 0) if among_others => format!("{files}: nothing is wrong"),
@@ -206,10 +208,7 @@ fn default_folder(config: Option<&Path>) -> anyhow::Result<PathBuf> {
 fn folder_of(paths: &[PathBuf]) -> PathBuf {
     match paths {
         [folder, ..] if folder.is_dir() => folder.clone(),
-        [file, ..] => match file.parent() {
-            Some(parent) if parent != Path::new("") => parent.to_path_buf(),
-            _ => PathBuf::from("."),
-        },
+        [file, ..] => found::folder_of(file),
         [] => PathBuf::from("."),
     }
 }

@@ -12,6 +12,7 @@ use super::exit::{Exit, Fault};
 use super::files::{WORKER_CONFIG, config_file};
 use super::fleet::{self, FleetVerb};
 use super::process;
+use super::reach::token_word;
 use super::say::say;
 use super::words::count;
 use crate::config::{WorkerConfig, read_token};
@@ -32,7 +33,7 @@ pub struct WorkerArgs {
     #[arg(long, value_name = "URL", env = "STEPWARD_SERVER_URL")]
     server: Option<String>,
     /// The server's token. Others on this machine can see arguments: the environment is better, a file best.
-    #[arg(long, env = "STEPWARD_TOKEN", hide_env_values = true)]
+    #[arg(long, env = "STEPWARD_TOKEN", hide_env_values = true, value_parser = token_word)]
     token: Option<String>,
     /// A file with the server's token.
     #[arg(long, value_name = "FILE", env = "STEPWARD_TOKEN_FILE")]

@@ -37,12 +37,17 @@ pub fn read_token(file: &Path) -> Result<String, ConfigError> {
     const TOKEN_BYTES_MIN: usize = 16;
     let text = read(file)?;
     let token = text.trim();
-    if token.len() < TOKEN_BYTES_MIN || token.contains(char::is_whitespace) {
+    if token.len() < TOKEN_BYTES_MIN || !is_word(token) {
         let fault = format!("holds no token: one word of at least {TOKEN_BYTES_MIN} characters");
         let file = file.into();
         return Err(ConfigError::Invalid { file, fault });
     }
     Ok(token.to_string())
+}
+
+/// What can be sent as a token: letters, figures and signs, nothing between them.
+pub fn is_word(token: &str) -> bool {
+    token.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// What is no plain file may never end, or never begin.

@@ -7,6 +7,7 @@ use std::iter::once;
 
 use super::queries::{load, output_of_job, split_name, step_output};
 use super::{Engine, EngineError};
+use crate::domain::depends::DependsOn;
 use crate::domain::event::Event;
 use crate::domain::job::{Job, JobFilter};
 use crate::domain::limits::shorten;
@@ -46,6 +47,9 @@ pub struct StepDetail {
     pub step: Step,
     pub kind: &'static str,
     pub depends_on: Vec<String>,
+    /// What it asks of them.
+    pub asked_of_them: DependsOn<String>,
+    pub continue_on_failure: bool,
     pub required_tags: Vec<String>,
     pub max_attempts: u32,
     pub worker: Option<String>,
@@ -362,6 +366,8 @@ fn detail(
         asks,
         kind: draft.action.word(),
         depends_on: depends_on.collect(),
+        asked_of_them: draft.depends_on.clone(),
+        continue_on_failure: draft.continue_on_failure,
         required_tags: draft.required_tags(),
         max_attempts: draft.retry.max_attempts,
         worker: names.worker(step.worker_id)?,

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::{Graph, Node, clean};
-use crate::wire::api::{JobJson, StepJson, TaskJson, TaskStepJson};
+use crate::wire::api::{EdgesJson, JobJson, StepJson, TaskJson, TaskStepJson};
+
+const MAY_FAIL: &str = "may fail";
 
 pub fn of_task(task: &TaskJson) -> Graph {
     let nodes = task.steps.iter().map(|step| Node {
@@ -21,18 +23,18 @@ pub fn of_task(task: &TaskJson) -> Graph {
     let steps = task.steps.iter().enumerate();
     graph.connect(steps.flat_map(|(at, step)| {
         let names = step.depends_on.iter();
-        names.map(move |name| (at, name.as_str(), accepted(step, name)))
+        names.map(move |name| (at, name.as_str(), accepted(&step.edges, name)))
     }));
     graph
 }
 
 /// `failed or cancelled`; with `any` where one of several is enough. `None`: that it completed.
-fn accepted(step: &TaskStepJson, name: &str) -> Option<String> {
-    let outcomes = step.accepts.get(name).map(|words| match words.len() {
+fn accepted(edges: &EdgesJson, name: &str) -> Option<String> {
+    let outcomes = edges.accepts.get(name).map(|words| match words.len() {
         5.. => "however it ends".to_string(),
         _ => words.join(" or "),
     });
-    let any = step.any_of.iter().any(|one| one == name).then_some("any");
+    let any = edges.any_of.iter().any(|one| one == name).then_some("any");
     match (any, outcomes) {
         (None, outcomes) => outcomes,
         (Some(any), None) => Some(any.to_string()),
@@ -49,7 +51,7 @@ fn notes(step: &TaskStepJson) -> Vec<String> {
         notes.push(format!("when {}", clean(when)));
     }
     if step.continue_on_failure {
-        notes.push("may fail".to_string());
+        notes.push(MAY_FAIL.to_string());
     }
     notes
 }
@@ -79,13 +81,16 @@ pub fn of_job(job: &JobJson) -> Graph {
         if let Some(child) = step.child_job_id {
             notes.push(format!("job {child}"));
         }
+        if step.continue_on_failure {
+            notes.push(MAY_FAIL.to_string());
+        }
         if step.attempt > 1 {
             notes.push(format!("attempt {} of {}", step.attempt, step.max_attempts));
         }
         Node {
             label: clean(&step.name),
             kind: clean(&step.kind),
-            is_loop: of_loop.is_some(),
+            is_loop: step.for_each,
             state: Some(clean(&step.status)),
             notes,
         }
@@ -98,7 +103,7 @@ pub fn of_job(job: &JobJson) -> Graph {
     let steps = steps.iter().enumerate();
     graph.connect(steps.flat_map(|(at, step)| {
         let names = step.depends_on.iter();
-        names.map(move |name| (at, name.as_str(), None))
+        names.map(move |name| (at, name.as_str(), accepted(&step.edges, name)))
     }));
     graph
 }

@@ -59,6 +59,19 @@ impl Report {
         });
     }
 
+    /// `2 converted, 8 changed, 1 left out, 1 not supported`
+    pub fn summary(&self) -> String {
+        let counted = [
+            Outcome::Converted,
+            Outcome::Changed,
+            Outcome::LeftOut,
+            Outcome::NotSupported,
+        ];
+        let counted =
+            counted.map(|outcome| format!("{} {}", self.count(outcome), outcome.as_str()));
+        counted.join(", ")
+    }
+
     pub fn count(&self, outcome: Outcome) -> usize {
         let of_it = self.rows.iter().filter(|row| row.outcome == outcome);
         of_it.count()
@@ -80,14 +93,6 @@ impl fmt::Display for Report {
             );
             writeln!(f, "{}", line.trim_end())?;
         }
-        let counted = [
-            Outcome::Converted,
-            Outcome::Changed,
-            Outcome::LeftOut,
-            Outcome::NotSupported,
-        ];
-        let counted =
-            counted.map(|outcome| format!("{} {}", self.count(outcome), outcome.as_str()));
-        write!(f, "{}", counted.join(", "))
+        f.write_str(&self.summary())
     }
 }

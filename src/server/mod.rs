@@ -38,6 +38,7 @@ mod streams;
 mod waiting;
 mod worker_api;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -264,6 +265,18 @@ impl Server {
         self.app
             .as_ref()
             .map_or(0, |app| app.workflows.current().tasks.len())
+    }
+
+    /// What some task needs of a worker.
+    pub fn needed_tags(&self) -> BTreeSet<String> {
+        let Some(app) = &self.app else {
+            return BTreeSet::new();
+        };
+        let loaded = app.workflows.current();
+        let definitions = loaded.tasks.values().map(|task| &task.definition);
+        let tasks = definitions.flat_map(|definition| definition.tasks());
+        let steps = tasks.flat_map(|task| &task.draft.steps);
+        steps.flat_map(|step| step.required_tags()).collect()
     }
 
     /// What is wrong with the workflow files.

@@ -1,6 +1,7 @@
 //! Everything that must not be so, as queries that must find nothing. Tests run it at their end, people with `db check`.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::{StoreError, Tx};
 use crate::domain::JobId;
@@ -16,12 +17,18 @@ pub struct Breach {
 }
 
 impl Breach {
-    pub(super) fn of_pages(what: String) -> Breach {
+    pub fn of_pages(what: String) -> Breach {
         let rule = "every page of the file is sound";
         // SQLite begins a list of what it found with the name of the database.
         let what = what.replace("*** in database main ***", "");
         let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
         Breach { rule, what }
+    }
+}
+
+impl fmt::Display for Breach {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not so: {}: {}", self.rule, self.what)
     }
 }
 

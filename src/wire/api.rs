@@ -140,12 +140,8 @@ pub struct TaskStepJson {
     pub kind: String,
     pub depends_on: Vec<String>,
     pub required_tags: Vec<String>,
-    /// Of steps that it depends on: how they may end, where that is not `completed` alone.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub accepts: BTreeMap<String, Vec<String>>,
-    /// Of steps that it depends on: those of which one is enough.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub any_of: Vec<String>,
+    #[serde(flatten)]
+    pub edges: EdgesJson,
     /// It goes over a list.
     #[serde(default, skip_serializing_if = "is_false")]
     pub for_each: bool,
@@ -186,13 +182,12 @@ impl From<&Task> for TaskJson {
 
 impl TaskStepJson {
     fn new(step: &StepDraft, depends_on: Vec<String>) -> TaskStepJson {
-        let mut json = TaskStepJson {
+        TaskStepJson {
             name: step.name.clone(),
             kind: step.action.word().to_string(),
             depends_on,
             required_tags: step.required_tags(),
-            accepts: BTreeMap::new(),
-            any_of: Vec::new(),
+            edges: EdgesJson::from(&step.depends_on),
             for_each: step.for_each.is_some(),
             when: step.when.as_ref().map(|when| {
                 // A text is shown without its quotes.
@@ -203,12 +198,31 @@ impl TaskStepJson {
                 _ => None,
             },
             continue_on_failure: step.continue_on_failure,
-        };
-        json.add_edges(&step.depends_on, false);
-        json
+        }
     }
+}
 
-    fn add_edges(&mut self, tree: &DependsOn<String>, is_any: bool) {
+/// What a step asks of those that it depends on, besides that all of them complete.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct EdgesJson {
+    /// How they may end, where that is not `completed` alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub accepts: BTreeMap<String, Vec<String>>,
+    /// Those of which one is enough.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub any_of: Vec<String>,
+}
+
+impl From<&DependsOn<String>> for EdgesJson {
+    fn from(tree: &DependsOn<String>) -> EdgesJson {
+        let mut edges = EdgesJson::default();
+        edges.add(tree, false);
+        edges
+    }
+}
+
+impl EdgesJson {
+    fn add(&mut self, tree: &DependsOn<String>, is_any: bool) {
         match tree {
             DependsOn::Step { step, accept } => {
                 if *accept != Accept::COMPLETED {
@@ -221,10 +235,10 @@ impl TaskStepJson {
                     self.any_of.push(step.clone());
                 }
             }
-            DependsOn::All(group) => group.iter().for_each(|one| self.add_edges(one, is_any)),
+            DependsOn::All(group) => group.iter().for_each(|one| self.add(one, is_any)),
             DependsOn::Any(group) => {
                 let is_any = is_any || group.len() > 1;
-                group.iter().for_each(|one| self.add_edges(one, is_any));
+                group.iter().for_each(|one| self.add(one, is_any));
             }
         }
     }
@@ -273,6 +287,14 @@ pub struct StepJson {
     #[serde(rename = "type")]
     pub kind: String,
     pub depends_on: Vec<String>,
+    #[serde(flatten)]
+    pub edges: EdgesJson,
+    /// It goes over a list; its instances are steps of their own.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub for_each: bool,
+    /// Its failure does not fail the job.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub continue_on_failure: bool,
     pub required_tags: Vec<String>,
     pub attempt: u32,
     pub max_attempts: u32,
@@ -323,6 +345,13 @@ pub struct WorkerJson {
     pub draining: bool,
     pub paused: bool,
     pub running: Vec<HeldStepJson>,
+}
+
+impl WorkerJson {
+    /// Recovery counts on it to take what waits.
+    pub fn takes_steps(&self) -> bool {
+        self.status == "active" && !self.paused && !self.draining
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -7,14 +7,14 @@ use std::time::Duration;
 use super::Finding;
 use crate::cli::announce;
 use crate::cli::exit::Exit;
-use crate::cli::files::{WORKER_CONFIG, workflows_folder};
-use crate::cli::reach::{NamedBy, Reach, Remote};
+use crate::cli::files::{WORKER_CONFIG, config_file, workflows_folder};
+use crate::cli::reach::{NamedBy, Reach, Remote, token_variable};
 use crate::cli::settings::{self, Known};
 use crate::clock::{monotonic_ms, wall_time};
 use crate::config::{ServerConfig, WorkerConfig, read_token};
 use crate::domain::Timestamp;
 use crate::language::{self, Checked};
-use crate::store::{ExamineError, Examined, examine};
+use crate::store::{DATABASE_FILE, ExamineError, Examined, examine};
 use crate::wire::api::{Health, List, RecoveryJson, ScheduleJson, TaskJson, WorkerJson};
 
 /// Whoever takes longer to say that he is there has a problem.
@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LIST_MAX: usize = 100_000;
 
 pub struct Case {
+    /// The server's settings file, named by whoever asks.
+    pub config: Option<PathBuf>,
     pub server: anyhow::Result<Known<ServerConfig>>,
     /// `None`: there is no file for one here.
     pub worker: Option<anyhow::Result<Known<WorkerConfig>>>,
@@ -38,6 +40,8 @@ pub enum Found {
     Nobody,
     /// What was said of it makes no sense.
     Misnamed(String),
+    /// It was killed.
+    Ended(String),
     Silent(Box<Remote>, String),
     Answering(Box<Answering>),
 }
@@ -54,9 +58,10 @@ pub struct Answering {
 
 impl Case {
     pub fn new(config: Option<PathBuf>, data_dir: Option<PathBuf>, reach: Reach) -> Case {
-        let has_worker = Path::new(WORKER_CONFIG).is_file();
+        let has_worker = config_file(None, WORKER_CONFIG).is_some();
         Case {
             server: settings::server(config.as_deref(), &[]),
+            config,
             worker: has_worker.then(|| settings::worker(None, &[])),
             named_data_dir: data_dir,
             reach,
@@ -151,7 +156,10 @@ impl Case {
     fn announced(&self) -> Option<Result<Remote, String>> {
         let (announced, file) = announce::of_folder(self.data_dir()?)?;
         let token = match &announced.token_file {
-            None => std::env::var("STEPWARD_TOKEN").ok(),
+            None => match token_variable() {
+                Ok(token) => token,
+                Err(fault) => return Some(Err(fault.to_string())),
+            },
             Some(file) => match read_token(file) {
                 Ok(token) => Some(token),
                 Err(fault) => return Some(Err(fault.to_string())),
@@ -164,21 +172,18 @@ impl Case {
     /// The server of the data folder, if it was killed. Nobody is asked: somebody else may have its port.
     fn ended(&self) -> Option<Found> {
         let (announced, file) = announce::ended_in(self.data_dir()?)?;
-        let why = format!(
+        Some(Found::Ended(format!(
             "the server of {} (process {}) has ended",
             file.parent()?.display(),
             announced.pid
-        );
-        let named_by = NamedBy::Folder(file, announced.pid);
-        let remote = Remote::new(&announced.url, None, named_by);
-        Some(Found::Silent(Box::new(remote), why))
+        )))
     }
 
     /// For checks that need one.
     pub fn answering(&self) -> Result<&Answering, Finding> {
         match self.found() {
-            Found::Nobody => Err(nobody()),
-            Found::Misnamed(_) | Found::Silent(..) => {
+            Found::Nobody => Err(self.nobody()),
+            Found::Misnamed(_) | Found::Ended(_) | Found::Silent(..) => {
                 Err(Finding::skipped("the server does not answer"))
             }
             Found::Answering(server) => match server.refusal {
@@ -187,11 +192,23 @@ impl Case {
             },
         }
     }
-}
 
-pub fn nobody() -> Finding {
-    Finding::skipped("no server is named")
-        .fix("name one: stepward doctor --server URL, or set STEPWARD_SERVER_URL")
+    pub fn has_database(&self) -> bool {
+        let folder = self.data_dir();
+        folder.is_some_and(|folder| folder.join(DATABASE_FILE).exists())
+    }
+
+    pub fn nobody(&self) -> Finding {
+        match self.data_dir().filter(|_| self.has_database()) {
+            Some(folder) => Finding::skipped(format!(
+                "no server runs with {}, and none is named",
+                folder.display()
+            ))
+            .fix("start it: stepward server, or stepward dev; or name another: --server URL"),
+            None => Finding::skipped("no server is named")
+                .fix("name one: stepward doctor --server URL, or set STEPWARD_SERVER_URL"),
+        }
+    }
 }
 
 fn nothing_known() -> Health {

@@ -8,7 +8,7 @@ use super::case::Case;
 use super::{Finding, Looked};
 use crate::cli::Arguments;
 use crate::cli::settings::{Known, worker};
-use crate::cli::words::count;
+use crate::cli::words::{count, shell_path};
 use crate::config::ConfigError;
 use crate::language::words::nearest;
 
@@ -35,7 +35,11 @@ const OTHERS: &[&str] = &[
 
 pub fn look(case: &Case) -> Looked {
     let mut found = Vec::new();
-    found.push(settings("server", "stepward config show", &case.server));
+    let shown_by = match &case.config {
+        Some(file) => format!("stepward config show --config {}", shell_path(file)),
+        None => "stepward config show".to_string(),
+    };
+    found.push(settings("server", &shown_by, &case.server));
     if let Ok(known) = &case.server {
         found.extend(token(known.config.token()));
     }

@@ -1,15 +1,22 @@
 //! Whether the database is sound, how large it is, and whether there is another copy of it.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::case::Case;
 use super::{Finding, Looked};
-use crate::cli::words::{bytes, shell_path};
-use crate::store::{Depth, ExamineError, Examined, OpenError, Standing};
+use crate::cli::words::{ago, bytes, moment, shell_path};
+use crate::clock::wall_time;
+use crate::domain::Timestamp;
+use crate::store::{DATABASE_FILE, Depth, ExamineError, Examined, OpenError, Standing};
+use crate::wire::Time;
 
 /// A log that has grown so far was not taken in for a long time.
 const WAL_BYTES_MAX: u64 = 256 << 20;
+/// What happened since is lost with the disk.
+const BACKUP_MS_OLD: i64 = 7 * 86_400_000;
 /// The rest is for `stepward db check`.
 const BREACHES_MAX: usize = 5;
 
@@ -20,8 +27,9 @@ pub fn look(case: &Case) -> Looked {
         Err(error) => return Err(unseen(error, folder, case.is_data_dir_named())),
     };
     let mut found = breaches(examined, folder);
-    if found.is_empty() {
-        found.push(Finding::ok(summary(examined)));
+    let is_sound = found.is_empty();
+    if is_sound {
+        found.push(seen(examined, folder));
     }
     if examined.standing == Standing::Killed {
         let message = format!("the server of {} was killed", folder.display());
@@ -34,16 +42,77 @@ pub fn look(case: &Case) -> Looked {
         let fix = "end programs that have the database open, or restart the server";
         found.push(Finding::warning(message).fix(fix));
     }
-    let mut copy = folder.as_os_str().to_os_string();
-    copy.push(".copy");
-    let copy = PathBuf::from(copy);
-    let backup = Finding::warning("no backup is known");
-    found.push(backup.fix(format!(
-        "while the server is stopped, copy the folder: cp -a {} {}",
-        shell_path(folder),
-        shell_path(&copy)
-    )));
+    // Whoever has a broken one is told above to put the last good one back.
+    if is_sound {
+        found.push(backup(folder));
+    }
     Ok(found)
+}
+
+/// A folder beside the data folder, called like it and then `.backup-` and whatever: as the advice has it.
+fn backup(folder: &Path) -> Finding {
+    let advice = || {
+        let copy = backup_prefix(folder) + &today();
+        format!(
+            "while the server is stopped, copy the folder: cp -a {} {}",
+            shell_path(folder),
+            shell_path(&parent(folder).join(copy))
+        )
+    };
+    let Some((copy, at)) = last_backup(folder) else {
+        return Finding::warning("no backup is known").fix(advice());
+    };
+    let shown = copy.display();
+    let message = format!(
+        "the last backup is {shown}, its database was written {}",
+        ago(at)
+    );
+    match wall_time().0 - at.0.0 > BACKUP_MS_OLD {
+        true => Finding::warning(message).fix(advice()),
+        false => Finding::ok(message),
+    }
+}
+
+fn last_backup(folder: &Path) -> Option<(PathBuf, Time)> {
+    let prefix = backup_prefix(folder);
+    let beside = fs::read_dir(parent(folder)).ok()?.flatten();
+    let copies = beside.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
+    let dated = copies.filter_map(|entry| {
+        let found = entry.path().join(DATABASE_FILE).metadata().ok()?;
+        let at = Timestamp(found.mtime() * 1_000 + found.mtime_nsec() / 1_000_000);
+        Some((entry.path(), Time(at)))
+    });
+    dated.max_by_key(|(_, at)| at.0.0)
+}
+
+fn backup_prefix(folder: &Path) -> String {
+    let name = folder.file_name().unwrap_or_default();
+    format!("{}.backup-", name.to_string_lossy())
+}
+
+fn parent(folder: &Path) -> &Path {
+    let parent = folder.parent().unwrap_or(Path::new("/"));
+    match parent == Path::new("") {
+        true => Path::new("."),
+        false => parent,
+    }
+}
+
+/// `2026-03-01`, in UTC.
+fn today() -> String {
+    moment(Time(wall_time())).chars().take(10).collect()
+}
+
+/// What nobody could look at is not called sound.
+fn seen(examined: &Examined, folder: &Path) -> Finding {
+    let summary = summary(examined);
+    match examined.depth {
+        Depth::Rules | Depth::Pages => Finding::ok(summary),
+        Depth::Header => Finding::skipped(summary).fix(format!(
+            "stop the server, and look at all of it: stepward db check {}",
+            shell_path(folder)
+        )),
+    }
 }
 
 fn summary(examined: &Examined) -> String {
@@ -81,7 +150,7 @@ fn breaches(examined: &Examined, folder: &Path) -> Vec<Finding> {
             ))
     };
     let all = examined.breaches.iter();
-    let all = all.map(|breach| format!("{}: {}", breach.rule, breach.what));
+    let all = all.map(ToString::to_string);
     let more = examined.breaches.len().saturating_sub(BREACHES_MAX);
     let more = (more > 0).then(|| format!("and {more} more"));
     all.take(BREACHES_MAX).chain(more).map(told).collect()
@@ -97,6 +166,10 @@ fn unseen(error: &ExamineError, folder: &Path, is_named: bool) -> Finding {
         ExamineError::Missing { .. } => {
             Finding::skipped(format!("no server has run with the data folder {shown}"))
                 .fix("start one: stepward server, or name its folder: --data-dir FOLDER")
+        }
+        // The folder that is no folder, say, is no matter of who looks.
+        ExamineError::Unreadable { source, .. } if source.kind() != ErrorKind::PermissionDenied => {
+            problem.fix("name the folder that has the database: --data-dir FOLDER")
         }
         ExamineError::Unreadable { .. } => match owner(folder) {
             Some(owner) => problem.fix(format!(

@@ -11,7 +11,7 @@ use crate::clock::wall_time;
 use crate::domain::Timestamp;
 
 const LOGS_FOLDER: &str = "logs";
-/// Files that are looked at; who has more has a pace that the first ones show as well.
+/// Files that are looked at. Of more, the pace is at least what these show.
 const FILES_MAX: usize = 200_000;
 
 const DAY_MS: i64 = 86_400_000;

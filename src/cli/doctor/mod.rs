@@ -137,8 +137,12 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<Exit> {
     let asked = GROUPS.iter().filter(|(group, ..)| is_asked(*group));
     let look = args.show.look();
     let mut checks = Vec::new();
+    let (mut problems, mut warnings) = (0, 0);
     for (_, name, check) in asked {
         let found = check(&case).unwrap_or_else(|reason| vec![reason]);
+        let of = |status| found.iter().filter(|one| one.status == status).count();
+        problems += of(Status::Problem);
+        warnings += of(Status::Warning);
         for finding in at_most(found) {
             let check = CheckJson {
                 name,
@@ -154,8 +158,6 @@ pub fn run(args: DoctorArgs) -> anyhow::Result<Exit> {
             checks.push(check);
         }
     }
-    let of = |status| checks.iter().filter(|check| check.status == status).count();
-    let (problems, warnings) = (of(Status::Problem), of(Status::Warning));
     let exit = match problems {
         0 => Exit::Success,
         _ => Exit::Error,
@@ -178,10 +180,13 @@ fn at_most(mut found: Vec<Finding>) -> Vec<Finding> {
     // The worst come first, if not all of them come.
     if found.len() > FINDINGS_MAX {
         found.sort_by_key(|finding| finding.status != Status::Problem);
-        let status = found[FINDINGS_MAX].status;
         let more = found.len() - FINDINGS_MAX;
+        let Finding { status, fix, .. } = found.swap_remove(FINDINGS_MAX);
         found.truncate(FINDINGS_MAX);
-        found.push(Finding::new(status, format!("and {more} more")));
+        found.push(Finding {
+            fix,
+            ..Finding::new(status, format!("and {more} more"))
+        });
     }
     found
 }

@@ -1,7 +1,7 @@
 //! Whether the server answers and can work, whether its recovery is awake, whether its clock is ours.
 
-use super::case::{Answering, Case, Found, nobody};
-use super::{Finding, Looked, or_well};
+use super::case::{Answering, Case, Found};
+use super::{Finding, Looked, Status, or_well};
 use crate::cli::reach::NamedBy;
 use crate::cli::words::{duration, moment};
 
@@ -16,13 +16,26 @@ const SKEW_MS_BAD: i64 = 60_000;
 
 pub fn look(case: &Case) -> Looked {
     match case.found() {
-        Found::Nobody => Err(nobody()),
+        // A folder with jobs and schedules in it wants somebody who looks after them.
+        Found::Nobody => Err(match case.has_database() {
+            true => Finding {
+                status: Status::Warning,
+                ..case.nobody()
+            },
+            false => case.nobody(),
+        }),
+        Found::Ended(why) => {
+            Err(Finding::problem(why.clone())
+                .fix("start it again: stepward server, or stepward dev"))
+        }
         Found::Misnamed(fault) => Err(Finding::problem(fault.clone())
             .fix("look at --server, --token-file, STEPWARD_SERVER_URL and STEPWARD_TOKEN_FILE")),
         Found::Silent(remote, why) => {
             let problem = Finding::problem(why.clone());
             Err(match remote.named_by {
-                NamedBy::Folder(..) => problem.fix("start it: stepward server"),
+                NamedBy::Folder(_, pid) => problem
+                    .fix(format!("if it was stopped, let it go on: kill -CONT {pid}"))
+                    .fix("else look into its log, and at what its machine is busy with"),
                 _ => problem.fix(format!(
                     "look whether it runs and listens at {}, and whether a firewall is between",
                     remote.url

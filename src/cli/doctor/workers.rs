@@ -20,9 +20,14 @@ pub fn look(case: &Case) -> Looked {
     let version = server.health.version.as_deref().unwrap_or(VERSION);
     let url = &server.remote.url;
     let mut found = Vec::new();
-    if !workers.iter().any(|worker| worker.status == "active") {
+    let is_active = |worker: &WorkerJson| worker.status == "active";
+    if !workers.iter().any(WorkerJson::takes_steps) {
         let message = match workers.len() {
             0 => "there is no worker: nothing runs".to_string(),
+            all if workers.iter().any(is_active) => format!(
+                "none of {} takes steps, those that are active are paused or draining: nothing new runs",
+                count(all, "worker")
+            ),
             all => format!("none of {} is active: nothing runs", count(all, "worker")),
         };
         found.push(
@@ -97,14 +102,14 @@ fn of_worker(
 pub fn tags(case: &Case) -> Looked {
     let server = case.answering()?;
     let (workers, tasks) = (server.workers()?, server.tasks()?);
-    let mut active = workers.iter().filter(|worker| worker.status == "active");
-    if active.clone().next().is_none() {
+    let mut able = workers.iter().filter(|worker| worker.takes_steps());
+    if able.clone().next().is_none() {
         return Err(Finding::skipped(
-            "no worker is active, so nobody offers any",
+            "no worker takes steps, so nobody offers any",
         ));
     }
     let unmet = unmet(&tasks, |wanted| {
-        active.clone().any(|worker| {
+        able.clone().any(|worker| {
             let offers = |tag: &String| worker.tags.contains(tag);
             wanted.iter().all(offers)
         })
@@ -116,7 +121,8 @@ pub fn tags(case: &Case) -> Looked {
         if more > 0 {
             named.push_str(&format!(" and {more} more"));
         }
-        let message = format!("no active worker offers {tags}, which is needed by {named}");
+        let message =
+            format!("no worker that takes steps offers {tags}, which is needed by {named}");
         let start = format!(
             "start one that does: stepward worker --server {} --tags {}",
             server.remote.url,
@@ -125,11 +131,14 @@ pub fn tags(case: &Case) -> Looked {
         Finding::problem(message).fix(start)
     };
     let found: Vec<Finding> = unmet.into_iter().map(told).collect();
-    let offered: BTreeSet<&String> = active.by_ref().flat_map(|worker| &worker.tags).collect();
+    let offered: BTreeSet<&String> = able.by_ref().flat_map(|worker| &worker.tags).collect();
     Ok(or_well(found, || {
         let offered: Vec<&str> = offered.into_iter().map(String::as_str).collect();
         let tasks = count(tasks.len(), "task");
-        format!("{} cover all steps of {tasks}", offered.join(", "))
+        format!(
+            "all steps of {tasks} find what they need: {}",
+            offered.join(", ")
+        )
     }))
 }
 

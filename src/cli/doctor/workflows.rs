@@ -1,6 +1,7 @@
 //! Workflow files that do not load, and secrets that they name and that are not there.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::Deserialize;
 
@@ -190,9 +191,11 @@ pub fn secrets(case: &Case) -> Looked {
         let users = users.join(", ");
         found.push(match &reference {
             SecretRef::File(path) => {
-                Finding::problem(format!("a secret of {users} is not there: {why}")).fix(format!(
-                    "write it into {path}, readable for the server alone"
-                ))
+                let fix = match Path::new(path).is_dir() {
+                    true => format!("name a file, {path} is a folder"),
+                    false => format!("write it into {path}, readable for the server alone"),
+                };
+                Finding::problem(format!("a secret of {users} is not there: {why}")).fix(fix)
             }
             // Whoever looks may have another environment than the server.
             SecretRef::Env(variable) => Finding::warning(format!(

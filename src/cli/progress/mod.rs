@@ -10,6 +10,7 @@ mod live;
 mod looker;
 mod report;
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use crossbeam_channel::{Receiver, after, never, select};
 use serde_json::json;
 
 use super::exit::Exit;
+use super::log_follow::{Company, beside};
+use super::log_line::{Form, LineStyle};
 use super::look::{Look, Show};
 use super::reach::{Reach, Remote};
 use super::say::{answer_json, say};
@@ -47,6 +50,9 @@ pub struct FollowArgs {
     /// Waits no longer than this, such as 90, 5m or 1h30m, and exits with 124.
     #[arg(long, value_name = "DURATION", value_parser = waiting_time)]
     pub timeout: Option<Duration>,
+    /// Prints on stdout what the steps print, while they do; how it goes is told in lines then.
+    #[arg(long, conflicts_with_all = ["json", "output"])]
+    pub logs: bool,
     /// Prints what the job gave back on stdout, as JSON.
     #[arg(long)]
     pub output: bool,
@@ -129,6 +135,10 @@ pub fn watch(
     };
     teller.begin(job);
     let sights = look_at(remote, job.id, wants)?;
+    let logs = args
+        .logs
+        .then(|| logs_of(remote, job.id, args))
+        .transpose()?;
     let mut deadline = args.timeout.map_or_else(never, after);
     // Whether it is recorded.
     let cancel = |teller: &mut Teller| {
@@ -158,6 +168,13 @@ pub fn watch(
                     let is_over = seen.job.ended_at.is_some();
                     teller.see(*seen);
                     if is_over {
+                        if let Some(printed) = &logs {
+                            // Whoever does not want to wait for the rest of it knows by now how it ended.
+                            select! {
+                                recv(printed) -> _ => {}
+                                recv(signals) -> _ => {}
+                            }
+                        }
                         let exit = teller.end(ordered);
                         return Ok(Watched { exit, at_once: false });
                     }
@@ -213,6 +230,23 @@ pub fn watch(
     }
 }
 
+/// What the steps print, on stdout. Closed when all of it is there, or nobody reads it.
+fn logs_of(
+    remote: &Remote,
+    job_id: i64,
+    args: &FollowArgs,
+) -> anyhow::Result<Receiver<Infallible>> {
+    let job: JobJson = remote.get(&format!("/api/jobs/{job_id}"))?;
+    let look = args.show.look();
+    let style = LineStyle {
+        form: Form::for_people(&look),
+        look,
+        timestamps: false,
+    };
+    let company = Company::Beside(String::new());
+    Ok(beside(remote.clone(), job, style, company)?)
+}
+
 /// Where nothing more can be written. A disk that has no such numbers is not full.
 fn full(folder: &Path) -> Option<String> {
     let disk = rustix::fs::statvfs(folder).ok()?;
@@ -242,6 +276,8 @@ impl<'a> Teller<'a> {
         let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");
         let progress = match args.progress {
             Progress::Auto if args.show.json => Progress::None,
+            // Two that write to one terminal would write over each other.
+            Progress::Auto | Progress::Live if args.logs => Progress::Lines,
             Progress::Auto | Progress::Live if look.is_terminal && !is_dumb => Progress::Live,
             Progress::Auto | Progress::Live => Progress::Lines,
             asked => asked,

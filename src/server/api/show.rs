@@ -3,7 +3,7 @@
 use crate::domain::job::Job;
 use crate::domain::outbox::Message;
 use crate::domain::schedule::{CatchUp, Fire};
-use crate::domain::step::Step;
+use crate::domain::step::{Step, StepKind};
 use crate::domain::{Json, Now, Timestamp};
 use crate::engine::{
     JobDetail, JobWhy, MessageDetail, NamedEvent, Parent, ScheduleView, ScheduleWhy, StepDetail,
@@ -13,10 +13,10 @@ use crate::outbox::{Origin, message_id};
 use crate::secrets::Sealer;
 use crate::store::FormerOutcome;
 use crate::wire::api::{
-    AttemptHistory, CatchUpJson, DeliveryJson, DeliveryTryJson, EventJson, FireJson, HeldStepJson,
-    JobJson, JobWhyJson, OneStepWhyJson, ParentJson, QueuedJson, QueuedStepJson, RootCauseJson,
-    ScheduleJson, ScheduleWhyJson, StepJson, StepWhyJson, ValueJson, WhyFactJson, WhyJson,
-    WhyOutcomeJson, WhyWorkerJson, WorkerJson, WorkerWhyJson,
+    AttemptHistory, CatchUpJson, DeliveryJson, DeliveryTryJson, EdgesJson, EventJson, FireJson,
+    HeldStepJson, JobJson, JobWhyJson, OneStepWhyJson, ParentJson, QueuedJson, QueuedStepJson,
+    RootCauseJson, ScheduleJson, ScheduleWhyJson, StepJson, StepWhyJson, ValueJson, WhyFactJson,
+    WhyJson, WhyOutcomeJson, WhyWorkerJson, WorkerJson, WorkerWhyJson,
 };
 use crate::wire::{Raw, Time};
 
@@ -89,6 +89,9 @@ fn step_detail(detail: &StepDetail, now: Now) -> StepJson {
         message: step.message.clone(),
         kind: detail.kind.to_string(),
         depends_on: detail.depends_on.clone(),
+        edges: EdgesJson::from(&detail.asked_of_them),
+        for_each: step.kind == StepKind::Loop,
+        continue_on_failure: detail.continue_on_failure,
         required_tags: detail.required_tags.clone(),
         attempt: step.attempt,
         max_attempts: detail.max_attempts,
