@@ -30,6 +30,17 @@ pub enum CallError {
     Refused { status: u16, error: ErrorDetail },
 }
 
+impl CallError {
+    /// Whoever waits tries again: nothing came, the server is too busy, starting or stopping, or whoever sits in front of it says
+    /// that it is not there.
+    pub fn passes(&self) -> bool {
+        match self {
+            CallError::Unreachable(_) => true,
+            CallError::Refused { status, .. } => matches!(status, 429 | 502..=504),
+        }
+    }
+}
+
 /// Why nothing came.
 #[derive(Debug, thiserror::Error)]
 pub enum Silence {

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::exit::{Exit, Fault};
 use super::inputs::Given;
 use super::look::Show;
-use super::reach::{Reach, Remote, in_url};
+use super::reach::{Reach, Remote, in_url, name};
 use super::say::{answer, answer_json};
 use super::words::printable;
 use crate::language::words::{listed, nearest};
@@ -32,7 +32,7 @@ pub struct ApproveArgs {
 #[derive(Args)]
 pub struct Which {
     /// Its number, latest, TASK@latest or TASK@failed; or JOB/STEP.
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", value_parser = name)]
     job: String,
     /// The step; not needed if only one waits.
     #[arg(value_name = "STEP")]

@@ -1,14 +1,13 @@
 //! `stepward cancel`.
 
 use clap::Args;
-use serde_json::json;
 
 use super::exit::Exit;
 use super::look::Show;
-use super::reach::{Reach, job_in_url};
+use super::reach::{Reach, job_in_url, name};
 use super::say::{answer, answer_json_list, say};
 use super::words::printable;
-use crate::wire::api::JobJson;
+use crate::wire::api::{CancelRequest, JobJson};
 
 #[derive(Args)]
 #[command(before_help = "Examples:
@@ -16,8 +15,11 @@ use crate::wire::api::JobJson;
   stepward cancel 42 43 nightly@latest")]
 pub struct CancelArgs {
     /// Numbers, latest, TASK@latest or TASK@failed.
-    #[arg(value_name = "JOB", required = true)]
+    #[arg(value_name = "JOB", required = true, value_parser = name)]
     jobs: Vec<String>,
+    /// Why, for whoever looks at the job.
+    #[arg(short = 'm', long = "message", value_name = "WHY")]
+    why: Option<String>,
     #[command(flatten)]
     reach: Reach,
     #[command(flatten)]
@@ -32,7 +34,8 @@ pub fn run(args: CancelArgs) -> anyhow::Result<Exit> {
     let mut cancelled = Vec::new();
     for job in &jobs {
         let path = format!("/api/jobs/{job}/cancel");
-        match remote.post::<JobJson>(&path, &json!({})) {
+        let why = args.why.clone();
+        match remote.post::<JobJson>(&path, &CancelRequest { why }) {
             Ok(job) => {
                 if !args.show.json {
                     // Whoever does not read it has cancelled it all the same.

@@ -22,7 +22,7 @@ use super::port_owner::{self, PortOwner};
 use super::process;
 use super::say::tell;
 use super::server::check_workflows_dir;
-use super::words::{bytes, count, printable, wrap};
+use super::words::{bytes, count, printable, shell_path, wrap};
 use crate::client::Client;
 use crate::clock::monotonic_ms;
 use crate::config::{ServerConfig, WorkerConfig};
@@ -333,7 +333,11 @@ impl Banner<'_> {
         let tasks = count(self.server.tasks(), "task");
         let problems = match self.server.problems().len() {
             0 => "0 problems".to_string(),
-            n => format!("{}, `stepward validate` shows them", count(n, "problem")),
+            n => format!(
+                "{}, `stepward validate {}` shows them",
+                count(n, "problem"),
+                shell_path(folder)
+            ),
         };
         format!(
             "{} {dot} {tasks}, {problems} {dot} reloads on save",

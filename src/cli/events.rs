@@ -8,7 +8,7 @@ use crossbeam_channel::Receiver;
 use super::exit::{Exit, Fault};
 use super::follow::{News, follow};
 use super::look::{Ink, Look, Show};
-use super::reach::{Reach, Remote, in_url};
+use super::reach::{Reach, Remote, in_url, name};
 use super::say::{answer_json_line, answer_json_list, nobody_reads, print, say};
 use super::table::{Cell, Table};
 use super::words::{fit, moment, printable, time_of_day};
@@ -37,10 +37,10 @@ pub struct EventsArgs {
     #[arg(short, long)]
     follow: bool,
     /// Only of this job: 42, latest, release@latest.
-    #[arg(long, value_name = "JOB")]
+    #[arg(long, value_name = "JOB", value_parser = name)]
     job: Option<String>,
     /// Only of this worker, by its name or number.
-    #[arg(long, value_name = "WORKER")]
+    #[arg(long, value_name = "WORKER", value_parser = name)]
     worker: Option<String>,
     /// Only what this phase of recovery did, 1 to 4.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]

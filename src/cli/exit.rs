@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use crate::client::{CallError, UNKNOWN};
 use crate::config::ConfigError;
+use crate::wire::NO_ROUTE;
 use crate::wire::api::JobJson;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl Exit {
             CallError::Unreachable(_) => Unreachable,
             CallError::Refused { status, error } => match (status, error.code.as_str()) {
                 // Something else sits at this address.
-                (_, UNKNOWN) => Unreachable,
+                (_, UNKNOWN | NO_ROUTE) => Unreachable,
                 (401 | 403, _) => NotAllowed,
                 (404, _) => NotFound,
                 (409, _) => Conflict,

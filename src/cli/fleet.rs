@@ -6,8 +6,8 @@ use super::columns::Columns;
 use super::columns::Room::{Any, Wide};
 use super::exit::{Exit, Fault};
 use super::look::{Ink, Look, Show};
-use super::reach::{Reach, Remote, in_url};
-use super::say::{answer_json, answer_json_list, print, say};
+use super::reach::{Reach, Remote, in_url, name};
+use super::say::{answer, answer_json, answer_json_list, print, say};
 use super::sheet::{Sheet, joined};
 use super::table::{Cell, Table};
 use super::words::{count, moment, printable, secs, shell_word};
@@ -59,6 +59,7 @@ pub struct LsArgs {
 #[derive(Args)]
 pub struct OneArgs {
     /// Its name or its number.
+    #[arg(value_parser = name)]
     worker: String,
     #[command(flatten)]
     show: Show,
@@ -254,7 +255,7 @@ fn change(args: OneArgs, verb: &str) -> anyhow::Result<Exit> {
         held => format!("it still runs {}", count(held, "step")),
     };
     let name = printable(&worker.name);
-    say(match verb {
+    answer(match verb {
         "resume" => format!("worker {name} is {}", status(&worker)),
         _ => format!("worker {name} is {}: {runs}", status(&worker)),
     });
@@ -281,10 +282,10 @@ fn remove(args: RmArgs) -> anyhow::Result<Exit> {
     if one.show.json {
         answer_json(&worker);
     } else if worker.running.is_empty() {
-        say(format!("worker {name}, number {}, is removed", worker.id));
+        answer(format!("worker {name}, number {}, is removed", worker.id));
     } else {
         let id = worker.id;
-        say(format!(
+        answer(format!(
             "worker {name}, number {id}, is removed, and with it {held}"
         ));
     }

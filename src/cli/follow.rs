@@ -44,12 +44,7 @@ pub fn follow(remote: &Remote, job_id: Option<i64>, after: Option<String>) -> Re
                     }
                     "the connection broke off".to_string()
                 }
-                Err(CallError::Unreachable(why)) => why.to_string(),
-                // Too many listen, or it is stopping: that passes.
-                Err(CallError::Refused {
-                    status: 429 | 503,
-                    error,
-                }) => error.message,
+                Err(error) if error.passes() => error.to_string(),
                 Err(refused) => {
                     // Nobody listens: then nobody needs to know.
                     let _ = news.send(News::Refused(refused));

@@ -7,12 +7,12 @@ use super::exit::{Exit, Fault};
 use super::files::{server_config, workflows_folder};
 use super::look::LookArgs;
 use super::reach::{Remote, in_url};
-use super::say::tell;
-use super::words::{count, printable};
+use super::say::{say, tell};
+use super::words::{count, printable, shell_path, shown_path};
 use crate::config::ServerConfig;
 use crate::domain::task::Definition;
 use crate::language::words::{listed, nearest};
-use crate::language::{self, CheckOptions, Checked, Workflows, render};
+use crate::language::{self, CheckOptions, Checked, Library, Workflows, render};
 use crate::wire::api::TaskJson;
 
 /// What is missing may be elsewhere: a script, a task, an action, a secret.
@@ -33,7 +33,7 @@ pub struct Wanted<'a> {
 pub struct Found {
     pub definition: Arc<Definition>,
     /// It, and what it may call.
-    pub workflows: Workflows,
+    pub workflows: Arc<Workflows>,
     pub settings: ServerConfig,
 }
 
@@ -49,17 +49,51 @@ pub fn here(wanted: &Wanted) -> anyhow::Result<Found> {
         true => in_file(wanted, &settings)?,
         false => in_folder(wanted, &settings)?,
     };
-    refuse_faults(&checked, wanted)?;
+    let workflows = match beside_broken_ones(&checked, wanted, &settings) {
+        Some(workflows) => workflows,
+        None => {
+            refuse_faults(&checked, wanted)?;
+            Arc::new(checked.workflows)
+        }
+    };
     let name = match (is_file(wanted.word), wanted.task) {
         (false, _) => wanted.word.to_string(),
         (true, Some(task)) => task.to_string(),
-        (true, None) => obvious(&checked, Path::new(wanted.word), &place)?,
+        (true, None) => obvious(&workflows, Path::new(wanted.word), &place)?,
     };
     Ok(Found {
-        definition: named(&checked, &name, &place)?,
-        workflows: checked.workflows,
+        definition: named(&workflows, &name, &place)?,
+        workflows,
         settings,
     })
+}
+
+/// A task of the folder whose own file loads, with all that it needs, runs although others do not: a server does the same.
+fn beside_broken_ones(
+    checked: &Checked,
+    wanted: &Wanted,
+    settings: &ServerConfig,
+) -> Option<Arc<Workflows>> {
+    if checked.errors() == 0 || is_file(wanted.word) {
+        return None;
+    }
+    let folder = workflows_folder(settings)?;
+    let loaded = Library::new(&folder).reload();
+    let is_good = |word: &str| loaded.workflows.tasks().any(|(known, _)| known == word);
+    if !is_good(wanted.word) {
+        return None;
+    }
+    let broken = loaded.left_out.iter().map(|file| shown_path(file));
+    say(format!(
+        "{} left out, `stepward validate {}` says why",
+        match broken.collect::<Vec<_>>().as_slice() {
+            [one] => format!("{one} does not load and is"),
+            [one, more @ ..] => format!("{one} and {} more do not load and are", more.len()),
+            [] => return None,
+        },
+        shell_path(&folder)
+    ));
+    Some(loaded.workflows)
 }
 
 /// What the server knows. One that does not answer is no reason to do it elsewhere.
@@ -130,12 +164,12 @@ fn in_folder(wanted: &Wanted, settings: &ServerConfig) -> anyhow::Result<(Checke
     Ok((language::load(&folder), shown))
 }
 
-fn named(checked: &Checked, name: &str, place: &str) -> anyhow::Result<Arc<Definition>> {
-    let mut tasks = checked.workflows.tasks();
+fn named(workflows: &Workflows, name: &str, place: &str) -> anyhow::Result<Arc<Definition>> {
+    let mut tasks = workflows.tasks();
     if let Some((_, definition)) = tasks.find(|(known, _)| *known == name) {
         return Ok(definition.clone());
     }
-    let names = || checked.workflows.tasks().map(|(known, _)| known.as_str());
+    let names = || workflows.tasks().map(|(known, _)| known.as_str());
     let hint = namesake(name).unwrap_or_else(|| match nearest(name, names()) {
         Some(near) => format!("did you mean {near}?"),
         None if names().next().is_none() => "it has none at all".to_string(),
@@ -146,8 +180,8 @@ fn named(checked: &Checked, name: &str, place: &str) -> anyhow::Result<Arc<Defin
 }
 
 /// The only one, else the one that is called like the file.
-fn obvious(checked: &Checked, file: &Path, place: &str) -> anyhow::Result<String> {
-    let tasks = checked.workflows.tasks();
+fn obvious(workflows: &Workflows, file: &Path, place: &str) -> anyhow::Result<String> {
+    let tasks = workflows.tasks();
     let names: Vec<&str> = tasks.map(|(name, _)| name.as_str()).collect();
     let stem = file.file_stem().and_then(|stem| stem.to_str());
     match names.as_slice() {

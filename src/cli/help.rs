@@ -3,6 +3,7 @@
 use clap::{Command, CommandFactory};
 
 use super::Arguments;
+use crate::language::words::nearest;
 
 /// The verbs in the order in which somebody needs them.
 #[rustfmt::skip]
@@ -13,6 +14,37 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Write workflows", &["validate", "explain", "schema", "render", "graph", "import"]),
     ("Operate",         &["server", "worker", "doctor", "db", "config", "completions", "man"]),
 ];
+
+/// What others call it.
+#[rustfmt::skip]
+const ELSEWHERE: [(&[&str], &str); 10] = [
+    (&["ps", "list", "ls", "jobs"],            "job ls"),
+    (&["start", "submit", "exec", "trigger"],  "run"),
+    (&["stop", "kill", "abort"],               "cancel"),
+    (&["tail", "log", "output"],               "logs"),
+    (&["check", "lint"],                       "validate"),
+    (&["serve", "up", "daemon"],               "server"),
+    (&["info", "health", "ping"],              "status"),
+    (&["forecast"],                            "recovery forecast"),
+    (&["history"],                             "recovery history"),
+    (&["agent", "runner", "workers", "nodes"], "worker"),
+];
+
+/// The command that was probably meant by a word that is none.
+pub fn meant(word: &str) -> Option<String> {
+    let elsewhere = ELSEWHERE.iter().find(|(words, _)| words.contains(&word));
+    if let Some((_, here)) = elsewhere {
+        return Some(here.to_string());
+    }
+    let names = GROUPS.iter().flat_map(|(_, names)| names.iter().copied());
+    let words = ELSEWHERE
+        .iter()
+        .flat_map(|(words, _)| words.iter().copied());
+    match nearest(word, names) {
+        Some(near) => Some(near.to_string()),
+        None => nearest(word, words).and_then(meant),
+    }
+}
 
 const TEMPLATE: &str =
     "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}\n";
@@ -101,6 +133,28 @@ mod tests {
         grouped.dedup();
         assert_eq!(verbs, grouped);
         command.debug_assert();
+    }
+
+    #[test]
+    fn what_others_call_it_is_known_here() {
+        for (word, command) in [
+            ("rnu", Some("run")),
+            ("rn", Some("run")),
+            ("statsu", Some("status")),
+            ("ps", Some("job ls")),
+            ("histroy", Some("recovery history")),
+            ("qwertz", None),
+        ] {
+            assert_eq!(meant(word).as_deref(), command, "{word}");
+        }
+        for (words, command) in ELSEWHERE {
+            let mut here = &self::command();
+            for word in command.split(' ') {
+                here = here.find_subcommand(word).expect(command);
+            }
+            let taken = |word: &&&str| self::command().find_subcommand(word).is_some();
+            assert_eq!(words.iter().find(taken), None);
+        }
     }
 
     fn leaves(command: &Command, path: &str, out: &mut Vec<(String, String)>) {

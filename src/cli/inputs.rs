@@ -117,9 +117,9 @@ fn read(spec: Option<&ValueJson>, text: &str) -> Result<Value, String> {
         return Ok(Value::String(text.to_string()));
     };
     let json = || {
-        serde_json::from_str::<Value>(text).map_err(|error| match spec.secret {
+        serde_json::from_str::<Value>(text).map_err(|_| match spec.secret {
             true => "expected JSON".to_string(),
-            false => format!("expected JSON: {error}; a text is written as '\"text\"'"),
+            false => "expected JSON; a text is written as '\"text\"'".to_string(),
         })
     };
     let one = || match spec.value_type.as_str() {
@@ -145,6 +145,10 @@ fn object(name: &str, from: impl Read) -> anyhow::Result<Map<String, Value>> {
             "expected one JSON object of inputs by name, line {line} column {column} is not understood"
         ))
     };
+    if text.trim().is_empty() {
+        let why = "it is empty, expected one JSON object of inputs by name";
+        return Err(wrong(why.to_string()).into());
+    }
     serde_json::from_str::<Value>(&text).map_err(fault)?;
     serde_json::from_str::<Strict>(&text).map_err(|error| wrong(error.to_string()))?;
     serde_json::from_str::<Map<String, Value>>(&text)

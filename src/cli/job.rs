@@ -9,8 +9,8 @@ use super::columns::Columns;
 use super::columns::Room::{Any, Wide};
 use super::exit::{Exit, Fault};
 use super::look::{Look, Show};
-use super::reach::{Reach, Remote, in_url};
-use super::say::{answer_json, answer_json_list, print, say};
+use super::reach::{Reach, Remote, in_url, name};
+use super::say::{answer_json, print, say};
 use super::sheet::{NOTHING, Sheet, joined, plain};
 use super::table::Cell;
 use super::words::{ago, duration, fit, moment, printable, until};
@@ -18,7 +18,7 @@ use crate::clock::wall_time;
 use crate::domain::Json;
 use crate::domain::job::{JobState, Source};
 use crate::domain::reason::Reason;
-use crate::wire::api::{JobJson, StepJson, TaskJson};
+use crate::wire::api::{JobJson, List, StepJson, TaskJson};
 use crate::wire::{Raw, Time};
 
 /// So many a page of the API holds at most.
@@ -84,6 +84,7 @@ struct LsArgs {
 )]
 struct ShowArgs {
     /// Its number, latest, TASK@latest or TASK@failed.
+    #[arg(value_parser = name)]
     job: String,
     #[command(flatten)]
     show: Show,
@@ -129,7 +130,11 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
     let is_more = jobs.len() > limit;
     jobs.truncate(limit);
     if args.show.json {
-        answer_json_list(jobs);
+        let last = jobs.last().map(|job| job.id.to_string());
+        answer_json(&List {
+            next: last.filter(|_| is_more),
+            items: jobs,
+        });
         return Ok(Exit::Success);
     }
     if jobs.is_empty() {
@@ -138,7 +143,7 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
     }
     let look = args.show.look();
     print(&table(&jobs, &look).text(&look));
-    if is_more && look.is_terminal {
+    if is_more {
         say(format!(
             "these are the newest {limit}, more with -n or --all"
         ));
@@ -210,7 +215,8 @@ pub fn table(jobs: &[JobJson], look: &Look) -> Columns {
             Cell::number(job.id),
             Cell::new(&job.task),
             Cell::status(look, &job.status),
-            Cell::new(at(look, job.started_at)),
+            // What never started has its time, too.
+            Cell::new(at(look, job.started_at.or(job.ended_at))),
             Cell::new(between(job.started_at, job.ended_at)),
             Cell::new(&job.source),
             Cell::new(why.map_or(NOTHING, String::as_str)),

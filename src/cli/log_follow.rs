@@ -16,15 +16,16 @@ use super::logs::{SERVER, Wanted, address, columns, end_of, page_from, say_child
 use super::reach::Remote;
 use super::say::{in_words, nobody_reads, print, say};
 use super::words::printable;
-use crate::client::CallError;
 use crate::clock::monotonic_ms;
-use crate::wire::api::{JobJson, LogsJson};
+use crate::wire::api::{JobJson, JobWhyJson, LogsJson, StepJson};
 
 /// How often the logs of what runs are asked for more.
 const PAUSE: Duration = Duration::from_millis(200);
 /// How often the job is looked at though nothing was told of it.
 const LOOK_MS: i64 = 2_000;
 const PATIENCE: Duration = Duration::from_secs(30);
+/// What waits for longer is worth a line.
+const WAITS_MS: i64 = 1_500;
 /// What takes a moment has come by then.
 const MORE_MS: i64 = 1_000;
 
@@ -63,10 +64,14 @@ struct Follower<'a> {
     places: Vec<Place>,
     /// Which steps are shown already, up to which attempt.
     begun: BTreeMap<String, u32>,
-    /// Jobs that were named.
+    /// Jobs within this one.
     children: BTreeSet<i64>,
+    /// Those of which nothing was told yet, and their steps.
+    new_children: Vec<(i64, String)>,
     columns: Option<usize>,
     outage: Outage,
+    /// Why the job was said to wait.
+    told_why: Option<String>,
 }
 
 /// Times at which the server was not there.
@@ -98,8 +103,10 @@ pub fn follow(
         places: Vec::new(),
         begun: BTreeMap::new(),
         children: BTreeSet::new(),
+        new_children: Vec::new(),
         columns: None,
         outage: Outage::default(),
+        told_why: None,
     };
     let outcome = follower.run()?;
     for one in follower.within {
@@ -115,7 +122,8 @@ impl Follower<'_> {
             Some(_) => crossbeam_channel::never(),
             None => follow_events(self.remote, Some(self.job.id), None),
         };
-        let mut looked_ms = monotonic_ms();
+        let begun_ms = monotonic_ms();
+        let mut looked_ms = begun_ms;
         let mut is_fresh = true;
         loop {
             if std::mem::take(&mut is_fresh) {
@@ -124,6 +132,7 @@ impl Follower<'_> {
             if let Err(Enough) = self.show_more()? {
                 return Ok(Err(Enough));
             }
+            self.begin_children()?;
             let is_late = self.outage.since_ms.is_some()
                 || (self.outage.late_until_ms).is_some_and(|until_ms| monotonic_ms() < until_ms);
             if !is_late {
@@ -155,6 +164,7 @@ impl Follower<'_> {
                     is_fresh = true;
                     looked_ms = monotonic_ms();
                 }
+                self.tell_why(begun_ms)?;
             }
         }
     }
@@ -168,20 +178,34 @@ impl Follower<'_> {
                 }
                 Ok(Some(answer))
             }
-            Err(CallError::Unreachable(_)) => {
-                self.is_away();
-                Ok(None)
-            }
-            // It is starting or stopping, or whoever sits in front of it says that it is not there.
-            Err(CallError::Refused {
-                status: 429 | 502..=504,
-                ..
-            }) => {
+            Err(error) if error.passes() => {
                 self.is_away();
                 Ok(None)
             }
             refused => self.remote.heard(refused).map(Some),
         }
+    }
+
+    /// Whoever follows what nobody runs would see nothing, and not know why.
+    fn tell_why(&mut self, begun_ms: i64) -> anyhow::Result<()> {
+        let runs = |step: &StepJson| matches!(step.status.as_str(), "running" | "assigned");
+        let is_quiet = self.job.ended_at.is_none() && !steps(&self.job).any(runs);
+        if self.company != Company::Alone || !is_quiet || monotonic_ms() - begun_ms < WAITS_MS {
+            return Ok(());
+        }
+        let path = format!("/api/jobs/{}/why", self.job.id);
+        let Some(why) = self.ask::<JobWhyJson>(&path)? else {
+            return Ok(());
+        };
+        let waits = why.steps.first();
+        let (what, why) = match waits {
+            Some(step) => (format!("step {}", printable(&step.step)), &step.why),
+            None => (format!("job {}", self.job.id), &why.why),
+        };
+        if self.told_why.replace(why.code.clone()).as_ref() != Some(&why.code) {
+            self.tell(&format!("{what} waits: {}", printable(&why.sentence)));
+        }
+        Ok(())
     }
 
     fn is_away(&mut self) {
@@ -202,13 +226,13 @@ impl Follower<'_> {
 
     /// Of each attempt that there is by now.
     fn begin_logs(&mut self) -> anyhow::Result<()> {
-        let (mut new, mut new_children) = (Vec::new(), Vec::new());
+        let mut new = Vec::new();
         let mut last = BTreeMap::new();
         for step in steps(&self.job).filter(|step| self.wanted.wants(&step.name)) {
             if let Some(child) = step.child_job_id
                 && self.children.insert(child)
             {
-                new_children.push((child, step.name.clone()));
+                self.new_children.push((child, step.name.clone()));
             }
             let shown = self.begun.insert(step.name.clone(), step.attempt);
             let more = shown.unwrap_or(0) + 1..=step.attempt;
@@ -222,21 +246,6 @@ impl Follower<'_> {
         }
         for (step, attempt) in new {
             self.begin_log(step, attempt);
-        }
-        for (child, step) in new_children {
-            match &self.company {
-                Company::Alone => say_child(&step, child),
-                Company::Beside(of) => {
-                    let within = Company::Beside(format!("{of}{step}/"));
-                    let path = format!("/api/jobs/{child}");
-                    if let Some(job) = self.ask(&path)? {
-                        let (remote, style) = (self.remote.clone(), self.style);
-                        self.within.push(beside(remote, job, style, within)?);
-                    } else {
-                        self.children.remove(&child);
-                    }
-                }
-            }
         }
         let is_ended = self.job.ended_at.is_some();
         for place in &mut self.places {
@@ -257,6 +266,28 @@ impl Follower<'_> {
             // It may be the only one there: there are others around it.
             _ => columns(&[names.as_slice(), &[""]].concat()),
         };
+        Ok(())
+    }
+
+    /// After what was printed before them.
+    fn begin_children(&mut self) -> anyhow::Result<()> {
+        for (child, step) in std::mem::take(&mut self.new_children) {
+            match &self.company {
+                Company::Alone => say_child(&step, child),
+                Company::Beside(of) => {
+                    let within = Company::Beside(format!("{of}{step}/"));
+                    let path = format!("/api/jobs/{child}");
+                    match self.ask(&path)? {
+                        Some(job) => {
+                            let (remote, style) = (self.remote.clone(), self.style);
+                            self.within.push(beside(remote, job, style, within)?);
+                        }
+                        // The server is not there now.
+                        None => self.new_children.push((child, step)),
+                    }
+                }
+            }
+        }
         Ok(())
     }
 

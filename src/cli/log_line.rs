@@ -6,7 +6,7 @@ use std::str::Chars;
 use serde::Serialize;
 
 use super::look::{Ink, Look};
-use super::words::{printable, time_of_day, width};
+use super::words::{moment_ms, printable, time_of_day, width};
 use crate::wire::Time;
 use crate::wire::api::LogLineJson;
 
@@ -32,6 +32,8 @@ pub struct LineStyle {
     pub form: Form,
     pub look: Look,
     pub timestamps: bool,
+    /// Nothing is put before what was printed.
+    pub raw: bool,
 }
 
 /// Whose line it is.
@@ -72,7 +74,12 @@ impl LineStyle {
         }
         out.push_str(&self.prefix(origin));
         if self.timestamps {
-            let at = (line.at).map_or("-".to_string(), |at| format!("{}Z", time_of_day(at)));
+            // Whoever reads along knows the day.
+            let shown = |at: Time| match self.form {
+                Form::Terminal => format!("{}Z", time_of_day(at)),
+                _ => moment_ms(at),
+            };
+            let at = line.at.map_or("-".to_string(), shown);
             out.push_str(&self.look.paint(Ink::Faint, &at));
             out.push(' ');
         }
@@ -98,7 +105,7 @@ impl LineStyle {
 
     /// What stands before each line if there are several steps.
     pub fn prefix(&self, origin: Origin<'_>) -> String {
-        let Some(columns) = origin.columns else {
+        let Some(columns) = origin.columns.filter(|_| !self.raw) else {
             return String::new();
         };
         let name = printable(origin.step);

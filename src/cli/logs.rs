@@ -10,7 +10,7 @@ use super::exit::{Exit, Fault};
 use super::log_follow::{self, Company};
 use super::log_line::{Form, LineStyle, Origin};
 use super::look::Show;
-use super::reach::{Reach, Remote, in_url};
+use super::reach::{Reach, Remote, in_url, name};
 use super::say::{print, print_bytes, say};
 use super::words::{duration, printable, shell_word, width};
 use crate::language::words::did_you_mean;
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
     stepward logs 42 --failed -n 20           the end of each step that failed")]
 pub struct LogsArgs {
     /// Which job: 42, latest, release@latest, release@failed; with one of its steps as 42/unit.
-    #[arg(value_name = "JOB[/STEP]")]
+    #[arg(value_name = "JOB[/STEP]", value_parser = name)]
     job: String,
     /// Which step; `_server` for what the server did about the job. Without it, all that ran.
     step: Option<String>,
@@ -61,7 +61,7 @@ pub struct LogsArgs {
     /// Another attempt than the last.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     attempt: Option<u32>,
-    /// Every byte as it was printed, also to a terminal.
+    /// Every byte as it was printed, also to a terminal, and nothing before it.
     #[arg(long, conflicts_with = "json")]
     raw: bool,
     /// The time of each line, in UTC.
@@ -115,6 +115,7 @@ pub fn run(args: LogsArgs) -> anyhow::Result<Exit> {
         },
         look,
         timestamps: args.timestamps,
+        raw: args.raw,
     };
     let wanted = Wanted {
         step,
@@ -329,13 +330,11 @@ impl Logs<'_> {
         if self.wanted.wants(SERVER) {
             logs.push((SERVER, None));
         }
-        // Whether lines say whose they are does not change while the job goes on.
-        let names: Vec<&str> = shown.iter().map(|step| step.name.as_str()).collect();
-        let several = if self.wanted.wants(SERVER) {
-            columns(&[names.as_slice(), &[SERVER]].concat())
-        } else {
-            columns(&names)
-        };
+        // Whether lines say whose they are does not depend on which of the steps have printed, or failed.
+        let wanted = steps(self.job).filter(|step| self.wanted.wants(&step.name));
+        let server = self.wanted.wants(SERVER).then_some(SERVER);
+        let names = wanted.map(|step| step.name.as_str()).chain(server);
+        let several = columns(&names.collect::<Vec<_>>());
         let mut is_empty = true;
         for (step, attempt) in logs {
             let origin = Origin {

@@ -67,6 +67,7 @@ mod worker;
 use std::path::Path;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{FromArgMatches, Parser, Subcommand};
 
 use exit::Exit;
@@ -192,7 +193,7 @@ pub fn run() -> ExitCode {
         return code;
     }
     let matches = help::command().try_get_matches();
-    let matches = matches.unwrap_or_else(|error| help_and_exit(&error));
+    let matches = matches.unwrap_or_else(|error| help_and_exit(error));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match arguments.verb {
         Some(verb) => perform(verb),
@@ -223,7 +224,8 @@ fn in_the_end(exit: Exit) -> Exit {
 }
 
 /// Help, our version, or what is wrong with what was typed.
-fn help_and_exit(error: &clap::Error) -> ! {
+fn help_and_exit(mut error: clap::Error) -> ! {
+    suggest(&mut error);
     let printed = error.print();
     if !error.use_stderr() {
         say::is_written(printed);
@@ -231,6 +233,21 @@ fn help_and_exit(error: &clap::Error) -> ! {
         std::process::exit(exit.code().into());
     }
     std::process::exit(error.exit_code());
+}
+
+/// For a first word that is no command.
+fn suggest(error: &mut clap::Error) {
+    let typed = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(word)) => word.clone(),
+        _ => return,
+    };
+    let is_first = std::env::args_os()
+        .nth(1)
+        .is_some_and(|first| first == *typed);
+    if let Some(meant) = help::meant(&typed).filter(|_| is_first) {
+        let meant = ContextValue::Strings(vec![meant]);
+        error.insert(ContextKind::SuggestedSubcommand, meant);
+    }
 }
 
 /// What programs of ours start and nobody types: the parent of one attempt, and whoever follows one pod to its end. They are no

@@ -61,8 +61,8 @@ fn raise_descriptors() {
     }
 }
 
-/// Whoever sends one to a process and then to its group, as `timeout` does, means one. A person is slower.
-const SAME_SIGNAL_MS: i64 = 200;
+/// Whoever sends one to a process and then to its group, as `timeout` does, means one. The quickest finger is slower.
+const SAME_SIGNAL_MS: i64 = 30;
 
 /// One message for each SIGTERM, SIGINT or SIGHUP.
 pub fn signals() -> anyhow::Result<Receiver<()>> {

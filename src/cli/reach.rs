@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,8 +16,8 @@ use super::files::server_config;
 use super::words::printable;
 use crate::client::{CallError, Client, Silence, UNKNOWN};
 use crate::config::{is_word, leads_to_a_host, read_token};
-use crate::wire::ErrorDetail;
 use crate::wire::api::List;
+use crate::wire::{ErrorDetail, NO_ROUTE};
 
 /// An answer that takes longer does not come.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -55,7 +56,9 @@ pub enum NamedBy {
 impl Reach {
     /// Whoever is named. Nobody has asked yet whether it is there.
     pub fn find(&self) -> anyhow::Result<Option<Remote>> {
-        let mut token = match &self.token_file {
+        // A variable that is set to nothing names nothing.
+        let token_file = self.token_file.as_ref();
+        let mut token = match token_file.filter(|file| !file.as_os_str().is_empty()) {
             Some(file) => {
                 let token = read_token(file).map_err(|fault| Fault::usage(fault.to_string()))?;
                 Some((token, printable(&file.display().to_string())))
@@ -63,9 +66,9 @@ impl Reach {
             None => token_variable()?.map(|token| (token, "STEPWARD_TOKEN".to_string())),
         };
         let (url, named_by) = match &self.server {
-            Some(url) => (url.clone(), NamedBy::Caller),
-            None => {
-                let found = announced(&std::env::current_dir()?);
+            Some(url) if !url.is_empty() => (url.clone(), NamedBy::Caller),
+            _ => {
+                let found = announced(&here()?);
                 let Some((announced, file)) = found else {
                     return Ok(None);
                 };
@@ -143,7 +146,19 @@ impl Remote {
     }
 
     pub fn get<A: DeserializeOwned>(&self, path: &str) -> anyhow::Result<A> {
-        self.heard(self.client.get(path, PATIENCE))
+        self.get_within(path, None)
+    }
+
+    /// For whoever waits no longer than this in any case.
+    pub fn get_within<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        at_most: Option<Duration>,
+    ) -> anyhow::Result<A> {
+        let patience = at_most.map_or(PATIENCE, |at_most| PATIENCE.min(at_most));
+        // Nobody answers in no time.
+        let patience = patience.max(Duration::from_millis(100));
+        self.heard(self.client.get(path, patience))
     }
 
     pub fn post<A: DeserializeOwned>(
@@ -206,6 +221,9 @@ impl Remote {
                     let said = printable(&error.message);
                     format!("{url} is no server of ours: {said}{self}")
                 }
+                CallError::Refused { error, .. } if error.code == NO_ROUTE => format!(
+                    "the server at {url} has nothing there, it is of another version or its address ends too late{self}"
+                ),
                 CallError::Refused { error, .. } => in_lines(error),
             };
             Fault::new(Exit::of_call(&call), message).into()
@@ -292,6 +310,19 @@ pub fn in_url(word: &str) -> String {
         }
     }
     url
+}
+
+/// Where somebody stands.
+pub fn here() -> anyhow::Result<PathBuf> {
+    std::env::current_dir().context("this folder is not there any more, go to another")
+}
+
+/// What somebody names: a job, a task, a worker. A variable of a script that is not set names nothing.
+pub fn name(text: &str) -> Result<String, String> {
+    match text.trim().is_empty() {
+        true => Err("nothing is named by it".to_string()),
+        false => Ok(text.to_string()),
+    }
 }
 
 /// A job in a path, for commands that take no step.

@@ -220,6 +220,10 @@ fn what(it: &ForecastJson) -> String {
     let step = named(&it.step, it.step_id, "step");
     let worker = named(&it.worker, it.worker_id, "worker");
     let parts: Vec<String> = [job, step, worker].into_iter().flatten().collect();
+    if parts.is_empty() {
+        // So many fell silent together that the fault is probably not theirs.
+        return "all silent workers".to_string();
+    }
     printable(&parts.join(", "))
 }
 

@@ -7,7 +7,7 @@ use clap::Args;
 use super::exit::Exit;
 use super::process;
 use super::progress::FollowArgs;
-use super::reach::{Reach, job_in_url};
+use super::reach::{Reach, job_in_url, name};
 use super::run::follow_at;
 use crate::wire::api::{JobJson, RetryRequest};
 
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
   stepward retry 42 --from test --detach  this step and what did not complete; prints the new job's number")]
 pub struct RetryArgs {
     /// Its number, latest, TASK@latest or TASK@failed.
-    #[arg(value_name = "JOB")]
+    #[arg(value_name = "JOB", value_parser = name)]
     job: String,
     /// What did not complete, as without it.
     #[arg(long, conflicts_with_all = ["from", "all"])]

@@ -14,15 +14,17 @@ use super::inputs::Given;
 use super::local::{Local, LocalOptions, new_token, slots};
 use super::process;
 use super::progress::{FollowArgs, Here, Place, Watched, watch};
-use super::reach::{Reach, Remote, in_url};
+use super::reach::{Reach, Remote, in_url, last_words};
 use super::say::{answer, answer_json, say};
 use super::words::printable;
 use crate::client::CallError;
 use crate::domain::task::{Definition, HookDoes};
-use crate::wire::api::{JobJson, List, SubmitRequest, ValueJson};
+use crate::wire::api::{JobJson, List, ServedWorkflows, SubmitRequest, ValueJson};
 
 /// An answer that takes longer does not come.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// Files that do not load, and are told of.
+const STALE_MAX: usize = 3;
 /// Between two looks at the jobs of hooks.
 const HOOKS_LOOK: Duration = Duration::from_millis(50);
 
@@ -111,7 +113,18 @@ pub fn run(args: RunArgs) -> anyhow::Result<Exit> {
         && let Some(remote) = args.reach.find()?
     {
         let task = found::at_server(&remote, &args.target)?;
+        say_what_is_stale(&remote);
         return run_at(args, &remote, &task.inputs);
+    }
+    // Whoever had a server a moment ago expects it to do this.
+    let ended = (!is_file && !args.local).then(last_words).flatten();
+    if let Some(ended) = ended {
+        if args.detach {
+            return Err(Fault::new(Exit::Unreachable, ended).into());
+        }
+        say(format!(
+            "{ended}; this runs here, and nothing of it is kept"
+        ));
     }
     let found = found::here(&Wanted {
         word: &args.target,
@@ -121,6 +134,25 @@ pub fn run(args: RunArgs) -> anyhow::Result<Exit> {
         look: &args.follow.show.look,
     })?;
     run_here(&args, found)
+}
+
+/// Somebody who has just saved a file that does not load would take the former one for it. It runs all the same.
+fn say_what_is_stale(remote: &Remote) {
+    let Ok(loaded) = remote.get::<ServedWorkflows>("/api/workflows") else {
+        return;
+    };
+    for file in loaded.stale.iter().take(STALE_MAX) {
+        let why = loaded.errors().find(|error| error.file == *file);
+        let why = why.map(|error| {
+            let (line, message) = (error.line, printable(&error.message));
+            format!(" (line {line}: {message})")
+        });
+        say(format!(
+            "{} does not load{}; what it had when it last did is served",
+            printable(file),
+            why.unwrap_or_default()
+        ));
+    }
 }
 
 /// What is in the environment is for tasks; who names a server next to a file expects what does not happen.
@@ -160,7 +192,15 @@ fn submit(
         Err(CallError::Unreachable(_)) => post(),
         answered => answered,
     };
-    remote.heard(answer)
+    remote
+        .heard(answer)
+        .map_err(|error| match Exit::of(&error) {
+            Exit::Invalid => {
+                let message = format!("{error:#}\n  inputs are given with -i NAME=VALUE");
+                Fault::new(Exit::Invalid, message).into()
+            }
+            _ => error,
+        })
 }
 
 fn run_at(args: RunArgs, remote: &Remote, inputs: &[ValueJson]) -> anyhow::Result<Exit> {

@@ -7,7 +7,7 @@ use super::columns::Columns;
 use super::columns::Room::{Any, Wide};
 use super::exit::Exit;
 use super::look::{Ink, Look, Show};
-use super::reach::{Reach, in_url};
+use super::reach::{Reach, in_url, name};
 use super::say::{answer, answer_json, answer_json_list, print, say};
 use super::sheet::{NOTHING, Sheet};
 use super::table::{Cell, Table};
@@ -73,6 +73,7 @@ struct LsArgs {
 #[derive(Args)]
 struct OneArgs {
     /// Its number, or TASK.NAME.
+    #[arg(value_parser = name)]
     schedule: String,
     #[command(flatten)]
     show: Show,
@@ -301,7 +302,7 @@ fn change(args: OneArgs, verb: &str) -> anyhow::Result<Exit> {
     }
     let next = schedule.next_at.filter(|_| state(&schedule) == "on");
     let next = next.map(|at| format!(", next {}", until(at)));
-    say(format!(
+    answer(format!(
         "schedule {} is {}{}",
         printable(&full_name(&schedule)),
         state(&schedule),

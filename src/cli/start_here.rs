@@ -1,8 +1,11 @@
 //! `stepward` alone: how things are if there is a server, else where to begin.
 
+use std::path::Path;
+
 use super::exit::Exit;
+use super::files::WORKFLOWS;
 use super::look::Show;
-use super::reach::{Reach, Remote, last_words};
+use super::reach::{NamedBy, Reach, last_words};
 use super::say::{print, say};
 use super::status;
 
@@ -24,33 +27,36 @@ The files in `examples` of the repository run without a server, too:
 "
 );
 
+/// Where there are workflows already.
+const A_PROJECT: &str =
+    "There are workflows here: `stepward run TASK` runs one, `stepward dev` serves them all.\n";
+
 pub fn run(reach: Reach) -> anyhow::Result<Exit> {
     let show = Show::default();
-    // Whoever types nothing else gets an answer: what is wrong is a line above it.
-    match named(reach) {
-        Err(error) => say(format!("{error:#}")),
-        Ok(None) => {
-            print(START_HERE);
-            say(last_words().unwrap_or_else(|| "no server is known here".to_string()));
-            return Ok(Exit::Success);
+    let found = reach.find()?;
+    let Some(remote) = found else {
+        print(START_HERE);
+        if Path::new(WORKFLOWS).is_dir() {
+            print(&format!("\n{A_PROJECT}"));
         }
-        Ok(Some(remote)) => match status::look_at(&remote) {
-            Ok(status) => {
-                print(&status::text(&status, &show.look()));
-                return Ok(Exit::Success);
-            }
-            // There is a server, and nothing to begin.
-            Err(error) if Exit::of(&error) == Exit::NotAllowed => return Err(error),
-            Err(error) => say(format!("{error:#}")),
-        },
+        say(last_words().unwrap_or_else(|| "no server is known here".to_string()));
+        return Ok(Exit::Success);
+    };
+    match status::look_at(&remote) {
+        Ok(status) => {
+            print(&status::text(&status, &show.look()));
+            Ok(Exit::Success)
+        }
+        // Whoever names a server asks about that one, and one that wants a token is there.
+        Err(error) if remote.named_by == NamedBy::Caller || is_there(&error) => Err(error),
+        Err(error) => {
+            print(START_HERE);
+            say(format!("{error:#}"));
+            Ok(Exit::Success)
+        }
     }
-    print(START_HERE);
-    Ok(Exit::Success)
 }
 
-/// The server that a flag, the environment or this folder names. A variable that is set to nothing names none.
-fn named(mut reach: Reach) -> anyhow::Result<Option<Remote>> {
-    reach.server.take_if(|url| url.is_empty());
-    reach.token_file.take_if(|file| file.as_os_str().is_empty());
-    reach.find()
+fn is_there(error: &anyhow::Error) -> bool {
+    Exit::of(error) == Exit::NotAllowed
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::Args;
 use crossbeam_channel::RecvTimeoutError;
 use rustix::termios::tcgetwinsize;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use super::exit::{Exit, Fault};
 use super::fleet::address;
@@ -19,7 +19,9 @@ use super::say::{answer_json, print};
 use super::table::{Cell, Table};
 use super::words::{ago, count, duration, printable, secs, shell_word, until, width, wrap};
 use crate::clock::wall_time;
-use crate::wire::api::{JobJson, QueuedJson, RecoveryJson, ScheduleJson, WorkerJson};
+use crate::wire::api::{
+    JobJson, QueuedJson, RecoveryJson, ScheduleJson, ServedProblem, ServedWorkflows, WorkerJson,
+};
 
 /// How long a failed job is a problem.
 const RECENT_MS: i64 = 24 * 3_600_000;
@@ -92,24 +94,6 @@ struct WaitingJson {
     by_reason: BTreeMap<String, usize>,
 }
 
-/// What of the workflow files matters here.
-#[derive(Debug, Deserialize)]
-struct Workflows {
-    tasks: usize,
-    stale: Vec<String>,
-    left_out: Vec<String>,
-    problems: Vec<WorkflowProblem>,
-}
-
-#[derive(Debug, Deserialize)]
-struct WorkflowProblem {
-    code: String,
-    severity: String,
-    message: String,
-    file: String,
-    line: u32,
-}
-
 pub fn run(args: StatusArgs) -> anyhow::Result<Exit> {
     let look = args.show.look();
     if args.watch && !look.is_terminal {
@@ -138,7 +122,13 @@ fn watch(remote: &Remote, first: &StatusJson, show: Show) -> anyhow::Result<Exit
         let rows = tcgetwinsize(std::io::stdout()).map_or(24, |size| usize::from(size.ws_row));
         let mut lines: Vec<&str> = shown.lines().collect();
         // What does not fit would scroll away, and could not be drawn over.
-        lines.truncate(rows.saturating_sub(1).max(1));
+        let room = rows.saturating_sub(1).max(1);
+        let cut;
+        if lines.len() > room {
+            cut = format!("{} more lines: stepward status", lines.len() + 1 - room);
+            lines.truncate(room - 1);
+            lines.push(&cut);
+        }
         let back = match up {
             0 => String::new(),
             lines => format!("\x1b[{lines}A\x1b[J"),
@@ -163,7 +153,7 @@ fn watch(remote: &Remote, first: &StatusJson, show: Show) -> anyhow::Result<Exit
 
 pub fn look_at(remote: &Remote) -> anyhow::Result<StatusJson> {
     let health = remote.heard(remote.client.ready(PATIENCE))?;
-    let workflows: Workflows = remote.get("/api/workflows")?;
+    let workflows: ServedWorkflows = remote.get("/api/workflows")?;
     let recovery: RecoveryJson = remote.get("/api/recovery")?;
     let (workers, workers_more) = first(remote, "/api/workers?limit=500", WORKERS_MAX)?;
     let (queued, queued_more) = first(remote, "/api/queue?limit=500", WAITING_MAX)?;
@@ -268,11 +258,9 @@ fn schedules_next(remote: &Remote) -> anyhow::Result<Vec<ScheduleJson>> {
     Ok(next)
 }
 
-fn broken_files(workflows: &Workflows) -> Vec<ProblemJson> {
-    let errors = workflows.problems.iter();
-    let errors = errors.filter(|problem| problem.severity == "error");
-    let mut files: BTreeMap<&str, Vec<&WorkflowProblem>> = BTreeMap::new();
-    for error in errors {
+fn broken_files(workflows: &ServedWorkflows) -> Vec<ProblemJson> {
+    let mut files: BTreeMap<&str, Vec<&ServedProblem>> = BTreeMap::new();
+    for error in workflows.errors() {
         files.entry(&error.file).or_default().push(error);
     }
     let broken = files.into_iter().map(|(file, errors)| {
@@ -299,15 +287,23 @@ fn broken_files(workflows: &Workflows) -> Vec<ProblemJson> {
 }
 
 /// Jobs would wait, and nobody has to submit one to know.
-fn nobody_works(workers: &[WorkerJson], workflows: &Workflows, url: &str) -> Option<ProblemJson> {
+fn nobody_works(
+    workers: &[WorkerJson],
+    workflows: &ServedWorkflows,
+    url: &str,
+) -> Option<ProblemJson> {
     let is_idle = !workers.iter().any(WorkerJson::takes_steps) && workflows.tasks > 0;
-    let nobody = match workers.len() {
-        0 => "there is no worker".to_string(),
-        n => format!("{} and none takes steps now", count(n, "worker")),
+    let tasks = count(workflows.tasks, "task");
+    let message = match workers.len() {
+        0 => format!("there is no worker to run any of {tasks}"),
+        n => format!(
+            "none of {} takes steps now: nothing new runs",
+            count(n, "worker")
+        ),
     };
     is_idle.then(|| ProblemJson {
         code: "no_worker".to_string(),
-        message: format!("{nobody} to run any of {}", count(workflows.tasks, "task")),
+        message,
         fix: format!("stepward worker --server {}", shell_word(url)),
     })
 }

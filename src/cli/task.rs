@@ -11,14 +11,14 @@ use super::exit::{Exit, Fault};
 use super::files::{server_config, workflows_folder};
 use super::job;
 use super::look::{Look, Show};
-use super::reach::{Reach, Remote, in_url};
+use super::reach::{Reach, Remote, in_url, name};
 use super::say::{answer_json, answer_json_list, print, say};
 use super::sheet::{NOTHING, Sheet, joined, plain};
 use super::table::Cell;
 use super::words::{count, duration, printable};
 use crate::language;
 use crate::language::words::did_you_mean;
-use crate::wire::api::{JobJson, List, TaskJson, ValueJson};
+use crate::wire::api::{JobJson, TaskJson, ValueJson};
 
 /// How many of its latest jobs are shown with a task.
 const LATEST: usize = 5;
@@ -58,6 +58,7 @@ struct LsArgs {
     before_help = "Examples:\n  stepward task show release\n  stepward task show release --json"
 )]
 struct ShowArgs {
+    #[arg(value_parser = name)]
     task: String,
     #[command(flatten)]
     show: Show,
@@ -257,13 +258,14 @@ fn steps_table(task: &TaskJson, look: &Look) -> Columns {
     table
 }
 
-/// As far as one look of the server goes: a task that has not run for long is not worth more.
 fn latest_jobs(remote: &Remote, task: &str, look: &Look) -> anyhow::Result<String> {
     let query = in_url(&format!("task:{task}"));
-    let jobs: List<JobJson> = remote.get(&format!("/api/jobs?limit={LATEST}&q={query}"))?;
-    Ok(match jobs.items.is_empty() {
+    let path = format!("/api/jobs?limit={LATEST}&q={query}");
+    // The server looks at so many jobs at a time: a page may end before it is full.
+    let jobs: Vec<JobJson> = remote.all(&path, "after", LATEST)?;
+    Ok(match jobs.is_empty() {
         true => String::new(),
-        false => format!("\n{}", job::table(&jobs.items, look).text(look)),
+        false => format!("\n{}", job::table(&jobs, look).text(look)),
     })
 }
 

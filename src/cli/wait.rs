@@ -11,7 +11,7 @@ use super::follow::{News, follow};
 use super::look::Show;
 use super::process;
 use super::progress::waiting_time;
-use super::reach::{Reach, Remote, job_in_url};
+use super::reach::{Reach, Remote, job_in_url, name};
 use super::say::{answer_json_list, say};
 use crate::client::CallError;
 use crate::wire::api::{JobChange, JobJson};
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
   stepward wait 42 43 --any --json         prints the one that ended first")]
 pub struct WaitArgs {
     /// Numbers, latest, TASK@latest or TASK@failed.
-    #[arg(value_name = "JOB", required = true)]
+    #[arg(value_name = "JOB", required = true, value_parser = name)]
     jobs: Vec<String>,
     /// The first one that ends is enough.
     #[arg(long)]
@@ -45,14 +45,15 @@ pub fn run(args: WaitArgs) -> anyhow::Result<Exit> {
     let jobs = args.jobs.iter().map(|job| job_in_url(job));
     let jobs: Vec<String> = jobs.collect::<Result<_, _>>()?;
     let remote = args.reach.server()?;
+    let deadline = args.timeout.map_or_else(never, after);
     let mut ids = Vec::new();
     for job in &jobs {
-        let job: JobJson = remote.get(&format!("/api/jobs/{job}"))?;
+        let path = format!("/api/jobs/{job}");
+        let job: JobJson = remote.get_within(&path, args.timeout)?;
         ids.push(job.id);
     }
     let signals = process::signals()?;
     let ends = await_ends(&remote, ids.clone())?;
-    let deadline = args.timeout.map_or_else(never, after);
     let mut ended: Vec<JobJson> = Vec::new();
     let is_enough = |ended: &[JobJson]| {
         let has_ended = |id: &i64| ended.iter().any(|job| job.id == *id);
@@ -116,18 +117,17 @@ fn await_ends(remote: &Remote, ids: Vec<i64>) -> anyhow::Result<Receiver<End>> {
             {
                 let path = format!("/api/jobs/{id}");
                 let end = match remote.client.get::<JobJson>(&path, PATIENCE) {
-                    Ok(job) if job.ended_at.is_none() => {
-                        is_lost = false;
-                        open.insert(id, false);
-                        continue;
+                    Ok(job) => {
+                        if std::mem::take(&mut is_lost) {
+                            say("the server is back");
+                        }
+                        if job.ended_at.is_none() {
+                            open.insert(id, false);
+                            continue;
+                        }
+                        Ok(job)
                     }
-                    Ok(job) => Ok(job),
-                    Err(
-                        CallError::Unreachable(_)
-                        | CallError::Refused {
-                            status: 429 | 503, ..
-                        },
-                    ) => {
+                    Err(error) if error.passes() => {
                         if !std::mem::replace(&mut is_lost, true) {
                             say("the server does not answer, trying again");
                         }

@@ -33,6 +33,12 @@ pub fn moment(at: Time) -> String {
     time.map_or_else(|_| at.0.0.to_string(), |time| format!("{time:.0}"))
 }
 
+/// The same to the millisecond.
+pub fn moment_ms(at: Time) -> String {
+    let time = jiff::Timestamp::from_millisecond(at.0.0);
+    time.map_or_else(|_| at.0.0.to_string(), |time| format!("{time:.3}"))
+}
+
 /// `23:04:05.123`, in UTC.
 pub fn time_of_day(at: Time) -> String {
     let ms = at.0.0.rem_euclid(86_400_000);

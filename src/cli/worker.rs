@@ -12,7 +12,7 @@ use super::exit::{Exit, Fault};
 use super::files::{WORKER_CONFIG, config_file};
 use super::fleet::{self, FleetVerb};
 use super::process;
-use super::reach::token_word;
+use super::reach::{here, token_word};
 use super::say::say;
 use super::words::count;
 use crate::config::{WorkerConfig, read_token};
@@ -129,7 +129,7 @@ fn with_server(
 ) -> anyhow::Result<(WorkerConfig, Token)> {
     let mut announced_file = None;
     if config.server_url.is_none() {
-        let Some((announced, _)) = announce::find(&std::env::current_dir()?) else {
+        let Some((announced, _)) = announce::find(&here()?) else {
             let message = "no server is known here: name one with --server URL, STEPWARD_SERVER_URL or server_url in the \
                            worker's settings file, or go to a folder that has one";
             return Err(Fault::new(Exit::Unreachable, message).into());

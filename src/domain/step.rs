@@ -6,7 +6,8 @@ use std::ops::Deref;
 use super::depends::Outcome;
 use super::reason::Reason;
 use super::{
-    AttemptRef, JobId, Json, RequirementId, SessionId, StepId, Timestamp, Uptime, WorkerId, words,
+    AttemptRef, JobId, Json, Now, RequirementId, SessionId, StepId, Timestamp, Uptime, WorkerId,
+    words,
 };
 
 words! {
@@ -174,6 +175,23 @@ impl StepHead {
 }
 
 impl Step {
+    /// How long it is in its state, as people count: with the time in which the server was off. It was made with its job.
+    pub fn since_ms(&self, made_at: Timestamp, now: Now) -> i64 {
+        let since_at = match self.state {
+            StepState::Pending => None,
+            StepState::Ready | StepState::Suspended => self.ready_at,
+            StepState::Assigned => self.assigned_at,
+            StepState::Running => self.started_at,
+            StepState::Completed
+            | StepState::Failed
+            | StepState::Skipped
+            | StepState::Cancelled => self.ended_at,
+        };
+        let by_wall = now.wall.0 - since_at.unwrap_or(made_at).0;
+        // Somebody may have set the wall clock back.
+        by_wall.max(now.up.0 - self.since_up.0).max(0)
+    }
+
     /// How it ended, as its dependents see it; `None` while it has not.
     pub fn outcome(&self) -> Option<Outcome> {
         outcome(self.state, self.reason)

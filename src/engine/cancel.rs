@@ -10,15 +10,33 @@ use crate::domain::{JobId, Now};
 
 impl Engine {
     pub fn cancel(&self, job_id: JobId, who: &str, now: Now) -> Result<(), EngineError> {
+        self.cancel_because(job_id, who, None, now)
+    }
+
+    pub fn cancel_because(
+        &self,
+        job_id: JobId,
+        who: &str,
+        why: Option<&str>,
+        now: Now,
+    ) -> Result<(), EngineError> {
         check_text("name", who, limits::NAME_BYTES_MAX)?;
+        if let Some(why) = why {
+            check_text("why", why, limits::MESSAGE_BYTES_MAX)?;
+        }
         let settings = self.settings;
         // Whoever typed a command or called by themselves: nobody can tell them apart.
-        let by = match who {
-            "api" => "a person, over the API",
-            who => who,
+        let message = match (who, why) {
+            ("api", None) => "cancelled by a person, over the API".to_string(),
+            ("api", Some(why)) => format!("cancelled: {why}"),
+            (who, None) => format!("cancelled by {who}"),
+            (who, Some(why)) => format!("cancelled by {who}: {why}"),
         };
-        let message = format!("cancelled by {by}");
         let facts = Facts::none().and("by", who);
+        let facts = match why {
+            Some(why) => facts.and("why", why),
+            None => facts,
+        };
         self.write(now, move |tx| {
             let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
             if job.state.is_terminal() {

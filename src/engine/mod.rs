@@ -158,7 +158,9 @@ pub enum EngineError {
     JobEnded { job_id: JobId, state: JobState },
     #[error("job {job_id} is {state}, only a job that has ended can be retried; cancel it first")]
     JobNotEnded { job_id: JobId, state: JobState },
-    #[error("job {job_id} has no step to retry: all completed; retry all, or from a step")]
+    #[error(
+        "job {job_id} has no step to retry: all completed; retry all (--all), or from a step (--from STEP)"
+    )]
     NothingToRetry { job_id: JobId },
     #[error("step {step_id} is {state}, it does not wait for a decision")]
     NotSuspended { step_id: StepId, state: StepState },

@@ -49,7 +49,9 @@ impl Engine {
                     task: job.task.clone(),
                     name: context.name(&step),
                     required_tags: context.draft(&step).required_tags(),
-                    age_ms: (now.up.0 - step.queued_up.unwrap_or(step.since_up).0).max(0),
+                    // An assignment that came back kept its place, and its age.
+                    age_ms: (now.up.0 - step.queued_up.unwrap_or(step.since_up).0)
+                        .max(step.since_ms(job.created_at, now)),
                     why: explainer.why(job, context, &step)?,
                     step,
                 });

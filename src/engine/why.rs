@@ -657,17 +657,17 @@ impl Asked<'_> {
     fn running(&self) -> Result<Why, EngineError> {
         Ok(match self.step.kind {
             StepKind::Task => {
-                let child = self
-                    .step
-                    .child_job_id
-                    .map_or("?".to_string(), |id| id.to_string());
-                Why {
-                    fix: vec![format!("stepward why {child}")],
-                    ..Why::new(
-                        Waiting::ChildJob,
-                        format!("child job {child} runs for {}", self.since()),
-                    )
+                let child = self.step.child_job_id;
+                let named = child.map_or("?".to_string(), |id| id.to_string());
+                let mut why = Why::new(
+                    Waiting::ChildJob,
+                    format!("child job {named} runs for {}", self.since()),
+                );
+                if let Some(child) = child.filter(|_| self.all.in_full) {
+                    why.facts = self.waits_below(child)?;
                 }
+                why.fix = vec![format!("stepward why {named}")];
+                why
             }
             StepKind::Loop => {
                 let sentence = match self.step.waiting_on {
@@ -687,6 +687,38 @@ impl Asked<'_> {
                 }
             }
         })
+    }
+
+    /// What the first step of a child job waits for that waits for somebody: who asks about the parent wants to know it.
+    fn waits_below(&self, child: JobId) -> Result<Vec<Fact>, EngineError> {
+        let (job, context) = load(self.tx, child)?;
+        let mut below = Vec::new();
+        for step in self.tx.steps_of_job(child)? {
+            let is_child = step.state == StepState::Running && step.kind == StepKind::Task;
+            if !is_child && !matches!(step.state, StepState::Ready | StepState::Suspended) {
+                continue;
+            }
+            let why = self.all.why(&job, &context, &step)?;
+            if is_child {
+                below = why.facts;
+            } else if why.code != Code::Waiting(Waiting::Claimable) {
+                let outcome = why.outcome.map(|outcome| {
+                    let (deed, phase) = (outcome.deed.sentence(), outcome.phase);
+                    format!(
+                        "; {deed} in {} by recovery phase {phase}",
+                        span(outcome.in_ms)
+                    )
+                });
+                let (name, sentence) = (context.name(&step), why.sentence);
+                let outcome = outcome.unwrap_or_default();
+                below =
+                    vec![format!("step {name} of job {child} waits: {sentence}{outcome}").into()];
+            }
+            if !below.is_empty() {
+                break;
+            }
+        }
+        Ok(below)
     }
 
     fn suspended(&self) -> Why {
@@ -720,7 +752,7 @@ impl Asked<'_> {
     }
 
     fn since(&self) -> String {
-        span(self.now.up.0 - self.step.since_up.0)
+        span(self.step.since_ms(self.job.created_at, self.now))
     }
 
     pub fn worker_name(&self, worker_id: Option<WorkerId>) -> Result<String, EngineError> {

@@ -72,7 +72,11 @@ impl Asked<'_> {
         let heard = span(self.detail.silent_ms);
         let limit = span(self.engine.settings.heartbeat_timeout_ms);
         let (used, slots) = (shown.slots_used, shown.slots);
+        let has_left = self.worker.draining && used == 0;
         let sentence = match standing {
+            WorkerStanding::Inactive | WorkerStanding::Silent if has_left => {
+                format!("it was drained and has left; it was last heard {heard} ago")
+            }
             WorkerStanding::Inactive => format!(
                 "it was last heard {heard} ago, and after {limit} of silence a worker counts as gone"
             ),
@@ -98,6 +102,7 @@ impl Asked<'_> {
         let mut why = Why::of(Code::Worker(standing), sentence);
         why.workers = vec![shown];
         match standing {
+            WorkerStanding::Inactive | WorkerStanding::Silent if has_left => {}
             WorkerStanding::Inactive => {
                 why.facts = self.history()?.into_iter().map(Fact::from).collect()
             }
@@ -106,6 +111,9 @@ impl Asked<'_> {
         }
         let name = shell_word(&self.worker.name);
         why.fix = match standing {
+            WorkerStanding::Inactive | WorkerStanding::Silent if has_left => {
+                vec![format!("start worker {name} again to have it back")]
+            }
             WorkerStanding::Inactive | WorkerStanding::Silent => vec![format!(
                 "start worker {name} again, or see whether its machine and its network are well"
             )],

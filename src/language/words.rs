@@ -35,6 +35,14 @@ pub fn did_you_mean<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) ->
     nearest(word, known).map_or_else(String::new, |near| format!("; did you mean {near}?"))
 }
 
+/// `a step`, `an input`.
+pub fn one(noun: &str) -> String {
+    match noun.starts_with(['a', 'e', 'i', 'o', 'u']) {
+        true => format!("an {noun}"),
+        false => format!("a {noun}"),
+    }
+}
+
 /// `a`, `b` or `c`
 pub fn listed<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     const SHOWN_MAX: usize = 15;

@@ -29,6 +29,7 @@ use tokio::time::timeout;
 use super::exchange::{Headers, Method, Request, Response};
 use super::handlers::{Door, NotQueued};
 use super::routes::{Access, Route};
+use crate::wire::NO_ROUTE;
 
 /// What one client may cost.
 #[derive(Debug, Clone, Copy)]
@@ -397,7 +398,7 @@ async fn read(request: hyper::Request<Incoming>, desk: &Desk) -> Result<Received
         return Err(refuse(415, "unsupported_media_type", message));
     }
     let path = decode_path(head.uri.path());
-    let path = path.ok_or_else(|| refuse(404, "not_found", "there is nothing at this address"))?;
+    let path = path.ok_or_else(|| refuse(404, NO_ROUTE, "there is nothing at this address"))?;
     let query = decode_query(head.uri.query().unwrap_or_default());
     let query = query.ok_or_else(|| refuse(400, "bad_request", "the query is not text"))?;
     // What is there and cannot be read must not pass for absent.

@@ -9,6 +9,7 @@ use super::error::ApiError;
 use super::exchange::Method::{self, Delete, Get, Post, Put};
 use super::exchange::{Reply, Request};
 use super::worker_api;
+use crate::wire::NO_ROUTE;
 
 pub type Handler = fn(&App, &Request) -> Result<Reply, ApiError>;
 
@@ -113,7 +114,11 @@ pub fn find(method: Method, path: &[String]) -> Result<(&'static Route, Vec<Stri
         }
     }
     if others.is_empty() {
-        return Err(ApiError::not_found("there is nothing at this address"));
+        return Err(ApiError::new(
+            404,
+            NO_ROUTE,
+            "there is nothing at this address",
+        ));
     }
     let message = format!("here one may only {}", others.join(" or "));
     Err(ApiError {

@@ -218,8 +218,8 @@ const FAILED_STEPS: &str = concat!(
 
 const SUSPEND_STEP: &str = "
     UPDATE step
-       SET state = 'suspended', since_up = :up, due_up = :due_up, session_id = NULL, reason = :reason,
-           message = :message
+       SET state = 'suspended', ready_at = :wall, since_up = :up, due_up = :due_up, session_id = NULL,
+           reason = :reason, message = :message
      WHERE step_id = :step_id
        AND state   = :from
        AND attempt = :attempt
@@ -566,6 +566,7 @@ impl Tx<'_> {
             ":due_up": due_up.map(|up| up.0),
             ":reason": reason.map(Reason::as_str),
             ":message": message,
+            ":wall": now.wall.0,
             ":up": now.up.0,
         })?;
         self.note_taken(step);

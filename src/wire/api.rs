@@ -39,6 +39,12 @@ pub struct ApproveRequest {
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+pub struct CancelRequest {
+    pub why: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct RejectRequest {
     pub why: Option<String>,
 }
@@ -75,6 +81,35 @@ pub struct WorkflowsJson<'a, D: Serialize> {
     /// Files that are not served at all.
     pub left_out: Vec<String>,
     pub problems: &'a [D],
+}
+
+/// `WorkflowsJson` as others read it.
+#[derive(Debug, Deserialize)]
+pub struct ServedWorkflows {
+    /// `None`: it serves none, or is too old to say.
+    pub folder: Option<String>,
+    pub loaded_at: Option<Time>,
+    pub tasks: usize,
+    pub stale: Vec<String>,
+    pub left_out: Vec<String>,
+    pub problems: Vec<ServedProblem>,
+}
+
+/// What of a diagnostic fits into a line.
+#[derive(Debug, Deserialize)]
+pub struct ServedProblem {
+    pub code: String,
+    pub severity: String,
+    pub message: String,
+    pub file: String,
+    pub line: u32,
+}
+
+impl ServedWorkflows {
+    pub fn errors(&self) -> impl Iterator<Item = &ServedProblem> {
+        let problems = self.problems.iter();
+        problems.filter(|problem| problem.severity == "error")
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -48,6 +48,9 @@ impl From<Timestamp> for Time {
     }
 }
 
+/// The code of a refusal because there is nothing at such an address, whatever it names.
+pub const NO_ROUTE: &str = "no_route";
+
 /// One JSON value inside another, as it was written.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -207,8 +207,12 @@ fn a_file_that_breaks_is_served_as_it_was_and_said_in_a_line_until_it_is_mended(
     let dev = Dev::start(folder.path(), &["--no-worker"]);
     dev.await_said("  Worker     none");
     fs::write(&file, good.replacen("depends_on", "depnds_on", 1)).unwrap();
-    dev.await_said(" workflows/hello.yaml: 1 error, the last good version is served; ");
-    dev.submit("hello");
+    dev.await_said(": unknown key `depnds_on` in step `wait`; the last good version is served; stepward validate workflows/hello.yaml shows it\n");
+    // Whoever has just saved it is told that something else runs.
+    let run = typed_in(folder.path(), &["run", "hello", "--detach"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let told = "workflows/hello.yaml does not load (line ";
+    assert!(run.stderr.contains(told), "{run:?}");
     fs::write(&file, &good).unwrap();
     dev.await_said(" workflows/hello.yaml mended, 2 tasks\n");
     let more = "tasks:\n  third: { flow: { only: { script: echo } } }\n";
@@ -335,4 +339,50 @@ fn ctrl_c_ends_what_runs_and_says_so_and_twice_ends_it_at_once() {
         assert!(!folder.path().join(".stepward/server.json").exists());
         check_database(&folder.path().join(".stepward"));
     }
+}
+
+/// A program that is found before the real one of its name, and leaves a mark when somebody starts it.
+fn marking(folder: &Path, name: &str) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let (bin, mark) = (
+        folder.join("bin"),
+        folder.join(format!("{name}-was-started")),
+    );
+    fs::create_dir_all(&bin).unwrap();
+    let script = format!("#!/bin/sh\n: > {}\nexit 1\n", mark.display());
+    fs::write(bin.join(name), script).unwrap();
+    fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    mark
+}
+
+#[test]
+fn no_cluster_is_asked_unless_a_task_needs_one() {
+    let folder = project();
+    let (docker, kubectl) = (
+        marking(folder.path(), "docker"),
+        marking(folder.path(), "kubectl"),
+    );
+    let path = format!("{}:/usr/bin:/bin", folder.path().join("bin").display());
+    let dev = |words: &[&str]| {
+        let mut dev = command(folder.path(), &[&["dev", "--port", "0"], words].concat());
+        dev.env("PATH", &path);
+        let process = Process::start("dev", dev);
+        await_that("the worker is introduced", || {
+            process
+                .said()
+                .contains("kubernetes is not offered")
+                .then_some(())
+        });
+        process.signal(Signal::INT);
+        await_that("dev ends", || (!process.is_alive()).then_some(()));
+        process.said()
+    };
+    let said = dev(&[]);
+    assert!(docker.exists(), "{said}");
+    assert!(!kubectl.exists(), "{said}");
+    assert!(said.contains("no task needs it"), "{said}");
+    let pod = "tasks: { inside: { flow: { a: { script: echo inside, runner: pod, image: busybox } } } }\n";
+    fs::write(folder.path().join("workflows/pod.yaml"), pod).unwrap();
+    let said = dev(&[]);
+    assert!(kubectl.exists(), "{said}");
 }

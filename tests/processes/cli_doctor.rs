@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use stepward::wire::api::WorkerJson;
 
@@ -284,10 +285,17 @@ fn flipped_bytes_in_the_database_are_found() {
     fs::write(&file, &bytes).unwrap();
     let told = doctor(&house, &["database"]);
     let problems = found(&told, "database");
-    let is_told = |line: &String| line.starts_with("problem: every page of the file is sound: ");
+    let is_told =
+        |line: &String| line.starts_with("problem: not so: every page of the file is sound: ");
     assert!(problems.iter().any(is_told), "{problems:?}");
     assert_eq!(told.code, Some(1));
+    assert!(!told.stdout.contains("backup"), "{told:?}");
     assert_eq!(fs::read(&file).unwrap(), bytes);
+    let folder = house.path("data");
+    let checked = typed(&house, &["db", "check", folder.to_str().unwrap(), "--json"]);
+    assert_eq!(checked.code, Some(1), "{checked:?}");
+    let breach = &checked.json()["breaches"][0];
+    assert_eq!(breach["rule"], "every page of the file is sound");
 
     fs::write(&file, "rubbish").unwrap();
     let told = doctor(&house, &["database"]);
@@ -392,7 +400,7 @@ fn a_server_that_is_not_there_is_a_problem_and_the_rest_is_skipped() {
     let told = doctor_in(folder.path(), &["server", "--config", config]);
     assert_found(&told, "server", "problem: ", "has ended");
     assert!(
-        told.stdout.contains("start it: stepward server"),
+        told.stdout.contains("start it again: stepward server"),
         "{}",
         told.stdout
     );
@@ -580,7 +588,7 @@ fn workers_that_take_nothing_and_tags_that_nobody_offers_are_told() {
         "problem: ",
         "there is no worker: nothing runs",
     );
-    assert_found(&told, "tags", "skipped: ", "no worker is active");
+    assert_found(&told, "tags", "skipped: ", "no worker takes steps");
 
     let w1 = house.worker(1);
     let told = doctor(&house, &["workers", "tags"]);
@@ -589,13 +597,23 @@ fn workers_that_take_nothing_and_tags_that_nobody_offers_are_told() {
         &told,
         "tags",
         "problem: ",
-        "no active worker offers gpu + script, which is needed by train/learn",
+        "no worker that takes steps offers gpu + script, which is needed by train/learn",
     );
 
     let id = house.workers()[0].id;
     let _: WorkerJson = house.post(&format!("/api/workers/{id}/pause")).unwrap();
-    let told = doctor(&house, &["workers"]);
+    // It is there, and steps that wait for it are failed all the same.
+    let told = doctor(&house, &["workers", "tags"]);
     assert_found(&told, "workers", "warning: ", "worker w1 is paused");
+    assert_found(
+        &told,
+        "workers",
+        "problem: ",
+        "none of 1 worker takes steps",
+    );
+    assert_found(&told, "tags", "skipped: ", "no worker takes steps");
+    let status = typed(&house, &["status", "--json"]).json();
+    assert_eq!(status["problems"][0]["code"], "no_worker");
 
     // One of another version, which says hello and is never heard of again.
     let session = json!({
@@ -618,7 +636,7 @@ fn workers_that_take_nothing_and_tags_that_nobody_offers_are_told() {
         &told,
         "tags",
         "ok: ",
-        "gpu, script cover all steps of 2 tasks",
+        "all steps of 2 tasks find what they need: gpu, script",
     );
     house.await_worker("old", "inactive");
     let told = doctor(&house, &["workers"]);
@@ -834,4 +852,126 @@ fn a_disk_that_is_nearly_full_is_told() {
             .into();
         assert_found(&told, "disk", status, " MiB free");
     }
+}
+
+#[test]
+fn a_copy_of_the_folder_is_a_backup_until_it_is_old() {
+    let mut house = House::with(HELLO);
+    house.stop_server();
+    let told = doctor(&house, &["database"]);
+    assert_found(&told, "database", "warning: ", "no backup is known");
+    let fix = told.json()["checks"][1]["fix"][0]
+        .as_str()
+        .unwrap()
+        .to_string();
+    let (_, copy) = fix.split_once("copy the folder: ").expect(&fix);
+    let copied = std::process::Command::new("sh").args(["-c", copy]).status();
+    assert!(copied.unwrap().success(), "{copy}");
+    let told = doctor(&house, &["database"]);
+    assert_found(&told, "database", "ok: ", "the last backup is ");
+
+    let copy = copy.split(' ').next_back().unwrap();
+    let long_ago = SystemTime::now() - Duration::from_secs(8 * 86_400);
+    let file = fs::File::options()
+        .write(true)
+        .open(Path::new(copy).join("stepward.db"));
+    file.unwrap().set_modified(long_ago).unwrap();
+    let told = doctor(&house, &["database"]);
+    assert_found(
+        &told,
+        "database",
+        "warning: ",
+        "its database was written 8d ago",
+    );
+}
+
+#[test]
+fn a_database_too_large_to_look_at_is_not_called_sound_and_a_log_that_grew_is_told() {
+    let mut house = House::with(HELLO);
+    house.stop_server();
+    let data = house.path("data");
+    let grow = |name: &str, bytes: u64| {
+        let file = fs::File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(data.join(name));
+        file.unwrap().set_len(bytes).unwrap();
+    };
+    // Nothing of it is on the disk.
+    grow("stepward.db", 1_200 << 20);
+    let told = doctor(&house, &["database"]);
+    assert_found(
+        &told,
+        "database",
+        "skipped: ",
+        "too large to look at every page here",
+    );
+    assert!(told.stdout.contains("stepward db check"), "{told:?}");
+
+    let mut house = House::with(HELLO);
+    let job_id = house.submit("hello");
+    house.kill_server();
+    let wal = house.path("data").join("stepward.db-wal");
+    let file = fs::File::options().write(true).open(wal).unwrap();
+    file.set_len(300 << 20).unwrap();
+    let told = doctor(&house, &["database"]);
+    let grown = "the write-ahead log has grown to 300 MiB";
+    let all = found(&told, "database");
+    assert!(
+        all.iter().any(|line| line.contains(grown)),
+        "job {job_id}: {all:?}"
+    );
+}
+
+#[test]
+fn a_server_that_was_stopped_by_a_signal_is_not_to_be_started_again() {
+    let house = House::with(HELLO);
+    let config = house.path("server.yaml");
+    let folder = tempfile::tempdir().unwrap();
+    house.server().signal(Signal::STOP);
+    let told = doctor_in(
+        folder.path(),
+        &["server", "--config", config.to_str().unwrap()],
+    );
+    house.server().signal(Signal::CONT);
+    assert_found(&told, "server", "problem: ", "which may be stopped or busy");
+    let cont = format!("kill -CONT {}", house.server().id());
+    assert!(told.stdout.contains(&cont), "{told:?}");
+    assert!(!told.stdout.contains("start it"), "{told:?}");
+    house.check();
+}
+
+#[test]
+fn settings_that_lead_nowhere_are_no_defaults() {
+    let folder = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/nonexistent", folder.path().join("server-config.yaml")).unwrap();
+    let told = doctor_in(folder.path(), &["configuration"]);
+    assert_found(
+        &told,
+        "configuration",
+        "problem: ",
+        "server-config.yaml cannot be read",
+    );
+    assert_eq!(typed_in(folder.path(), &["config", "show"]).code, Some(5));
+}
+
+#[test]
+fn all_problems_are_counted_though_not_all_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("workflows")).unwrap();
+    for n in 0..30 {
+        let file = folder.path().join(format!("workflows/broken-{n}.yaml"));
+        fs::write(file, "tasks: { a: { flow: { b: { scrpt: x } } } }\n").unwrap();
+    }
+    let told = doctor_in(folder.path(), &["workflows"]);
+    let json = told.json();
+    assert_eq!(json["problems"], 30, "{json}");
+    let checks = json["checks"].as_array().unwrap();
+    let is_rest = |check: &&Value| check["message"].as_str().unwrap().starts_with("and ");
+    let more = checks.iter().find(is_rest);
+    assert!(
+        !more.unwrap()["fix"].as_array().unwrap().is_empty(),
+        "{json}"
+    );
 }

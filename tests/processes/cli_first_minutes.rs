@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use stepward::config::{ServerConfig, WorkerConfig};
 
 use crate::cli_dev::{Dev, project};
+use crate::pseudo_terminal::plain;
+use crate::pty::Terminal;
 use crate::typed::{Typed, typed_in};
 
 const TEMPLATES: [&str; 5] = ["minimal", "backup", "etl", "ci", "edge"];
@@ -313,5 +315,74 @@ fn the_first_five_minutes() {
     says(&types(&["logs", "latest"], 6), &["stepward dev"]);
     let dev = Dev::start(folder, &["--tags", "script"]);
     says(&types(&["logs", "hello@latest"], 0), &["HELLO, ADA!"]);
+    dev.stop();
+}
+
+/// The same at a terminal, where things look otherwise.
+#[test]
+fn the_first_five_minutes_at_a_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let types = |words: &[&str], code: i32, shown: &[&str]| {
+        let mut terminal = Terminal::run(folder, 80, &[], words);
+        let (ended, screen) = terminal.end();
+        let seen = plain(&terminal.written());
+        assert_eq!(ended, Some(code), "{words:?}: {screen}");
+        for text in shown {
+            assert!(seen.contains(text), "{words:?} {text}: {screen}");
+        }
+        assert!(!seen.contains('\u{fffd}'), "{words:?}: {screen}");
+        assert!(!seen.contains("panicked"), "{words:?}: {screen}");
+    };
+    types(
+        &[],
+        0,
+        &["Start here", "stepward demo", "no server is known here"],
+    );
+    types(&["init"], 0, &["created  workflows/hello.yaml"]);
+    types(&[], 0, &["There are workflows here"]);
+    let name = ["run", "hello", "-i", "name=Ada"];
+    types(&name, 0, &["✔ greet", "Hello, Ada", "✔ completed in "]);
+    types(
+        &["run", "checks"],
+        10,
+        &["rounds_up: expected 3, got 2", "because  step unit failed"],
+    );
+    let file = folder.join("workflows/hello.yaml");
+    let good = fs::read_to_string(&file).unwrap();
+    fs::write(&file, good.replacen("depends_on", "depnds_on", 1)).unwrap();
+    let typo = ["unknown key `depnds_on`", "did you mean `depends_on`?"];
+    types(&["validate"], 3, &typo);
+    types(&["run", "hello"], 3, &typo);
+    fs::write(&file, &good).unwrap();
+
+    let dev = Dev::start(folder, &["--tags", "script"]);
+    dev.await_said("tags script");
+    types(
+        &["run", "--watch", "hello"],
+        0,
+        &["✔ shout", "✔ completed in "],
+    );
+    types(
+        &["run", "checks"],
+        10,
+        &["why      stepward why 2", "retry    stepward retry 2"],
+    );
+    types(
+        &["why", "latest"],
+        0,
+        &["root cause: step unit", "stepward logs 2 unit"],
+    );
+    types(&["logs", "latest"], 0, &["! rounds_up: expected 3, got 2"]);
+    types(
+        &["events", "--job", "latest"],
+        0,
+        &["step_failed", "job_failed"],
+    );
+    types(&["job", "ls"], 0, &["JOB", "✘ failed", "✔ completed"]);
+    types(&["recovery", "forecast"], 0, &["nothing is foreseen"]);
+    types(&["doctor"], 0, &["0 problems"]);
+    types(&["statsu"], 2, &["'status'"]);
+    types(&["ps"], 2, &["'job ls'"]);
     dev.stop();
 }

@@ -223,7 +223,10 @@ tasks:
     house.await_job(job_id, "completed");
     let whole = "one | a\none | b\nsecond | c\n";
     assert_eq!(typed(&house, &["logs", "1"]).stdout, whole);
-    assert_eq!(typed(&house, &["logs", "1", "--raw"]).stdout, whole);
+    assert_eq!(typed(&house, &["logs", "1", "--raw"]).stdout, "a\nb\nc\n");
+    // Whether lines say whose they are does not depend on what is found.
+    let found = typed(&house, &["logs", "1", "--grep", "c"]);
+    assert_eq!(found.stdout, "second | c\n");
     assert_eq!(typed(&house, &["logs", "both@latest/second"]).stdout, "c\n");
     assert_eq!(
         typed(&house, &["logs", "1", "-s", "stderr"]).stdout,
@@ -328,5 +331,19 @@ tasks:
             .contains("l[0], l[1]; stepward logs 2 'l[0]'\n"),
         "{of_loop:?}"
     );
+    house.check();
+}
+
+#[test]
+fn whoever_follows_what_nobody_runs_is_told_why_nothing_comes() {
+    let workflows = "tasks: { fit: { flow: { learn: { script: echo x, tags: [gpu] } } } }";
+    let mut house = House::with(workflows);
+    let _worker = house.worker(1);
+    house.submit("fit");
+    let logs = typed(&house, &["logs", "-f", "1"]);
+    assert_eq!(logs.code, Some(0), "{logs:?}");
+    let told = "step learn waits: no worker offers gpu + script";
+    assert!(logs.stderr.contains(told), "{logs:?}");
+    assert_eq!(logs.stderr.matches("waits").count(), 1, "{logs:?}");
     house.check();
 }

@@ -279,6 +279,7 @@ fn status_says_what_is_wrong_first() {
         codes(&status),
         [
             "workflows_broken",
+            "no_worker",
             "worker_inactive",
             "no_matching_worker",
             "worker_lost",
@@ -286,9 +287,9 @@ fn status_says_what_is_wrong_first() {
         ]
     );
     assert_eq!(status["waiting"]["by_reason"]["no_matching_worker"], 1);
-    let fix = status["problems"][2]["fix"].as_str().unwrap();
+    let fix = status["problems"][3]["fix"].as_str().unwrap();
     assert_eq!(fix, "stepward worker --tags gpu,script");
-    let countdown = status["problems"][2]["message"].as_str().unwrap();
+    let countdown = status["problems"][3]["message"].as_str().unwrap();
     assert!(
         countdown.contains("job 4 step train; the step fails in "),
         "{countdown}"
@@ -424,10 +425,20 @@ fn stepward_alone_is_the_status_or_where_to_begin() {
         .output()
         .unwrap();
     let gone = Typed::from(gone);
-    assert_eq!(gone.code, Some(0));
+    assert_eq!(gone.code, Some(6));
     assert!(gone.stderr.contains("does not answer"), "{gone:?}");
     assert_eq!(gone.stderr.lines().count(), 1, "{gone:?}");
-    assert!(gone.stdout.contains("Start here"), "{gone:?}");
+    assert_eq!(
+        gone.stdout, "",
+        "whoever names a server asks about that one"
+    );
+    // A variable that is set to nothing names none.
+    let unset = command(empty.path(), &[])
+        .env("STEPWARD_SERVER_URL", "")
+        .output();
+    let unset = Typed::from(unset.unwrap());
+    assert_eq!(unset.code, Some(0), "{unset:?}");
+    assert!(unset.stdout.contains("Start here"), "{unset:?}");
     let unreachable = command(empty.path(), &["status", "--server", "http://127.0.0.1:9"]);
     let unreachable = Typed::from({ unreachable }.output().unwrap());
     assert_eq!(unreachable.code, Some(6), "{unreachable:?}");

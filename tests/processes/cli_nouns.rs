@@ -336,11 +336,11 @@ fn a_worker_is_paused_drained_and_removed_by_its_name() {
 
     let paused = typed(&house, &["worker", "pause", "w1"]);
     assert_eq!(
-        paused.stderr,
-        "stepward: worker w1 is active, paused: it still runs 1 step\n"
+        paused.stdout,
+        "worker w1 is active, paused: it still runs 1 step\n"
     );
     let resumed = typed(&house, &["worker", "resume", "w1"]);
-    assert_eq!(resumed.stderr, "stepward: worker w1 is active\n");
+    assert_eq!(resumed.stdout, "worker w1 is active\n");
     let refused = typed(&house, &["worker", "rm", "w1"]);
     assert_eq!(
         (refused.code, refused.stderr.as_str()),
@@ -367,8 +367,8 @@ fn a_worker_is_paused_drained_and_removed_by_its_name() {
         ),
         (
             Some(0),
-            "",
-            "stepward: worker w1, number 1, is removed, and with it 1/nap (running)\n"
+            "worker w1, number 1, is removed, and with it 1/nap (running)\n",
+            ""
         )
     );
     assert_eq!(
@@ -389,14 +389,11 @@ fn a_worker_is_paused_drained_and_removed_by_its_name() {
 fn a_schedule_is_paused_resumed_and_fired_by_its_name() {
     let house = House::with_settings(WORKFLOWS, PATIENT);
     let paused = typed(&house, &["schedule", "pause", "release.nightly"]);
-    assert_eq!(
-        paused.stderr,
-        "stepward: schedule release.nightly is paused\n"
-    );
+    assert_eq!(paused.stdout, "schedule release.nightly is paused\n");
     let next = typed(&house, &["schedule", "next"]);
     assert_eq!((next.code, next.stdout.as_str()), (Some(0), ""));
     let resumed = typed(&house, &["schedule", "resume", "release.nightly"]);
-    assert!(resumed.stderr.contains("is on, next in "), "{resumed:?}");
+    assert!(resumed.stdout.contains("is on, next in "), "{resumed:?}");
     assert_eq!(
         printed(&house, &["schedule", "fire", "release.nightly"]),
         "1\n"

@@ -101,7 +101,7 @@ fn a_failure_is_explained_where_it_happens() {
     for told in [
         "step test  ✘ failed",
         "step publish  ↷ skipped",
-        "  test · last 10 of 13 lines, ! is stderr\n",
+        "  test · last 10 of 12 lines, ! is stderr\n",
         "    11   line 11\n",
         "    12 ! oh no\n",
         "broken · job 1 · ✘ failed in ",
@@ -495,8 +495,7 @@ fn the_cause_of_a_failure_is_found_where_it_is() {
     let run = typed(&house, &["run", "loops"]);
     assert_eq!(run.code, Some(10), "{run:?}");
     assert!(
-        run.stderr
-            .contains("  each[1] · all 2 lines\n    1   item 2\n"),
+        run.stderr.contains("  each[1] · 1 line\n    1   item 2\n"),
         "{run:?}"
     );
     assert!(
@@ -507,7 +506,7 @@ fn the_cause_of_a_failure_is_found_where_it_is() {
     assert_eq!(run.code, Some(10), "{run:?}");
     assert!(
         run.stderr
-            .contains("  job 3 test · all 2 lines\n    1   testing\n"),
+            .contains("  job 3 test · 1 line\n    1   testing\n"),
         "{run:?}"
     );
     assert!(run.stderr.contains("stepward logs 3 test\n"), "{run:?}");
@@ -677,7 +676,7 @@ tasks:
     let _worker = house.worker(1);
     let run = typed(&house, &["run", "tolerant"]);
     assert_eq!(run.code, Some(10), "{run:?}");
-    assert!(run.stderr.contains("  z · all 2 lines\n"), "{run:?}");
+    assert!(run.stderr.contains("  z · 1 line\n"), "{run:?}");
     assert!(run.stderr.contains("stepward logs 1 z\n"), "{run:?}");
     assert!(!run.stderr.contains("tolerated"), "{run:?}");
     house.check();
@@ -878,4 +877,97 @@ fn lines_say_why_a_step_waits() {
         1,
         "once is enough: {said}"
     );
+}
+
+const FAMILY: &str = "
+tasks:
+  parent:
+    flow:
+      a: { script: 'echo from a; echo complaint >&2' }
+      k: { type: task, task: child, depends_on: [a] }
+  child:
+    flow:
+      x: { script: echo from x }
+  alone: { flow: { only: { script: 'echo first; exit 3' } } }
+";
+
+#[test]
+fn what_steps_print_is_printed_while_they_do_if_somebody_wants_it() {
+    let folder = folder_with("family.yaml", FAMILY);
+    let run = |words: &[&str]| typed_in(folder.path(), &[&["run", "family.yaml"], words].concat());
+    let whole = run(&["--task", "parent", "--logs"]);
+    assert_eq!(whole.code, Some(0), "{whole:?}");
+    assert_eq!(whole.stdout, "a | from a\na | complaint\nk/x | from x\n");
+    assert!(whole.stderr.contains("step k  ✔ completed"), "{whole:?}");
+    let alone = run(&["--task", "alone", "--logs", "--progress", "none"]);
+    assert_eq!(alone.code, Some(10), "{alone:?}");
+    assert_eq!(alone.stdout, "first\n");
+    assert!(
+        alone.stderr.contains("because  step only failed"),
+        "{alone:?}"
+    );
+    for wrong in ["--json", "--detach", "--output"] {
+        let refused = run(&["--task", "alone", "--logs", wrong]);
+        assert_eq!(refused.code, Some(2), "{refused:?}");
+    }
+
+    let mut house = House::with(FAMILY);
+    let _worker = house.worker(1);
+    let there = typed(&house, &["run", "parent", "--logs"]);
+    assert_eq!(there.code, Some(0), "{there:?}");
+    assert_eq!(there.stdout, whole.stdout);
+    let again = typed(&house, &["watch", "1", "--logs"]);
+    assert_eq!(again.stdout, whole.stdout, "{again:?}");
+    house.check();
+}
+
+#[test]
+fn colours_of_what_failed_are_no_rubbish() {
+    let workflow =
+        "tasks: { red: { flow: { a: { script: 'printf \"\\033[31mbad\\n\"; exit 1' } } } }";
+    let folder = folder_with("red.yaml", workflow);
+    let run = typed_in(folder.path(), &["run", "red.yaml"]);
+    assert_eq!(run.code, Some(10), "{run:?}");
+    assert!(run.stderr.contains("    1   bad\n"), "{run:?}");
+    let run = typed_in(folder.path(), &["run", "red.yaml", "--color", "always"]);
+    assert!(run.stderr.contains("\x1b[31mbad\x1b[0m\n"), "{run:?}");
+}
+
+#[test]
+fn a_task_runs_here_although_another_file_does_not_load() {
+    let folder = folder_with(
+        "workflows/good.yaml",
+        "tasks: { good: { flow: { a: { script: echo } } } }",
+    );
+    std::fs::write(
+        folder.path().join("workflows/bad.yaml"),
+        "tasks: { bad: { flow: { a: { scrpt: x } } } }",
+    )
+    .unwrap();
+    let run = typed_in(folder.path(), &["run", "good"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let told = "stepward: workflows/bad.yaml does not load and is left out, `stepward validate workflows` says why\n";
+    assert!(run.stderr.starts_with(told), "{run:?}");
+    let run = typed_in(folder.path(), &["run", "bad"]);
+    assert_eq!(run.code, Some(3), "{run:?}");
+    assert!(run.stderr.contains("unknown key `scrpt`"), "{run:?}");
+}
+
+#[test]
+fn whoever_had_a_server_is_told_that_it_has_ended() {
+    let folder = crate::cli_dev::project();
+    let dev = crate::cli_dev::Dev::start(folder.path(), &["--no-worker"]);
+    dev.process.signal(rustix::process::Signal::KILL);
+    await_that("it is gone", || (!dev.process.is_alive()).then_some(()));
+    let run = typed_in(folder.path(), &["run", "hello"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(run.stderr.contains("has ended"), "{run:?}");
+    assert!(
+        run.stderr
+            .contains("this runs here, and nothing of it is kept"),
+        "{run:?}"
+    );
+    let detached = typed_in(folder.path(), &["run", "hello", "--detach"]);
+    assert_eq!(detached.code, Some(6), "{detached:?}");
+    assert!(detached.stderr.contains("has ended"), "{detached:?}");
 }

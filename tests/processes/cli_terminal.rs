@@ -201,3 +201,44 @@ tasks:
         assert!(screen.contains(next), "{screen}");
     }
 }
+
+#[test]
+fn two_taps_in_quick_succession_are_two() {
+    let sleep = sleep_of_its_own(5);
+    let folder = folder(&format!(
+        "tasks: {{ flow: {{ flow: {{ stubborn: {{ script: \"trap '' TERM INT; echo awake; while true; do {sleep}; done\" }} }} }} }}"
+    ));
+    let words = ["run", "--watch", "flow.yaml"];
+    let mut terminal = Terminal::run(folder.path(), 80, &[], &words);
+    terminal.await_text("awake");
+    terminal.press_ctrl_c();
+    // As quick as a finger is.
+    std::thread::sleep(std::time::Duration::from_millis(90));
+    terminal.press_ctrl_c();
+    let (code, screen) = terminal.end();
+    assert_eq!(code, Some(130), "{screen}");
+    assert!(!screen.contains("waiting up to"), "{screen}");
+    await_that("nothing is left", || {
+        processes(&sleep).is_empty().then_some(())
+    });
+}
+
+#[test]
+fn what_is_wrong_with_a_workflow_is_shown_in_colours() {
+    let folder = folder("tasks: { flow: { flow: { a: { scrpt: hi } } } }");
+    for words in [
+        ["run", "flow.yaml"],
+        ["render", "flow.yaml"],
+        ["graph", "flow.yaml"],
+    ] {
+        let mut terminal = Terminal::run(folder.path(), 80, &[], &words);
+        let (code, screen) = terminal.end();
+        assert_eq!(code, Some(3), "{screen}");
+        assert!(
+            screen.contains("error[E012]: unknown key `scrpt`"),
+            "{screen}"
+        );
+        assert!(!screen.contains('\u{fffd}'), "{screen}");
+        assert!(terminal.written().contains("\x1b[1m"), "{screen}");
+    }
+}

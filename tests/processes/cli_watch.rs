@@ -2,11 +2,14 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use crate::house::{House, await_that};
+use crate::proxy::{Fate, Proxy};
 use crate::typed::{command, typed, typed_in};
 
 const WORKFLOWS: &str = "
@@ -242,5 +245,95 @@ fn a_person_decides_with_what_is_asked_for() {
         assert_eq!(typed(&house, &["approve", step]).code, Some(0));
     }
     house.await_job(3, "completed");
+    house.check();
+}
+
+#[test]
+fn whoever_waits_stays_though_a_proxy_says_that_the_server_is_away() {
+    let mut house = House::with(WORKFLOWS);
+    let _worker = house.worker(1);
+    house.submit("nap");
+    house.await_step(1, "rest", "running");
+    let is_away = Arc::new(AtomicBool::new(false));
+    let away = is_away.clone();
+    // What never ends does not go through it.
+    let proxy = Proxy::start(&house.url(), move |path, _| {
+        match away.load(Ordering::SeqCst) || path.starts_with("/api/events") {
+            true => Fate::BadGateway,
+            false => Fate::Pass,
+        }
+    });
+    let ways = [
+        &["watch", "1"][..],
+        &["wait", "1"],
+        &["logs", "-f", "1", "--exit-status"],
+    ];
+    let waiting: Vec<_> = ways
+        .iter()
+        .map(|words| {
+            let seen = proxy.count("/api/jobs/1", Fate::Pass);
+            let mut child = command(house.folder.path(), words);
+            child.env("STEPWARD_SERVER_URL", &proxy.url);
+            let child = child.stderr(Stdio::piped()).spawn().unwrap();
+            await_that("it has found its job", || {
+                (proxy.count("/api/jobs/1", Fate::Pass) > seen + 1).then_some(())
+            });
+            child
+        })
+        .collect();
+    is_away.store(true, Ordering::SeqCst);
+    let refused = proxy.count("/api/jobs/1", Fate::BadGateway);
+    await_that("each is told that it is away", || {
+        (proxy.count("/api/jobs/1", Fate::BadGateway) > refused + 5).then_some(())
+    });
+    house.cancel(1);
+    is_away.store(false, Ordering::SeqCst);
+    for (child, words) in waiting.into_iter().zip(ways) {
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(11), "{words:?}: {said}");
+    }
+    house.check();
+}
+
+#[test]
+fn why_a_job_was_cancelled_is_told_to_whoever_looks() {
+    let mut house = House::with(WORKFLOWS);
+    let _worker = house.worker(1);
+    house.submit("nap");
+    house.await_step(1, "rest", "running");
+    let cancelled = typed(&house, &["cancel", "1", "-m", "wrong version"]);
+    assert_eq!(cancelled.code, Some(0), "{cancelled:?}");
+    let job = house.job(1);
+    assert_eq!(job.message.as_deref(), Some("cancelled: wrong version"));
+    house.check();
+}
+
+#[test]
+fn a_name_that_is_empty_names_nothing() {
+    let house = House::with(WORKFLOWS);
+    for words in [
+        &["wait", ""][..],
+        &["watch", ""],
+        &["logs", ""],
+        &["cancel", ""],
+        &["retry", ""],
+        &["approve", ""],
+        &["reject", ""],
+        &["job", "show", ""],
+        &["task", "show", ""],
+        &["worker", "show", ""],
+        &["worker", "rm", ""],
+        &["schedule", "show", ""],
+        &["events", "--job", ""],
+    ] {
+        let typed = typed(&house, words);
+        assert_eq!(typed.code, Some(2), "{words:?}: {typed:?}");
+        assert!(typed.stderr.contains("nothing is named by it"), "{typed:?}");
+    }
+    // An address that ends too late is no job that is not there.
+    let url = format!("{}/foo", house.url());
+    let typed = typed_in(house.folder.path(), &["wait", "1", "--server", &url]);
+    assert_eq!(typed.code, Some(6), "{typed:?}");
     house.check();
 }

@@ -213,7 +213,7 @@ fn of_two_workers_with_one_name_the_advice_is_about_the_one_that_is_meant() {
         assert!(!all.contains("worker rm vm"), "{words:?}: {all}");
     }
     let told = typed(&house, &["worker", "rm", "1"]);
-    assert_eq!(told.stderr, "stepward: worker vm, number 1, is removed\n");
+    assert_eq!(told.stdout, "worker vm, number 1, is removed\n");
     let left: Vec<i64> = house.workers().iter().map(|worker| worker.id).collect();
     assert_eq!(left, [2]);
     // The name is enough again.

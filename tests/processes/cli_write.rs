@@ -45,6 +45,7 @@ fn a_graph_shows_the_task_of_a_server_and_how_a_job_of_it_went() {
         "{drawn:?}"
     );
     assert!(line("tell ").contains("✔"), "{drawn:?}");
+    assert!(line("tell ").contains("after test (failed)"), "{drawn:?}");
     assert!(
         line("publish ").contains("skipped · script · dependency_not_accepted"),
         "{drawn:?}"
@@ -56,6 +57,8 @@ fn a_graph_shows_the_task_of_a_server_and_how_a_job_of_it_went() {
 
     let json = typed(&house, &["graph", "--job", "1", "--json"]).json();
     assert_eq!(json["nodes"].as_array().unwrap().len(), 4);
+    let of_task = typed(&house, &["graph", "ship", "--json"]).json();
+    assert_eq!(json["edges"], of_task["edges"]);
     let svg = typed(&house, &["graph", "--job", "1", "--format", "svg"]);
     assert!(svg.stdout.contains("state-failed"), "{svg:?}");
     let wrong = typed(&house, &["graph", "shipp"]);

@@ -127,16 +127,25 @@ fn a_run_on_a_small_disk() {
     let folder = tempfile::tempdir().unwrap();
     let workflow = "tasks: { loud: { flow: { a: { script: 'seq 1 2000000; exit 4' } } } }";
     fs::write(folder.path().join("loud.yaml"), workflow).unwrap();
-    let mut run = command(folder.path(), &["run", "loud.yaml"]);
-    let run = Process::start("run", {
+    let begin = || {
+        let mut run = command(folder.path(), &["run", "loud.yaml"]);
         run.env("TMPDIR", &disk);
+        let run = Process::start("run", run);
+        await_that("it says what is wrong", || {
+            run.said()
+                .contains("the server in this process cannot go on")
+                .then_some(())
+        });
         run
-    });
-    await_that("it says what is wrong", || {
-        run.said()
-            .contains("the server in this process cannot go on")
-            .then_some(())
-    });
+    };
+    // Where nobody looks, nobody makes room.
+    let run = begin();
+    await_that("it gives up", || (!run.is_alive()).then_some(()));
+    let said = run.said();
+    assert!(said.contains("it was waited for long enough"), "{said}");
+    assert!(!run.wait(), "{said}");
+
+    let run = begin();
     run.signal(Signal::INT);
     await_that("it ends", || (!run.is_alive()).then_some(()));
     let said = run.said();

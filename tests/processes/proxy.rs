@@ -15,6 +15,8 @@ pub enum Fate {
     LoseAnswer,
     /// It arrives twice; the second answer comes back.
     Double,
+    /// It is answered here: the server is not there.
+    BadGateway,
     /// Neither it nor an answer: the connection stays open and nothing happens.
     Hang,
 }
@@ -103,6 +105,12 @@ fn serve(mut client: TcpStream, desk: &Desk) {
         let path = head.split_whitespace().nth(1).unwrap_or_default();
         let answer = match desk.decide(path) {
             Fate::LoseRequest => return,
+            Fate::BadGateway => {
+                let page = "<h1>502 Bad Gateway</h1>";
+                let length = page.len();
+                let head = format!("HTTP/1.1 502 Bad Gateway\r\ncontent-length: {length}\r\n\r\n");
+                Some((head + page).into_bytes())
+            }
             Fate::Hang => {
                 let mut rest = Vec::new();
                 // Until the client gives up.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::cli::say::tell;
-use crate::cli::words::{count, printable, time_of_day};
+use crate::cli::words::{count, printable, shell_path, time_of_day};
 use crate::clock::wall_time;
 use crate::language::Reloaded;
 use crate::server::OnReload;
@@ -56,7 +56,9 @@ impl Reloads {
     fn line(&self, path: &Path, broken: &BTreeSet<PathBuf>, reloaded: &Reloaded) -> String {
         let name = path.display().to_string();
         let own = |found: &&crate::language::Diagnostic| found.is_error() && found.at.file == name;
-        let errors = reloaded.diagnostics.iter().filter(own).count();
+        let mut errors = reloaded.diagnostics.iter().filter(own);
+        let first = errors.next();
+        let more = errors.count();
         let name = printable(&name);
         let served = match () {
             () if reloaded.stale.iter().any(|stale| stale == path) => {
@@ -66,17 +68,22 @@ impl Reloads {
             () => "what was good is served",
         };
         let tasks = count(reloaded.workflows.tasks().count(), "task");
-        match errors {
-            1.. => format!(
-                "{name}: {}, {served}; `stepward validate` shows more",
-                count(errors, "error")
-            ),
-            0 if broken.contains(path) => {
+        match first {
+            Some(first) => {
+                let (line, what) = (first.at.line, printable(&first.message));
+                let more = match more {
+                    0 => String::new(),
+                    more => format!(" and {more} more"),
+                };
+                let validate = format!("stepward validate {}", shell_path(path));
+                format!("{name} line {line}: {what}{more}; {served}; {validate} shows it")
+            }
+            None if broken.contains(path) => {
                 format!("{name} does not fit what is served, {served}")
             }
-            0 if !path.exists() => format!("{name} removed, {tasks}"),
-            0 if self.broken.contains(path) => format!("{name} mended, {tasks}"),
-            0 => format!("{name} reloaded, {tasks}"),
+            None if !path.exists() => format!("{name} removed, {tasks}"),
+            None if self.broken.contains(path) => format!("{name} mended, {tasks}"),
+            None => format!("{name} reloaded, {tasks}"),
         }
     }
 }

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::Deserialize;
-
 use super::case::{Case, Found};
 use super::{Finding, Looked, or_well};
 use crate::cli::files;
@@ -13,40 +11,20 @@ use crate::config::{NotifyTarget, Text};
 use crate::domain::secret::SecretRef;
 use crate::language::render;
 use crate::secrets::Secrets;
-
-/// As a server tells them.
-#[derive(Deserialize)]
-struct Loaded {
-    /// `None`: it serves none, or is too old to say.
-    folder: Option<String>,
-    loaded_at: Option<String>,
-    tasks: usize,
-    stale: Vec<String>,
-    left_out: Vec<String>,
-    problems: Vec<Told>,
-}
-
-#[derive(Deserialize)]
-struct Told {
-    code: String,
-    severity: String,
-    message: String,
-    file: String,
-    line: u32,
-}
+use crate::wire::api::{ServedProblem, ServedWorkflows};
 
 /// The server's own view, which is the one that counts; else that of this folder.
 pub fn look(case: &Case) -> Looked {
     match case.found() {
         Found::Answering(server) if server.refusal.is_none() => {
-            let loaded: Loaded = server.get("/api/workflows")?;
+            let loaded: ServedWorkflows = server.get("/api/workflows")?;
             Ok(of_server(case, loaded))
         }
         _ => of_folder(case),
     }
 }
 
-fn of_server(case: &Case, loaded: Loaded) -> Vec<Finding> {
+fn of_server(case: &Case, loaded: ServedWorkflows) -> Vec<Finding> {
     let folder = case.workflows_folder().filter(|folder| folder.is_dir());
     let see = match folder {
         Some(folder) => format!(
@@ -55,9 +33,8 @@ fn of_server(case: &Case, loaded: Loaded) -> Vec<Finding> {
         ),
         None => "see what is wrong, on the server's machine: stepward validate FOLDER".to_string(),
     };
-    let errors = loaded.problems.iter();
-    let errors = errors.filter(|told| told.severity == "error").map(|told| {
-        let Told {
+    let errors = loaded.errors().map(|told| {
+        let ServedProblem {
             code,
             message,
             file,

@@ -119,12 +119,7 @@ pub fn look_at(remote: &Remote, job_id: i64, wants: Wants) -> std::io::Result<Re
                     let ended = seen.job.ended_at.is_some();
                     (Sight::Seen(Box::new(seen)), ended)
                 }
-                Err(
-                    CallError::Unreachable(_)
-                    | CallError::Refused {
-                        status: 429 | 503, ..
-                    },
-                ) => (Sight::Lost, false),
+                Err(error) if error.passes() => (Sight::Lost, false),
                 Err(refused) => (Sight::Refused(refused), true),
             };
             if sights.send(sight).is_err() || is_last {

@@ -16,7 +16,6 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use crossbeam_channel::{Receiver, after, never, select};
-use serde_json::json;
 
 use super::exit::Exit;
 use super::log_follow::{Company, beside};
@@ -27,7 +26,7 @@ use super::say::{answer_json, say};
 use super::words::{duration, printable, shell_word};
 use crate::clock::{monotonic_ms, wall_time};
 use crate::language;
-use crate::wire::api::JobJson;
+use crate::wire::api::{CancelRequest, JobJson};
 use block::{ROWS_LAST, ROWS_LIVE};
 use lines::Changes;
 use live::Live;
@@ -38,6 +37,8 @@ const FRAME: Duration = Duration::from_millis(100);
 /// For a server in this process to record that its job is cancelled.
 const CANCEL_PATIENCE: Duration = Duration::from_secs(3);
 const CANCEL_PAUSE: Duration = Duration::from_millis(500);
+/// Until somebody makes room. Where nobody looks, nobody does.
+const UNWELL_MS_MAX: i64 = 30_000;
 /// A disk with less room takes no page of a database and no piece of a log.
 const FULL_BYTES: u64 = 64 << 10;
 
@@ -141,11 +142,13 @@ pub fn watch(
         .transpose()?;
     let mut deadline = args.timeout.map_or_else(never, after);
     // Whether it is recorded.
-    let cancel = |teller: &mut Teller| {
+    let cancel = |teller: &mut Teller, why: &str| {
         let path = format!("/api/jobs/{}/cancel", job.id);
-        let answer = remote
-            .client
-            .post::<_, JobJson>(&path, &json!({}), CANCEL_PATIENCE);
+        let why = Some(why.to_string());
+        let answer =
+            remote
+                .client
+                .post::<_, JobJson>(&path, &CancelRequest { why }, CANCEL_PATIENCE);
         match remote.heard(answer) {
             Ok(_) => true,
             // It has ended: the next look tells how.
@@ -158,6 +161,7 @@ pub fn watch(
     };
     // What it was told to end with.
     let mut ordered: Option<Exit> = None;
+    let mut because = String::new();
     // A server that cannot write that down has its chances, but nobody waits for it for ever.
     let (mut cancel_again, mut give_up) = (never(), never());
     loop {
@@ -167,6 +171,11 @@ pub fn watch(
                 Ok(Sight::Seen(seen)) => {
                     let is_over = seen.job.ended_at.is_some();
                     teller.see(*seen);
+                    if !is_over && teller.is_beyond_help() {
+                        teller.leave();
+                        teller.note("it was waited for long enough; stopped at once");
+                        return Ok(teller.stop(Exit::Error));
+                    }
                     if is_over {
                         if let Some(printed) = &logs {
                             // Whoever does not want to wait for the rest of it knows by now how it ended.
@@ -198,11 +207,12 @@ pub fn watch(
                 (Some(_), _) => {
                     teller.note("cancelling; once more to stop at once");
                     ordered = Some(Exit::Interrupted);
+                    because = "Ctrl-C, or another signal to end".to_string();
                     cancel_again = after(Duration::ZERO);
                     give_up = after(CANCEL_PATIENCE);
                 }
             },
-            recv(cancel_again) -> _ => match cancel(&mut teller) {
+            recv(cancel_again) -> _ => match cancel(&mut teller, &because) {
                 true => (cancel_again, give_up) = (never(), never()),
                 false => cancel_again = after(CANCEL_PAUSE),
             },
@@ -221,6 +231,7 @@ pub fn watch(
                 if ordered.is_none() {
                     teller.note(&format!("waited for {waited}; the job runs in this process and is cancelled"));
                     ordered = Some(Exit::WaitedTooLong);
+                    because = format!("it was waited for no longer than {waited}");
                     cancel_again = after(Duration::ZERO);
                     give_up = after(CANCEL_PATIENCE);
                 }
@@ -242,6 +253,7 @@ fn logs_of(
         form: Form::for_people(&look),
         look,
         timestamps: false,
+        raw: false,
     };
     let company = Company::Beside(String::new());
     Ok(beside(remote.clone(), job, style, company)?)
@@ -266,7 +278,8 @@ struct Teller<'a> {
     seen: Option<Seen>,
     drawn_at: Option<i64>,
     is_lost: bool,
-    is_unwell: bool,
+    /// Since when the server in this process cannot go on.
+    unwell_since_ms: Option<i64>,
     is_uncancellable: bool,
 }
 
@@ -293,7 +306,7 @@ impl<'a> Teller<'a> {
             seen: None,
             drawn_at: None,
             is_lost: false,
-            is_unwell: false,
+            unwell_since_ms: None,
             is_uncancellable: false,
         }
     }
@@ -350,15 +363,10 @@ impl<'a> Teller<'a> {
     }
 
     fn see(&mut self, mut seen: Seen) {
-        if let Some(here) = &self.place.here
-            && !self.is_unwell
-            && let Some(problem) = seen.problem.take().or_else(|| full(&here.folder))
-        {
-            self.is_unwell = true;
-            let (problem, folder) = (printable(&problem), here.folder.display());
-            self.note(&format!(
-                "the server in this process cannot go on: {problem}; make room where {folder} is"
-            ));
+        if let Some(here) = &self.place.here {
+            let problem = seen.problem.take().or_else(|| full(&here.folder));
+            let folder = here.folder.display().to_string();
+            self.is_well_but_for(problem, &folder);
         }
         if std::mem::take(&mut self.is_lost) {
             self.note("the server is back");
@@ -394,6 +402,26 @@ impl<'a> Teller<'a> {
             ));
         }
         self.draw();
+    }
+
+    fn is_well_but_for(&mut self, problem: Option<String>, folder: &str) {
+        let Some(problem) = problem else {
+            self.unwell_since_ms = None;
+            return;
+        };
+        if self.unwell_since_ms.is_none() {
+            self.unwell_since_ms = Some(monotonic_ms());
+            let problem = printable(&problem);
+            self.note(&format!(
+                "the server in this process cannot go on: {problem}; make room where {folder} is"
+            ));
+        }
+    }
+
+    /// Nobody made room, and nobody is going to.
+    fn is_beyond_help(&self) -> bool {
+        let since_ms = self.unwell_since_ms;
+        since_ms.is_some_and(|since_ms| monotonic_ms() - since_ms > UNWELL_MS_MAX)
     }
 
     fn draw(&mut self) {

@@ -1,6 +1,7 @@
 //! What to know when a job did not complete: the cause in words, the last lines of what failed, what to type next.
 
 use super::Place;
+use crate::cli::log_line::harmless;
 use crate::cli::look::{Ink, Look};
 use crate::cli::reach::{Remote, in_url};
 use crate::cli::words::{printable, shell_path, shell_word};
@@ -9,6 +10,8 @@ use crate::wire::api::{JobJson, JobWhyJson, LogsJson, StepJson, WhyJson};
 
 /// Of what the failed step printed.
 const LINES: usize = 10;
+/// So many of the last may be the worker's own.
+const WORKER_LINES: usize = 4;
 /// Jobs within jobs.
 const DEPTH_MAX: usize = 8;
 
@@ -125,10 +128,16 @@ fn last_lines(
         return Vec::new();
     }
     let name = in_url(&step.name);
-    let path = format!("/api/jobs/{job_id}/steps/{name}/logs?tail={LINES}");
-    let Ok(logs) = remote.get::<LogsJson>(&path) else {
+    let tail = LINES + WORKER_LINES;
+    let path = format!("/api/jobs/{job_id}/steps/{name}/logs?tail={tail}");
+    let Ok(mut logs) = remote.get::<LogsJson>(&path) else {
         return Vec::new();
     };
+    // What the worker itself says at the end is said in other words below.
+    let all = logs.lines.len();
+    logs.lines.retain(|line| line.stream != "worker");
+    let total = logs.total_lines - (all - logs.lines.len()) as u64;
+    logs.lines.drain(..logs.lines.len().saturating_sub(LINES));
     if logs.lines.is_empty() {
         return Vec::new();
     }
@@ -136,7 +145,7 @@ fn last_lines(
         true => step.name.clone(),
         false => format!("job {job_id} {}", step.name),
     };
-    let (shown, total) = (logs.lines.len() as u64, logs.total_lines);
+    let shown = logs.lines.len() as u64;
     let lines = match shown == total {
         true => match total {
             1 => "1 line".to_string(),
@@ -153,7 +162,10 @@ fn last_lines(
     told.extend(logs.lines.iter().map(|line| {
         let mark = if line.stream == "stderr" { "!" } else { " " };
         let n = look.paint(Ink::Faint, &format!("{:>digits$}", line.n));
-        format!("    {n} {mark} {}", printable(&line.text))
+        format!(
+            "    {n} {mark} {}",
+            harmless(&line.text, look.colour, look.unicode)
+        )
     }));
     told.push(String::new());
     told

@@ -9,7 +9,7 @@ use crate::domain::task::{Action, Runner, is_template};
 use crate::domain::words;
 use crate::language::shell::Program;
 use crate::language::tree::{Entry, Key, Kind, Node};
-use crate::language::words::{Where, listed};
+use crate::language::words::{Where, listed, one};
 
 words! {
     pub enum StepType {
@@ -203,7 +203,7 @@ impl Decoder<'_> {
             if types.contains(&kind) {
                 continue;
             }
-            let message = format!("`{key}` is not a key of a {} of type {kind}", owner.kind);
+            let message = format!("`{key}` is not a key of {} of type {kind}", one(owner.kind));
             let problem = self.problems.error("E013", entry.key.span, message);
             problem
                 .label(format!(

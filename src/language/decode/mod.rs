@@ -197,7 +197,7 @@ impl Decoder<'_> {
         let problem = self.problems.error("E012", span, message);
         problem
             .label(match owner.has_name() {
-                true => format!("not a key of a {}", owner.kind),
+                true => format!("not a key of {}", words::one(owner.kind)),
                 false => format!("not a key of `{}`", owner.kind),
             })
             .also(owner.span, owner.label());

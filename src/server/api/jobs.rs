@@ -14,7 +14,7 @@ use crate::language::words::{did_you_mean, nearest};
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
-use crate::wire::api::{List, RetryRequest};
+use crate::wire::api::{CancelRequest, List, RetryRequest};
 
 /// The newest job, whatever it is.
 const LATEST: &str = "latest";
@@ -182,9 +182,11 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn cancel(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.says_no_more()?;
+    request.check_query(&[])?;
+    let asked: CancelRequest = request.json()?;
     let job_id = job_id(app, request)?;
-    app.engine.cancel(job_id, SOMEBODY, app.clock.now())?;
+    let (why, now) = (asked.why.as_deref(), app.clock.now());
+    app.engine.cancel_because(job_id, SOMEBODY, why, now)?;
     answer(app, 200, job_id)
 }
 

@@ -324,7 +324,7 @@ fn step_why(explained: &StepWhy, now: Now) -> StepWhyJson {
     StepWhyJson {
         step: explained.name.clone(),
         status: step.state.to_string(),
-        since_secs: secs((now.up.0 - step.since_up.0).max(0)),
+        since_secs: secs(step.since_ms(explained.job.created_at, now)),
         attempt: step.attempt,
         max_attempts: explained.max_attempts,
         worker: explained.worker.clone(),

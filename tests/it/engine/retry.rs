@@ -125,7 +125,7 @@ fn a_retry_of_what_completed_or_still_runs_is_refused() {
         .retry(Retry::of(job, RetryScope::Failed), house.now());
     assert_eq!(
         nothing.unwrap_err().to_string(),
-        "job 1 has no step to retry: all completed; retry all, or from a step"
+        "job 1 has no step to retry: all completed; retry all (--all), or from a step (--from STEP)"
     );
 }
 

@@ -97,7 +97,7 @@ fn what_is_there_is_never_overwritten() {
     assert_eq!(said(&first).0, format!("wrote {to}/user.yaml\n"));
     fs::write(folder.path().join("user.yaml"), "tasks: {}\n").unwrap();
     let second = import(&["crontab", "crontab/user", "crontab/system", "--output", to]);
-    assert_eq!(second.status.code(), Some(1));
+    assert_eq!(second.status.code(), Some(7));
     let (_, complaint) = said(&second);
     let refusal = format!(
         "stepward: {to}/user.yaml is there already, nothing was written; move it away or name another folder with --output\n"
@@ -247,8 +247,33 @@ fn what_cannot_be_read_is_told_in_a_sentence() {
     ] {
         let output = import(&words);
         let (written, complaint) = said(&output);
-        assert_eq!(output.status.code(), Some(1), "{words:?}");
+        let code = match expected {
+            expected if expected.contains("--timezone") => 2,
+            expected if expected.starts_with("nothing cannot be read") => 5,
+            _ => 1,
+        };
+        assert_eq!(output.status.code(), Some(code), "{words:?}");
         assert_eq!(written, "", "{words:?}");
         assert!(complaint.contains(expected), "{words:?}: {complaint}");
     }
+}
+
+#[test]
+fn programs_are_told_what_would_be_written_and_what_became_of_each_line() {
+    let told = import(&["crontab", "crontab/system", "--dry-run", "--json"]);
+    assert_eq!(told.status.code(), Some(0));
+    let (written, complaint) = said(&told);
+    assert_eq!(complaint, "");
+    let json: serde_json::Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(json["dry_run"], true);
+    assert_eq!(json["files"][0]["path"], "workflows/system.yaml");
+    assert!(
+        json["files"][0]["text"]
+            .as_str()
+            .unwrap()
+            .contains("tasks:")
+    );
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(rows[6]["place"], "crontab/system:7");
+    assert_eq!(rows[6]["outcome"], "not supported");
 }

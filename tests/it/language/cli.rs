@@ -133,8 +133,7 @@ fn warnings_count_only_for_who_says_so() {
 fn what_is_asked_wrongly_is_told_apart_from_what_is_wrong() {
     let folder = folder(&[]);
     for words in [
-        &["validate", "nowhere"][..],
-        &["validate", "-", "nowhere"],
+        &["validate", "-", "nowhere"][..],
         &["validate", "--format", "xml"],
         &["validate", "--token-file", "x"],
         &["explain"],
@@ -145,6 +144,8 @@ fn what_is_asked_wrongly_is_told_apart_from_what_is_wrong() {
             "{words:?}"
         );
     }
+    let missing = stepward(folder.path(), &["validate", "nowhere"], "");
+    assert_eq!(missing.status.code(), Some(5));
     // Nothing was opened or made.
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

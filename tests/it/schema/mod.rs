@@ -297,7 +297,7 @@ fn unknown_to_the_loader(around: &str, all: &[&String]) -> BTreeSet<String> {
     let told = told.lines().filter_map(|line| {
         key_of(line, "unknown key `", " in ")
             .or_else(|| key_of(line, "error: `", " is a word of "))
-            .or_else(|| key_of(line, "error: `", " is not a key of an action"))
+            .or_else(|| key_of(line, "error: `", " is not a key of an action ["))
     });
     told.collect()
 }

@@ -302,7 +302,7 @@ fn nothing_is_read_of_a_body_before_its_sender_is_known() {
         "unauthorized"
     );
     let right = "bearer 0123456789abcdef0123";
-    assert_eq!(head("/api/nothing", right).refused(404), "not_found");
+    assert_eq!(head("/api/nothing", right).refused(404), "no_route");
     assert_eq!(head("/api/jobs", right).refused(405), "method_not_allowed");
 }
 

@@ -101,7 +101,9 @@ fn nobody_writes_into_the_log_of_another() {
         ("x", "1"),
     ] {
         let answer = path(step, attempt, "?session=ann%201&offset=0");
-        assert_eq!(answer.refused(404), "not_found", "{step} {attempt}");
+        let code = answer.refused(404);
+        let is_so = ["not_found", "no_route"].contains(&code.as_str());
+        assert!(is_so, "{step} {attempt}: {code}");
     }
     for rest in [
         "",

@@ -98,8 +98,12 @@ fn every_code_has_its_golden_file() {
     let entries = fs::read_dir(folder()).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let names = names.filter_map(|name| name.strip_suffix(".txt").map(str::to_string));
+    let names: BTreeSet<String> = names.collect();
+    let missing: Vec<&String> = expected.difference(&names).collect();
+    assert_eq!(missing, Vec::<&String>::new());
     // `exit_code-127` is another one of `exit_code`.
     let found: BTreeSet<String> = names
+        .iter()
         .map(|name| name.split('-').next().unwrap().to_string())
         .collect();
     assert_eq!(found, expected);

@@ -242,6 +242,44 @@ fn child_job() {
 }
 
 #[test]
+fn child_job_that_nobody_can_go_on_with() {
+    let house = TestHouse::new();
+    let job = with_child(&house);
+    house.clock.advance_ms(12_000);
+    check_step(
+        "child_job",
+        "waiting_child_job-waiting",
+        &house,
+        job,
+        "checks",
+    );
+}
+
+/// The server was off for an hour: that is in every age, and in no deadline.
+#[test]
+fn ages_are_those_of_the_wall_clock() {
+    let house = TestHouse::new();
+    let job = submit(&house, vec![script("fit")]);
+    house.clock.advance_ms(12_000);
+    house.clock.step_wall_ms(3_600_000);
+    let now = house.now();
+    let told = show::job_why(&house.engine.why_job(job, now).unwrap(), now);
+    assert_eq!(
+        (told.since_secs, told.steps[0].since_secs),
+        (3_612.0, 3_612.0)
+    );
+    let outcome = told.steps[0].why.outcome.as_ref().unwrap();
+    assert!(outcome.in_secs < 20.0, "{outcome:?}");
+    let (queued, _) = house.engine.queue(None, 10, now).unwrap();
+    assert_eq!(queued[0].age_ms, 3_612_000);
+    // Somebody sets the clock back: an age is never less than nothing.
+    house.clock.step_wall_ms(-7_200_000);
+    let now = house.now();
+    let told = show::job_why(&house.engine.why_job(job, now).unwrap(), now);
+    assert_eq!(told.steps[0].since_secs, 12.0);
+}
+
+#[test]
 fn instances() {
     let house = TestHouse::new();
     let job = submit(&house, vec![each("shard", 2, None)]);

@@ -88,3 +88,15 @@ fn inactive() {
     house.clock.advance_ms(66_000);
     check(WorkerStanding::Inactive, "worker_is_inactive", &ann);
 }
+
+#[test]
+fn drained_and_gone() {
+    let house = TestHouse::new();
+    let ann = house.worker("edge-1", &["docker"], 2);
+    house.engine.drain(ann.worker_id, house.now()).unwrap();
+    house.clock.advance_ms(75_000);
+    check(WorkerStanding::Silent, "worker_is_silent-drained", &ann);
+    house.clock.advance_ms(60_000);
+    house.sweep();
+    check(WorkerStanding::Inactive, "worker_is_inactive-drained", &ann);
+}
