@@ -205,7 +205,8 @@ fn refuse_faults(checked: &Checked, wanted: &Wanted) -> anyhow::Result<()> {
     }
     let mut found = checked.diagnostics.clone();
     found.retain(|found| found.is_error());
-    let shown = render::human(&found, wanted.look.stderr().colour);
+    let look = wanted.look.stderr();
+    let shown = look.own(render::human(&found, look.colour));
     let misses = found.iter().any(|found| MISSING.contains(&found.code));
     let hint = match misses && is_file(wanted.word) && wanted.root.is_none() {
         true => {

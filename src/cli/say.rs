@@ -7,12 +7,19 @@ use std::sync::OnceLock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 
+use super::words::fit;
 use crate::wire::api::List;
+
+/// Nobody reads more of a sentence: what is longer has in it what somebody typed.
+const LINE_COLUMNS_MAX: usize = 4_000;
 
 /// One line on stderr.
 pub fn say(line: impl Display) {
+    let text = format!("stepward: {line}");
+    let lines = text.lines().map(|line| fit(line, LINE_COLUMNS_MAX, "..."));
+    let text = lines.collect::<Vec<_>>().join("\n");
     // Nobody hears it; what it is about happens all the same.
-    let _ = std::io::stderr().write_all(format!("stepward: {line}\n").as_bytes());
+    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
 /// A line on stderr without our name in front: of what somebody reads as a whole, such as a banner.

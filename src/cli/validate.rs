@@ -120,7 +120,10 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<Exit> {
 fn shown(checked: &Checked, format: Format, look: &LookArgs) -> String {
     let found = &checked.diagnostics;
     match format {
-        Format::Human => render::human(found, look.stdout().colour),
+        Format::Human => {
+            let look = look.stdout();
+            look.own(render::human(found, look.colour))
+        }
         Format::Short => found.iter().map(|one| render::short(one) + "\n").collect(),
         Format::Github => found.iter().map(|one| render::github(one) + "\n").collect(),
         Format::Json => match serde_json::to_string_pretty(found) {

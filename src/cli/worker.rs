@@ -212,5 +212,8 @@ fn wait(worker: Worker, signals: &Receiver<()>) -> Result<Exit, EndError> {
         }
     }
     worker.wait()?;
+    if signalled == 0 {
+        say("somebody had it drained; it has left");
+    }
     Ok(Exit::Success)
 }

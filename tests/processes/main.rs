@@ -4,6 +4,8 @@
 
 mod cancel;
 mod cli_config;
+#[cfg(feature = "faults")] // It needs strace.
+mod cli_connections;
 mod cli_demo;
 mod cli_dev;
 mod cli_doctor;
@@ -14,6 +16,7 @@ mod cli_logs;
 mod cli_look;
 mod cli_nouns;
 mod cli_reach;
+mod cli_rubbish;
 mod cli_run;
 mod cli_terminal;
 mod cli_watch;

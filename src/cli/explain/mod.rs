@@ -60,7 +60,10 @@ pub fn run(args: ExplainArgs) -> anyhow::Result<Exit> {
     match args.show.json {
         true => answer_json(found),
         // A rule is a page with its code on top, as the others are.
-        false => answer(format!("{}: {}\n\n{}", found.code, found.title, found.text)),
+        false => {
+            let page = format!("{}: {}\n\n{}", found.code, found.title, found.text);
+            answer(args.show.look().own(page))
+        }
     };
     Ok(Exit::Success)
 }
