@@ -174,7 +174,7 @@ CREATE TABLE step (
     output         TEXT,
     item_value     TEXT,
     absent_beats   INTEGER NOT NULL DEFAULT 0,      -- heartbeats in a row that did not mention it while it was running
-    ready_at       INTEGER,
+    ready_at       INTEGER,                         -- when it last became ready, or began to wait for a person
     assigned_at    INTEGER,
     started_at     INTEGER,
     ended_at       INTEGER,

@@ -34,7 +34,8 @@ pub fn run(args: CancelArgs) -> anyhow::Result<Exit> {
     let mut cancelled = Vec::new();
     for job in &jobs {
         let path = format!("/api/jobs/{job}/cancel");
-        let why = args.why.clone();
+        // A variable of a script that is not set is no reason.
+        let why = args.why.clone().filter(|why| !why.trim().is_empty());
         match remote.post::<JobJson>(&path, &CancelRequest { why }) {
             Ok(job) => {
                 if !args.show.json {

@@ -3,15 +3,14 @@
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use anyhow::bail;
 use clap::Args;
 use serde::Serialize;
 
-use super::exit::Exit;
+use super::exit::{Exit, Fault};
 use super::files::server_config;
 use super::look::Show;
 use super::say::{answer, answer_json, say};
-use super::words::{printable, shown_path};
+use super::words::{count, printable, shown_path};
 use crate::store::{Breach, DATABASE_FILE, OpenError, Store, StoreOptions};
 
 #[derive(Args)]
@@ -55,10 +54,10 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
         Err(error) => error.kind() == ErrorKind::NotFound,
     };
     if holds_none {
-        bail!(
+        return Err(Fault::not_found(format!(
             "{} holds no database ({DATABASE_FILE} is missing or empty), name the data folder: stepward db check FOLDER",
             folder.display()
-        );
+        )));
     }
     let breaches = match Store::open(&folder, StoreOptions::default()) {
         Ok(store) => store.read(|tx| tx.breaches())?,
@@ -89,8 +88,8 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
         return Ok(exit);
     }
     say(format!(
-        "{} of what must be so is not; keep a copy of {} as it is, and put the last one back that was good",
-        breaches.len(),
+        "{} broken; keep a copy of {} as it is, and put the last one back that was good",
+        count(breaches.len(), "rule"),
         shown_path(&folder)
     ));
     Ok(exit)

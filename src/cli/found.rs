@@ -74,7 +74,9 @@ fn beside_broken_ones(
     wanted: &Wanted,
     settings: &ServerConfig,
 ) -> Option<Arc<Workflows>> {
-    if checked.errors() == 0 || is_file(wanted.word) {
+    // Which of two with one name is meant, nobody knows.
+    let is_ambiguous = checked.diagnostics.iter().any(|found| found.code == "E060");
+    if checked.errors() == 0 || is_file(wanted.word) || is_ambiguous {
         return None;
     }
     let folder = workflows_folder(settings)?;

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use super::exit::Exit;
 use super::found::{self, Wanted};
 use super::look::{Ink, Look, LookArgs};
-use super::reach::{Reach, in_url};
+use super::reach::{Reach, in_url, name};
 use super::say::{answer_json, print};
 use crate::graph::{self, Graph, Node, Style};
 use crate::wire::api::{JobJson, TaskJson};
@@ -20,13 +20,13 @@ use crate::wire::api::{JobJson, TaskJson};
   stepward graph --job release@latest")]
 pub struct GraphArgs {
     /// A task of the server or of this folder, or a workflow file.
-    #[arg(value_name = "TASK|FILE", required_unless_present = "job")]
+    #[arg(value_name = "TASK|FILE", required_unless_present = "job", value_parser = name)]
     task: Option<String>,
     /// The task, if the file has several.
     #[arg(long = "task", value_name = "NAME")]
     task_of_file: Option<String>,
     /// A job of the server, such as 42 or release@latest, with the states of its steps.
-    #[arg(long, value_name = "JOB", conflicts_with_all = ["task", "task_of_file"])]
+    #[arg(long, value_name = "JOB", conflicts_with_all = ["task", "task_of_file"], value_parser = name)]
     job: Option<String>,
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,

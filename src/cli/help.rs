@@ -1,5 +1,7 @@
 //! The whole command line as one tree, and how its help reads: a sentence, examples, then everything else.
 
+use std::ffi::OsStr;
+
 use clap::{Command, CommandFactory};
 
 use super::Arguments;
@@ -50,9 +52,19 @@ const TEMPLATE: &str =
     "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}\n";
 
 pub fn command() -> Command {
-    let command = dressed(Arguments::command());
+    let command = without_empty_variables(dressed(Arguments::command()));
     let help = overview(&command);
     command.override_help(help)
+}
+
+/// A variable that is set to nothing says nothing: not what it is about, and not that this is nothing.
+pub fn without_empty_variables(command: Command) -> Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let command = command.mut_args(|argument| match argument.get_env() {
+        Some(name) if is_empty(name) => argument.env(None),
+        _ => argument,
+    });
+    command.mut_subcommands(without_empty_variables)
 }
 
 /// As somebody else is to know it: without what only programs of ours type.

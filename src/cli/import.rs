@@ -136,9 +136,7 @@ fn deliver(imported: Imported, to: &Destination) -> anyhow::Result<Exit> {
     if !to.show.json {
         tell_report(&imported.report, &to.show.look.stderr());
     }
-    if imported.files.is_empty() {
-        bail!("nothing was found that could be written");
-    }
+    let is_empty = imported.files.is_empty();
     if !to.dry_run {
         write_all(&imported, to)?;
     }
@@ -158,6 +156,11 @@ fn deliver(imported: Imported, to: &Destination) -> anyhow::Result<Exit> {
             files: files.collect(),
             rows: rows.collect(),
         });
+    }
+    if is_empty {
+        bail!("nothing was found that could be written");
+    }
+    if to.show.json {
         return Ok(Exit::Success);
     }
     for file in &imported.files {

@@ -47,7 +47,7 @@ pub struct Local {
     pub remote: Remote,
     /// For whoever else is to reach it.
     pub token_file: PathBuf,
-    worker_dir: PathBuf,
+    pub worker_dir: PathBuf,
     /// Where its database is.
     pub data_dir: PathBuf,
     /// What a step gets to end by itself.

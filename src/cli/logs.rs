@@ -171,6 +171,9 @@ fn job_and_step(job: &str, step: Option<&str>) -> anyhow::Result<(String, Option
         ))),
         (one, other) => {
             let step = one.or(other).filter(|step| !step.is_empty());
+            for word in step.into_iter().chain([job]) {
+                name(word).map_err(|fault| Fault::usage(format!("{word:?}: {fault}")))?;
+            }
             Ok((job.to_string(), step.map(str::to_string)))
         }
     }

@@ -164,19 +164,20 @@ impl Look {
     }
 
     /// Where something was cut out.
-    /// What we wrote ourselves, in signs that there are here.
+    pub fn ellipsis(&self) -> &'static str {
+        if self.unicode { "…" } else { "..." }
+    }
+
+    /// What we wrote ourselves, in signs that there are here. One for one: what stands below something stays there.
     pub fn own(&self, text: String) -> String {
         match self.unicode {
             true => text,
             false => text
-                .replace('→', "->")
-                .replace(['…', '·', '–'], "-")
+                .replace('→', ">")
+                .replace('…', ".")
+                .replace(['·', '–'], "-")
                 .replace('ø', "o"),
         }
-    }
-
-    pub fn ellipsis(&self) -> &'static str {
-        if self.unicode { "…" } else { "..." }
     }
 }
 

@@ -56,18 +56,16 @@ pub enum NamedBy {
 impl Reach {
     /// Whoever is named. Nobody has asked yet whether it is there.
     pub fn find(&self) -> anyhow::Result<Option<Remote>> {
-        // A variable that is set to nothing names nothing.
-        let token_file = self.token_file.as_ref();
-        let mut token = match token_file.filter(|file| !file.as_os_str().is_empty()) {
+        let mut token = match &self.token_file {
             Some(file) => {
-                let token = read_token(file).map_err(|fault| Fault::usage(fault.to_string()))?;
+                let token = read_token(file)?;
                 Some((token, printable(&file.display().to_string())))
             }
             None => token_variable()?.map(|token| (token, "STEPWARD_TOKEN".to_string())),
         };
         let (url, named_by) = match &self.server {
-            Some(url) if !url.is_empty() => (url.clone(), NamedBy::Caller),
-            _ => {
+            Some(url) => (url.clone(), NamedBy::Caller),
+            None => {
                 let found = announced(&here()?);
                 let Some((announced, file)) = found else {
                     return Ok(None);
@@ -222,7 +220,8 @@ impl Remote {
                     format!("{url} is no server of ours: {said}{self}")
                 }
                 CallError::Refused { error, .. } if error.code == NO_ROUTE => format!(
-                    "the server at {url} has nothing there, it is of another version or its address ends too late{self}"
+                    "the server at {url} has nothing there: it is of another version, or its address is not right; \
+                     write http://HOST:PORT"
                 ),
                 CallError::Refused { error, .. } => in_lines(error),
             };
@@ -319,9 +318,11 @@ pub fn here() -> anyhow::Result<PathBuf> {
 
 /// What somebody names: a job, a task, a worker. A variable of a script that is not set names nothing.
 pub fn name(text: &str) -> Result<String, String> {
-    match text.trim().is_empty() {
-        true => Err("nothing is named by it".to_string()),
-        false => Ok(text.to_string()),
+    match text.trim() {
+        "" => Err("nothing is named by it".to_string()),
+        // In an address they would mean another place.
+        "." | ".." => Err("that is no name".to_string()),
+        _ => Ok(text.to_string()),
     }
 }
 

@@ -14,7 +14,7 @@ use super::inputs::Given;
 use super::local::{Local, LocalOptions, new_token, slots};
 use super::process;
 use super::progress::{FollowArgs, Here, Place, Watched, watch};
-use super::reach::{Reach, Remote, in_url, last_words};
+use super::reach::{Reach, Remote, in_url, last_words, name};
 use super::say::{answer, answer_json, say};
 use super::words::printable;
 use crate::client::CallError;
@@ -31,12 +31,13 @@ const HOOKS_LOOK: Duration = Duration::from_millis(50);
 #[derive(Args)]
 #[command(before_help = "Examples:
   stepward run hello.yaml                       a file, in this process
+  stepward run hello.yaml --logs                the same, with all that its steps print
   stepward run release -i version=1.10          a task of the server, or of ./workflows
   stepward run release -i @in.json --detach     prints the job's number
   pass show deploy | stepward run deploy -i @-  inputs as JSON from stdin: good for secrets")]
 pub struct RunArgs {
     /// A task of the server or of the workflows here; or a workflow file, which always runs in this process.
-    #[arg(value_name = "TASK|FILE")]
+    #[arg(value_name = "TASK|FILE", value_parser = name)]
     target: String,
     /// What the task is given: key=value, again and again; @FILE for a JSON object of inputs, @- for one on stdin.
     ///
@@ -97,9 +98,6 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 pub fn run(args: RunArgs) -> anyhow::Result<Exit> {
     process::begin_quietly();
-    if args.target.is_empty() {
-        return Err(Fault::usage("name a task or a workflow file"));
-    }
     let is_file = found::is_file(&args.target);
     if is_file {
         refuse_server(&args)?;
@@ -122,9 +120,11 @@ pub fn run(args: RunArgs) -> anyhow::Result<Exit> {
         if args.detach {
             return Err(Fault::new(Exit::Unreachable, ended).into());
         }
-        say(format!(
-            "{ended}; this runs here, and nothing of it is kept"
-        ));
+        let kept = match args.data {
+            Some(_) => "",
+            None => ", and nothing of it is kept",
+        };
+        say(format!("{ended}; this runs here{kept}"));
     }
     let found = found::here(&Wanted {
         word: &args.target,
@@ -195,7 +195,7 @@ fn submit(
     remote
         .heard(answer)
         .map_err(|error| match Exit::of(&error) {
-            Exit::Invalid => {
+            Exit::Invalid if error.to_string().contains("this input") => {
                 let message = format!("{error:#}\n  inputs are given with -i NAME=VALUE");
                 Fault::new(Exit::Invalid, message).into()
             }
@@ -300,6 +300,7 @@ fn follow_here(
         here: Some(Here {
             data: args.data.clone(),
             folder: local.data_dir.clone(),
+            worker_dir: local.worker_dir.clone(),
             remarks: local.remarks().to_vec(),
         }),
     };

@@ -3,13 +3,12 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
 use super::announce::Announcement;
 use super::embedded::{self, Embedded, Manner};
-use super::exit::Exit;
+use super::exit::{Exit, Fault};
 use super::files::{SERVER_CONFIG, config_file, unserved};
 use super::port_owner;
 use super::process;
@@ -124,7 +123,7 @@ pub fn check_workflows_dir(folder: &Path) -> anyhow::Result<()> {
         Err(error) => error.to_string(),
     };
     let folder = folder.display();
-    bail!(
+    Err(Fault::not_found(format!(
         "workflows_dir is {folder}, which cannot be read: {why}; name the folder of workflow files"
-    )
+    )))
 }

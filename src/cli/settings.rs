@@ -9,6 +9,7 @@ use clap::{Args, Command};
 use super::embedded;
 use super::exit::{Exit, Fault};
 use super::files::{SERVER_CONFIG, WORKER_CONFIG, config_file};
+use super::help::without_empty_variables;
 use super::server::ServerArgs;
 use super::worker::WorkerArgs;
 use crate::config::{ConfigError, Given, Origin, ServerConfig, Setting, WorkerConfig, in_force};
@@ -87,6 +88,7 @@ fn invalid(fault: String) -> anyhow::Error {
 /// What these words and the environment say to a verb.
 fn given<A: Args>(verb: &'static str, words: &[OsString]) -> anyhow::Result<(A, Vec<Given>)> {
     let command = A::augment_args(Command::new(verb).no_binary_name(true));
+    let command = without_empty_variables(command);
     let matches = command.clone().try_get_matches_from(words);
     let matches = matches.map_err(|error| {
         // The rest of it is about how to ask for help.

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 
 use super::exit::{Exit, Fault};
 use super::look::{Look, Show};
-use super::reach::{Reach, Remote, in_url};
+use super::reach::{Reach, Remote, in_url, name};
 use super::say::{answer, answer_json, print};
 use super::why_text;
 use super::words::printable;
@@ -33,10 +33,10 @@ const NAMES_MAX: usize = 1_000;
   stepward why release.nightly   a schedule")]
 pub struct WhyArgs {
     /// A job (42, latest, release@failed), a step of one (42/unit), a schedule (TASK.NAME) or a worker.
-    #[arg(value_name = "WHAT")]
+    #[arg(value_name = "WHAT", value_parser = name)]
     what: String,
     /// A step of the job.
-    #[arg(value_name = "STEP")]
+    #[arg(value_name = "STEP", value_parser = name)]
     step: Option<String>,
     /// It is the name of a worker.
     #[arg(long, conflicts_with_all = ["step", "schedule"])]
@@ -96,7 +96,7 @@ impl WhyArgs {
     fn tell_job(&self, remote: &Remote, job: &str, step: Option<&str>) -> anyhow::Result<Exit> {
         let path = format!("/api/jobs/{}", in_url(job));
         match step {
-            Some(step) if step.is_empty() || step.contains('/') => {
+            Some(step) if name(step).is_err() || step.contains('/') => {
                 let (job, step) = (printable(job), shorten(&printable(step)));
                 let message = format!("{step} names no step, write {job}/STEP");
                 Err(Fault::not_found(message))

@@ -178,6 +178,8 @@ impl Step {
     /// How long it is in its state, as people count: with the time in which the server was off. It was made with its job.
     pub fn since_ms(&self, made_at: Timestamp, now: Now) -> i64 {
         let since_at = match self.state {
+            // An instance was made by its loop, nobody knows when.
+            StepState::Pending if self.item.is_some() => Some(now.wall),
             StepState::Pending => None,
             StepState::Ready | StepState::Suspended => self.ready_at,
             StepState::Assigned => self.assigned_at,

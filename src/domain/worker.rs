@@ -2,7 +2,7 @@
 
 use super::check::tag_fault;
 use super::limits::{self, shorten};
-use super::{SessionId, Timestamp, Uptime, WorkerId, words};
+use super::{Now, SessionId, Timestamp, Uptime, WorkerId, words};
 
 words! {
     pub enum WorkerState {
@@ -85,6 +85,12 @@ pub struct Worker {
 }
 
 impl Worker {
+    /// How long ago it was last heard, as people count: with the time in which the server was off. Recovery counts otherwise.
+    pub fn silent_ms(&self, now: Now) -> i64 {
+        let by_wall = now.wall.0 - self.seen_at.0;
+        by_wall.max(now.up.0 - self.seen_up.0).max(0)
+    }
+
     /// Whether it may be given new steps at all. Being busy is another question.
     pub fn takes_work(&self) -> bool {
         self.state == WorkerState::Active

@@ -330,7 +330,7 @@ impl<'a> Explainer<'a> {
             offers: worker.tags.clone(),
             lacks: lacks.cloned().collect(),
             standing,
-            seen_ms_ago: (self.now.up.0 - worker.seen_up.0).max(0),
+            seen_ms_ago: worker.silent_ms(self.now),
             slots_used,
             slots: worker.slots,
         })
@@ -646,7 +646,7 @@ impl Asked<'_> {
         let late_up = self.all.engine.bounds().late_since(self.now.up);
         let limit = span(self.all.engine.settings.heartbeat_timeout_ms);
         Ok(worker.filter(|worker| worker.seen_up <= late_up).map(|worker| {
-            let heard = span(self.now.up.0 - worker.seen_up.0);
+            let heard = span(worker.silent_ms(self.now));
             let name = worker.name;
             format!(
                 "worker {name} was last heard {heard} ago; after {limit} of silence it counts as gone"

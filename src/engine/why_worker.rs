@@ -38,7 +38,6 @@ impl Engine {
                 engine: self,
                 tx,
                 now,
-                detail: &detail,
                 worker: &detail.worker,
             };
             let could_take = asked.could_take()?;
@@ -56,7 +55,6 @@ struct Asked<'a> {
     engine: &'a Engine,
     tx: &'a Tx<'a>,
     now: Now,
-    detail: &'a WorkerDetail,
     worker: &'a Worker,
 }
 
@@ -69,7 +67,7 @@ impl Asked<'_> {
             shown.standing = WorkerStanding::Silent;
         }
         let standing = shown.standing;
-        let heard = span(self.detail.silent_ms);
+        let heard = span(self.worker.silent_ms(self.now));
         let limit = span(self.engine.settings.heartbeat_timeout_ms);
         let (used, slots) = (shown.slots_used, shown.slots);
         let has_left = self.worker.draining && used == 0;

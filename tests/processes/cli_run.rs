@@ -889,6 +889,7 @@ tasks:
     flow:
       x: { script: echo from x }
   alone: { flow: { only: { script: 'echo first; exit 3' } } }
+  many: { flow: { each: { type: task, task: child, for_each: '{{ range(50) | list }}' } } }
 ";
 
 #[test]
@@ -910,6 +911,22 @@ fn what_steps_print_is_printed_while_they_do_if_somebody_wants_it() {
         let refused = run(&["--task", "alone", "--logs", wrong]);
         assert_eq!(refused.code, Some(2), "{refused:?}");
     }
+
+    // Many children are followed one after another, and none is left out.
+    let many = run(&[
+        "--task",
+        "many",
+        "--logs",
+        "--progress",
+        "none",
+        "--slots",
+        "4",
+    ]);
+    assert_eq!(many.code, Some(0), "{many:?}");
+    let mut lines: Vec<&str> = many.stdout.lines().collect();
+    lines.sort();
+    lines.dedup();
+    assert_eq!(lines.len(), 50, "{many:?}");
 
     let mut house = House::with(FAMILY);
     let _worker = house.worker(1);
@@ -970,4 +987,59 @@ fn whoever_had_a_server_is_told_that_it_has_ended() {
     let detached = typed_in(folder.path(), &["run", "hello", "--detach"]);
     assert_eq!(detached.code, Some(6), "{detached:?}");
     assert!(detached.stderr.contains("has ended"), "{detached:?}");
+}
+
+/// What a step prints while it is ended belongs to what it printed.
+#[test]
+fn the_last_words_of_what_is_cancelled_are_printed() {
+    let workflow = "
+tasks:
+  tidy:
+    flow:
+      a: { script: \"trap 'echo cleaning; sleep 0.3; echo cleaned; exit 1' TERM; echo begun; while true; do sleep 0.05; done\" }
+";
+    let folder = folder_with("tidy.yaml", workflow);
+    let run = typed_in(
+        folder.path(),
+        &["run", "tidy.yaml", "--logs", "--timeout", "1"],
+    );
+    assert_eq!(run.code, Some(124), "{run:?}");
+    assert!(run.stdout.starts_with("begun\n"), "{run:?}");
+    assert!(
+        run.stdout.contains("cleaning\n") && run.stdout.ends_with("cleaned\n"),
+        "{run:?}"
+    );
+
+    let mut house = House::with(workflow);
+    let _worker = house.worker(1);
+    let job_id = house.submit("tidy");
+    house.await_log_line(job_id, "a", "begun");
+    let mut follow = crate::typed::command(house.folder.path(), &["logs", "-f", "1"]);
+    follow.env("STEPWARD_SERVER_URL", house.url());
+    let follow = follow.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    house.cancel(job_id);
+    let ended = follow.wait_with_output().unwrap();
+    let printed = String::from_utf8_lossy(&ended.stdout);
+    assert!(
+        printed.contains("cleaning\n") && printed.ends_with("cleaned\n"),
+        "{printed}"
+    );
+    house.check();
+}
+
+#[test]
+fn a_server_that_is_away_right_after_it_took_the_job_is_waited_for() {
+    let mut house = House::with("tasks: { one: { flow: { a: { script: echo printed } } } }");
+    let _worker = house.worker(1);
+    let proxy = crate::proxy::Proxy::start(&house.url(), |path, n| {
+        match path.starts_with("/api/jobs/") && n < 12 || path.starts_with("/api/events") {
+            true => crate::proxy::Fate::BadGateway,
+            false => crate::proxy::Fate::Pass,
+        }
+    });
+    let words = ["run", "one", "--logs", "--server", &proxy.url];
+    let run = typed_in(house.folder.path(), &words);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(run.stdout, "printed\n", "{run:?}");
+    house.check();
 }

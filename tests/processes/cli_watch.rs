@@ -331,6 +331,24 @@ fn a_name_that_is_empty_names_nothing() {
         assert_eq!(typed.code, Some(2), "{words:?}: {typed:?}");
         assert!(typed.stderr.contains("nothing is named by it"), "{typed:?}");
     }
+    for words in [
+        &["why", ""][..],
+        &["graph", ""],
+        &["graph", "--job", ""],
+        &["run", ""],
+        &["job", "show", ".."],
+    ] {
+        let typed = typed(&house, words);
+        assert_eq!(typed.code, Some(2), "{words:?}: {typed:?}");
+    }
+    // Variables that are set to nothing say nothing.
+    for variable in ["STEPWARD_TOKEN_FILE", "STEPWARD_TOKEN", "STEPWARD_DATA_DIR"] {
+        let status = command(house.folder.path(), &["status"])
+            .env("STEPWARD_SERVER_URL", house.url())
+            .env(variable, "")
+            .output();
+        assert_eq!(status.unwrap().status.code(), Some(0), "{variable}");
+    }
     // An address that ends too late is no job that is not there.
     let url = format!("{}/foo", house.url());
     let typed = typed_in(house.folder.path(), &["wait", "1", "--server", &url]);

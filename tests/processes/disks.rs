@@ -127,25 +127,7 @@ fn a_run_on_a_small_disk() {
     let folder = tempfile::tempdir().unwrap();
     let workflow = "tasks: { loud: { flow: { a: { script: 'seq 1 2000000; exit 4' } } } }";
     fs::write(folder.path().join("loud.yaml"), workflow).unwrap();
-    let begin = || {
-        let mut run = command(folder.path(), &["run", "loud.yaml"]);
-        run.env("TMPDIR", &disk);
-        let run = Process::start("run", run);
-        await_that("it says what is wrong", || {
-            run.said()
-                .contains("the server in this process cannot go on")
-                .then_some(())
-        });
-        run
-    };
-    // Where nobody looks, nobody makes room.
-    let run = begin();
-    await_that("it gives up", || (!run.is_alive()).then_some(()));
-    let said = run.said();
-    assert!(said.contains("it was waited for long enough"), "{said}");
-    assert!(!run.wait(), "{said}");
-
-    let run = begin();
+    let run = on_full_disk(&folder, &disk);
     run.signal(Signal::INT);
     await_that("it ends", || (!run.is_alive()).then_some(()));
     let said = run.said();
@@ -153,4 +135,36 @@ fn a_run_on_a_small_disk() {
         said.contains("stopped at once") || said.contains("cancelled"),
         "{said}"
     );
+}
+
+/// Where nobody looks, nobody makes room: a job whose end cannot be recorded is not waited for without end.
+#[test]
+fn a_run_in_one_process_whose_disk_stays_full_gives_up() {
+    on_a_disk_of("3m", "disks::a_run_that_nobody_looks_at");
+}
+
+#[test]
+#[ignore = "the story of the test above, which starts it where there is a small disk"]
+fn a_run_that_nobody_looks_at() {
+    let disk = PathBuf::from(std::env::var_os("disk").expect("started by the test above"));
+    let folder = tempfile::tempdir().unwrap();
+    let workflow = "tasks: { loud: { flow: { a: { script: 'seq 1 2000000' } } } }";
+    fs::write(folder.path().join("loud.yaml"), workflow).unwrap();
+    let run = on_full_disk(&folder, &disk);
+    await_that("it ends", || (!run.is_alive()).then_some(()));
+    let said = run.said();
+    assert!(said.contains("it was waited for long enough"), "{said}");
+}
+
+fn on_full_disk(folder: &tempfile::TempDir, disk: &std::path::Path) -> Process {
+    let mut run = command(folder.path(), &["run", "loud.yaml"]);
+    run.env("TMPDIR", disk);
+    let run = Process::start("run", run);
+    await_that("it says what is wrong", || {
+        let is_said = run
+            .said()
+            .contains("the server in this process cannot go on");
+        is_said.then_some(())
+    });
+    run
 }

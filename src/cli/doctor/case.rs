@@ -10,11 +10,13 @@ use crate::cli::exit::Exit;
 use crate::cli::files::{WORKER_CONFIG, config_file, workflows_folder};
 use crate::cli::reach::{NamedBy, Reach, Remote, token_variable};
 use crate::cli::settings::{self, Known};
+use crate::client::CallError;
 use crate::clock::{monotonic_ms, wall_time};
 use crate::config::{ServerConfig, WorkerConfig, read_token};
 use crate::domain::Timestamp;
 use crate::language::{self, Checked};
 use crate::store::{DATABASE_FILE, ExamineError, Examined, examine};
+use crate::wire::NO_ROUTE;
 use crate::wire::api::{Health, List, RecoveryJson, ScheduleJson, TaskJson, WorkerJson};
 
 /// Whoever takes longer to say that he is there has a problem.
@@ -136,7 +138,10 @@ impl Case {
         let (asked_ms, asked_at) = (monotonic_ms(), wall_time());
         let health = remote.client.ready(PATIENCE);
         let (ms, heard_at) = (monotonic_ms() - asked_ms, wall_time());
+        let has_nothing =
+            matches!(&health, Err(CallError::Refused { error, .. }) if error.code == NO_ROUTE);
         let health = match remote.heard(health) {
+            Err(error) if has_nothing => return Found::Misnamed(format!("{error:#}")),
             Err(error) if Exit::of(&error) == Exit::Unreachable => {
                 return Found::Silent(Box::new(remote), format!("{error:#}"));
             }

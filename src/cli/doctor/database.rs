@@ -51,23 +51,25 @@ pub fn look(case: &Case) -> Looked {
 
 /// A folder beside the data folder, called like it and then `.backup-` and whatever: as the advice has it.
 fn backup(folder: &Path) -> Finding {
+    // `.` has no name that a copy could be called by.
+    let folder = &folder.canonicalize().unwrap_or(folder.to_path_buf());
     let advice = || {
-        let copy = backup_prefix(folder) + &today();
         format!(
             "while the server is stopped, copy the folder: cp -a {} {}",
             shell_path(folder),
-            shell_path(&parent(folder).join(copy))
+            shell_path(&free_name(folder))
         )
     };
     let Some((copy, at)) = last_backup(folder) else {
         return Finding::warning("no backup is known").fix(advice());
     };
-    let shown = copy.display();
-    let message = format!(
-        "the last backup is {shown}, its database was written {}",
-        ago(at)
-    );
-    match wall_time().0 - at.0.0 > BACKUP_MS_OLD {
+    let written_at = [DATABASE_FILE.to_string(), format!("{DATABASE_FILE}-wal")];
+    let written_at = written_at
+        .iter()
+        .filter_map(|name| written(&folder.join(name)));
+    let behind_ms = written_at.map(|it| it.0.0 - at.0.0).max().unwrap_or(0);
+    let message = format!("the last backup is {}, of {}", copy.display(), ago(at));
+    match behind_ms > BACKUP_MS_OLD {
         true => Finding::warning(message).fix(advice()),
         false => Finding::ok(message),
     }
@@ -78,11 +80,27 @@ fn last_backup(folder: &Path) -> Option<(PathBuf, Time)> {
     let beside = fs::read_dir(parent(folder)).ok()?.flatten();
     let copies = beside.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
     let dated = copies.filter_map(|entry| {
-        let found = entry.path().join(DATABASE_FILE).metadata().ok()?;
-        let at = Timestamp(found.mtime() * 1_000 + found.mtime_nsec() / 1_000_000);
-        Some((entry.path(), Time(at)))
+        let at = written(&entry.path().join(DATABASE_FILE))?;
+        Some((entry.path(), at))
     });
     dated.max_by_key(|(_, at)| at.0.0)
+}
+
+fn written(file: &Path) -> Option<Time> {
+    let found = file.metadata().ok()?;
+    let ms = found.mtime() * 1_000 + found.mtime_nsec() / 1_000_000;
+    Some(Time(Timestamp(ms)))
+}
+
+/// What is there already would take the copy in.
+fn free_name(folder: &Path) -> PathBuf {
+    let name = parent(folder).join(backup_prefix(folder) + &today());
+    let numbered = |n: u32| match n {
+        1 => name.clone(),
+        n => PathBuf::from(format!("{}-{n}", name.display())),
+    };
+    let mut names = (1..).map(numbered);
+    names.find(|name| !name.exists()).unwrap_or(name.clone())
 }
 
 fn backup_prefix(folder: &Path) -> String {

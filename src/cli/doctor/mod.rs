@@ -181,11 +181,16 @@ fn at_most(mut found: Vec<Finding>) -> Vec<Finding> {
     if found.len() > FINDINGS_MAX {
         found.sort_by_key(|finding| finding.status != Status::Problem);
         let more = found.len() - FINDINGS_MAX;
-        let Finding { status, fix, .. } = found.swap_remove(FINDINGS_MAX);
-        found.truncate(FINDINGS_MAX);
+        let rest = found.split_off(FINDINGS_MAX);
+        let first = &rest[0];
+        let same_fix = rest.iter().all(|finding| finding.fix == first.fix);
         found.push(Finding {
-            fix,
-            ..Finding::new(status, format!("and {more} more"))
+            status: first.status,
+            message: format!("and {more} more"),
+            fix: match same_fix {
+                true => first.fix.clone(),
+                false => vec!["mend these first, and ask again".to_string()],
+            },
         });
     }
     found

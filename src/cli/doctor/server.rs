@@ -29,7 +29,7 @@ pub fn look(case: &Case) -> Looked {
                 .fix("start it again: stepward server, or stepward dev"))
         }
         Found::Misnamed(fault) => Err(Finding::problem(fault.clone())
-            .fix("look at --server, --token-file, STEPWARD_SERVER_URL and STEPWARD_TOKEN_FILE")),
+            .fix("look at --server and STEPWARD_SERVER_URL, at --token-file, STEPWARD_TOKEN_FILE and STEPWARD_TOKEN")),
         Found::Silent(remote, why) => {
             let problem = Finding::problem(why.clone());
             Err(match remote.named_by {

@@ -110,6 +110,7 @@ pub fn look_at(remote: &Remote, job_id: i64, wants: Wants) -> std::io::Result<Re
         job_why: None,
         whys_at: None,
         health_at: monotonic_ms(),
+        problem: None,
     };
     let look = move || {
         loop {
@@ -156,6 +157,8 @@ struct Eye {
     job_why: Option<Waits>,
     whys_at: Option<i64>,
     health_at: i64,
+    /// What it was when it was last asked for.
+    problem: Option<String>,
 }
 
 impl Eye {
@@ -172,11 +175,11 @@ impl Eye {
             true => self.new_events()?,
             false => Vec::new(),
         };
-        let problem = self.look_at_health();
+        self.look_at_health();
         Ok(Seen {
             job,
             events,
-            problem,
+            problem: self.problem.clone(),
             tails: self.tails.clone(),
             whys: self.whys.clone(),
             job_why: self.job_why.clone(),
@@ -184,15 +187,16 @@ impl Eye {
     }
 
     /// From time to time.
-    fn look_at_health(&mut self) -> Option<String> {
+    fn look_at_health(&mut self) {
         let ms = monotonic_ms();
         if !self.wants.health || ms - self.health_at < HEALTH_MS {
-            return None;
+            return;
         }
         self.health_at = ms;
-        let health = self.remote.client.ready(PATIENCE).ok()?;
         let is_disk = |problem: &String| problem.contains("cannot write");
-        health.problems.into_iter().find(is_disk)
+        if let Ok(health) = self.remote.client.ready(PATIENCE) {
+            self.problem = health.problems.into_iter().find(is_disk);
+        }
     }
 
     fn new_events(&mut self) -> Result<Vec<EventJson>, CallError> {

@@ -18,7 +18,7 @@ use clap::{Args, ValueEnum};
 use crossbeam_channel::{Receiver, after, never, select};
 
 use super::exit::Exit;
-use super::log_follow::{Company, beside};
+use super::log_follow::beside;
 use super::log_line::{Form, LineStyle};
 use super::look::{Look, Show};
 use super::reach::{Reach, Remote};
@@ -27,6 +27,7 @@ use super::words::{duration, printable, shell_word};
 use crate::clock::{monotonic_ms, wall_time};
 use crate::language;
 use crate::wire::api::{CancelRequest, JobJson};
+use crate::worker::marked::marked;
 use block::{ROWS_LAST, ROWS_LIVE};
 use lines::Changes;
 use live::Live;
@@ -90,8 +91,17 @@ pub struct Here {
     pub data: Option<PathBuf>,
     /// Where everything is written.
     pub folder: PathBuf,
+    pub worker_dir: PathBuf,
     /// What this machine could not offer, in sentences.
     pub remarks: Vec<String>,
+}
+
+impl Here {
+    /// Whether a process of a step lives.
+    fn is_working(&self) -> bool {
+        let key = std::fs::read_to_string(self.worker_dir.join("instance"));
+        key.is_ok_and(|key| !marked(key.trim()).is_empty())
+    }
 }
 
 impl Place {
@@ -136,10 +146,8 @@ pub fn watch(
     };
     teller.begin(job);
     let sights = look_at(remote, job.id, wants)?;
-    let logs = args
-        .logs
-        .then(|| logs_of(remote, job.id, args))
-        .transpose()?;
+    let logs = args.logs.then(|| logs_of(remote, job.id, args));
+    let logs = logs.transpose()?;
     let mut deadline = args.timeout.map_or_else(never, after);
     // Whether it is recorded.
     let cancel = |teller: &mut Teller, why: &str| {
@@ -177,15 +185,16 @@ pub fn watch(
                         return Ok(teller.stop(Exit::Error));
                     }
                     if is_over {
+                        let mut at_once = false;
                         if let Some(printed) = &logs {
-                            // Whoever does not want to wait for the rest of it knows by now how it ended.
                             select! {
                                 recv(printed) -> _ => {}
-                                recv(signals) -> _ => {}
+                                // Whoever does not want to wait for the rest of it knows by now how it ended.
+                                recv(signals) -> _ => at_once = true,
                             }
                         }
                         let exit = teller.end(ordered);
-                        return Ok(Watched { exit, at_once: false });
+                        return Ok(Watched { exit, at_once });
                     }
                 }
                 Ok(Sight::Lost) => teller.lost(),
@@ -246,8 +255,7 @@ fn logs_of(
     remote: &Remote,
     job_id: i64,
     args: &FollowArgs,
-) -> anyhow::Result<Receiver<Infallible>> {
-    let job: JobJson = remote.get(&format!("/api/jobs/{job_id}"))?;
+) -> std::io::Result<Receiver<Infallible>> {
     let look = args.show.look();
     let style = LineStyle {
         form: Form::for_people(&look),
@@ -255,8 +263,7 @@ fn logs_of(
         timestamps: false,
         raw: false,
     };
-    let company = Company::Beside(String::new());
-    Ok(beside(remote.clone(), job, style, company)?)
+    beside(remote.clone(), job_id, style)
 }
 
 /// Where nothing more can be written. A disk that has no such numbers is not full.
@@ -420,8 +427,12 @@ impl<'a> Teller<'a> {
 
     /// Nobody made room, and nobody is going to.
     fn is_beyond_help(&self) -> bool {
-        let since_ms = self.unwell_since_ms;
-        since_ms.is_some_and(|since_ms| monotonic_ms() - since_ms > UNWELL_MS_MAX)
+        let is_long_ago = |since_ms: i64| monotonic_ms() - since_ms > UNWELL_MS_MAX;
+        let Some(here) = self.place.here.as_ref() else {
+            return false;
+        };
+        // What still runs may end well.
+        self.unwell_since_ms.is_some_and(is_long_ago) && !here.is_working()
     }
 
     fn draw(&mut self) {
