@@ -280,7 +280,7 @@ fn a_folder_without_a_sound_database_is_told_from_one_with() {
     };
     let holds_no_database = || {
         let nothing = check();
-        assert_eq!(nothing.status.code(), Some(1));
+        assert_eq!(nothing.status.code(), Some(5));
         let said = String::from_utf8(nothing.stderr).unwrap();
         let told = "holds no database (stepward.db is missing or empty), name the data folder";
         assert!(said.contains(told), "{said}");

@@ -235,7 +235,7 @@ fn an_empty_folder_is_served_as_well_and_told_how_to_begin() {
         folder.path(),
         &["dev", "--port", "0", "--workflows-dir", "no"],
     );
-    assert_eq!(wrong.code, Some(1));
+    assert_eq!(wrong.code, Some(5));
     assert!(
         wrong
             .stderr

@@ -448,7 +448,7 @@ const MISTYPED: &[(&str, i32, &str)] = &[
     ("serve", 2, "'server'"),
     ("job ls --server 127.0.0.1", 2, "write http://HOST:PORT"),
     ("task ls --server http://127.0.0.1:1", 6, "does not answer"),
-    ("schedule ls --token-file nowhere", 2, "nowhere"),
+    ("schedule ls --token-file nowhere", 5, "nowhere"),
 ];
 
 #[test]
