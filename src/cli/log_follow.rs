@@ -246,10 +246,14 @@ impl<'a> Follower<'a> {
         let Some(why) = self.ask::<JobWhyJson>(&path)? else {
             return Ok(());
         };
-        let waits = why.steps.first();
-        let (what, why) = match waits {
-            Some(step) => (format!("step {}", printable(&step.step)), &step.why),
-            None => (format!("job {}", self.job.id), &why.why),
+        // It may have gone on, or ended, meanwhile.
+        let waits = |status: &str| matches!(status, "pending" | "ready" | "suspended");
+        let (what, why) = match why.steps.first() {
+            Some(step) if waits(&step.status) => {
+                (format!("step {}", printable(&step.step)), &step.why)
+            }
+            None if waits(&why.status) => (format!("job {}", self.job.id), &why.why),
+            _ => return Ok(()),
         };
         if self.told_why.replace(why.code.clone()).as_ref() != Some(&why.code) {
             self.tell(&format!("{what} waits: {}", printable(&why.sentence)));
