@@ -30,13 +30,15 @@ pub fn run(args: CancelArgs) -> anyhow::Result<Exit> {
     let jobs = args.jobs.iter().map(|job| job_in_url(job));
     let jobs: Vec<String> = jobs.collect::<Result<_, _>>()?;
     let remote = args.reach.server()?;
+    let request = CancelRequest {
+        // A variable of a script that is not set is no reason.
+        why: args.why.filter(|why| !why.trim().is_empty()),
+    };
     let mut exit = Exit::Success;
     let mut cancelled = Vec::new();
     for job in &jobs {
         let path = format!("/api/jobs/{job}/cancel");
-        // A variable of a script that is not set is no reason.
-        let why = args.why.clone().filter(|why| !why.trim().is_empty());
-        match remote.post::<JobJson>(&path, &CancelRequest { why }) {
+        match remote.post::<JobJson>(&path, &request) {
             Ok(job) => {
                 if !args.show.json {
                     // Whoever does not read it has cancelled it all the same.

@@ -88,8 +88,8 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
         return Ok(exit);
     }
     say(format!(
-        "{} broken; keep a copy of {} as it is, and put the last one back that was good",
-        count(breaches.len(), "rule"),
+        "broken in {}; keep a copy of {} as it is, and put the last one back that was good",
+        count(breaches.len(), "place"),
         shown_path(&folder)
     ));
     Ok(exit)

@@ -1,7 +1,5 @@
 //! `stepward task`: what can be run, by a server or by the files of this folder.
 
-use std::borrow::Cow;
-
 use clap::{Args, Subcommand};
 use serde::Deserialize;
 
@@ -15,7 +13,7 @@ use super::reach::{Reach, Remote, in_url, name};
 use super::say::{answer_json, answer_json_list, print, say};
 use super::sheet::{NOTHING, Sheet, joined, plain};
 use super::table::Cell;
-use super::words::{count, duration, printable};
+use super::words::{count, duration, printable, shell_word};
 use crate::language;
 use crate::language::words::did_you_mean;
 use crate::wire::api::{JobJson, TaskJson, ValueJson};
@@ -271,7 +269,7 @@ fn latest_jobs(remote: &Remote, task: &str, look: &Look) -> anyhow::Result<Strin
 
 /// As somebody would type it, with something for each input that must be given.
 fn command(task: &TaskJson) -> String {
-    let mut words = vec!["stepward run".to_string(), in_shell(&task.name).into()];
+    let mut words = vec!["stepward run".to_string(), shell_word(&task.name)];
     for input in task.inputs.iter().filter(|input| input.required) {
         let value = match (&input.default, input.options.first()) {
             (Some(default), _) if !input.secret => plain(default),
@@ -279,16 +277,7 @@ fn command(task: &TaskJson) -> String {
             _ => input.value_type.to_uppercase(),
         };
         words.push("-i".to_string());
-        words.push(in_shell(&format!("{}={value}", input.name)).into());
+        words.push(shell_word(&format!("{}={value}", input.name)));
     }
     printable(&words.join(" "))
-}
-
-/// One word for a shell.
-fn in_shell(word: &str) -> Cow<'_, str> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=@:,+%".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.into(),
-        false => format!("'{}'", word.replace('\'', r"'\''")).into(),
-    }
 }

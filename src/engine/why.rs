@@ -1,7 +1,7 @@
 //! One explanation for any step at any time: what it waits for, who could take it, what recovery will do about it and when;
 //! or what ended it, down to the root cause.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
@@ -238,6 +238,9 @@ impl Engine {
     }
 }
 
+/// Of steps of jobs below that are looked at for one answer.
+const LOOKS_BELOW_MAX: u32 = 100;
+
 /// Answers for as many steps as one likes, out of one snapshot. Who could take what is looked up once for all of them.
 pub(super) struct Explainer<'a> {
     pub(super) engine: &'a Engine,
@@ -248,6 +251,8 @@ pub(super) struct Explainer<'a> {
     pub(super) outcomes: RefCell<HashMap<(JobId, u32), Option<Outcome>>>,
     able: RefCell<HashMap<RequirementId, Rc<Vec<Worker>>>>,
     slots_used: RefCell<HashMap<SessionId, u32>>,
+    /// How many more steps of jobs below are looked at, for all that is asked.
+    looks_below: Cell<u32>,
 }
 
 impl<'a> Explainer<'a> {
@@ -260,6 +265,7 @@ impl<'a> Explainer<'a> {
             outcomes: RefCell::default(),
             able: RefCell::default(),
             slots_used: RefCell::default(),
+            looks_below: Cell::new(LOOKS_BELOW_MAX),
         }
     }
 
@@ -691,6 +697,9 @@ impl Asked<'_> {
 
     /// What the first step of a child job waits for that waits for somebody: who asks about the parent wants to know it.
     fn waits_below(&self, child: JobId) -> Result<Vec<Fact>, EngineError> {
+        if self.all.looks_below.get() == 0 {
+            return Ok(Vec::new());
+        }
         let (job, context) = load(self.tx, child)?;
         let mut below = Vec::new();
         for step in self.tx.steps_of_job(child)? {
@@ -698,6 +707,11 @@ impl Asked<'_> {
             if !is_child && !matches!(step.state, StepState::Ready | StepState::Suspended) {
                 continue;
             }
+            // A child may have as many steps, and children, as a job can: what is well would be looked at without end.
+            let Some(left) = self.all.looks_below.get().checked_sub(1) else {
+                break;
+            };
+            self.all.looks_below.set(left);
             let why = self.all.why(&job, &context, &step)?;
             if is_child {
                 below = why.facts;

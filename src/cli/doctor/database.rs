@@ -1,22 +1,17 @@
-//! Whether the database is sound, how large it is, and whether there is another copy of it.
+//! Whether the database is sound, and how large it is.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::backup;
 use super::case::Case;
 use super::{Finding, Looked};
-use crate::cli::words::{ago, bytes, moment, shell_path};
-use crate::clock::wall_time;
-use crate::domain::Timestamp;
-use crate::store::{DATABASE_FILE, Depth, ExamineError, Examined, OpenError, Standing};
-use crate::wire::Time;
+use crate::cli::words::{bytes, shell_path};
+use crate::store::{Depth, ExamineError, Examined, OpenError, Standing};
 
 /// A log that has grown so far was not taken in for a long time.
 const WAL_BYTES_MAX: u64 = 256 << 20;
-/// What happened since is lost with the disk.
-const BACKUP_MS_OLD: i64 = 7 * 86_400_000;
 /// The rest is for `stepward db check`.
 const BREACHES_MAX: usize = 5;
 
@@ -44,81 +39,9 @@ pub fn look(case: &Case) -> Looked {
     }
     // Whoever has a broken one is told above to put the last good one back.
     if is_sound {
-        found.push(backup(folder));
+        found.push(backup::last(folder));
     }
     Ok(found)
-}
-
-/// A folder beside the data folder, called like it and then `.backup-` and whatever: as the advice has it.
-fn backup(folder: &Path) -> Finding {
-    // `.` has no name that a copy could be called by.
-    let folder = &folder.canonicalize().unwrap_or(folder.to_path_buf());
-    let advice = || {
-        format!(
-            "while the server is stopped, copy the folder: cp -a {} {}",
-            shell_path(folder),
-            shell_path(&free_name(folder))
-        )
-    };
-    let Some((copy, at)) = last_backup(folder) else {
-        return Finding::warning("no backup is known").fix(advice());
-    };
-    let written_at = [DATABASE_FILE.to_string(), format!("{DATABASE_FILE}-wal")];
-    let written_at = written_at
-        .iter()
-        .filter_map(|name| written(&folder.join(name)));
-    let behind_ms = written_at.map(|it| it.0.0 - at.0.0).max().unwrap_or(0);
-    let message = format!("the last backup is {}, of {}", copy.display(), ago(at));
-    match behind_ms > BACKUP_MS_OLD {
-        true => Finding::warning(message).fix(advice()),
-        false => Finding::ok(message),
-    }
-}
-
-fn last_backup(folder: &Path) -> Option<(PathBuf, Time)> {
-    let prefix = backup_prefix(folder);
-    let beside = fs::read_dir(parent(folder)).ok()?.flatten();
-    let copies = beside.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
-    let dated = copies.filter_map(|entry| {
-        let at = written(&entry.path().join(DATABASE_FILE))?;
-        Some((entry.path(), at))
-    });
-    dated.max_by_key(|(_, at)| at.0.0)
-}
-
-fn written(file: &Path) -> Option<Time> {
-    let found = file.metadata().ok()?;
-    let ms = found.mtime() * 1_000 + found.mtime_nsec() / 1_000_000;
-    Some(Time(Timestamp(ms)))
-}
-
-/// What is there already would take the copy in.
-fn free_name(folder: &Path) -> PathBuf {
-    let name = parent(folder).join(backup_prefix(folder) + &today());
-    let numbered = |n: u32| match n {
-        1 => name.clone(),
-        n => PathBuf::from(format!("{}-{n}", name.display())),
-    };
-    let mut names = (1..).map(numbered);
-    names.find(|name| !name.exists()).unwrap_or(name.clone())
-}
-
-fn backup_prefix(folder: &Path) -> String {
-    let name = folder.file_name().unwrap_or_default();
-    format!("{}.backup-", name.to_string_lossy())
-}
-
-fn parent(folder: &Path) -> &Path {
-    let parent = folder.parent().unwrap_or(Path::new("/"));
-    match parent == Path::new("") {
-        true => Path::new("."),
-        false => parent,
-    }
-}
-
-/// `2026-03-01`, in UTC.
-fn today() -> String {
-    moment(Time(wall_time())).chars().take(10).collect()
 }
 
 /// What nobody could look at is not called sound.

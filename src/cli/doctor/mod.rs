@@ -3,6 +3,7 @@
 //! A check looks and says; it changes nothing, and what it finds keeps no other from looking. What is asked more than once, such
 //! as the server, is asked by the `case` once.
 
+mod backup;
 mod case;
 mod configuration;
 mod database;

@@ -73,13 +73,14 @@ pub struct Waits {
 impl From<WhyJson> for Waits {
     fn from(why: WhyJson) -> Waits {
         let outcome = why.outcome.map(|outcome| {
-            let deed = match outcome.action.as_str() {
-                "the step fails" => "fails it",
-                "the step goes back to the queue" => "puts it back into the queue",
-                "the step is tried again" => "has it tried again",
-                "the step is held" => "holds it until a person decides",
-                "its job is cancelled" => "cancels its job",
-                other => other,
+            let deed = match outcome.code.as_str() {
+                "fail" => "fails it",
+                "requeue" => "puts it back into the queue",
+                "retry" => "has it tried again",
+                "hold" => "holds it until a person decides",
+                "cancel_job" => "cancels its job",
+                // A newer server knows more.
+                _ => outcome.action.as_str(),
             };
             let when = match outcome.in_secs > 0.0 {
                 true => format!("in {}", secs(outcome.in_secs)),

@@ -2,16 +2,15 @@
 
 use super::Place;
 use crate::cli::log_line::harmless;
+use crate::cli::logs::{address, end_of};
 use crate::cli::look::{Ink, Look};
-use crate::cli::reach::{Remote, in_url};
+use crate::cli::reach::Remote;
 use crate::cli::words::{printable, shell_path, shell_word};
 use crate::config::ServerConfig;
 use crate::wire::api::{JobJson, JobWhyJson, LogsJson, StepJson, WhyJson};
 
 /// Of what the failed step printed.
 const LINES: usize = 10;
-/// So many of the last may be the worker's own.
-const WORKER_LINES: usize = 4;
 /// Jobs within jobs.
 const DEPTH_MAX: usize = 8;
 
@@ -127,9 +126,7 @@ fn last_lines(
     if step.attempt == 0 {
         return Vec::new();
     }
-    let name = in_url(&step.name);
-    let tail = LINES + WORKER_LINES;
-    let path = format!("/api/jobs/{job_id}/steps/{name}/logs?tail={tail}");
+    let path = end_of(&address(job_id, &step.name, None), LINES as u64);
     let Ok(mut logs) = remote.get::<LogsJson>(&path) else {
         return Vec::new();
     };

@@ -1,6 +1,6 @@
 //! The cost of an event is that of its consequences, not that of the job or of history.
 
-use stepward::domain::task::StepDraft;
+use stepward::domain::task::{StepDraft, TaskDraft};
 
 use crate::house::{TestHouse, script};
 
@@ -70,4 +70,24 @@ fn a_failed_completion_costs_what_its_dependents_do() {
         house.engine.store.statements() - before
     };
     assert_eq!(fail_first(1), fail_first(5_000));
+}
+
+/// A child may have as many steps as a job can, all of them well.
+#[test]
+fn to_explain_a_parent_not_all_of_its_child_is_looked_at() {
+    let statements = |size: usize| {
+        let house = TestHouse::new();
+        let parent = vec![StepDraft::task("call", "child")];
+        let steps = (0..size).map(|n| script(&format!("s{n}"))).collect();
+        let job = house.submit_tasks(vec![
+            TaskDraft::new("parent", parent),
+            TaskDraft::new("child", steps),
+        ]);
+        let _idle = house.worker("ann", &[], 2);
+        let before = house.engine.store.statements();
+        house.engine.why_job(job, house.now()).unwrap();
+        house.engine.store.statements() - before
+    };
+    assert!(statements(10) < statements(200));
+    assert_eq!(statements(200), statements(2_000));
 }
