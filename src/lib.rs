@@ -44,6 +44,10 @@ pub mod import; // what others wrote, in our language
 
 pub mod wire; // what it looks like from outside
 
+pub mod words; // how it is said
+
+pub mod problems; // what is wrong
+
 pub mod graph; // what waits for what, as a picture
 
 pub mod server; // HTTP in front of the engine

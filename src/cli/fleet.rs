@@ -10,7 +10,8 @@ use super::reach::{Reach, Remote, in_url, name};
 use super::say::{answer, answer_json, answer_json_list, print, say};
 use super::sheet::{Sheet, joined};
 use super::table::{Cell, Table};
-use super::words::{count, moment, printable, secs, shell_word};
+use super::words::{count, moment, printable, secs};
+use crate::problems::address;
 use crate::wire::api::{HeldStepJson, WorkerJson};
 
 #[derive(Subcommand)]
@@ -174,18 +175,6 @@ fn path(word: &str) -> String {
 
 fn all(remote: &Remote) -> anyhow::Result<Vec<WorkerJson>> {
     remote.all("/api/workers?limit=500", "after", usize::MAX)
-}
-
-/// How to name one of these workers in a command, so that nobody else is meant: by its name if only it can be called so, else by
-/// its number.
-pub fn address(worker: &WorkerJson, all: &[WorkerJson]) -> String {
-    let name = &worker.name;
-    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
-    let namesakes = all.iter().filter(|other| other.name == *name).count();
-    match is_number || name.starts_with('-') || namesakes > 1 {
-        true => worker.id.to_string(),
-        false => shell_word(name),
-    }
 }
 
 fn find(remote: &Remote, args: &OneArgs) -> anyhow::Result<WorkerJson> {

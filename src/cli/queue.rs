@@ -8,6 +8,7 @@ use super::reach::Reach;
 use super::say::{answer_json_list, print, say};
 use super::table::{Cell, Table};
 use super::words::{count, secs};
+use crate::problems::outcome;
 use crate::wire::api::QueuedJson;
 
 #[derive(Args)]
@@ -114,14 +115,4 @@ fn sentence(step: &QueuedJson) -> String {
         Some(outcome) => format!("{}; {outcome}", step.why.sentence),
         None => step.why.sentence.clone(),
     }
-}
-
-/// `the step fails in 18s (phase 4)`.
-pub fn outcome(step: &QueuedJson) -> Option<String> {
-    let outcome = step.why.outcome.as_ref()?;
-    let (action, phase) = (&outcome.action, outcome.phase);
-    Some(format!(
-        "{action} in {} (phase {phase})",
-        secs(outcome.in_secs)
-    ))
 }

@@ -10,21 +10,16 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::exit::{Exit, Fault};
-use super::fleet::address;
 use super::look::{Ink, Look, Show};
 use super::process::signals;
-use super::queue::outcome;
 use super::reach::{Reach, Remote, in_url};
 use super::say::{answer_json, print};
 use super::table::{Cell, Table};
-use super::words::{ago, count, duration, printable, secs, shell_word, until, width, wrap};
+use super::words::{count, duration, printable, secs, until, width, wrap};
 use crate::clock::wall_time;
-use crate::wire::api::{
-    JobJson, QueuedJson, RecoveryJson, ScheduleJson, ServedProblem, ServedWorkflows, WorkerJson,
-};
+use crate::problems::{FAILED_QUERIES, Problem, Told, is_recent, problems, recent};
+use crate::wire::api::{JobJson, RecoveryJson, ScheduleJson, ServedWorkflows, WorkerJson};
 
-/// How long a failed job is a problem.
-const RECENT_MS: i64 = 24 * 3_600_000;
 /// Somebody reads it: of more than this, the first.
 const JOBS_MAX: usize = 500;
 const WAITING_MAX: usize = 1_000;
@@ -57,7 +52,7 @@ pub struct StatusJson {
     server: String,
     ready: bool,
     /// The worst first. None: all is well.
-    problems: Vec<ProblemJson>,
+    problems: Vec<Problem>,
     jobs: StatusJobsJson,
     waiting: WaitingJson,
     workers: Vec<WorkerJson>,
@@ -65,14 +60,6 @@ pub struct StatusJson {
     workers_more: bool,
     /// The soonest first.
     schedules_next: Vec<ScheduleJson>,
-}
-
-#[derive(Debug, Serialize)]
-struct ProblemJson {
-    code: String,
-    message: String,
-    /// What to type, or to do.
-    fix: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -159,19 +146,19 @@ pub fn look_at(remote: &Remote) -> anyhow::Result<StatusJson> {
     let (queued, queued_more) = first(remote, "/api/queue?limit=500", WAITING_MAX)?;
     let (running, running_more) = jobs(remote, "status:running")?;
     let (failed, failed_more) = failed_recently(remote)?;
-    let mut problems: Vec<ProblemJson> = Vec::new();
-    for problem in &health.problems {
-        problems.push(ProblemJson {
-            code: "not_ready".to_string(),
-            message: format!("the server is not ready: {problem}"),
-            fix: "stepward doctor".to_string(),
-        });
-    }
-    problems.extend(broken_files(&workflows));
-    problems.extend(nobody_works(&workers, &workflows, &remote.url));
-    problems.extend(lost_workers(&workers, &recovery));
-    problems.extend(steps_without_worker(&queued, queued_more));
-    problems.extend(failures(&failed, failed_more));
+    let told = Told {
+        health: &health,
+        workflows: &workflows,
+        recovery: &recovery,
+        workers: &workers,
+        queued: &queued,
+        queued_more,
+        failed: &failed,
+        failed_more,
+        url: &remote.url,
+        now: wall_time(),
+    };
+    let problems = problems(&told);
     let mut by_reason = BTreeMap::new();
     for step in &queued {
         *by_reason.entry(step.why.code.clone()).or_insert(0) += 1;
@@ -214,211 +201,27 @@ fn jobs(remote: &Remote, query: &str) -> anyhow::Result<(Vec<JobJson>, bool)> {
     first(remote, &path, JOBS_MAX)
 }
 
-/// A job that ran out of time is cancelled by nobody's wish. And whether there are more.
+/// And whether there are more.
 fn failed_recently(remote: &Remote) -> anyhow::Result<(Vec<JobJson>, bool)> {
-    let now_ms = wall_time().0;
-    let is_recent = |job: &JobJson| {
-        let ended = job.ended_at.map_or(0, |at| at.0.0);
-        now_ms - ended < RECENT_MS
-    };
+    let now = wall_time();
     let (mut all, mut more) = (Vec::new(), false);
-    for query in [
-        "status:failed",
-        "status:cancelled reason:job_timeout",
-        "status:cancelled reason:queue_timeout",
-    ] {
+    for query in FAILED_QUERIES {
         let (found, is_cut) = jobs(remote, query)?;
         // Those that are left out are older still.
-        more |= is_cut && found.last().is_some_and(is_recent);
+        more |= is_cut && found.last().is_some_and(|last| is_recent(last, now));
         all.extend(found);
     }
-    all.retain(|job| job.parent.is_none() && is_recent(job));
-    all.sort_by_key(|job| std::cmp::Reverse(job.id));
+    recent(&mut all, now);
     Ok((all, more))
-}
-
-/// What is counted, where some of it may not have been.
-fn at_least(n: usize, noun: &str, more: bool) -> String {
-    match more {
-        true => format!("at least {}", count(n, noun)),
-        false => count(n, noun),
-    }
 }
 
 fn schedules_next(remote: &Remote) -> anyhow::Result<Vec<ScheduleJson>> {
     let path = "/api/schedules?limit=500";
     let schedules: Vec<ScheduleJson> = remote.all(path, "after", SCHEDULES_MAX)?;
-    let is_due = |schedule: &ScheduleJson| {
-        let is_on = schedule.enabled && schedule.loaded && !schedule.paused;
-        is_on && schedule.next_at.is_some()
-    };
-    let mut next: Vec<ScheduleJson> = schedules.into_iter().filter(is_due).collect();
+    let mut next: Vec<ScheduleJson> = schedules.into_iter().filter(ScheduleJson::is_due).collect();
     next.sort_by_key(|schedule| schedule.next_at.map(|at| at.0.0));
     next.truncate(NEXT);
     Ok(next)
-}
-
-fn broken_files(workflows: &ServedWorkflows) -> Vec<ProblemJson> {
-    let mut files: BTreeMap<&str, Vec<&ServedProblem>> = BTreeMap::new();
-    for error in workflows.errors() {
-        files.entry(&error.file).or_default().push(error);
-    }
-    let broken = files.into_iter().map(|(file, errors)| {
-        let first = errors[0];
-        let is_stale = workflows.stale.iter().any(|stale| stale == file);
-        let is_left_out = workflows.left_out.iter().any(|left| left == file);
-        let so = match (is_stale, is_left_out) {
-            (true, _) => ", it is served as it was when it was last good",
-            (false, true) => ", it is not served",
-            (false, false) => "",
-        };
-        let more = match errors.len() {
-            1 => String::new(),
-            n => format!(" and {} more", n - 1),
-        };
-        let (code, line, message) = (&first.code, first.line, &first.message);
-        ProblemJson {
-            code: "workflows_broken".to_string(),
-            message: format!("{file} line {line}: {message} [{code}]{more}{so}"),
-            fix: format!("stepward validate {file}"),
-        }
-    });
-    broken.collect()
-}
-
-/// Jobs would wait, and nobody has to submit one to know.
-fn nobody_works(
-    workers: &[WorkerJson],
-    workflows: &ServedWorkflows,
-    url: &str,
-) -> Option<ProblemJson> {
-    let is_idle = !workers.iter().any(WorkerJson::takes_steps) && workflows.tasks > 0;
-    let tasks = count(workflows.tasks, "task");
-    let message = match workers.len() {
-        0 => format!("there is no worker to run any of {tasks}"),
-        n => format!(
-            "none of {} takes steps now: nothing new runs",
-            count(n, "worker")
-        ),
-    };
-    is_idle.then(|| ProblemJson {
-        code: "no_worker".to_string(),
-        message,
-        fix: format!("stepward worker --server {}", shell_word(url)),
-    })
-}
-
-/// Whoever was told to go is no problem.
-fn lost_workers(workers: &[WorkerJson], recovery: &RecoveryJson) -> Vec<ProblemJson> {
-    let late_secs = 2.0 * recovery.settings.heartbeat_interval_secs as f64;
-    let of = |worker: &WorkerJson| {
-        let name = &worker.name;
-        let age = secs(worker.heartbeat_age_secs);
-        if worker.draining {
-            return None;
-        }
-        if worker.status == "inactive" {
-            return Some(ProblemJson {
-                code: "worker_inactive".to_string(),
-                message: format!("worker {name} is inactive, it was last heard {age} ago"),
-                fix: format!(
-                    "start it again, or forget it: stepward worker rm {}",
-                    address(worker, workers)
-                ),
-            });
-        }
-        if worker.heartbeat_age_secs <= late_secs {
-            return None;
-        }
-        let then = worker.inactive_in_secs.map(secs);
-        let then = then.map_or_else(String::new, |then| format!(", it is given up in {then}"));
-        Some(ProblemJson {
-            code: "worker_silent".to_string(),
-            message: format!("worker {name} is silent for {age}{then}"),
-            fix: "stepward recovery forecast".to_string(),
-        })
-    };
-    workers.iter().filter_map(of).collect()
-}
-
-/// Those that wait for the same are one problem.
-fn steps_without_worker(queued: &[QueuedJson], more: bool) -> Vec<ProblemJson> {
-    let mut groups: BTreeMap<(&str, &str), Vec<&QueuedJson>> = BTreeMap::new();
-    for step in queued {
-        let code = step.why.code.as_str();
-        if matches!(code, "no_matching_worker" | "matching_workers_silent") {
-            groups
-                .entry((code, &step.why.sentence))
-                .or_default()
-                .push(step);
-        }
-    }
-    let problem = |((code, sentence), steps): ((&str, &str), Vec<&QueuedJson>)| {
-        let due = |step: &&&QueuedJson| {
-            let outcome = step.why.outcome.as_ref();
-            outcome.map_or(i64::MAX, |outcome| (outcome.in_secs * 1_000.0) as i64)
-        };
-        let first = steps.iter().min_by_key(due).expect("no group is empty");
-        let which = match steps.len() {
-            1 => format!("job {} step {}", first.job_id, first.step),
-            n => format!(
-                "{}, the first is job {} step {}",
-                at_least(n, "step", more),
-                first.job_id,
-                first.step
-            ),
-        };
-        let then = outcome(first).map_or_else(String::new, |outcome| format!("; {outcome}"));
-        ProblemJson {
-            code: code.to_string(),
-            message: format!("{sentence}: {which}{then}"),
-            fix: match first.why.fix.last() {
-                Some(fix) => fix.clone(),
-                None => format!("stepward why {}/{}", first.job_id, first.step),
-            },
-        }
-    };
-    groups.into_iter().map(problem).collect()
-}
-
-/// By reason, the one that happened last first.
-fn failures(failed: &[JobJson], more: bool) -> Vec<ProblemJson> {
-    let mut groups: Vec<(&str, Vec<&JobJson>)> = Vec::new();
-    for job in failed {
-        let reason = job.reason.as_deref().unwrap_or("unknown");
-        match groups.iter_mut().find(|(known, _)| *known == reason) {
-            Some((_, jobs)) => jobs.push(job),
-            None => groups.push((reason, vec![job])),
-        }
-    }
-    let problem = |(reason, jobs): (&str, Vec<&JobJson>)| {
-        let last = jobs[0];
-        let (id, task) = (last.id, &last.task);
-        let what = match last.status.as_str() {
-            "cancelled" => "ran out of time",
-            _ => "failed",
-        };
-        let which = match jobs.len() {
-            1 => format!("job {id} {task} {what}"),
-            n => format!(
-                "{} {what} within a day, the last is {id} {task}",
-                at_least(n, "job", more)
-            ),
-        };
-        let at = last
-            .ended_at
-            .map_or_else(String::new, |at| format!(" {}", ago(at)));
-        let message = last.message.as_deref().unwrap_or(reason);
-        ProblemJson {
-            code: reason.to_string(),
-            message: format!("{which}{at}: {message}"),
-            fix: match reason {
-                "exit_code" | "signal" => format!("stepward logs {id} --failed"),
-                _ => format!("stepward why {id}"),
-            },
-        }
-    };
-    groups.into_iter().map(problem).collect()
 }
 
 pub fn text(status: &StatusJson, look: &Look) -> String {
@@ -532,15 +335,9 @@ fn workers(status: &StatusJson, look: &Look) -> String {
     };
     let mut table = Table::new(heading);
     for worker in all.iter().take(ROWS) {
-        let word = match worker {
-            it if it.status == "inactive" => "inactive",
-            it if it.draining => "draining",
-            it if it.paused => "paused",
-            _ => "active",
-        };
         let mut cells = vec![
             Cell::new(&worker.name),
-            Cell::status(look, word),
+            Cell::status(look, worker.standing()),
             Cell::new(format!("{}/{}", worker.slots_used, worker.slots)),
         ];
         if !look.is_narrow() {

@@ -1,24 +1,109 @@
-//! Who may come in. Without a token the server listens on loopback alone; with one, every request but those about health
-//! and those to webhooks, which have secrets of their own, must carry it.
+//! Who may come in. Without a token the server listens on loopback alone; with one, every request but those about health, those to
+//! webhooks, which have secrets of their own, and the page that asks for the token must show it: programs with each request,
+//! browsers once, for a cookie.
+//!
+//! A browser also carries requests that no person at it meant to make. What other sites make it send is told by `Host`, `Origin` and
+//! `Sec-Fetch-Site`, and refused here; what a page of ours sends shows a proof that only a page of ours can have.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest, Sha256};
 
 use super::error::ApiError;
-use super::exchange::Headers;
+use super::exchange::{Headers, Method};
+use crate::clock::{monotonic_ms, wall_time};
+use crate::store::Store;
+
+/// What a browser shows instead of the token.
+const COOKIE: &str = "stepward_session";
+/// How long a browser that is not used stays let in.
+const SESSION_MS: i64 = 12 * 3_600_000;
+/// A session that is used is made anew when it is this old.
+const RENEWED_MS: i64 = 3_600_000;
+
+/// Wrong tokens that may be tried at the login page within a minute, by all together: a person mistypes, a program guesses.
+const GUESSES_MAX: u32 = 20;
+const GUESSES_WITHIN_MS: i64 = 60_000;
 
 /// The token of this installation, as a hash: the text itself is not kept.
 pub struct Gate {
     token_hash: Option<[u8; 32]>,
+    /// Names that this server goes by; a browser that was led here under another one serves somebody else.
+    hosts: Vec<String>,
+    is_https: bool,
+    store: Store,
+    guesses: Mutex<Guesses>,
+}
+
+#[derive(Default)]
+struct Guesses {
+    since_ms: i64,
+    count: u32,
 }
 
 impl Gate {
-    pub fn new(token: Option<&str>) -> Gate {
+    pub fn new(
+        token: Option<&str>,
+        listen: SocketAddr,
+        public_url: Option<&str>,
+        store: Store,
+    ) -> Gate {
+        let public = public_url.unwrap_or_default();
+        let authority = public.split("://").nth(1).unwrap_or_default();
+        let authority = authority.split('/').next().unwrap_or_default();
+        let names = [authority, &listen.to_string()].map(|name| host_name(name).to_string());
         Gate {
             token_hash: token.map(hash),
+            hosts: names.into_iter().filter(|name| !name.is_empty()).collect(),
+            is_https: public.starts_with("https://"),
+            store,
+            guesses: Mutex::default(),
         }
     }
 
-    pub fn check(&self, headers: &Headers) -> Result<(), ApiError> {
+    pub fn asks_for_token(&self) -> bool {
+        self.token_hash.is_some()
+    }
+
+    /// What is to be kept from browsers that were led here by somebody else.
+    pub fn check_origin(&self, method: Method, headers: &Headers) -> Result<(), ApiError> {
+        let host = headers.host.as_deref().unwrap_or_default();
+        // Who needs a token to be let in has none for a name that is not ours: a cookie belongs to a name.
+        if !self.asks_for_token() && !self.is_ours(host_name(host)) {
+            let message = format!(
+                "this server is not called {host:?}; reach it as localhost, or set public_url to its address"
+            );
+            return Err(ApiError::new(421, "misdirected", message));
+        }
+        if method.is_safe() {
+            return Ok(());
+        }
+        let is_own = match (&headers.fetch_site, &headers.origin) {
+            (Some(site), _) => matches!(site.as_str(), "same-origin" | "none"),
+            (None, Some(origin)) => origin.split("://").nth(1) == Some(host),
+            // No browser.
+            (None, None) => true,
+        };
+        if is_own {
+            return Ok(());
+        }
+        let message = "this request was made by a page of another site";
+        Err(ApiError::new(403, "cross_site", message))
+    }
+
+    fn is_ours(&self, name: &str) -> bool {
+        let address = name.trim_start_matches('[').trim_end_matches(']');
+        let is_loopback = address
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback());
+        let is_local = name.eq_ignore_ascii_case("localhost")
+            || name.to_ascii_lowercase().ends_with(".localhost");
+        is_loopback || is_local || (self.hosts.iter()).any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// A cookie lets look everywhere, and act where a page of ours proves itself (`takes_cookie`).
+    pub fn check(&self, headers: &Headers, takes_cookie: bool) -> Result<(), ApiError> {
         let Some(expected) = &self.token_hash else {
             return Ok(());
         };
@@ -29,11 +114,116 @@ impl Gate {
             false => "",
         };
         // Hashes of a secret that cannot be guessed tell nothing by the time that comparing them takes.
-        if hash(token) == *expected {
+        if hash(token) == *expected || (takes_cookie && self.session(headers).is_some()) {
             return Ok(());
         }
         let message = "the token is missing or wrong, send it as: Authorization: Bearer TOKEN";
         Err(ApiError::new(401, "unauthorized", message))
+    }
+
+    /// The cookie for whoever knows the token.
+    pub fn log_in(&self, token: &str) -> Result<String, ApiError> {
+        self.count_guess()?;
+        if self.token_hash != Some(hash(token.trim())) {
+            let message = "this is not the token of this server";
+            return Err(ApiError::new(401, "unauthorized", message));
+        }
+        self.guesses().count = 0;
+        Ok(self.new_session())
+    }
+
+    /// The cookie that ends a session.
+    pub fn log_out(&self) -> String {
+        format!("{COOKIE}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax")
+    }
+
+    /// A cookie in the place of one that has become old.
+    pub fn renewed(&self, headers: &Headers) -> Option<String> {
+        let issued_ms = self.session(headers)?;
+        (wall_time().0 - issued_ms > RENEWED_MS).then(|| self.new_session())
+    }
+
+    fn new_session(&self) -> String {
+        let issued_ms = wall_time().0;
+        let secure = if self.is_https { "; Secure" } else { "" };
+        let (proof, age_secs) = (self.session_proof(issued_ms), SESSION_MS / 1_000);
+        format!(
+            "{COOKIE}={issued_ms}.{proof}; Path=/; Max-Age={age_secs}; HttpOnly; SameSite=Lax{secure}"
+        )
+    }
+
+    /// When the session began that the browser shows, if it is one of ours and not over. It ends with the token that began it.
+    fn session(&self, headers: &Headers) -> Option<i64> {
+        let (issued_ms, proof) = cookie(headers, COOKIE)?.split_once('.')?;
+        let issued_ms: i64 = issued_ms.parse().ok()?;
+        let age_ms = wall_time().0 - issued_ms;
+        let is_ours = same(proof, &self.session_proof(issued_ms));
+        (is_ours && age_ms < SESSION_MS).then_some(issued_ms)
+    }
+
+    fn session_proof(&self, issued_ms: i64) -> String {
+        let token = self.token_hash.unwrap_or_default();
+        self.store
+            .fingerprint(&format!("session of pages {issued_ms} {token:02x?}"))
+    }
+
+    /// What only a page that was made for this browser has.
+    pub fn proof_of_page(&self, headers: &Headers) -> String {
+        let session = cookie(headers, COOKIE).unwrap_or_default();
+        self.store.fingerprint(&format!("form of pages {session}"))
+    }
+
+    pub fn check_proof(&self, headers: &Headers, proof: &str) -> Result<(), ApiError> {
+        if same(proof, &self.proof_of_page(headers)) {
+            return Ok(());
+        }
+        let message =
+            "the page that sent this is too old: go back, load it again, and repeat what you did";
+        Err(ApiError::new(403, "stale_page", message))
+    }
+
+    fn count_guess(&self) -> Result<(), ApiError> {
+        let mut guesses = self.guesses();
+        let now_ms = monotonic_ms();
+        if now_ms - guesses.since_ms > GUESSES_WITHIN_MS {
+            *guesses = Guesses {
+                since_ms: now_ms,
+                count: 0,
+            };
+        }
+        guesses.count += 1;
+        if guesses.count > GUESSES_MAX {
+            let message = "too many wrong tokens were tried, wait a minute";
+            return Err(ApiError::new(429, "too_many_guesses", message));
+        }
+        Ok(())
+    }
+
+    fn guesses(&self) -> std::sync::MutexGuard<'_, Guesses> {
+        self.guesses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a browser was told to remember.
+pub fn cookie<'h>(headers: &'h Headers, name: &str) -> Option<&'h str> {
+    let cookies = headers.cookie.as_deref()?.split(';');
+    let mut pairs = cookies.filter_map(|pair| pair.trim().split_once('='));
+    pairs
+        .find(|(known, _)| *known == name)
+        .map(|(_, value)| value)
+}
+
+/// Takes as long wherever they differ.
+fn same(a: &str, b: &str) -> bool {
+    hash(a) == hash(b)
+}
+
+/// Without the port.
+fn host_name(authority: &str) -> &str {
+    match (authority.rfind(':'), authority.rfind(']')) {
+        (Some(colon), Some(bracket)) if colon < bracket => authority,
+        (Some(colon), _) => &authority[..colon],
+        (None, _) => authority,
     }
 }
 

@@ -33,10 +33,17 @@ impl Method {
             Method::Other => "another method",
         }
     }
+
+    /// It only looks.
+    pub fn is_safe(self) -> bool {
+        matches!(self, Method::Get | Method::Head)
+    }
 }
 
 #[derive(Debug)]
 pub struct Request {
+    /// Decoded, in order; without what stands before the first and after the last slash.
+    pub path: Vec<String>,
     /// Decoded, in order.
     pub query: Vec<(String, String)>,
     pub headers: Headers,
@@ -53,6 +60,11 @@ pub struct Headers {
     pub idempotency_key: Option<String>,
     pub accept: Option<String>,
     pub last_event_id: Option<String>,
+    pub host: Option<String>,
+    /// Who sent a browser here: `same-origin`, `cross-site`, …
+    pub fetch_site: Option<String>,
+    pub origin: Option<String>,
+    pub cookie: Option<String>,
     /// All of them, with names in lower case; only for routes that are open to whoever signs.
     pub all: Vec<(String, String)>,
 }
@@ -192,6 +204,20 @@ impl Response {
             headers: Vec::new(),
             body: body.into(),
         }
+    }
+
+    pub fn html(status: u16, body: String) -> Response {
+        Response {
+            status,
+            content_type: "text/html; charset=utf-8",
+            headers: Vec::new(),
+            body: body.into(),
+        }
+    }
+
+    /// Go and look there.
+    pub fn see_other(address: impl Into<String>) -> Response {
+        Response::html(303, String::new()).header("location", address)
     }
 
     pub fn error(status: u16, code: &str, message: &str, details: Vec<String>) -> Response {

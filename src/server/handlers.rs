@@ -15,6 +15,7 @@ use super::error::ApiError;
 use super::exchange::{Headers, Method, Reply, Response};
 use super::http::Exchange;
 use super::routes::{self, Access, Route};
+use super::web;
 
 /// As many writes can share a commit as there are threads that wait for it. Workers have threads of their own: however much
 /// people read and search, nobody is given up because its heartbeat stood behind them.
@@ -30,9 +31,9 @@ pub struct Handlers {
 }
 
 impl Handlers {
-    pub fn start(app: &Arc<App>, gate: Gate) -> std::io::Result<Handlers> {
+    pub fn start(app: &Arc<App>) -> std::io::Result<Handlers> {
         let door = Arc::new(Door {
-            gate,
+            gate: app.gate.clone(),
             workers: Arc::default(),
             people: Arc::default(),
         });
@@ -79,33 +80,49 @@ impl Drop for Handlers {
 
 /// Where requests come in.
 pub struct Door {
-    gate: Gate,
+    gate: Arc<Gate>,
     workers: Arc<Queue>,
     people: Arc<Queue>,
 }
 
 impl Door {
     /// What is asked for, and what stands in its path; if it exists, and if the caller may. Nothing more is read of a request
-    /// before that.
+    /// before that. `target`: the address as it was asked for.
     pub fn admit(
         &self,
         method: Method,
         path: &[String],
+        target: &str,
         headers: &Headers,
-    ) -> Result<(&'static Route, Vec<String>), ApiError> {
+    ) -> Result<(&'static Route, Vec<String>), Response> {
         let found = routes::find(method, path);
-        match &found {
-            Ok((route, _)) if matches!(route.access, Access::Everyone | Access::Signed) => {}
-            // Whoever may not come in does not learn what there is.
-            _ => self.gate.check(headers)?,
+        let access = found
+            .as_ref()
+            .map_or(Access::People, |(route, _)| route.access);
+        let is_page = matches!(access, Access::Pages | Access::Public)
+            || (found.is_err() && web::wants_page(path, headers));
+        let refused = |error: ApiError| match is_page {
+            true if error.status == 401 => Response::see_other(web::login_address(target)),
+            true => web::refusal(&error),
+            false => error.response(),
+        };
+        if !matches!(access, Access::Everyone | Access::Signed) {
+            self.gate.check_origin(method, headers).map_err(refused)?;
         }
-        found
+        if !matches!(access, Access::Everyone | Access::Signed | Access::Public) {
+            // Whoever may not come in does not learn what there is.
+            let takes_cookie = method.is_safe() || is_page;
+            self.gate.check(headers, takes_cookie).map_err(refused)?;
+        }
+        found.map_err(refused)
     }
 
     pub fn put(&self, exchange: Exchange) -> Result<(), NotQueued> {
         match exchange.route.access {
             Access::Everyone | Access::Workers => self.workers.put(exchange),
-            Access::People | Access::Signed => self.people.put(exchange),
+            Access::People | Access::Pages | Access::Public | Access::Signed => {
+                self.people.put(exchange)
+            }
         }
     }
 
@@ -204,12 +221,15 @@ fn serve(app: &App, exchange: Exchange) {
         let message = "the server met a fault of its own, its log says which";
         Ok(Response::error(500, "internal", message, Vec::new()).into())
     });
-    let answer = exchange.answer;
+    let (answer, route_access) = (exchange.answer, exchange.route.access);
     match handled {
         Ok(Reply::Now(response)) => answer.give(response),
         Ok(Reply::Wait(poll)) => app.waiting.wait(poll, answer),
         Ok(Reply::Stream(subscription)) => app.streams.open(subscription, answer),
         Ok(Reply::Download(download)) => app.downloads.begin(download, answer),
+        Err(error) if matches!(route_access, Access::Pages | Access::Public) => {
+            answer.give(web::refusal(&error));
+        }
         Err(error) => answer.give(error.response()),
     }
 }

@@ -72,6 +72,21 @@ const PATH_BYTES_MAX: usize = 8 << 10;
 /// Where the library stops to read, which it does roughly.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
+/// Said with every answer, whatever it is: a browser that was led to show one as something else obeys them too.
+const ALWAYS: &[(&str, &str)] = &[
+    ("content-security-policy", CONTENT_SECURITY_POLICY),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    // Not `no-referrer`: with that, browsers do not say of a form where it comes from.
+    ("referrer-policy", "same-origin"),
+    ("x-content-type-options", "nosniff"),
+];
+
+/// Scripts and styles are files of ours, nothing else is loaded or run, and no text ever becomes code.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+    connect-src 'self'; worker-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'; trusted-types stepward";
+
 /// Room that a long body gets with its first piece. More than a worker sends of a log at a time.
 const BODY_BYTES_AT_ONCE: usize = 512 << 10;
 
@@ -417,20 +432,26 @@ async fn read(request: hyper::Request<Incoming>, desk: &Desk) -> Result<Received
         authorization: text("authorization")?,
         content_type: text("content-type")?,
         idempotency_key: text("idempotency-key")?,
-        accept: accepted(&head.headers),
+        accept: joined(&head.headers, "accept", ", "),
         last_event_id: text("last-event-id")?,
+        host: text("host")?,
+        fetch_site: text("sec-fetch-site")?,
+        origin: text("origin")?,
+        cookie: joined(&head.headers, "cookie", "; "),
         all: Vec::new(),
     };
-    let (route, params) = match desk.door.admit(method, &path, &headers) {
+    let (route, params) = match desk.door.admit(method, &path, uri, &headers) {
         Ok(admitted) => admitted,
-        Err(error) => {
+        Err(refused) => {
             swallow(body, limits);
-            return Err(error.response());
+            return Err(refused);
         }
     };
     let bytes_max = match route.access {
         Access::Workers => limits.worker_bytes_max,
-        Access::Everyone | Access::Signed | Access::People => limits.body_bytes_max,
+        Access::Everyone | Access::Signed | Access::Public | Access::People | Access::Pages => {
+            limits.body_bytes_max
+        }
     };
     if route.access == Access::Signed {
         headers.all = all_headers(&head.headers);
@@ -441,6 +462,7 @@ async fn read(request: hyper::Request<Incoming>, desk: &Desk) -> Result<Received
     };
     let (body, room) = body?;
     let request = Request {
+        path,
         query,
         headers,
         body,
@@ -510,11 +532,11 @@ async fn read_body(
     }
 }
 
-/// What a client accepts may stand in several lines.
-fn accepted(headers: &hyper::HeaderMap) -> Option<String> {
-    let lines = headers.get_all("accept").iter();
+/// What may stand in several lines.
+fn joined(headers: &hyper::HeaderMap, name: &str, between: &str) -> Option<String> {
+    let lines = headers.get_all(name).iter();
     let lines: Vec<&str> = lines.filter_map(|line| line.to_str().ok()).collect();
-    (!lines.is_empty()).then(|| lines.join(", "))
+    (!lines.is_empty()).then(|| lines.join(between))
 }
 
 /// What is no text is shown as far as it is.
@@ -562,7 +584,7 @@ fn decode_path(path: &str) -> Option<Vec<String>> {
 }
 
 /// `None`: not text once it is decoded.
-fn decode_query(query: &str) -> Option<Vec<(String, String)>> {
+pub fn decode_query(query: &str) -> Option<Vec<(String, String)>> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     let decoded = pairs.map(|pair| {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -608,9 +630,13 @@ impl Outgoing {
         } = self.response;
         let mut builder = hyper::Response::builder()
             .status(status)
-            .header("content-type", content_type)
-            .header("cache-control", "no-store")
-            .header("x-content-type-options", "nosniff");
+            .header("content-type", content_type);
+        for (name, value) in ALWAYS {
+            builder = builder.header(*name, *value);
+        }
+        if !headers.iter().any(|(name, _)| *name == "cache-control") {
+            builder = builder.header("cache-control", "no-store");
+        }
         for (name, value) in headers {
             builder = builder.header(name, value);
         }

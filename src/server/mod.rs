@@ -36,6 +36,7 @@ mod routes;
 mod signed;
 mod streams;
 mod waiting;
+pub mod web;
 mod worker_api;
 
 use std::collections::BTreeSet;
@@ -44,7 +45,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::clock::SystemClock;
-use crate::config::{ConfigError, ServerConfig};
+use crate::config::{self, ConfigError, ServerConfig, Setting};
 use crate::engine::{Engine, EngineError};
 use crate::language::{Diagnostic, Workflows};
 use crate::logs::{LogLimits, Logs};
@@ -118,6 +119,10 @@ pub struct App {
     /// Who messages are from.
     origin: Origin,
     hook_log: HookLog,
+    gate: Arc<Gate>,
+    config: ServerConfig,
+    /// As they are in force, and where each comes from.
+    settings: Vec<Setting>,
 }
 
 /// A server that runs until it is stopped or dropped.
@@ -156,7 +161,7 @@ impl Server {
         limits: Limits,
         on_reload: Option<OnReload>,
     ) -> Result<Server, StartError> {
-        let gate = Gate::new(config.token()?.as_deref());
+        let token = config.token()?;
         let polls_mailbox = Arc::<Mailbox<waiting::Message>>::default();
         let streams_mailbox = Arc::<Mailbox<streams::Message>>::default();
         let bell = Bell::new(&config.notify);
@@ -188,6 +193,8 @@ impl Server {
         let log_limits = LogLimits::default();
         let logs = Logs::open(&folder, log_limits)
             .map_err(|source| StartError::Logs { folder, source })?;
+        let public_url = config.public_url.as_deref();
+        let gate = Gate::new(token.as_deref(), config.listen, public_url, store.clone());
         let settings = config.settings();
         let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
         let engine = Engine::new(store, settings);
@@ -244,8 +251,11 @@ impl Server {
             clock,
             logs,
             installation,
+            gate: Arc::new(gate),
+            config: config.clone(),
+            settings: config::in_force(config, None, &[]).unwrap_or_default(),
         });
-        let handlers = Handlers::start(&app, gate).map_err(thread)?;
+        let handlers = Handlers::start(&app).map_err(thread)?;
         let address = config.listen;
         let front = Front::start(address, handlers.door.clone(), limits);
         Ok(Server {

@@ -8,6 +8,7 @@ use super::api::{
 use super::error::ApiError;
 use super::exchange::Method::{self, Delete, Get, Post, Put};
 use super::exchange::{Reply, Request};
+use super::web::{assets, login, overview};
 use super::worker_api;
 use crate::wire::NO_ROUTE;
 
@@ -22,10 +23,14 @@ pub enum Access {
     Signed,
     /// Whoever has the token, if there is one.
     People,
+    /// The same for a browser: whoever may not is asked for the token, what goes wrong is a page.
+    Pages,
+    /// What a browser needs before that.
+    Public,
     /// As people; but nobody else's requests are in front of theirs, and they may say more at once.
     Workers,
 }
-use Access::{Everyone, People, Signed, Workers};
+use Access::{Everyone, Pages, People, Public, Signed, Workers};
 
 pub struct Route {
     pub method: Method,
@@ -78,6 +83,12 @@ const ROUTES: &[Route] = &[
     route(Post,   "/api/deliveries/{delivery}/redeliver",            People,  deliveries::redeliver),
     route(Post,   "/api/notify/{target}/test",                       People,  deliveries::test),
 
+    route(Get,    "/",                                               Pages,   overview::show),
+    route(Get,    "/login",                                          Public,  login::show),
+    route(Post,   "/login",                                          Public,  login::log_in),
+    route(Post,   "/logout",                                         Public,  login::log_out),
+    route(Get,    "/assets/{version}/{file}",                        Public,  assets::show),
+
     route(Post,   "/hooks/{name}",                                   Signed,  hooks::receive),
 
     route(Post,   "/api/worker/sessions",                            Workers, worker_api::open_session),
@@ -129,7 +140,8 @@ pub fn find(method: Method, path: &[String]) -> Result<(&'static Route, Vec<Stri
 
 /// What stands in the braces of the pattern, if the path fits.
 fn matches(pattern: &str, path: &[String]) -> Option<Vec<String>> {
-    let segments = pattern.split('/').skip(1);
+    // The first page is at a path of nothing.
+    let segments = pattern.split('/').filter(|segment| !segment.is_empty());
     if segments.clone().count() != path.len() {
         return None;
     }

@@ -304,6 +304,11 @@ impl Store {
         self.inner.shared.sealer.open_all(value, opened)
     }
 
+    /// Of a text that only this installation can have made.
+    pub fn fingerprint(&self, text: &str) -> String {
+        self.inner.shared.sealer.fingerprint(text)
+    }
+
     /// Whom events are posted to from now on.
     pub fn set_targets(&self, targets: Vec<Target>) {
         let shared = &self.inner.shared.targets;

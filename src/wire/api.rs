@@ -387,6 +387,16 @@ impl WorkerJson {
     pub fn takes_steps(&self) -> bool {
         self.status == "active" && !self.paused && !self.draining
     }
+
+    /// In one word: `active`, `inactive`, `draining` or `paused`.
+    pub fn standing(&self) -> &'static str {
+        match self {
+            it if it.status == "inactive" => "inactive",
+            it if it.draining => "draining",
+            it if it.paused => "paused",
+            _ => "active",
+        }
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -462,6 +472,14 @@ pub struct ScheduleJson {
     pub created_at: Time,
     /// Since when no file has it.
     pub removed_at: Option<Time>,
+}
+
+impl ScheduleJson {
+    /// It will fire.
+    pub fn is_due(&self) -> bool {
+        let is_on = self.enabled && self.loaded && !self.paused;
+        is_on && self.next_at.is_some()
+    }
 }
 
 #[derive(Debug, Serialize, Deserialize)]

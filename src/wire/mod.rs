@@ -62,6 +62,10 @@ impl Raw {
         values.map(|value| Raw(raw(value))).collect()
     }
 
+    pub fn value(&self) -> serde_json::Value {
+        serde_json::from_str(self.0.get()).unwrap_or_default()
+    }
+
     fn read<T: DeserializeOwned>(&self) -> Result<T, String> {
         serde_json::from_str(self.0.get()).map_err(|error| error.to_string())
     }

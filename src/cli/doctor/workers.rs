@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::case::Case;
 use super::{Finding, Looked, or_well};
-use crate::cli::fleet::address;
 use crate::cli::words::{count, duration, secs};
 use crate::domain::task::is_template;
+use crate::problems::address;
 use crate::wire::api::{TaskJson, WorkerJson};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -21,6 +21,13 @@ pub fn healthz(_: &App, request: &Request) -> Result<Reply, ApiError> {
 /// The store can write, and recovery is awake.
 pub fn readyz(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
+    let health = look(app);
+    let status = if health.problems.is_empty() { 200 } else { 503 };
+    Ok(Response::json(status, &health).into())
+}
+
+/// What keeps it from working.
+pub fn look(app: &App) -> Health {
     let now = app.clock.now();
     let mut problems = Vec::new();
     if !app.engine.can_write(now) {
@@ -30,18 +37,17 @@ pub fn readyz(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let age_ms = last.map(|last| monotonic_ms() - last.monotonic_ms);
     let interval_ms = app.engine.settings.sweep_interval_ms;
     problems.extend(sweeper_problem(age_ms, interval_ms).map(str::to_string));
-    let (status, word) = match problems.is_empty() {
-        true => (200, "ready"),
-        false => (503, "not ready"),
+    let word = match problems.is_empty() {
+        true => "ready",
+        false => "not ready",
     };
-    let health = Health {
+    Health {
         status: word.to_string(),
         problems,
         warnings: workflows_warning(app).into_iter().collect(),
         version: Some(env!("CARGO_PKG_VERSION").to_string()),
         now: Some(now.wall.into()),
-    };
-    Ok(Response::json(status, &health).into())
+    }
 }
 
 /// Files that do not load keep no job from running, but somebody should know.

@@ -106,7 +106,7 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 const KEYS: [&str; 5] = ["status", "task", "reason", "source", "since"];
 
-fn parse(text: &str, now: Timestamp) -> Result<JobFilter, ApiError> {
+pub fn parse(text: &str, now: Timestamp) -> Result<JobFilter, ApiError> {
     let mut filter = JobFilter::default();
     for term in text.split_whitespace() {
         let (key, word) = term.split_once(':').unwrap_or((term, ""));

@@ -3,6 +3,7 @@
 use super::show;
 use crate::domain::EventSeq;
 use crate::domain::recovery::Recovery;
+use crate::engine::EngineError;
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
@@ -13,6 +14,11 @@ const HISTORY: u32 = 50;
 
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&[])?;
+    Ok(Response::json(200, &look(app)?).into())
+}
+
+/// As it is now.
+pub fn look(app: &App) -> Result<RecoveryJson, EngineError> {
     let settings = app.engine.settings;
     let forecast = recovery_forecast(&app.engine, app.clock.now())?;
     let recoveries = forecast.foreseen.iter();
@@ -38,7 +44,7 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
             }
         });
     let history = app.engine.recoveries_before(EventSeq(i64::MAX), HISTORY)?;
-    let json = RecoveryJson {
+    Ok(RecoveryJson {
         settings: RecoverySettingsJson {
             heartbeat_interval_secs: settings.heartbeat_interval_ms / 1_000,
             heartbeat_timeout_secs: settings.heartbeat_timeout_ms / 1_000,
@@ -57,6 +63,5 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
         forecast: foreseen.collect(),
         forecast_more: forecast.more,
         history: history.into_iter().map(show::event).collect(),
-    };
-    Ok(Response::json(200, &json).into())
+    })
 }

@@ -9,7 +9,9 @@ use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 use crate::wire::Time;
-use crate::wire::api::{ValidateRequest, ValidatedJson, WorkflowsJson};
+use crate::wire::api::{
+    ServedProblem, ServedWorkflows, ValidateRequest, ValidatedJson, WorkflowsJson,
+};
 
 /// Files of one request: as many as a folder that somebody looks at.
 const FILES_MAX: usize = 100;
@@ -29,6 +31,30 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
         problems: &loaded.problems,
     };
     Ok(Response::json(200, &workflows).into())
+}
+
+/// What of it fits into lines.
+pub fn look(app: &App) -> ServedWorkflows {
+    let loaded = app.workflows.current();
+    let folder = app.workflows_dir.as_ref();
+    let problems = loaded.problems.iter().map(|problem| ServedProblem {
+        code: problem.code.to_string(),
+        severity: match problem.is_error() {
+            true => "error".to_string(),
+            false => "warning".to_string(),
+        },
+        message: problem.message.clone(),
+        file: problem.at.file.clone(),
+        line: problem.at.line,
+    });
+    ServedWorkflows {
+        folder: folder.map(|folder| folder.display().to_string()),
+        loaded_at: loaded.at.map(Time),
+        tasks: loaded.tasks.len(),
+        stale: loaded.stale.clone(),
+        left_out: loaded.left_out.clone(),
+        problems: problems.collect(),
+    }
 }
 
 /// Says all that `stepward validate` says, and what only a server knows: which tags its workers offer.

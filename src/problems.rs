@@ -1,0 +1,279 @@
+//! What is wrong at a server, the worst first: from what it tells of itself. The prompt and the pages say the same.
+//!
+//! Deliberately not here: how it is found out, how it looks.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::domain::Timestamp;
+use crate::wire::api::{
+    Health, JobJson, QueuedJson, RecoveryJson, ServedProblem, ServedWorkflows, WorkerJson,
+};
+use crate::words::{count, duration, secs, shell_word};
+
+/// How long a failed job is a problem.
+const RECENT_MS: i64 = 24 * 3_600_000;
+
+/// Jobs among which those are that failed by nobody's wish: one that ran out of time is cancelled.
+pub const FAILED_QUERIES: [&str; 3] = [
+    "status:failed",
+    "status:cancelled reason:job_timeout",
+    "status:cancelled reason:queue_timeout",
+];
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    pub code: String,
+    pub message: String,
+    /// What to type, or to do.
+    pub fix: String,
+    /// Where the pages of the server show it.
+    pub page: String,
+}
+
+/// What a server tells.
+pub struct Told<'a> {
+    pub health: &'a Health,
+    pub workflows: &'a ServedWorkflows,
+    pub recovery: &'a RecoveryJson,
+    pub workers: &'a [WorkerJson],
+    pub queued: &'a [QueuedJson],
+    /// There are more than these.
+    pub queued_more: bool,
+    /// Within a day, newest first; those that are nobody's child.
+    pub failed: &'a [JobJson],
+    pub failed_more: bool,
+    /// Where it is reached.
+    pub url: &'a str,
+    pub now: Timestamp,
+}
+
+pub fn problems(told: &Told) -> Vec<Problem> {
+    let not_ready = told.health.problems.iter().map(|problem| Problem {
+        code: "not_ready".to_string(),
+        message: format!("the server is not ready: {problem}"),
+        fix: "stepward doctor".to_string(),
+        page: "/recovery".to_string(),
+    });
+    let mut problems: Vec<Problem> = not_ready.collect();
+    problems.extend(broken_files(told.workflows));
+    problems.extend(nobody_works(told.workers, told.workflows, told.url));
+    problems.extend(lost_workers(told.workers, told.recovery));
+    problems.extend(steps_without_worker(told.queued, told.queued_more));
+    problems.extend(failures(told.failed, told.failed_more, told.now));
+    problems
+}
+
+/// Of jobs that failed, newest first: those of the last day that are nobody's child.
+pub fn recent(jobs: &mut Vec<JobJson>, now: Timestamp) {
+    jobs.retain(|job| job.parent.is_none() && is_recent(job, now));
+    jobs.sort_by_key(|job| std::cmp::Reverse(job.id));
+}
+
+pub fn is_recent(job: &JobJson, now: Timestamp) -> bool {
+    let ended = job.ended_at.map_or(0, |at| at.0.0);
+    now.0 - ended < RECENT_MS
+}
+
+/// How to name one of these workers in a command, so that nobody else is meant: by its name if only it can be called so, else by
+/// its number.
+pub fn address(worker: &WorkerJson, all: &[WorkerJson]) -> String {
+    let name = &worker.name;
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    let namesakes = all.iter().filter(|other| other.name == *name).count();
+    match is_number || name.starts_with('-') || namesakes > 1 {
+        true => worker.id.to_string(),
+        false => shell_word(name),
+    }
+}
+
+/// `the step fails in 18s (phase 4)`.
+pub fn outcome(step: &QueuedJson) -> Option<String> {
+    let outcome = step.why.outcome.as_ref()?;
+    let (action, phase) = (&outcome.action, outcome.phase);
+    Some(format!(
+        "{action} in {} (phase {phase})",
+        secs(outcome.in_secs)
+    ))
+}
+
+fn broken_files(workflows: &ServedWorkflows) -> Vec<Problem> {
+    let mut files: BTreeMap<&str, Vec<&ServedProblem>> = BTreeMap::new();
+    for error in workflows.errors() {
+        files.entry(&error.file).or_default().push(error);
+    }
+    let broken = files.into_iter().map(|(file, errors)| {
+        let first = errors[0];
+        let is_stale = workflows.stale.iter().any(|stale| stale == file);
+        let is_left_out = workflows.left_out.iter().any(|left| left == file);
+        let so = match (is_stale, is_left_out) {
+            (true, _) => ", it is served as it was when it was last good",
+            (false, true) => ", it is not served",
+            (false, false) => "",
+        };
+        let more = match errors.len() {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        let (code, line, message) = (&first.code, first.line, &first.message);
+        Problem {
+            code: "workflows_broken".to_string(),
+            message: format!("{file} line {line}: {message} [{code}]{more}{so}"),
+            fix: format!("stepward validate {file}"),
+            page: "/tasks".to_string(),
+        }
+    });
+    broken.collect()
+}
+
+/// Jobs would wait, and nobody has to submit one to know.
+fn nobody_works(workers: &[WorkerJson], workflows: &ServedWorkflows, url: &str) -> Option<Problem> {
+    let is_idle = !workers.iter().any(WorkerJson::takes_steps) && workflows.tasks > 0;
+    let tasks = count(workflows.tasks, "task");
+    let message = match workers.len() {
+        0 => format!("there is no worker to run any of {tasks}"),
+        n => format!(
+            "none of {} takes steps now: nothing new runs",
+            count(n, "worker")
+        ),
+    };
+    is_idle.then(|| Problem {
+        code: "no_worker".to_string(),
+        message,
+        fix: format!("stepward worker --server {}", shell_word(url)),
+        page: "/workers".to_string(),
+    })
+}
+
+/// Whoever was told to go is no problem.
+fn lost_workers(workers: &[WorkerJson], recovery: &RecoveryJson) -> Vec<Problem> {
+    let late_secs = 2.0 * recovery.settings.heartbeat_interval_secs as f64;
+    let of = |worker: &WorkerJson| {
+        let name = &worker.name;
+        let age = secs(worker.heartbeat_age_secs);
+        if worker.draining {
+            return None;
+        }
+        if worker.status == "inactive" {
+            return Some(Problem {
+                code: "worker_inactive".to_string(),
+                message: format!("worker {name} is inactive, it was last heard {age} ago"),
+                fix: format!(
+                    "start it again, or forget it: stepward worker rm {}",
+                    address(worker, workers)
+                ),
+                page: format!("/workers#worker-{}", worker.id),
+            });
+        }
+        if worker.heartbeat_age_secs <= late_secs {
+            return None;
+        }
+        let then = worker.inactive_in_secs.map(secs);
+        let then = then.map_or_else(String::new, |then| format!(", it is given up in {then}"));
+        Some(Problem {
+            code: "worker_silent".to_string(),
+            message: format!("worker {name} is silent for {age}{then}"),
+            fix: "stepward recovery forecast".to_string(),
+            page: "/recovery".to_string(),
+        })
+    };
+    workers.iter().filter_map(of).collect()
+}
+
+/// Those that wait for the same are one problem.
+fn steps_without_worker(queued: &[QueuedJson], more: bool) -> Vec<Problem> {
+    let mut groups: BTreeMap<(&str, &str), Vec<&QueuedJson>> = BTreeMap::new();
+    for step in queued {
+        let code = step.why.code.as_str();
+        if matches!(code, "no_matching_worker" | "matching_workers_silent") {
+            groups
+                .entry((code, &step.why.sentence))
+                .or_default()
+                .push(step);
+        }
+    }
+    let problem = |((code, sentence), steps): ((&str, &str), Vec<&QueuedJson>)| {
+        let due = |step: &&&QueuedJson| {
+            let outcome = step.why.outcome.as_ref();
+            outcome.map_or(i64::MAX, |outcome| (outcome.in_secs * 1_000.0) as i64)
+        };
+        let first = steps.iter().min_by_key(due).expect("no group is empty");
+        let which = match steps.len() {
+            1 => format!("job {} step {}", first.job_id, first.step),
+            n => format!(
+                "{}, the first is job {} step {}",
+                at_least(n, "step", more),
+                first.job_id,
+                first.step
+            ),
+        };
+        let then = outcome(first).map_or_else(String::new, |outcome| format!("; {outcome}"));
+        Problem {
+            code: code.to_string(),
+            message: format!("{sentence}: {which}{then}"),
+            fix: match first.why.fix.last() {
+                Some(fix) => fix.clone(),
+                None => format!("stepward why {}/{}", first.job_id, first.step),
+            },
+            page: match steps.len() {
+                1 => format!("/jobs/{}", first.job_id),
+                _ => "/queue".to_string(),
+            },
+        }
+    };
+    groups.into_iter().map(problem).collect()
+}
+
+/// By reason, the one that happened last first.
+fn failures(failed: &[JobJson], more: bool, now: Timestamp) -> Vec<Problem> {
+    let mut groups: Vec<(&str, Vec<&JobJson>)> = Vec::new();
+    for job in failed {
+        let reason = job.reason.as_deref().unwrap_or("unknown");
+        match groups.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, jobs)) => jobs.push(job),
+            None => groups.push((reason, vec![job])),
+        }
+    }
+    let problem = |(reason, jobs): (&str, Vec<&JobJson>)| {
+        let last = jobs[0];
+        let (id, task) = (last.id, &last.task);
+        let what = match last.status.as_str() {
+            "cancelled" => "ran out of time",
+            _ => "failed",
+        };
+        let which = match jobs.len() {
+            1 => format!("job {id} {task} {what}"),
+            n => format!(
+                "{} {what} within a day, the last is {id} {task}",
+                at_least(n, "job", more)
+            ),
+        };
+        let at = last.ended_at.map_or_else(String::new, |at| {
+            format!(" {} ago", duration(now.0 - at.0.0))
+        });
+        let message = last.message.as_deref().unwrap_or(reason);
+        Problem {
+            code: reason.to_string(),
+            message: format!("{which}{at}: {message}"),
+            fix: match reason {
+                "exit_code" | "signal" => format!("stepward logs {id} --failed"),
+                _ => format!("stepward why {id}"),
+            },
+            page: match jobs.len() {
+                1 => format!("/jobs/{id}"),
+                // Words of ours, of letters and lines alone.
+                _ => format!("/jobs?q=status:{}+reason:{reason}", last.status),
+            },
+        }
+    };
+    groups.into_iter().map(problem).collect()
+}
+
+/// What is counted, where some of it may not have been.
+fn at_least(n: usize, noun: &str, more: bool) -> String {
+    match more {
+        true => format!("at least {}", count(n, noun)),
+        false => count(n, noun),
+    }
+}

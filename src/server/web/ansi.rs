@@ -1,0 +1,1 @@
+//! What a step printed, safe to show.

@@ -1,0 +1,74 @@
+// Forms: copying what is to be typed, and the command that does what the form would.
+
+async function copy(button) {
+  const text = button.dataset.copy;
+  let done = false;
+  try {
+    // Only where the connection is secure.
+    await navigator.clipboard.writeText(text);
+    done = true;
+  } catch {
+    const field = document.createElement('textarea');
+    field.value = text;
+    (button.closest('dialog') ?? document.body).append(field);
+    field.select();
+    done = document.execCommand('copy');
+    field.remove();
+    button.focus();
+  }
+  const word = button.textContent;
+  button.textContent = done ? 'copied' : 'not copied';
+  setTimeout(() => { button.textContent = word; }, 1500);
+}
+
+// As the shell reads it.
+function quoted(word) {
+  return /^[\w\-./:@=,+%]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+// Fields with what was typed into them, in order.
+function inputs(form) {
+  const words = [];
+  for (const field of form.elements) {
+    if (!field.name?.startsWith('input.') || field.disabled) continue;
+    const name = field.name.slice('input.'.length);
+    if (field.type === 'checkbox') {
+      if (field.dataset.boolean !== undefined) words.push([name, String(field.checked)]);
+      else if (field.checked) words.push([name, field.value]);
+      continue;
+    }
+    const values = field.multiple ? [...field.selectedOptions].map((option) => option.value) : [field.value];
+    const lines = field.dataset.lines !== undefined ? values.flatMap((value) => value.split('\n').filter(Boolean)) : values;
+    for (const value of lines) {
+      if (value === '' || value === field.dataset.default) continue;
+      words.push([name, field.type === 'password' ? '…' : value]);
+    }
+  }
+  return words;
+}
+
+function command(form) {
+  const shown = form.querySelector('[data-command]');
+  if (!shown) return;
+  const words = inputs(form).map(([name, value]) => `-i ${quoted(`${name}=${value}`)}`);
+  const text = [shown.dataset.command, ...words].join(' ');
+  shown.querySelector('code').textContent = text;
+  shown.querySelector('[data-copy]').dataset.copy = text;
+}
+
+function ready() {
+  for (const button of document.querySelectorAll('[data-copy]')) button.hidden = false;
+}
+
+export function start() {
+  ready();
+  document.addEventListener('stepward:after', ready);
+  document.addEventListener('click', (event) => {
+    const button = event.target.closest?.('[data-copy]');
+    if (button) copy(button);
+  });
+  for (const form of document.querySelectorAll('form[data-run]')) {
+    form.addEventListener('input', () => command(form));
+    command(form);
+  }
+}

@@ -1,0 +1,3 @@
+// The log of a step.
+
+export function start() {}

@@ -1,0 +1,59 @@
+// Makes one tree like another and keeps what a person did to it: focus, selection, scroll, what was opened, what was typed or ticked.
+
+// What the person has in hand is theirs.
+const HELD = new Set(['open', 'value', 'checked', 'hidden']);
+
+export function morph(old, fresh) {
+  if (old.isEqualNode(fresh)) return;
+  if (old.nodeType !== Node.ELEMENT_NODE) {
+    if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
+    return;
+  }
+  // A module keeps this part by itself, as long as it is of the same thing.
+  if (old.dataset?.keep !== undefined && old.dataset.keep === fresh.dataset?.keep) return;
+  attributes(old, fresh);
+  children(old, fresh);
+}
+
+function attributes(old, fresh) {
+  const holds = /^(DETAILS|DIALOG|INPUT|SELECT|TEXTAREA|OPTION)$/.test(old.nodeName) || old.dataset?.heldHidden !== undefined;
+  for (const { name } of [...old.attributes]) {
+    if (!fresh.hasAttribute(name) && !(holds && HELD.has(name)) && !name.startsWith('data-own-')) old.removeAttribute(name);
+  }
+  for (const { name, value } of fresh.attributes) {
+    if (old.getAttribute(name) !== value && !(holds && HELD.has(name))) old.setAttribute(name, value);
+  }
+}
+
+function alike(a, b) {
+  return a.nodeType === b.nodeType && a.nodeName === b.nodeName && (a.id || '') === (b.id || '');
+}
+
+function children(old, fresh) {
+  const keyed = new Map();
+  for (const child of old.children) if (child.id) keyed.set(child.id, child);
+  let at = old.firstChild;
+  for (const wanted of [...fresh.childNodes]) {
+    const known = wanted.id ? keyed.get(wanted.id) : undefined;
+    if (known) {
+      if (known !== at) old.insertBefore(known, at);
+      else at = at.nextSibling;
+      keyed.delete(wanted.id);
+      if (known.nodeName === wanted.nodeName) morph(known, wanted);
+      else known.replaceWith(document.importNode(wanted, true));
+      continue;
+    }
+    if (at && alike(at, wanted)) {
+      const next = at.nextSibling;
+      morph(at, wanted);
+      at = next;
+      continue;
+    }
+    old.insertBefore(document.importNode(wanted, true), at);
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}

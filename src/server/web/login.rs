@@ -1,0 +1,82 @@
+//! Who has the token shows it once; the browser keeps a cookie.
+
+use maud::html;
+
+use super::form::Form;
+use super::frame::bare;
+use crate::server::App;
+use crate::server::error::ApiError;
+use crate::server::exchange::{Reply, Request, Response};
+
+pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    if !app.gate.asks_for_token() {
+        return Ok(Response::see_other("/").into());
+    }
+    let next = request.query("next").unwrap_or_default();
+    Ok(page(200, next, None).into())
+}
+
+pub fn log_in(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let form = Form::read_unproven(request)?;
+    let next = form.text("next").unwrap_or_default();
+    let token = form.text("token").unwrap_or_default();
+    Ok(match app.gate.log_in(token) {
+        Ok(cookie) => Response::see_other(within(next)).header("set-cookie", cookie),
+        Err(error) => page(error.status, next, Some(&error.message)),
+    }
+    .into())
+}
+
+pub fn log_out(app: &App, _: &Request) -> Result<Reply, ApiError> {
+    let cookie = app.gate.log_out();
+    Ok(Response::see_other("/login")
+        .header("set-cookie", cookie)
+        .into())
+}
+
+/// An address of ours and of nobody else: one slash, and nothing that a browser takes for another.
+fn within(next: &str) -> &str {
+    let mut letters = next.chars();
+    let is_ours = letters.next() == Some('/') && !matches!(letters.next(), Some('/' | '\\'));
+    let is_plain = next.bytes().all(|byte| (0x21..0x7f).contains(&byte));
+    match is_ours && is_plain {
+        true => next,
+        false => "/",
+    }
+}
+
+fn page(status: u16, next: &str, fault: Option<&str>) -> Response {
+    let main = html! {
+        form.login method="post" action="/login" {
+            h1 { "Log in" }
+            input type="hidden" name="next" value=(next);
+            label for="token" { "Token" }
+            input #token type="password" name="token" required autofocus autocomplete="current-password"
+                aria-invalid=[fault.map(|_| "true")] aria-describedby="token-help token-fault";
+            p #token-fault .fault role="alert" { @if let Some(fault) = fault { (fault) } }
+            p #token-help .note { "It is in the file that " code { "auth.token_file" } " of the server's settings names." }
+            button.primary { "Log in" }
+        }
+    };
+    bare("Log in", status, &main)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::within;
+
+    #[test]
+    fn nobody_is_sent_elsewhere_after_logging_in() {
+        assert_eq!(within("/jobs/4?step=unit"), "/jobs/4?step=unit");
+        for odd in [
+            "",
+            "//evil.example",
+            "/\\evil.example",
+            "https://evil.example",
+            "/\t/evil.example",
+            "jobs",
+        ] {
+            assert_eq!(within(odd), "/", "{odd:?}");
+        }
+    }
+}

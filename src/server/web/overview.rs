@@ -1,0 +1,300 @@
+//! The first page: what is wrong, what runs, what comes next. An installation that has done nothing yet teaches what to do.
+
+use std::collections::BTreeMap;
+
+use maud::{Markup, html};
+
+use super::frame::{Here, Live, View};
+use super::{links, parts};
+use crate::domain::job::{JobFilter, JobState};
+use crate::domain::{JobId, ScheduleId, WorkerId};
+use crate::engine::EngineError;
+use crate::problems::{FAILED_QUERIES, Problem, Told, problems, recent};
+use crate::server::App;
+use crate::server::api::{health, jobs, recovery, show, workflows};
+use crate::server::error::ApiError;
+use crate::server::exchange::{Reply, Request};
+use crate::wire::api::{JobJson, QueuedJson, ScheduleJson, ServedWorkflows, WorkerJson};
+
+/// Of each kind, as many as are looked at.
+const LOOKED_AT: u32 = 500;
+/// On the page.
+const ROWS: usize = 12;
+const NEXT: usize = 5;
+
+pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&["said"])?;
+    let view = View::begin(app, request)?;
+    let found = Found::look(&view)?;
+    let problems = found.problems(&view)?;
+    let main = html! {
+        div.title { h1 { "Overview" } }
+        (problems_box(&problems, found.is_new()))
+        @if found.is_new() { (first_steps(&found.workflows)) }
+        div.columns {
+            (running(&found, &view))
+            (waiting(&found))
+            (workers(&found))
+            (next(&found, &view))
+        }
+        (last(&found, &view))
+    };
+    view.page("Overview", Here::Overview)
+        .live(Live::All)
+        .refresh_secs(10)
+        .show(main)
+}
+
+/// What the page is made of.
+struct Found {
+    workflows: ServedWorkflows,
+    workers: Vec<WorkerJson>,
+    queued: Vec<QueuedJson>,
+    queued_more: bool,
+    running: Vec<JobJson>,
+    failed: Vec<JobJson>,
+    last: Vec<JobJson>,
+    schedules: Vec<ScheduleJson>,
+}
+
+impl Found {
+    fn look(view: &View) -> Result<Found, ApiError> {
+        let (app, now) = (view.app, view.now);
+        let workers = app.engine.workers(WorkerId(0), LOOKED_AT, now)?;
+        let (queued, next) = app.engine.queue(None, LOOKED_AT, now)?;
+        let of_state = |state: JobState| JobFilter {
+            state: Some(state),
+            ..JobFilter::default()
+        };
+        let mut failed = Vec::new();
+        for query in FAILED_QUERIES {
+            failed.extend(listed(app, &jobs::parse(query, now.wall)?, LOOKED_AT)?);
+        }
+        recent(&mut failed, now.wall);
+        Ok(Found {
+            workflows: workflows::look(app),
+            workers: workers.iter().map(show::worker).collect(),
+            queued: queued.iter().map(show::waiting).collect(),
+            queued_more: next.is_some(),
+            running: listed(app, &of_state(JobState::Running), LOOKED_AT)?,
+            failed,
+            last: listed(app, &JobFilter::default(), ROWS as u32)?,
+            schedules: upcoming(app)?,
+        })
+    }
+
+    fn problems(&self, view: &View) -> Result<Vec<Problem>, ApiError> {
+        let app = view.app;
+        let (health, recovery) = (health::look(app), recovery::look(app)?);
+        let host = view.request.headers.host.as_deref();
+        Ok(problems(&Told {
+            health: &health,
+            workflows: &self.workflows,
+            recovery: &recovery,
+            workers: &self.workers,
+            queued: &self.queued,
+            queued_more: self.queued_more,
+            failed: &self.failed,
+            failed_more: self.failed.len() >= LOOKED_AT as usize,
+            url: &format!("http://{}", host.unwrap_or("localhost:7717")),
+            now: view.now.wall,
+        }))
+    }
+
+    /// Nobody has ever run anything here.
+    fn is_new(&self) -> bool {
+        self.last.is_empty()
+    }
+}
+
+fn listed(app: &App, filter: &JobFilter, limit: u32) -> Result<Vec<JobJson>, EngineError> {
+    let (jobs, _) = app.engine.jobs(None::<JobId>, filter, limit)?;
+    let jobs = jobs.iter();
+    Ok(jobs
+        .map(|listed| show::job(&listed.job, listed.parent.as_ref()))
+        .collect())
+}
+
+/// Schedules that will fire, the soonest first.
+fn upcoming(app: &App) -> Result<Vec<ScheduleJson>, EngineError> {
+    let schedules = app.engine.schedules(ScheduleId(0), LOOKED_AT)?;
+    let mut next: Vec<ScheduleJson> = schedules.iter().map(show::schedule).collect();
+    next.retain(|schedule| schedule.is_due());
+    next.sort_by_key(|schedule| schedule.next_at.map(|at| at.0.0));
+    next.truncate(NEXT);
+    Ok(next)
+}
+
+fn problems_box(problems: &[Problem], is_new: bool) -> Markup {
+    html! {
+        @if problems.is_empty() && !is_new {
+            p.well #well { (parts::sign("completed")) "All is well: no failed job within a day, no lost worker, no step that nobody can run." }
+        } @else if !problems.is_empty() {
+            section.box #problems aria-labelledby="problems-title" {
+                header { h2 #problems-title { (parts::count(problems.len(), "problem")) } }
+                @for problem in problems {
+                    div.problem {
+                        (parts::sign("problem"))
+                        div {
+                            p.wrap { a href=(problem.page) { (problem.code) } ": " (problem.message) }
+                            p.note { (parts::command(&problem.fix)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What to do next, by what is there already.
+fn first_steps(workflows: &ServedWorkflows) -> Markup {
+    html! {
+        section.box #first-steps aria-labelledby="first-title" {
+            header { h2 #first-title { "Begin here" } }
+            div.in {
+                p { "No job has run on this server yet." }
+                @if workflows.tasks > 0 {
+                    p { "It has " a href="/tasks" { (parts::count(workflows.tasks, "task")) } ". Open one and run it there, or at the prompt:" }
+                    p { (parts::command("stepward task ls")) }
+                    p { (parts::command("stepward run TASK --watch")) }
+                } @else if workflows.folder.is_some() {
+                    p { "Its folder of workflows is empty. Write an example into it, and it is loaded as soon as it is saved:" }
+                    p { (parts::command("stepward init")) }
+                } @else {
+                    p { "It serves no workflows. Have an example written, and start it with the folder:" }
+                    p { (parts::command("stepward init")) }
+                    p { (parts::command("stepward server --workflows-dir workflows --embedded-worker")) }
+                }
+                p { "See what recovery does about workers that die and steps that hang, in twenty seconds and a folder of its own:" }
+                p { (parts::command("stepward demo")) }
+            }
+        }
+    }
+}
+
+fn running(found: &Found, view: &View) -> Markup {
+    let jobs = &found.running;
+    html! {
+        section.box aria-labelledby="running-title" {
+            header { h2 #running-title { "Running now " span.count { (jobs.len()) } } a.more href=(links::jobs("status:running")) { "all" } }
+            @if jobs.is_empty() { div.empty { "Nothing runs." } }
+            @else {
+                table {
+                    caption.hidden { "Jobs that run" }
+                    thead { tr { th scope="col" { "job" } th scope="col" { "task" } th.number scope="col" { "for" } } }
+                    tbody {
+                        @for job in jobs.iter().take(ROWS) {
+                            tr id={ "running-" (job.id) } {
+                                td { a data-open href=(links::job(job.id)) { (job.id) } }
+                                td.wrap { (job.task) }
+                                td.number { (parts::since(job.started_at.unwrap_or(job.created_at), view.now)) }
+                            }
+                        }
+                    }
+                }
+                @if jobs.len() > ROWS { div.paging { a href=(links::jobs("status:running")) { "and " (jobs.len() - ROWS) " more" } } }
+            }
+        }
+    }
+}
+
+fn waiting(found: &Found) -> Markup {
+    let mut by_reason: BTreeMap<&str, usize> = BTreeMap::new();
+    for step in &found.queued {
+        *by_reason.entry(&step.why.code).or_insert(0) += 1;
+    }
+    let more = if found.queued_more { "+" } else { "" };
+    html! {
+        section.box aria-labelledby="waiting-title" {
+            header { h2 #waiting-title { "Waiting steps " span.count { (found.queued.len()) (more) } } a.more href="/queue" { "queue" } }
+            @if by_reason.is_empty() { div.empty { "No step waits for a worker, a person or its turn." } }
+            @else {
+                table {
+                    caption.hidden { "Steps that wait, by reason" }
+                    thead { tr { th scope="col" { "reason" } th.number scope="col" { "steps" } } }
+                    tbody {
+                        @for (reason, n) in &by_reason {
+                            tr { td { a data-open href={ "/queue#" (reason) } { (reason) } } td.number { (n) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn workers(found: &Found) -> Markup {
+    let slots: u32 = found.workers.iter().map(|worker| worker.slots).sum();
+    let used: u32 = found.workers.iter().map(|worker| worker.slots_used).sum();
+    html! {
+        section.box aria-labelledby="workers-title" {
+            header { h2 #workers-title { "Workers " span.count { (found.workers.len()) } } a.more href="/workers" { (used) " of " (slots) " slots used" } }
+            @if found.workers.is_empty() {
+                (parts::empty("No worker has ever connected. Start one on this machine or another:", &["stepward worker --server URL"]))
+            } @else {
+                table {
+                    caption.hidden { "Workers" }
+                    thead { tr { th scope="col" { "worker" } th scope="col" { "state" } th.number scope="col" { "slots" } } }
+                    tbody {
+                        @for worker in found.workers.iter().take(ROWS) {
+                            tr id={ "overview-worker-" (worker.id) } {
+                                td.wrap { a data-open href=(links::worker(worker.id)) { (worker.name) } }
+                                td { (parts::state(worker.standing())) }
+                                td.number { (worker.slots_used) "/" (worker.slots) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn next(found: &Found, view: &View) -> Markup {
+    html! {
+        section.box aria-labelledby="next-title" {
+            header { h2 #next-title { "Next schedules" } a.more href="/schedules" { "all" } }
+            @if found.schedules.is_empty() { div.empty { "No schedule will fire." } }
+            @else {
+                table {
+                    caption.hidden { "Schedules that fire next" }
+                    thead { tr { th scope="col" { "schedule" } th scope="col" { "next" } } }
+                    tbody {
+                        @for schedule in &found.schedules {
+                            tr {
+                                td.wrap { a data-open href=(links::task(&schedule.task)) { (schedule.task) "." (schedule.name) } }
+                                td { @if let Some(at) = schedule.next_at { (parts::until(at, view.now)) } }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn last(found: &Found, view: &View) -> Markup {
+    html! {
+        @if !found.last.is_empty() {
+            section.box aria-labelledby="last-title" {
+                header { h2 #last-title { "Last jobs" } a.more href="/jobs" { "all" } }
+                table {
+                    caption.hidden { "The newest jobs" }
+                    thead { tr { th scope="col" { "job" } th scope="col" { "task" } th scope="col" { "state" } th.wide scope="col" { "what happened" } th.number scope="col" { "took" } th.number scope="col" { "made" } } }
+                    tbody {
+                        @for job in &found.last {
+                            tr id={ "last-" (job.id) } {
+                                td { a data-open href=(links::job(job.id)) { (job.id) } }
+                                td.wrap { (job.task) }
+                                td { (parts::state(&job.status)) }
+                                td.wide.wrap { @if let Some(message) = &job.message { (message) } }
+                                td.number { (parts::took(job.started_at, job.ended_at, view.now)) }
+                                td.number { (parts::ago(job.created_at, view.now)) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! What a page says after something was done. An address carries a word of this list and never a text.
+
+const SAID: &[(&str, &str)] = &[
+    ("submitted", "The job was submitted."),
+    ("cancelled", "The job is being cancelled."),
+    (
+        "retried",
+        "This is the new job. What had completed is not done again.",
+    ),
+    ("approved", "The step was approved."),
+    ("rejected", "The step was rejected."),
+    ("resumed", "The step runs again."),
+    (
+        "drained",
+        "The worker finishes what it has, takes nothing more, and leaves.",
+    ),
+    (
+        "paused",
+        "The worker takes nothing more until it is resumed.",
+    ),
+    ("worker-resumed", "The worker takes steps again."),
+    (
+        "deleted",
+        "The worker was deleted. Steps that it still had are told of in the events.",
+    ),
+    (
+        "schedule-paused",
+        "The schedule is paused: it makes no jobs until it is resumed.",
+    ),
+    ("schedule-resumed", "The schedule makes jobs again."),
+    ("redelivered", "The message is sent again."),
+    ("test-sent", "The test message was delivered."),
+];
+
+pub fn sentence(word: &str) -> Option<String> {
+    let found = SAID.iter().find(|(known, _)| *known == word);
+    if let Some((_, sentence)) = found {
+        return Some((*sentence).to_string());
+    }
+    // `cancelled-3-of-5`
+    let (verb, rest) = word.split_once('-')?;
+    let (done, all) = rest.split_once("-of-")?;
+    let (done, all): (u32, u32) = (done.parse().ok()?, all.parse().ok()?);
+    let what = match verb {
+        "cancelled" => "are being cancelled",
+        "retried" => "were retried",
+        _ => return None,
+    };
+    Some(match all - done.min(all) {
+        0 => format!("{done} jobs {what}."),
+        left => format!("{done} of {all} jobs {what}; {left} could not be, look at their pages."),
+    })
+}

@@ -1,0 +1,215 @@
+//! How durations, ages, sizes and texts of others are written.
+
+use std::path::Path;
+
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+use crate::domain::span::span;
+use crate::wire::Time;
+
+/// `0.4s`, `12s`, `2m 14s`, `3h 5m`, `2d 4h`.
+pub fn duration(ms: i64) -> String {
+    span(ms)
+}
+
+pub fn secs(secs: f64) -> String {
+    duration((secs * 1_000.0) as i64)
+}
+
+/// RFC 3339 in UTC, without fractions.
+pub fn moment(at: Time) -> String {
+    let time = jiff::Timestamp::from_millisecond(at.0.0);
+    time.map_or_else(|_| at.0.0.to_string(), |time| format!("{time:.0}"))
+}
+
+/// The same to the millisecond.
+pub fn moment_ms(at: Time) -> String {
+    let time = jiff::Timestamp::from_millisecond(at.0.0);
+    time.map_or_else(|_| at.0.0.to_string(), |time| format!("{time:.3}"))
+}
+
+/// `23:04:05.123`, in UTC.
+pub fn time_of_day(at: Time) -> String {
+    let ms = at.0.0.rem_euclid(86_400_000);
+    let (secs, ms) = (ms / 1_000, ms % 1_000);
+    let (h, m, s) = (secs / 3_600, secs / 60 % 60, secs % 60);
+    format!("{h:02}:{m:02}:{s:02}.{ms:03}")
+}
+
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut size = bytes as f64;
+    let mut unit = 0;
+    while size >= 1_024.0 && unit + 1 < UNITS.len() {
+        size /= 1_024.0;
+        unit += 1;
+    }
+    match unit {
+        0 => format!("{bytes} B"),
+        _ if size < 10.0 => format!("{size:.1} {}", UNITS[unit]),
+        _ => format!("{size:.0} {}", UNITS[unit]),
+    }
+}
+
+/// `1 job`, `2 jobs`.
+pub fn count(n: usize, noun: &str) -> String {
+    match n {
+        1 => format!("1 {noun}"),
+        _ => format!("{n} {noun}s"),
+    }
+}
+
+/// What others wrote, in one line: no control character of it reaches the terminal, none that turns the direction of reading.
+pub fn printable(text: &str) -> String {
+    let show = |c: char| match c {
+        '\t' | '\n' | '\r' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c => c,
+    };
+    text.chars().map(show).collect()
+}
+
+/// The same of a path.
+pub fn shown_path(path: &Path) -> String {
+    printable(&path.display().to_string())
+}
+
+/// As somebody types it to a shell, to be copied from the terminal.
+pub fn shell_word(word: &str) -> String {
+    let word = printable(word);
+    let is_plain = |c: char| c.is_alphanumeric() || "_-./:@=,+%".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}
+
+/// The same of a path, which is no option either.
+pub fn shell_path(path: &Path) -> String {
+    let path = path.display().to_string();
+    match path.starts_with('-') {
+        true => shell_word(&format!("./{path}")),
+        false => shell_word(&path),
+    }
+}
+
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// As much of the beginning as fits.
+pub fn fit(text: &str, columns: usize, ellipsis: &str) -> String {
+    if text.width() <= columns {
+        return text.to_string();
+    }
+    let room = columns.saturating_sub(ellipsis.width());
+    let mut used = 0;
+    let taken = text.chars().take_while(|c| {
+        used += c.width().unwrap_or(0);
+        used <= room
+    });
+    let mut fitted: String = taken.collect();
+    if columns >= ellipsis.width() {
+        fitted.push_str(ellipsis);
+    }
+    fitted
+}
+
+/// In lines of so many columns, broken between words, and within one only if it is longer than a line.
+pub fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let columns = columns.max(1);
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.width() + 1 + word.width() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+                continue;
+            }
+            _ => lines.push(String::new()),
+        }
+        for c in word.chars() {
+            let line = lines.last_mut().expect("one was begun");
+            match line.width() + c.width().unwrap_or(0) <= columns || line.is_empty() {
+                true => line.push(c),
+                false => lines.push(c.to_string()),
+            }
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_two_units_at_most() {
+        let told: Vec<String> = [
+            -5,
+            0,
+            449,
+            9_999,
+            10_000,
+            59_999,
+            60_000,
+            134_000,
+            3_600_000,
+            11_100_000,
+            187_200_000,
+        ]
+        .map(duration)
+        .to_vec();
+        assert_eq!(
+            told,
+            [
+                "0.0s", "0.0s", "0.4s", "9.9s", "10s", "59s", "1m", "2m 14s", "1h", "3h 5m",
+                "2d 4h"
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_that_others_wrote_moves_the_cursor() {
+        assert_eq!(
+            printable("a\x1b[2Jb\nc\u{202e}d"),
+            "a\u{fffd}[2Jb c\u{fffd}d"
+        );
+        assert_eq!(fit("日本語の名前", 7, "…"), "日本語…");
+        assert_eq!(fit("short", 5, "…"), "short");
+        assert_eq!(fit("longer", 5, "..."), "lo...");
+    }
+
+    #[test]
+    fn lines_are_broken_between_words() {
+        assert_eq!(
+            wrap("no worker offers gpu", 10),
+            ["no worker", "offers gpu"]
+        );
+        assert_eq!(wrap("a long-one b", 4), ["a", "long", "-one", "b"]);
+    }
+
+    #[test]
+    fn a_word_for_a_shell_stays_one_word() {
+        for (word, typed) in [
+            ("unit", "unit"),
+            ("http://127.0.0.1:1", "http://127.0.0.1:1"),
+            ("test[2]", "'test[2]'"),
+            ("a b", "'a b'"),
+            ("it's", "'it'\\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(shell_word(word), typed);
+        }
+        assert_eq!(shell_path(Path::new("-rf")), "./-rf");
+        assert_eq!(shell_path(Path::new("~x")), "'~x'");
+    }
+
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!(bytes(999), "999 B");
+        assert_eq!(bytes(1_536), "1.5 KiB");
+        assert_eq!(bytes(50 << 20), "50 MiB");
+    }
+}
