@@ -165,6 +165,11 @@ impl Cron {
         }
     }
 
+    /// `At 02:00, every day.`
+    pub fn in_words(&self) -> String {
+        self.fields.describe()
+    }
+
     /// The first instant after this one at which it is due. `None`: there is none before the end of time.
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         let after = jiff::Timestamp::from_millisecond(after.0).ok()?;

@@ -98,9 +98,9 @@ pub fn run(args: ConfigShowArgs) -> anyhow::Result<Exit> {
         false => Table::new(&["KEY", "VALUE"]),
     };
     for setting in &settings {
-        let mut cells = vec![Cell::new(&setting.key), Cell::new(in_words(setting))];
+        let mut cells = vec![Cell::new(&setting.key), Cell::new(setting.in_words())];
         if args.origin {
-            let origin = Cell::new(origin_in_words(&setting.origin));
+            let origin = Cell::new(setting.origin.to_string());
             cells.push(match setting.origin {
                 Origin::Default => origin.ink(Ink::Faint),
                 _ => origin,
@@ -124,30 +124,9 @@ fn token_setting(by: &Origin) -> Setting {
     }
 }
 
-fn is_hidden(setting: &Setting) -> bool {
-    setting.key == "token" || setting.is_secret()
-}
-
-fn in_words(setting: &Setting) -> String {
-    match &setting.value {
-        _ if is_hidden(setting) => "(not shown)".to_string(),
-        Value::String(text) if text.is_empty() => "\"\"".to_string(),
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
-    }
-}
-
-fn origin_in_words(origin: &Origin) -> String {
-    match origin {
-        Origin::Default => "default".to_string(),
-        Origin::File(file, line) => format!("{}:{line}", file.display()),
-        Origin::Variable(name) | Origin::Flag(name) => name.clone(),
-    }
-}
-
 impl<'a> From<&'a Setting> for SettingJson<'a> {
     fn from(setting: &'a Setting) -> SettingJson<'a> {
-        let hidden = is_hidden(setting);
+        let hidden = setting.is_secret();
         SettingJson {
             key: &setting.key,
             value: Some(&setting.value).filter(|_| !hidden),

@@ -1,6 +1,7 @@
 //! Every setting as it is in force, and where it comes from.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use saphyr_parser::{Event, Parser};
@@ -82,6 +83,9 @@ impl Setting {
     /// What nobody should read over somebody's shoulder: passwords of steps, addresses that are as good as a password.
     pub fn is_secret(&self) -> bool {
         let name = self.key.rsplit('.').next().unwrap_or_default();
+        if self.key == "token" {
+            return true;
+        }
         let is_address = self.key.starts_with("notify.") && name == "url";
         let texts: Vec<&str> = match &self.value {
             Value::String(text) => vec![text],
@@ -97,6 +101,28 @@ impl Setting {
             || texts.iter().any(|text| looks_secret(name, text))
             || texts.iter().any(holds_password)
             || (is_address && !texts.is_empty())
+    }
+}
+
+impl Setting {
+    /// Its value, unless nobody should read it.
+    pub fn in_words(&self) -> String {
+        match &self.value {
+            _ if self.is_secret() => "(not shown)".to_string(),
+            Value::String(text) if text.is_empty() => "\"\"".to_string(),
+            Value::String(text) => text.clone(),
+            value => value.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File(file, line) => write!(f, "{}:{line}", file.display()),
+            Origin::Variable(name) | Origin::Flag(name) => f.write_str(name),
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use crate::domain::value::ValueSpec;
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{EventSeq, JobId, Json, Now, StepId, WorkerId};
 use crate::language::words::did_you_mean;
-use crate::store::{ChangedJob, FormerAttempt, Tx};
+use crate::store::{ChangedJob, FormerAttempt, PastJob, Tx};
 
 /// Outputs of loops and child jobs in one answer; the last may go over it. Each can be asked for by itself.
 const COMPOSED_BYTES_MAX: usize = 1 << 20;
@@ -143,6 +143,20 @@ impl Engine {
         })
     }
 
+    /// How the newest jobs of each of these tasks went, newest first.
+    pub fn last_of_tasks(
+        &self,
+        tasks: &[&str],
+        limit: u32,
+    ) -> Result<Vec<Vec<PastJob>>, EngineError> {
+        self.store.read(|tx| {
+            let tasks = tasks.iter();
+            tasks
+                .map(|task| Ok(tx.last_of_task(task, limit)?))
+                .collect()
+        })
+    }
+
     /// The step that people know by this name.
     pub fn step_named(&self, job_id: JobId, name: &str) -> Result<Step, EngineError> {
         self.store.read(|tx| step_named(tx, job_id, name))
@@ -250,6 +264,17 @@ impl Engine {
     ) -> Result<Vec<NamedEvent>, EngineError> {
         self.store
             .read(|tx| named(tx, tx.recoveries_before(before, limit)?))
+    }
+
+    /// What one phase of it did, newest first.
+    pub fn recoveries_of(
+        &self,
+        phase: u8,
+        before: EventSeq,
+        limit: u32,
+    ) -> Result<Vec<NamedEvent>, EngineError> {
+        self.store
+            .read(|tx| named(tx, tx.recoveries_of(phase, before, limit)?))
     }
 
     /// What people know these by, one for one.

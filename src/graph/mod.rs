@@ -153,6 +153,12 @@ pub fn clean(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// The same of a line in which white space matters.
+pub fn clean_line(text: &str) -> String {
+    let parts: Vec<String> = text.split('\t').map(clean).collect();
+    parts.join("\t")
+}
+
 /// As much of the beginning as fits.
 fn cut(text: &str, columns: usize, ellipsis: &str) -> String {
     use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};

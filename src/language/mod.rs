@@ -48,8 +48,18 @@ pub use source::SourceFile;
 #[derive(Debug, Default)]
 pub struct Workflows {
     tasks: BTreeMap<String, Arc<Definition>>,
+    places: BTreeMap<String, TaskPlace>,
     schedules: Vec<ScheduleDraft>,
     webhooks: Vec<WebhookDraft>,
+}
+
+/// Where a task is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskPlace {
+    /// As it is shown.
+    pub file: String,
+    /// The first line is 1.
+    pub line: u32,
 }
 
 /// Files and what was found in them.
@@ -66,6 +76,11 @@ pub struct Checked {
 impl Workflows {
     pub fn tasks(&self) -> impl Iterator<Item = (&String, &Arc<Definition>)> {
         self.tasks.iter()
+    }
+
+    /// By task.
+    pub fn places(&self) -> &BTreeMap<String, TaskPlace> {
+        &self.places
     }
 
     pub fn schedules(&self) -> &[ScheduleDraft] {

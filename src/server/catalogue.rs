@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::domain::Timestamp;
 use crate::domain::schedule::ScheduleDraft;
 use crate::domain::webhook::WebhookDraft;
-use crate::language::{Diagnostic, Reloaded, Workflows};
+use crate::language::{Diagnostic, Reloaded, TaskPlace, Workflows};
 use crate::store::Frozen;
 
 #[derive(Default)]
@@ -20,6 +20,8 @@ pub struct Catalogue {
 #[derive(Default)]
 pub struct Loaded {
     pub tasks: BTreeMap<String, Frozen>,
+    /// Where each is written.
+    pub places: BTreeMap<String, TaskPlace>,
     pub schedules: Vec<ScheduleDraft>,
     /// By name.
     pub webhooks: BTreeMap<String, WebhookDraft>,
@@ -49,6 +51,7 @@ impl Loaded {
     pub fn of_tasks(workflows: &Workflows, at: Timestamp) -> Loaded {
         Loaded {
             tasks: frozen(workflows),
+            places: workflows.places().clone(),
             at: Some(at),
             ..Loaded::default()
         }
@@ -59,6 +62,7 @@ impl Loaded {
         let webhooks = workflows.webhooks().iter();
         Loaded {
             tasks: frozen(workflows),
+            places: workflows.places().clone(),
             schedules: workflows.schedules().to_vec(),
             webhooks: webhooks
                 .map(|webhook| (webhook.name.clone(), webhook.clone()))

@@ -8,7 +8,7 @@ use super::api::{
 use super::error::ApiError;
 use super::exchange::Method::{self, Delete, Get, Post, Put};
 use super::exchange::{Reply, Request};
-use super::web::{assets, login, overview};
+use super::web;
 use super::worker_api;
 use crate::wire::NO_ROUTE;
 
@@ -83,11 +83,32 @@ const ROUTES: &[Route] = &[
     route(Post,   "/api/deliveries/{delivery}/redeliver",            People,  deliveries::redeliver),
     route(Post,   "/api/notify/{target}/test",                       People,  deliveries::test),
 
-    route(Get,    "/",                                               Pages,   overview::show),
-    route(Get,    "/login",                                          Public,  login::show),
-    route(Post,   "/login",                                          Public,  login::log_in),
-    route(Post,   "/logout",                                         Public,  login::log_out),
-    route(Get,    "/assets/{version}/{file}",                        Public,  assets::show),
+    route(Get,    "/",                                               Pages,   web::overview::show),
+    route(Get,    "/tasks",                                          Pages,   web::tasks::show),
+    route(Get,    "/tasks/{task}",                                   Pages,   web::task::show),
+    route(Post,   "/tasks/{task}/run",                               Pages,   web::task::run),
+    route(Get,    "/files",                                          Pages,   web::source::show),
+    route(Get,    "/jobs",                                           Pages,   web::jobs::show),
+    route(Get,    "/jobs/bulk",                                      Pages,   web::jobs::ask_bulk),
+    route(Post,   "/jobs/bulk",                                      Pages,   web::jobs::bulk),
+    route(Get,    "/queue",                                          Pages,   web::queue::show),
+    route(Get,    "/workers",                                        Pages,   web::workers::show),
+    route(Get,    "/workers/{worker}/{verb}",                        Pages,   web::workers::ask),
+    route(Post,   "/workers/{worker}/{verb}",                        Pages,   web::workers::act),
+    route(Get,    "/schedules",                                      Pages,   web::schedules::show),
+    route(Get,    "/schedules/{schedule}/{verb}",                    Pages,   web::schedules::ask),
+    route(Post,   "/schedules/{schedule}/{verb}",                    Pages,   web::schedules::act),
+    route(Get,    "/events",                                         Pages,   web::events::show),
+    route(Get,    "/recovery",                                       Pages,   web::recovery::show),
+    route(Get,    "/settings",                                       Pages,   web::settings::show),
+    route(Get,    "/settings/notify/{target}/test",                  Pages,   web::settings::ask_test),
+    route(Post,   "/settings/notify/{target}/test",                  Pages,   web::settings::test),
+    route(Get,    "/settings/deliveries/{delivery}/redeliver",       Pages,   web::settings::ask_redeliver),
+    route(Post,   "/settings/deliveries/{delivery}/redeliver",       Pages,   web::settings::redeliver),
+    route(Get,    "/login",                                          Public,  web::login::show),
+    route(Post,   "/login",                                          Public,  web::login::log_in),
+    route(Post,   "/logout",                                         Public,  web::login::log_out),
+    route(Get,    "/assets/{version}/{file}",                        Public,  web::assets::show),
 
     route(Post,   "/hooks/{name}",                                   Signed,  hooks::receive),
 

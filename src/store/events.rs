@@ -16,6 +16,7 @@ pub const STATEMENTS: &[&str] = &[
     EVENTS_AFTER,
     EVENTS_BEFORE,
     RECOVERIES_BEFORE,
+    RECOVERIES_OF,
     LAST_SEQ,
 ];
 
@@ -58,6 +59,14 @@ const RECOVERIES_BEFORE: &str = "
     SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data
       FROM event
      WHERE phase IS NOT NULL AND seq < :before
+     ORDER BY seq DESC
+     LIMIT :limit
+";
+
+const RECOVERIES_OF: &str = "
+    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data
+      FROM event
+     WHERE phase IS NOT NULL AND phase = :phase AND seq < :before
      ORDER BY seq DESC
      LIMIT :limit
 ";
@@ -132,6 +141,19 @@ impl Tx<'_> {
         self.many_events(
             RECOVERIES_BEFORE,
             named_params! {":before": before.0, ":limit": limit},
+        )
+    }
+
+    /// What one phase did, newest first.
+    pub fn recoveries_of(
+        &self,
+        phase: u8,
+        before: EventSeq,
+        limit: u32,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.many_events(
+            RECOVERIES_OF,
+            named_params! {":phase": phase, ":before": before.0, ":limit": limit},
         )
     }
 

@@ -16,6 +16,7 @@ pub const STATEMENTS: &[&str] = &[
     JOB,
     LATEST_JOB,
     LATEST_OF_TASK,
+    LAST_OF_TASK,
     JOBS_BEFORE,
     LAST_LOOKED_AT,
     JOBS_CHANGED,
@@ -69,6 +70,16 @@ pub struct NewJob {
     pub due_up: Option<Uptime>,
 }
 
+/// How a job went, in a few words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PastJob {
+    pub job_id: JobId,
+    pub state: JobState,
+    pub created_at: Timestamp,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+}
+
 /// That a job changed, and what it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangedJob {
@@ -95,6 +106,15 @@ const JOB: &str = concat!(
 
 const LATEST_JOB: &str = "
     SELECT max(job_id) FROM job WHERE parent_step_id IS NULL
+";
+
+/// By state, so that the index finds them however long the history is.
+const LAST_OF_TASK: &str = "
+    SELECT job_id, created_at, started_at, ended_at
+      FROM job
+     WHERE task = :task AND state = :state
+     ORDER BY job_id DESC
+     LIMIT :limit
 ";
 
 const LATEST_OF_TASK: &str = "
@@ -316,6 +336,28 @@ impl Tx<'_> {
         let mut statement = self.sql(LATEST_OF_TASK)?;
         let latest: Option<i64> = statement.query_row(params, |row| row.get(0))?;
         Ok(latest.map(JobId))
+    }
+
+    /// How the newest jobs of a task went, newest first.
+    pub fn last_of_task(&self, task: &str, limit: u32) -> Result<Vec<PastJob>, StoreError> {
+        let mut jobs = Vec::new();
+        for &state in JobState::ALL {
+            let mut statement = self.sql(LAST_OF_TASK)?;
+            let params = named_params! {":task": task, ":state": state.as_str(), ":limit": limit};
+            let mut rows = statement.query(params)?;
+            while let Some(row) = rows.next()? {
+                jobs.push(PastJob {
+                    job_id: JobId(row.get("job_id")?),
+                    state,
+                    created_at: Timestamp(row.get("created_at")?),
+                    started_at: row.get::<_, Option<i64>>("started_at")?.map(Timestamp),
+                    ended_at: row.get::<_, Option<i64>>("ended_at")?.map(Timestamp),
+                });
+            }
+        }
+        jobs.sort_by_key(|job| std::cmp::Reverse(job.job_id));
+        jobs.truncate(limit as usize);
+        Ok(jobs)
     }
 
     /// The newest jobs before one, as far as one look goes, and where the next look begins.

@@ -12,10 +12,11 @@ mod warnings;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::Workflows;
 use super::decode::Document;
 use super::diagnostic::Problems;
 use super::source::Source;
+use super::{TaskPlace, Workflows};
+use crate::domain::task::Definition;
 use names::Names;
 
 /// What is known besides the files.
@@ -75,7 +76,8 @@ impl Checker<'_, '_> {
 }
 
 impl Workflows {
-    fn add(&mut self, name: String, definition: crate::domain::task::Definition) {
+    fn add(&mut self, name: String, definition: Definition, place: TaskPlace) {
+        self.places.insert(name.clone(), place);
         self.tasks.insert(name, Arc::new(definition));
     }
 }

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use super::super::Workflows;
 use super::super::decode::{Document, TaskParts};
 use super::super::source::Span;
+use super::super::{TaskPlace, Workflows};
 use super::Checker;
 use crate::domain::check::{Fault, Problem};
 use crate::domain::limits::{self, shorten};
@@ -57,7 +57,12 @@ impl<'t> Checker<'_, 't> {
                     .help("large tasks that many others call count once for each of these");
                 return None;
             }
-            workflows.add(task.key.text.clone(), definition);
+            let source = &self.sources[task.key.span.file as usize];
+            let place = TaskPlace {
+                file: source.name.to_string(),
+                line: source.position(task.key.span.start).line,
+            };
+            workflows.add(task.key.text.clone(), definition, place);
         }
         for task in documents.iter().flat_map(|document| &document.tasks) {
             let schedules = task.schedules.iter().map(|schedule| schedule.draft.clone());

@@ -68,7 +68,10 @@ fn answer(app: &App, outbox_id: OutboxId) -> Result<Reply, ApiError> {
 /// Sends a message that tells nothing, and answers how it went.
 pub fn test(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
-    let target = request.param(0);
+    Ok(Response::json(200, &try_target(app, request.param(0))?).into())
+}
+
+pub fn try_target(app: &App, target: &str) -> Result<TestedJson, ApiError> {
     let tested = app.outbox.test(target).map_err(|why| match why {
         NotTested::Unknown => {
             let target = shorten(target);
@@ -79,12 +82,11 @@ pub fn test(app: &App, request: &Request) -> Result<Reply, ApiError> {
             ApiError::new(409, "conflict", message)
         }
     })?;
-    let json = TestedJson {
+    Ok(TestedJson {
         target: target.to_string(),
         ok: tested.sent.is_ok,
         status: tested.sent.status,
         message: tested.sent.message,
         duration_ms: tested.duration_ms,
-    };
-    Ok(Response::json(200, &json).into())
+    })
 }

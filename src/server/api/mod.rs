@@ -16,7 +16,7 @@ pub mod workers;
 pub mod workflows;
 
 /// Until there are people: whoever has the token, or sits at this machine.
-const SOMEBODY: &str = "api";
+pub const SOMEBODY: &str = "api";
 
 /// How many a page holds, by default and at most.
 const PAGE: u32 = 50;

@@ -24,12 +24,12 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 /// Nothing that anybody should read or make up.
-fn cursor(place: QueuePlace) -> String {
+pub fn cursor(place: QueuePlace) -> String {
     let [a, b, c, d] = place.key;
     format!("{}.{a}.{b}.{c}.{d}", place.line)
 }
 
-fn place(cursor: &str) -> Result<QueuePlace, ApiError> {
+pub fn place(cursor: &str) -> Result<QueuePlace, ApiError> {
     let (line, key) = cursor.split_once('.').unwrap_or((cursor, ""));
     let line = line.parse().ok().filter(|line| *line < QueuePlace::LINES);
     let key: Result<Vec<i64>, _> = key.split('.').map(str::parse).collect();

@@ -32,13 +32,13 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
-    let frozen = find(app, request)?;
+    let frozen = find(app, request.param(0))?;
     Ok(Response::json(200, &TaskJson::from(frozen.definition.root())).into())
 }
 
 pub fn submit(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&[])?;
-    let frozen = find(app, request)?;
+    let frozen = find(app, request.param(0))?;
     let asked: SubmitRequest = request.json()?;
     let submission = Submission {
         input: asked.input.map_or_else(Json::empty_object, Json::from),
@@ -51,8 +51,8 @@ pub fn submit(app: &App, request: &Request) -> Result<Reply, ApiError> {
     answer_made(app, app.engine.submit(submission, app.clock.now())?)
 }
 
-fn find(app: &App, request: &Request) -> Result<Frozen, ApiError> {
-    let name = request.param(0);
+/// The task of this name, as it is served now.
+pub fn find(app: &App, name: &str) -> Result<Frozen, ApiError> {
     let loaded = app.workflows.current();
     loaded.tasks.get(name).cloned().ok_or_else(|| {
         let hint = did_you_mean(name, loaded.tasks.keys().map(String::as_str));

@@ -11,15 +11,28 @@
 //! Deliberately not here: JSON (`api`), decisions (`engine`), inline scripts and styles (the policy in `http.rs` would refuse them).
 
 pub mod ansi;
+mod ask;
 pub mod assets;
 mod form;
 mod frame;
+mod inputs;
 mod links;
+mod outcomes;
 mod parts;
 mod said;
 
+pub mod events;
+pub mod jobs;
 pub mod login;
 pub mod overview;
+pub mod queue;
+pub mod recovery;
+pub mod schedules;
+pub mod settings;
+pub mod source;
+pub mod task;
+pub mod tasks;
+pub mod workers;
 
 use maud::html;
 

@@ -45,6 +45,12 @@ pub fn since(at: Time, now: Now) -> Markup {
     html! { span.number title={ "since " (moment(at)) } data-for=(ms) { (span(now.wall.0 - ms)) } }
 }
 
+/// The same of something that is so many seconds old.
+pub fn since_secs(secs: f64, now: Now) -> Markup {
+    let ms = now.wall.0 - (secs * 1_000.0) as i64;
+    html! { span.number data-for=(ms) { (span((secs * 1_000.0) as i64)) } }
+}
+
 /// How far away, counting down.
 pub fn until(at: Time, now: Now) -> Markup {
     let ms = at.0.0;
