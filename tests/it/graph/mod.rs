@@ -3,6 +3,7 @@
 //! `STEPWARD_GOLDEN=write` writes the expected pictures anew; read the difference.
 
 mod grammar;
+mod linked;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -349,6 +350,7 @@ fn hostile() -> Graph {
         is_loop: false,
         state: Some(graph::clean(name)),
         notes: vec![graph::clean(name)],
+        stands_for: None,
     });
     let edges = (1..HOSTILE.len()).map(|to| Edge {
         from: to - 1,
