@@ -5,6 +5,7 @@
 //!
 //! Deliberately not here: files, servers, terminals.
 
+mod collapse;
 mod dot;
 mod layout;
 pub(crate) mod markup;
@@ -18,6 +19,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+pub use collapse::{Collapsed, SHOWN_MAX, collapsed};
 pub use dot::dot;
 pub use layout::{Layout, Point, Rect, layout};
 pub use mermaid::mermaid;
