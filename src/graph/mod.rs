@@ -5,10 +5,13 @@
 //!
 //! Deliberately not here: files, servers, terminals.
 
+mod collapse;
 mod dot;
 mod layout;
+pub(crate) mod markup;
 mod mermaid;
 mod of;
+mod state;
 mod svg;
 mod text;
 
@@ -16,11 +19,13 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+pub use collapse::{Collapsed, SHOWN_MAX, collapsed};
 pub use dot::dot;
 pub use layout::{Layout, Point, Rect, layout};
 pub use mermaid::mermaid;
 pub use of::{of_job, of_task};
-pub use svg::svg;
+pub use state::{counted, icon, weight};
+pub use svg::{Picture, svg, svg_linked};
 pub use text::{Style, text};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -42,6 +47,9 @@ pub struct Node {
     pub state: Option<String>,
     /// What else is to know, a few words each.
     pub notes: Vec<String>,
+    /// How many steps it stands for, where that is not one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stands_for: Option<usize>,
 }
 
 /// What a step waits for.

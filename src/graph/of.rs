@@ -14,6 +14,7 @@ pub fn of_task(task: &TaskJson) -> Graph {
         is_loop: step.for_each,
         state: None,
         notes: notes(step),
+        stands_for: None,
     });
     let mut graph = Graph {
         title: clean(&task.name),
@@ -93,6 +94,7 @@ pub fn of_job(job: &JobJson) -> Graph {
             is_loop: step.for_each,
             state: Some(clean(&step.status)),
             notes,
+            stands_for: None,
         }
     });
     let mut graph = Graph {

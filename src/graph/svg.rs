@@ -5,137 +5,289 @@
 use std::fmt::Write;
 
 use super::layout::{NODE_WIDTH, NOTES_MAX};
-use super::{Graph, Layout, Node, Point, Rect, cut};
+use super::markup::{class, escaped, line};
+use super::state::icon;
+use super::{Edge, Graph, Layout, Node, Point, Rect, cut};
 
 const FONT: &str = "system-ui, sans-serif";
-/// How many columns of text fit into a box at the size of its lines.
-const LABEL_COLUMNS: usize = (NODE_WIDTH as usize - 20) / 8;
-const NOTE_COLUMNS: usize = (NODE_WIDTH as usize - 20) / 6;
+const PADDING: u32 = 10;
+const ICON_WIDTH: u32 = 18;
 
+/// What a page adds: steps lead somewhere, and one of them may be chosen.
+pub struct Picture<'p> {
+    /// In front of every id: two pictures on a page must not share any.
+    pub prefix: &'p str,
+    /// Where a step leads, by its position in the graph. `None`: nowhere.
+    pub href: &'p dyn Fn(usize) -> Option<String>,
+    /// By its position in the graph.
+    pub selected: Option<usize>,
+}
+
+/// For a file, which is looked at as a whole.
 pub fn svg(graph: &Graph, layout: &Layout) -> String {
-    let mut out = String::new();
-    let Layout { width, height, .. } = layout;
-    let title = escaped(&graph.title);
-    line(
-        &mut out,
-        format_args!(
-            r#"<svg xmlns="http://www.w3.org/2000/svg" class="graph" role="img" width="{width}" height="{height}" viewBox="0 0 {width} {height}" font-family="{FONT}" fill="currentColor">"#
-        ),
-    );
-    line(&mut out, format_args!("  <title>{title}</title>"));
-    line(
-        &mut out,
-        format_args!(
-            r#"  <defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="currentColor"/></marker></defs>"#
-        ),
-    );
-    for (edge, points) in graph.edges.iter().zip(&layout.edges) {
-        if points.is_empty() {
-            continue;
+    Pen::new(graph, layout, None).drawn()
+}
+
+/// For a page, in which every step is a link. They come as they are read, row by row, so that nobody reaches a step before all that
+/// it waits for.
+pub fn svg_linked(graph: &Graph, layout: &Layout, picture: &Picture) -> String {
+    Pen::new(graph, layout, Some(picture)).drawn()
+}
+
+/// Of texts, and how many columns of them fit into a box.
+struct Sizes {
+    label: u32,
+    label_columns: usize,
+    second: u32,
+    note: u32,
+    note_columns: usize,
+}
+
+const IN_FILE: Sizes = Sizes {
+    label: 13,
+    label_columns: (NODE_WIDTH - 2 * PADDING) as usize / 8,
+    second: 11,
+    note: 10,
+    note_columns: (NODE_WIDTH - 2 * PADDING) as usize / 6,
+};
+
+/// Nobody should have to enlarge a page to read it.
+const ON_PAGE: Sizes = Sizes {
+    label: 14,
+    label_columns: (NODE_WIDTH - 2 * PADDING - ICON_WIDTH) as usize / 8,
+    second: 12,
+    note: 12,
+    note_columns: (NODE_WIDTH - 2 * PADDING) as usize / 7,
+};
+
+struct Pen<'p> {
+    graph: &'p Graph,
+    layout: &'p Layout,
+    /// `None`: for a file.
+    picture: Option<&'p Picture<'p>>,
+    sizes: Sizes,
+    /// The id of the arrow's head.
+    arrow: String,
+    out: String,
+}
+
+impl<'p> Pen<'p> {
+    fn new(graph: &'p Graph, layout: &'p Layout, picture: Option<&'p Picture<'p>>) -> Pen<'p> {
+        Pen {
+            graph,
+            layout,
+            picture,
+            sizes: if picture.is_some() { ON_PAGE } else { IN_FILE },
+            arrow: match picture {
+                Some(picture) => format!("{}-arrow", class(picture.prefix)),
+                None => "arrow".to_string(),
+            },
+            out: String::new(),
         }
-        let names = (&graph.nodes[edge.from].label, &graph.nodes[edge.to].label);
-        let (mut said, mut dashes, mut class) = (String::new(), "", "edge");
+    }
+
+    fn line(&mut self, text: std::fmt::Arguments) {
+        line(&mut self.out, text);
+    }
+
+    fn drawn(mut self) -> String {
+        let Layout { width, height, .. } = self.layout;
+        let title = escaped(&self.graph.title);
+        // The inside of an image is not there for those who do not see it; links are.
+        let role = match self.picture {
+            Some(_) => format!(r#"class="graph linked" role="group" aria-label="{title}""#),
+            None => r#"class="graph" role="img""#.to_string(),
+        };
+        self.line(format_args!(
+            r#"<svg xmlns="http://www.w3.org/2000/svg" {role} width="{width}" height="{height}" viewBox="0 0 {width} {height}" font-family="{FONT}" fill="currentColor">"#
+        ));
+        if self.picture.is_none() {
+            self.line(format_args!("  <title>{title}</title>"));
+        }
+        let arrow = self.arrow.clone();
+        self.line(format_args!(
+            r#"  <defs><marker id="{arrow}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="currentColor"/></marker></defs>"#
+        ));
+        self.edges();
+        let layout = self.layout;
+        let mut order: Vec<usize> = (0..self.graph.nodes.len()).collect();
+        if self.picture.is_some() {
+            order.sort_by_key(|&at| (layout.nodes[at].y, layout.nodes[at].x));
+        }
+        for at in order {
+            self.node(at);
+        }
+        self.out.push_str("</svg>\n");
+        self.out
+    }
+
+    fn edges(&mut self) {
+        let (graph, layout) = (self.graph, self.layout);
+        // What a step waits for is said with the step's page; lines say nothing to those who do not see them.
+        if self.picture.is_some() {
+            self.out
+                .push_str("  <g class=\"edges\" aria-hidden=\"true\">\n");
+        }
+        for (edge, points) in graph.edges.iter().zip(&layout.edges) {
+            if !points.is_empty() {
+                self.edge(edge, points);
+            }
+        }
+        if self.picture.is_some() {
+            self.out.push_str("  </g>\n");
+        }
+    }
+
+    fn edge(&mut self, edge: &Edge, points: &[Point]) {
+        let (from, to) = (&self.graph.nodes[edge.from], &self.graph.nodes[edge.to]);
+        let (mut said, mut dashes, mut class_words) = (String::new(), "", "edge".to_string());
         if let Some(label) = &edge.label {
             said = format!(": {}", escaped(label));
             dashes = r#" stroke-dasharray="5 4""#;
-            class = "edge conditional";
+            class_words.push_str(" conditional");
         }
-        let (from, to) = (escaped(names.0), escaped(names.1));
-        line(
-            &mut out,
-            format_args!(
-                r#"  <path class="{class}" d="{}" fill="none" stroke="currentColor" stroke-opacity="0.6"{dashes} marker-end="url(#arrow)"><title>{from} to {to}{said}</title></path>"#,
-                path(points)
-            ),
-        );
+        if let Some(picture) = self.picture {
+            let state = from.state.as_deref().unwrap_or("none");
+            class_words.push_str(&format!(" from-{}", class(state)));
+            if picture.selected == Some(edge.from) || picture.selected == Some(edge.to) {
+                class_words.push_str(" of-selected");
+            }
+        }
+        let (from, to) = (escaped(&from.label), escaped(&to.label));
+        let (path, arrow) = (path(points), self.arrow.clone());
+        self.line(format_args!(
+            r#"  <path class="{class_words}" d="{path}" fill="none" stroke="currentColor" stroke-opacity="0.6"{dashes} marker-end="url(#{arrow})"><title>{from} to {to}{said}</title></path>"#
+        ));
     }
-    for (node, rect) in graph.nodes.iter().zip(&layout.nodes) {
-        draw(&mut out, node, rect);
-    }
-    out.push_str("</svg>\n");
-    out
-}
 
-fn draw(out: &mut String, node: &Node, rect: &Rect) {
-    let label = escaped(&node.label);
-    let what = match node.is_loop {
-        true => format!("{} for each", node.kind),
-        false => node.kind.clone(),
-    };
-    let second = match &node.state {
-        Some(state) => format!("{state} · {what}"),
-        None => what,
-    };
-    let class = |word: &str| -> String {
-        let is_plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
-        word.chars().filter(is_plain).collect()
-    };
-    let state = node.state.as_deref().unwrap_or("none");
-    line(
-        out,
-        format_args!(
-            r#"  <g class="node kind-{} state-{}" data-step="{label}">"#,
+    fn node(&mut self, at: usize) {
+        let (node, rect) = (&self.graph.nodes[at], &self.layout.nodes[at]);
+        let label = escaped(&node.label);
+        let what = what(node);
+        let second = match &node.state {
+            Some(state) => format!("{state} · {what}"),
+            None => what.clone(),
+        };
+        let state = node.state.as_deref().unwrap_or("none");
+        let mut attributes = format!(
+            r#"class="node kind-{} state-{}"#,
             class(&node.kind),
             class(state)
-        ),
-    );
-    let notes = node.notes.join("; ");
-    let all = [label.clone(), escaped(&second), escaped(&notes)];
-    let all: Vec<String> = all.into_iter().filter(|text| !text.is_empty()).collect();
-    line(out, format_args!("    <title>{}</title>", all.join("; ")));
-    let Rect {
-        x,
-        y,
-        width,
-        height,
-    } = rect;
-    let radius = if node.kind == "approval" { 18 } else { 6 };
-    let (fill, opacity) = fill(state);
-    if node.is_loop {
-        // Another one behind it.
-        line(
-            out,
-            format_args!(
+        );
+        let href = self.picture.and_then(|picture| (picture.href)(at));
+        let is_selected = self
+            .picture
+            .is_some_and(|picture| picture.selected == Some(at));
+        if node.stands_for.is_some() {
+            attributes.push_str(" collapsed");
+        }
+        attributes.push_str(if is_selected { r#" selected""# } else { "\"" });
+        if node.stands_for.is_none() {
+            attributes.push_str(&format!(r#" data-step="{label}""#));
+        }
+        if self.picture.is_some() {
+            let mut said = vec![node.label.as_str()];
+            said.extend(node.state.as_deref());
+            said.extend(node.notes.iter().map(String::as_str));
+            said.push(&what);
+            attributes.push_str(&format!(r#" aria-label="{}""#, escaped(&said.join(", "))));
+        }
+        if is_selected {
+            attributes.push_str(r#" aria-current="true""#);
+        }
+        let tag = match &href {
+            Some(href) => {
+                attributes.push_str(&format!(r#" href="{}""#, escaped(href)));
+                "a"
+            }
+            None if self.picture.is_some() => {
+                attributes.push_str(r#" role="img""#);
+                "g"
+            }
+            None => "g",
+        };
+        self.line(format_args!("  <{tag} {attributes}>"));
+        let notes = node.notes.join("; ");
+        let all = [label, escaped(&second), escaped(&notes)];
+        let all: Vec<String> = all.into_iter().filter(|text| !text.is_empty()).collect();
+        self.line(format_args!("    <title>{}</title>", all.join("; ")));
+        self.shape(node, rect);
+        self.texts(node, rect, &second);
+        self.line(format_args!("  </{tag}>"));
+    }
+
+    fn shape(&mut self, node: &Node, rect: &Rect) {
+        let Rect {
+            x,
+            y,
+            width,
+            height,
+        } = rect;
+        let radius = if node.kind == "approval" { 18 } else { 6 };
+        let (fill, opacity) = fill(node.state.as_deref().unwrap_or("none"));
+        if node.is_loop || node.stands_for.is_some() {
+            // Another one behind it.
+            self.line(format_args!(
                 r#"    <rect x="{}" y="{}" width="{width}" height="{height}" rx="{radius}" fill="none" stroke="currentColor" stroke-opacity="0.5"/>"#,
                 x + 4,
                 y - 4
-            ),
-        );
+            ));
+        }
+        let class_word = if self.picture.is_some() {
+            r#"class="box" "#
+        } else {
+            ""
+        };
+        self.line(format_args!(
+            r#"    <rect {class_word}x="{x}" y="{y}" width="{width}" height="{height}" rx="{radius}" fill="{fill}" fill-opacity="{opacity}" stroke="currentColor"/>"#
+        ));
     }
-    line(
-        out,
-        format_args!(
-            r#"    <rect x="{x}" y="{y}" width="{width}" height="{height}" rx="{radius}" fill="{fill}" fill-opacity="{opacity}" stroke="currentColor"/>"#
-        ),
-    );
-    let shown = escaped(&cut(&node.label, LABEL_COLUMNS, "…"));
-    let left = x + 10;
-    line(
-        out,
-        format_args!(
-            r#"    <text x="{left}" y="{}" font-size="13" font-weight="600">{shown}</text>"#,
+
+    fn texts(&mut self, node: &Node, rect: &Rect, second: &str) {
+        let Sizes {
+            label,
+            label_columns,
+            second: second_size,
+            note: note_size,
+            note_columns,
+        } = self.sizes;
+        let (left, y) = (rect.x + PADDING, rect.y);
+        let mut label_left = left;
+        if self.picture.is_some()
+            && let Some(state) = &node.state
+        {
+            label_left += ICON_WIDTH;
+            self.line(format_args!(
+                r#"    <text class="icon" x="{left}" y="{}" font-size="{label}">{}</text>"#,
+                y + 18,
+                icon(state)
+            ));
+        }
+        let shown = escaped(&cut(&node.label, label_columns, "…"));
+        self.line(format_args!(
+            r#"    <text x="{label_left}" y="{}" font-size="{label}" font-weight="600">{shown}</text>"#,
             y + 18
-        ),
-    );
-    let second = escaped(&cut(&second, NOTE_COLUMNS, "…"));
-    line(
-        out,
-        format_args!(
-            r#"    <text x="{left}" y="{}" font-size="11" fill-opacity="0.8">{second}</text>"#,
+        ));
+        let second = escaped(&cut(second, note_columns, "…"));
+        self.line(format_args!(
+            r#"    <text x="{left}" y="{}" font-size="{second_size}" fill-opacity="0.8">{second}</text>"#,
             y + 33
-        ),
-    );
-    for (at, note) in (0..).zip(node.notes.iter().take(NOTES_MAX)) {
-        let note = escaped(&cut(note, NOTE_COLUMNS, "…"));
-        line(
-            out,
-            format_args!(
-                r#"    <text x="{left}" y="{}" font-size="10" fill-opacity="0.8">{note}</text>"#,
+        ));
+        for (at, note) in (0..).zip(node.notes.iter().take(NOTES_MAX)) {
+            let note = escaped(&cut(note, note_columns, "…"));
+            self.line(format_args!(
+                r#"    <text x="{left}" y="{}" font-size="{note_size}" fill-opacity="0.8">{note}</text>"#,
                 y + 47 + at * 14
-            ),
-        );
+            ));
+        }
     }
-    out.push_str("  </g>\n");
+}
+
+fn what(node: &Node) -> String {
+    match node.is_loop {
+        true => format!("{} for each", node.kind),
+        false => node.kind.clone(),
+    }
 }
 
 /// The word beside it says the same.
@@ -157,25 +309,4 @@ fn path(points: &[Point]) -> String {
         let _ = write!(path, "{letter}{x} {y}");
     }
     path
-}
-
-fn line(out: &mut String, line: std::fmt::Arguments) {
-    // A String takes everything.
-    let _ = out.write_fmt(line);
-    out.push('\n');
-}
-
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            '\'' => safe.push_str("&#39;"),
-            c => safe.push(c),
-        }
-    }
-    safe
 }

@@ -2,7 +2,9 @@
 //!
 //! `STEPWARD_GOLDEN=write` writes the expected pictures anew; read the difference.
 
+mod collapse;
 mod grammar;
+mod linked;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -349,6 +351,7 @@ fn hostile() -> Graph {
         is_loop: false,
         state: Some(graph::clean(name)),
         notes: vec![graph::clean(name)],
+        stands_for: None,
     });
     let edges = (1..HOSTILE.len()).map(|to| Edge {
         from: to - 1,
