@@ -165,9 +165,14 @@ impl Cron {
         }
     }
 
-    /// `At 02:00, every day.`
+    /// `At 02:00, on Sunday`, `Every 10 minutes`.
     pub fn in_words(&self) -> String {
-        self.fields.describe()
+        let words = self.fields.describe();
+        let words = words.trim_end_matches('.');
+        match words.strip_prefix("At every ") {
+            Some(rhythm) => format!("Every {rhythm}"),
+            None => words.to_string(),
+        }
     }
 
     /// The first instant after this one at which it is due. `None`: there is none before the end of time.

@@ -18,7 +18,7 @@ use crate::domain::value::ValueSpec;
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{EventSeq, JobId, Json, Now, StepId, WorkerId};
 use crate::language::words::did_you_mean;
-use crate::store::{ChangedJob, FormerAttempt, PastJob, Tx};
+use crate::store::{ChangedJob, FormerAttempt, PastJob, RelatedJob, Tx};
 
 /// Outputs of loops and child jobs in one answer; the last may go over it. Each can be asked for by itself.
 const COMPOSED_BYTES_MAX: usize = 1 << 20;
@@ -123,6 +123,16 @@ impl Engine {
         })
     }
 
+    /// One step of it, by the name that people know it by.
+    pub fn step_detail(&self, job_id: JobId, name: &str) -> Result<StepDetail, EngineError> {
+        self.store.read(|tx| {
+            let step = step_named(tx, job_id, name)?;
+            let (_, context) = load(tx, job_id)?;
+            let name = context.name(&step);
+            detail(context.task(), name, step, &mut Names::new(tx), &mut 0)
+        })
+    }
+
     /// The newest jobs before one, and where to go on. A page may hold fewer than asked for and still have a next one.
     pub fn jobs(
         &self,
@@ -141,6 +151,16 @@ impl Engine {
             }
             Ok((listed, next))
         })
+    }
+
+    /// What came of a job: the jobs in which it was tried again, and those that its hooks made; the first of each.
+    pub fn descendants(
+        &self,
+        job_id: JobId,
+        limit: u32,
+    ) -> Result<(Vec<RelatedJob>, Vec<RelatedJob>), EngineError> {
+        self.store
+            .read(|tx| Ok((tx.retries_of(job_id, limit)?, tx.hooks_of(job_id, limit)?)))
     }
 
     /// How the newest jobs of each of these tasks went, newest first.

@@ -17,6 +17,8 @@ pub const STATEMENTS: &[&str] = &[
     LATEST_JOB,
     LATEST_OF_TASK,
     LAST_OF_TASK,
+    RETRIES_OF,
+    HOOKS_OF,
     JOBS_BEFORE,
     LAST_LOOKED_AT,
     JOBS_CHANGED,
@@ -70,6 +72,14 @@ pub struct NewJob {
     pub due_up: Option<Uptime>,
 }
 
+/// A job that came of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RelatedJob {
+    pub job_id: JobId,
+    pub task: String,
+    pub state: JobState,
+}
+
 /// How a job went, in a few words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PastJob {
@@ -106,6 +116,14 @@ const JOB: &str = concat!(
 
 const LATEST_JOB: &str = "
     SELECT max(job_id) FROM job WHERE parent_step_id IS NULL
+";
+
+const RETRIES_OF: &str = "
+    SELECT job_id, task, state FROM job WHERE retry_of = :job_id ORDER BY job_id LIMIT :limit
+";
+
+const HOOKS_OF: &str = "
+    SELECT job_id, task, state FROM job WHERE hook_of = :job_id ORDER BY job_id LIMIT :limit
 ";
 
 /// By state, so that the index finds them however long the history is.
@@ -336,6 +354,35 @@ impl Tx<'_> {
         let mut statement = self.sql(LATEST_OF_TASK)?;
         let latest: Option<i64> = statement.query_row(params, |row| row.get(0))?;
         Ok(latest.map(JobId))
+    }
+
+    /// The jobs in which this one was tried again, the first of them.
+    pub fn retries_of(&self, job_id: JobId, limit: u32) -> Result<Vec<RelatedJob>, StoreError> {
+        self.related(RETRIES_OF, job_id, limit)
+    }
+
+    /// The jobs that its hooks made, the first of them.
+    pub fn hooks_of(&self, job_id: JobId, limit: u32) -> Result<Vec<RelatedJob>, StoreError> {
+        self.related(HOOKS_OF, job_id, limit)
+    }
+
+    fn related(
+        &self,
+        statement: &'static str,
+        job_id: JobId,
+        limit: u32,
+    ) -> Result<Vec<RelatedJob>, StoreError> {
+        let mut statement = self.sql(statement)?;
+        let mut rows = statement.query(named_params! {":job_id": job_id.0, ":limit": limit})?;
+        let mut related = Vec::new();
+        while let Some(row) = rows.next()? {
+            related.push(RelatedJob {
+                job_id: JobId(row.get(0)?),
+                task: row.get(1)?,
+                state: rows::word(row, 2, JobState::from_word, "the state of a job")?,
+            });
+        }
+        Ok(related)
     }
 
     /// How the newest jobs of a task went, newest first.

@@ -45,7 +45,7 @@ pub use attempts::{FormerAttempt, FormerOutcome};
 pub use definitions::{Frozen, hex_sha256};
 pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;
-pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob};
+pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
 pub use schema::{DATABASE_FILE, OpenError};

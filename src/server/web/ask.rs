@@ -22,6 +22,11 @@ pub struct Question<'a> {
 
 impl Question<'_> {
     pub fn show(self, view: &View) -> Result<Reply, ApiError> {
+        self.show_with(view, 200)
+    }
+
+    /// Again, because something was wrong with the answer.
+    pub fn show_with(self, view: &View, status: u16) -> Result<Reply, ApiError> {
         let class = if self.is_grave { "danger" } else { "primary" };
         let main = html! {
             form.ask method="post" action=(self.action) {
@@ -34,6 +39,8 @@ impl Question<'_> {
                 }
             }
         };
-        view.page(self.title.clone(), self.here).show(main)
+        view.page(self.title.clone(), self.here)
+            .status(status)
+            .show(main)
     }
 }

@@ -171,7 +171,7 @@ fn tick(spec: &ValueSpec, typed: &Typed, id: &str, described: &str) -> Markup {
     html! {
         // Sent in any case: of what is not ticked, nothing else would say that it was asked.
         input type="hidden" name=(id) value="false";
-        input id=(id) type="checkbox" name=(id) value="true" checked[is_on] data-boolean aria-describedby=(described);
+        input id=(id) type="checkbox" name=(id) value="true" checked[is_on] data-default=(default) aria-describedby=(described);
     }
 }
 
@@ -184,10 +184,17 @@ fn control(spec: &ValueSpec, typed: &Typed, id: &str, described: &str, is_wrong:
         (false, Some(value)) => vec![shown(value)],
         (false, None) => Vec::new(),
     };
-    let default = default.map(|value| shown(&value));
+    // What need not be said at the prompt.
+    let default = default.map(|value| match &value {
+        Value::Array(items) if spec.multiple => {
+            let items: Vec<String> = items.iter().map(shown).collect();
+            items.join("\n")
+        }
+        value => shown(value),
+    });
     let first = texts.first().map(String::as_str).unwrap_or_default();
     if !spec.options.is_empty() {
-        return options(spec, &texts, id, described, invalid);
+        return options(spec, &texts, default.as_deref(), id, described, invalid);
     }
     // A page that shows it again must not hold it.
     if spec.secret {
@@ -198,7 +205,7 @@ fn control(spec: &ValueSpec, typed: &Typed, id: &str, described: &str, is_wrong:
     if spec.multiple {
         let lines = texts.join("\n");
         return html! {
-            textarea id=(id) name=(id) rows="4" data-lines aria-describedby=(described) aria-invalid=[invalid] { "\n" (lines) }
+            textarea id=(id) name=(id) rows="4" data-lines data-default=[default] aria-describedby=(described) aria-invalid=[invalid] { "\n" (lines) }
         };
     }
     let kind = match spec.value_type {
@@ -225,6 +232,7 @@ fn control(spec: &ValueSpec, typed: &Typed, id: &str, described: &str, is_wrong:
 fn options(
     spec: &ValueSpec,
     texts: &[String],
+    default: Option<&str>,
     id: &str,
     described: &str,
     invalid: Option<&str>,
@@ -236,7 +244,7 @@ fn options(
         .collect();
     let size = spec.multiple.then_some(options.len().clamp(2, CHOICES_MAX));
     html! {
-        select id=(id) name=(id) multiple[spec.multiple] size=[size] aria-describedby=(described) aria-invalid=[invalid] {
+        select id=(id) name=(id) multiple[spec.multiple] size=[size] data-default=[default] aria-describedby=(described) aria-invalid=[invalid] {
             @if !spec.required && !spec.multiple { option value="" { "–" } }
             @for option in &options { option value=(option) selected[texts.contains(option)] { (option) } }
         }

@@ -21,8 +21,11 @@ mod outcomes;
 mod parts;
 mod said;
 
+pub mod acts;
 pub mod events;
+pub mod job;
 pub mod jobs;
+pub mod log;
 pub mod login;
 pub mod overview;
 pub mod queue;
@@ -30,8 +33,10 @@ pub mod recovery;
 pub mod schedules;
 pub mod settings;
 pub mod source;
+mod steps;
 pub mod task;
 pub mod tasks;
+mod timeline;
 pub mod workers;
 
 use maud::html;

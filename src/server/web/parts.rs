@@ -136,8 +136,14 @@ pub fn command(text: &str) -> Markup {
 
 /// What recovery will do, and when.
 pub fn outcome(outcome: &WhyOutcomeJson, now: Now) -> Markup {
+    /// What is farther away than this alarms nobody.
+    const SOON_SECS: f64 = 3_600.0;
+    let class = match outcome.in_secs <= SOON_SECS {
+        true => "outcome",
+        false => "note",
+    };
     html! {
-        span.outcome { (sign("problem")) "recovery phase " (outcome.phase) " " (outcome.action) " " (countdown(outcome.in_secs, now)) }
+        span class=(class) { (sign("problem")) " recovery phase " (outcome.phase) ": " (outcome.action) " " (countdown(outcome.in_secs, now)) }
     }
 }
 

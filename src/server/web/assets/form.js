@@ -26,23 +26,18 @@ function quoted(word) {
   return /^[\w\-./:@=,+%]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-// Fields with what was typed into them, in order.
+// What is in the fields and is not so by itself.
 function inputs(form) {
   const words = [];
   for (const field of form.elements) {
-    if (!field.name?.startsWith('input.') || field.disabled) continue;
+    if (!field.name?.startsWith('input.') || field.type === 'hidden') continue;
     const name = field.name.slice('input.'.length);
-    if (field.type === 'checkbox') {
-      if (field.dataset.boolean !== undefined) words.push([name, String(field.checked)]);
-      else if (field.checked) words.push([name, field.value]);
-      continue;
-    }
-    const values = field.multiple ? [...field.selectedOptions].map((option) => option.value) : [field.value];
-    const lines = field.dataset.lines !== undefined ? values.flatMap((value) => value.split('\n').filter(Boolean)) : values;
-    for (const value of lines) {
-      if (value === '' || value === field.dataset.default) continue;
-      words.push([name, field.type === 'password' ? '…' : value]);
-    }
+    let values = [field.value];
+    if (field.type === 'checkbox') values = [String(field.checked)];
+    if (field.multiple) values = [...field.selectedOptions].map((option) => option.value);
+    if (field.dataset.lines !== undefined) values = field.value.split('\n').filter(Boolean);
+    if (values.join('\n') === (field.dataset.default ?? '')) continue;
+    for (const value of values) words.push([name, field.type === 'password' ? '…' : value]);
   }
   return words;
 }
