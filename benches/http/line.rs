@@ -75,7 +75,7 @@ impl Line {
         let length = body.len();
         write!(
             self.request,
-            "{method} {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
         )
         .unwrap();
         self.request.extend_from_slice(body);

@@ -22,6 +22,7 @@ use super::port_owner::{self, PortOwner};
 use super::process;
 use super::say::tell;
 use super::server::check_workflows_dir;
+use super::settings;
 use super::words::{bytes, count, printable, shell_path, wrap};
 use crate::client::Client;
 use crate::clock::monotonic_ms;
@@ -100,7 +101,7 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
     let token = config.token()?;
     let worker = embedded::settings(&config)?;
     let is_new = !config.data_dir.exists();
-    let (server, moved) = start(&mut config, port_is_named)?;
+    let (server, moved) = start(&mut config, file.as_deref(), port_is_named)?;
     if is_new {
         keep_out_of_repositories(&config.data_dir);
     }
@@ -196,6 +197,7 @@ fn keep_out_of_repositories(data_dir: &Path) {
 /// A server, and who has the port that it should have had.
 fn start(
     config: &mut ServerConfig,
+    file: Option<&Path>,
     port_is_named: bool,
 ) -> anyhow::Result<(Server, Option<String>)> {
     let first = config.listen.port();
@@ -206,7 +208,8 @@ fn start(
         config.listen.set_port(port);
         let mut is_taken = may_move && is_taken(config.listen);
         if !is_taken {
-            match Server::start_telling(config, Reloads::telling()) {
+            let known = settings::of_running::<DevArgs>("dev", config, file);
+            match Server::start_knowing(config, known, Some(Reloads::telling())) {
                 Ok(server) => return Ok((server, moved)),
                 // Somebody was faster.
                 Err(StartError::Listen { source, .. })

@@ -13,6 +13,7 @@ use super::files::{SERVER_CONFIG, config_file, unserved};
 use super::port_owner;
 use super::process;
 use super::say::say;
+use super::settings;
 use super::worker::introduce;
 use crate::config::{ServerConfig, listen_address};
 use crate::language::render;
@@ -51,7 +52,8 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let signals = process::signals()?;
     let token = config.token()?;
     let worker = embedded::settings(&config)?;
-    let server = Server::start(&config);
+    let known = settings::of_running::<ServerArgs>("server", &config, file.as_deref());
+    let server = Server::start_knowing(&config, known, None);
     let mut server = server
         .map_err(|error| port_owner::named(error, "choose another with listen or --listen"))?;
     let address = server.address();

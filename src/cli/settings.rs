@@ -14,8 +14,13 @@ use super::server::ServerArgs;
 use super::worker::WorkerArgs;
 use crate::config::{ConfigError, Given, Origin, ServerConfig, Setting, WorkerConfig, in_force};
 
-/// Arguments whose setting is called otherwise.
-const CALLED: &[(&str, &str)] = &[("server", "server_url")];
+/// Arguments of verbs whose setting is called otherwise.
+const CALLED: &[(&str, &str, &str)] = &[
+    ("worker", "server", "server_url"),
+    ("dev", "port", "listen"),
+    ("dev", "slots", "embedded_worker.slots"),
+    ("dev", "tags", "embedded_worker.tags"),
+];
 
 pub struct Known<C> {
     /// `None`: there is none.
@@ -46,6 +51,26 @@ pub fn server(named: Option<&Path>, words: &[OsString]) -> anyhow::Result<Known<
         settings,
         given,
     })
+}
+
+/// Those of a server that `stepward VERB` has just started, for its page. What the verb chose by itself is told to be its choice.
+pub fn of_running<A: Args>(
+    verb: &'static str,
+    config: &ServerConfig,
+    file: Option<&Path>,
+) -> Vec<Setting> {
+    let words = std::env::args_os().skip_while(|word| word != verb);
+    let words: Vec<OsString> = words.skip(1).collect();
+    // Flags that are not of the verb alone are not understood here: then it is not known who said what.
+    let given = given::<A>(verb, &words).map_or_else(|_| Vec::new(), |(_, given)| given);
+    let mut settings = in_force(config, file, &given).unwrap_or_default();
+    as_embedded(&mut settings);
+    for setting in &mut settings {
+        if setting.is_changed() && setting.origin == Origin::Default {
+            setting.origin = Origin::Flag(format!("stepward {verb}"));
+        }
+    }
+    settings
 }
 
 /// Its defaults are those of every worker. How it reaches the server nobody can say but the server.
@@ -99,7 +124,7 @@ fn given<A: Args>(verb: &'static str, words: &[OsString]) -> anyhow::Result<(A, 
     })?;
     let of = |argument: &clap::Arg| {
         let id = argument.get_id().as_str();
-        let called = CALLED.iter().find(|(known, _)| *known == id);
+        let key = called(verb, id).to_string();
         let by = match matches.value_source(id)? {
             ValueSource::EnvVariable => {
                 Origin::Variable(argument.get_env()?.to_string_lossy().into_owned())
@@ -107,12 +132,17 @@ fn given<A: Args>(verb: &'static str, words: &[OsString]) -> anyhow::Result<(A, 
             ValueSource::CommandLine => Origin::Flag(format!("--{}", argument.get_long()?)),
             _ => return None,
         };
-        let key = called.map_or(id, |(_, key)| key).to_string();
         Some(Given { key, by })
     };
     let given = command.get_arguments().filter_map(of).collect();
     let args = A::from_arg_matches(&matches);
     Ok((args.map_err(|error| invalid(error.to_string()))?, given))
+}
+
+fn called<'a>(verb: &str, id: &'a str) -> &'a str {
+    let mut all = CALLED.iter();
+    let found = all.find(|(of, known, _)| (*of, *known) == (verb, id));
+    found.map_or(id, |(_, _, key)| key)
 }
 
 #[cfg(test)]
@@ -122,13 +152,12 @@ mod tests {
     /// Otherwise nobody would be told that it was a variable.
     #[test]
     fn every_variable_of_a_verb_is_known_by_its_setting() {
-        fn variables<A: Args>() -> Vec<(String, String)> {
+        fn variables<A: Args>(verb: &str) -> Vec<(String, String)> {
             let command = A::augment_args(Command::new("any"));
             let arguments = command.get_arguments();
             let named = arguments.filter_map(|argument| {
                 let id = argument.get_id().as_str();
-                let called = CALLED.iter().find(|(known, _)| *known == id);
-                let key = called.map_or(id, |(_, key)| key);
+                let key = called(verb, id);
                 let variable = argument.get_env()?.to_string_lossy().into_owned();
                 Some((variable, key.to_string()))
             });
@@ -140,11 +169,11 @@ mod tests {
             settings.iter().any(is)
         };
         let settings = in_force(&ServerConfig::default(), None, &[]).unwrap();
-        for (variable, key) in variables::<ServerArgs>() {
+        for (variable, key) in variables::<ServerArgs>("server") {
             assert!(known(&settings, &key), "{variable} is no setting {key}");
         }
         let settings = in_force(&WorkerConfig::default(), None, &[]).unwrap();
-        for (variable, key) in variables::<WorkerArgs>() {
+        for (variable, key) in variables::<WorkerArgs>("worker") {
             // What it is, no file may hold: it has its own line.
             let is_known = known(&settings, &key) || key == "token";
             assert!(is_known, "{variable} is no setting {key}");

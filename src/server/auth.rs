@@ -8,12 +8,14 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
+use ring::hmac;
 use sha2::{Digest, Sha256};
 
 use super::error::ApiError;
 use super::exchange::{Headers, Method};
 use crate::clock::{monotonic_ms, wall_time};
-use crate::store::Store;
 
 /// What a browser shows instead of the token.
 const COOKIE: &str = "stepward_session";
@@ -32,7 +34,8 @@ pub struct Gate {
     /// Names that this server goes by; a browser that was led here under another one serves somebody else.
     hosts: Vec<String>,
     is_https: bool,
-    store: Store,
+    /// What only this installation can sign with.
+    key: hmac::Key,
     guesses: Mutex<Guesses>,
 }
 
@@ -47,7 +50,7 @@ impl Gate {
         token: Option<&str>,
         listen: SocketAddr,
         public_url: Option<&str>,
-        store: Store,
+        key: &str,
     ) -> Gate {
         let public = public_url.unwrap_or_default();
         let authority = public.split("://").nth(1).unwrap_or_default();
@@ -57,7 +60,7 @@ impl Gate {
             token_hash: token.map(hash),
             hosts: names.into_iter().filter(|name| !name.is_empty()).collect(),
             is_https: public.starts_with("https://"),
-            store,
+            key: hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes()),
             guesses: Mutex::default(),
         }
     }
@@ -69,8 +72,10 @@ impl Gate {
     /// What is to be kept from browsers that were led here by somebody else.
     pub fn check_origin(&self, method: Method, headers: &Headers) -> Result<(), ApiError> {
         let host = headers.host.as_deref().unwrap_or_default();
-        // Who needs a token to be let in has none for a name that is not ours: a cookie belongs to a name.
-        if !self.asks_for_token() && !self.is_ours(host_name(host)) {
+        // Every browser says which name it followed. Where a token is asked for, there is none for a name that is not ours: a
+        // cookie belongs to a name.
+        let is_led = headers.host.is_some() && !self.is_ours(host_name(host));
+        if is_led && !self.asks_for_token() {
             let message = format!(
                 "this server is not called {host:?}; reach it as localhost, or set public_url to its address"
             );
@@ -163,14 +168,17 @@ impl Gate {
 
     fn session_proof(&self, issued_ms: i64) -> String {
         let token = self.token_hash.unwrap_or_default();
-        self.store
-            .fingerprint(&format!("session of pages {issued_ms} {token:02x?}"))
+        self.signed(&format!("session {issued_ms} {token:02x?}"))
     }
 
     /// What only a page that was made for this browser has.
     pub fn proof_of_page(&self, headers: &Headers) -> String {
         let session = cookie(headers, COOKIE).unwrap_or_default();
-        self.store.fingerprint(&format!("form of pages {session}"))
+        self.signed(&format!("form {session}"))
+    }
+
+    fn signed(&self, text: &str) -> String {
+        BASE64.encode(hmac::sign(&self.key, text.as_bytes()))
     }
 
     pub fn check_proof(&self, headers: &Headers, proof: &str) -> Result<(), ApiError> {

@@ -125,6 +125,12 @@ pub struct App {
     settings: Vec<Setting>,
 }
 
+/// Nobody knows where these come from.
+fn unsaid(config: &ServerConfig) -> Vec<Setting> {
+    // Without a file there is nothing that could not be read.
+    config::in_force(config, None, &[]).unwrap_or_default()
+}
+
 /// A server that runs until it is stopped or dropped.
 pub struct Server {
     front: Front,
@@ -134,17 +140,21 @@ pub struct Server {
 
 impl Server {
     pub fn start(config: &ServerConfig) -> Result<Server, StartError> {
-        Server::begin(config, None, Limits::default(), None)
+        Server::start_knowing(config, unsaid(config), None)
     }
 
-    /// And somebody is told whenever workflow files were loaded.
-    pub fn start_telling(config: &ServerConfig, on_reload: OnReload) -> Result<Server, StartError> {
-        Server::begin(config, None, Limits::default(), Some(on_reload))
+    /// With where each setting comes from, for whoever looks at them; and somebody may be told whenever workflow files were loaded.
+    pub fn start_knowing(
+        config: &ServerConfig,
+        settings: Vec<Setting>,
+        on_reload: Option<OnReload>,
+    ) -> Result<Server, StartError> {
+        Server::begin(config, settings, None, Limits::default(), on_reload)
     }
 
     /// With other limits than the usual ones to what a client may cost.
     pub fn start_with(config: &ServerConfig, limits: Limits) -> Result<Server, StartError> {
-        Server::begin(config, None, limits, None)
+        Server::begin(config, unsaid(config), None, limits, None)
     }
 
     /// With these tasks and no others, whatever becomes of their files. Nothing of them happens by itself: no schedule fires.
@@ -152,11 +162,18 @@ impl Server {
         config: &ServerConfig,
         workflows: &Workflows,
     ) -> Result<Server, StartError> {
-        Server::begin(config, Some(workflows), Limits::default(), None)
+        Server::begin(
+            config,
+            unsaid(config),
+            Some(workflows),
+            Limits::default(),
+            None,
+        )
     }
 
     fn begin(
         config: &ServerConfig,
+        settings_known: Vec<Setting>,
         fixed: Option<&Workflows>,
         limits: Limits,
         on_reload: Option<OnReload>,
@@ -194,7 +211,8 @@ impl Server {
         let logs = Logs::open(&folder, log_limits)
             .map_err(|source| StartError::Logs { folder, source })?;
         let public_url = config.public_url.as_deref();
-        let gate = Gate::new(token.as_deref(), config.listen, public_url, store.clone());
+        let key = store.fingerprint("key of the pages");
+        let gate = Gate::new(token.as_deref(), config.listen, public_url, &key);
         let settings = config.settings();
         let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
         let engine = Engine::new(store, settings);
@@ -253,7 +271,7 @@ impl Server {
             installation,
             gate: Arc::new(gate),
             config: config.clone(),
-            settings: config::in_force(config, None, &[]).unwrap_or_default(),
+            settings: settings_known,
         });
         let handlers = Handlers::start(&app).map_err(thread)?;
         let address = config.listen;

@@ -294,7 +294,8 @@ impl House {
         let address = address.strip_prefix("http://").unwrap();
         let mut stream = TcpStream::connect(address).unwrap();
         let path = format!("/api/workers/{worker_id}?force={force}");
-        let request = format!("DELETE {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+        let request =
+            format!("DELETE {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();

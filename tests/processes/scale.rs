@@ -12,7 +12,7 @@ use crate::ledger::AWAIT_GATE;
 fn post(stream: &mut TcpStream, path: &str, body: &str) {
     let length = body.len();
     let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).unwrap();
 }

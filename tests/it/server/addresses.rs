@@ -189,7 +189,6 @@ fn odd_addresses_name_nothing() {
     let house = ServerHouse::new();
     house.submit("hello");
     for path in [
-        "/",
         "/api",
         "/api/",
         "/api/jobs/",

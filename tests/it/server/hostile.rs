@@ -54,7 +54,7 @@ fn headers_that_come_byte_by_byte_are_cut_off() {
     let house = impatient();
     let mut line = house.line();
     let begun = Instant::now();
-    for byte in b"GET /api/jobs HTTP/1.1\r\nhost: here\r\nx-slow: 1234567890\r\n".chunks(1) {
+    for byte in b"GET /api/jobs HTTP/1.1\r\nhost: localhost\r\nx-slow: 1234567890\r\n".chunks(1) {
         if !line.send(byte) || begun.elapsed() > 4 * SHORT {
             break;
         }
@@ -77,13 +77,17 @@ fn a_body_that_does_not_come_is_cut_off() {
     let house = impatient();
     // Silence.
     let mut line = house.line();
-    line.send("POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: here\r\ncontent-length: 10\r\n\r\n{");
+    line.send(
+        "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{",
+    );
     serves(&house);
     assert_eq!(line.answer().refused(408), "timeout");
     assert!(line.is_closed());
     // Byte by byte, each in time, all of them never.
     let mut line = house.line();
-    line.send("POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: here\r\ncontent-length: 10000\r\n\r\n");
+    line.send(
+        "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10000\r\n\r\n",
+    );
     let begun = Instant::now();
     while begun.elapsed() < 5 * SHORT && line.send(" ") {
         std::thread::sleep(SHORT / 6);
@@ -97,10 +101,12 @@ fn a_body_that_does_not_come_is_cut_off() {
 fn a_body_that_breaks_off_makes_nothing() {
     let house = impatient();
     let mut line = house.line();
-    line.send("POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: here\r\ncontent-length: 10\r\n\r\n{}");
+    line.send(
+        "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{}",
+    );
     drop(line);
     let mut line = house.line();
-    line.send("POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: here\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}");
+    line.send("POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}");
     line.stop_sending();
     assert_ne!(line.try_answer().map(|answer| answer.status), Some(201));
     until("their places are free", || connections(&house) == 0);
@@ -111,19 +117,25 @@ fn a_body_that_breaks_off_makes_nothing() {
 fn what_is_too_much_is_refused_as_such() {
     let house = impatient();
     let long = "x".repeat(100_000);
-    let with_header = format!("GET /api/jobs HTTP/1.1\r\nhost: here\r\nx-long: {long}\r\n\r\n");
+    let with_header =
+        format!("GET /api/jobs HTTP/1.1\r\nhost: localhost\r\nx-long: {long}\r\n\r\n");
     assert_eq!(says(&house, with_header.as_bytes()), 431);
     let headers: String = (0..1_000).map(|n| format!("x-{n}: {n}\r\n")).collect();
-    let with_headers = format!("GET /api/jobs HTTP/1.1\r\nhost: here\r\n{headers}\r\n");
+    let with_headers = format!("GET /api/jobs HTTP/1.1\r\nhost: localhost\r\n{headers}\r\n");
     assert_eq!(says(&house, with_headers.as_bytes()), 431);
-    let path = |bytes: usize| format!("GET /{} HTTP/1.1\r\nhost: here\r\n\r\n", "x".repeat(bytes));
+    let path = |bytes: usize| {
+        format!(
+            "GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n",
+            "x".repeat(bytes)
+        )
+    };
     assert_eq!(says(&house, path(10_000).as_bytes()), 414);
     let endless = says(&house, path(1 << 20).as_bytes());
     assert!([414, 431].contains(&endless), "{endless}");
     let query = format!("/api/jobs?q={}", "%25".repeat(50_000));
     let endless = says(
         &house,
-        format!("GET {query} HTTP/1.1\r\nhost: here\r\n\r\n").as_bytes(),
+        format!("GET {query} HTTP/1.1\r\nhost: localhost\r\n\r\n").as_bytes(),
     );
     assert!([414, 431].contains(&endless), "{endless}");
     serves(&house);
@@ -132,7 +144,7 @@ fn what_is_too_much_is_refused_as_such() {
 #[test]
 fn two_ways_to_say_where_a_request_ends_are_one_too_many() {
     let house = impatient();
-    let post = "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: here\r\n";
+    let post = "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\n";
     for rest in [
         "content-length: 2\r\ncontent-length: 3\r\n\r\n{} ",
         "content-length: 2, 3\r\n\r\n{} ",
@@ -160,7 +172,7 @@ fn two_ways_to_say_where_a_request_ends_are_one_too_many() {
     }
     // Chunks win over a length, the connection ends, and nothing smuggled behind them is taken for a request.
     let mut line = house.line();
-    let smuggled = "GET /api/jobs HTTP/1.1\r\nhost: here\r\n\r\n";
+    let smuggled = "GET /api/jobs HTTP/1.1\r\nhost: localhost\r\n\r\n";
     line.send(format!(
         "{post}content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}"
     ));
@@ -185,9 +197,9 @@ fn what_is_no_http_is_let_go() {
         b"GET /api/jobs\r\n",
         b"GET /api/jobs\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-        b"GET /api/jobs HTTP/9.9\r\nhost: here\r\n\r\n",
+        b"GET /api/jobs HTTP/9.9\r\nhost: localhost\r\n\r\n",
         b"GET  /api/jobs HTTP/1.1\r\n\r\n",
-        b"GET /api/jobs\xff HTTP/1.1\r\nhost: here\r\n\r\n",
+        b"GET /api/jobs\xff HTTP/1.1\r\nhost: localhost\r\n\r\n",
         b"\r\n\r\n\r\n\r\n",
         b"",
         b"G",
@@ -206,14 +218,19 @@ fn old_and_rare_but_right_is_served() {
     assert_eq!(says(&house, b"GET /api/jobs HTTP/1.0\r\n\r\n"), 200);
     // Whoever waits to be asked for the body is asked.
     let mut line = house.line();
-    line.send("POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: here\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n");
+    line.send("POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n");
     assert_eq!(line.answer().status, 100);
     line.send("{}");
     assert_eq!(line.answer().status, 201);
     // One request behind the other, all of them answered, in order.
     let mut line = house.line();
     let requests: String = (1..=50)
-        .map(|n| format!("GET /api/jobs/{} HTTP/1.1\r\nhost: here\r\n\r\n", n % 2))
+        .map(|n| {
+            format!(
+                "GET /api/jobs/{} HTTP/1.1\r\nhost: localhost\r\n\r\n",
+                n % 2
+            )
+        })
         .collect();
     line.send(requests);
     for n in 1..=50 {
@@ -224,7 +241,7 @@ fn old_and_rare_but_right_is_served() {
     let answer = house.ask("POST", "/api/tasks/hello/jobs", zipped, b"\x1f\x8b");
     assert_eq!(answer.refused(415), "unsupported_media_type");
     let mut line = house.line();
-    line.send("HEAD /api/jobs HTTP/1.1\r\nhost: here\r\n\r\n");
+    line.send("HEAD /api/jobs HTTP/1.1\r\nhost: localhost\r\n\r\n");
     assert_eq!(line.bare_head().status, 200);
     let overridden = "x-http-method-override: DELETE\r\nx-original-url: /healthz\r\n";
     assert_eq!(
@@ -244,10 +261,10 @@ fn a_crowd_of_idle_and_half_connections_leaves_nothing_behind() {
                 line.send("GET /api/jo");
             }
             2 => {
-                line.send("POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: here\r\ncontent-length: 9\r\n\r\n{");
+                line.send("POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{");
             }
             _ => {
-                line.send("GET /healthz HTTP/1.1\r\nhost: here\r\n\r\n");
+                line.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
             }
         }
     }
@@ -274,7 +291,7 @@ fn one_connection_too_many_is_closed_and_the_next_one_is_not() {
     crowd.pop();
     until("there is a place again", || {
         let mut line = house.line();
-        line.send("GET /healthz HTTP/1.1\r\nhost: here\r\n\r\n");
+        line.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
         line.try_answer().is_some()
     });
 }
@@ -290,7 +307,7 @@ fn nothing_is_read_of_a_body_before_its_sender_is_known() {
     let head = |path: &str, token: &str| {
         let mut line = house.line();
         line.send(format!(
-            "PUT {path} HTTP/1.1\r\nhost: here\r\nauthorization: {token}\r\ncontent-length: 9000000\r\n\r\n"
+            "PUT {path} HTTP/1.1\r\nhost: localhost\r\nauthorization: {token}\r\ncontent-length: 9000000\r\n\r\n"
         ));
         line.answer()
     };
@@ -322,7 +339,7 @@ fn all_bodies_together_have_a_bound() {
     submit().expect(201);
     let mut other = house.line();
     other.send(format!(
-        "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: here\r\ncontent-length: {}\r\n\r\n",
+        "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n",
         body.len()
     ));
     other.send(&body.as_bytes()[..59_000]);

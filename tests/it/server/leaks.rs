@@ -67,8 +67,8 @@ fn visit(house: &ServerHouse, count: usize) {
     let mut half: Vec<Line> = (0..count).map(|_| house.line()).collect();
     for (n, line) in half.iter_mut().enumerate() {
         line.send(match n % 3 {
-            0 => "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: here\r\ncontent-length: 9\r\n\r\n{",
-            1 => "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: here\r\ncontent-length: 90000000\r\n\r\n{",
+            0 => "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{",
+            1 => "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 90000000\r\n\r\n{",
             _ => "GET /api/",
         });
     }

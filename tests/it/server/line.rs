@@ -86,7 +86,7 @@ impl Line {
     pub fn ask(&mut self, method: &str, path: &str, headers: &str, body: &[u8]) {
         let length = body.len();
         let mut bytes = format!(
-            "{method} {path} HTTP/1.1\r\nhost: here\r\ncontent-length: {length}\r\n{headers}\r\n"
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n{headers}\r\n"
         )
         .into_bytes();
         bytes.extend_from_slice(body);

@@ -23,7 +23,9 @@ fn everybody_is_told_to_come_back_and_the_next_life_goes_on() {
     let mut streams: Vec<Listener> = (0..20).map(|_| house.stream("", "")).collect();
     let address = house.server.address();
     let mut half = house.line();
-    half.send("POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: here\r\ncontent-length: 2\r\n\r\n{");
+    half.send(
+        "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n{",
+    );
 
     let stopped = AtomicBool::new(false);
     let begun = Instant::now();
@@ -39,7 +41,7 @@ fn everybody_is_told_to_come_back_and_the_next_life_goes_on() {
                         };
                         drop(stream);
                         let mut line = Line::open(address);
-                        line.send("POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: here\r\ncontent-length: 0\r\n\r\n");
+                        line.send("POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 0\r\n\r\n");
                         match line.try_answer() {
                             Some(answer) if answer.status == 201 => {
                                 made.push(answer.json()["id"].as_i64().unwrap());
