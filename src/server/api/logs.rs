@@ -363,7 +363,7 @@ impl Asked {
     }
 }
 
-fn attempt(request: &Request, step: &Step) -> Result<AttemptRef, ApiError> {
+pub fn attempt(request: &Request, step: &Step) -> Result<AttemptRef, ApiError> {
     let last = step.attempt_ref();
     match request.query_number("attempt")? {
         None => Ok(last),
@@ -410,7 +410,7 @@ fn line(line: LogLine) -> LogLineJson {
     }
 }
 
-fn unreadable(error: io::Error) -> ApiError {
+pub fn unreadable(error: io::Error) -> ApiError {
     log::error!("a log could not be read: {error}");
     ApiError::new(
         500,

@@ -25,7 +25,7 @@ const RELATED: u32 = 20;
 const EXPLAINED: usize = 5;
 
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&["step", "attempt", "show", "after", "graph", "said"])?;
+    request.check_query(&["step", "attempt", "line", "show", "after", "graph", "said"])?;
     let view = View::begin(app, request)?;
     let job_id = jobs::selected(app, request.param(0))?;
     let detail = app.engine.job_detail(job_id)?;

@@ -1,1 +1,0 @@
-//! What a step printed, safe to show.
