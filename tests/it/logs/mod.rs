@@ -3,10 +3,12 @@
 mod append;
 mod cost;
 mod index;
+mod matches;
 mod mend;
 mod read;
 mod search;
 mod sync;
+mod view;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
