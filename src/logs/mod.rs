@@ -6,7 +6,8 @@
 //!
 //! # How it is read
 //! `lines.rs` for what a line is, `append.rs` for how a log grows, `read.rs` and `search.rs` for what is shown of it, `filter.rs`,
-//! `view.rs`, `marks.rs` and `matches.rs` for a viewer that shows some of it, `sync.rs` and `mend.rs` for what a power cut may take.
+//! `view.rs`, `marks.rs` and `matches.rs` for a viewer that shows some of it, `groups.rs` and `first_error.rs` for what its lines
+//! mean, `sync.rs` and `mend.rs` for what a power cut may take.
 //!
 //! # Who waits for whom
 //! Callers of one attempt's log wait for each other while one of them opens it or appends to it; those of different attempts
@@ -16,9 +17,14 @@
 //! late; `escapes.rs` only knows what is none of the text), the time.
 
 mod append;
+mod error_words;
 mod escapes;
 mod file;
 mod filter;
+mod first_error;
+mod groups;
+mod headings;
+mod heads;
 mod index;
 mod index_file;
 mod lines;
@@ -53,6 +59,8 @@ use sync::Unsynced;
 pub use append::{AppendError, Appended};
 pub use escapes::{Escapes, Part, turns_reading, without_escapes};
 pub use filter::{LogFilter, Streams};
+pub use first_error::{ErrorSign, FirstError};
+pub use groups::{LogGroup, LogGroups};
 pub use marks::LogMarks;
 pub use matches::{LogMatch, MatchFound};
 pub use page::{LogLine, LogPage, bytes_in_answer};

@@ -2,6 +2,8 @@
 
 mod append;
 mod cost;
+mod first_error;
+mod groups;
 mod index;
 mod matches;
 mod mend;
