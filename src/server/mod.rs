@@ -36,6 +36,7 @@ mod routes;
 mod signed;
 mod streams;
 mod waiting;
+pub mod web;
 mod worker_api;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,3 @@
+//! What a browser shows.
+
+pub mod ansi;
