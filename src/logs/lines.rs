@@ -104,19 +104,25 @@ impl Lines {
         }
         // A record's head is nearly always in one piece with the rest of it; then nothing is copied.
         if self.head.is_empty() && (ends || part.len() >= HEAD_BYTES_MAX) {
-            let (head, text) = part.split_at(part.len().min(HEAD_BYTES_MAX));
-            return self.begin_record(head, text, visit);
+            let head = &part[..part.len().min(HEAD_BYTES_MAX)];
+            let (begin, head_bytes) = self.begin_record(head);
+            return visit(self.piece(begin, &part[head_bytes..]));
         }
         let missing = HEAD_BYTES_MAX - self.head.len();
         let (more, text) = part.split_at(part.len().min(missing));
         self.head.extend_from_slice(more);
         if ends || self.head.len() == HEAD_BYTES_MAX {
             let head = std::mem::take(&mut self.head);
-            self.begin_record(&head, text, visit);
+            let (begin, head_bytes) = self.begin_record(&head);
+            visit(self.piece(begin, &head[head_bytes..]));
+            if !text.is_empty() {
+                visit(self.piece(None, text));
+            }
         }
     }
 
-    fn begin_record(&mut self, head: &[u8], text: &[u8], visit: &mut impl FnMut(Piece<'_>)) {
+    /// What begins with it, if it is not joined to the line before, and how many bytes come before its text.
+    fn begin_record(&mut self, head: &[u8]) -> (Option<Begin>, usize) {
         self.head_known = true;
         let record = LogRecord::read(head);
         let joined = record.is_some_and(|record| self.continued == Some(record.stream));
@@ -129,10 +135,8 @@ impl Lines {
             stream: record.map_or(LogStream::Worker, |record| record.stream),
         });
         self.n += u64::from(begin.is_some());
-        visit(self.piece(begin, record.map_or(head, |record| record.text)));
-        if !text.is_empty() {
-            visit(self.piece(None, text));
-        }
+        let head_bytes = record.map_or(0, |record| head.len() - record.text.len());
+        (begin, head_bytes)
     }
 
     fn end_record(&mut self) {

@@ -5,21 +5,31 @@
 //! index is an aid: whatever is wrong with it is found when the log is opened, and made good from the log itself.
 //!
 //! # How it is read
-//! `lines.rs` for what a line is, `append.rs` for how a log grows, `read.rs` and `search.rs` for what is shown of it, `sync.rs`
-//! and `mend.rs` for what a power cut may take.
+//! `lines.rs` for what a line is, `append.rs` for how a log grows, `read.rs` and `search.rs` for what is shown of it, `filter.rs`,
+//! `view.rs`, `marks.rs` and `matches.rs` for a viewer that shows some of it, `groups.rs` and `first_error.rs` for what its lines
+//! mean, `sync.rs` and `mend.rs` for what a power cut may take.
 //!
 //! # Who waits for whom
 //! Callers of one attempt's log wait for each other while one of them opens it or appends to it; those of different attempts
 //! never do. A reader takes a snapshot and reads without a lock: what is in an append-only file stays as it is.
 //!
-//! Deliberately not here: whether an attempt may still write (`engine`), colours and escapes (raw here, rendered late),
-//! the time.
+//! Deliberately not here: whether an attempt may still write (`engine`), what colours look like (they are kept raw and rendered
+//! late; `escapes.rs` only knows what is none of the text), the time.
 
 mod append;
+mod error_words;
+mod escapes;
 mod file;
+mod filter;
+mod first_error;
+mod groups;
+mod headings;
+mod heads;
 mod index;
 mod index_file;
 mod lines;
+mod marks;
+mod matches;
 mod mend;
 mod open;
 mod page;
@@ -27,8 +37,10 @@ mod read;
 mod scan;
 mod search;
 mod shelf;
+mod sift;
 mod sync;
 mod text;
+mod view;
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -45,10 +57,17 @@ use shelf::{Shelf, Use};
 use sync::Unsynced;
 
 pub use append::{AppendError, Appended};
+pub use escapes::{Escapes, Part, turns_reading, without_escapes};
+pub use filter::{LogFilter, Streams};
+pub use first_error::{ErrorSign, FirstError};
+pub use groups::{LogGroup, LogGroups};
+pub use marks::LogMarks;
+pub use matches::{LogMatch, MatchFound};
 pub use page::{LogLine, LogPage, bytes_in_answer};
 pub use search::{LogMatches, Needle};
 pub use sync::SyncReport;
 pub use text::LogText;
+pub use view::LogView;
 
 /// What an attempt's log may be longer than `attempt_bytes_max`: the worker stops there, and still has to say that it did.
 pub const MARKER_BYTES_MAX: u64 = 64 << 10;

@@ -48,6 +48,14 @@ impl Draft {
         }
     }
 
+    /// Another line instead, in the same memory.
+    pub fn begin_again(&mut self, n: u64, begin: Begin) {
+        let mut text = std::mem::take(&mut self.line.text);
+        text.clear();
+        *self = Draft::new(n, begin);
+        self.line.text = text;
+    }
+
     pub fn add(&mut self, text: &[u8], line_bytes_max: usize) {
         let room = line_bytes_max.saturating_sub(self.line.text.len());
         let (shown, more) = text.split_at(text.len().min(room));

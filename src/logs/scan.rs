@@ -59,6 +59,14 @@ impl Scan {
         Ok(true)
     }
 
+    /// What lies before this line need not be shown. It goes on there, or nearer; never back.
+    pub fn skip_to(&mut self, line: u64) {
+        let mark = self.snapshot.index.mark_before_line(line);
+        if mark.offset > self.lines.offset() {
+            self.lines = Lines::from(mark);
+        }
+    }
+
     /// Whether the line that was shown last waits for the rest of it.
     pub fn goes_on(&self) -> bool {
         self.lines.goes_on()

@@ -1,8 +1,10 @@
 //! The lines of a log that contain given bytes. The whole log is read, and hardly any of it kept.
 
+use std::borrow::Cow;
 use std::io;
+use std::ops::Range;
 
-use memchr::memmem::Finder;
+use memchr::memmem::{self, Finder};
 
 use super::Logs;
 use super::index::Mark;
@@ -16,6 +18,25 @@ pub struct Needle<'a> {
     pub bytes: &'a [u8],
     /// Of the letters of ASCII: a log is bytes, and need not be text in any language.
     pub ignore_case: bool,
+}
+
+impl Needle<'_> {
+    /// Where it is in this text, without overlaps, at most so many times. An empty one is nowhere.
+    pub fn places(&self, text: &[u8], places_max: usize) -> Vec<Range<usize>> {
+        if self.bytes.is_empty() {
+            return Vec::new();
+        }
+        let (sought, text) = (self.folded(self.bytes), self.folded(text));
+        let found = memmem::find_iter(&text, &sought).take(places_max);
+        found.map(|at| at..at + sought.len()).collect()
+    }
+
+    fn folded<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+        match self.ignore_case {
+            true => bytes.to_ascii_lowercase().into(),
+            false => bytes.into(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -132,23 +153,19 @@ impl Search {
 }
 
 /// Looks for the needle in one line after the other, each in pieces.
-struct Seeker {
+pub(super) struct Seeker {
     finder: Finder<'static>,
     ignore_case: bool,
-    found: bool,
+    pub found: bool,
     /// The end of the line so far: the needle may begin there and end in the next piece.
     before: Vec<u8>,
     lower: Vec<u8>,
 }
 
 impl Seeker {
-    fn new(needle: Needle<'_>) -> Seeker {
-        let sought = match needle.ignore_case {
-            true => needle.bytes.to_ascii_lowercase(),
-            false => needle.bytes.to_vec(),
-        };
+    pub fn new(needle: Needle<'_>) -> Seeker {
         Seeker {
-            finder: Finder::new(&sought).into_owned(),
+            finder: Finder::new(&needle.folded(needle.bytes)).into_owned(),
             ignore_case: needle.ignore_case,
             found: false,
             before: Vec::new(),
@@ -156,12 +173,12 @@ impl Seeker {
         }
     }
 
-    fn begin_line(&mut self) {
+    pub fn begin_line(&mut self) {
         self.found = false;
         self.before.clear();
     }
 
-    fn look_at(&mut self, text: &[u8]) {
+    pub fn look_at(&mut self, text: &[u8]) {
         if self.found {
             return;
         }

@@ -2,11 +2,15 @@
 
 mod append;
 mod cost;
+mod first_error;
+mod groups;
 mod index;
+mod matches;
 mod mend;
 mod read;
 mod search;
 mod sync;
+mod view;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! The real server on a port of its own, with a database and workflows in a temporary folder, spoken to over real connections.
 
 mod addresses;
+mod ansi;
 mod deliveries;
 mod health;
 mod hooks;
