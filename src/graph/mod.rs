@@ -1,15 +1,18 @@
 //! Steps and what they wait for, as a picture: as text, as SVG, for Mermaid and for Graphviz.
 //!
-//! A `Graph` is what there is, a `Layout` is where it goes; the writers know nothing else. All of it is pure and gives the same
+//! A `Graph` is what there is, a `Layout` is where it goes; the writers know nothing else. `collapsed` makes a small graph of a large
+//! one. All of it is pure and gives the same
 //! picture for the same steps. What others wrote is cleaned when it comes in (`clean`) and escaped by each writer in its own way.
 //!
 //! Deliberately not here: files, servers, terminals.
 
+mod collapse;
 mod dot;
 mod layout;
 pub(crate) mod markup;
 mod mermaid;
 mod of;
+mod shape;
 mod state;
 mod svg;
 mod text;
@@ -18,6 +21,7 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
+pub use collapse::{Collapsed, SHOWN_MAX, collapsed};
 pub use dot::dot;
 pub use layout::{Layout, Point, Rect, layout};
 pub use mermaid::mermaid;

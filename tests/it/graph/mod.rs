@@ -2,6 +2,7 @@
 //!
 //! `STEPWARD_GOLDEN=write` writes the expected pictures anew; read the difference.
 
+mod collapse;
 mod grammar;
 mod linked;
 
