@@ -46,6 +46,8 @@ pub mod wire; // what it looks like from outside
 
 pub mod graph; // what waits for what, as a picture
 
+pub mod timeline; // what waited for what when, as bars
+
 pub mod server; // HTTP in front of the engine
 
 pub mod client; // the same from the other side

@@ -1,8 +1,8 @@
 //! Steps and what they wait for, as a picture: as text, as SVG, for Mermaid and for Graphviz.
 //!
 //! A `Graph` is what there is, a `Layout` is where it goes; the writers know nothing else. `collapsed` makes a small graph of a large
-//! one. All of it is pure and gives the same
-//! picture for the same steps. What others wrote is cleaned when it comes in (`clean`) and escaped by each writer in its own way.
+//! one. All of it is pure and gives the same picture for the same steps. What others wrote is cleaned when it comes in (`clean`) and
+//! escaped by each writer in its own way.
 //!
 //! Deliberately not here: files, servers, terminals.
 
@@ -25,6 +25,7 @@ pub use collapse::{Collapsed, SHOWN_MAX, collapsed};
 pub use dot::dot;
 pub use layout::{Layout, Point, Rect, layout};
 pub use mermaid::mermaid;
+pub(crate) use of::loop_of;
 pub use of::{of_job, of_task};
 pub use state::{counted, icon, weight};
 pub use svg::{Picture, svg, svg_linked};
