@@ -50,6 +50,8 @@ pub mod problems; // what is wrong
 
 pub mod graph; // what waits for what, as a picture
 
+pub mod timeline; // what waited for what when, as bars
+
 pub mod server; // HTTP in front of the engine
 
 pub mod client; // the same from the other side

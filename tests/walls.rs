@@ -191,6 +191,20 @@ const WALLS: &[(&str, &[&str], &str)] = &[
         "steps in, a picture out",
     ),
     (
+        "timeline",
+        &[
+            "crate::engine",
+            "crate::store",
+            "crate::server",
+            "crate::worker",
+            "crate::cli",
+            "crate::clock",
+            "std::fs",
+            "std::time",
+        ],
+        "times in, bars out",
+    ),
+    (
         "server",
         &[
             "rusqlite",

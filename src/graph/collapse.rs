@@ -2,10 +2,10 @@
 //!
 //! It goes only as far as it must: what would be a chain of everything says less than the few steps of which it is made.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
-use super::state::{counted, weight};
-use super::{Edge, Graph, Node};
+use super::shape::Shape;
+use super::{Edge, Graph};
 
 /// More steps than these are shown collapsed.
 pub const SHOWN_MAX: usize = 150;
@@ -30,6 +30,13 @@ impl Collapsed {
 
 /// At most `shown_max` nodes. A graph that is small enough stays as it is.
 pub fn collapsed(graph: &Graph, shown_max: usize) -> Collapsed {
+    if graph.nodes.len() <= shown_max {
+        let names = graph.nodes.iter().map(|node| vec![node.label.clone()]);
+        return Collapsed {
+            members: names.collect(),
+            graph: graph.clone(),
+        };
+    }
     let mut parts = Parts::new(graph);
     let mut looks = LOOKS_MAX * (graph.nodes.len() + graph.edges.len());
     while parts.shapes.len() > shown_max {
@@ -49,50 +56,60 @@ pub fn collapsed(graph: &Graph, shown_max: usize) -> Collapsed {
     parts.drawn(graph)
 }
 
-/// What a node stands for; steps by their position.
-#[derive(Debug, Clone)]
-enum Shape {
-    Step(usize),
-    /// Several of the same kind between the same neighbours.
-    Alike(Vec<Shape>),
-    Chain(Vec<Shape>),
-    /// Steps of these ranks.
-    Layers(usize, usize, Vec<usize>),
-}
-
 struct Parts {
     shapes: Vec<Shape>,
-    /// From, to, and what is accepted; no two between the same.
-    edges: Vec<(usize, usize, Option<String>)>,
+    /// Sorted, and no two between the same.
+    edges: Vec<Way>,
+    /// What edges accept, each once: nothing special, not the same everywhere, and what there is.
+    labels: Vec<Option<String>>,
 }
+
+/// An edge. There may be a million of them: what is accepted is a number here.
+#[derive(Debug, Clone, Copy)]
+struct Way {
+    from: u32,
+    to: u32,
+    label: u32,
+}
+
+const PLAIN: u32 = 0;
+const DIFFERENT: u32 = 1;
 
 impl Parts {
     fn new(graph: &Graph) -> Parts {
-        let edges = graph.edges.iter();
-        let parts = Parts {
-            shapes: (0..graph.nodes.len()).map(Shape::Step).collect(),
-            edges: edges
-                .map(|edge| (edge.from, edge.to, edge.label.clone()))
-                .collect(),
-        };
+        let mut labels = vec![None, Some("different outcomes".to_string())];
+        let mut known: HashMap<&str, u32> = HashMap::new();
+        let edges = graph.edges.iter().map(|edge| Way {
+            from: edge.from as u32,
+            to: edge.to as u32,
+            label: match edge.label.as_deref() {
+                None => PLAIN,
+                Some(label) => *known.entry(label).or_insert_with(|| {
+                    labels.push(Some(label.to_string()));
+                    labels.len() as u32 - 1
+                }),
+            },
+        });
         // A step may be named twice.
-        let own: Vec<usize> = (0..graph.nodes.len()).collect();
+        let own: Vec<u32> = (0..graph.nodes.len() as u32).collect();
+        let edges = edges_between(&edges.collect::<Vec<Way>>(), &own);
         Parts {
-            edges: parts.edges_between(&own),
-            ..parts
+            shapes: (0..graph.nodes.len()).map(Shape::Step).collect(),
+            edges,
+            labels,
         }
     }
 
     fn with_alike_as_one(self, graph: &Graph) -> Parts {
-        type Ways<'p> = Vec<(usize, Option<&'p str>)>;
-        let mut before: Vec<Ways> = vec![Vec::new(); self.shapes.len()];
-        let mut after: Vec<Ways> = vec![Vec::new(); self.shapes.len()];
-        // Edges are sorted, and so is what each shape has of them.
-        for (from, to, label) in &self.edges {
-            before[*to].push((*from, label.as_deref()));
-            after[*from].push((*to, label.as_deref()));
+        // Neighbour and label in one number: they are hashed all at once.
+        let way = |at: u32, label: u32| u64::from(at) << 32 | u64::from(label);
+        let mut before: Vec<Vec<u64>> = vec![Vec::new(); self.shapes.len()];
+        let mut after: Vec<Vec<u64>> = vec![Vec::new(); self.shapes.len()];
+        for &Way { from, to, label } in &self.edges {
+            before[to as usize].push(way(from, label));
+            after[from as usize].push(way(to, label));
         }
-        let mut homes: HashMap<(String, &Ways, &Ways), usize> = HashMap::new();
+        let mut homes: HashMap<(String, &[u64], &[u64]), usize> = HashMap::new();
         let mut groups: Vec<Vec<usize>> = Vec::new();
         for (at, shape) in self.shapes.iter().enumerate() {
             let home = homes.entry((shape.likeness(graph), &before[at], &after[at]));
@@ -109,11 +126,12 @@ impl Parts {
     fn with_chains_as_one(self) -> Parts {
         let mut before = vec![Vec::new(); self.shapes.len()];
         let mut after = vec![Vec::new(); self.shapes.len()];
-        for (from, to, label) in &self.edges {
+        for way in &self.edges {
             // What is accepted must stay visible.
-            let is_plain = label.is_none();
-            before[*to].push((*from, is_plain));
-            after[*from].push((*to, is_plain));
+            let is_plain = way.label == PLAIN;
+            let (from, to) = (way.from as usize, way.to as usize);
+            before[to].push((from, is_plain));
+            after[from].push((to, is_plain));
         }
         let is_link = |at: usize| before[at].len() <= 1 && after[at].len() <= 1;
         let next = |at: usize| match after[at].as_slice() {
@@ -156,19 +174,25 @@ impl Parts {
             Shape::Layers(_, _, steps) if steps.len() == 1 => Shape::Step(steps[0]),
             shape => shape,
         };
+        let to_next = |to: u32| Way {
+            from: to - 1,
+            to,
+            label: PLAIN,
+        };
         Parts {
-            edges: (1..shapes.len()).map(|to| (to - 1, to, None)).collect(),
+            edges: (1..shapes.len() as u32).map(to_next).collect(),
             shapes: shapes.into_iter().map(alone).collect(),
+            labels: vec![None],
         }
     }
 
     /// Each group becomes one, its members in their order.
     fn merged(self, groups: Vec<Vec<usize>>, make: fn(Vec<Shape>) -> Shape) -> Parts {
         let mut homes = vec![0; self.shapes.len()];
-        for (home, group) in groups.iter().enumerate() {
+        for (home, group) in (0..).zip(&groups) {
             group.iter().for_each(|&at| homes[at] = home);
         }
-        let edges = self.edges_between(&homes);
+        let edges = edges_between(&self.edges, &homes);
         let mut shapes: Vec<Option<Shape>> = self.shapes.into_iter().map(Some).collect();
         let mut take = |at: usize| shapes[at].take().expect("a shape is in one group");
         let one = |group: Vec<usize>| match group.as_slice() {
@@ -178,30 +202,8 @@ impl Parts {
         Parts {
             shapes: groups.into_iter().map(one).collect(),
             edges,
+            labels: self.labels,
         }
-    }
-
-    /// `homes`: by shape, where it goes.
-    fn edges_between(&self, homes: &[usize]) -> Vec<(usize, usize, Option<String>)> {
-        let mut between: Vec<(usize, usize, &Option<String>)> = self
-            .edges
-            .iter()
-            .map(|(from, to, label)| (homes[*from], homes[*to], label))
-            .filter(|(from, to, _)| from != to)
-            .collect();
-        between.sort_unstable();
-        between.dedup();
-        let mut edges: Vec<(usize, usize, Option<String>)> = Vec::with_capacity(between.len());
-        for (from, to, label) in between {
-            match edges.last_mut() {
-                // Not all of them accept the same.
-                Some((last_from, last_to, last)) if (*last_from, *last_to) == (from, to) => {
-                    *last = Some("different outcomes".to_string());
-                }
-                _ => edges.push((from, to, label.clone())),
-            }
-        }
-        edges
     }
 
     fn drawn(self, graph: &Graph) -> Collapsed {
@@ -216,93 +218,50 @@ impl Parts {
             let names = steps.iter().map(|&at| graph.nodes[at].label.clone());
             members.push(names.collect());
         }
-        let edges = self.edges.into_iter();
+        let edges = self.edges.iter().map(|way| Edge {
+            from: way.from as usize,
+            to: way.to as usize,
+            label: self.labels[way.label as usize].clone(),
+        });
         Collapsed {
             graph: Graph {
                 title: graph.title.clone(),
                 nodes,
-                edges: edges
-                    .map(|(from, to, label)| Edge { from, to, label })
-                    .collect(),
+                edges: edges.collect(),
             },
             members,
         }
     }
 }
 
-impl Shape {
-    fn add_steps(&self, steps: &mut Vec<usize>) {
-        match self {
-            Shape::Step(at) => steps.push(*at),
-            Shape::Alike(shapes) | Shape::Chain(shapes) => {
-                shapes.iter().for_each(|shape| shape.add_steps(steps));
-            }
-            Shape::Layers(_, _, all) => steps.extend(all),
+/// Sorted, for it is cheaper to put a million edges than to compare them. `homes`: by shape, where it goes.
+fn edges_between(edges: &[Way], homes: &[u32]) -> Vec<Way> {
+    let count = homes.iter().max().map_or(0, |last| *last as usize + 1);
+    let mut by_target: Vec<Vec<(u32, u32)>> = vec![Vec::new(); count];
+    for way in edges {
+        let (from, to) = (homes[way.from as usize], homes[way.to as usize]);
+        if from != to {
+            by_target[to as usize].push((from, way.label));
         }
     }
-
-    /// What must be the same of two that are alike.
-    fn likeness(&self, graph: &Graph) -> String {
-        match self {
-            Shape::Step(at) if graph.nodes[*at].is_loop => {
-                format!("{} for each", graph.nodes[*at].kind)
-            }
-            Shape::Step(at) => graph.nodes[*at].kind.clone(),
-            Shape::Alike(shapes) => format!("several {}", shapes[0].likeness(graph)),
-            // As long as the other: a chain of two is not like a chain of a hundred.
-            Shape::Chain(shapes) => {
-                format!("{} in a row of {}", shapes.len(), shapes[0].likeness(graph))
-            }
-            Shape::Layers(..) => String::new(),
+    let mut by_source: Vec<Vec<(u32, u32)>> = vec![Vec::new(); count];
+    for (to, sources) in (0..).zip(by_target) {
+        for (from, label) in sources {
+            by_source[from as usize].push((to, label));
         }
     }
-
-    fn drawn(&self, steps: &[usize], graph: &Graph) -> Node {
-        let name = |at: usize| &graph.nodes[at].label;
-        let (Some(&first), Some(&last), count) = (steps.first(), steps.last(), steps.len()) else {
-            return Node::default();
-        };
-        let (first, last) = (name(first), name(last));
-        let are_steps =
-            |shapes: &[Shape]| shapes.iter().all(|shape| matches!(shape, Shape::Step(_)));
-        // Numbers come first: the rest is cut where a box is too small for it.
-        let label = match self {
-            Shape::Step(at) => return graph.nodes[*at].clone(),
-            Shape::Alike(shapes) if are_steps(shapes) => format!("{count} × {first} … {last}"),
-            Shape::Alike(shapes) => {
-                let alike = shapes.len();
-                format!("{alike} alike of {count} steps, {first} … {last}")
+    let mut between: Vec<Way> = Vec::new();
+    for (from, targets) in (0..).zip(by_source) {
+        for (to, label) in targets {
+            match between.last_mut() {
+                Some(last) if (last.from, last.to) == (from, to) => {
+                    if last.label != label {
+                        last.label = DIFFERENT;
+                    }
+                }
+                _ => between.push(Way { from, to, label }),
             }
-            Shape::Chain(shapes) if are_steps(shapes) => {
-                format!("chain of {count} from {first} to {last}")
-            }
-            Shape::Chain(_) => format!("{count} steps from {first} to {last}"),
-            Shape::Layers(from, to, _) if from == to => {
-                format!("layer {}: {count} steps", from + 1)
-            }
-            Shape::Layers(from, to, _) => {
-                format!("layers {} to {}: {count} steps", from + 1, to + 1)
-            }
-        };
-        let kinds: BTreeSet<&str> = steps
-            .iter()
-            .map(|&at| graph.nodes[at].kind.as_str())
-            .collect();
-        let kinds: Vec<&str> = kinds.into_iter().collect();
-        let states = steps
-            .iter()
-            .filter_map(|&at| graph.nodes[at].state.as_deref());
-        let counts = counted(states.clone());
-        Node {
-            label,
-            kind: match kinds.as_slice() {
-                [kind] => kind.to_string(),
-                _ => "several kinds".to_string(),
-            },
-            is_loop: steps.iter().all(|&at| graph.nodes[at].is_loop),
-            state: states.max_by_key(|state| weight(state)).map(str::to_string),
-            notes: (!counts.is_empty()).then_some(counts).into_iter().collect(),
-            stands_for: Some(count),
         }
     }
+    between
 }

@@ -1,7 +1,8 @@
 //! Steps and what they wait for, as a picture: as text, as SVG, for Mermaid and for Graphviz.
 //!
-//! A `Graph` is what there is, a `Layout` is where it goes; the writers know nothing else. All of it is pure and gives the same
-//! picture for the same steps. What others wrote is cleaned when it comes in (`clean`) and escaped by each writer in its own way.
+//! A `Graph` is what there is, a `Layout` is where it goes; the writers know nothing else. `collapsed` makes a small graph of a large
+//! one. All of it is pure and gives the same picture for the same steps. What others wrote is cleaned when it comes in (`clean`) and
+//! escaped by each writer in its own way.
 //!
 //! Deliberately not here: files, servers, terminals.
 
@@ -11,6 +12,7 @@ mod layout;
 pub(crate) mod markup;
 mod mermaid;
 mod of;
+mod shape;
 mod state;
 mod svg;
 mod text;
@@ -23,6 +25,7 @@ pub use collapse::{Collapsed, SHOWN_MAX, collapsed};
 pub use dot::dot;
 pub use layout::{Layout, Point, Rect, layout};
 pub use mermaid::mermaid;
+pub(crate) use of::loop_of;
 pub use of::{of_job, of_task};
 pub use state::{counted, icon, weight};
 pub use svg::{Picture, svg, svg_linked};

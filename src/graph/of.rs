@@ -111,7 +111,7 @@ pub fn of_job(job: &JobJson) -> Graph {
 }
 
 /// `test` of `test[2]`.
-fn loop_of(name: &str) -> Option<&str> {
+pub(crate) fn loop_of(name: &str) -> Option<&str> {
     let (name, item) = name.strip_suffix(']')?.rsplit_once('[')?;
     let is_number = !item.is_empty() && item.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then_some(name)

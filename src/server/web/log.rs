@@ -378,6 +378,6 @@ pub fn groups(app: &App, request: &Request) -> Result<Reply, ApiError> {
 pub fn first_error(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let asked = Asked::parse(app, request, &[])?;
     let Place { job_id, attempt } = asked.place;
-    let line = app.logs.first_error(job_id, attempt).map_err(unreadable)?;
-    Ok(Response::json(200, &json!({"line": line})).into())
+    let found = app.logs.first_error(job_id, attempt).map_err(unreadable)?;
+    Ok(Response::json(200, &json!({"line": found.map(|found| found.line)})).into())
 }

@@ -5,6 +5,7 @@
 mod collapse;
 mod grammar;
 mod linked;
+mod timeline;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
