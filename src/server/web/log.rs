@@ -67,7 +67,9 @@ pub fn panel(
     let line = request.query_number("line")?;
     let everything = LogFilter::default();
     let end = place.view(view.app, &everything, u64::MAX, 0)?.total_lines;
-    let from = line.unwrap_or_else(|| end.saturating_sub(LINES as u64 - 1)).max(1);
+    let from = line
+        .unwrap_or_else(|| end.saturating_sub(LINES as u64 - 1))
+        .max(1);
     let window = place.view(view.app, &everything, from, LINES)?;
     let is_open = number == step.attempt && step.ended_at.is_none();
     let opens_at = match step.status.as_str() {
@@ -223,9 +225,18 @@ impl<'r> Asked<'r> {
                     worker: false,
                 };
                 match word {
-                    "stdout" => Streams { stdout: true, ..none },
-                    "stderr" => Streams { stderr: true, ..none },
-                    "worker" => Streams { worker: true, ..none },
+                    "stdout" => Streams {
+                        stdout: true,
+                        ..none
+                    },
+                    "stderr" => Streams {
+                        stderr: true,
+                        ..none
+                    },
+                    "worker" => Streams {
+                        worker: true,
+                        ..none
+                    },
                     _ => return Err(ApiError::invalid("stream is stdout, stderr or worker")),
                 }
             }
@@ -367,9 +378,9 @@ pub fn groups(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let asked = Asked::parse(app, request, &[])?;
     let Place { job_id, attempt } = asked.place;
     let groups = app.logs.groups(job_id, attempt).map_err(unreadable)?;
-    let groups = groups.groups.iter().map(|group| {
-        json!({"title": group.title, "first": group.first_line, "last": group.last_line})
-    });
+    let groups = groups.groups.iter().map(
+        |group| json!({"title": group.title, "first": group.first_line, "last": group.last_line}),
+    );
     let json = json!({"groups": groups.collect::<Vec<_>>()});
     Ok(Response::json(200, &json).into())
 }

@@ -87,13 +87,6 @@ pub fn moment(at: Time) -> String {
     time.map_or_else(|_| at.0.0.to_string(), |time| format!("{time:.3}"))
 }
 
-/// `23:04:05`, in UTC.
-pub fn clock_time(at: Time) -> Markup {
-    let ms = at.0.0.rem_euclid(86_400_000);
-    let (h, m, s) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
-    html! { time datetime=(moment(at)) title=(moment(at)) data-at=(at.0.0) { (format!("{h:02}:{m:02}:{s:02}")) } }
-}
-
 pub fn tags(tags: &[String]) -> Markup {
     html! {
         @if tags.is_empty() { (none()) }
