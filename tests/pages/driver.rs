@@ -17,6 +17,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(60);
 /// Chromium ends by itself when chromedriver is gone; what is left after this is killed.
 const END_MAX: Duration = Duration::from_secs(5);
 
+/// It may have to be started again for another port.
+const STARTS_MAX: u32 = 20;
+
 const FLAGS: &[&str] = &[
     "--headless=new",
     "--no-sandbox",
@@ -56,8 +59,18 @@ pub struct Driver {
 impl Driver {
     /// A Chromium with an empty profile, and one blank tab.
     pub fn start() -> Driver {
+        let mut driver = (0..STARTS_MAX)
+            .find_map(|_| Driver::listening())
+            .expect("chromedriver finds a port");
+        driver.url = format!("{}/{}", driver.url, driver.begin_session());
+        driver
+    }
+
+    /// `None`: the port that it took on `::1` is somebody else's on 127.0.0.1, where it wants the same.
+    fn listening() -> Option<Driver> {
         let folder = tempfile::tempdir().unwrap();
         let said = folder.path().join("said");
+        let file = File::create(&said).unwrap();
         let log = folder.path().join("chromedriver.log");
         // It is killed with the thread of its story, also when this program is killed.
         let process = Command::new("setpriv")
@@ -69,8 +82,8 @@ impl Driver {
             .env_remove("XDG_CACHE_HOME")
             .env("TZ", "UTC")
             .stdin(Stdio::null())
-            .stdout(File::create(&said).unwrap())
-            .stderr(File::create(folder.path().join("complained")).unwrap())
+            .stdout(file.try_clone().unwrap())
+            .stderr(file)
             .spawn()
             .expect("setpriv (util-linux) is there");
         let agent = Agent::config_builder()
@@ -85,22 +98,26 @@ impl Driver {
             agent,
             url: String::new(),
         };
-        let port = driver.await_port(&said);
+        let port = driver.await_port(&said)?;
         driver.url = format!("http://127.0.0.1:{port}/session");
-        driver.url = format!("{}/{}", driver.url, driver.begin_session());
-        driver
+        Some(driver)
     }
 
-    fn await_port(&mut self, said: &Path) -> u16 {
+    fn await_port(&mut self, said: &Path) -> Option<u16> {
         await_that("chromedriver listens", || {
+            // In this order: what it said before it ended is read.
             let ended = self.process.try_wait().unwrap();
-            assert!(
-                ended.is_none(),
-                "chromedriver does not start; is it there? apt-get install chromium chromium-driver"
-            );
             let said = fs::read_to_string(said).unwrap();
+            if ended.is_some() {
+                let is_taken = said.contains("port not available");
+                assert!(
+                    is_taken,
+                    "chromedriver does not start (apt-get install chromium chromium-driver): {said}"
+                );
+                return Some(None);
+            }
             let (_, port) = said.split_once("started successfully on port ")?;
-            port.split_once('.')?.0.parse().ok()
+            Some(Some(port.split_once('.')?.0.parse().unwrap()))
         })
     }
 
