@@ -56,6 +56,23 @@ impl Line {
         !self.request.is_empty()
     }
 
+    /// Asks for something as a browser does, and says how many bytes its body came in.
+    pub fn weigh(&mut self, path: &str) -> usize {
+        assert!(!self.is_busy(), "one call at a time");
+        write!(
+            self.request,
+            "GET {path} HTTP/1.1\r\nhost: localhost\r\naccept-encoding: gzip, deflate, br\r\n\r\n"
+        )
+        .unwrap();
+        self.send_request();
+        loop {
+            if let Some(answer) = self.receive() {
+                assert_eq!(answer.status, 200, "{path}");
+                return answer.body.len();
+            }
+        }
+    }
+
     /// Asks and waits for the answer.
     pub fn call(&mut self, method: &str, path: &str, body: &[u8]) -> Answer {
         self.send(method, path, body);

@@ -12,6 +12,7 @@ mod callers;
 mod crew;
 mod line;
 mod load;
+mod pages;
 mod process;
 
 use std::io::{BufRead, BufReader};
@@ -45,6 +46,7 @@ struct Sizes {
     log_bytes_each: usize,
     idle_secs: u64,
     starts: usize,
+    looks: usize,
 }
 
 fn main() {
@@ -65,6 +67,7 @@ fn main() {
             log_bytes_each: 4 << 20,
             idle_secs: 1,
             starts: 3,
+            looks: 20,
         }
     } else {
         Sizes {
@@ -77,6 +80,7 @@ fn main() {
             log_bytes_each: 24 << 20,
             idle_secs: 5,
             starts: 9,
+            looks: 200,
         }
     };
     let args: Vec<String> = std::env::args().collect();
@@ -93,12 +97,13 @@ fn main() {
 type Part = fn(&Sizes) -> Value;
 
 /// What is measured; all of it, unless some are named on the command line.
-const PARTS: [(&str, Part); 5] = [
+const PARTS: [(&str, Part); 6] = [
     ("lives", lives),
     ("latency", latency),
     ("waiting", waiting),
     ("logs", logs),
     ("idle", idle),
+    ("pages", pages::pages),
 ];
 
 #[rustfmt::skip]
@@ -112,6 +117,8 @@ fn goals(line: &Value) -> Value {
         "logs_to_plain":      at_least(&line["logs"]["to_plain"], 0.3),
         "idle_memory_mb":     below(&line["idle"]["memory_mb"], 25.0),
         "start_ms":           below(&line["idle"]["start_ms"], 150.0),
+        "job_page_ms":        below(&line["pages"]["job_ended_p50_ms"], 10.0),
+        "first_load_kb":      below(&line["pages"]["job_first_load_kb"], 120.0),
     })
 }
 

@@ -46,16 +46,25 @@ impl Site {
     }
 }
 
-/// The same chains that the engine's callers carry out, and a task of one step.
+/// Steps of the job whose page is looked at, in chains.
+pub const PAGE_STEPS: usize = 200;
+const PAGE_CHAIN: usize = 10;
+
+/// The same chains that the engine's callers carry out, a task of one step, and one that fits on a page.
 fn tasks() -> String {
     let mut yaml = String::from("tasks:\n  one:\n    flow:\n      only: {script: 'true'}\n");
-    yaml.push_str("  chains:\n    flow:\n");
-    for at in 0..JOB_STEPS {
-        let depends = match at.is_multiple_of(CHAIN) {
-            true => String::new(),
-            false => format!(", depends_on: s{}", at - 1),
-        };
-        writeln!(yaml, "      s{at}: {{script: 'true'{depends}}}").unwrap();
+    for (name, steps, chain) in [
+        ("chains", JOB_STEPS, CHAIN),
+        ("page", PAGE_STEPS, PAGE_CHAIN),
+    ] {
+        writeln!(yaml, "  {name}:\n    flow:").unwrap();
+        for at in 0..steps {
+            let depends = match at.is_multiple_of(chain) {
+                true => String::new(),
+                false => format!(", depends_on: s{}", at - 1),
+            };
+            writeln!(yaml, "      s{at}: {{script: 'true'{depends}}}").unwrap();
+        }
     }
     yaml
 }

@@ -59,6 +59,7 @@ pub struct Headers {
     pub content_type: Option<String>,
     pub idempotency_key: Option<String>,
     pub accept: Option<String>,
+    pub accept_encoding: Option<String>,
     pub last_event_id: Option<String>,
     pub host: Option<String>,
     /// Who sent a browser here: `same-origin`, `cross-site`, …

@@ -433,6 +433,7 @@ async fn read(request: hyper::Request<Incoming>, desk: &Desk) -> Result<Received
         content_type: text("content-type")?,
         idempotency_key: text("idempotency-key")?,
         accept: joined(&head.headers, "accept", ", "),
+        accept_encoding: joined(&head.headers, "accept-encoding", ", "),
         last_event_id: text("last-event-id")?,
         host: text("host")?,
         fetch_site: text("sec-fetch-site")?,

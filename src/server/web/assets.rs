@@ -1,11 +1,14 @@
 //! The files that pages load: one stylesheet, a few modules, an icon, all compiled in. Their address has a hash of all of them, so that a
 //! browser may keep them for ever and never has those of another version.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use flate2::Compression;
 use sha2::{Digest, Sha256};
 
+use super::gzip::{gzip, takes_gzip};
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
@@ -74,5 +77,28 @@ pub fn show(_: &App, request: &Request) -> Result<Reply, ApiError> {
         headers: Vec::new(),
         body: Bytes::from_static(file),
     };
-    Ok(response.header("cache-control", keep).into())
+    let response = response
+        .header("cache-control", keep)
+        .header("vary", "accept-encoding");
+    let accepted = request.headers.accept_encoding.as_deref();
+    if !takes_gzip(accepted.unwrap_or_default()) {
+        return Ok(response.into());
+    }
+    let response = Response {
+        body: small(name).unwrap_or_default(),
+        ..response.header("content-encoding", "gzip")
+    };
+    Ok(response.into())
+}
+
+/// The same, squeezed as well as it can be, once.
+fn small(name: &str) -> Option<Bytes> {
+    static SMALL: OnceLock<BTreeMap<&str, Bytes>> = OnceLock::new();
+    let all = SMALL.get_or_init(|| {
+        let files = ASSETS.iter();
+        files
+            .map(|(name, _, file)| (*name, gzip(file, Compression::best()).into()))
+            .collect()
+    });
+    all.get(name).cloned()
 }

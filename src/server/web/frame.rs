@@ -1,9 +1,12 @@
 //! What every page has around it: the head, the ways to the others, the state of the connection, what was just done.
 
+use std::cell::Cell;
+
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::assets;
 use super::form::PROOF;
+use super::gzip::squeezed;
 use super::said;
 use crate::domain::Now;
 use crate::engine::EngineError;
@@ -59,6 +62,8 @@ pub struct View<'a> {
     pub request: &'a Request,
     pub now: Now,
     place: Place,
+    /// A form of it holds what only it may know.
+    has_proof: Cell<bool>,
 }
 
 impl<'a> View<'a> {
@@ -69,11 +74,13 @@ impl<'a> View<'a> {
             request,
             now: app.clock.now(),
             place: Place { event, change },
+            has_proof: Cell::new(false),
         })
     }
 
     /// The hidden field without which no form is taken.
     pub fn proof(&self) -> Markup {
+        self.has_proof.set(true);
         let proof = self.app.gate.proof_of_page(&self.request.headers);
         html! { input type="hidden" name=(PROOF) value=(proof); }
     }
@@ -146,7 +153,10 @@ impl Page<'_> {
             }
         };
         let text = document(&self.title, theme, &body).into_string();
-        let response = Response::html(self.status, text);
+        let response = match self.view.has_proof.get() {
+            true => Response::html(self.status, text),
+            false => squeezed(Response::html(self.status, text), &request.headers),
+        };
         let renewed = app.gate.renewed(&request.headers);
         Ok(match renewed {
             Some(cookie) => response.header("set-cookie", cookie),

@@ -15,6 +15,7 @@ mod ask;
 pub mod assets;
 mod form;
 mod frame;
+mod gzip;
 mod inputs;
 mod links;
 mod outcomes;

@@ -42,9 +42,8 @@ pub fn section(
 /// All of it leads to the step, however thin its bars.
 fn one(row: &Row, bars: &Markup, selected: Option<&StepJson>) -> Markup {
     let is_selected = selected.is_some_and(|step| step.name == row.name);
-    let said = row.said();
     html! {
-        a.row href=(row.href) aria-label=(said) title=(said) aria-current=[is_selected.then_some("true")] {
+        a.row href=(row.href) aria-label=(row.said()) aria-current=[is_selected.then_some("true")] {
             span.name { @if row.is_instance { "· " } (parts::sign(&row.state)) " " (row.name) }
             (bars)
             span.number { @if row.run_ms() > 0 { (parts::duration(row.run_ms())) } @else { (parts::none()) } }
