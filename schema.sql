@@ -128,6 +128,11 @@ CREATE TABLE job (
 
 -- The latest job that is nobody's child.
 CREATE INDEX job_asked_for ON job (job_id) WHERE parent_step_id IS NULL;
+-- What has not ended.
+CREATE INDEX job_open ON job (job_id) WHERE ended_at IS NULL;
+-- What went wrong lately, by nobody's wish.
+CREATE INDEX job_in_trouble ON job (ended_at)
+    WHERE parent_step_id IS NULL AND (state = 'failed' OR (state = 'cancelled' AND reason IN ('job_timeout', 'queue_timeout')));
 -- The latest job of a task in a state.
 CREATE INDEX job_of_task ON job (task, state, job_id);
 -- Live streams resume from here.
@@ -283,6 +288,8 @@ CREATE INDEX event_by_job ON event (job_id, seq) WHERE job_id IS NOT NULL;
 CREATE INDEX event_by_worker ON event (worker_id, seq) WHERE worker_id IS NOT NULL;
 -- What recovery did.
 CREATE INDEX event_of_recovery ON event (seq) WHERE phase IS NOT NULL;
+-- What one phase of it did.
+CREATE INDEX event_of_phase ON event (phase, seq) WHERE phase IS NOT NULL;
 -- Each thing is told once per attempt.
 CREATE UNIQUE INDEX event_once ON event (step_id, attempt, kind) WHERE step_id IS NOT NULL;
 

@@ -13,7 +13,7 @@ use crate::wire::api::{
 use crate::words::{count, duration, secs, shell_word};
 
 /// How long a failed job is a problem.
-const RECENT_MS: i64 = 24 * 3_600_000;
+pub const RECENT_MS: i64 = 24 * 3_600_000;
 
 /// Jobs among which those are that failed by nobody's wish: one that ran out of time is cancelled.
 pub const FAILED_QUERIES: [&str; 3] = [

@@ -9,14 +9,14 @@ use super::queries::{load, output_of_job, split_name, step_output};
 use super::{Engine, EngineError};
 use crate::domain::depends::DependsOn;
 use crate::domain::event::Event;
-use crate::domain::job::{Job, JobFilter};
+use crate::domain::job::{Job, JobFilter, JobState};
 use crate::domain::limits::shorten;
 use crate::domain::recovery::Recovery;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::{Action, Task};
 use crate::domain::value::ValueSpec;
 use crate::domain::worker::{Worker, WorkerState};
-use crate::domain::{EventSeq, JobId, Json, Now, StepId, WorkerId};
+use crate::domain::{EventSeq, JobId, Json, Now, StepId, Timestamp, WorkerId};
 use crate::language::words::did_you_mean;
 use crate::store::{ChangedJob, FormerAttempt, PastJob, RelatedJob, Tx};
 
@@ -143,13 +143,36 @@ impl Engine {
         let before = before.unwrap_or(JobId(i64::MAX));
         self.store.read(|tx| {
             let (jobs, next) = tx.jobs_before(before, filter, limit)?;
-            let mut names = Names::new(tx);
-            let mut listed = Vec::with_capacity(jobs.len());
-            for job in jobs {
-                let parent = names.parent(&job)?;
-                listed.push(ListedJob { job, parent });
-            }
-            Ok((listed, next))
+            Ok((listed(tx, jobs)?, next))
+        })
+    }
+
+    /// Those that are in this state and have not ended, newest first.
+    pub fn open_jobs(&self, state: JobState, limit: u32) -> Result<Vec<ListedJob>, EngineError> {
+        self.store
+            .read(|tx| listed(tx, tx.open_jobs(state, limit)?))
+    }
+
+    /// Those that ended since then by nobody's wish and are nobody's child, the last first.
+    pub fn jobs_in_trouble(
+        &self,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<ListedJob>, EngineError> {
+        self.store
+            .read(|tx| listed(tx, tx.jobs_in_trouble(since, limit)?))
+    }
+
+    /// The story of a job from its end, newest first.
+    pub fn story_before(
+        &self,
+        job_id: JobId,
+        before: EventSeq,
+        limit: u32,
+    ) -> Result<Vec<NamedEvent>, EngineError> {
+        self.store.read(|tx| {
+            tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+            named(tx, tx.events_of_job_before(job_id, before, limit)?)
         })
     }
 
@@ -340,6 +363,16 @@ impl Engine {
     pub fn installation_key(&self) -> Result<String, EngineError> {
         self.store.read(|tx| Ok(tx.installation_key()?))
     }
+}
+
+fn listed(tx: &Tx, jobs: Vec<Job>) -> Result<Vec<ListedJob>, EngineError> {
+    let mut names = Names::new(tx);
+    let mut listed = Vec::with_capacity(jobs.len());
+    for job in jobs {
+        let parent = names.parent(&job)?;
+        listed.push(ListedJob { job, parent });
+    }
+    Ok(listed)
 }
 
 pub(super) fn step_named(tx: &Tx, job_id: JobId, name: &str) -> Result<Step, EngineError> {

@@ -21,8 +21,10 @@ use crate::clock::{monotonic_ms, wall_time};
 const COOKIE: &str = "stepward_session";
 /// How long a browser that is not used stays let in.
 const SESSION_MS: i64 = 12 * 3_600_000;
-/// A session that is used is made anew when it is this old.
+/// A session that is used gets a new cookie when the one it has is this old.
 const RENEWED_MS: i64 = 3_600_000;
+/// However much it is used, somebody shows the token again.
+const SESSION_MS_MAX: i64 = 7 * 24 * 3_600_000;
 
 /// Wrong tokens that may be tried at the login page within a minute, by all together: a person mistypes, a program guesses.
 const GUESSES_MAX: u32 = 20;
@@ -37,6 +39,34 @@ pub struct Gate {
     /// What only this installation can sign with.
     key: hmac::Key,
     guesses: Mutex<Guesses>,
+}
+
+/// What a browser that was let in shows.
+struct Session {
+    /// The same however often its cookie is renewed.
+    id: String,
+    begun_ms: i64,
+    issued_ms: i64,
+}
+
+impl Session {
+    fn words(&self) -> String {
+        let Session {
+            id,
+            begun_ms,
+            issued_ms,
+        } = self;
+        format!("{id}.{begun_ms}.{issued_ms}")
+    }
+
+    fn read(words: &str) -> Option<Session> {
+        let mut words = words.split('.');
+        Some(Session {
+            id: words.next()?.to_string(),
+            begun_ms: words.next()?.parse().ok()?,
+            issued_ms: words.next()?.parse().ok()?,
+        })
+    }
 }
 
 #[derive(Default)]
@@ -81,7 +111,10 @@ impl Gate {
             );
             return Err(ApiError::new(421, "misdirected", message));
         }
-        if method.is_safe() {
+        // Whoever follows a link from elsewhere comes by itself; what another page fetches here it could not read, but it would
+        // cost us.
+        let is_visit = headers.fetch_mode.as_deref() == Some("navigate");
+        if method.is_safe() && (is_visit || headers.fetch_site.is_none()) {
             return Ok(());
         }
         let is_own = match (&headers.fetch_site, &headers.origin) {
@@ -126,15 +159,25 @@ impl Gate {
         Err(ApiError::new(401, "unauthorized", message))
     }
 
-    /// The cookie for whoever knows the token.
+    /// The cookie for whoever knows the token. Whoever guesses is slowed down; whoever knows it never is.
     pub fn log_in(&self, token: &str) -> Result<String, ApiError> {
-        self.count_guess()?;
         if self.token_hash != Some(hash(token.trim())) {
+            self.count_guess()?;
             let message = "this is not the token of this server";
             return Err(ApiError::new(401, "unauthorized", message));
         }
-        self.guesses().count = 0;
-        Ok(self.new_session())
+        let mut id = [0; 12];
+        getrandom::fill(&mut id).map_err(|error| {
+            log::error!("there is no randomness to be had: {error}");
+            let message = "the server met a fault of its own, its log says which";
+            ApiError::new(500, "internal", message)
+        })?;
+        let now_ms = wall_time().0;
+        Ok(self.cookie_of(&Session {
+            id: BASE64.encode(id),
+            begun_ms: now_ms,
+            issued_ms: now_ms,
+        }))
     }
 
     /// The cookie that ends a session.
@@ -142,39 +185,53 @@ impl Gate {
         format!("{COOKIE}=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax")
     }
 
-    /// A cookie in the place of one that has become old.
+    /// A cookie in the place of one that has become old. The session, and what it proved its pages with, stay the same.
     pub fn renewed(&self, headers: &Headers) -> Option<String> {
-        let issued_ms = self.session(headers)?;
-        (wall_time().0 - issued_ms > RENEWED_MS).then(|| self.new_session())
+        let now_ms = wall_time().0;
+        let session = self.session(headers)?;
+        (now_ms - session.issued_ms > RENEWED_MS).then(|| {
+            self.cookie_of(&Session {
+                issued_ms: now_ms,
+                ..session
+            })
+        })
     }
 
-    fn new_session(&self) -> String {
-        let issued_ms = wall_time().0;
+    fn cookie_of(&self, session: &Session) -> String {
         let secure = if self.is_https { "; Secure" } else { "" };
-        let (proof, age_secs) = (self.session_proof(issued_ms), SESSION_MS / 1_000);
+        let (words, age_secs) = (session.words(), SESSION_MS / 1_000);
+        let proof = self.signed_for_token(&words);
         format!(
-            "{COOKIE}={issued_ms}.{proof}; Path=/; Max-Age={age_secs}; HttpOnly; SameSite=Lax{secure}"
+            "{COOKIE}={words}.{proof}; Path=/; Max-Age={age_secs}; HttpOnly; SameSite=Lax{secure}"
         )
     }
 
-    /// When the session began that the browser shows, if it is one of ours and not over. It ends with the token that began it.
-    fn session(&self, headers: &Headers) -> Option<i64> {
-        let (issued_ms, proof) = cookie(headers, COOKIE)?.split_once('.')?;
-        let issued_ms: i64 = issued_ms.parse().ok()?;
-        let age_ms = wall_time().0 - issued_ms;
-        let is_ours = same(proof, &self.session_proof(issued_ms));
-        (is_ours && age_ms < SESSION_MS).then_some(issued_ms)
+    /// The session that the browser shows, if it is one of ours and not over. It ends with the token that began it.
+    fn session(&self, headers: &Headers) -> Option<Session> {
+        let (words, proof) = cookie(headers, COOKIE)?.rsplit_once('.')?;
+        // Before anything else is made of what somebody sent.
+        if !same(proof, &self.signed_for_token(words)) {
+            return None;
+        }
+        let session = Session::read(words)?;
+        let now_ms = wall_time().0;
+        let is_over = now_ms.saturating_sub(session.issued_ms) >= SESSION_MS
+            || now_ms.saturating_sub(session.begun_ms) >= SESSION_MS_MAX;
+        (!is_over).then_some(session)
     }
 
-    fn session_proof(&self, issued_ms: i64) -> String {
+    fn signed_for_token(&self, words: &str) -> String {
         let token = self.token_hash.unwrap_or_default();
-        self.signed(&format!("session {issued_ms} {token:02x?}"))
+        self.signed(&format!("session {words} {token:02x?}"))
     }
 
     /// What only a page that was made for this browser has.
     pub fn proof_of_page(&self, headers: &Headers) -> String {
-        let session = cookie(headers, COOKIE).unwrap_or_default();
-        self.signed(&format!("form {session}"))
+        let session = match self.asks_for_token() {
+            true => self.session(headers).map(|session| session.id),
+            false => None,
+        };
+        self.signed(&format!("form {}", session.unwrap_or_default()))
     }
 
     fn signed(&self, text: &str) -> String {

@@ -42,8 +42,6 @@ impl Method {
 
 #[derive(Debug)]
 pub struct Request {
-    /// Decoded, in order; without what stands before the first and after the last slash.
-    pub path: Vec<String>,
     /// Decoded, in order.
     pub query: Vec<(String, String)>,
     pub headers: Headers,
@@ -64,6 +62,8 @@ pub struct Headers {
     pub host: Option<String>,
     /// Who sent a browser here: `same-origin`, `cross-site`, …
     pub fetch_site: Option<String>,
+    /// What for: `navigate`, `cors`, …
+    pub fetch_mode: Option<String>,
     pub origin: Option<String>,
     pub cookie: Option<String>,
     /// All of them, with names in lower case; only for routes that are open to whoever signs.

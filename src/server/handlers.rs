@@ -102,6 +102,10 @@ impl Door {
         let is_page = matches!(access, Access::Pages | Access::Public)
             || (found.is_err() && web::wants_page(path, headers));
         let refused = |error: ApiError| match is_page {
+            // What was sent cannot be sent again from there.
+            true if error.status == 401 && !method.is_safe() => {
+                Response::see_other(web::login_address("/"))
+            }
             true if error.status == 401 => Response::see_other(web::login_address(target)),
             true => web::refusal(&error),
             false => error.response(),
@@ -219,7 +223,7 @@ fn serve(app: &App, exchange: Exchange) {
         let path = route.path;
         log::error!("a bug was met at {path}; the server goes on");
         let message = "the server met a fault of its own, its log says which";
-        Ok(Response::error(500, "internal", message, Vec::new()).into())
+        Err(ApiError::new(500, "internal", message))
     });
     let (answer, route_access) = (exchange.answer, exchange.route.access);
     match handled {

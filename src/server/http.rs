@@ -437,6 +437,7 @@ async fn read(request: hyper::Request<Incoming>, desk: &Desk) -> Result<Received
         last_event_id: text("last-event-id")?,
         host: text("host")?,
         fetch_site: text("sec-fetch-site")?,
+        fetch_mode: text("sec-fetch-mode")?,
         origin: text("origin")?,
         cookie: joined(&head.headers, "cookie", "; "),
         all: Vec::new(),
@@ -463,7 +464,6 @@ async fn read(request: hyper::Request<Incoming>, desk: &Desk) -> Result<Received
     };
     let (body, room) = body?;
     let request = Request {
-        path,
         query,
         headers,
         body,

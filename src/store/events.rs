@@ -17,6 +17,7 @@ pub const STATEMENTS: &[&str] = &[
     EVENTS_BEFORE,
     RECOVERIES_BEFORE,
     RECOVERIES_OF,
+    EVENTS_OF_JOB_BEFORE,
     LAST_SEQ,
 ];
 
@@ -66,7 +67,15 @@ const RECOVERIES_BEFORE: &str = "
 const RECOVERIES_OF: &str = "
     SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data
       FROM event
-     WHERE phase IS NOT NULL AND phase = :phase AND seq < :before
+     WHERE phase = :phase AND seq < :before
+     ORDER BY seq DESC
+     LIMIT :limit
+";
+
+const EVENTS_OF_JOB_BEFORE: &str = "
+    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data
+      FROM event
+     WHERE job_id = :job_id AND seq < :before
      ORDER BY seq DESC
      LIMIT :limit
 ";
@@ -141,6 +150,19 @@ impl Tx<'_> {
         self.many_events(
             RECOVERIES_BEFORE,
             named_params! {":before": before.0, ":limit": limit},
+        )
+    }
+
+    /// Of one job, newest first.
+    pub fn events_of_job_before(
+        &self,
+        job_id: JobId,
+        before: EventSeq,
+        limit: u32,
+    ) -> Result<Vec<Event>, StoreError> {
+        self.many_events(
+            EVENTS_OF_JOB_BEFORE,
+            named_params! {":job_id": job_id.0, ":before": before.0, ":limit": limit},
         )
     }
 

@@ -17,6 +17,8 @@ pub const STATEMENTS: &[&str] = &[
     LATEST_JOB,
     LATEST_OF_TASK,
     LAST_OF_TASK,
+    OPEN_JOBS,
+    JOBS_IN_TROUBLE,
     RETRIES_OF,
     HOOKS_OF,
     JOBS_BEFORE,
@@ -117,6 +119,26 @@ const JOB: &str = concat!(
 const LATEST_JOB: &str = "
     SELECT max(job_id) FROM job WHERE parent_step_id IS NULL
 ";
+
+const OPEN_JOBS: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    " FROM job AS j
+      WHERE j.ended_at IS NULL AND j.state = :state
+      ORDER BY j.job_id DESC
+      LIMIT :limit"
+);
+
+const JOBS_IN_TROUBLE: &str = concat!(
+    "SELECT ",
+    job_columns!(),
+    " FROM job AS j
+      WHERE j.parent_step_id IS NULL
+        AND (j.state = 'failed' OR (j.state = 'cancelled' AND j.reason IN ('job_timeout', 'queue_timeout')))
+        AND j.ended_at >= :since
+      ORDER BY j.ended_at DESC
+      LIMIT :limit"
+);
 
 const RETRIES_OF: &str = "
     SELECT job_id, task, state FROM job WHERE retry_of = :job_id ORDER BY job_id LIMIT :limit
@@ -354,6 +376,34 @@ impl Tx<'_> {
         let mut statement = self.sql(LATEST_OF_TASK)?;
         let latest: Option<i64> = statement.query_row(params, |row| row.get(0))?;
         Ok(latest.map(JobId))
+    }
+
+    /// Those that are in this state and have not ended, newest first.
+    pub fn open_jobs(&self, state: JobState, limit: u32) -> Result<Vec<Job>, StoreError> {
+        let params = named_params! {":state": state.as_str(), ":limit": limit};
+        self.many_jobs(OPEN_JOBS, params)
+    }
+
+    /// Those that ended since then by nobody's wish and are nobody's child, the last first.
+    pub fn jobs_in_trouble(&self, since: Timestamp, limit: u32) -> Result<Vec<Job>, StoreError> {
+        self.many_jobs(
+            JOBS_IN_TROUBLE,
+            named_params! {":since": since.0, ":limit": limit},
+        )
+    }
+
+    fn many_jobs(
+        &self,
+        statement: &'static str,
+        params: &[(&str, &dyn rusqlite::ToSql)],
+    ) -> Result<Vec<Job>, StoreError> {
+        let mut statement = self.sql(statement)?;
+        let mut rows = statement.query(params)?;
+        let mut jobs = Vec::new();
+        while let Some(row) = rows.next()? {
+            jobs.push(rows::job(row)?);
+        }
+        Ok(jobs)
     }
 
     /// The jobs in which this one was tried again, the first of them.

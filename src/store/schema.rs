@@ -20,7 +20,12 @@ const SCHEMA: &str = include_str!("../../schema.sql");
 const APPLICATION_ID: i32 = 0x5354_5057;
 
 /// What brings a database of version n+1 to version n+2: entry n. Forward only; `schema.sql` is the sum of all.
-const UPGRADES: &[&str] = &[];
+const UPGRADES: &[&str] = &["
+    CREATE INDEX job_open ON job (job_id) WHERE ended_at IS NULL;
+    CREATE INDEX job_in_trouble ON job (ended_at)
+        WHERE parent_step_id IS NULL AND (state = 'failed' OR (state = 'cancelled' AND reason IN ('job_timeout', 'queue_timeout')));
+    CREATE INDEX event_of_phase ON event (phase, seq) WHERE phase IS NOT NULL;
+"];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 
 pub const DATABASE_FILE: &str = "stepward.db";

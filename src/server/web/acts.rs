@@ -11,6 +11,7 @@ use super::job::of;
 use super::{links, parts, steps};
 use crate::domain::Json;
 use crate::domain::value::ValueSpec;
+use crate::graph::loop_of;
 use crate::engine::{Decision, EngineError, Retry, RetryScope, StepDetail};
 use crate::language::values::Violation;
 use crate::server::App;
@@ -34,7 +35,7 @@ pub fn ask_cancel(app: &App, request: &Request) -> Result<Reply, ApiError> {
         text: html! {
             p { "Steps that wait never run. Those that run are told to end, and ended after " (grace_secs) " s; its child jobs too." }
             @if !running.is_empty() { p { "Running now: " (running.join(", ")) } }
-            div.field { label for="why" { "Why " span.note { "(is written down)" } } input #why name="why" autocomplete="off"; }
+            div.field { label for="act-why" { "Why " span.note { "(is written down)" } } input #act-why name="why" autocomplete="off"; }
         },
         action: format!("{back}/cancel"),
         button: "Cancel the job",
@@ -60,7 +61,11 @@ pub fn ask_retry(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let job = app.engine.job(job_id)?;
     let from = request.query("from");
     let names = job.steps.iter().map(|(name, _)| name.as_str());
-    let names: Vec<&str> = names.filter(|name| !name.contains('[')).take(500).collect();
+    let names: Vec<&str> = names.filter(|name| loop_of(name).is_none()).collect();
+    if let Some(from) = from.filter(|from| !names.contains(from)) {
+        let message = format!("the job has no step {from:?} to begin from");
+        return Err(ApiError::not_found(message));
+    }
     let completed = job
         .steps
         .iter()
@@ -96,9 +101,14 @@ pub fn retry(app: &App, request: &Request) -> Result<Reply, ApiError> {
         (Some("from"), None) => return Err(ApiError::invalid("name the step to begin from")),
         _ => RetryScope::Failed,
     };
+    let said = match &scope {
+        RetryScope::Failed => "retried",
+        RetryScope::From(_) => "retried-from",
+        RetryScope::All => "retried-all",
+    };
     let retry = Retry::of(of(app, request)?, scope);
     let retried = app.engine.retry(retry, app.clock.now())?;
-    Ok(Response::see_other(format!("{}?said=retried", links::job(retried.job_id.0))).into())
+    Ok(Response::see_other(format!("{}?said={said}", links::job(retried.job_id.0))).into())
 }
 
 pub fn ask_approve(app: &App, request: &Request) -> Result<Reply, ApiError> {
@@ -172,7 +182,7 @@ pub fn ask_reject(app: &App, request: &Request) -> Result<Reply, ApiError> {
         text: html! {
             (message(&step))
             p { "The step fails, what depends on it is skipped, and its job fails with it, unless they say otherwise." }
-            div.field { label for="why" { "Why " span.note { "(is written down)" } } input #why name="why" autocomplete="off"; }
+            div.field { label for="act-why" { "Why " span.note { "(is written down)" } } input #act-why name="why" autocomplete="off"; }
         },
         action: steps::decide_address(job_id, &step.name, "reject"),
         button: "Reject",

@@ -42,6 +42,11 @@ const ASSETS: &[(&str, &str, &[u8])] = &[
     ("jobs.js", JAVASCRIPT, include_bytes!("assets/jobs.js")),
     ("form.js", JAVASCRIPT, include_bytes!("assets/form.js")),
     ("log.js", JAVASCRIPT, include_bytes!("assets/log.js")),
+    (
+        "log-pages.js",
+        JAVASCRIPT,
+        include_bytes!("assets/log-pages.js"),
+    ),
 ];
 
 /// Where a page finds one.

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::frame::{Here, Live, View};
 use super::{links, parts};
 use crate::domain::event::EventKind;
-use crate::domain::{EventSeq, Now};
+use crate::domain::{EventSeq, JobId, Now};
 use crate::server::App;
 use crate::server::api::show;
 use crate::server::error::ApiError;
@@ -23,7 +23,8 @@ pub const PHASES: [(u8, &str); 4] = [
 ];
 
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&["phase", "before", "said"])?;
+    request.check_query(&["phase", "job", "before", "said"])?;
+    let job = request.query_number("job")?.map(JobId);
     let phase = request.query("phase").unwrap_or_default();
     let chosen = match phase {
         "" => None,
@@ -35,21 +36,25 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     };
     let before = EventSeq(request.query_number("before")?.unwrap_or(i64::MAX));
     let view = View::begin(app, request)?;
-    let events = match chosen {
-        None => app.engine.events_before(before, PAGE)?,
-        Some(None) => app.engine.recoveries_before(before, PAGE)?,
-        Some(Some(phase)) => app.engine.recoveries_of(phase, before, PAGE)?,
+    // One more tells whether there are more.
+    let limit = PAGE + 1;
+    let events = match (chosen, job) {
+        (_, Some(job_id)) => app.engine.story_before(job_id, before, limit)?,
+        (None, None) => app.engine.events_before(before, limit)?,
+        (Some(None), None) => app.engine.recoveries_before(before, limit)?,
+        (Some(Some(phase)), None) => app.engine.recoveries_of(phase, before, limit)?,
     };
-    let is_full = events.len() == PAGE as usize;
-    let events: Vec<EventJson> = events.into_iter().map(show::event).collect();
+    let is_full = events.len() > PAGE as usize;
+    let events = events.into_iter().take(PAGE as usize);
+    let events: Vec<EventJson> = events.map(show::event).collect();
     let next = events
         .last()
         .map(|last| last.seq.to_string())
         .filter(|_| is_full);
     let main = html! {
-        div.title { h1 { "Events" } }
+        div.title { h1 { "Events" } @if let Some(job) = job { span.note { "of " a href=(links::job(job.0)) { "job " (job) } } } }
         nav.chips aria-label="Which events" {
-            a href="/events" aria-current=[phase.is_empty().then_some("true")] { "everything" }
+            a href="/events" aria-current=[(phase.is_empty() && job.is_none()).then_some("true")] { "everything" }
             a href="/events?phase=any" aria-current=[(phase == "any").then_some("true")] { "recovery" }
             @for (number, words) in PHASES {
                 a href={ "/events?phase=" (number) } aria-current=[(chosen == Some(Some(number))).then_some("true")] {
@@ -61,12 +66,11 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
             @if events.is_empty() {
                 div.empty { @if chosen.is_some() { "Recovery has had nothing to do here." } @else { "Nothing has happened yet." } }
             } @else { (table(&events, view.now, true)) }
-            nav.paging aria-label="More" {
-                @if request.query("before").is_some() { a href=(links::with_query("/events", &[("phase", Some(phase).filter(|phase| !phase.is_empty()))])) { "newest" } }
-                @if let Some(next) = &next {
-                    a href=(links::with_query("/events", &[("phase", Some(phase).filter(|phase| !phase.is_empty())), ("before", Some(next))])) { "older" }
-                }
-            }
+            @let own = [("phase", request.query("phase")), ("job", request.query("job"))];
+            (parts::paging(
+                request.query("before").map(|_| ("newest", links::with_query("/events", &own))),
+                next.as_deref().map(|next| ("older", links::with_query("/events", &[own[0], own[1], ("before", Some(next))]))),
+            ))
         }
     };
     // Older pages stay as they are: what is written down does not change.

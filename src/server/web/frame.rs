@@ -53,6 +53,8 @@ pub enum Live {
     All,
     /// What happens to these jobs, or to no job.
     Jobs(Vec<i64>),
+    /// What happens to jobs of this task, or to no job.
+    Task(String),
 }
 
 /// Somebody looks: at a time, from a place in what happened. Whatever the page shows is read after that place was noted, so that
@@ -135,6 +137,7 @@ impl Page<'_> {
                 let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
                 Some(jobs.join(" "))
             }
+            Live::Task(task) => Some(format!("task:{task}")),
         };
         let Place { event, change } = self.view.place;
         let theme = cookie(&request.headers, "stepward_theme");
@@ -143,12 +146,11 @@ impl Page<'_> {
             body data-now=(now.wall.0) data-place={ (event) "." (change) } data-live=[live]
                 data-refresh=[self.refresh_secs] {
                 (head_of_page(self.here, app.gate.asks_for_token()))
-                main id="main" tabindex="-1" {
-                    @if let Some(said) = request.query("said").and_then(said::sentence) {
-                        p.said role="status" { (said) }
-                    }
-                    (main)
+                // Not part of what is fetched again: it is said once.
+                @if let Some(said) = request.query("said").and_then(said::sentence) {
+                    p.said role="status" { (said) }
                 }
+                main id="main" tabindex="-1" { (main) }
                 (foot_of_page())
             }
         };

@@ -193,14 +193,14 @@ fn control(spec: &ValueSpec, typed: &Typed, id: &str, described: &str, is_wrong:
         value => shown(value),
     });
     let first = texts.first().map(String::as_str).unwrap_or_default();
-    if !spec.options.is_empty() {
-        return options(spec, &texts, default.as_deref(), id, described, invalid);
-    }
     // A page that shows it again must not hold it.
     if spec.secret {
         return html! {
             input id=(id) type="password" name=(id) autocomplete="new-password" required[spec.required] aria-describedby=(described) aria-invalid=[invalid];
         };
+    }
+    if !spec.options.is_empty() {
+        return options(spec, &texts, default.as_deref(), id, described, invalid);
     }
     if spec.multiple {
         let lines = texts.join("\n");
@@ -244,8 +244,9 @@ fn options(
         .collect();
     let size = spec.multiple.then_some(options.len().clamp(2, CHOICES_MAX));
     html! {
-        select id=(id) name=(id) multiple[spec.multiple] size=[size] data-default=[default] aria-describedby=(described) aria-invalid=[invalid] {
-            @if !spec.required && !spec.multiple { option value="" { "–" } }
+        select id=(id) name=(id) required[spec.required] multiple[spec.multiple] size=[size] data-default=[default] aria-describedby=(described) aria-invalid=[invalid] {
+            // Nobody is to send what stood first by chance.
+            @if !spec.multiple && (!spec.required || texts.is_empty()) { option value="" { "–" } }
             @for option in &options { option value=(option) selected[texts.contains(option)] { (option) } }
         }
     }

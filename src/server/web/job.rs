@@ -17,8 +17,6 @@ use crate::server::exchange::{Reply, Request, Response};
 use crate::store::RelatedJob;
 use crate::wire::api::{EventJson, JobJson, JobWhyJson, StepJson, StepWhyJson};
 
-/// More nodes than this are shown taken together.
-const NODES_MAX: usize = 150;
 const EVENTS: u32 = 200;
 const RELATED: u32 = 20;
 /// Steps whose waiting or ending the banner tells one by one.
@@ -28,10 +26,15 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&["step", "attempt", "line", "show", "after", "graph", "said"])?;
     let view = View::begin(app, request)?;
     let job_id = jobs::selected(app, request.param(0))?;
+    // A name for whichever is the latest must not become another page under somebody's eyes.
+    if request.param(0) != job_id.to_string() {
+        return Ok(Response::see_other(links::job(job_id.0)).into());
+    }
     let detail = app.engine.job_detail(job_id)?;
     let why = show::job_why(&app.engine.why_job(job_id, view.now)?, view.now);
     let job = show::job_detail(&detail, view.now);
-    let story = app.engine.story(job_id, EventSeq(0), EVENTS)?;
+    let mut story = app.engine.story_before(job_id, EventSeq(i64::MAX), EVENTS)?;
+    story.reverse();
     let related = app.engine.descendants(job_id, RELATED)?;
     let all = job.steps.as_deref().unwrap_or_default();
     let selected = selected(request, &why, all)?;
@@ -52,9 +55,11 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let page = view
         .page(format!("{} {}", job.task, job.id), Here::Jobs)
         .live(Live::Jobs(concerned(&job, all)));
-    match job.ended_at {
-        None => page.refresh_secs(3).show(main),
-        Some(_) => page.show(main),
+    match (job.ended_at, request.query("graph")) {
+        // Thousands of steps are not drawn again and again.
+        (_, Some(_)) => page.live(Live::No).show(main),
+        (None, None) => page.refresh_secs(3).show(main),
+        (Some(_), None) => page.show(main),
     }
 }
 
@@ -166,9 +171,9 @@ fn decisions(job: &JobJson, all: &[StepJson]) -> Markup {
 fn graph_box(job: &JobJson, request: &Request, selected: Option<&StepJson>) -> Markup {
     let whole = graph::of_job(job);
     let count = whole.nodes.len();
-    let is_large = count > NODES_MAX;
+    let is_large = count > graph::SHOWN_MAX;
     let shows_all = request.query("graph") == Some("all");
-    let shown_max = if shows_all { usize::MAX } else { NODES_MAX };
+    let shown_max = if shows_all { usize::MAX } else { graph::SHOWN_MAX };
     html! {
         details.box #graph open[count > 1] {
             summary {
@@ -219,6 +224,7 @@ fn server_events(job: &JobJson, story: &[EventJson], view: &View) -> Markup {
             header {
                 h2 #events-title { "Server events " span.count { (story.len()) @if story.len() == EVENTS as usize { "+" } } }
                 @if recoveries > 0 { span.state.state-failed { (parts::sign("problem")) (parts::count(recoveries, "recovery action")) } }
+                @if story.len() == EVENTS as usize { a href={ "/events?job=" (job.id) } { "older ones" } }
                 a.more href={ "/api/jobs/" (job.id) "/steps/_server/logs?raw=1" } { "as text" }
             }
             @if story.is_empty() { div.empty { "Nothing had to be told." } }

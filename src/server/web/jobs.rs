@@ -55,6 +55,7 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
         div.title { h1 { "Jobs" } }
         (filter(app, query, fault.as_deref()))
         form.box data-jobs method="get" action="/jobs/bulk" aria-label="Jobs" {
+            input type="hidden" name="q" value=(query);
             header {
                 div.actions {
                     button name="do" value="cancel" data-bulk="Cancel" { "Cancel" }
@@ -64,12 +65,10 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
             }
             @if found.is_empty() && fault.is_none() { (nothing(query, next.is_some())) }
             @else if !found.is_empty() { (table(&found, &view)) }
-            nav.paging aria-label="More" {
-                @if after.is_some() { a href=(links::jobs(query)) { "newest" } }
-                @if let Some(next) = next {
-                    a rel="next" href=(links::with_query("/jobs", &[("q", Some(query).filter(|query| !query.is_empty())), ("after", Some(&next.to_string()))])) { "older" }
-                }
-            }
+            (parts::paging(
+                after.map(|_| ("newest", links::jobs(query))),
+                next.map(|next| ("older", links::with_query("/jobs", &[("q", request.query("q")), ("after", Some(&next.to_string()))]))),
+            ))
         }
     };
     view.page("Jobs", Here::Jobs)
@@ -117,7 +116,7 @@ fn words(app: &App) -> Vec<String> {
 fn nothing(query: &str, there_is_more: bool) -> Markup {
     html! {
         div.empty {
-            @if there_is_more { "None of the newest 10,000 jobs fits; older ones may." }
+            @if there_is_more { "None of 10,000 jobs fits; older ones may." }
             @else if query.is_empty() { "No job yet. " a href="/tasks" { "Run a task" } "." }
             @else { "No job fits this filter." }
         }
@@ -217,12 +216,13 @@ pub fn ask_bulk(app: &App, request: &Request) -> Result<Reply, ApiError> {
             p { (text) }
             p.wrap { @for job_id in &jobs { a href=(links::job(job_id.0)) { (job_id) } " " } }
             input type="hidden" name="do" value=(act);
+            input type="hidden" name="q" value=(request.query("q").unwrap_or_default());
             @for job_id in &jobs { input type="hidden" name="job" value=(job_id); }
         },
         action: "/jobs/bulk".to_string(),
         button,
         is_grave: act == "cancel",
-        back: "/jobs".to_string(),
+        back: links::jobs(request.query("q").unwrap_or_default()),
         here: Here::Jobs,
     }
     .show(&view)
@@ -256,5 +256,7 @@ pub fn bulk(app: &App, request: &Request) -> Result<Reply, ApiError> {
         }
     }
     let all = jobs.len();
-    Ok(Response::see_other(format!("/jobs?said={verb}-{done}-of-{all}")).into())
+    let said = format!("{verb}-{done}-of-{all}");
+    let to = links::with_query("/jobs", &[("q", form.said("q")), ("said", Some(&said))]);
+    Ok(Response::see_other(to).into())
 }

@@ -70,7 +70,13 @@ pub fn panel(
     let from = line
         .unwrap_or_else(|| end.saturating_sub(LINES as u64 - 1))
         .max(1);
-    let window = place.view(view.app, &everything, from, LINES)?;
+    // A page that is there already keeps its viewer, and needs none of it.
+    let accept = view.request.headers.accept.as_deref();
+    let shown = match accept.is_some_and(|accept| accept.contains("live=1")) {
+        true => 0,
+        false => LINES,
+    };
+    let window = place.view(view.app, &everything, from, shown)?;
     let is_open = number == step.attempt && step.ended_at.is_none();
     let opens_at = match step.status.as_str() {
         "failed" if number == step.attempt => "error",
@@ -99,7 +105,7 @@ pub fn panel(
             }
             div.pane role="log" aria-live="off" aria-labelledby="log-title" tabindex="0" {
                 @if end == 0 { div.empty data-log-empty { @if is_open { "Nothing was printed yet." } @else { "It printed nothing." } } }
-                (lines(&window, None, &Headings::default()))
+                (lines(&window, None))
             }
             nav.paging data-log-paging aria-label="Lines" {
                 @if from > 1 { a href=(to(1)) { "first" } a href=(to(from.saturating_sub(LINES as u64).max(1))) { "earlier" } }
@@ -157,27 +163,20 @@ impl Place {
     }
 }
 
-/// Where sections begin.
-#[derive(Default)]
-struct Headings {
-    lines: Vec<u64>,
-}
-
 /// A window, as the viewer puts it in place.
-fn lines(window: &LogView, needle: Option<Needle>, headings: &Headings) -> Markup {
+fn lines(window: &LogView, needle: Option<Needle>) -> Markup {
     html! {
         div.lines data-total=(window.total_lines) data-next=(window.next_line) data-partial[window.partial] {
-            @for line in &window.lines { (one(line, needle, headings.lines.contains(&line.n))) }
+            @for line in &window.lines { (one(line, needle)) }
         }
     }
 }
 
-fn one(line: &LogLine, needle: Option<Needle>, is_heading: bool) -> Markup {
-    let class = match (line.stream, is_heading) {
-        (LogStream::Stdout, false) => "l",
-        (LogStream::Stderr, false) => "l err",
-        (LogStream::Worker, _) => "l wrk",
-        (_, true) => "l head",
+fn one(line: &LogLine, needle: Option<Needle>) -> Markup {
+    let class = match line.stream {
+        LogStream::Stdout => "l",
+        LogStream::Stderr => "l err",
+        LogStream::Worker => "l wrk",
     };
     let shown = &line.text[..line.text.len().min(LINE_BYTES_MAX)];
     let more = line.text.len() - shown.len();
@@ -298,17 +297,18 @@ pub fn window(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let window = asked.place.view(app, &asked.filter(), from, n)?;
     let sought = asked.sought.or(asked.only);
     let markup = html! {
-        main data-open[asked.is_open] { (lines(&window, sought, &Headings::default())) }
+        main data-open[asked.is_open] { (lines(&window, sought)) }
     };
     Ok(Response::html(200, markup.into_string()).into())
 }
 
 /// How many lines fit in all, and where each window of `every` of them begins.
 pub fn marks(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    let asked = Asked::parse(app, request, &["every"])?;
+    let asked = Asked::parse(app, request, &["every", "from"])?;
+    let from = request.query_number("from")?.unwrap_or(1);
     let every = request.query_number("every")?.unwrap_or(LINES as u64);
     let Place { job_id, attempt } = asked.place;
-    let marks = app.logs.marks(job_id, attempt, &asked.filter(), 1, every);
+    let marks = app.logs.marks(job_id, attempt, &asked.filter(), from, every);
     let marks = marks.map_err(unreadable)?;
     let json = json!({
         "total_lines": marks.total_lines,

@@ -38,7 +38,7 @@ pub fn usual_ms(jobs: &[PastJob]) -> Option<(i64, i64)> {
         .filter(|job| job.state == crate::domain::job::JobState::Completed);
     let mut took: Vec<i64> = completed.filter_map(ran_ms).collect();
     took.sort_unstable();
-    let at = |share: usize| took[(took.len() * share / 100).min(took.len() - 1)];
+    let at = |share: usize| took[(took.len() * share).div_ceil(100).max(1) - 1];
     (!took.is_empty()).then(|| (at(50), at(95)))
 }
 

@@ -7,11 +7,11 @@ use maud::{Markup, html};
 use super::frame::{Here, Live, View};
 use super::{links, parts};
 use crate::domain::job::{JobFilter, JobState};
-use crate::domain::{JobId, ScheduleId, WorkerId};
-use crate::engine::EngineError;
-use crate::problems::{FAILED_QUERIES, Problem, Told, problems, recent};
+use crate::domain::{ScheduleId, Timestamp, WorkerId};
+use crate::engine::{EngineError, ListedJob};
+use crate::problems::{Problem, RECENT_MS, Told, problems};
 use crate::server::App;
-use crate::server::api::{health, jobs, recovery, show, workflows};
+use crate::server::api::{health, recovery, show, workflows};
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request};
 use crate::wire::api::{JobJson, QueuedJson, ScheduleJson, ServedWorkflows, WorkerJson};
@@ -62,23 +62,22 @@ impl Found {
         let (app, now) = (view.app, view.now);
         let workers = app.engine.workers(WorkerId(0), LOOKED_AT, now)?;
         let (queued, next) = app.engine.queue(None, LOOKED_AT, now)?;
-        let of_state = |state: JobState| JobFilter {
-            state: Some(state),
-            ..JobFilter::default()
+        let shown = |jobs: Vec<ListedJob>| -> Vec<JobJson> {
+            let jobs = jobs.iter();
+            jobs.map(|listed| show::job(&listed.job, listed.parent.as_ref()))
+                .collect()
         };
-        let mut failed = Vec::new();
-        for query in FAILED_QUERIES {
-            failed.extend(listed(app, &jobs::parse(query, now.wall)?, LOOKED_AT)?);
-        }
-        recent(&mut failed, now.wall);
+        let engine = &app.engine;
+        let since = Timestamp(now.wall.0 - RECENT_MS);
+        let (last, _) = engine.jobs(None, &JobFilter::default(), ROWS as u32)?;
         Ok(Found {
             workflows: workflows::look(app),
             workers: workers.iter().map(show::worker).collect(),
             queued: queued.iter().map(show::waiting).collect(),
             queued_more: next.is_some(),
-            running: listed(app, &of_state(JobState::Running), LOOKED_AT)?,
-            failed,
-            last: listed(app, &JobFilter::default(), ROWS as u32)?,
+            running: shown(engine.open_jobs(JobState::Running, LOOKED_AT)?),
+            failed: shown(engine.jobs_in_trouble(since, LOOKED_AT)?),
+            last: shown(last),
             schedules: upcoming(app)?,
         })
     }
@@ -87,6 +86,8 @@ impl Found {
         let app = view.app;
         let (health, recovery) = (health::look(app), recovery::look(app)?);
         let host = view.request.headers.host.as_deref();
+        let here = || format!("http://{}", host.unwrap_or("localhost:7717"));
+        let url = app.config.public_url.clone().unwrap_or_else(here);
         Ok(problems(&Told {
             health: &health,
             workflows: &self.workflows,
@@ -96,7 +97,7 @@ impl Found {
             queued_more: self.queued_more,
             failed: &self.failed,
             failed_more: self.failed.len() >= LOOKED_AT as usize,
-            url: &format!("http://{}", host.unwrap_or("localhost:7717")),
+            url: &url,
             now: view.now.wall,
         }))
     }
@@ -105,14 +106,6 @@ impl Found {
     fn is_new(&self) -> bool {
         self.last.is_empty()
     }
-}
-
-fn listed(app: &App, filter: &JobFilter, limit: u32) -> Result<Vec<JobJson>, EngineError> {
-    let (jobs, _) = app.engine.jobs(None::<JobId>, filter, limit)?;
-    let jobs = jobs.iter();
-    Ok(jobs
-        .map(|listed| show::job(&listed.job, listed.parent.as_ref()))
-        .collect())
 }
 
 /// Schedules that will fire, the soonest first.
@@ -172,11 +165,19 @@ fn first_steps(workflows: &ServedWorkflows) -> Markup {
     }
 }
 
+/// Behind a count that may be larger.
+fn more(n: usize) -> &'static str {
+    match n >= LOOKED_AT as usize {
+        true => "+",
+        false => "",
+    }
+}
+
 fn running(found: &Found, view: &View) -> Markup {
     let jobs = &found.running;
     html! {
         section.box aria-labelledby="running-title" {
-            header { h2 #running-title { "Running now " span.count { (jobs.len()) } } a.more href=(links::jobs("status:running")) { "all" } }
+            header { h2 #running-title { "Running now " span.count { (jobs.len()) (more(jobs.len())) } } a.more href=(links::jobs("status:running")) { "all" } }
             @if jobs.is_empty() { div.empty { "Nothing runs." } }
             @else {
                 table {
@@ -192,7 +193,7 @@ fn running(found: &Found, view: &View) -> Markup {
                         }
                     }
                 }
-                @if jobs.len() > ROWS { div.paging { a href=(links::jobs("status:running")) { "and " (jobs.len() - ROWS) " more" } } }
+                @if jobs.len() > ROWS { div.paging { a href=(links::jobs("status:running")) { "and " (jobs.len() - ROWS) (more(jobs.len())) " more" } } }
             }
         }
     }
@@ -228,7 +229,7 @@ fn workers(found: &Found) -> Markup {
     let used: u32 = found.workers.iter().map(|worker| worker.slots_used).sum();
     html! {
         section.box aria-labelledby="workers-title" {
-            header { h2 #workers-title { "Workers " span.count { (found.workers.len()) } } a.more href="/workers" { (used) " of " (slots) " slots used" } }
+            header { h2 #workers-title { "Workers " span.count { (found.workers.len()) (more(found.workers.len())) } } a.more href="/workers" { (used) " of " (slots) " slots used" } }
             @if found.workers.is_empty() {
                 (parts::empty("No worker has ever connected. Start one on this machine or another:", &["stepward worker --server URL"]))
             } @else {

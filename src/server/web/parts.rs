@@ -8,11 +8,15 @@ use crate::domain::span::span;
 use crate::wire::api::{WhyJson, WhyOutcomeJson, WhyWorkerJson};
 use crate::wire::{Raw, Time};
 
+pub use crate::words::count;
+
 /// A state as a sign and a word.
 pub fn state(word: &str) -> Markup {
     let sign = match word {
-        "draining" | "paused" => "suspended",
-        "silent" => "problem",
+        "draining" | "paused" | "queued" | "returned" => "suspended",
+        "silent" | "refused" | "given_up" | "missed" | "error" => "problem",
+        "fired" | "delivered" => "completed",
+        "caught_up" => "completed",
         word => word,
     };
     html! {
@@ -91,14 +95,6 @@ pub fn tags(tags: &[String]) -> Markup {
     html! {
         @if tags.is_empty() { (none()) }
         @for tag in tags { span.tag { (tag) } " " }
-    }
-}
-
-/// `1 job`, `2 jobs`.
-pub fn count(n: usize, noun: &str) -> String {
-    match n {
-        1 => format!("1 {noun}"),
-        n => format!("{n} {noun}s"),
     }
 }
 
@@ -195,6 +191,17 @@ pub fn empty(text: &str, commands: &[&str]) -> Markup {
         div.empty {
             p { (text) }
             @for text in commands { p { (command(text)) } }
+        }
+    }
+}
+
+/// The ways to what is before and after this page of a list; (its word, its address).
+pub fn paging(back: Option<(&str, String)>, on: Option<(&str, String)>) -> Markup {
+    html! {
+        @if back.is_some() || on.is_some() {
+            nav.paging aria-label="More" {
+                @for (word, address) in back.iter().chain(&on) { a href=(address) { (word) } }
+            }
         }
     }
 }

@@ -35,7 +35,7 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let next = next.map(queue::cursor);
     let more = if next.is_some() { "+" } else { "" };
     let main = html! {
-        div.title { h1 { "Queue " span.count { (waiting.len()) (more) " waiting" } } }
+        div.title { h1 { "Queue " @if request.query("after").is_none() { span.count { (waiting.len()) (more) " waiting" } } } }
         @if waiting.is_empty() {
             section.box aria-label="Queue" { div.empty {
                 "No step waits for a worker, a person or its turn."
@@ -43,10 +43,10 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
             } }
         }
         @for (code, steps) in &groups { (group(code, steps, &view)) }
-        nav.paging aria-label="More" {
-            @if request.query("after").is_some() { a href="/queue" { "from the beginning" } }
-            @if let Some(next) = &next { a href=(links::with_query("/queue", &[("after", Some(next))])) { "more" } }
-        }
+        (parts::paging(
+            request.query("after").map(|_| ("from the beginning", "/queue".to_string())),
+            next.as_deref().map(|next| ("more", links::with_query("/queue", &[("after", Some(next))]))),
+        ))
         (demand(&waiting, &workers))
     };
     view.page("Queue", Here::Queue)

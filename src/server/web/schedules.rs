@@ -21,25 +21,29 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&["after", "said"])?;
     let after = ScheduleId(request.query_number("after")?.unwrap_or(0));
     let view = View::begin(app, request)?;
-    let schedules = app.engine.schedules(after, PAGE)?;
-    let schedules: Vec<ScheduleJson> = schedules.iter().map(show::schedule).collect();
+    // One more tells whether there are more.
+    let found = app.engine.schedules(after, PAGE + 1)?;
+    let shown = found.iter().take(PAGE as usize);
+    let schedules: Vec<ScheduleJson> = shown.map(show::schedule).collect();
+    let is_first = request.query("after").is_none();
     let next = schedules
         .last()
-        .filter(|_| schedules.len() == PAGE as usize);
+        .filter(|_| found.len() > schedules.len());
     let next = next.map(|last| last.id.to_string());
     let main = html! {
-        div.title { h1 { "Schedules " span.count { (schedules.len()) } } }
+        div.title { h1 { "Schedules " @if is_first { span.count { (schedules.len()) @if next.is_some() { "+" } } } } }
         section.box aria-label="Schedules" {
-            @if schedules.is_empty() {
+            @if schedules.is_empty() && !is_first { div.empty { "No more schedules." } }
+            @else if schedules.is_empty() {
                 div.empty {
                     p { "No task has a schedule. A task gets one in its file:" }
                     pre.json { "tasks:\n  backup:\n    timeout: 1h\n    schedules:\n      nightly: { cron: \"0 2 * * *\", timezone: Europe/Oslo }\n    flow: …" }
                 }
             } @else { (table(&schedules, &view)) }
-            nav.paging aria-label="More" {
-                @if request.query("after").is_some() { a href="/schedules" { "first" } }
-                @if let Some(next) = &next { a href=(links::with_query("/schedules", &[("after", Some(next))])) { "more" } }
-            }
+            (parts::paging(
+                (!is_first).then(|| ("first", "/schedules".to_string())),
+                next.as_deref().map(|next| ("more", links::with_query("/schedules", &[("after", Some(next))]))),
+            ))
         }
     };
     view.page("Schedules", Here::Schedules)
@@ -107,7 +111,7 @@ fn there(at: Time, timezone: &str) -> String {
 
 fn fire(fire: &FireJson, view: &View) -> Markup {
     html! {
-        span class={ "state state-" (fire.outcome) } { (fire.outcome) } " "
+        (parts::state(&fire.outcome)) " "
         @if let Some(job) = fire.job_id { a href=(links::job(job)) { "job " (job) } " " }
         (parts::ago(fire.at, view.now))
         @if fire.manual { " " span.note { "by hand" } }

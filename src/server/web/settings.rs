@@ -122,7 +122,7 @@ fn messages_box(deliveries: &[DeliveryJson], app: &App, view: &View) -> Markup {
                             @for delivery in deliveries {
                                 tr id={ "delivery-" (delivery.id) } {
                                     td { (delivery.id) } td.wrap { (delivery.target) }
-                                    td { span class={ "state state-" (delivery.state) } { (delivery.state) } }
+                                    td { (parts::state(&delivery.state)) }
                                     td { @if let Some(job) = delivery.job_id { a href=(links::job(job)) { "job " (job) } } @else { (parts::none()) } }
                                     td.number { (delivery.attempts) }
                                     td.wrap { @if let Some(fault) = &delivery.last_error { (fault) } @else { (parts::none()) } }
@@ -172,6 +172,9 @@ pub fn redeliver(app: &App, request: &Request) -> Result<Reply, ApiError> {
 pub fn ask_test(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let view = View::begin(app, request)?;
     let target = request.param(0);
+    if !app.config.notify.contains_key(target) {
+        return Err(ApiError::not_found("the settings have no such target"));
+    }
     Question {
         title: format!("Send a test message to {target}?"),
         text: html! { p { "It tells nothing, and says that it is a test." } },

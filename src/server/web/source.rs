@@ -33,7 +33,8 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
         div.title { h1 { (file) } span.note { (tasks::standing(&loaded, file)) } }
         section.box aria-label="The file" { (lines(file, &loaded)) }
     };
-    view.page(file, Here::Tasks).live(Live::All).show(main)
+    view.page(file, Here::Tasks)
+        .live(Live::Jobs(Vec::new())).show(main)
 }
 
 fn known(loaded: &Loaded) -> BTreeSet<&str> {

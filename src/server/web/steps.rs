@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::job::by_step;
 use super::{links, parts};
+use crate::graph::loop_of;
 use crate::server::exchange::Request;
 use crate::wire::api::{AttemptHistory, JobJson, JobWhyJson, StepJson};
 
@@ -35,9 +36,15 @@ pub fn table(
     let states = SHOWN.iter().find(|(known, _, _)| *known == word);
     let states = states.map_or(&[] as &[&str], |(_, _, states)| states);
     let fits = |step: &&StepJson| states.is_empty() || states.contains(&step.status.as_str());
-    let after = request.query("after").and_then(|after| after.parse().ok());
-    let after: usize = after.unwrap_or(0);
     let fitting = all.iter().filter(fits).count();
+    let after = request.query("after").and_then(|after| after.parse().ok());
+    // One that is chosen is seen, wherever it is.
+    let at_selected = || {
+        let chosen = selected.filter(|_| request.query("step").is_some())?;
+        let at = all.iter().filter(fits).position(|step| step.id == chosen.id)?;
+        Some(at / ROWS * ROWS)
+    };
+    let after: usize = after.or_else(at_selected).unwrap_or(0).min(fitting);
     let shown: Vec<&StepJson> = all.iter().filter(fits).skip(after).take(ROWS).collect();
     let to = |after: usize| {
         let after = (after > 0).then(|| after.to_string());
@@ -135,7 +142,7 @@ pub fn panel(
                 (parts::state(&step.status))
                 @if let Some(worker) = &step.worker { span.note { "on " (worker) } }
                 @if has_ended {
-                    div.actions.more { a.button data-dialog href={ (links::job(job.id)) "/retry?from=" (links::escaped(&step.name)) } { "Retry from here…" } }
+                    div.actions.more { a.button data-dialog href={ (links::job(job.id)) "/retry?from=" (links::escaped(loop_of(&step.name).unwrap_or(&step.name))) } { "Retry from here…" } }
                 }
             }
             div.in {

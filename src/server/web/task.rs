@@ -160,7 +160,8 @@ fn page(
         }
     };
     // Somebody may be typing: what is shown besides is fetched again, what is in the form stays.
-    let page = view.page(name.as_str(), Here::Tasks).live(Live::All);
+    let live = Live::Task(name.clone());
+    let page = view.page(name.as_str(), Here::Tasks).live(live);
     match refused.is_empty() {
         true => page.show(main),
         false => page.live(Live::No).status(422).show(main),
@@ -290,10 +291,18 @@ fn about(task: &Task) -> Markup {
 
 fn graph_box(task: &Task) -> Markup {
     let graph = graph::of_task(&TaskJson::from(task));
+    let collapsed = graph::collapsed(&graph, graph::SHOWN_MAX);
+    let picture = graph::Picture {
+        prefix: "task-",
+        href: &|_| None,
+        selected: None,
+    };
+    let layout = graph::layout(&collapsed.graph);
+    let drawn = graph::svg_linked(&collapsed.graph, &layout, &picture);
     html! {
         section.box aria-labelledby="graph-title" {
             header { h2 #graph-title { "What waits for what" } }
-            div.graph-box.in tabindex="0" role="group" aria-label="Graph" { (PreEscaped(graph::svg(&graph, &graph::layout(&graph)))) }
+            div.graph-box.in tabindex="0" role="group" aria-label="Graph" { (PreEscaped(drawn)) }
         }
     }
 }

@@ -35,11 +35,14 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let tasks = loaded
         .tasks_after(after)
         .map(|frozen| frozen.definition.root());
-    let tasks: Vec<&Task> = tasks.filter(fits).take(PAGE).collect();
+    // One more tells whether there are more.
+    let mut tasks: Vec<&Task> = tasks.filter(fits).take(PAGE + 1).collect();
+    let is_full = tasks.len() > PAGE;
+    tasks.truncate(PAGE);
     let names: Vec<&str> = tasks.iter().map(|task| task.draft.name.as_str()).collect();
     let past = app.engine.last_of_tasks(&names, OUTCOMES)?;
     let next_fires = next_fires(app)?;
-    let next = names.last().filter(|_| names.len() == PAGE).copied();
+    let next = names.last().filter(|_| is_full).copied();
     let main = html! {
         div.title { h1 { "Tasks " span.count { (loaded.tasks.len()) } } }
         (problems(&loaded))
@@ -51,10 +54,10 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
         section.box aria-label="Tasks" {
             @if tasks.is_empty() { (nothing(app, &loaded, &sought)) }
             @else { (table(&tasks, &past, &next_fires, &loaded, &view)) }
-            nav.paging aria-label="More" {
-                @if !after.is_empty() { a href="/tasks" { "first" } }
-                @if let Some(next) = next { a href=(links::with_query("/tasks", &[("q", Some(sought.as_str()).filter(|q| !q.is_empty())), ("after", Some(next))])) { "more" } }
-            }
+            (parts::paging(
+                (!after.is_empty()).then(|| ("first", "/tasks".to_string())),
+                next.map(|next| ("more", links::with_query("/tasks", &[("q", request.query("q")), ("after", Some(next))]))),
+            ))
         }
     };
     view.page("Tasks", Here::Tasks).live(Live::All).show(main)

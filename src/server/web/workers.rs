@@ -22,21 +22,26 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&["after", "said"])?;
     let after = WorkerId(request.query_number("after")?.unwrap_or(0));
     let view = View::begin(app, request)?;
-    let workers = app.engine.workers(after, PAGE, view.now)?;
-    let workers: Vec<WorkerJson> = workers.iter().map(show::worker).collect();
-    let next = workers.last().filter(|_| workers.len() == PAGE as usize);
+    // One more tells whether there are more.
+    let found = app.engine.workers(after, PAGE + 1, view.now)?;
+    let shown = found.iter().take(PAGE as usize);
+    let workers: Vec<WorkerJson> = shown.map(show::worker).collect();
+    let next = workers.last().filter(|_| found.len() > workers.len());
     let next = next.map(|last| last.id.to_string());
+    let is_first = request.query("after").is_none();
+    let more = if next.is_some() { "+" } else { "" };
     let main = html! {
-        div.title { h1 { "Workers " span.count { (workers.len()) } } }
+        div.title { h1 { "Workers " @if is_first { span.count { (workers.len()) (more) } } } }
         section.box aria-label="Workers" {
-            @if workers.is_empty() {
+            @if workers.is_empty() && !is_first { div.empty { "No more workers." } }
+            @else if workers.is_empty() {
                 (parts::empty("No worker is connected. Start one on this machine or another; it needs the address of this server, and its token if it has one:",
                     &["stepward worker --server URL", "stepward worker --server URL --tags script,docker --slots 4"]))
             } @else { (table(&workers, &view)) }
-            nav.paging aria-label="More" {
-                @if request.query("after").is_some() { a href="/workers" { "first" } }
-                @if let Some(next) = &next { a href=(links::with_query("/workers", &[("after", Some(next))])) { "more" } }
-            }
+            (parts::paging(
+                (!is_first).then(|| ("first", "/workers".to_string())),
+                next.as_deref().map(|next| ("more", links::with_query("/workers", &[("after", Some(next))]))),
+            ))
         }
     };
     view.page("Workers", Here::Workers)

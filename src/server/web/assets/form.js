@@ -36,8 +36,12 @@ function inputs(form) {
     if (field.type === 'checkbox') values = [String(field.checked)];
     if (field.multiple) values = [...field.selectedOptions].map((option) => option.value);
     if (field.dataset.lines !== undefined) values = field.value.split('\n').filter(Boolean);
-    if (values.join('\n') === (field.dataset.default ?? '')) continue;
-    for (const value of values) words.push([name, field.type === 'password' ? '…' : value]);
+    const text = values.join('\n');
+    // What is left empty is as by default, but for a list, which can be empty.
+    const isEmptied = text === '' && (field.multiple || field.dataset.lines !== undefined) && field.dataset.default;
+    if (isEmptied) words.push([name, '[]']);
+    if (text === '' || text === field.dataset.default) continue;
+    for (const value of values) words.push([name, field.type === 'password' ? 'SECRET' : value]);
   }
   return words;
 }
@@ -46,6 +50,9 @@ function command(form) {
   const shown = form.querySelector('[data-command]');
   if (!shown) return;
   const words = inputs(form).map(([name, value]) => `-i ${quoted(`${name}=${value}`)}`);
+  const { priority, labels } = form.elements;
+  if (priority?.value) words.push(`--priority ${quoted(priority.value)}`);
+  for (const label of (labels?.value ?? '').split('\n').filter(Boolean)) words.push(`--label ${quoted(label)}`);
   const text = [shown.dataset.command, ...words].join(' ');
   shown.querySelector('code').textContent = text;
   shown.querySelector('[data-copy]').dataset.copy = text;

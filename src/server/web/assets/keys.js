@@ -1,6 +1,7 @@
 // Single keys, for those who like them; never with a modifier, never while somebody types, and they can be turned off.
 
 import { pause } from './live.js';
+import { act } from './log.js';
 
 const help = document.getElementById('help');
 const off = document.getElementById('keys-off');
@@ -70,7 +71,10 @@ function press(event) {
     k: () => walk(-1),
     p: pause,
     t: theme,
-    l: () => document.querySelector('[data-log]')?.focus(),
+    l: () => document.querySelector('[data-log] .pane')?.focus(),
+    f: () => act('follow'),
+    n: () => act('next'),
+    N: () => act('previous'),
   };
   if (!Object.hasOwn(keys, key)) return;
   event.preventDefault();

@@ -18,7 +18,8 @@ let due = 0;
 let loading = false;
 let again = false;
 let took = 0;
-let heard = Date.now();
+let lastEnd = 0;
+let fresh = Date.now(); // when the page was last as the server would show it
 
 // A worker's address is the one thing here that could run code: only files of ours have one.
 const policy = window.trustedTypes?.createPolicy('stepward', {
@@ -28,51 +29,50 @@ const policy = window.trustedTypes?.createPolicy('stepward', {
   },
 });
 
-export function load(address) {
+export function load(address, accept = 'text/html') {
   return new Promise((resolve, reject) => {
     // Not fetch: this one makes a document of the answer by itself, and no script in it would run.
     const request = new XMLHttpRequest();
     request.open('GET', address);
     request.responseType = 'document';
-    request.setRequestHeader('accept', 'text/html');
+    request.setRequestHeader('accept', accept);
     request.timeout = 15000;
     request.onload = () => resolve(request);
-    request.onerror = request.ontimeout = () => reject(new Error('the server does not answer'));
+    request.onerror = request.ontimeout = request.onabort = () => reject(new Error('the server does not answer'));
     request.send();
   });
 }
 
-function wants({ jobs, others }) {
-  const live = body.dataset.live;
+function wants({ jobs, tasks, others }) {
+  const { live } = body.dataset;
   if (live === undefined) return false;
-  if (live === 'all' || jobs === null) return true;
+  if (live === 'all' || jobs === null || tasks === null) return true;
+  if (others) return true;
+  if (live.startsWith('task:')) return tasks.includes(live.slice('task:'.length));
   const own = new Set(live.split(' ').map(Number));
-  return others || jobs.some((job) => own.has(job));
+  return jobs.some((job) => own.has(job));
 }
 
-function isBehind(place) {
-  const [event, change] = (place ?? '0.0').split('.').map(Number);
-  const [ownEvent, ownChange] = body.dataset.place.split('.').map(Number);
+function isBehind([event, change]) {
+  const [ownEvent, ownChange] = (body.dataset.place ?? '0.0').split('.').map(Number);
   return event > ownEvent || change > ownChange;
 }
 
 function hear(news) {
   if (news.state !== state) {
+    if (state === 'live') fresh = Date.now();
     state = news.state;
-    if (state === 'live') heard = Date.now();
     show();
   }
-  // What happened before this page listened is told by the place alone.
-  const missed = !('others' in news) && isBehind(news.place);
-  if (missed || ('others' in news && wants(news))) refresh();
+  const happened = 'others' in news;
+  // What happened before this page listened is told by where the stream is.
+  if (happened ? wants(news) : isBehind(news.seen)) refresh();
 }
 
 function show() {
-  const since = new Date(heard).toLocaleTimeString();
-  const words = {
-    connecting: '', live: paused ? 'paused' : 'live', lost: `reconnecting, data from ${since}`, polling: 'every 3 seconds',
-  };
-  shown.dataset.state = paused ? 'paused' : state;
+  const since = new Date(fresh).toLocaleTimeString();
+  const words = { connecting: '', live: paused ? 'paused' : 'live', lost: `reconnecting, data from ${since}` };
+  shown.dataset.state = paused && state === 'live' ? 'paused' : state;
   if (shown.textContent !== words[state]) shown.textContent = words[state];
 }
 
@@ -87,7 +87,6 @@ export function refresh() {
   const pause = document.hidden ? HIDDEN_PAUSE_MS : Math.max(PAUSE_MS, took * 3);
   due = setTimeout(run, Math.max(0, pause - (Date.now() - lastEnd)));
 }
-let lastEnd = 0;
 
 async function run() {
   due = 0;
@@ -96,8 +95,6 @@ async function run() {
   const begun = Date.now();
   try {
     await fetchAndPut();
-    heard = Date.now();
-    if (state === 'polling') show();
   } catch {
     // The stream says when the server is back.
   }
@@ -109,24 +106,24 @@ async function run() {
 
 async function fetchAndPut() {
   const address = location.pathname + location.search;
-  const answer = await load(address);
-  const fresh = answer.response;
-  if (answer.status >= 500 || !fresh) return;
-  // Logged out meanwhile, or gone: the browser shows what there is now.
+  const answer = await load(address, 'text/html;live=1');
+  const page = answer.response;
+  // Logged out meanwhile: the browser shows what there is now.
   if (answer.responseURL && new URL(answer.responseURL).pathname !== location.pathname) return location.reload();
-  if (address !== location.pathname + location.search) return;
-  const main = fresh.querySelector('main');
-  if (!main) return;
-  setClock(Number(fresh.body.dataset.now));
-  document.title = fresh.title;
+  const main = page?.querySelector('main');
+  // What is gone for the moment, a task whose file is being edited, may come back.
+  if (answer.status !== 200 || !main || address !== location.pathname + location.search || paused) return;
+  setClock(Number(page.body.dataset.now));
+  document.title = page.title;
   for (const name of ['place', 'live', 'refresh', 'now']) {
-    if (fresh.body.dataset[name] === undefined) delete body.dataset[name];
-    else body.dataset[name] = fresh.body.dataset[name];
+    if (page.body.dataset[name] === undefined) delete body.dataset[name];
+    else body.dataset[name] = page.body.dataset[name];
   }
-  const old = document.querySelector('main');
   document.dispatchEvent(new CustomEvent('stepward:before', { detail: main }));
-  morph(old, main);
+  morph(document.querySelector('main'), main);
   document.dispatchEvent(new CustomEvent('stepward:after'));
+  fresh = Date.now();
+  if (state === 'lost') show();
 }
 
 export function pause() {
@@ -136,18 +133,15 @@ export function pause() {
 }
 
 function connect() {
-  const place = body.dataset.place;
-  if (window.SharedWorker) {
-    const url = new URL('./live-worker.js', import.meta.url).href;
-    const worker = new SharedWorker(policy ? policy.createScriptURL(url) : url, { type: 'module', name: 'stepward' });
-    // A browser that cannot run it has the stream in each tab.
-    worker.onerror = () => connectAlone(place);
-    port = worker.port;
-    port.onmessage = ({ data }) => hear(data);
-    port.postMessage({ place });
-    return;
-  }
-  connectAlone(place);
+  const { place } = body.dataset;
+  if (!window.SharedWorker) return connectAlone(place);
+  const url = new URL('./live-worker.js', import.meta.url).href;
+  const worker = new SharedWorker(policy ? policy.createScriptURL(url) : url, { type: 'module', name: 'stepward' });
+  // A browser that cannot run it has the stream in each tab.
+  worker.onerror = () => connectAlone(place);
+  port = worker.port;
+  port.onmessage = ({ data }) => hear(data);
+  port.postMessage({ place });
 }
 
 function connectAlone(place) {
@@ -164,7 +158,6 @@ function connectAlone(place) {
       stream = null;
     } else {
       begin();
-      refresh();
     }
   });
   if (!document.hidden) begin();
@@ -176,13 +169,20 @@ export function start() {
   addEventListener('pagehide', () => port?.postMessage({ bye: true }));
   addEventListener('pageshow', (event) => {
     if (!event.persisted) return;
-    if (port) port.postMessage({ place: body.dataset.place });
+    loading = false;
+    port?.postMessage({ place: body.dataset.place });
     refresh();
   });
-  document.addEventListener('visibilitychange', () => document.hidden || refresh());
+  document.addEventListener('visibilitychange', () => {
+    if (document.hidden) return;
+    // What was put off because nobody looked is not put off any longer.
+    clearTimeout(due);
+    due = 0;
+    refresh();
+  });
   // Without a stream, at least now and then.
   setInterval(() => {
-    if (state === 'lost' && Date.now() - heard > POLL_MS) refresh();
+    if (state === 'lost' && Date.now() - lastEnd > POLL_MS) refresh();
   }, POLL_MS);
   setInterval(() => {
     const secs = Number(body.dataset.refresh);

@@ -1,284 +1,282 @@
-// The log of a step: a window of a few hundred lines over a log of any length. Where somebody scrolls to is fetched; what is asked of
-// the whole log is answered by the server. Lines that do not fit a filter, and sections that are closed, take no room.
+// The log of a step: a window of a few hundred lines over a log of any length. Lines that do not fit a filter, and sections that
+// are closed, take no room.
 
-import { load } from './live.js';
+import { Pages, PAGE } from './log-pages.js';
 
 const ROW = 20; // pixels, as in the stylesheet
-const PAGE = 200; // lines that are fetched at a time; two such pages are in the document
-const KEPT = 8; // pages that are kept besides
 const HIGHEST = 8_000_000; // pixels; browsers cannot scroll through much more
 const LOOK_MS = 400; // how often a log that may grow is asked
+const FLOW_MAX = 4; // pages in the document while lines wrap
+
+const shown = (n) => n.toLocaleString('en');
+const lineOf = (row) => Number(row.id.slice(1));
 
 class Viewer {
   constructor(root) {
     this.root = root;
     this.key = root.dataset.keep;
-    this.base = root.dataset.log;
     this.pane = root.querySelector('.pane');
+    this.pages = new Pages(root.dataset.log, root.dataset.attempt, Number(root.dataset.total));
     this.space = document.createElement('div');
     this.space.className = 'space';
     this.lines = document.createElement('div');
     this.lines.className = 'lines';
-    this.rows = Number(root.dataset.total); // lines that fit
-    this.total = this.rows; // lines that there are
-    this.marks = null; // where pages of lines that fit begin; null: all lines fit
-    this.pages = new Map();
-    this.shown = [];
+    this.drawn = []; // rows in the document
+    this.begun = 0; // the number of the first of them
     this.groups = [];
-    this.closed = new Set();
-    this.open = root.dataset.opensAt === 'follow';
-    this.follows = this.open;
+    this.closed = new Set(); // sections, by their first line
+    this.isOpen = root.dataset.opensAt === 'follow';
+    this.follows = this.isOpen;
     this.current = 0; // the line that a search goes on from
     this.chosen = null; // [first, last]
     this.scrolledTo = 0;
+    this.missed = 0;
     this.setUp();
+    this.trying(() => this.begin());
   }
 
-  // -- what it is made of
-
   setUp() {
-    this.root.querySelector('[data-log-tools]').hidden = false;
-    this.root.querySelector('[data-log-paging]')?.remove();
-    this.find = this.root.querySelector('#log-find');
-    this.stream = this.root.querySelector('#log-stream');
-    this.found = this.root.querySelector('[data-log-found]');
-    this.counted = this.root.querySelector('[data-log-count]');
-    this.sections = this.root.querySelector('#log-groups');
+    const { root, pane } = this;
+    root.querySelector('[data-log-tools]').hidden = false;
+    root.querySelector('[data-log-paging]')?.remove();
+    this.find = root.querySelector('#log-find');
+    this.stream = root.querySelector('#log-stream');
+    this.said = root.querySelector('[data-log-found]');
+    this.counted = root.querySelector('[data-log-count]');
+    this.sections = root.querySelector('#log-groups');
     this.ticks = {};
-    for (const tool of this.root.querySelectorAll('[data-log-do]')) {
+    for (const tool of root.querySelectorAll('[data-log-do]')) {
       const word = tool.dataset.logDo;
-      if (tool.type !== 'checkbox') {
-        tool.addEventListener('click', () => this.act(word));
-        continue;
-      }
-      this.ticks[word] = tool;
-      tool.addEventListener('change', () => this.act(word));
+      if (tool.type === 'checkbox') this.ticks[word] = tool;
+      tool.addEventListener(tool.type === 'checkbox' ? 'change' : 'click', () => this.act(word));
     }
     this.ticks.follow.checked = this.follows;
     this.find.addEventListener('keydown', (event) => {
       if (event.key !== 'Enter') return;
       event.preventDefault();
-      this.seek(event.shiftKey);
+      this.act(event.shiftKey ? 'previous' : 'next');
     });
     this.find.addEventListener('search', () => this.find.value === '' && this.act('clear'));
-    this.stream.addEventListener('change', () => this.filter());
-    this.sections.addEventListener('change', () => this.goTo(Number(this.sections.value)));
-    this.pane.addEventListener('scroll', () => this.scrolled(), { passive: true });
-    this.pane.addEventListener('click', (event) => this.clicked(event));
-    this.pane.addEventListener('keydown', (event) => this.pressed(event));
+    this.stream.addEventListener('change', () => this.act('filter'));
+    this.sections.addEventListener('change', () => this.trying(() => this.goTo(Number(this.sections.value))));
+    pane.addEventListener('scroll', () => this.scrolled(), { passive: true });
+    pane.addEventListener('click', (event) => this.clicked(event));
+    pane.addEventListener('keydown', (event) => this.pressed(event));
+    pane.addEventListener('wheel', () => this.pin(), { passive: true });
     this.pill = document.createElement('button');
     this.pill.type = 'button';
     this.pill.className = 'pill';
     this.pill.hidden = true;
     this.pill.addEventListener('click', () => this.act('end'));
-    this.pane.after(this.pill);
-    new ResizeObserver(() => this.place()).observe(this.pane);
-    this.pane.querySelector('[data-log-empty]')?.remove();
+    pane.after(this.pill);
     this.space.append(this.lines);
-    this.pane.replaceChildren(this.space);
-    this.begin();
-  }
-
-  async begin() {
-    this.timer = setTimeout(() => this.look(), LOOK_MS);
-    this.loadGroups();
-    if (this.goToHash()) return;
-    if (this.root.dataset.opensAt === 'error') {
-      const { line } = await this.ask('/error');
-      if (line) return this.goTo(line, true);
-    }
-    this.scrollTo(this.rows);
+    pane.replaceChildren(this.space);
+    new ResizeObserver((_, observer) => (this.isGone ? observer.disconnect() : this.place())).observe(pane);
   }
 
   get isGone() {
     return !this.root.isConnected || this.root.dataset.keep !== this.key;
   }
 
-  // -- asking
-
-  // What the view is of: the same in every question.
-  words(more = {}) {
-    const skip = this.groups
-      .filter((group) => this.closed.has(group.first) && group.last > group.first)
-      .map((group) => `${group.first + 1}-${group.last}`);
-    const all = {
-      attempt: this.root.dataset.attempt,
-      stream: this.stream.value,
-      only: this.ticks.only.checked ? this.find.value : '',
-      find: this.find.value,
-      case: this.ticks.case.checked ? '1' : '',
-      skip: skip.join(','),
-      ...more,
-    };
-    return new URLSearchParams(Object.entries(all).filter(([, value]) => value !== ''));
+  get wraps() {
+    return this.ticks.wrap.checked;
   }
 
-  get isWhole() {
-    const words = this.words();
-    return !words.has('stream') && !words.has('only') && !words.has('skip');
-  }
-
-  async ask(what, more) {
-    const answer = await fetch(`${this.base}${what}?${this.words(more)}`);
-    if (!answer.ok) throw new Error(String(answer.status));
-    return answer.json();
-  }
-
-  // One page of lines that fit.
-  page(number) {
-    let page = this.pages.get(number);
-    if (page) return page;
-    page = this.fetchPage(number).catch(() => {
-      // The server is away; what is missing is fetched when it is looked at again.
-      this.pages.delete(number);
-      return [];
-    });
-    this.pages.set(number, page);
-    for (const known of this.pages.keys()) {
-      if (this.pages.size <= KEPT) break;
-      if (Math.abs(known - number) > 2) this.pages.delete(known);
+  // Whatever goes wrong is said where somebody looks; the next try may go better.
+  async trying(work) {
+    try {
+      await work();
+    } catch (error) {
+      if (!this.isGone) this.said.textContent = error.message;
     }
-    return page;
   }
 
-  async fetchPage(number) {
-    const expected = Math.min(PAGE, this.rows - number * PAGE);
-    let from = this.marks ? this.marks[number] : number * PAGE + 1;
-    const rows = [];
-    // Long lines come fewer at a time.
-    while (rows.length < expected && from) {
-      const { response, status } = await load(`${this.base}?${this.words({ from, n: expected - rows.length })}`);
-      if (status !== 200) throw new Error(String(status));
-      const lines = response.querySelector('.lines');
-      rows.push(...[...lines.children].map((line) => this.dressed(document.importNode(line, true))));
-      from = Number(lines.dataset.next) > Number(lines.dataset.total) || !lines.children.length ? 0 : Number(lines.dataset.next);
+  async begin() {
+    setTimeout(() => this.look(), LOOK_MS);
+    this.trying(() => this.loadGroups());
+    this.place();
+    if (await this.goToHash()) return;
+    if (this.root.dataset.opensAt === 'error') {
+      const { line } = await this.pages.ask('/error');
+      if (line) return this.goTo(line, true);
     }
-    return rows;
+    await this.scrollTo(this.pages.rows);
   }
 
-  // With what only this viewer knows of a line.
-  dressed(line) {
-    const n = Number(line.id.slice(1));
-    line.classList.toggle('chosen', this.chosen !== null && n >= this.chosen[0] && n <= this.chosen[1]);
-    const group = this.groups.find(({ first, last }) => first === n && last > first);
-    if (group) {
-      line.classList.add('head');
-      const button = document.createElement('button');
-      const isClosed = this.closed.has(n);
-      button.type = 'button';
-      button.className = 'fold';
-      button.dataset.fold = String(n);
-      button.setAttribute('aria-expanded', String(!isClosed));
-      button.setAttribute('aria-label', `section ${group.title}`);
-      button.textContent = isClosed ? '▸' : '▾';
-      line.children[1].after(button);
-    }
-    return line;
-  }
-
-  // -- showing
-
-  get view() {
-    return this.pane.clientHeight;
-  }
+  // -- where things are
 
   // How many pixels of log a pixel of scrolling is.
   get ratio() {
-    const height = this.rows * ROW;
-    return height <= HIGHEST ? 1 : (height - this.view) / (HIGHEST - this.view);
+    const height = this.pages.rows * ROW;
+    const view = this.pane.clientHeight;
+    return height <= HIGHEST ? 1 : (height - view) / (HIGHEST - view);
   }
 
   get top() {
     return this.pane.scrollTop * this.ratio;
   }
 
-  place() {
-    const height = `${Math.min(this.rows * ROW, HIGHEST)}px`;
-    if (this.space.style.height !== height) this.space.style.height = height;
-    this.draw();
+  // The number of the first row that is seen.
+  get first() {
+    if (!this.wraps) return Math.max(0, Math.floor(this.top / ROW));
+    const { top } = this.pane.getBoundingClientRect();
+    const at = this.drawn.findIndex((row) => row.getBoundingClientRect().bottom > top);
+    return this.begun + Math.max(0, at);
   }
 
-  // The rows around what is seen, in the place where they belong.
-  async draw() {
-    if (this.ticks.wrap.checked) return;
-    const first = Math.max(0, Math.floor(this.top / ROW));
-    const near = Math.floor(first / PAGE);
-    const begin = first % PAGE > PAGE / 2 ? near : Math.max(0, near - 1);
-    const wanted = [begin, begin + 1].filter((number) => number * PAGE < this.rows);
-    const drawing = (this.drawing = Symbol('drawing'));
-    const pages = await Promise.all(wanted.map((number) => this.page(number)));
-    if (this.drawing !== drawing || this.isGone) return;
-    const rows = pages.flat();
-    if (rows.length !== this.shown.length || rows.some((row, at) => row !== this.shown[at])) {
-      this.shown = rows;
-      this.lines.replaceChildren(...rows);
-    }
-    this.begun = begin * PAGE;
-    const top = this.pane.scrollTop - (this.top - this.begun * ROW);
-    this.lines.style.top = `${top}px`;
+  place() {
+    const height = this.wraps ? '' : `${Math.min(this.pages.rows * ROW, HIGHEST)}px`;
+    if (this.space.style.height !== height) this.space.style.height = height;
+    if (!this.wraps) this.draw();
     this.count();
   }
 
   count() {
-    const number = (n) => n.toLocaleString('en');
-    const fit = this.isWhole ? '' : `${number(this.rows)} of `;
-    const text = `${fit}${number(this.total)} ${this.total === 1 ? 'line' : 'lines'}`;
+    const { isWhole, rows, total } = this.pages;
+    const text = `${isWhole ? '' : `${shown(rows)} of `}${shown(total)} ${total === 1 ? 'line' : 'lines'}`;
     if (this.counted.textContent !== text) this.counted.textContent = text;
   }
+
+  // The rows around what is seen, in the place where they belong.
+  async draw() {
+    const { first } = this;
+    const near = Math.floor(first / PAGE);
+    const begin = first % PAGE > PAGE / 2 ? near : Math.max(0, near - 1);
+    await this.put([begin, begin + 1]);
+    if (this.wraps) return;
+    const top = this.pane.scrollTop - (this.top - this.begun * ROW);
+    this.lines.style.top = `${top}px`;
+  }
+
+  async put(numbers) {
+    const drawing = (this.drawing = Symbol('drawing'));
+    const wanted = numbers.filter((number) => number * PAGE < this.pages.rows);
+    const pages = await Promise.all(wanted.map((number) => this.pages.page(number)));
+    if (this.drawing !== drawing || this.isGone) return false;
+    const rows = pages.flat();
+    this.begun = (wanted[0] ?? 0) * PAGE;
+    this.flow = wanted;
+    if (rows.length === this.drawn.length && rows.every((row, at) => row === this.drawn[at])) return true;
+    rows.forEach((row) => this.dress(row));
+    // Rows that stay are not touched: somebody may have selected something in them.
+    const stays = new Set(rows);
+    this.drawn.forEach((row) => stays.has(row) || row.remove());
+    rows.forEach((row, at) => this.lines.children[at] === row || this.lines.insertBefore(row, this.lines.children[at] ?? null));
+    this.drawn = rows;
+    return true;
+  }
+
+  // With what only this viewer knows of a line.
+  dress(row) {
+    const n = lineOf(row);
+    row.classList.toggle('chosen', this.chosen !== null && n >= this.chosen[0] && n <= this.chosen[1]);
+    const group = this.groups.find(({ first, last }) => first === n && last > first);
+    if (!group || row.querySelector('.fold')) return;
+    const button = document.createElement('button');
+    const isClosed = this.closed.has(n);
+    row.classList.add('head');
+    button.type = 'button';
+    button.className = 'fold';
+    button.dataset.fold = String(n);
+    button.setAttribute('aria-expanded', String(!isClosed));
+    button.setAttribute('aria-label', `section ${group.title}`);
+    button.textContent = isClosed ? '▸' : '▾';
+    row.children[1].after(button);
+  }
+
+  // Lines of different heights cannot be reckoned with: some pages in the usual flow, and more at either end when it is reached.
+  async drawWrapped(row, block = 'center') {
+    const page = Math.max(0, Math.floor(Math.min(row, this.pages.rows - 1) / PAGE));
+    if (!(await this.put([Math.max(0, page - 1), page, page + 1].filter((number, at, all) => all.indexOf(number) === at)))) return;
+    this.lines.style.top = '';
+    this.drawn[Math.min(row - this.begun, this.drawn.length - 1)]?.scrollIntoView({ block });
+    this.scrolledTo = this.pane.scrollTop;
+  }
+
+  async flowOn() {
+    const { scrollTop, scrollHeight, clientHeight } = this.pane;
+    const last = this.flow.at(-1);
+    const isAtEnd = scrollTop + clientHeight > scrollHeight - 400 && (last + 1) * PAGE < this.pages.rows;
+    const isAtTop = scrollTop < 400 && this.flow[0] > 0;
+    if (this.flowing || (!isAtEnd && !isAtTop)) return;
+    this.flowing = true;
+    const anchor = this.drawn[this.first - this.begun];
+    const before = anchor?.getBoundingClientRect().top;
+    const pages = isAtEnd ? [...this.flow, last + 1].slice(-FLOW_MAX) : [this.flow[0] - 1, ...this.flow].slice(0, FLOW_MAX);
+    await this.put(pages);
+    // What somebody reads stays where it is.
+    if (anchor?.isConnected) this.pane.scrollTop += anchor.getBoundingClientRect().top - before;
+    this.scrolledTo = this.pane.scrollTop;
+    this.flowing = false;
+  }
+
+  // -- going there
 
   scrolled() {
     const { scrollTop, scrollHeight, clientHeight } = this.pane;
     const isAtEnd = scrollTop + clientHeight >= scrollHeight - ROW;
     // Whoever scrolls up wants to read; whoever comes back to the end wants to see what comes.
     if (scrollTop < this.scrolledTo - 2 && !isAtEnd) this.setFollow(false);
-    else if (isAtEnd && this.open) this.setFollow(true);
+    else if (isAtEnd && this.isOpen) this.setFollow(true);
     this.scrolledTo = scrollTop;
-    if (isAtEnd) this.pill.hidden = true;
+    if (isAtEnd) this.setMissed(0);
     cancelAnimationFrame(this.frame);
-    this.frame = requestAnimationFrame(() => this.draw());
+    this.frame = requestAnimationFrame(() => (this.wraps ? this.flowOn() : this.draw()));
   }
 
   setFollow(follows) {
     this.follows = follows;
     this.ticks.follow.checked = follows;
-    if (follows) this.pill.hidden = true;
+    if (follows) this.setMissed(0);
+  }
+
+  setMissed(missed) {
+    this.missed = missed;
+    this.pill.hidden = missed === 0;
+    this.pill.textContent = `${shown(missed)} new ${missed === 1 ? 'line' : 'lines'}, to the end`;
   }
 
   // To the row of this number, which then is in the upper third.
-  scrollTo(row) {
+  async scrollTo(row) {
+    const isEnd = row >= this.pages.rows;
     this.place();
-    const top = Math.max(0, row * ROW - this.view / 3) / this.ratio;
-    this.pane.scrollTop = top;
+    if (this.wraps) return this.drawWrapped(row, isEnd ? 'end' : 'center');
+    this.pane.scrollTop = isEnd ? this.pane.scrollHeight : Math.max(0, row * ROW - this.pane.clientHeight / 3) / this.ratio;
     this.scrolledTo = this.pane.scrollTop;
-    if (this.ticks.wrap.checked) return this.drawWrapped(row);
-    return this.draw();
+    await this.draw();
   }
 
   async goTo(line, marks = false) {
     if (!line) return;
-    const { index } = this.isWhole ? { index: line - 1 } : await this.ask('/place', { line });
+    const row = await this.pages.rowOf(line);
     this.setFollow(false);
     this.current = line;
     if (marks) this.choose(line, line);
-    await this.scrollTo(index);
+    await this.scrollTo(row);
   }
 
-  // Lines of different heights cannot be reckoned with: some of them, in the usual flow.
-  async drawWrapped(row = Math.floor(this.top / ROW)) {
-    const begin = Math.max(0, Math.floor(row / PAGE) - 1);
-    const numbers = [begin, begin + 1, begin + 2].filter((number) => number * PAGE < this.rows);
-    const rows = (await Promise.all(numbers.map((number) => this.page(number)))).flat();
-    this.shown = [];
-    this.lines.replaceChildren(...rows);
-    rows[row - begin * PAGE]?.scrollIntoView({ block: 'center' });
-    this.count();
+  choose(first, last) {
+    this.chosen = [first, last];
+    this.drawn.forEach((row) => this.dress(row));
   }
 
-  again() {
-    this.pages.clear();
-    this.shown = [];
-    this.place();
-    if (this.ticks.wrap.checked) this.drawWrapped();
+  async goToHash() {
+    const [, first, last] = /^#L(\d+)(?:-L?(\d+))?$/.exec(location.hash) ?? [];
+    if (!first) return false;
+    this.choose(Number(first), Number(last ?? first));
+    await this.goTo(Number(first));
+    this.root.scrollIntoView({ block: 'nearest' });
+    return true;
+  }
+
+  // Which step is shown follows the job, until somebody reads.
+  pin(hash = location.hash) {
+    const address = new URL(location.href);
+    address.searchParams.set('step', this.root.dataset.step);
+    if (hash.startsWith('#L')) address.searchParams.set('attempt', this.root.dataset.attempt);
+    address.searchParams.delete('line');
+    address.hash = hash;
+    if (address.href !== location.href) history.replaceState(history.state, '', address);
   }
 
   // -- what somebody does
@@ -288,89 +286,90 @@ class Viewer {
       next: () => this.seek(false),
       previous: () => this.seek(true),
       clear: () => {
-        this.found.textContent = '';
+        this.said.textContent = '';
         this.ticks.only.checked = false;
-        this.filter();
+        return this.refilter();
       },
-      only: () => this.filter(),
-      case: () => (this.ticks.only.checked ? this.filter() : this.seek(false)),
+      filter: () => this.refilter(),
+      only: () => this.refilter(),
+      case: () => (this.ticks.only.checked ? this.refilter() : this.find.value && this.seek(false)),
       wrap: () => {
-        this.pane.classList.toggle('wraps', this.ticks.wrap.checked);
-        const row = Math.floor(this.top / ROW);
-        if (this.ticks.wrap.checked) this.drawWrapped(row);
-        else this.scrollTo(row);
+        // Where it was, by the manner that it had until now.
+        this.ticks.wrap.checked = !this.wraps;
+        const row = this.first;
+        this.ticks.wrap.checked = !this.wraps;
+        this.pane.classList.toggle('wraps', this.wraps);
+        return this.follows ? this.scrollTo(this.pages.rows) : this.scrollTo(row);
       },
       times: () => this.pane.classList.toggle('times', this.ticks.times.checked),
       read: () => this.pane.setAttribute('aria-live', this.ticks.read.checked ? 'polite' : 'off'),
       follow: () => {
         this.setFollow(this.ticks.follow.checked);
-        if (this.follows) this.scrollTo(this.rows);
+        return this.follows && this.scrollTo(this.pages.rows);
       },
       error: async () => {
-        const { line } = await this.ask('/error');
-        if (line) this.goTo(line, true);
-        else this.found.textContent = 'no error found';
+        const { line } = await this.pages.ask('/error');
+        if (line) return this.goTo(line, true);
+        this.said.textContent = 'no error found';
       },
       top: () => {
         this.setFollow(false);
-        this.scrollTo(0);
+        return this.scrollTo(0);
       },
       end: () => {
-        this.pill.hidden = true;
-        if (this.open) this.setFollow(true);
-        this.scrollTo(this.rows);
+        this.setMissed(0);
+        if (this.isOpen) this.setFollow(true);
+        return this.scrollTo(this.pages.rows);
       },
     };
-    acts[word]?.();
+    this.pin();
+    this.trying(acts[word]);
+  }
+
+  // What the controls say.
+  wanted() {
+    const skip = this.groups
+      .filter((group) => this.closed.has(group.first) && group.last > group.first)
+      .map((group) => `${group.first + 1}-${group.last}`);
+    return {
+      stream: this.stream.value,
+      only: this.ticks.only.checked ? this.find.value : '',
+      find: this.find.value,
+      case: this.ticks.case.checked ? '1' : '',
+      skip: skip.join(','),
+    };
+  }
+
+  // Other lines fit now. What was seen stays in sight, as far as it fits.
+  async refilter(line = this.follows ? 0 : lineOf(this.drawn[this.first - this.begun] ?? { id: 'L0' })) {
+    if (!(await this.pages.set(this.wanted()))) return;
+    this.redraw();
+    await (line ? this.scrollTo(await this.pages.rowOf(line)) : this.scrollTo(this.pages.rows));
+  }
+
+  redraw() {
+    this.drawn.forEach((row) => row.remove());
+    this.drawn = [];
   }
 
   async seek(back) {
     if (this.find.value === '') return this.find.focus();
-    const line = this.current || (back ? this.total + 1 : 0);
-    this.found.textContent = 'looking…';
-    const found = await this.ask('/find', back ? { line, back: '1' } : { line });
-    if (!found.line) {
-      this.found.textContent = 'no match';
-      if (this.marked !== '') this.again();
-      this.marked = '';
-      return;
+    const line = this.current || (back ? this.pages.total + 1 : 0);
+    this.said.textContent = 'looking…';
+    if (this.pages.filter.find !== this.find.value || this.pages.filter.case !== this.wanted().case) {
+      if (!(await this.pages.set(this.wanted()))) return;
+      this.redraw();
     }
-    this.found.textContent = `${found.ordinal.toLocaleString('en')} of ${found.total.toLocaleString('en')}`;
-    if (this.marked !== String(this.words())) this.pages.clear();
-    this.marked = String(this.words());
+    const found = await this.pages.ask('/find', back ? { line, back: '1' } : { line });
+    if (!found.line) {
+      this.said.textContent = 'no match';
+      return this.place();
+    }
+    this.said.textContent = `${shown(found.ordinal)} of ${shown(found.total)}`;
     this.setFollow(false);
     this.current = found.line;
     this.choose(found.line, found.line);
     await this.scrollTo(found.index);
-  }
-
-  // Other lines fit now: how many, and where their pages begin.
-  async filter() {
-    const line = this.lineSeen();
-    await this.measure();
-    this.again();
-    if (line && !this.follows) {
-      const { index } = this.isWhole ? { index: line - 1 } : await this.ask('/place', { line });
-      this.scrollTo(index);
-    } else this.scrollTo(this.rows);
-  }
-
-  async measure() {
-    if (this.isWhole) {
-      this.marks = null;
-      this.rows = this.total;
-      return;
-    }
-    const { marks, matching, every, total_lines: total } = await this.ask('/marks', { every: PAGE });
-    // Of very many lines only some pages are marked: then those in between begin where the one before ends, roughly.
-    this.marks = every === PAGE ? marks : marks.flatMap((mark) => Array(every / PAGE).fill(mark));
-    this.rows = matching;
-    this.total = total;
-  }
-
-  lineSeen() {
-    const first = Math.floor(this.top / ROW) - (this.begun ?? 0);
-    return Number(this.shown[first]?.id.slice(1) ?? 0);
   }
 
   clicked(event) {
@@ -378,7 +377,8 @@ class Viewer {
     if (fold) {
       const first = Number(fold.dataset.fold);
       if (!this.closed.delete(first)) this.closed.add(first);
-      this.filter().then(() => this.goTo(first));
+      this.setFollow(false);
+      this.trying(() => this.refilter(first));
       return;
     }
     const number = event.target.closest('a.n');
@@ -388,33 +388,8 @@ class Viewer {
     const from = event.shiftKey && this.chosen ? this.chosen[0] : line;
     this.choose(Math.min(from, line), Math.max(from, line));
     this.current = line;
-    const address = new URL(location.href);
-    address.searchParams.set('step', this.root.dataset.step);
-    address.searchParams.delete('line');
-    address.hash = this.chosen[0] === this.chosen[1] ? `L${line}` : `L${this.chosen[0]}-L${this.chosen[1]}`;
-    history.replaceState(history.state, '', address);
-  }
-
-  choose(first, last) {
-    this.chosen = [first, last];
-    for (const row of this.lines.children) {
-      const n = Number(row.id.slice(1));
-      row.classList.toggle('chosen', n >= first && n <= last);
-    }
-    this.pages.forEach((page) => page.then((rows) => rows.forEach((row) => {
-      const n = Number(row.id.slice(1));
-      row.classList.toggle('chosen', n >= first && n <= last);
-    })));
-  }
-
-  goToHash() {
-    const [, first, last] = /^#L(\d+)(?:-L?(\d+))?$/.exec(location.hash) ?? [];
-    if (!first) return false;
-    this.setFollow(false);
-    this.choose(Number(first), Number(last ?? first));
-    this.goTo(Number(first));
-    this.root.scrollIntoView({ block: 'nearest' });
-    return true;
+    const [first, last] = this.chosen;
+    this.pin(first === last ? `#L${first}` : `#L${first}-L${last}`);
   }
 
   pressed(event) {
@@ -425,11 +400,9 @@ class Viewer {
       this.find.select();
       return;
     }
-    if (event.ctrlKey || event.metaKey) return;
-    if (event.key === 'End') this.act('end');
-    else if (event.key === 'Home') this.act('top');
-    else return;
+    if (event.ctrlKey || event.metaKey || !['Home', 'End'].includes(event.key)) return;
     event.preventDefault();
+    this.act(event.key === 'End' ? 'end' : 'top');
   }
 
   // -- what comes
@@ -437,68 +410,51 @@ class Viewer {
   async look() {
     if (this.isGone) return;
     try {
-      if (!document.hidden && this.open) await this.grow();
+      if (!document.hidden && this.isOpen) await this.grow();
     } catch {
       // It is asked again.
     }
-    if (this.open) this.timer = setTimeout(() => this.look(), LOOK_MS);
+    if (this.isOpen) setTimeout(() => this.look(), LOOK_MS);
   }
 
   async grow() {
-    const words = new URLSearchParams({ attempt: this.root.dataset.attempt, from: Math.max(1, this.total), n: 1 });
-    const { response, status } = await load(`${this.base}?${words}`);
-    if (status !== 200) return;
-    const { total } = response.querySelector('.lines').dataset;
-    this.open = response.querySelector('main').dataset.open !== undefined;
-    const came = Number(total) - this.total;
-    if (came === 0 && this.open) return this.freshen();
-    const before = this.rows;
-    this.total = Number(total);
-    await this.measure();
-    // The last page had fewer lines, and its last one may have been half there.
-    const last = Math.floor(Math.max(0, before - 1) / PAGE);
-    for (const number of this.pages.keys()) if (number >= last) this.pages.delete(number);
-    if (this.follows) await this.scrollTo(this.rows);
+    const { total, isOpen, growing } = await this.pages.end();
+    if (this.isGone) return;
+    this.isOpen = isOpen;
+    const last = this.drawn.at(-1);
+    if (total === this.pages.total) {
+      // The last line may grow without becoming two.
+      if (growing && last && lineOf(last) === total) last.lastElementChild.replaceWith(document.importNode(growing.lastElementChild, true));
+      if (!isOpen) this.setFollow(false);
+      return;
+    }
+    const before = this.pages.rows;
+    await this.pages.grow(total);
+    if (this.follows) await this.scrollTo(this.pages.rows);
     else {
       this.place();
-      this.pill.hidden = this.rows === before;
-      this.missed = (this.missed ?? 0) + this.rows - before;
-      this.pill.textContent = `${this.missed.toLocaleString('en')} new lines, to the end`;
+      this.setMissed(this.missed + Math.max(0, this.pages.rows - before));
     }
-    if (this.follows) this.missed = 0;
-    if (came > 0) this.loadGroupsSoon();
-    if (!this.open) this.setFollow(false);
-  }
-
-  // The last line may grow without becoming two.
-  freshen() {
-    const last = this.shown.at(-1);
-    if (!this.follows || !last || Number(last.id.slice(1)) !== this.total) return;
-    this.pages.delete(Math.floor(Math.max(0, this.rows - 1) / PAGE));
-    return this.draw();
+    if (!isOpen) this.setFollow(false);
+    this.loadGroupsSoon();
   }
 
   loadGroupsSoon() {
-    if (this.groupsDue) return;
-    this.groupsDue = setTimeout(() => {
-      this.groupsDue = 0;
-      this.loadGroups();
-    }, 3000);
+    this.groupsDue ??= setTimeout(() => {
+      this.groupsDue = undefined;
+      this.trying(() => this.loadGroups());
+    }, 5000);
   }
 
   async loadGroups() {
-    let groups = [];
-    try {
-      ({ groups } = await this.ask('/groups'));
-    } catch {
-      return;
-    }
+    const { groups } = await this.pages.ask('/groups');
     if (this.isGone || JSON.stringify(groups) === JSON.stringify(this.groups)) return;
     this.groups = groups;
     this.sections.hidden = groups.length === 0;
     const first = new Option(`${groups.length} ${groups.length === 1 ? 'section' : 'sections'}`, '');
     this.sections.replaceChildren(first, ...groups.map((group) => new Option(group.title, String(group.first))));
-    this.again();
+    if (this.closed.size) return this.refilter();
+    this.drawn.forEach((row) => this.dress(row));
   }
 }
 
@@ -506,32 +462,19 @@ let viewer = null;
 
 function follow() {
   const root = document.querySelector('[data-log]');
-  if (!root) {
-    viewer = null;
-    return;
-  }
-  if (!viewer || viewer.isGone || viewer.root !== root) viewer = new Viewer(root);
+  if (root && (!viewer || viewer.isGone || viewer.root !== root)) viewer = new Viewer(root);
 }
 
 export function start() {
   follow();
   // Another step may be shown now, or another attempt of it.
   document.addEventListener('stepward:after', follow);
-  addEventListener('hashchange', () => viewer?.goToHash());
-  document.addEventListener('keydown', (event) => {
-    const typing = event.target.closest?.('input:not([type=checkbox]), textarea, select');
-    if (!viewer || typing || event.ctrlKey || event.metaKey || event.altKey || document.querySelector('dialog[open]')) return;
-    let off = false;
-    try {
-      off = localStorage.getItem('stepward_keys') === 'off';
-    } catch {
-      // A browser that keeps nothing has them on.
-    }
-    if (off) return;
-    if (event.key === 'f') viewer.ticks.follow.click();
-    else if (event.key === 'n') viewer.act('next');
-    else if (event.key === 'N') viewer.act('previous');
-    else return;
-    event.preventDefault();
-  });
+  addEventListener('hashchange', () => viewer?.trying(() => viewer.goToHash()));
+}
+
+// For the keys of the page.
+export function act(word) {
+  if (!viewer || viewer.isGone) return;
+  if (word === 'follow') viewer.ticks.follow.click();
+  else viewer.act(word);
 }

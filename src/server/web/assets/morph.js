@@ -9,16 +9,19 @@ export function morph(old, fresh) {
     if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
     return;
   }
-  // A module keeps this part by itself, as long as it is of the same thing.
-  if (old.dataset?.keep !== undefined && old.dataset.keep === fresh.dataset?.keep) return;
+  // A module keeps this part by itself, as long as it is of the same thing; of another, it begins anew.
+  if (old.dataset?.keep !== undefined) {
+    if (old.dataset.keep !== fresh.dataset?.keep) old.replaceWith(document.importNode(fresh, true));
+    return;
+  }
   attributes(old, fresh);
   children(old, fresh);
 }
 
 function attributes(old, fresh) {
-  const holds = /^(DETAILS|DIALOG|INPUT|SELECT|TEXTAREA|OPTION)$/.test(old.nodeName) || old.dataset?.heldHidden !== undefined;
+  const holds = /^(DETAILS|DIALOG|INPUT|SELECT|TEXTAREA|OPTION)$/.test(old.nodeName);
   for (const { name } of [...old.attributes]) {
-    if (!fresh.hasAttribute(name) && !(holds && HELD.has(name)) && !name.startsWith('data-own-')) old.removeAttribute(name);
+    if (!fresh.hasAttribute(name) && !(holds && HELD.has(name))) old.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
     if (old.getAttribute(name) !== value && !(holds && HELD.has(name))) old.setAttribute(name, value);

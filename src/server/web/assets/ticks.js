@@ -54,12 +54,9 @@ export function tick() {
 }
 
 function titles() {
-  for (const element of document.querySelectorAll('time[datetime]:not([data-own-local])')) {
+  for (const element of document.querySelectorAll('time[datetime]')) {
     const ms = Date.parse(element.dateTime);
-    if (Number.isNaN(ms)) continue;
-    element.dataset.ownLocal = '';
-    element.title = local(ms);
-    if (element.dataset.at) put(element, new Date(ms).toLocaleTimeString([], { hour12: false }));
+    if (!Number.isNaN(ms)) element.title = local(ms);
   }
 }
 
