@@ -176,6 +176,15 @@ impl Engine {
         })
     }
 
+    /// Where these jobs are, one for one. `None`: there is no such job.
+    pub fn states_of(&self, jobs: &[JobId]) -> Result<Vec<Option<JobState>>, EngineError> {
+        self.store.read(|tx| {
+            let jobs = jobs.iter();
+            jobs.map(|&job_id| Ok(tx.job(job_id)?.map(|job| job.state)))
+                .collect()
+        })
+    }
+
     /// What came of a job: the jobs in which it was tried again, and those that its hooks made; the first of each.
     pub fn descendants(
         &self,

@@ -86,6 +86,7 @@ const ROUTES: &[Route] = &[
     route(Get,    "/",                                               Pages,   web::overview::show),
     route(Get,    "/tasks",                                          Pages,   web::tasks::show),
     route(Get,    "/tasks/{task}",                                   Pages,   web::task::show),
+    route(Get,    "/tasks/{task}/run",                               Pages,   web::task::show_again),
     route(Post,   "/tasks/{task}/run",                               Pages,   web::task::run),
     route(Get,    "/files",                                          Pages,   web::source::show),
     route(Get,    "/jobs",                                           Pages,   web::jobs::show),

@@ -10,9 +10,10 @@ use super::inputs::{self, Typed};
 use super::job::of;
 use super::{links, parts, steps};
 use crate::domain::Json;
+use crate::domain::job::JobState;
 use crate::domain::value::ValueSpec;
-use crate::graph::loop_of;
 use crate::engine::{Decision, EngineError, Retry, RetryScope, StepDetail};
+use crate::graph::loop_of;
 use crate::language::values::Violation;
 use crate::server::App;
 use crate::server::api::SOMEBODY;
@@ -72,16 +73,18 @@ pub fn ask_retry(app: &App, request: &Request) -> Result<Reply, ApiError> {
         .filter(|(_, step)| step.state.as_str() == "completed");
     let completed = completed.count();
     let back = links::job(job_id.0);
+    // Of a job that completed there is nothing else to do again.
+    let is_whole = job.job.state == JobState::Completed;
     Question {
         title: format!("Retry job {job_id} {}?", job.job.task),
         text: html! {
             p { "A new job is made with the same input and the same definition. What did not complete may have had effects: check them first." }
             fieldset {
                 legend.hidden { "What is done again" }
-                p { label { input type="radio" name="scope" value="failed" checked[from.is_none()]; " what did not complete; " (parts::count(completed, "step")) " that did is not done again" } }
+                @if !is_whole { p { label { input type="radio" name="scope" value="failed" checked[from.is_none()]; " what did not complete; not again what did (" (parts::count(completed, "step")) ")" } } }
                 p { label { input type="radio" name="scope" value="from" checked[from.is_some()]; " from this step on, and what did not complete: " }
                     select name="from" aria-label="From which step" { @for name in &names { option selected[from == Some(*name)] { (name) } } } }
-                p { label { input type="radio" name="scope" value="all"; " everything once more" } }
+                p { label { input type="radio" name="scope" value="all" checked[is_whole && from.is_none()]; " everything once more" } }
             }
         },
         action: format!("{back}/retry"),
@@ -151,13 +154,17 @@ fn approval(
 pub fn approve(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let form = Form::read(app, request)?;
     let (job_id, step) = suspended(app, request)?;
-    let read = inputs::read(&form, &step.asks);
-    let decided = read.map(|values| {
+    let (values, unread) = inputs::read(&form, &step.asks);
+    let decide = || {
         let output = (!step.asks.is_empty()).then(|| Json(Value::Object(values).to_string()));
         let decision = Decision::Approve { output };
         app.engine
             .decide(step.step.step_id, decision, SOMEBODY, app.clock.now())
-    });
+    };
+    let decided = match unread.is_empty() {
+        true => Ok(decide()),
+        false => Err(unread),
+    };
     let faults = match decided {
         Ok(Ok(())) => {
             let said = if step.kind == "approval" {

@@ -88,9 +88,9 @@ pub fn table(events: &[EventJson], now: Now, with_job: bool) -> Markup {
             table.events {
                 caption.hidden { "What happened, and when" }
                 thead { tr {
-                    th scope="col" { "when" } th scope="col" { "what" } th scope="col" { "phase" }
+                    th scope="col" { "when" } th scope="col" { "what" } th scope="col" { "in words" }
                     @if with_job { th scope="col" { "job" } }
-                    th.wide scope="col" { "step" } th.wide scope="col" { "worker" } th scope="col" { "in words" }
+                    th.wide scope="col" { "step" } th.wide scope="col" { "worker" } th scope="col" { "phase" }
                 } }
                 tbody {
                     @for event in events { (row(event, now, with_job)) }
@@ -105,7 +105,7 @@ fn row(event: &EventJson, now: Now, with_job: bool) -> Markup {
         tr id={ "event-" (event.seq) } class=[event.phase.map(|_| "recovery")] {
             td.number { (parts::ago(event.at, now)) }
             td { span class={ "state state-" (shade(&event.kind)) } { (event.kind) } }
-            td { @if let Some(phase) = event.phase { a href={ "/events?phase=" (phase) } { (phase) } } @else { (parts::none()) } }
+            td.wrap { (event.message) }
             @if with_job {
                 td { @if let Some(job) = event.job_id { a data-open href=(links::job(job)) { (job) } } @else { (parts::none()) } }
             }
@@ -121,7 +121,7 @@ fn row(event: &EventJson, now: Now, with_job: bool) -> Markup {
                     _ => (parts::none()),
                 }
             }
-            td.wrap { (event.message) }
+            td { @if let Some(phase) = event.phase { a href={ "/events?phase=" (phase) } { (phase) } } @else { (parts::none()) } }
         }
     }
 }

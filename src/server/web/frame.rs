@@ -28,7 +28,6 @@ pub enum Here {
     Events,
     Recovery,
     Settings,
-    Nowhere,
 }
 
 /// (the way, its address, its word, the letter after `g`)
@@ -85,6 +84,13 @@ impl<'a> View<'a> {
         self.has_proof.set(true);
         let proof = self.app.gate.proof_of_page(&self.request.headers);
         html! { input type="hidden" name=(PROOF) value=(proof); }
+    }
+
+    /// How whoever looks reaches this server.
+    pub fn address(&self) -> String {
+        let host = self.request.headers.host.as_deref();
+        let here = || format!("http://{}", host.unwrap_or("localhost:7717"));
+        self.app.config.public_url.clone().unwrap_or_else(here)
     }
 
     pub fn page(&self, title: impl Into<String>, here: Here) -> Page<'_> {
@@ -172,7 +178,9 @@ impl Page<'_> {
 pub fn bare(title: &str, status: u16, main: &Markup) -> Response {
     let body = html! {
         body {
-            (head_of_page(Here::Nowhere, false))
+            a.skip href="#main" { "Skip to the content" }
+            (PreEscaped(SIGNS))
+            header.top { a.brand href="/" { svg.sign aria-hidden="true" { use href="#sign-brand" {} } "stepward" } }
             main id="main" tabindex="-1" { (main) }
         }
     };

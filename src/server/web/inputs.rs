@@ -68,6 +68,14 @@ impl Typed {
             .map(|(_, text)| text.as_str())
     }
 
+    /// Names that nobody asks for.
+    pub fn unknown(&self, specs: &[ValueSpec]) -> Vec<&str> {
+        let names = self.texts.iter().map(|(name, _)| name.as_str());
+        names
+            .filter(|name| !specs.iter().any(|spec| spec.name == *name))
+            .collect()
+    }
+
     fn has(&self, name: &str) -> bool {
         self.texts.iter().any(|(known, _)| known == name)
     }
@@ -86,7 +94,7 @@ fn parsed(json: &crate::domain::Json) -> Value {
 }
 
 /// What was sent, as the engine takes it; and what cannot even be read. Whether it fits is for the engine to say.
-pub fn read(form: &Form, specs: &[ValueSpec]) -> Result<Map<String, Value>, Vec<Violation>> {
+pub fn read(form: &Form, specs: &[ValueSpec]) -> (Map<String, Value>, Vec<Violation>) {
     let (mut values, mut faults) = (Map::new(), Vec::new());
     for spec in specs {
         let field = format!("{PREFIX}{}", spec.name);
@@ -126,10 +134,7 @@ pub fn read(form: &Form, specs: &[ValueSpec]) -> Result<Map<String, Value>, Vec<
             }
         }
     }
-    match faults.is_empty() {
-        true => Ok(values),
-        false => Err(faults),
-    }
+    (values, faults)
 }
 
 /// A browser's field for a time says neither seconds nor a zone; whoever leaves it out means UTC, as the field says.
@@ -139,7 +144,9 @@ pub fn whole_time(text: &str) -> String {
     match (has_zone, text.len()) {
         (true, _) => text.to_string(),
         (false, 16) => format!("{text}:00Z"),
-        (false, _) => format!("{text}Z"),
+        (false, 19) => format!("{text}Z"),
+        // Not a time: told as it was typed.
+        (false, _) => text.to_string(),
     }
 }
 
@@ -155,7 +162,7 @@ pub fn field(spec: &ValueSpec, typed: &Typed, faults: &[Violation]) -> Markup {
             @if is_tick {
                 label for=(id) { (tick(spec, typed, &id, &described)) " " (spec.name) }
             } @else {
-                label for=(id) { (spec.name) @if spec.required { " " span.note { "(needed)" } } }
+                label for=(id) { (spec.name) @if spec.required { " " span.note { "(required)" } } }
                 (control(spec, typed, &id, &described, !faults.is_empty()))
             }
             div.note id={ (id) "-help" } { (help(spec)) }
@@ -275,7 +282,7 @@ fn help(spec: &ValueSpec) -> Markup {
         rules.push("secret: kept sealed, never shown".to_string());
     }
     if let Some(default) = spec.default.as_ref().filter(|_| !spec.secret) {
-        rules.push(format!("else {}", shown(&parsed(default))));
+        rules.push(format!("default {}", shown(&parsed(default))));
     }
     html! {
         @if let Some(description) = &spec.description { (description) " · " }

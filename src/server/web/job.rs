@@ -33,7 +33,9 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let detail = app.engine.job_detail(job_id)?;
     let why = show::job_why(&app.engine.why_job(job_id, view.now)?, view.now);
     let job = show::job_detail(&detail, view.now);
-    let mut story = app.engine.story_before(job_id, EventSeq(i64::MAX), EVENTS)?;
+    let mut story = app
+        .engine
+        .story_before(job_id, EventSeq(i64::MAX), EVENTS)?;
     story.reverse();
     let related = app.engine.descendants(job_id, RELATED)?;
     let all = job.steps.as_deref().unwrap_or_default();
@@ -44,10 +46,10 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
         (banner(&job, &why, &view))
         (decisions(&job, all))
         div.pictures {
-            (graph_box(&job, request, selected))
+            @if all.len() > 1 { (graph_box(&job, request, selected)) }
             (timeline::section(&job, &why, selected, &view))
         }
-        (steps::table(&job, all, selected, request, &view))
+        (steps::table(&job, all, selected, &why, request, &view))
         @if let Some(step) = selected { (steps::panel(&job, step, &why, request, &view)) (log::panel(&job, step, request, &view)?) }
         (server_events(&job, &story, &view))
         div.columns { (facts(&job, &view)) (lineage(&job, all, &related)) }
@@ -88,9 +90,13 @@ fn selected<'s>(
     let root = root
         .filter(|root| root.job_id == why.job_id)
         .and_then(|root| named(&root.step));
+    // What the banner speaks of first.
+    let waits = || why.steps.first().and_then(|step| named(&step.step));
     Ok(root
         .or_else(|| all.iter().find(is("failed")))
         .or_else(|| all.iter().find(is("running")))
+        .or_else(waits)
+        .or_else(|| all.iter().find(is("cancelled")))
         .or_else(|| all.iter().rfind(is("completed"))))
 }
 
@@ -139,9 +145,9 @@ fn banner(job: &JobJson, why: &JobWhyJson, view: &View) -> Markup {
             @for step in &told {
                 details open[told.len() == 1 && job.ended_at.is_none()] id={ "why-" (step.step) } {
                     summary { a href=(links::step(job.id, &step.step)) { (step.step) } " " (parts::state(&step.status)) " " (step.why.sentence)
-                        @if let Some(outcome) = &step.why.outcome { " " (parts::outcome(outcome, view.now)) }
+                        @if let Some(outcome) = step.why.outcome.as_ref().filter(|outcome| parts::is_soon(outcome)) { " " (parts::outcome(outcome, view.now)) }
                     }
-                    (parts::why_details(&step.why, view.now))
+                    (parts::why_reasons(&step.why))
                 }
             }
             @if more > 0 { p.note { "and " (parts::count(more, "more step")) } }
@@ -173,9 +179,13 @@ fn graph_box(job: &JobJson, request: &Request, selected: Option<&StepJson>) -> M
     let count = whole.nodes.len();
     let is_large = count > graph::SHOWN_MAX;
     let shows_all = request.query("graph") == Some("all");
-    let shown_max = if shows_all { usize::MAX } else { graph::SHOWN_MAX };
+    let shown_max = if shows_all {
+        usize::MAX
+    } else {
+        graph::SHOWN_MAX
+    };
     html! {
-        details.box #graph open[count > 1] {
+        details.box #graph open {
             summary {
                 h2 { "What waits for what " span.count { (parts::count(count, "step")) } }
                 @if is_large && !shows_all { a href={ (links::job(job.id)) "?graph=all#graph" } { "draw every step" } }
@@ -275,7 +285,7 @@ fn lineage(
     html! {
         section.box aria-labelledby="lineage-title" {
             header { h2 #lineage-title { "Where it comes from, and what came of it" } }
-            @if is_alone { div.empty { "It was submitted by itself, and nothing came of it." } }
+            @if is_alone { div.empty { "Nobody's child, no retry, no hook; and no other job came of it." } }
             @else {
                 div.in {
                     dl.pairs {

@@ -37,6 +37,15 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&["q", "after", "said"])?;
     let query = request.query("q").unwrap_or_default();
     let after = request.query_number("after")?.map(JobId);
+    // What people type first: a number, or the name of a task.
+    let meant = query.trim();
+    if !meant.is_empty() && meant.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(Response::see_other(format!("/jobs/{meant}")).into());
+    }
+    if app.workflows.current().tasks.contains_key(meant) {
+        let to = links::jobs(&format!("task:{meant}"));
+        return Ok(Response::see_other(to).into());
+    }
     let view = View::begin(app, request)?;
     let found = jobs::parse(query, view.now.wall).and_then(|filter| {
         let (jobs, next) = app.engine.jobs(after, &filter, PAGE)?;
@@ -208,8 +217,18 @@ pub fn ask_bulk(app: &App, request: &Request) -> Result<Reply, ApiError> {
         ),
         _ => return Err(ApiError::invalid("say cancel or retry")),
     };
-    let count = parts::count(jobs.len(), "job");
     let act = request.query("do").unwrap_or_default();
+    // Those that it can be done to.
+    let states = app.engine.states_of(&jobs)?;
+    let concerned = states.iter().flatten().filter(|state| match act {
+        "cancel" => !state.is_terminal(),
+        _ => state.is_terminal() && **state != JobState::Completed,
+    });
+    let concerned = concerned.count();
+    let count = match concerned == jobs.len() {
+        true => parts::count(jobs.len(), "job"),
+        false => format!("{concerned} of {}", parts::count(jobs.len(), "job")),
+    };
     Question {
         title: format!("{verb} {count}?"),
         text: html! {

@@ -173,13 +173,18 @@ fn lines(window: &LogView, needle: Option<Needle>) -> Markup {
 }
 
 fn one(line: &LogLine, needle: Option<Needle>) -> Markup {
+    // What steps say to whoever shows their log; the title of a section is shown without the word.
+    let text = line.text.strip_prefix(b"::group::").unwrap_or(&line.text);
     let class = match line.stream {
+        _ if line.text.starts_with(b"::error") => "l bad",
+        _ if line.text.starts_with(b"::warning") => "l warn",
+        _ if line.text.starts_with(b"::endgroup::") => "l wrk",
         LogStream::Stdout => "l",
         LogStream::Stderr => "l err",
         LogStream::Worker => "l wrk",
     };
-    let shown = &line.text[..line.text.len().min(LINE_BYTES_MAX)];
-    let more = line.text.len() - shown.len();
+    let shown = &text[..text.len().min(LINE_BYTES_MAX)];
+    let more = text.len() - shown.len();
     html! {
         div class=(class) id={ "L" (line.n) } {
             a.n href={ "#L" (line.n) } aria-label={ "line " (line.n) } { (line.n) }
@@ -308,7 +313,9 @@ pub fn marks(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let from = request.query_number("from")?.unwrap_or(1);
     let every = request.query_number("every")?.unwrap_or(LINES as u64);
     let Place { job_id, attempt } = asked.place;
-    let marks = app.logs.marks(job_id, attempt, &asked.filter(), from, every);
+    let marks = app
+        .logs
+        .marks(job_id, attempt, &asked.filter(), from, every);
     let marks = marks.map_err(unreadable)?;
     let json = json!({
         "total_lines": marks.total_lines,

@@ -34,7 +34,7 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
         div.columns {
             (running(&found, &view))
             (waiting(&found))
-            (workers(&found))
+            (workers(&found, &view))
             (next(&found, &view))
         }
         (last(&found, &view))
@@ -85,9 +85,6 @@ impl Found {
     fn problems(&self, view: &View) -> Result<Vec<Problem>, ApiError> {
         let app = view.app;
         let (health, recovery) = (health::look(app), recovery::look(app)?);
-        let host = view.request.headers.host.as_deref();
-        let here = || format!("http://{}", host.unwrap_or("localhost:7717"));
-        let url = app.config.public_url.clone().unwrap_or_else(here);
         Ok(problems(&Told {
             health: &health,
             workflows: &self.workflows,
@@ -97,7 +94,7 @@ impl Found {
             queued_more: self.queued_more,
             failed: &self.failed,
             failed_more: self.failed.len() >= LOOKED_AT as usize,
-            url: &url,
+            url: &view.address(),
             now: view.now.wall,
         }))
     }
@@ -130,7 +127,7 @@ fn problems_box(problems: &[Problem], is_new: bool) -> Markup {
                         (parts::sign("problem"))
                         div {
                             p.wrap { a href=(problem.page) { (problem.code) } ": " (problem.message) }
-                            p.note { (parts::command(&problem.fix)) }
+                            p.note { (parts::fix_text(&problem.fix)) }
                         }
                     }
                 }
@@ -151,7 +148,7 @@ fn first_steps(workflows: &ServedWorkflows) -> Markup {
                     p { (parts::command("stepward task ls")) }
                     p { (parts::command("stepward run TASK --watch")) }
                 } @else if workflows.folder.is_some() {
-                    p { "Its folder of workflows is empty. Write an example into it, and it is loaded as soon as it is saved:" }
+                    p { "Its folder of workflows, " code { (workflows.folder.as_deref().unwrap_or_default()) } ", is empty. A file is loaded as soon as it is saved there; this writes an example into the folder " code { "workflows" } " where it is typed:" }
                     p { (parts::command("stepward init")) }
                 } @else {
                     p { "It serves no workflows. Have an example written, and start it with the folder:" }
@@ -224,14 +221,18 @@ fn waiting(found: &Found) -> Markup {
     }
 }
 
-fn workers(found: &Found) -> Markup {
-    let slots: u32 = found.workers.iter().map(|worker| worker.slots).sum();
-    let used: u32 = found.workers.iter().map(|worker| worker.slots_used).sum();
+fn workers(found: &Found, view: &View) -> Markup {
+    let there = found
+        .workers
+        .iter()
+        .filter(|worker| worker.status == "active");
+    let slots: u32 = there.clone().map(|worker| worker.slots).sum();
+    let used: u32 = there.map(|worker| worker.slots_used).sum();
     html! {
         section.box aria-labelledby="workers-title" {
             header { h2 #workers-title { "Workers " span.count { (found.workers.len()) (more(found.workers.len())) } } a.more href="/workers" { (used) " of " (slots) " slots used" } }
             @if found.workers.is_empty() {
-                (parts::empty("No worker has ever connected. Start one on this machine or another:", &["stepward worker --server URL"]))
+                (parts::empty("No worker has ever connected. Start one on this machine or another:", &[&format!("stepward worker --server {}", view.address())]))
             } @else {
                 table {
                     caption.hidden { "Workers" }
@@ -279,14 +280,14 @@ fn last(found: &Found, view: &View) -> Markup {
         @if !found.last.is_empty() {
             section.box aria-labelledby="last-title" {
                 header { h2 #last-title { "Last jobs" } a.more href="/jobs" { "all" } }
-                table {
+                div.scroll tabindex="0" role="group" aria-label="Last jobs" { table {
                     caption.hidden { "The newest jobs" }
                     thead { tr { th scope="col" { "job" } th scope="col" { "task" } th scope="col" { "state" } th.wide scope="col" { "what happened" } th.number scope="col" { "took" } th.number scope="col" { "made" } } }
                     tbody {
                         @for job in &found.last {
                             tr id={ "last-" (job.id) } {
                                 td { a data-open href=(links::job(job.id)) { (job.id) } }
-                                td.wrap { (job.task) }
+                                td.wrap { a href=(links::task(&job.task)) { (job.task) } }
                                 td { (parts::state(&job.status)) }
                                 td.wide.wrap { @if let Some(message) = &job.message { (message) } }
                                 td.number { (parts::took(job.started_at, job.ended_at, view.now)) }
@@ -294,7 +295,7 @@ fn last(found: &Found, view: &View) -> Markup {
                             }
                         }
                     }
-                }
+                } }
             }
         }
     }

@@ -119,15 +119,13 @@ pub fn json(raw: &Raw) -> Markup {
 /// What to type.
 pub fn command(text: &str) -> Markup {
     html! {
-        span.command { code { (text) } button.quiet.copy type="button" data-copy=(text) hidden { "copy" } }
+        span.command { code { (text) } button.quiet.copy type="button" data-copy=(text) aria-label={ "copy " (text) } hidden { "copy" } }
     }
 }
 
 /// What recovery will do, and when.
 pub fn outcome(outcome: &WhyOutcomeJson, now: Now) -> Markup {
-    /// What is farther away than this alarms nobody.
-    const SOON_SECS: f64 = 3_600.0;
-    let class = match outcome.in_secs <= SOON_SECS {
+    let class = match is_soon(outcome) {
         true => "outcome",
         false => "note",
     };
@@ -136,10 +134,28 @@ pub fn outcome(outcome: &WhyOutcomeJson, now: Now) -> Markup {
     }
 }
 
+/// What is farther away alarms nobody.
+pub fn is_soon(outcome: &WhyOutcomeJson) -> bool {
+    const SOON_SECS: f64 = 3_600.0;
+    outcome.in_secs <= SOON_SECS
+}
+
 /// Everything that is known of why something is as it is.
 pub fn why_details(why: &WhyJson, now: Now) -> Markup {
+    let soon = why.outcome.as_ref().filter(|outcome| is_soon(outcome));
     html! {
-        @if !why.facts.is_empty() {
+        (why_reasons(why))
+        @if let Some(outcome) = soon { p { (self::outcome(outcome, now)) } }
+    }
+}
+
+/// The same without what recovery will do.
+pub fn why_reasons(why: &WhyJson) -> Markup {
+    let is_ended = why.outcome.is_none();
+    let is_soon = why.outcome.as_ref().is_some_and(is_soon);
+    html! {
+        // The table of workers says the same.
+        @if !why.facts.is_empty() && why.workers.is_empty() {
             ul.facts { @for fact in &why.facts { li { (fact) } } }
         }
         @if let Some(root) = &why.root_cause {
@@ -147,8 +163,8 @@ pub fn why_details(why: &WhyJson, now: Now) -> Markup {
                 ": " (root.sentence) }
         }
         @if !why.workers.is_empty() { (why_workers(why)) }
-        @if let Some(outcome) = &why.outcome { p { (self::outcome(outcome, now)) } }
-        @if !why.skips.is_empty() { p { "Never run because of it: " (why.skips.join(", ")) } }
+        @if !why.skips.is_empty() && is_ended { p { "Never run because of it: " (why.skips.join(", ")) } }
+        @if !why.skips.is_empty() && is_soon { p { "Then never run: " (why.skips.join(", ")) } }
         @if !why.fix.is_empty() {
             p.fixes { "What to do: " @for fix in &why.fix { (fix_text(fix)) " " } }
         }
@@ -156,7 +172,7 @@ pub fn why_details(why: &WhyJson, now: Now) -> Markup {
 }
 
 /// A command is shown as one, anything else as the sentence it is.
-fn fix_text(fix: &str) -> Markup {
+pub fn fix_text(fix: &str) -> Markup {
     match fix.starts_with("stepward ") {
         true => command(fix),
         false => html! { span { (fix) } },

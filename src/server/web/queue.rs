@@ -62,21 +62,21 @@ fn group(code: &str, steps: &[&QueuedJson], view: &View) -> Markup {
             div.scroll tabindex="0" role="group" aria-label=(code) {
                 table {
                     caption.hidden { "Steps that wait: " (code) }
-                    thead { tr { th scope="col" { "job" } th scope="col" { "step" } th scope="col" { "state" } th.number scope="col" { "age" } th.number.wide scope="col" { "priority" } th scope="col" { "needs" } th scope="col" { "who could take it" } th scope="col" { "what will happen" } } }
+                    thead { tr { th scope="col" { "job" } th scope="col" { "step" } th.number scope="col" { "age" } th scope="col" { "what will happen" } th scope="col" { "needs" } th scope="col" { "who could take it" } th.wide scope="col" { "state" } th.number.wide scope="col" { "priority" } } }
                     tbody {
                         @for step in steps {
                             tr id={ "queued-" (step.step_id) } {
                                 td.wrap { a href=(links::job(step.job_id)) { (step.job_id) " " (step.task) } }
                                 td.wrap { a data-open href=(links::step(step.job_id, &step.step)) { (step.step) } }
-                                td { (parts::state(&step.status)) }
                                 td.number { (parts::since_secs(step.age_secs, view.now)) }
-                                td.number.wide { (step.priority) }
-                                td { (parts::tags(&step.required_tags)) }
-                                td { (candidates(step)) }
                                 td.wrap {
                                     @if let Some(outcome) = &step.why.outcome { (parts::outcome(outcome, view.now)) }
-                                    @else { (step.why.sentence) }
+                                    @else { span.note { "nothing: it waits" } }
                                 }
+                                td { (parts::tags(&step.required_tags)) }
+                                td.wrap { (candidates(step)) }
+                                td.wide { (parts::state(&step.status)) }
+                                td.number.wide { (step.priority) }
                             }
                         }
                     }
@@ -99,8 +99,10 @@ fn candidates(step: &QueuedJson) -> Markup {
         @if !fitting.is_empty() {
             (fitting.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", "))
             @if fitting.len() > SHOWN { " and " (fitting.len() - SHOWN) " more" }
-        } @else if let Some(nearest) = workers.first() {
-            "nobody; " (nearest.name) " lacks " (nearest.lacks.join(", "))
+        } @else if !workers.is_empty() {
+            "nobody"
+            @for worker in workers.iter().take(SHOWN) { "; " (worker.name) " lacks " (worker.lacks.join(", ")) }
+            @if workers.len() > SHOWN { " and " (workers.len() - SHOWN) " more" }
         } @else { (parts::none()) }
     }
 }
@@ -108,12 +110,16 @@ fn candidates(step: &QueuedJson) -> Markup {
 /// What is asked for, tag by tag, against the slots of those that offer it.
 fn demand(waiting: &[QueuedJson], workers: &[WorkerJson]) -> Markup {
     let mut asked: BTreeMap<&str, usize> = BTreeMap::new();
+    let offered = workers.iter().filter(|worker| worker.takes_steps());
+    let is_offered = |tag: &String| offered.clone().any(|worker| worker.tags.contains(tag));
     for step in waiting.iter().filter(|step| step.status == "ready") {
-        for tag in &step.required_tags {
+        // A step that lacks one thing asks for nothing else: more of that would not help it.
+        let lacks_one = step.required_tags.iter().any(|tag| !is_offered(tag));
+        let tags = step.required_tags.iter();
+        for tag in tags.filter(|tag| !lacks_one || !is_offered(tag)) {
             *asked.entry(tag).or_insert(0) += 1;
         }
     }
-    let offered = workers.iter().filter(|worker| worker.takes_steps());
     for tag in offered.clone().flat_map(|worker| &worker.tags) {
         asked.entry(tag).or_insert(0);
     }
@@ -125,7 +131,7 @@ fn demand(waiting: &[QueuedJson], workers: &[WorkerJson]) -> Markup {
                 div.scroll tabindex="0" role="group" aria-label="Demand against capacity" {
                     table {
                         caption.hidden { "Tags: steps that ask for them, slots that offer them" }
-                        thead { tr { th scope="col" { "tag" } th.number scope="col" { "waiting steps" } th.number scope="col" { "workers" } th.number scope="col" { "slots" } th.number scope="col" { "free" } th scope="col" { "so" } } }
+                        thead { tr { th scope="col" { "tag" } th.number scope="col" { "waiting steps" } th.number scope="col" { "workers" } th.number scope="col" { "slots" } th.number scope="col" { "free" } th scope="col" { "enough?" } } }
                         tbody {
                             @for (tag, steps) in &asked {
                                 @let who: Vec<&WorkerJson> = offered.clone().filter(|worker| worker.tags.iter().any(|known| known == tag)).collect();

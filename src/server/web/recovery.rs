@@ -23,7 +23,7 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
                 (last_sweep(look.last_sweep.as_ref(), &view))
             }
             @if look.forecast.is_empty() {
-                div.empty { "Nothing: every worker is heard, every step has time left, and for each that waits there is a worker." }
+                div.empty { "Nothing is due soon: no worker is about to be given up, no timeout is near, and no step is about to fail for want of a worker." }
             } @else { (forecast(&look.forecast, &view)) }
         }
         section.box aria-labelledby="history-title" {

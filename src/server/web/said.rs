@@ -11,7 +11,10 @@ const SAID: &[(&str, &str)] = &[
         "retried-from",
         "This is the new job. What stands before the step that it begins from, and had completed, is not done again.",
     ),
-    ("retried-all", "This is the new job. Everything is done once more."),
+    (
+        "retried-all",
+        "This is the new job. Everything is done once more.",
+    ),
     ("approved", "The step was approved."),
     ("rejected", "The step was rejected."),
     ("resumed", "The step runs again."),
@@ -52,7 +55,10 @@ pub fn sentence(word: &str) -> Option<String> {
         _ => return None,
     };
     Some(match all - done.min(all) {
-        0 if done == 1 => format!("1 job {}.", what.replace("are", "is").replace("were", "was")),
+        0 if done == 1 => format!(
+            "1 job {}.",
+            what.replace("are", "is").replace("were", "was")
+        ),
         0 => format!("{done} jobs {what}."),
         left => format!("{done} of {all} jobs {what}; {left} could not be, look at their pages."),
     })

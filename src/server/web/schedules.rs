@@ -26,9 +26,7 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let shown = found.iter().take(PAGE as usize);
     let schedules: Vec<ScheduleJson> = shown.map(show::schedule).collect();
     let is_first = request.query("after").is_none();
-    let next = schedules
-        .last()
-        .filter(|_| found.len() > schedules.len());
+    let next = schedules.last().filter(|_| found.len() > schedules.len());
     let next = next.map(|last| last.id.to_string());
     let main = html! {
         div.title { h1 { "Schedules " @if is_first { span.count { (schedules.len()) @if next.is_some() { "+" } } } } }
@@ -57,7 +55,7 @@ pub fn table(schedules: &[ScheduleJson], view: &View) -> Markup {
         div.scroll tabindex="0" role="group" aria-label="Schedules" {
             table {
                 caption.hidden { "Schedules, when they fire next, and what became of the last time" }
-                thead { tr { th scope="col" { "schedule" } th scope="col" { "when" } th scope="col" { "next" } th scope="col" { "last time" } th.wide scope="col" { "overlap, catch-up" } th scope="col" { span.hidden { "actions" } } } }
+                thead { tr { th scope="col" { "schedule" } th scope="col" { "next" } th.wide scope="col" { "when" } th.wide scope="col" { "last time" } th.wide scope="col" { "overlap, catch-up" } th scope="col" { span.hidden { "actions" } } } }
                 tbody { @for schedule in schedules { (row(schedule, view)) } }
             }
         }
@@ -68,9 +66,9 @@ fn row(schedule: &ScheduleJson, view: &View) -> Markup {
     html! {
         tr id={ "schedule-" (schedule.id) } {
             th.wrap scope="row" { a data-open href=(links::task(&schedule.task)) { (schedule.task) } "." (schedule.name) }
-            td { (in_words(schedule)) br; code { (schedule.cron) } " " span.note { (schedule.timezone) } }
             td { (next(schedule, view)) }
-            td.wrap { @if let Some(last) = &schedule.last { (fire(last, view)) } @else { (parts::none()) } }
+            td.wide { (in_words(schedule)) br; code { (schedule.cron) } " " span.note { (schedule.timezone) } }
+            td.wide.wrap { @if let Some(last) = &schedule.last { (fire(last, view)) } @else { (parts::none()) } }
             td.wide { (schedule.overlap) br; span.note { (catch_up(schedule)) } }
             td { (actions(schedule)) }
         }
@@ -134,11 +132,13 @@ fn catch_up(schedule: &ScheduleJson) -> String {
 
 fn actions(schedule: &ScheduleJson) -> Markup {
     let to = |verb: &str| format!("/schedules/{}/{verb}", schedule.id);
+    let name = format!("{}.{}", schedule.task, schedule.name);
+    let button = |word: &str, address: &str, name: &str| html! { a.button data-dialog href=(address) aria-label={ (word) " " (name) } { (word) } };
     html! {
         div.actions {
-            @if schedule.paused { a.button data-dialog href=(to("resume")) { "Resume" } }
-            @else if schedule.loaded { a.button data-dialog href=(to("pause")) { "Pause" } }
-            @if schedule.loaded { a.button data-dialog href=(to("fire")) { "Fire now" } }
+            @if schedule.paused { (button("Resume", &to("resume"), &name)) }
+            @else if schedule.loaded && schedule.enabled { (button("Pause", &to("pause"), &name)) }
+            @if schedule.loaded { (button("Fire now", &to("fire"), &name)) }
         }
     }
 }

@@ -31,10 +31,11 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let file = file.ok_or_else(|| ApiError::not_found("there is no such workflow file"))?;
     let main = html! {
         div.title { h1 { (file) } span.note { (tasks::standing(&loaded, file)) } }
-        section.box aria-label="The file" { (lines(file, &loaded)) }
+        section.box aria-label="The file" { (lines(file, None, &loaded)) }
     };
     view.page(file, Here::Tasks)
-        .live(Live::Jobs(Vec::new())).show(main)
+        .live(Live::Jobs(Vec::new()))
+        .show(main)
 }
 
 fn known(loaded: &Loaded) -> BTreeSet<&str> {
@@ -47,8 +48,8 @@ fn known(loaded: &Loaded) -> BTreeSet<&str> {
         .collect()
 }
 
-/// The file, line by line, each an anchor.
-pub fn lines(file: &str, loaded: &Loaded) -> Markup {
+/// The file, line by line, each an anchor; to be looked at from one on.
+pub fn lines(file: &str, line: Option<u32>, loaded: &Loaded) -> Markup {
     let text = match read(file) {
         Ok(text) => text,
         Err(fault) => return html! { div.empty { (file) " cannot be read: " (fault) } },
@@ -60,7 +61,7 @@ pub fn lines(file: &str, loaded: &Loaded) -> Markup {
         .collect();
     let count = text.lines().count();
     html! {
-        div.source tabindex="0" role="group" aria-label="YAML" {
+        div.source tabindex="0" role="group" aria-label="YAML" data-line=[line] {
             @for (n, line) in (1..).zip(text.lines()).take(LINES_MAX) {
                 @let here = problems.iter().filter(|problem| problem.at.line == n);
                 @let is_marked = here.clone().any(|problem| problem.is_error());

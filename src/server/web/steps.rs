@@ -6,7 +6,7 @@ use super::job::by_step;
 use super::{links, parts};
 use crate::graph::loop_of;
 use crate::server::exchange::Request;
-use crate::wire::api::{AttemptHistory, JobJson, JobWhyJson, StepJson};
+use crate::wire::api::{AttemptHistory, JobJson, JobWhyJson, StepJson, StepWhyJson};
 
 /// Rows at a time.
 const ROWS: usize = 200;
@@ -29,9 +29,11 @@ pub fn table(
     job: &JobJson,
     all: &[StepJson],
     selected: Option<&StepJson>,
+    why: &JobWhyJson,
     request: &Request,
     view: &super::frame::View,
 ) -> Markup {
+    let explained = by_step(why);
     let word = request.query("show").unwrap_or_default();
     let states = SHOWN.iter().find(|(known, _, _)| *known == word);
     let states = states.map_or(&[] as &[&str], |(_, _, states)| states);
@@ -41,7 +43,10 @@ pub fn table(
     // One that is chosen is seen, wherever it is.
     let at_selected = || {
         let chosen = selected.filter(|_| request.query("step").is_some())?;
-        let at = all.iter().filter(fits).position(|step| step.id == chosen.id)?;
+        let at = all
+            .iter()
+            .filter(fits)
+            .position(|step| step.id == chosen.id)?;
         Some(at / ROWS * ROWS)
     };
     let after: usize = after.or_else(at_selected).unwrap_or(0).min(fitting);
@@ -71,11 +76,11 @@ pub fn table(
                     }
                 }
             }
-            div.scroll tabindex="0" role="group" aria-label="Steps" {
+            div.scroll.tall tabindex="0" role="group" aria-label="Steps" {
                 table {
                     caption.hidden { "Steps of the job" }
                     thead { tr { th scope="col" { "step" } th scope="col" { "state" } th scope="col" { "why" } th.wide scope="col" { "worker" } th.number.wide scope="col" { "waited" } th.number scope="col" { "ran" } th.number scope="col" { "attempt" } } }
-                    tbody { @for step in &shown { (row(job, step, selected, view)) } }
+                    tbody { @for step in &shown { (row(job, step, selected, explained.get(step.name.as_str()).copied(), view)) } }
                 }
             }
             @if fitting > ROWS {
@@ -93,8 +98,11 @@ fn row(
     job: &JobJson,
     step: &StepJson,
     selected: Option<&StepJson>,
+    explained: Option<&StepWhyJson>,
     view: &super::frame::View,
 ) -> Markup {
+    // One that ran in the job that this one retries.
+    let is_taken_over = step.status == "completed" && step.attempt == 0 && job.retry_of.is_some();
     let is_selected = selected.is_some_and(|selected| selected.id == step.id);
     html! {
         tr id={ "step-" (step.id) } class=[is_selected.then_some("chosen")] {
@@ -103,6 +111,8 @@ fn row(
             td.wrap {
                 @if let Some(reason) = &step.reason { b { (reason) } " " }
                 @if let Some(message) = &step.message { (message) }
+                @else if let (Some(explained), None) = (explained, step.ended_at) { (explained.why.sentence) }
+                @else if is_taken_over && step.kind != "approval" { span.note { "done in an earlier job" } }
                 @if let Some(child) = step.child_job_id { " " a href=(links::job(child)) { "job " (child) } }
             }
             td.wide.wrap { @if let Some(worker) = &step.worker { (worker) } @else { (parts::none()) } }

@@ -11,7 +11,7 @@ use crate::domain::task::Task;
 use crate::domain::{Json, ScheduleId, Timestamp};
 use crate::engine::{EngineError, Submission};
 use crate::graph;
-use crate::language::values::Violation;
+use crate::language::values::{Violation, check_values};
 use crate::server::App;
 use crate::server::api::tasks::find;
 use crate::server::api::{jobs, show};
@@ -38,6 +38,11 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
         None => Typed::of_query(&request.query),
     };
     page(app, request, &frozen, &typed, &Refused::default())
+}
+
+/// Where a form that was refused was sent to, loaded again.
+pub fn show_again(_: &App, request: &Request) -> Result<Reply, ApiError> {
+    Ok(Response::see_other(links::task(request.param(0))).into())
 }
 
 /// What was wrong with a form, and where.
@@ -83,10 +88,15 @@ pub fn run(app: &App, request: &Request) -> Result<Reply, ApiError> {
 fn submission(form: &Form, frozen: &Frozen) -> Result<Submission, Refused> {
     let specs = &frozen.definition.root().draft.inputs;
     let mut refused = Refused::default();
-    let input = inputs::read(form, specs).unwrap_or_else(|fields| {
-        refused.fields = fields;
-        serde_json::Map::new()
-    });
+    let (input, unread) = inputs::read(form, specs);
+    if !unread.is_empty() {
+        // Whoever has to mend one thing is told all others as well.
+        let known = |fault: &Violation| unread.iter().any(|known| known.name == fault.name);
+        let others = check_values(specs, &Value::Object(input.clone())).err();
+        let others = others.unwrap_or_default().into_iter();
+        refused.fields = others.filter(|fault| !known(fault)).collect();
+        refused.fields.extend(unread);
+    }
     let mut say = |fault: String| refused.others.push(fault);
     let priority = form.said("priority").map(str::parse::<i32>).transpose();
     let priority = priority.unwrap_or_else(|_| {
@@ -145,6 +155,9 @@ fn page(
             h1 { (name) }
             @if let Some(description) = &task.draft.description { span.note { (description) } }
         }
+        @if place.is_some_and(|place| loaded.stale.contains(&place.file)) {
+            p.refused { "Its file has errors, " a href="#yaml-title" { "shown below" } ". What runs is the task as it was when the file was last good." }
+        }
         (run_form(task, typed, refused, &past, &view)?)
         div.columns {
             (past_box(name, &past, &view))
@@ -155,7 +168,7 @@ fn page(
         @if let Some(place) = place {
             section.box aria-labelledby="yaml-title" {
                 header { h2 #yaml-title { "How it is written" } a.note href={ "#L" (place.line) } { (place.file) ":" (place.line) } }
-                (source::lines(&place.file, &loaded))
+                (source::lines(&place.file, Some(place.line), &loaded))
             }
         }
     };
@@ -191,7 +204,7 @@ fn run_form(
                 @if let Some(last) = past.first() && !specs.is_empty() { a.note href={ (links::task(name)) "?from=" (last.job_id) "#run" } { "with the values of job " (last.job_id) } }
             }
             // Kept as it is while somebody fills it in.
-            form.in data-run data-keep="run" method="post" action={ (links::task(name)) "/run#run" } {
+            form.in data-run data-keep="run" method="post" action={ (links::task(name)) "/run" } {
                 (view.proof())
                 input type="hidden" name="once" value=(random()?);
                 @if !refused.is_empty() {
@@ -203,7 +216,9 @@ fn run_form(
                         }
                     }
                 }
-                @if specs.is_empty() { p.note { "It asks for nothing." } }
+                @if specs.is_empty() { p.note { "It has no inputs." } }
+                @let unknown = typed.unknown(specs);
+                @if !unknown.is_empty() { p.fault { "The address names inputs that this task does not have: " (unknown.join(", ")) } }
                 @for spec in specs { (inputs::field(spec, typed, &refused.fields)) }
                 details open[is_open] {
                     summary { "Priority, earliest start, labels" }
@@ -239,7 +254,7 @@ fn past_box(name: &str, past: &[PastJob], view: &View) -> Markup {
         section.box aria-labelledby="past-title" {
             header {
                 h2 #past-title { "Last jobs" }
-                @if let Some((half, most)) = outcomes::usual_ms(past) { span.note { "half take up to " (parts::duration(half)) ", 19 of 20 up to " (parts::duration(most)) } }
+                @if let Some((half, most)) = outcomes::usual_ms(past).filter(|_| past.len() >= 5) { span.note { "half take up to " (parts::duration(half)) ", 19 of 20 up to " (parts::duration(most)) } }
                 a.more href=(links::jobs(&format!("task:{name}"))) { "all" }
             }
             @if past.is_empty() { div.empty { "It has never run." } }
@@ -281,7 +296,7 @@ fn about(task: &Task) -> Markup {
                     dt { "steps" } dd { (draft.steps.len()) }
                     dt { "needs" } dd { (parts::tags(&tags)) }
                     dt { "timeout" } dd { (span_of(draft.timeout_ms).unwrap_or_else(|| "the default".to_string())) }
-                    dt { "may wait" } dd { (span_of(draft.queue_timeout_ms).unwrap_or_else(|| "any time".to_string())) }
+                    dt { "may wait" } dd { (span_of(draft.queue_timeout_ms).unwrap_or_else(|| "as long as it takes".to_string())) }
                     dt { "priority" } dd { (draft.priority) }
                 }
             }

@@ -153,6 +153,7 @@ fn table(
                         tr id={ "task-" (name) } {
                             th.wrap scope="row" {
                                 a data-open href=(links::task(name)) { (name) }
+                                @if loaded.places.get(name).is_some_and(|place| loaded.stale.contains(&place.file)) { " " span.state.state-warning { (parts::sign("problem")) "its file is broken" } }
                                 @if let Some(description) = &task.draft.description { br; span.count { (description) } }
                             }
                             td { (outcomes::strip(past)) }
@@ -160,7 +161,7 @@ fn table(
                             td.number { @if let Some((half, _)) = outcomes::usual_ms(past) { (parts::duration(half)) } @else { (parts::none()) } }
                             td.wide { @if let Some(at) = next_fires.get(name).and_then(|next| next.next_at) { (parts::until(at, view.now)) } @else { (parts::none()) } }
                             td.wide.wrap { @if let Some(place) = loaded.places.get(name) { a href={ (links::task(name)) "#L" (place.line) } { (short(&place.file)) ":" (place.line) } } }
-                            td { a.button href={ (links::task(name)) "#run" } { "Run…" } }
+                            td { a.button href={ (links::task(name)) "#run" } aria-label={ "Run " (name) } { "Run…" } }
                         }
                     }
                 }

@@ -35,8 +35,8 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
         section.box aria-label="Workers" {
             @if workers.is_empty() && !is_first { div.empty { "No more workers." } }
             @else if workers.is_empty() {
-                (parts::empty("No worker is connected. Start one on this machine or another; it needs the address of this server, and its token if it has one:",
-                    &["stepward worker --server URL", "stepward worker --server URL --tags script,docker --slots 4"]))
+                (parts::empty("No worker is connected. Start one on this machine or another; it needs the token of this server, if it has one:",
+                    &[&format!("stepward worker --server {}", view.address()), &format!("stepward worker --server {} --tags script,docker --slots 4", view.address())]))
             } @else { (table(&workers, &view)) }
             (parts::paging(
                 (!is_first).then(|| ("first", "/workers".to_string())),
@@ -56,7 +56,7 @@ fn table(workers: &[WorkerJson], view: &View) -> Markup {
         div.scroll tabindex="0" role="group" aria-label="Workers" {
             table {
                 caption.hidden { "Workers, how long since each was heard, and what is in its slots" }
-                thead { tr { th scope="col" { "worker" } th scope="col" { "state" } th scope="col" { "heard" } th scope="col" { "slots" } th scope="col" { "tags" } th.wide scope="col" { "version" } th scope="col" { span.hidden { "actions" } } } }
+                thead { tr { th scope="col" { "worker" } th scope="col" { "state" } th scope="col" { "heard" } th scope="col" { "slots" } th.wide scope="col" { "tags" } th.wide scope="col" { "version" } th scope="col" { span.hidden { "actions" } } } }
                 tbody {
                     @for worker in workers {
                         tr id={ "worker-" (worker.id) } {
@@ -64,7 +64,7 @@ fn table(workers: &[WorkerJson], view: &View) -> Markup {
                             td { (parts::state(worker.standing())) }
                             td { (heard(worker, timeout_ms, view.now)) }
                             td { (slots(worker)) }
-                            td { (parts::tags(&worker.tags)) }
+                            td.wide { (parts::tags(&worker.tags)) }
                             td.wide { (version(worker)) }
                             td { (actions(worker)) }
                         }
@@ -105,7 +105,9 @@ fn heard(worker: &WorkerJson, timeout_ms: i64, now: Now) -> Markup {
 }
 
 fn slots(worker: &WorkerJson) -> Markup {
+    let is_there = worker.status == "active";
     let free = worker.slots.saturating_sub(worker.slots_used);
+    let free = if is_there { free } else { 0 };
     html! {
         ul.slots aria-label={ (worker.slots_used) " of " (worker.slots) " slots used" } {
             @for held in &worker.running {
@@ -131,13 +133,18 @@ fn actions(worker: &WorkerJson) -> Markup {
     html! {
         div.actions {
             @if worker.status == "active" && !worker.draining {
-                @if worker.paused { a.button data-dialog href=(to("resume")) { "Resume" } }
-                @else { a.button data-dialog href=(to("pause")) { "Pause" } }
-                a.button data-dialog href=(to("drain")) { "Drain" }
+                @if worker.paused { (button("Resume", &to("resume"), &worker.name)) }
+                @else { (button("Pause", &to("pause"), &worker.name)) }
+                (button("Drain", &to("drain"), &worker.name))
             }
-            a.button data-dialog href=(to("delete")) { "Delete" }
+            (button("Delete", &to("delete"), &worker.name))
         }
     }
+}
+
+/// Of what it is, for those who do not see its row.
+fn button(word: &str, address: &str, name: &str) -> Markup {
+    html! { a.button data-dialog href=(address) aria-label={ (word) " worker " (name) } { (word) } }
 }
 
 /// What can be done to a worker: (verb, title, button, what it means, what is said afterwards).

@@ -23,6 +23,9 @@ async function open(address) {
   }
   dialog.replaceChildren(form);
   dialog.showModal();
+  // What cannot be taken back is not one key away.
+  if (form.querySelector('button.danger')) form.querySelector('input:not([type=hidden]), a[data-back]')?.focus();
+  else form.querySelector('input:checked')?.focus();
 }
 
 export function start() {

@@ -69,6 +69,12 @@ export function start() {
     const button = event.target.closest?.('[data-copy]');
     if (button) copy(button);
   });
+  // Where something has to be mended, one begins.
+  document.querySelector('[aria-invalid=true]')?.focus();
+  for (const source of document.querySelectorAll('.source[data-line]')) {
+    const line = source.querySelector(`#L${source.dataset.line}`);
+    if (line && !location.hash) source.scrollTop = line.offsetTop;
+  }
   for (const form of document.querySelectorAll('form[data-run]')) {
     form.addEventListener('input', () => command(form));
     command(form);

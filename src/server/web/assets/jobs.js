@@ -43,6 +43,7 @@ function holdRows(fresh) {
     }
     const stays = row.cloneNode(true);
     const fits = number(row.id) < oldest;
+    if (!fits && !stays.classList.contains('left')) tellState(row.id);
     stays.classList.toggle('left', !fits);
     if (!fits) stays.title = 'does not fit the filter any more';
     kept.push(stays);
@@ -56,6 +57,18 @@ function holdRows(fresh) {
     pill.hidden = false;
     pill.textContent = `${news} new`;
   }
+}
+
+// A row that stays though it does not fit says what became of its job.
+async function tellState(id) {
+  const answer = await fetch(`/api/jobs/${number(id)}`);
+  if (!answer.ok) return;
+  const { status } = await answer.json();
+  const shown = document.querySelector(`#${id} .state`);
+  if (!shown) return;
+  shown.className = `state state-${status}`;
+  shown.querySelector('use')?.setAttribute('href', `#sign-${status}`);
+  shown.lastChild.nodeValue = status;
 }
 
 function number(id) {
@@ -90,6 +103,7 @@ export function start() {
     event.preventDefault();
     const words = new URLSearchParams(ticked().map((box) => ['job', box.value]));
     words.append('do', event.submitter.value);
+    words.append('q', form.elements.q.value);
     openDialog(`${form.getAttribute('action')}?${words}`);
   });
   const field = document.querySelector('[data-words]');

@@ -98,4 +98,6 @@ export function start() {
     off.addEventListener('change', () => store('stepward_keys', off.checked ? 'off' : 'on'));
   }
   if (location.hash === '#filter') filter();
+  const here = document.querySelector('.top nav [aria-current]');
+  if (here) here.parentElement.scrollLeft = here.offsetLeft - here.parentElement.clientWidth / 2;
 }
