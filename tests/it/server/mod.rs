@@ -3,6 +3,7 @@
 mod addresses;
 mod ansi;
 mod deliveries;
+mod gate;
 mod health;
 mod hooks;
 mod hostile;
