@@ -292,7 +292,8 @@ impl Banner<'_> {
             Some(file) => format!(" {dot} with the token of {}", shown(file)),
             None => String::new(),
         };
-        line("API", &format!("http://{address}/api{login}"));
+        line("Pages", &format!("http://{address}/{login}"));
+        line("API", &format!("http://{address}/api"));
         if let Some(file) = self.file {
             line("Settings", &shown(file));
         }

@@ -46,3 +46,32 @@ fn ran_ms(job: &PastJob) -> Option<i64> {
     let (from, to) = job.started_at.zip(job.ended_at)?;
     Some((to.0 - from.0).max(0))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::job::JobState;
+    use crate::domain::{JobId, Timestamp};
+
+    #[test]
+    fn half_of_the_jobs_and_nineteen_of_twenty_take_no_longer() {
+        let took = |ms: i64| PastJob {
+            job_id: JobId(1),
+            state: JobState::Completed,
+            created_at: Timestamp(0),
+            started_at: Some(Timestamp(1_000)),
+            ended_at: Some(Timestamp(1_000 + ms)),
+        };
+        let of = |times: &[i64]| usual_ms(&times.iter().copied().map(took).collect::<Vec<_>>());
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[7]), Some((7, 7)));
+        assert_eq!(of(&[9, 3]), Some((3, 9)));
+        let twenty: Vec<i64> = (1..=20).collect();
+        assert_eq!(of(&twenty), Some((10, 19)));
+        let failed = PastJob {
+            state: JobState::Failed,
+            ..took(5)
+        };
+        assert_eq!(usual_ms(&[failed]), None);
+    }
+}

@@ -63,3 +63,32 @@ pub fn sentence(word: &str) -> Option<String> {
         left => format!("{done} of {all} jobs {what}; {left} could not be, look at their pages."),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::sentence;
+
+    #[test]
+    fn only_words_of_the_list_are_said() {
+        assert_eq!(sentence("submitted").unwrap(), "The job was submitted.");
+        assert_eq!(
+            sentence("cancelled-3-of-3").unwrap(),
+            "3 jobs are being cancelled."
+        );
+        assert_eq!(sentence("retried-1-of-1").unwrap(), "1 job was retried.");
+        assert!(
+            sentence("retried-2-of-5")
+                .unwrap()
+                .contains("3 could not be")
+        );
+        for odd in [
+            "",
+            "x",
+            "exploded-1-of-1",
+            "cancelled--1-of-x",
+            "cancelled-5-of-3-of-1",
+        ] {
+            assert_eq!(sentence(odd), None, "{odd}");
+        }
+    }
+}
