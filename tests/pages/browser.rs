@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::driver::{Driver, Refused};
+use crate::driver::{Driver, Kind, Refused};
 use crate::requests::{self, Request};
 use crate::tab::Tab;
 
@@ -24,7 +24,29 @@ pub struct Browser {
 impl Browser {
     /// `site` is the address of a server, as in `http://127.0.0.1:7717`.
     pub fn visiting(site: &str) -> Browser {
-        let driver = Driver::start();
+        Browser::of_kind(Kind::default(), site)
+    }
+
+    /// One that reads the consoles of shared workers too.
+    pub fn hearing_workers(site: &str) -> Browser {
+        let kind = Kind {
+            hears_workers: true,
+            ..Kind::default()
+        };
+        Browser::of_kind(kind, site)
+    }
+
+    /// One in which no page has scripts.
+    pub fn without_scripts(site: &str) -> Browser {
+        let kind = Kind {
+            is_plain: true,
+            ..Kind::default()
+        };
+        Browser::of_kind(kind, site)
+    }
+
+    fn of_kind(kind: Kind, site: &str) -> Browser {
+        let driver = Driver::start(kind);
         let first = driver.get("/window").unwrap();
         let first = first.as_str().unwrap().to_string();
         Browser {
@@ -117,10 +139,11 @@ impl Browser {
     }
 
     /// The story is over, and was calm to its end. Only now everything that was requested is known for certain.
-    pub fn ends(self) {
+    pub fn ends(self) -> Vec<Request> {
         let heard = self.console_errors();
         self.driver.delete("").unwrap();
         assert_eq!(self.complaints_of(heard), [""; 0], "not calm");
+        self.requests()
     }
 
     /// All of its processes have this in their command line.

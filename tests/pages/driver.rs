@@ -48,6 +48,16 @@ pub struct Refused {
     pub message: String,
 }
 
+/// How a browser is to be.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Kind {
+    /// It reads the console of shared workers too. Whoever listens holds them up: a worker that starts while its predecessor of
+    /// the same page ends may wait for ever.
+    pub hears_workers: bool,
+    /// Pages have no scripts in it.
+    pub is_plain: bool,
+}
+
 pub struct Driver {
     process: Child,
     folder: TempDir,
@@ -58,11 +68,11 @@ pub struct Driver {
 
 impl Driver {
     /// A Chromium with an empty profile, and one blank tab.
-    pub fn start() -> Driver {
+    pub fn start(kind: Kind) -> Driver {
         let mut driver = (0..STARTS_MAX)
             .find_map(|_| Driver::listening())
             .expect("chromedriver finds a port");
-        driver.url = format!("{}/{}", driver.url, driver.begin_session());
+        driver.url = format!("{}/{}", driver.url, driver.begin_session(kind));
         driver
     }
 
@@ -121,16 +131,25 @@ impl Driver {
         })
     }
 
-    fn begin_session(&self) -> String {
+    fn begin_session(&self, kind: Kind) -> String {
         let below = |name: &str| self.folder.path().join(name).display().to_string();
         let mut flags: Vec<String> = FLAGS.iter().map(|flag| flag.to_string()).collect();
         flags.push(format!("--user-data-dir={}", below("profile")));
         flags.push(format!("--log-net-log={}", self.net_log().display()));
+        // Workers pass for windows.
+        let windows: &[&str] = match kind.hears_workers {
+            true => &["shared_worker"],
+            false => &[],
+        };
+        let (allowed, blocked) = (1, 2);
+        let scripts = if kind.is_plain { blocked } else { allowed };
         let options = json!({
             "args": flags,
-            // It reads the console of shared workers too, if they pass for windows.
-            "windowTypes": ["shared_worker"],
-            "prefs": {"session": {"restore_on_startup": 4, "startup_urls": ["about:blank"]}},
+            "windowTypes": windows,
+            "prefs": {
+                "session": {"restore_on_startup": 4, "startup_urls": ["about:blank"]},
+                "profile": {"managed_default_content_settings": {"javascript": scripts}},
+            },
         });
         let wanted = json!({"capabilities": {"alwaysMatch": {
             "goog:chromeOptions": options,

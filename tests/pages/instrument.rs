@@ -61,7 +61,7 @@ fn with_worker(mut pages: Vec<Page>, worker: &str) -> Vec<Page> {
 fn a_page_with_a_worker_under_the_strict_policy_is_calm() {
     let worker = "fetch('/style.css?from=worker')";
     let site = Site::strict(with_worker(pages("<h1>none</h1>", STARTS_WORKER), worker));
-    let browser = Browser::visiting(&site.url());
+    let browser = Browser::hearing_workers(&site.url());
 
     let first = browser.tab();
     first.open("/");
@@ -124,7 +124,7 @@ fn assert_not_calm(browser: Browser) {
 /// The same for what a shared worker does.
 fn assert_noticed_of_worker(site: fn(Vec<Page>) -> Site, worker: &str, trouble: &str) {
     let site = site(with_worker(pages("<h1>x</h1>", STARTS_WORKER), worker));
-    let browser = Browser::visiting(&site.url());
+    let browser = Browser::hearing_workers(&site.url());
     browser.tab().open("/");
     await_complaint(&browser, 0, trouble);
     assert_not_calm(browser);
@@ -143,7 +143,7 @@ fn errors_on_any_console_are_noticed() {
     assert_noticed_of_worker(Site::strict, "console.error('so sad')", "so sad");
 
     let site = Site::strict(with_worker(pages("<h1>x</h1>", STARTS_WORKER), ""));
-    let browser = Browser::visiting(&site.url());
+    let browser = Browser::hearing_workers(&site.url());
     let tab = browser.tab();
     tab.open("/");
     tab.await_text("h1", "port 1");
@@ -340,6 +340,25 @@ fn the_real_server_answers_the_browser_and_is_missed_when_it_is_gone() {
     browser.excuse("favicon.ico");
     browser.ends();
     house.check();
+}
+
+#[test]
+fn a_browser_without_scripts_runs_none() {
+    let site = Site::strict(pages(
+        "<h1>Hello</h1>",
+        "document.querySelector('h1').textContent = 'ran'",
+    ));
+    let browser = Browser::without_scripts(&site.url());
+    let tab = browser.tab();
+    tab.open("/");
+    tab.reload();
+    assert_eq!(tab.text("h1"), "Hello");
+    let requests = browser.ends();
+    assert!(
+        !requests
+            .iter()
+            .any(|request| request.url.ends_with("page.js"))
+    );
 }
 
 #[test]

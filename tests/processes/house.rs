@@ -178,17 +178,30 @@ impl House {
         self.worker_named(&name, slots, url, settings)
     }
 
+    /// A worker with a name that may hold anything.
+    pub fn worker_called(&mut self, name: &str, slots: u32, settings: &str) -> Worker {
+        self.workers += 1;
+        let folder = format!("w{}", self.workers);
+        self.worker_in(&folder, name, slots, &self.url(), settings)
+    }
+
     fn worker_named(&self, name: &str, slots: u32, url: &str, settings: &str) -> Worker {
+        self.worker_in(name, name, slots, url, settings)
+    }
+
+    fn worker_in(&self, folder: &str, name: &str, slots: u32, url: &str, settings: &str) -> Worker {
         let path = self.folder.path().display();
+        // JSON is YAML.
+        let quoted = serde_json::Value::from(name);
         let config = format!(
-            "server_url: {url}\nname: {name}\nslots: {slots}\ndata_dir: {path}/{name}\n{settings}\n"
+            "server_url: {url}\nname: {quoted}\nslots: {slots}\ndata_dir: {path}/{folder}\n{settings}\n"
         );
-        let file = self.path(&format!("{name}.yaml"));
+        let file = self.path(&format!("{folder}.yaml"));
         fs::write(&file, config).unwrap();
         let worker = Worker {
             name: name.to_string(),
             config: file,
-            folder: self.path(name),
+            folder: self.path(folder),
             variables: self.variables.clone(),
             process: None,
         };

@@ -144,10 +144,11 @@ fn banner(job: &JobJson, why: &JobWhyJson, view: &View) -> Markup {
             @if job.ended_at.is_some() || told.is_empty() { (parts::why_details(&why.why, view.now)) }
             @for step in &told {
                 details open[told.len() == 1 && job.ended_at.is_none()] id={ "why-" (step.step) } {
-                    summary { a href=(links::step(job.id, &step.step)) { (step.step) } " " (parts::state(&step.status)) " " (step.why.sentence)
+                    summary { b { (step.step) } " " (parts::state(&step.status)) " " (step.why.sentence)
                         @if let Some(outcome) = step.why.outcome.as_ref().filter(|outcome| parts::is_soon(outcome)) { " " (parts::outcome(outcome, view.now)) }
                     }
                     (parts::why_reasons(&step.why))
+                    p { a href=(links::step(job.id, &step.step)) { "To step " (step.step) } }
                 }
             }
             @if more > 0 { p.note { "and " (parts::count(more, "more step")) } }
@@ -186,8 +187,9 @@ fn graph_box(job: &JobJson, request: &Request, selected: Option<&StepJson>) -> M
     };
     html! {
         details.box #graph open {
-            summary {
-                h2 { "What waits for what " span.count { (parts::count(count, "step")) } }
+            summary { h2 { "What waits for what " span.count { (parts::count(count, "step")) } } }
+            // Not in what opens and closes it: a link within a button is reached by nobody who needs a reader.
+            p.paging {
                 @if is_large && !shows_all { a href={ (links::job(job.id)) "?graph=all#graph" } { "draw every step" } }
                 a href={ (links::job(job.id)) "/graph.svg" } download={ "job-" (job.id) ".svg" } { "download" }
             }

@@ -43,10 +43,12 @@ pub fn section(
 fn one(row: &Row, bars: &Markup, selected: Option<&StepJson>) -> Markup {
     let is_selected = selected.is_some_and(|step| step.name == row.name);
     html! {
-        a.row href=(row.href) aria-label=(row.said()) aria-current=[is_selected.then_some("true")] {
+        a.row href=(row.href) aria-current=[is_selected.then_some("true")] {
             span.name { @if row.is_instance { "· " } (parts::sign(&row.state)) " " (row.name) }
             (bars)
             span.number { @if row.run_ms() > 0 { (parts::duration(row.run_ms())) } @else { (parts::none()) } }
+            // All of it in words, after what is seen.
+            span.hidden { (row.said()) }
         }
     }
 }
