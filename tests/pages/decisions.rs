@@ -75,7 +75,7 @@ fn a_rejection_is_written_down_and_fails_what_depends_on_it() {
     tab.open(&format!("/jobs/{job_id}"));
     tab.click_on("Reject…");
     tab.await_text("dialog[open]", "what depends on it is skipped");
-    tab.type_into("dialog #why", "not on a <i>Friday</i>");
+    tab.type_into("dialog #act-why", "not on a <i>Friday</i>");
     tab.click_on("Reject");
     tab.await_text(".said", "The step was rejected.");
     tab.await_text(".title .state", "failed");
@@ -122,7 +122,7 @@ fn a_job_is_retried_from_a_step_or_from_where_it_failed() {
 
     tab.open("/jobs/1");
     tab.click_on("Retry…");
-    tab.await_text("dialog[open]", "2 steps that did is not done again");
+    tab.await_text("dialog[open]", "not again what did (2 steps)");
     tab.click("dialog button.primary");
     tab.await_text("h1", "job 3");
     tab.await_text(".title .state", "completed");

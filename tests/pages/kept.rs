@@ -45,14 +45,14 @@ fn focus_selection_scroll_and_what_was_opened_survive_a_change() {
         link.focus({preventScroll: true});
         const heading = document.querySelector('#steps-title').firstChild;
         getSelection().setBaseAndExtent(heading, 0, heading, 5);
-        document.documentElement.scrollTop = 200;
+        document.documentElement.scrollTop = 100;
         window.held = link";
     tab.script(hold);
     let held = "
         return [document.activeElement === window.held, getSelection().toString(), document.documentElement.scrollTop,
             document.querySelector('#graph').open, document.querySelector('#timeline').open]";
     let before = tab.script(held);
-    assert_eq!(before, serde_json::json!([true, "Steps", 200, false, true]));
+    assert_eq!(before, serde_json::json!([true, "Steps", 100, false, true]));
 
     open(&house, "first");
     await_states(&tab, &["completed", "running", "pending"]);
@@ -83,7 +83,7 @@ fn what_is_being_typed_survives_a_change() {
         return [field.id, field.value, field.selectionStart, document.getElementById('input.name').value,
             document.querySelector('#run details').open, document.querySelector('#run .command code').textContent]";
     let before = tab.script(held);
-    let command = "stepward run gated -i name=Ada";
+    let command = "stepward run gated -i name=Ada --label 'half a lab'";
     assert_eq!(
         before,
         serde_json::json!(["labels", "half a lab", 10, "Ada", true, command])
@@ -117,17 +117,17 @@ fn a_question_stays_open_while_the_page_behind_it_changes() {
     await_states(&tab, &["running", "pending", "pending"]);
     tab.click_on("Cancel…");
     tab.await_text("dialog[open] h1", "Cancel job 1 gated?");
-    tab.type_into("dialog #why", "because of");
+    tab.type_into("dialog #act-why", "because of");
     open(&house, "first");
     await_states(&tab, &["completed", "running", "pending"]);
-    assert_eq!(tab.value("dialog #why"), "because of");
+    assert_eq!(tab.value("dialog #act-why"), "because of");
     assert_eq!(tab.script("return document.activeElement.id"), "why");
     tab.press("Escape");
     tab.await_gone("dialog[open]");
     // Nothing was done by closing it.
     assert_eq!(house.job(job_id).status, "running");
     tab.click_on("Cancel…");
-    tab.type_into("dialog #why", "<b>wrong</b> branch");
+    tab.type_into("dialog #act-why", "<b>wrong</b> branch");
     tab.click_on("Cancel the job");
     tab.await_text(".said", "The job is being cancelled.");
     tab.await_text(".title .state", "cancelled");

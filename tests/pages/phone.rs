@@ -35,7 +35,7 @@ fn a_job_is_run_read_and_approved_on_a_phone() {
     // What a finger has to meet is large enough for one.
     let small = "
         const targets = [...document.querySelectorAll('main a.button, main button, main input, main select, header nav a')];
-        const sizes = targets.filter(target => target.offsetParent).map(target => [target, target.getBoundingClientRect()]);
+        const sizes = targets.filter(target => target.offsetParent).map(target => [target, (target.closest('label') ?? target).getBoundingClientRect()]);
         return sizes.filter(([, box]) => box.width < 24 || box.height < 24).map(([target, box]) => `${target.outerHTML} ${box.width}x${box.height}`)";
     let small = tab.script(small);
     let small: Vec<&str> = small

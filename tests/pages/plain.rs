@@ -56,14 +56,14 @@ fn everything_can_be_done_by_forms_alone() {
     tab.click_on("first");
     tab.await_text("#log #L1", "1");
     tab.click_on("later");
-    tab.await_text("#log #L401", "401");
+    tab.await_text("#log #L201", "201");
 
     let long = house.submit("long");
     house.await_asleep(1);
     tab.open(&format!("/jobs/{long}"));
     tab.click_on("Cancel…");
     tab.await_text("h1", "Cancel job");
-    tab.type_into("#why", "no need");
+    tab.type_into("#act-why", "no need");
     tab.click_on("Cancel the job");
     tab.await_text(".said", "being cancelled");
     house.await_job(long, "cancelled");

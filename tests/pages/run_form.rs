@@ -24,7 +24,7 @@ tasks:
         script: |
           echo "$INPUT_VERSION for $INPUT_CHANNEL, $INPUT_COPIES times, loud $INPUT_LOUD, in $INPUT_REGIONS"
           echo "$INPUT_NOTES"
-          [ "$INPUT_TOKEN" = "hush 'hush'" ] && echo the token fits
+          [ "${#INPUT_TOKEN}" = 11 ] && echo the token fits
           while [ ! -e LEDGER.gate ]; do sleep 0.05; done
 "#;
 
@@ -78,7 +78,7 @@ fn a_form_has_its_defaults_says_what_is_wrong_next_to_the_field_and_makes_one_jo
     tab.type_into(&field("regions"), "north\nsouth");
     tab.type_into(&field("token"), "hush 'hush'");
     let command = "stepward run release -i version=one -i channel=stable -i copies=12 -i loud=false \
-                   -i 'notes=Ada'\\''s <b>notes</b>\nin two lines' -i regions=north -i regions=south -i 'token=…'";
+                   -i 'notes=Ada'\\''s <b>notes</b>\nin two lines' -i regions=north -i regions=south -i token=SECRET";
     assert_eq!(tab.text(&format!("{FORM} .command code")), command);
     tab.click_on("Run");
 
@@ -115,7 +115,11 @@ fn a_form_has_its_defaults_says_what_is_wrong_next_to_the_field_and_makes_one_jo
         button.click()";
     tab.script(twice);
     tab.await_text(".said", "The job was submitted.");
-    assert_eq!(tab.path(), "/jobs/1", "what was said is not said again");
+    // Whoever loads or shares it did not do it.
+    assert_eq!(
+        tab.script("return location.pathname + location.search"),
+        "/jobs/1"
+    );
     tab.await_text(".title .state", "running");
     tab.await_text("#log .pane", "1.2.3 for stable, 4 times, loud false, in");
     tab.await_text("#log .pane", "Ada's <b>notes</b>");

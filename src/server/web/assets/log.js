@@ -354,7 +354,7 @@ class Viewer {
 
   async seek(back) {
     if (this.find.value === '') return this.find.focus();
-    const line = this.current || (back ? this.pages.total + 1 : 0);
+    const line = this.searchFrom(back);
     this.said.textContent = 'looking…';
     if (this.pages.filter.find !== this.find.value || this.pages.filter.case !== this.wanted().case) {
       if (!(await this.pages.set(this.wanted()))) return;
@@ -370,6 +370,17 @@ class Viewer {
     this.current = found.line;
     this.choose(found.line, found.line);
     await this.scrollTo(found.index);
+  }
+
+  // From the match that is in sight; else from what is.
+  searchFrom(back) {
+    const { top, bottom } = this.pane.getBoundingClientRect();
+    const inSight = this.drawn.filter((row) => {
+      const box = row.getBoundingClientRect();
+      return box.bottom > top && box.top < bottom;
+    });
+    if (!inSight.length || inSight.some((row) => lineOf(row) === this.current)) return this.current;
+    return back ? lineOf(inSight.at(-1)) + 1 : lineOf(inSight[0]) - 1;
   }
 
   clicked(event) {
