@@ -120,6 +120,7 @@ pub struct App {
     origin: Origin,
     hook_log: HookLog,
     gate: Arc<Gate>,
+    scans: web::log::Scans,
     config: ServerConfig,
     /// As they are in force, and where each comes from.
     settings: Vec<Setting>,
@@ -270,6 +271,7 @@ impl Server {
             logs,
             installation,
             gate: Arc::new(gate),
+            scans: web::log::Scans::default(),
             config: config.clone(),
             settings: settings_known,
         });

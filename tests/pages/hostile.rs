@@ -61,6 +61,7 @@ fn workflows() -> String {
             "input": {"who": {"type": "string", "default": TEXT, "description": TEXT}}}})),
         "runs": task(json!({"work": {"script": "SLEEP"}})),
         "slow": task(json!({"work": {"script": "SLEEP", "timeout": "1s"}})),
+        "unheard": task(json!({NAME: {"type": "approval", "message": TEXT, "timeout": "1s"}})),
         "late": {"timeout": "1s", "flow": {"work": {"script": "SLEEP"}}},
         "nobody": task(json!({"work": {"script": "true", "tags": [tag]}})),
         "patient": task(json!({"work": {"script": "true", "tags": [tag], "unmatched": "wait"}})),
@@ -100,7 +101,7 @@ impl Evil {
             made.id
         };
         let jobs = [
-            "asks", "runs", "slow", "late", "nobody", "patient", "parent", "fails",
+            "asks", "unheard", "runs", "slow", "late", "nobody", "patient", "parent", "fails",
         ];
         let mut jobs: Vec<(&str, i64)> = jobs.map(|task| (task, submit(task))).to_vec();
         jobs.push(("completed", submit(NAME)));
@@ -125,6 +126,7 @@ impl Evil {
             ("fails", "failed"),
             ("slow", "failed"),
             ("late", "cancelled"),
+            ("unheard", "failed"),
             ("nobody", "failed"),
             ("parent", "failed"),
             ("cancelled", "cancelled"),

@@ -179,7 +179,7 @@ fn a_million_lines_are_at_hand() {
     assert_eq!(chosen.len(), 11);
     assert_eq!((&*chosen[0], &*chosen[10]), ("500000", "500010"));
     tab.click("#L500012 a.n");
-    assert_eq!(tab.path(), format!("{address}#L500012"));
+    assert_eq!(tab.path(), format!("{address}&attempt=1#L500012"));
     assert_eq!(tab.texts("#log .l.chosen a.n"), ["500012"]);
 
     // All of it, as a file.

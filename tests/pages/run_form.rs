@@ -83,7 +83,7 @@ fn a_form_has_its_defaults_says_what_is_wrong_next_to_the_field_and_makes_one_jo
     tab.click_on("Run");
 
     tab.await_text(".refused", "The job was not submitted.");
-    assert_eq!(tab.path(), "/tasks/release/run#run");
+    assert_eq!(tab.path(), "/tasks/release/run");
     assert!(tab.shows("[id='input.version-fault']", r"^\d+\.\d+\.\d+$"));
     assert!(tab.shows("[id='input.copies-fault']", "9"));
     assert_eq!(tab.text("[id='input.channel-fault']"), "");

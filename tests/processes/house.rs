@@ -179,6 +179,7 @@ impl House {
     }
 
     /// A worker with a name that may hold anything.
+    #[allow(dead_code)] // The stories of the pages need it.
     pub fn worker_called(&mut self, name: &str, slots: u32, settings: &str) -> Worker {
         self.workers += 1;
         let folder = format!("w{}", self.workers);
