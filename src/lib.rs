@@ -8,7 +8,7 @@
 //! # Where to start
 //! `domain/step.rs` for what can happen to a step, `engine/mod.rs` for everything that can be done, `engine/finish.rs` for how
 //! any of it is done, `engine/cascade.rs` for what follows, `sweeper/mod.rs` for what happens when nothing does, `schema.sql` for
-//! what is kept.
+//! what is kept, `server/web/mod.rs` for what people see.
 //!
 //! # How anything happens
 //! A verb of the engine sends one closure to the store's writer thread. There it loads, checks, moves, records, cascades

@@ -131,13 +131,13 @@ impl Gate {
     }
 
     fn is_ours(&self, name: &str) -> bool {
-        let address = name.trim_start_matches('[').trim_end_matches(']');
-        let is_loopback = address
-            .parse::<IpAddr>()
-            .is_ok_and(|address| address.is_loopback());
-        let is_local = name.eq_ignore_ascii_case("localhost")
-            || name.to_ascii_lowercase().ends_with(".localhost");
-        is_loopback || is_local || (self.hosts.iter()).any(|known| known.eq_ignore_ascii_case(name))
+        is_local(name) || (self.hosts.iter()).any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether the browser takes the connection for one that nobody else can read or change.
+    pub fn is_secure(&self, headers: &Headers) -> bool {
+        let host = headers.host.as_deref().unwrap_or_default();
+        self.is_https || is_local(host_name(host))
     }
 
     /// A cookie lets look everywhere, and act where a page of ours proves itself (`takes_cookie`).
@@ -166,15 +166,9 @@ impl Gate {
             let message = "this is not the token of this server";
             return Err(ApiError::new(401, "unauthorized", message));
         }
-        let mut id = [0; 12];
-        getrandom::fill(&mut id).map_err(|error| {
-            log::error!("there is no randomness to be had: {error}");
-            let message = "the server met a fault of its own, its log says which";
-            ApiError::new(500, "internal", message)
-        })?;
         let now_ms = wall_time().0;
         Ok(self.cookie_of(&Session {
-            id: BASE64.encode(id),
+            id: random_text()?,
             begun_ms: now_ms,
             issued_ms: now_ms,
         }))
@@ -276,6 +270,26 @@ pub fn cookie<'h>(headers: &'h Headers, name: &str) -> Option<&'h str> {
     pairs
         .find(|(known, _)| *known == name)
         .map(|(_, value)| value)
+}
+
+/// A name of this machine, to itself.
+fn is_local(name: &str) -> bool {
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    let address = address.parse::<IpAddr>();
+    address.is_ok_and(|address| address.is_loopback())
+        || name.eq_ignore_ascii_case("localhost")
+        || name.to_ascii_lowercase().ends_with(".localhost")
+}
+
+/// A text that nobody can guess.
+pub fn random_text() -> Result<String, ApiError> {
+    let mut bytes = [0; 12];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        log::error!("there is no randomness to be had: {error}");
+        let message = "the server met a fault of its own, its log says which";
+        ApiError::new(500, "internal", message)
+    })?;
+    Ok(BASE64.encode(bytes))
 }
 
 /// Takes as long wherever they differ.

@@ -75,7 +75,6 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Said with every answer, whatever it is: a browser that was led to show one as something else obeys them too.
 const ALWAYS: &[(&str, &str)] = &[
     ("content-security-policy", CONTENT_SECURITY_POLICY),
-    ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
     // Not `no-referrer`: with that, browsers do not say of a form where it comes from.
     ("referrer-policy", "same-origin"),

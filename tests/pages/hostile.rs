@@ -223,6 +223,8 @@ fn look_at(browser: &Browser, tab: &Tab, path: &str, shows: bool) {
     }
     assert_harmless(tab);
     let text = tab.script("return document.documentElement.textContent");
+    let turned = ["\u{202e}", "\u{2066}"].map(|turn| text.as_str().unwrap().contains(turn));
+    assert_eq!(turned, [false; 2], "{path}: the direction of reading");
     let is_shown = text.as_str().unwrap().contains("<x-evil>");
     assert_eq!(
         is_shown, shows,

@@ -1,5 +1,7 @@
 //! What other sites make a browser send changes nothing, and who has no token stays outside.
 
+use tempfile::NamedTempFile;
+
 use crate::browser::Browser;
 use crate::house::{House, PATIENT};
 use crate::http::{Answer, ask, proof, send_form};
@@ -32,8 +34,6 @@ const FORMS: &[(&str, &str)] = &[
     ("/settings/notify/phone/test", ""),
     ("/settings/deliveries/1/redeliver", ""),
 ];
-
-const NAME: &str = "token";
 
 fn house_with_something_of_everything() -> House {
     let mut house = House::with_settings(WORKFLOWS, PATIENT);
@@ -109,12 +109,15 @@ fn pages_are_told_to_nobody_who_was_led_here_under_another_name() {
     house.check();
 }
 
-fn house_with_token() -> House {
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), "let-me-in-please-0123456789abcdef\n").unwrap();
-    let (_, path) = file.keep().unwrap();
-    let settings = format!("auth: {{ token_file: {} }}\n{PATIENT}", path.display());
-    House::with_settings(WORKFLOWS, &settings)
+/// With the file that its token is in.
+fn house_with_token() -> (House, NamedTempFile) {
+    let file = NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), TOKEN).unwrap();
+    let settings = format!(
+        "auth: {{ token_file: {} }}\n{PATIENT}",
+        file.path().display()
+    );
+    (House::with_settings(WORKFLOWS, &settings), file)
 }
 
 const TOKEN: &str = "let-me-in-please-0123456789abcdef";
@@ -126,9 +129,9 @@ fn cookie(answer: &Answer) -> &str {
 
 #[test]
 fn a_cookie_is_for_our_pages_alone() {
-    let house = house_with_token();
+    let (house, _token) = house_with_token();
     let site = house.url();
-    let form = format!("{NAME}={TOKEN}");
+    let form = format!("token={TOKEN}");
     let entered = send_form(&site, "/login", &[], &form);
     assert_eq!(entered.status, 303);
     let set = entered.header("set-cookie").unwrap();
@@ -145,19 +148,19 @@ fn a_cookie_is_for_our_pages_alone() {
     assert_eq!(look("/api/jobs", &[]), 401);
 
     // A cookie alone does nothing: whoever sends it must have read a page.
-    let run = |headers: &[(&str, &str)], body: &str| {
-        send_form(&site, "/tasks/quick/run", headers, body).status
-    };
+    let send =
+        |headers: &[(&str, &str)], body: &str| send_form(&site, "/tasks/quick/run", headers, body);
+    let run = |headers: &[(&str, &str)], body: &str| send(headers, body).status;
     assert_eq!(run(&[("cookie", session)], "once=1"), 403);
     let page = proof(&site, "/tasks/quick", &[("cookie", session)]);
     let whole = format!("once=1&page={page}");
     // Nor does the page of one person with the cookie of another, or none.
-    assert_eq!(run(&[], &whole), 303);
+    assert_eq!(send(&[], &whole).header("location"), Some("/login"));
     let other = send_form(&site, "/login", &[], &form);
-    if cookie(&other) != session {
-        assert_eq!(run(&[("cookie", cookie(&other))], &whole), 403);
-    }
-    assert_eq!(run(&[("cookie", session)], &whole), 303);
+    assert_ne!(cookie(&other), session);
+    assert_eq!(run(&[("cookie", cookie(&other))], &whole), 403);
+    let made = send(&[("cookie", session)], &whole);
+    assert_eq!(made.header("location"), Some("/jobs/1?said=submitted"));
 
     // The API takes no cookie for what changes something.
     let json = [("cookie", session), ("content-type", "application/json")];
@@ -174,12 +177,12 @@ fn a_cookie_is_for_our_pages_alone() {
         let entered = send_form(&site, "/login", &[], &form);
         assert_eq!(entered.header("location"), Some("/"), "{odd}");
     }
-    drop(house);
+    house.check();
 }
 
 #[test]
 fn a_person_logs_in_goes_where_they_wanted_and_logs_out() {
-    let house = house_with_token();
+    let (house, _token) = house_with_token();
     let browser = Browser::visiting(&house.url());
     browser.excuse("401 (Unauthorized");
     let tab = browser.tab();
@@ -207,5 +210,5 @@ fn a_person_logs_in_goes_where_they_wanted_and_logs_out() {
     tab.open("/jobs");
     tab.await_text("h1", "Log in");
     browser.ends();
-    drop(house);
+    house.check();
 }

@@ -46,8 +46,6 @@ fn a_server_that_is_not_localhost_is_live_too() {
     let house = House::with_settings(WORKFLOWS, &settings);
     let site = house.url().replace("127.0.0.1", "stepward.test");
     let browser = Browser::visiting(&site);
-    // What a browser says of a header that it heeds only where the connection is secure.
-    browser.excuse("Cross-Origin-Opener-Policy header has been ignored");
     let tabs = [browser.tab(), browser.new_window()];
     for tab in &tabs {
         tab.open("/jobs");
@@ -63,6 +61,23 @@ fn a_server_that_is_not_localhost_is_live_too() {
     tabs[0].click("[data-copy]");
     tabs[0].await_text("[data-copy]", "copied");
     assert_eq!(tabs[0].count("textarea:not([id])"), 0);
+    browser.ends();
+    house.check();
+}
+
+/// Some browsers on phones have no workers that tabs share: then each tab that is seen has a stream of its own.
+#[test]
+fn a_browser_without_shared_workers_is_live_too() {
+    let house = House::with_settings(WORKFLOWS, PATIENT);
+    let browser = Browser::visiting(&house.url());
+    let tab = browser.tab();
+    let without = serde_json::json!({"source": "delete window.SharedWorker"});
+    tab.devtools("Page.addScriptToEvaluateOnNewDocument", without);
+    tab.open("/jobs");
+    assert_eq!(tab.script("return 'SharedWorker' in window"), false);
+    tab.await_text("#live", "live");
+    let job_id = house.submit("gated");
+    tab.await_text("tbody td", &job_id.to_string());
     browser.ends();
     house.check();
 }

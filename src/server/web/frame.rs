@@ -160,13 +160,17 @@ impl Page<'_> {
                 (foot_of_page())
             }
         };
-        let text = document(&self.title, theme, &body).into_string();
+        let text = straight(document(&self.title, theme, &body).into_string());
         let response = match self.view.has_proof.get() {
             true => Response::html(self.status, text),
             false => squeezed(Response::html(self.status, text), &request.headers),
         };
-        let renewed = app.gate.renewed(&request.headers);
-        Ok(match renewed {
+        // Elsewhere browsers complain of it.
+        let response = match app.gate.is_secure(&request.headers) {
+            true => response.header("cross-origin-opener-policy", "same-origin"),
+            false => response,
+        };
+        Ok(match app.gate.renewed(&request.headers) {
             Some(cookie) => response.header("set-cookie", cookie),
             None => response,
         }
@@ -184,7 +188,17 @@ pub fn bare(title: &str, status: u16, main: &Markup) -> Response {
             main id="main" tabindex="-1" { (main) }
         }
     };
-    Response::html(status, document(title, None, &body).into_string())
+    Response::html(status, straight(document(title, None, &body).into_string()))
+}
+
+/// Nothing of ours turns the direction of reading in the middle of a page; what others wrote must not either, or a name could show
+/// parts of itself behind what follows it.
+fn straight(text: String) -> String {
+    let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    match text.contains(turns) {
+        true => text.replace(turns, "\u{fffd}"),
+        false => text,
+    }
 }
 
 fn document(title: &str, theme: Option<&str>, body: &Markup) -> Markup {

@@ -39,7 +39,7 @@ pub fn panel(
     request: &Request,
     view: &View,
 ) -> Result<Markup, ApiError> {
-    if step.attempt == 0 {
+    if step.attempt == 0 || matches!(step.kind.as_str(), "approval" | "task") {
         let text = match step.kind.as_str() {
             "approval" => "An approval prints nothing.",
             "task" => "Its child job has the logs.",
@@ -122,7 +122,7 @@ fn tools(raw: &str, step: &str) -> Markup {
         div.actions.more {
             span.log-tools data-log-tools hidden {
                 label.hidden for="log-find" { "Find in the log" }
-                input #log-find type="search" placeholder="find in all of it" autocomplete="off" spellcheck="false";
+                input #log-find type="search" placeholder="find in all of it, Enter" autocomplete="off" spellcheck="false";
                 button.quiet type="button" data-log-do="previous" title="Previous match (N)" { "previous" }
                 button.quiet type="button" data-log-do="next" title="Next match (n)" { "next" }
                 span.number data-log-found role="status" {}

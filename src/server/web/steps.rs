@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::frame::View;
 use super::job::by_step;
 use super::{links, parts};
 use crate::graph::loop_of;
@@ -31,7 +32,7 @@ pub fn table(
     selected: Option<&StepJson>,
     why: &JobWhyJson,
     request: &Request,
-    view: &super::frame::View,
+    view: &View,
 ) -> Markup {
     let explained = by_step(why);
     let word = request.query("show").unwrap_or_default();
@@ -99,7 +100,7 @@ fn row(
     step: &StepJson,
     selected: Option<&StepJson>,
     explained: Option<&StepWhyJson>,
-    view: &super::frame::View,
+    view: &View,
 ) -> Markup {
     // One that ran in the job that this one retries.
     let is_taken_over = step.status == "completed" && step.attempt == 0 && job.retry_of.is_some();
@@ -124,7 +125,7 @@ fn row(
 }
 
 /// From when it could have begun until it did.
-fn waited(step: &StepJson, view: &super::frame::View) -> Markup {
+fn waited(step: &StepJson, view: &View) -> Markup {
     match step.ready_at {
         Some(ready) => parts::took(Some(ready), step.started_at.or(step.ended_at), view.now),
         None => parts::none(),
@@ -141,7 +142,7 @@ pub fn panel(
     step: &StepJson,
     why: &JobWhyJson,
     request: &Request,
-    view: &super::frame::View,
+    view: &View,
 ) -> Markup {
     let explained = by_step(why).get(step.name.as_str()).copied();
     let has_ended = job.ended_at.is_some();
@@ -178,12 +179,7 @@ pub fn panel(
     }
 }
 
-fn attempts(
-    job: &JobJson,
-    step: &StepJson,
-    request: &Request,
-    view: &super::frame::View,
-) -> Markup {
+fn attempts(job: &JobJson, step: &StepJson, request: &Request, view: &View) -> Markup {
     let shown = request.query("attempt").and_then(|n| n.parse().ok());
     let shown: u32 = shown.unwrap_or(step.attempt);
     let to = |attempt: &AttemptHistory| {

@@ -15,6 +15,7 @@ use crate::language::values::{Violation, check_values};
 use crate::server::App;
 use crate::server::api::tasks::find;
 use crate::server::api::{jobs, show};
+use crate::server::auth::random_text;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 use crate::store::{Frozen, PastJob};
@@ -206,7 +207,8 @@ fn run_form(
             // Kept as it is while somebody fills it in.
             form.in data-run data-keep="run" method="post" action={ (links::task(name)) "/run" } {
                 (view.proof())
-                input type="hidden" name="once" value=(random()?);
+                // A form that is sent twice makes one job.
+                input type="hidden" name="once" value=(random_text()?);
                 @if !refused.is_empty() {
                     div.refused role="alert" {
                         p { "The job was not submitted." }
@@ -233,20 +235,6 @@ fn run_form(
             }
         }
     })
-}
-
-/// So that a form that is sent twice makes one job.
-fn random() -> Result<String, ApiError> {
-    let mut bytes = [0; 12];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        log::error!("there is no randomness to be had: {error}");
-        ApiError::new(
-            500,
-            "internal",
-            "the server met a fault of its own, its log says which",
-        )
-    })?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 fn past_box(name: &str, past: &[PastJob], view: &View) -> Markup {

@@ -18,7 +18,7 @@ let due = 0;
 let loading = false;
 let again = false;
 let took = 0;
-let lastEnd = 0;
+let lastEnd = Date.now();
 let fresh = Date.now(); // when the page was last as the server would show it
 
 // A worker's address is the one thing here that could run code: only files of ours have one.
