@@ -216,10 +216,11 @@ fn twice() -> String {
 
 /// The step has ended, and nobody but its worker knows.
 fn await_lost_report(proxy: &Proxy, worker: &Worker) {
-    await_that("a report is lost", || {
-        (proxy.count("/reports", Fate::LoseRequest) > 0).then_some(())
+    // What was lost first may have been a word about a step that still ran.
+    await_that("a report is lost, and the result kept", || {
+        let is_lost = proxy.count("/reports", Fate::LoseRequest) > 0;
+        (is_lost && worker.spooled() == 1).then_some(())
     });
-    assert_eq!(worker.spooled(), 1, "it is kept");
 }
 
 fn assert_second_stands(house: &House, job_id: i64) {

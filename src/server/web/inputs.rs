@@ -52,10 +52,12 @@ impl Typed {
             match input.get(&spec.name) {
                 None | Some(Value::Null) => {}
                 Some(Value::Array(items)) if spec.multiple => {
-                    let items = items.iter().map(|item| (spec.name.clone(), shown(item)));
+                    let items = items
+                        .iter()
+                        .map(|item| (spec.name.clone(), in_field(spec, item)));
                     texts.extend(items);
                 }
-                Some(value) => texts.push((spec.name.clone(), shown(value))),
+                Some(value) => texts.push((spec.name.clone(), in_field(spec, value))),
             }
         }
         Typed { texts }
@@ -78,6 +80,14 @@ impl Typed {
 
     fn has(&self, name: &str) -> bool {
         self.texts.iter().any(|(known, _)| known == name)
+    }
+}
+
+/// As it stands in a field, from which it can be read again.
+fn in_field(spec: &ValueSpec, value: &Value) -> String {
+    match spec.value_type {
+        ValueType::Json => value.to_string(),
+        _ => shown(value),
     }
 }
 
@@ -187,17 +197,19 @@ fn control(spec: &ValueSpec, typed: &Typed, id: &str, described: &str, is_wrong:
     let default = spec.default.as_ref().map(parsed);
     let texts: Vec<String> = match (typed.has(&spec.name), &default) {
         (true, _) => typed.all(&spec.name).map(str::to_string).collect(),
-        (false, Some(Value::Array(items))) if spec.multiple => items.iter().map(shown).collect(),
-        (false, Some(value)) => vec![shown(value)],
+        (false, Some(Value::Array(items))) if spec.multiple => {
+            items.iter().map(|item| in_field(spec, item)).collect()
+        }
+        (false, Some(value)) => vec![in_field(spec, value)],
         (false, None) => Vec::new(),
     };
     // What need not be said at the prompt.
     let default = default.map(|value| match &value {
         Value::Array(items) if spec.multiple => {
-            let items: Vec<String> = items.iter().map(shown).collect();
+            let items: Vec<String> = items.iter().map(|item| in_field(spec, item)).collect();
             items.join("\n")
         }
-        value => shown(value),
+        value => in_field(spec, value),
     });
     let first = texts.first().map(String::as_str).unwrap_or_default();
     // A page that shows it again must not hold it.
@@ -247,7 +259,7 @@ fn options(
     let options: Vec<String> = spec
         .options
         .iter()
-        .map(|json| shown(&parsed(json)))
+        .map(|json| in_field(spec, &parsed(json)))
         .collect();
     let size = spec.multiple.then_some(options.len().clamp(2, CHOICES_MAX));
     html! {

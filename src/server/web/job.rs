@@ -45,7 +45,7 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
         (head(&job, &view))
         (banner(&job, &why, &view))
         (decisions(&job, all))
-        div.pictures {
+        div.pictures #pictures {
             @if all.len() > 1 { (graph_box(&job, request, selected)) }
             (timeline::section(&job, &why, selected, &view))
         }
@@ -162,7 +162,7 @@ fn decisions(job: &JobJson, all: &[StepJson]) -> Markup {
     let waiting: Vec<&StepJson> = waiting.take(EXPLAINED).collect();
     html! {
         @for step in &waiting {
-            section.box.decision aria-label={ "Decision about " (step.name) } {
+            section.box.decision id={ "decide-" (step.id) } aria-label={ "Decision about " (step.name) } {
                 div.in.title {
                     span { (parts::sign("suspended")) " " b { (step.name) } " waits for a person: " (step.message.as_deref().unwrap_or("go on?")) }
                     div.actions {

@@ -93,7 +93,7 @@ fn filter(app: &App, query: &str, fault: Option<&str>) -> Markup {
             label.hidden for="q" { "Filter" }
             input #q type="search" name="q" value=(query) list="words" data-filter data-words=(words) autocomplete="off" spellcheck="false"
                 placeholder="status:failed task:release since:2d" aria-invalid=[fault.map(|_| "true")] aria-describedby="q-fault";
-            datalist #words {}
+            datalist #words data-keep="words" {}
             button { "Filter" }
         }
         p #q-fault .fault role="alert" { @if let Some(fault) = fault { (fault) } }

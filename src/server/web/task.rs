@@ -52,6 +52,10 @@ struct Refused {
     fields: Vec<Violation>,
     /// What belongs to no field.
     others: Vec<String>,
+    /// What stood in the fields that every task has.
+    priority: String,
+    not_before: String,
+    labels: String,
 }
 
 impl Refused {
@@ -73,16 +77,23 @@ pub fn run(app: &App, request: &Request) -> Result<Reply, ApiError> {
             }
             Err(EngineError::InputInvalid { violations, .. }) => Refused {
                 fields: violations,
-                others: Vec::new(),
+                ..Refused::default()
             },
             Err(error @ EngineError::Store(_)) => return Err(error.into()),
             Err(error) => Refused {
-                fields: Vec::new(),
                 others: vec![error.to_string()],
+                ..Refused::default()
             },
         },
     };
     let typed = Typed::of_form(&form, specs);
+    let text = |name: &str| form.text(name).unwrap_or_default().to_string();
+    let refused = Refused {
+        priority: text("priority"),
+        not_before: text("not_before"),
+        labels: text("labels"),
+        ..refused
+    };
     page(app, request, &frozen, &typed, &refused)
 }
 
@@ -157,7 +168,7 @@ fn page(
             @if let Some(description) = &task.draft.description { span.note { (description) } }
         }
         @if place.is_some_and(|place| loaded.stale.contains(&place.file)) {
-            p.refused { "Its file has errors, " a href="#yaml-title" { "shown below" } ". What runs is the task as it was when the file was last good." }
+            p.refused #stale { "Its file has errors, " a href="#yaml-title" { "shown below" } ". What runs is the task as it was when the file was last good." }
         }
         (run_form(task, typed, refused, &past, &view)?)
         div.columns {
@@ -191,7 +202,8 @@ fn run_form(
 ) -> Result<Markup, ApiError> {
     let name = &task.draft.name;
     let command = format!("stepward run {}", shell_word(name));
-    let is_open = !refused.others.is_empty();
+    let besides = [&refused.priority, &refused.not_before, &refused.labels];
+    let is_open = !refused.others.is_empty() || besides.iter().any(|text| !text.is_empty());
     let specs = &task.draft.inputs;
     // Of inputs that this task does not have: an address may be old.
     let strange = refused
@@ -224,9 +236,9 @@ fn run_form(
                 @for spec in specs { (inputs::field(spec, typed, &refused.fields)) }
                 details open[is_open] {
                     summary { "Priority, earliest start, labels" }
-                    div.field { label for="priority" { "Priority" } input #priority name="priority" inputmode="numeric" placeholder=(task.draft.priority) autocomplete="off"; div.note { "higher goes first" } }
-                    div.field { label for="not_before" { "Not before" } input #not_before name="not_before" placeholder="2026-01-31T08:00:00Z" autocomplete="off"; div.note { "RFC 3339; without a zone it is UTC" } }
-                    div.field { label for="labels" { "Labels" } textarea #labels name="labels" rows="2" {} div.note { "label=value, one per line" } }
+                    div.field { label for="priority" { "Priority" } input #priority name="priority" value=(refused.priority) inputmode="numeric" placeholder=(task.draft.priority) autocomplete="off"; div.note { "higher goes first" } }
+                    div.field { label for="not_before" { "Not before" } input #not_before name="not_before" value=(refused.not_before) placeholder="2026-01-31T08:00:00Z" autocomplete="off"; div.note { "RFC 3339; without a zone it is UTC" } }
+                    div.field { label for="labels" { "Labels" } textarea #labels name="labels" rows="2" { "\n" (refused.labels) } div.note { "label=value, one per line" } }
                 }
                 p.actions {
                     button.primary { "Run" }

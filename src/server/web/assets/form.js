@@ -69,6 +69,13 @@ export function start() {
     const button = event.target.closest?.('[data-copy]');
     if (button) copy(button);
   });
+  // A page that the browser kept and shows again asks for a job of its own.
+  addEventListener('pageshow', ({ persisted }) => {
+    if (!persisted) return;
+    for (const field of document.querySelectorAll('form[data-run] input[name=once]')) {
+      field.value = [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, '0')).join('');
+    }
+  });
   // Where something has to be mended, one begins.
   document.querySelector('[aria-invalid=true]')?.focus();
   for (const source of document.querySelectorAll('.source[data-line]')) {

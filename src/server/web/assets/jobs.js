@@ -1,6 +1,7 @@
 // The list of jobs: what is ticked, what is suggested, and rows that stay where they are.
 
 import { openDialog } from './dialog.js';
+import { span } from './ticks.js';
 
 function list() {
   return document.querySelector('form[data-jobs]');
@@ -28,13 +29,22 @@ function count() {
 // filter any more say so.
 function holdRows(fresh) {
   const old = document.querySelector('tbody[data-hold]');
-  const next = fresh.querySelector('tbody[data-hold]');
-  if (!old || !next) return;
-  const rows = new Map([...next.rows].filter((row) => row.id).map((row) => [row.id, row]));
+  if (!old?.rows.length) return;
+  let next = fresh.querySelector('tbody[data-hold]');
+  if (!next) {
+    // None fits any more: the table stays all the same.
+    const frame = old.closest('.scroll').cloneNode(true);
+    next = frame.querySelector('tbody');
+    next.replaceChildren();
+    fresh.querySelector('form[data-jobs] .empty')?.replaceWith(frame);
+  }
+  // Only a page that goes on can have pushed older rows off.
+  const goesOn = fresh.querySelector('form[data-jobs] .paging') !== null;
+  const rows = new Map([...next.rows].map((row) => [row.id, row]));
+  const oldest = goesOn ? Math.min(...[...rows.keys()].map(number)) : 0;
+  const last = number(old.rows[old.rows.length - 1].id);
   const kept = [];
-  const oldest = Math.min(...[...rows.keys()].map(number));
   for (const row of old.rows) {
-    if (!row.id) continue;
     const known = rows.get(row.id);
     if (known) {
       kept.push(known);
@@ -43,14 +53,13 @@ function holdRows(fresh) {
     }
     const stays = row.cloneNode(true);
     const fits = number(row.id) < oldest;
-    if (!fits && !stays.classList.contains('left')) tellState(row.id);
+    const isOver = /state-(completed|failed|cancelled|skipped)\b/.test(row.querySelector('.state')?.className ?? '');
+    if (!isOver) tellState(row.id);
     stays.classList.toggle('left', !fits);
     if (!fits) stays.title = 'does not fit the filter any more';
     kept.push(stays);
   }
-  const first = number(old.rows[0]?.id ?? 'job-0');
-  const news = [...rows.keys()].filter((id) => number(id) > first).length;
-  if (!old.rows.length || !old.rows[0].id) return;
+  const news = [...rows.keys()].filter((id) => !goesOn || number(id) > last).length;
   next.replaceChildren(...kept);
   const pill = fresh.querySelector('#new-jobs');
   if (pill && news) {
@@ -60,15 +69,23 @@ function holdRows(fresh) {
 }
 
 // A row that stays though it does not fit says what became of its job.
+const asked = new Map();
+
 async function tellState(id) {
-  const answer = await fetch(`/api/jobs/${number(id)}`);
-  if (!answer.ok) return;
-  const { status } = await answer.json();
+  if (Date.now() - (asked.get(id) ?? 0) < 2000) return;
+  asked.set(id, Date.now());
+  const answer = await fetch(`/api/jobs/${number(id)}`).catch(() => null);
   const shown = document.querySelector(`#${id} .state`);
-  if (!shown) return;
+  if (!answer?.ok || !shown) return;
+  const { status, ended_at: ended } = await answer.json();
   shown.className = `state state-${status}`;
   shown.querySelector('use')?.setAttribute('href', `#sign-${status}`);
   shown.lastChild.nodeValue = status;
+  if (!ended) return;
+  for (const took of document.querySelectorAll(`#${id} [data-for]`)) {
+    took.textContent = span(Date.parse(ended) - took.dataset.for);
+    delete took.dataset.for;
+  }
 }
 
 function number(id) {

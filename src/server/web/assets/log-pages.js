@@ -37,10 +37,18 @@ export class Pages {
 
   // Other lines fit, or are marked, from now on. `false`: meanwhile others do.
   async set(filter) {
+    const before = this.filter;
     this.filter = filter;
     this.age += 1;
     const { age } = this;
-    const measured = await this.measured(1);
+    let measured = null;
+    try {
+      measured = await this.measured(1);
+    } catch (error) {
+      // What is shown is as it was.
+      if (age === this.age) this.filter = before;
+      throw error;
+    }
     if (age !== this.age) return false;
     this.kept.clear();
     Object.assign(this, measured);
@@ -56,10 +64,18 @@ export class Pages {
 
   // There are more lines now.
   async grow(total) {
-    const { age, rows: before } = this;
+    const { age, rows: before, total: had } = this;
     this.total = total;
     const known = this.marks?.length ? this.marks.length - 1 : 0;
-    const { marks, every, rows } = await this.measured(known ? this.marks[known] : 1);
+    let found = null;
+    try {
+      found = await this.measured(known ? this.marks[known] : 1);
+    } catch (error) {
+      // It is asked again.
+      this.total = had;
+      throw error;
+    }
+    const { marks, every, rows } = found;
     if (age !== this.age) return;
     if (!marks || !known || every !== this.every) Object.assign(this, { marks, every, rows });
     else Object.assign(this, { marks: [...this.marks.slice(0, known), ...marks], rows: known * every + rows });
@@ -119,7 +135,7 @@ export class Pages {
     return {
       total: Number(lines.dataset.total),
       isOpen: response.querySelector('main').dataset.open !== undefined,
-      growing: lines.dataset.partial === undefined ? null : lines.lastElementChild,
+      last: lines.lastElementChild,
     };
   }
 }

@@ -216,8 +216,10 @@ class Viewer {
     const { scrollTop, scrollHeight, clientHeight } = this.pane;
     const isAtEnd = scrollTop + clientHeight >= scrollHeight - ROW;
     // Whoever scrolls up wants to read; whoever comes back to the end wants to see what comes.
-    if (scrollTop < this.scrolledTo - 2 && !isAtEnd) this.setFollow(false);
-    else if (isAtEnd && this.isOpen) this.setFollow(true);
+    if (scrollTop < this.scrolledTo - 2 && !isAtEnd) {
+      this.setFollow(false);
+      this.pin();
+    } else if (isAtEnd && this.isOpen && scrollTop > this.scrolledTo) this.setFollow(true);
     this.scrolledTo = scrollTop;
     if (isAtEnd) this.setMissed(0);
     cancelAnimationFrame(this.frame);
@@ -429,21 +431,26 @@ class Viewer {
   }
 
   async grow() {
-    const { total, isOpen, growing } = await this.pages.end();
+    const { total, isOpen, last: now } = await this.pages.end();
     if (this.isGone) return;
-    this.isOpen = isOpen;
     const last = this.drawn.at(-1);
     if (total === this.pages.total) {
       // The last line may grow without becoming two.
-      if (growing && last && lineOf(last) === total) last.lastElementChild.replaceWith(document.importNode(growing.lastElementChild, true));
+      const isDrawn = now && last && lineOf(last) === total;
+      if (isDrawn && last.lastElementChild.textContent !== now.lastElementChild.textContent) {
+        last.lastElementChild.replaceWith(document.importNode(now.lastElementChild, true));
+      } else if (!isDrawn) this.pages.forget(Math.floor(Math.max(0, this.pages.rows - 1) / PAGE));
+      this.isOpen = isOpen;
       if (!isOpen) this.setFollow(false);
       return;
     }
     const before = this.pages.rows;
     await this.pages.grow(total);
+    this.isOpen = isOpen;
     if (this.follows) await this.scrollTo(this.pages.rows);
     else {
       this.place();
+      if (this.wraps) await this.put(this.flow?.length ? this.flow : [0]);
       this.setMissed(this.missed + Math.max(0, this.pages.rows - before));
     }
     if (!isOpen) this.setFollow(false);

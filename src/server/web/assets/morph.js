@@ -35,10 +35,21 @@ function alike(a, b) {
 function children(old, fresh) {
   const keyed = new Map();
   for (const child of old.children) if (child.id) keyed.set(child.id, child);
+  // What is not wanted goes first: what stays must not be moved, or it would lose its focus and where it was scrolled to.
+  const wantedIds = new Set([...fresh.children].map((child) => child.id).filter(Boolean));
   let at = old.firstChild;
+  const drop = () => {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  };
   for (const wanted of [...fresh.childNodes]) {
+    while (at?.id && !wantedIds.has(at.id)) drop();
     const known = wanted.id ? keyed.get(wanted.id) : undefined;
     if (known) {
+      let node = at;
+      while (node && node !== known && !wantedIds.has(node.id)) node = node.nextSibling;
+      if (node === known) while (at !== known) drop();
       if (known !== at) old.insertBefore(known, at);
       else at = at.nextSibling;
       keyed.delete(wanted.id);
@@ -54,9 +65,5 @@ function children(old, fresh) {
     }
     old.insertBefore(document.importNode(wanted, true), at);
   }
-  while (at) {
-    const next = at.nextSibling;
-    at.remove();
-    at = next;
-  }
+  while (at) drop();
 }
