@@ -246,7 +246,6 @@ fn foot_of_page() -> Markup {
     html! {
         footer {
             span { "stepward " (env!("CARGO_PKG_VERSION")) }
-            span #clock { }
             span { "nothing on this page comes from or goes to anywhere else" }
         }
         dialog #dialog aria-labelledby="dialog-title" {}
