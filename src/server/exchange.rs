@@ -1,5 +1,7 @@
 //! A request and its reply, as handlers see them: plain values, no HTTP library.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -50,9 +52,11 @@ pub struct Request {
     pub params: Vec<String>,
 }
 
-/// The headers that somebody looks at.
-#[derive(Debug, Default)]
+/// The headers that somebody looks at, and who sends them.
+#[derive(Debug)]
 pub struct Headers {
+    /// Where the connection comes from; what a proxy says of others is not looked at.
+    pub peer: IpAddr,
     pub authorization: Option<String>,
     pub content_type: Option<String>,
     pub idempotency_key: Option<String>,

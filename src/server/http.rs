@@ -6,7 +6,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -278,8 +278,8 @@ async fn accept(listener: &TcpListener, desk: &Desk, places: &Arc<Semaphore>) {
             _ = stopping.changed() => return,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok((stream, peer)) => (stream, peer.ip().to_canonical()),
             Err(error) => {
                 log::warn!("a connection could not be accepted: {error}");
                 tokio::time::sleep(PAUSE).await;
@@ -292,13 +292,13 @@ async fn accept(listener: &TcpListener, desk: &Desk, places: &Arc<Semaphore>) {
         };
         let desk = desk.clone();
         tokio::spawn(async move {
-            converse(stream, desk).await;
+            converse(stream, peer, desk).await;
             drop(place);
         });
     }
 }
 
-async fn converse(stream: TcpStream, desk: Desk) {
+async fn converse(stream: TcpStream, peer: IpAddr, desk: Desk) {
     // Small answers must not wait for more; whoever does not read must not hold a place, a thread or a log for ever.
     let unread_max_ms = u32::try_from(desk.limits.unread_max.as_millis()).unwrap_or(u32::MAX);
     if stream.set_nodelay(true).is_err() || set_tcp_user_timeout(&stream, unread_max_ms).is_err() {
@@ -308,7 +308,7 @@ async fn converse(stream: TcpStream, desk: Desk) {
     let header_timeout = desk.limits.header_timeout;
     let service = service_fn(move |request| {
         let desk = desk.clone();
-        async move { Ok::<_, Infallible>(serve(request, &desk).await) }
+        async move { Ok::<_, Infallible>(serve(request, peer, &desk).await) }
     });
     let mut builder = http1::Builder::new();
     builder
@@ -327,8 +327,12 @@ async fn converse(stream: TcpStream, desk: Desk) {
     let _ = connection.await;
 }
 
-async fn serve(request: hyper::Request<Incoming>, desk: &Desk) -> hyper::Response<OutBody> {
-    let outgoing = match read(request, desk).await {
+async fn serve(
+    request: hyper::Request<Incoming>,
+    peer: IpAddr,
+    desk: &Desk,
+) -> hyper::Response<OutBody> {
+    let outgoing = match read(request, peer, desk).await {
         Ok(received) => hand_over(received, desk).await,
         Err(refused) => refused.into(),
     };
@@ -381,7 +385,11 @@ struct Received {
     room: Option<OwnedSemaphorePermit>,
 }
 
-async fn read(request: hyper::Request<Incoming>, desk: &Desk) -> Result<Received, Response> {
+async fn read(
+    request: hyper::Request<Incoming>,
+    peer: IpAddr,
+    desk: &Desk,
+) -> Result<Received, Response> {
     let limits = &desk.limits;
     let refuse = |status, code, message: &str| Response::error(status, code, message, Vec::new());
     let (head, body) = request.into_parts();
@@ -428,6 +436,7 @@ async fn read(request: hyper::Request<Incoming>, desk: &Desk) -> Result<Received
         }
     };
     let mut headers = Headers {
+        peer,
         authorization: text("authorization")?,
         content_type: text("content-type")?,
         idempotency_key: text("idempotency-key")?,
