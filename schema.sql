@@ -48,6 +48,7 @@ CREATE TABLE worker (
     seen_up       INTEGER NOT NULL,
     created_at    INTEGER NOT NULL,
     deleted_at    INTEGER,
+    token_id      INTEGER,                          -- whose it is: no other token may speak for it; 0: the server's own worker
     CHECK (deleted_at IS NULL OR state = 'inactive')
 ) STRICT;
 
@@ -55,6 +56,8 @@ CREATE TABLE worker (
 CREATE UNIQUE INDEX worker_by_instance ON worker (instance_key) WHERE deleted_at IS NULL;
 -- Recovery looks for active workers that were silent for too long.
 CREATE INDEX worker_by_silence ON worker (seen_up) WHERE state = 'active';
+-- What a token that is revoked takes with it.
+CREATE INDEX worker_of_token ON worker (token_id) WHERE token_id IS NOT NULL;
 
 -- One life of a worker process. A restart is a different session, never a later start time.
 CREATE TABLE session (
@@ -279,7 +282,8 @@ CREATE TABLE event (
     attempt   INTEGER,
     reason    TEXT,
     message   TEXT    NOT NULL,
-    data      TEXT                                   -- JSON: what the message says in words, for programs
+    data      TEXT,                                  -- JSON: what the message says in words, for programs
+    actor     TEXT                                   -- the person by whose call it happened
 ) STRICT;
 
 -- The story of a job.
@@ -404,3 +408,38 @@ CREATE UNIQUE INDEX schedule_fire_queued ON schedule_fire (schedule_id) WHERE ou
 CREATE INDEX schedule_fire_without_job ON schedule_fire (schedule_id, at) WHERE job_id IS NULL;
 -- A job stands for one instant.
 CREATE UNIQUE INDEX schedule_fire_by_job ON schedule_fire (job_id) WHERE job_id IS NOT NULL;
+
+-- What lets somebody in. Those that do no more stay, so that what they did can be told.
+CREATE TABLE token (
+    token_id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    name          TEXT    NOT NULL,                  -- what events call whoever shows it
+    role          TEXT    NOT NULL,
+    hash          TEXT    NOT NULL,                  -- SHA-256 of its secret; the secret itself is nowhere
+    tags          TEXT,                              -- what its worker may offer, sorted, one space between; NULL: anything
+    made_by       TEXT    NOT NULL,
+    created_at    INTEGER NOT NULL,
+    expires_at    INTEGER,
+    used_at       INTEGER,                           -- the last time, give or take a minute
+    ended_at      INTEGER,                           -- revoked; of an enrolment, used
+    made_token_id INTEGER REFERENCES token (token_id), -- what an enrolment was exchanged for
+
+    CHECK (CASE role
+        WHEN 'viewer'    THEN tags IS NULL AND made_token_id IS NULL
+        WHEN 'operator'  THEN tags IS NULL AND made_token_id IS NULL
+        WHEN 'admin'     THEN tags IS NULL AND made_token_id IS NULL
+        WHEN 'worker'    THEN made_token_id IS NULL
+        WHEN 'enrolment' THEN expires_at IS NOT NULL AND (made_token_id IS NULL OR ended_at IS NOT NULL)
+        ELSE 0 END)
+) STRICT;
+
+-- Those that let somebody in; the next one of an admin.
+CREATE INDEX token_that_holds ON token (role, token_id) WHERE ended_at IS NULL;
+
+-- Browsers that logged out before their session was over: its cookie opens nothing any more.
+CREATE TABLE logout (
+    session  TEXT    PRIMARY KEY,                    -- its id, as in the cookie
+    until_at INTEGER NOT NULL                        -- when it would have been over
+) STRICT, WITHOUT ROWID;
+
+-- Those that can be forgotten.
+CREATE INDEX logout_by_until ON logout (until_at);

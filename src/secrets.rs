@@ -12,6 +12,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hmac;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::domain::secret::SecretRef;
 
@@ -281,6 +282,22 @@ fn make_key(folder: &Path, file: &Path) -> io::Result<()> {
     // It has its name by now, or none is needed; what may stay behind is a file that nobody reads.
     let _ = std::fs::remove_file(&aside);
     written
+}
+
+/// 256 bits that nobody can guess, in hex: what a token is made of.
+pub fn random_secret() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    Ok(in_hex(&bytes))
+}
+
+/// SHA-256 in hex: what is kept of a token. A secret that cannot be guessed needs no slow hash.
+pub fn hash_hex(text: &str) -> String {
+    in_hex(&Sha256::digest(text.as_bytes()))
+}
+
+fn in_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

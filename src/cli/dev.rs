@@ -133,7 +133,8 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
         },
         introduce: Box::new(move |worker, _, said| introduce(&look, worker, said)),
     };
-    let worker = worker.map(|worker| Embedded::start(worker, token, address, manner));
+    let worker =
+        worker.map(|worker| Embedded::start(worker, server.own_worker_token(), address, manner));
     let is_over = match worker {
         Some(mut worker) => {
             worker.look_after(&signals);

@@ -50,7 +50,6 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     }
     process::begin();
     let signals = process::signals()?;
-    let token = config.token()?;
     let worker = embedded::settings(&config)?;
     let known = settings::of_running::<ServerArgs>("server", &config, file.as_deref());
     let server = Server::start_knowing(&config, known, None);
@@ -78,7 +77,8 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     if !problems.is_empty() {
         say(render::human(&problems, false));
     }
-    match worker.map(|worker| Embedded::start(worker, token, address, manner())) {
+    match worker.map(|worker| Embedded::start(worker, server.own_worker_token(), address, manner()))
+    {
         Some(mut worker) => {
             worker.look_after(&signals);
             say("stopping");

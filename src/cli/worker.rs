@@ -16,6 +16,8 @@ use super::reach::{here, token_word};
 use super::say::say;
 use super::words::count;
 use crate::config::{WorkerConfig, read_token};
+use crate::domain::token::TokenText;
+use crate::worker::enrol::{self, EnrolError};
 use crate::worker::{EndError, Worker};
 
 #[derive(Args)]
@@ -32,10 +34,10 @@ pub struct WorkerArgs {
     /// The server, such as http://127.0.0.1:7717; else that of the settings, or of the `.stepward` folder here or above.
     #[arg(long, value_name = "URL", env = "STEPWARD_SERVER_URL")]
     server: Option<String>,
-    /// The server's token. Others on this machine can see arguments: the environment is better, a file best.
+    /// Its token, or an enrolment, which is exchanged for one. Others on this machine can see arguments: the environment is better, a file best.
     #[arg(long, env = "STEPWARD_TOKEN", hide_env_values = true, value_parser = token_word)]
     token: Option<String>,
-    /// A file with the server's token.
+    /// A file with its token, or with an enrolment, which is exchanged for one.
     #[arg(long, value_name = "FILE", env = "STEPWARD_TOKEN_FILE")]
     token_file: Option<PathBuf>,
     /// What to call it.
@@ -66,7 +68,15 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         log::warn!("steps can look into this worker's environment: {error}");
     }
     let signals = process::signals()?;
-    let worker = Worker::start(&config, token.word.clone())?;
+    let own = match enrol::token_for(&config, token.word.as_deref(), &signals) {
+        Ok(own) => own,
+        Err(EnrolError::Interrupted) => return Ok(Exit::Interrupted),
+        Err(error @ EnrolError::Refused(_)) => {
+            return Err(Fault::new(Exit::NotAllowed, error.to_string()).into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let worker = Worker::start(&config, own)?;
     let url = config.server_url.as_deref().unwrap_or_default();
     introduce(&worker, url);
     match wait(worker, &signals) {
@@ -144,6 +154,14 @@ fn with_server(
             None => (None, TokenFrom::Nobody),
         },
     };
+    if word.as_deref().is_some_and(TokenText::is_broken) {
+        let from = match &from {
+            TokenFrom::File(file) => format!(" in {}", file.display()),
+            _ => String::new(),
+        };
+        let fault = format!("the token{from} is cut off or mistyped, copy it once more");
+        return Err(Fault::usage(fault));
+    }
     Ok((config, Token { word, from }))
 }
 

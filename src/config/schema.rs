@@ -35,6 +35,7 @@ const SERVER: &[(&str, Shape)] = &[
     ("data_dir",                              Text),
     ("workflows_dir",                         TextOrNone),
     ("embedded_worker",                       Worker),
+    ("auth.required",                         Boolean),
     ("auth.token_file",                       TextOrNone),
     ("recovery.heartbeat_interval_secs",      Number(1)),
     ("recovery.heartbeat_timeout_secs",       Number(3)),

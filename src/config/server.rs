@@ -31,6 +31,8 @@ pub struct ServerConfig {
 #[serde(default, deny_unknown_fields, expecting = "a list of settings")]
 pub struct Auth {
     pub token_file: Option<PathBuf>,
+    /// Also on loopback.
+    pub required: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,7 +114,12 @@ impl ServerConfig {
         super::load(file, put_over)
     }
 
-    /// What every request must carry, if there is a file for it.
+    /// Whether whoever comes must show a token.
+    pub fn asks_for_token(&self) -> bool {
+        !self.listen.ip().is_loopback() || self.auth.required || self.auth.token_file.is_some()
+    }
+
+    /// What opens everything, if there is a file for it.
     pub fn token(&self) -> Result<Option<String>, ConfigError> {
         self.auth.token_file.as_deref().map(read_token).transpose()
     }
@@ -142,13 +149,6 @@ impl ServerConfig {
             && folder.as_os_str().is_empty()
         {
             return Err("workflows_dir is empty, name a folder or write null".to_string());
-        }
-        if !self.listen.ip().is_loopback() && self.auth.token_file.is_none() {
-            return Err(format!(
-                "listen is {}, which others can reach: give every caller a token with auth.token_file, \
-                 or listen on 127.0.0.1",
-                self.listen
-            ));
         }
         if let Some(worker) = &self.embedded_worker {
             let check = worker.check();

@@ -49,6 +49,23 @@ words! {
         WorkflowsLoaded = "workflows_loaded",
         /// A message could not be delivered for days.
         DeliveryGivenUp = "delivery_given_up",
+        /// A person asked for it once more.
+        MessageRedelivered = "message_redelivered",
+        NotifyTested = "notify_tested",
+        TokenMade = "token_made",
+        TokenRevoked = "token_revoked",
+        /// A worker exchanged an enrolment for a token of its own.
+        WorkerEnrolled = "worker_enrolled",
+        /// An enrolment was shown again by somebody else: it may have been stolen.
+        EnrolmentRefused = "enrolment_refused",
+        /// A worker offered tags that its token does not let it offer.
+        WorkerRestricted = "worker_restricted",
+        /// A token was shown for what is another's.
+        ScopeViolated = "scope_violated",
+        LoggedIn = "logged_in",
+        LoggedOut = "logged_out",
+        /// Too many wrong tokens came from one address.
+        LoginRefused = "login_refused",
     }
 }
 
@@ -124,5 +141,7 @@ impl NewEvent {
 pub struct Event {
     pub seq: EventSeq,
     pub at: Timestamp,
+    /// The person by whose call it happened.
+    pub actor: Option<String>,
     pub fact: NewEvent,
 }

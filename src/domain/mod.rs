@@ -23,6 +23,7 @@ pub mod settings;
 pub mod span;
 pub mod step;
 pub mod task;
+pub mod token;
 pub mod value;
 pub mod webhook;
 pub mod worker;
@@ -86,6 +87,7 @@ ids! {
     ScheduleId
     /// A message to the outside.
     OutboxId
+    TokenId
 }
 
 /// Wall-clock time in milliseconds since 1970, UTC. For display, `not_before` and cron; never for liveness.

@@ -6,6 +6,7 @@ use super::facts::Facts;
 use super::{Engine, EngineError};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
+use crate::domain::token::LOCAL;
 use crate::domain::{JobId, Now};
 
 impl Engine {
@@ -27,8 +28,8 @@ impl Engine {
         let settings = self.settings;
         // Whoever typed a command or called by themselves: nobody can tell them apart.
         let message = match (who, why) {
-            ("api", None) => "cancelled by a person, over the API".to_string(),
-            ("api", Some(why)) => format!("cancelled: {why}"),
+            (LOCAL, None) => "cancelled by a person, over the API".to_string(),
+            (LOCAL, Some(why)) => format!("cancelled: {why}"),
             (who, None) => format!("cancelled by {who}"),
             (who, Some(why)) => format!("cancelled by {who}: {why}"),
         };

@@ -13,6 +13,7 @@
 //! | set_schedules, pause_schedule, resume_schedule, fire_schedule | `schedule.rs` `fire.rs` | the loader, people |
 //! | fire_due, clock_stepped_back | `fire.rs` `schedule.rs` | time, through the scheduler |
 //! | release_due, recover | `release.rs` `recover.rs` | time, through the sweeper |
+//! | make_token, revoke_token, enrol, note_token_use, log_in, log_out | `tokens.rs` | people, workers |
 //! | set_targets, next_message, tell_delivery, redeliver | `outbox.rs` | time, through the outbox; people |
 //! | select, select_worker | `select.rs` | everyone, read-only |
 //! | why, why_step, why_job, why_worker, why_schedule | `why.rs` `why_ended.rs` `why_job.rs` `why_worker.rs` `why_schedule.rs` | everyone, read-only |
@@ -58,6 +59,7 @@ mod settle;
 mod start;
 mod submit;
 mod tell;
+mod tokens;
 mod views;
 mod wait;
 mod watch;
@@ -72,7 +74,7 @@ use std::sync::Arc;
 use crate::domain::check::Problems;
 use crate::domain::job::JobState;
 use crate::domain::step::StepState;
-use crate::domain::{AttemptRef, JobId, Now, OutboxId, StepId, WorkerId};
+use crate::domain::{AttemptRef, JobId, Now, OutboxId, StepId, TokenId, WorkerId};
 use crate::language::values::Violation;
 use crate::store::{Store, StoreError, Tx};
 use watch::Watch;
@@ -92,6 +94,7 @@ pub use recover::{Suspect, together_silent};
 pub use retry::{Retry, RetryScope};
 pub use schedule::ScheduleView;
 pub use submit::{Submission, Submitted};
+pub use tokens::Enrolled;
 pub use views::{
     HeldStep, JobDetail, ListedJob, NamedEvent, Parent, RecoveryNames, StepDetail, WorkerDetail,
 };
@@ -107,6 +110,8 @@ pub struct Engine {
     pub store: Store,
     pub settings: Settings,
     watch: Arc<Watch>,
+    /// The person whose calls these are.
+    actor: Option<Arc<str>>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -164,6 +169,18 @@ pub enum EngineError {
     NothingToRetry { job_id: JobId },
     #[error("step {step_id} is {state}, it does not wait for a decision")]
     NotSuspended { step_id: StepId, state: StepState },
+    #[error("there is no token {selector}")]
+    NoTokenFits { selector: String },
+    #[error("several tokens are called {name}, name one by its number: {}", .numbers.join(", "))]
+    TokenAmbiguous { name: String, numbers: Vec<String> },
+    #[error("token {token_id} is the last one of an admin: make another before it goes")]
+    LastAdmin { token_id: TokenId },
+    #[error("the enrolment is not known, was used, was revoked or has expired: ask for a new one")]
+    EnrolmentRefused,
+    #[error(
+        "worker {name} is another token's: give this machine a folder of its own, or revoke that token first"
+    )]
+    WorkerOfAnother { name: String },
     #[error("idempotency key {key} was used for another request, take a new one")]
     IdempotencyMismatch { key: String },
     #[error("the session is not known here, open a new one")]
@@ -199,6 +216,15 @@ impl Engine {
             store,
             settings,
             watch,
+            actor: None,
+        }
+    }
+
+    /// The same verbs as calls of a person: whatever they record bears the name.
+    pub fn by(&self, actor: &str) -> Engine {
+        Engine {
+            actor: Some(actor.into()),
+            ..self.clone()
         }
     }
 
@@ -224,8 +250,12 @@ impl Engine {
         F: Fn(&Tx) -> Result<T, EngineError> + Send + 'static,
         T: Send + 'static,
     {
+        let actor = self.actor.clone();
         self.store.write(move |tx| {
             tx.happens_at(now.up);
+            if let Some(actor) = &actor {
+                tx.acted_by(actor);
+            }
             work(tx)
         })
     }

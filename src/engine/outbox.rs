@@ -194,7 +194,13 @@ impl Engine {
                 posted,
                 "nobody moves delivery {outbox_id} within our transaction"
             );
-            Ok(())
+            let target = &message.target;
+            let text = format!("message {outbox_id} is sent to {target} once more");
+            let facts = Facts::none()
+                .and("delivery_id", outbox_id.0)
+                .and("target", target.as_str());
+            let event = NewEvent::new(EventKind::MessageRedelivered, text).data(facts.data());
+            Ok(tx.record_quietly(&event, now)?)
         })
     }
 }

@@ -12,15 +12,27 @@ use crate::domain::limits;
 use crate::domain::protocol::{OpenedSession, Registration, Spooled, Verdict, process_key};
 use crate::domain::reason::Reason;
 use crate::domain::step::StepState;
+use crate::domain::token::Owner;
 use crate::domain::worker::{Worker, WorkerState, offer_fault};
-use crate::domain::{Now, WorkerId};
+use crate::domain::{Now, TokenId, WorkerId};
 use crate::planted::{Bug, planted};
 use crate::store::{SessionView, StoreError, Tx};
 
 impl Engine {
-    /// Spooled results come first; then the former session's running steps are lost and its assigned ones go back.
+    /// Where nobody is asked who they are.
     pub fn open_session(
         &self,
+        registration: Registration,
+        spooled: Vec<Spooled>,
+        now: Now,
+    ) -> Result<OpenedSession, EngineError> {
+        self.open_session_of(None, registration, spooled, now)
+    }
+
+    /// Spooled results come first; then the former session's running steps are lost and its assigned ones go back.
+    pub fn open_session_of(
+        &self,
+        owner: Option<Owner>,
         mut registration: Registration,
         spooled: Vec<Spooled>,
         now: Now,
@@ -29,18 +41,27 @@ impl Engine {
         registration.tags.dedup();
         check(&registration)?;
         check_count("spooled results", spooled.len())?;
+        let withheld = withhold(&mut registration, owner.as_ref());
+        let owner = owner.map(|owner| owner.token_id);
         let settings = self.settings;
         let name = registration.name.clone();
         let opened = self.write_contact(registration.session_key.clone(), now, move |tx| {
             if let Some(session) = tx.session(&registration.session_key)? {
                 let known = tx.worker_by_instance(&registration.instance_key)?;
-                if known.is_none_or(|worker| worker.worker_id != session.worker_id) {
+                let Some(worker) = known.filter(|known| known.worker_id == session.worker_id)
+                else {
                     return Err(EngineError::SessionReplaced);
+                };
+                if let Some(owner) = owner {
+                    check_owner(tx, &worker, owner, now)?;
                 }
                 return reopen(tx, &session, &settings, &spooled, now).map(Some);
             }
             let mut cascade = Cascade::new(tx, &settings, now);
             let known = tx.worker_by_instance(&registration.instance_key)?;
+            if let Some((worker, owner)) = known.as_ref().zip(owner) {
+                check_owner(tx, worker, owner, now)?;
+            }
             if let Some(worker) = &known
                 && has_a_copy(tx, worker, &registration.session_key)?
             {
@@ -64,6 +85,15 @@ impl Engine {
                 tx.match_worker(worker_id, &registration.tags, now)?;
             }
             let session_id = tx.begin_session(worker_id, &registration, now)?;
+            if let Some(owner) = owner {
+                tx.own_worker(worker_id, owner)?;
+            }
+            if !withheld.is_empty() {
+                tx.record(
+                    &restricted_event(worker_id, &registration.name, &withheld),
+                    now,
+                )?;
+            }
             tx.record(
                 &opened_event(worker_id, &registration, known.is_some()),
                 now,
@@ -77,6 +107,44 @@ impl Engine {
             }))
         })?;
         opened.ok_or(EngineError::WorkerDuplicated { name })
+    }
+}
+
+/// Keeps what the worker's token does not let it offer out of its offer.
+fn withhold(registration: &mut Registration, owner: Option<&Owner>) -> Vec<String> {
+    let Some(allowed) = owner.and_then(|owner| owner.tags.as_ref()) else {
+        return Vec::new();
+    };
+    let (kept, withheld) =
+        (registration.tags.drain(..)).partition(|tag: &String| allowed.contains(tag));
+    registration.tags = kept;
+    withheld
+}
+
+fn restricted_event(worker_id: WorkerId, name: &str, withheld: &[String]) -> NewEvent {
+    let text = format!(
+        "worker {name} offered {}, which its token does not let it offer",
+        withheld.join(", ")
+    );
+    let facts = Facts::none().and("withheld", withheld);
+    let event = NewEvent::new(EventKind::WorkerRestricted, text).worker(worker_id);
+    event.data(facts.data())
+}
+
+/// A worker is the token's that it came with. One that came with none, or with a token that lets nobody in any more, is whose token
+/// shows the key in its folder.
+fn check_owner(tx: &Tx, worker: &Worker, owner: TokenId, now: Now) -> Result<(), EngineError> {
+    let Some(known) = tx.owner_of_worker(worker.worker_id)? else {
+        return Ok(());
+    };
+    if known == owner {
+        return Ok(());
+    }
+    match tx.token(known)? {
+        Some(token) if token.is_good(now.wall) => Err(EngineError::WorkerOfAnother {
+            name: worker.name.clone(),
+        }),
+        _ => Ok(()),
     }
 }
 

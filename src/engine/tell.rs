@@ -8,4 +8,9 @@ impl Engine {
     pub fn tell(&self, event: NewEvent, now: Now) -> Result<(), EngineError> {
         self.write(now, move |tx| Ok(tx.record(&event, now)?))
     }
+
+    /// What nobody is to be sent a message about.
+    pub fn tell_quietly(&self, event: NewEvent, now: Now) -> Result<(), EngineError> {
+        self.write(now, move |tx| Ok(tx.record_quietly(&event, now)?))
+    }
 }

@@ -13,6 +13,8 @@ pub struct ApiError {
     pub details: Vec<String>,
     /// Of a method that is not known at this address: those that are.
     pub allow: Option<String>,
+    /// When to try again, where that is known.
+    pub retry_after_secs: Option<u64>,
 }
 
 impl ApiError {
@@ -23,6 +25,7 @@ impl ApiError {
             message: message.into(),
             details: Vec::new(),
             allow: None,
+            retry_after_secs: None,
         }
     }
 
@@ -37,9 +40,10 @@ impl ApiError {
 
     pub fn response(&self) -> Response {
         let response = Response::error(self.status, self.code, &self.message, self.details.clone());
-        let response = match self.status {
-            503 => response.header("retry-after", "1"),
-            _ => response,
+        let response = match (self.retry_after_secs, self.status) {
+            (Some(secs), _) => response.header("retry-after", secs.to_string()),
+            (None, 503) => response.header("retry-after", "1"),
+            (None, _) => response,
         };
         match &self.allow {
             Some(methods) => response.header("allow", methods),
@@ -74,6 +78,7 @@ impl From<EngineError> for ApiError {
             | StepNotFound { .. }
             | NoSuchStep { .. }
             | MessageNotFound { .. }
+            | NoTokenFits { .. }
             | WorkerNotFound { .. } => (404, "not_found"),
             JobEnded { .. }
             | ScheduleRemoved { .. }
@@ -82,10 +87,14 @@ impl From<EngineError> for ApiError {
             | NotSuspended { .. }
             | WorkerAmbiguous { .. }
             | WorkerDrained { .. }
+            | TokenAmbiguous { .. }
+            | LastAdmin { .. }
             | WorkerHolds { .. } => (409, "conflict"),
             IdempotencyMismatch { .. } => (422, "idempotency_mismatch"),
             AttemptNotFound { .. } => (410, "abort"),
             WorkerDuplicated { .. } => (409, "instance_conflict"),
+            EnrolmentRefused => (401, "unauthorized"),
+            WorkerOfAnother { .. } => (403, "forbidden"),
             SessionUnknown => (410, "session_unknown"),
             SessionReplaced => (410, "session_replaced"),
             Store(error) => return store_error(error),

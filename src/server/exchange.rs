@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::auth::Caller;
 use super::download::Download;
 use super::error::ApiError;
 use super::streams::Subscription;
@@ -50,6 +51,7 @@ pub struct Request {
     pub body: Bytes,
     /// What stands in the route's braces, in order.
     pub params: Vec<String>,
+    pub caller: Caller,
 }
 
 /// The headers that somebody looks at, and who sends them.
@@ -75,6 +77,11 @@ pub struct Headers {
 }
 
 impl Request {
+    /// What events call whoever asks.
+    pub fn who(&self) -> &str {
+        &self.caller.name
+    }
+
     pub fn param(&self, index: usize) -> &str {
         &self.params[index]
     }

@@ -10,12 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{JoinHandle, Thread};
 
 use super::App;
-use super::auth::Gate;
+use super::auth::{Caller, Gate};
 use super::error::ApiError;
 use super::exchange::{Headers, Method, Reply, Response};
 use super::http::Exchange;
 use super::routes::{self, Access, Route};
 use super::web;
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::token::Role;
 
 /// As many writes can share a commit as there are threads that wait for it. Workers have threads of their own: however much
 /// people read and search, nobody is given up because its heartbeat stood behind them.
@@ -78,6 +80,13 @@ impl Drop for Handlers {
     }
 }
 
+/// A request that may be read.
+pub struct Admitted {
+    pub route: &'static Route,
+    pub params: Vec<String>,
+    pub caller: Caller,
+}
+
 /// Where requests come in.
 pub struct Door {
     gate: Arc<Gate>,
@@ -86,21 +95,20 @@ pub struct Door {
 }
 
 impl Door {
-    /// What is asked for, and what stands in its path; if it exists, and if the caller may. Nothing more is read of a request
-    /// before that. `target`: the address as it was asked for.
+    /// What is asked for, what stands in its path, and who asks; if it exists, and if the caller may. Nothing more is read of a
+    /// request before that. `target`: the address as it was asked for.
     pub fn admit(
         &self,
         method: Method,
         path: &[String],
         target: &str,
         headers: &Headers,
-    ) -> Result<(&'static Route, Vec<String>), Response> {
+    ) -> Result<Admitted, Response> {
         let found = routes::find(method, path);
         let access = found
             .as_ref()
-            .map_or(Access::People, |(route, _)| route.access);
-        let is_page = matches!(access, Access::Pages | Access::Public)
-            || (found.is_err() && web::wants_page(path, headers));
+            .map_or(Access::People(Role::Viewer), |(route, _)| route.access);
+        let is_page = access.is_page() || (found.is_err() && web::wants_page(path, headers));
         let refused = |error: ApiError| match is_page {
             // What was sent cannot be sent again from there.
             true if error.status == 401 && !method.is_safe() => {
@@ -113,20 +121,33 @@ impl Door {
         if !matches!(access, Access::Everyone | Access::Signed) {
             self.gate.check_origin(method, headers).map_err(refused)?;
         }
-        if !matches!(access, Access::Everyone | Access::Signed | Access::Public) {
-            // Whoever may not come in does not learn what there is.
-            let takes_cookie = method.is_safe() || is_page;
-            self.gate.check(headers, takes_cookie).map_err(refused)?;
-        }
-        found.map_err(refused)
+        let caller = match access.needed_role() {
+            None => Caller::local(),
+            Some(needed) => {
+                // Whoever may not come in does not learn what there is.
+                let takes_cookie = method.is_safe() || is_page;
+                let caller = self.gate.identify(headers, takes_cookie);
+                let caller = caller.map_err(refused)?;
+                caller.check(needed).map_err(refused)?;
+                caller
+            }
+        };
+        let (route, params) = found.map_err(refused)?;
+        Ok(Admitted {
+            route,
+            params,
+            caller,
+        })
     }
 
     pub fn put(&self, exchange: Exchange) -> Result<(), NotQueued> {
         match exchange.route.access {
             Access::Everyone | Access::Workers => self.workers.put(exchange),
-            Access::People | Access::Pages | Access::Public | Access::Signed => {
-                self.people.put(exchange)
-            }
+            Access::People(_)
+            | Access::Pages(_)
+            | Access::Public
+            | Access::Signed
+            | Access::Enrolment => self.people.put(exchange),
         }
     }
 
@@ -218,6 +239,7 @@ fn serve(app: &App, exchange: Exchange) {
     if answer.is_gone() {
         return;
     }
+    note_who_came(app, &request.caller);
     let handled = catch_unwind(AssertUnwindSafe(|| (route.handler)(app, request)));
     let handled = handled.unwrap_or_else(|_| {
         let path = route.path;
@@ -231,9 +253,28 @@ fn serve(app: &App, exchange: Exchange) {
         Ok(Reply::Wait(poll)) => app.waiting.wait(poll, answer),
         Ok(Reply::Stream(subscription)) => app.streams.open(subscription, answer),
         Ok(Reply::Download(download)) => app.downloads.begin(download, answer),
-        Err(error) if matches!(route_access, Access::Pages | Access::Public) => {
+        Err(error) if route_access.is_page() => {
             answer.give(web::refusal(&error));
         }
         Err(error) => answer.give(error.response()),
+    }
+}
+
+/// What is to be remembered of whoever knocks. A request is not refused because it could not be.
+fn note_who_came(app: &App, caller: &Caller) {
+    let now = app.clock.now();
+    if let Some(token_id) = caller.token_id()
+        && app.gate.is_use_to_be_noted(token_id)
+        && let Err(error) = app.engine.note_token_use(token_id, now)
+    {
+        log::warn!("the use of token {token_id} could not be written down: {error}");
+    }
+    for address in app.gate.take_alarms() {
+        let text = format!("too many wrong tokens came from {address}: it is made to wait");
+        log::warn!("{text}");
+        let event = NewEvent::new(EventKind::LoginRefused, text);
+        if let Err(error) = app.engine.tell(event, now) {
+            log::warn!("it could not be written down: {error}");
+        }
     }
 }

@@ -27,7 +27,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::exchange::{Headers, Method, Request, Response};
-use super::handlers::{Door, NotQueued};
+use super::handlers::{Admitted, Door, NotQueued};
 use super::routes::{Access, Route};
 use crate::wire::NO_ROUTE;
 
@@ -450,7 +450,11 @@ async fn read(
         cookie: joined(&head.headers, "cookie", "; "),
         all: Vec::new(),
     };
-    let (route, params) = match desk.door.admit(method, &path, uri, &headers) {
+    let Admitted {
+        route,
+        params,
+        caller,
+    } = match desk.door.admit(method, &path, uri, &headers) {
         Ok(admitted) => admitted,
         Err(refused) => {
             swallow(body, limits);
@@ -459,9 +463,12 @@ async fn read(
     };
     let bytes_max = match route.access {
         Access::Workers => limits.worker_bytes_max,
-        Access::Everyone | Access::Signed | Access::Public | Access::People | Access::Pages => {
-            limits.body_bytes_max
-        }
+        Access::Everyone
+        | Access::Signed
+        | Access::Public
+        | Access::People(_)
+        | Access::Pages(_)
+        | Access::Enrolment => limits.body_bytes_max,
     };
     if route.access == Access::Signed {
         headers.all = all_headers(&head.headers);
@@ -476,6 +483,7 @@ async fn read(
         headers,
         body,
         params,
+        caller,
     };
     Ok(Received {
         request,

@@ -54,7 +54,7 @@ use crate::scheduler::Scheduler;
 use crate::store::{OpenError, Store, StoreOptions};
 use crate::sweeper::Sweeper;
 use api::hooks::HookLog;
-use auth::Gate;
+use auth::{Gate, GateOptions};
 use catalogue::{Catalogue, Loaded};
 use download::Downloads;
 use handlers::Handlers;
@@ -67,6 +67,7 @@ use waiting::Waiting;
 
 pub use http::Limits;
 pub use reload::OnReload;
+pub use routes::{Access, every_route};
 
 /// Where the logs of steps are, in the data folder.
 const LOGS_FOLDER: &str = "logs";
@@ -90,6 +91,13 @@ pub enum StartError {
         address: SocketAddr,
         source: std::io::Error,
     },
+    #[error(
+        "{why}, and nobody has a token yet: make one with `stepward token new NAME --role admin --data-dir {data_dir}` and start \
+         again, or listen on 127.0.0.1"
+    )]
+    NoToken { why: String, data_dir: PathBuf },
+    #[error("there is no randomness to be had: {0}")]
+    Randomness(getrandom::Error),
     #[error("a thread could not be started: {0}")]
     Thread(std::io::Error),
     #[error("the database cannot be read: {0}")]
@@ -137,6 +145,13 @@ pub struct Server {
     front: Front,
     app: Option<Arc<App>>,
     handlers: Handlers,
+}
+
+impl App {
+    /// The engine's verbs as calls of whoever asks: what they record bears the name.
+    fn engine_for(&self, request: &exchange::Request) -> Engine {
+        self.engine.by(request.who())
+    }
 }
 
 impl Server {
@@ -213,10 +228,27 @@ impl Server {
             .map_err(|source| StartError::Logs { folder, source })?;
         let public_url = config.public_url.as_deref();
         let key = store.fingerprint("key of the pages");
-        let gate = Gate::new(token.as_deref(), config.listen, public_url, &key);
+        let gate = Gate::new(&GateOptions {
+            token: token.as_deref(),
+            asks: config.asks_for_token(),
+            listen: config.listen,
+            public_url,
+            speaks_tls: false,
+            key: &key,
+        });
+        let gate = gate.map_err(StartError::Randomness)?;
         let settings = config.settings();
         let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
         let engine = Engine::new(store, settings);
+        if config.asks_for_token() && token.is_none() && !engine.has_admin(clock.now())? {
+            let why = match config.listen.ip().is_loopback() {
+                true => "auth.required is true".to_string(),
+                false => format!("listen is {}, which others can reach", config.listen),
+            };
+            let data_dir = config.data_dir.clone();
+            return Err(StartError::NoToken { why, data_dir });
+        }
+        gate.load(&engine)?;
         let installation = engine.installation_key()?;
         let origin = Origin::new(&installation, config.public_url.as_deref());
         let thread = StartError::Thread;
@@ -288,6 +320,12 @@ impl Server {
     /// Where it listens: the port that was chosen, if none was given.
     pub fn address(&self) -> SocketAddr {
         self.front.address
+    }
+
+    /// What the worker in the server's own process shows, in this life of the server.
+    pub fn own_worker_token(&self) -> Option<String> {
+        let app = self.app.as_ref().filter(|app| app.gate.asks_for_token())?;
+        Some(app.gate.own_worker_token().to_string())
     }
 
     /// How many tasks can be submitted.

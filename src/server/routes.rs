@@ -3,13 +3,14 @@
 use super::App;
 use super::api::{
     deliveries, events, health, hooks, jobs, logs, queue, recovery, schedules, steps, tasks,
-    workers, workflows,
+    tokens, workers, workflows,
 };
 use super::error::ApiError;
 use super::exchange::Method::{self, Delete, Get, Post, Put};
 use super::exchange::{Reply, Request};
 use super::web;
 use super::worker_api;
+use crate::domain::token::Role;
 use crate::wire::NO_ROUTE;
 
 pub type Handler = fn(&App, &Request) -> Result<Reply, ApiError>;
@@ -21,16 +22,34 @@ pub enum Access {
     Everyone,
     /// Anybody who reaches the port, too; but the request must show by itself that it may.
     Signed,
-    /// Whoever has the token, if there is one.
-    People,
-    /// The same for a browser: whoever may not is asked for the token, what goes wrong is a page.
-    Pages,
+    /// Whoever has this role.
+    People(Role),
+    /// The same for a browser: whoever may not is asked for a token, what goes wrong is a page.
+    Pages(Role),
     /// What a browser needs before that.
     Public,
-    /// As people; but nobody else's requests are in front of theirs, and they may say more at once.
+    /// A worker, about its own sessions and attempts. Nobody else's requests are in front of theirs, and they may say more at once.
     Workers,
+    /// A worker that has no token yet, with an enrolment.
+    Enrolment,
 }
-use Access::{Everyone, Pages, People, Public, Signed, Workers};
+use Access::{Enrolment, Everyone, Pages, People, Public, Signed, Workers};
+use Role::{Admin, Operator, Viewer};
+
+impl Access {
+    /// What whoever comes must be. `None`: whoever it is, or the route itself looks.
+    pub fn needed_role(self) -> Option<Role> {
+        match self {
+            Everyone | Signed | Public | Enrolment => None,
+            People(role) | Pages(role) => Some(role),
+            Workers => Some(Role::Worker),
+        }
+    }
+
+    pub fn is_page(self) -> bool {
+        matches!(self, Pages(_) | Public)
+    }
+}
 
 pub struct Route {
     pub method: Method,
@@ -41,100 +60,112 @@ pub struct Route {
 
 #[rustfmt::skip]
 const ROUTES: &[Route] = &[
-    route(Get,    "/healthz",                                        Everyone, health::healthz),
-    route(Get,    "/readyz",                                         Everyone, health::readyz),
+    route(Get,    "/healthz",                                        Everyone,          health::healthz),
+    route(Get,    "/readyz",                                         Everyone,          health::readyz),
 
-    route(Get,    "/api/tasks",                                      People,  tasks::list),
-    route(Get,    "/api/tasks/{task}",                               People,  tasks::show),
-    route(Post,   "/api/tasks/{task}/jobs",                          People,  tasks::submit),
-    route(Get,    "/api/jobs",                                       People,  jobs::list),
-    route(Get,    "/api/jobs/{job}",                                 People,  jobs::show),
-    route(Post,   "/api/jobs/{job}/cancel",                          People,  jobs::cancel),
-    route(Post,   "/api/jobs/{job}/retry",                           People,  jobs::retry),
-    route(Get,    "/api/jobs/{job}/why",                             People,  jobs::why),
-    route(Get,    "/api/jobs/{job}/events",                          People,  jobs::events),
-    route(Get,    "/api/jobs/{job}/logs",                            People,  logs::of_job),
-    route(Get,    "/api/jobs/{job}/steps/{step}/logs",               People,  logs::of_step),
-    route(Get,    "/api/jobs/{job}/steps/{step}/why",                People,  steps::why),
-    route(Get,    "/api/jobs/{job}/steps/{step}/output",             People,  steps::output),
-    route(Post,   "/api/jobs/{job}/steps/{step}/approve",            People,  steps::approve),
-    route(Post,   "/api/jobs/{job}/steps/{step}/reject",             People,  steps::reject),
-    route(Get,    "/api/schedules",                                  People,  schedules::list),
-    route(Get,    "/api/schedules/{schedule}",                       People,  schedules::show),
-    route(Get,    "/api/schedules/{schedule}/fires",                 People,  schedules::fires),
-    route(Get,    "/api/schedules/{schedule}/why",                   People,  schedules::why),
-    route(Post,   "/api/schedules/{schedule}/pause",                 People,  schedules::pause),
-    route(Post,   "/api/schedules/{schedule}/resume",                People,  schedules::resume),
-    route(Post,   "/api/schedules/{schedule}/fire",                  People,  schedules::fire),
-    route(Get,    "/api/workflows",                                  People,  workflows::show),
-    route(Post,   "/api/validate",                                   People,  workflows::validate),
-    route(Get,    "/api/queue",                                      People,  queue::list),
-    route(Get,    "/api/workers",                                    People,  workers::list),
-    route(Get,    "/api/workers/{worker}",                           People,  workers::show),
-    route(Get,    "/api/workers/{worker}/why",                       People,  workers::why),
-    route(Post,   "/api/workers/{worker}/drain",                     People,  workers::drain),
-    route(Post,   "/api/workers/{worker}/pause",                     People,  workers::pause),
-    route(Post,   "/api/workers/{worker}/resume",                    People,  workers::resume),
-    route(Delete, "/api/workers/{worker}",                           People,  workers::delete),
-    route(Get,    "/api/events",                                     People,  events::list_or_stream),
-    route(Get,    "/api/recovery",                                   People,  recovery::show),
-    route(Get,    "/api/deliveries",                                 People,  deliveries::list),
-    route(Get,    "/api/deliveries/{delivery}",                      People,  deliveries::show),
-    route(Post,   "/api/deliveries/{delivery}/redeliver",            People,  deliveries::redeliver),
-    route(Post,   "/api/notify/{target}/test",                       People,  deliveries::test),
+    route(Get,    "/api/tasks",                                      People(Viewer),    tasks::list),
+    route(Get,    "/api/tasks/{task}",                               People(Viewer),    tasks::show),
+    route(Post,   "/api/tasks/{task}/jobs",                          People(Operator),  tasks::submit),
+    route(Get,    "/api/jobs",                                       People(Viewer),    jobs::list),
+    route(Get,    "/api/jobs/{job}",                                 People(Viewer),    jobs::show),
+    route(Post,   "/api/jobs/{job}/cancel",                          People(Operator),  jobs::cancel),
+    route(Post,   "/api/jobs/{job}/retry",                           People(Operator),  jobs::retry),
+    route(Get,    "/api/jobs/{job}/why",                             People(Viewer),    jobs::why),
+    route(Get,    "/api/jobs/{job}/events",                          People(Viewer),    jobs::events),
+    route(Get,    "/api/jobs/{job}/logs",                            People(Viewer),    logs::of_job),
+    route(Get,    "/api/jobs/{job}/steps/{step}/logs",               People(Viewer),    logs::of_step),
+    route(Get,    "/api/jobs/{job}/steps/{step}/why",                People(Viewer),    steps::why),
+    route(Get,    "/api/jobs/{job}/steps/{step}/output",             People(Viewer),    steps::output),
+    route(Post,   "/api/jobs/{job}/steps/{step}/approve",            People(Operator),  steps::approve),
+    route(Post,   "/api/jobs/{job}/steps/{step}/reject",             People(Operator),  steps::reject),
+    route(Get,    "/api/schedules",                                  People(Viewer),    schedules::list),
+    route(Get,    "/api/schedules/{schedule}",                       People(Viewer),    schedules::show),
+    route(Get,    "/api/schedules/{schedule}/fires",                 People(Viewer),    schedules::fires),
+    route(Get,    "/api/schedules/{schedule}/why",                   People(Viewer),    schedules::why),
+    route(Post,   "/api/schedules/{schedule}/pause",                 People(Operator),  schedules::pause),
+    route(Post,   "/api/schedules/{schedule}/resume",                People(Operator),  schedules::resume),
+    route(Post,   "/api/schedules/{schedule}/fire",                  People(Operator),  schedules::fire),
+    route(Get,    "/api/workflows",                                  People(Viewer),    workflows::show),
+    route(Post,   "/api/validate",                                   People(Viewer),    workflows::validate),
+    route(Get,    "/api/queue",                                      People(Viewer),    queue::list),
+    route(Get,    "/api/workers",                                    People(Viewer),    workers::list),
+    route(Get,    "/api/workers/{worker}",                           People(Viewer),    workers::show),
+    route(Get,    "/api/workers/{worker}/why",                       People(Viewer),    workers::why),
+    route(Post,   "/api/workers/{worker}/drain",                     People(Operator),  workers::drain),
+    route(Post,   "/api/workers/{worker}/pause",                     People(Operator),  workers::pause),
+    route(Post,   "/api/workers/{worker}/resume",                    People(Operator),  workers::resume),
+    route(Delete, "/api/workers/{worker}",                           People(Admin),     workers::delete),
+    route(Get,    "/api/events",                                     People(Viewer),    events::list_or_stream),
+    route(Get,    "/api/recovery",                                   People(Viewer),    recovery::show),
+    route(Get,    "/api/deliveries",                                 People(Viewer),    deliveries::list),
+    route(Get,    "/api/deliveries/{delivery}",                      People(Viewer),    deliveries::show),
+    route(Post,   "/api/deliveries/{delivery}/redeliver",            People(Operator),  deliveries::redeliver),
+    route(Post,   "/api/notify/{target}/test",                       People(Admin),     deliveries::test),
 
-    route(Get,    "/",                                               Pages,   web::overview::show),
-    route(Get,    "/tasks",                                          Pages,   web::tasks::show),
-    route(Get,    "/tasks/{task}",                                   Pages,   web::task::show),
-    route(Get,    "/tasks/{task}/run",                               Pages,   web::task::show_again),
-    route(Post,   "/tasks/{task}/run",                               Pages,   web::task::run),
-    route(Get,    "/files",                                          Pages,   web::source::show),
-    route(Get,    "/jobs",                                           Pages,   web::jobs::show),
-    route(Get,    "/jobs/bulk",                                      Pages,   web::jobs::ask_bulk),
-    route(Post,   "/jobs/bulk",                                      Pages,   web::jobs::bulk),
-    route(Get,    "/jobs/{job}",                                     Pages,   web::job::show),
-    route(Get,    "/jobs/{job}/graph.svg",                           Pages,   web::job::graph_file),
-    route(Get,    "/jobs/{job}/cancel",                              Pages,   web::acts::ask_cancel),
-    route(Post,   "/jobs/{job}/cancel",                              Pages,   web::acts::cancel),
-    route(Get,    "/jobs/{job}/retry",                               Pages,   web::acts::ask_retry),
-    route(Post,   "/jobs/{job}/retry",                               Pages,   web::acts::retry),
-    route(Get,    "/jobs/{job}/steps/{step}/approve",                Pages,   web::acts::ask_approve),
-    route(Post,   "/jobs/{job}/steps/{step}/approve",                Pages,   web::acts::approve),
-    route(Get,    "/jobs/{job}/steps/{step}/reject",                 Pages,   web::acts::ask_reject),
-    route(Post,   "/jobs/{job}/steps/{step}/reject",                 Pages,   web::acts::reject),
-    route(Get,    "/jobs/{job}/steps/{step}/log",                    Pages,   web::log::window),
-    route(Get,    "/jobs/{job}/steps/{step}/log/marks",              Pages,   web::log::marks),
-    route(Get,    "/jobs/{job}/steps/{step}/log/find",               Pages,   web::log::find),
-    route(Get,    "/jobs/{job}/steps/{step}/log/place",              Pages,   web::log::place_of),
-    route(Get,    "/jobs/{job}/steps/{step}/log/groups",             Pages,   web::log::groups),
-    route(Get,    "/jobs/{job}/steps/{step}/log/error",              Pages,   web::log::first_error),
-    route(Get,    "/queue",                                          Pages,   web::queue::show),
-    route(Get,    "/workers",                                        Pages,   web::workers::show),
-    route(Get,    "/workers/{worker}/{verb}",                        Pages,   web::workers::ask),
-    route(Post,   "/workers/{worker}/{verb}",                        Pages,   web::workers::act),
-    route(Get,    "/schedules",                                      Pages,   web::schedules::show),
-    route(Get,    "/schedules/{schedule}/{verb}",                    Pages,   web::schedules::ask),
-    route(Post,   "/schedules/{schedule}/{verb}",                    Pages,   web::schedules::act),
-    route(Get,    "/events",                                         Pages,   web::events::show),
-    route(Get,    "/recovery",                                       Pages,   web::recovery::show),
-    route(Get,    "/settings",                                       Pages,   web::settings::show),
-    route(Get,    "/settings/notify/{target}/test",                  Pages,   web::settings::ask_test),
-    route(Post,   "/settings/notify/{target}/test",                  Pages,   web::settings::test),
-    route(Get,    "/settings/deliveries/{delivery}/redeliver",       Pages,   web::settings::ask_redeliver),
-    route(Post,   "/settings/deliveries/{delivery}/redeliver",       Pages,   web::settings::redeliver),
-    route(Get,    "/login",                                          Public,  web::login::show),
-    route(Post,   "/login",                                          Public,  web::login::log_in),
-    route(Post,   "/logout",                                         Public,  web::login::log_out),
-    route(Get,    "/assets/{version}/{file}",                        Public,  web::assets::show),
+    route(Get,    "/api/me",                                                        People(Viewer),    tokens::me),
+    route(Get,    "/api/tokens",                                                    People(Admin),     tokens::list),
+    route(Post,   "/api/tokens",                                                    People(Admin),     tokens::make),
+    route(Delete, "/api/tokens/{token}",                                            People(Admin),     tokens::revoke),
 
-    route(Post,   "/hooks/{name}",                                   Signed,  hooks::receive),
+    route(Get,    "/",                                               Pages(Viewer),     web::overview::show),
+    route(Get,    "/tasks",                                          Pages(Viewer),     web::tasks::show),
+    route(Get,    "/tasks/{task}",                                   Pages(Viewer),     web::task::show),
+    route(Get,    "/tasks/{task}/run",                               Pages(Viewer),     web::task::show_again),
+    route(Post,   "/tasks/{task}/run",                               Pages(Operator),   web::task::run),
+    route(Get,    "/files",                                          Pages(Viewer),     web::source::show),
+    route(Get,    "/jobs",                                           Pages(Viewer),     web::jobs::show),
+    route(Get,    "/jobs/bulk",                                      Pages(Operator),   web::jobs::ask_bulk),
+    route(Post,   "/jobs/bulk",                                      Pages(Operator),   web::jobs::bulk),
+    route(Get,    "/jobs/{job}",                                     Pages(Viewer),     web::job::show),
+    route(Get,    "/jobs/{job}/graph.svg",                           Pages(Viewer),     web::job::graph_file),
+    route(Get,    "/jobs/{job}/cancel",                              Pages(Operator),   web::acts::ask_cancel),
+    route(Post,   "/jobs/{job}/cancel",                              Pages(Operator),   web::acts::cancel),
+    route(Get,    "/jobs/{job}/retry",                               Pages(Operator),   web::acts::ask_retry),
+    route(Post,   "/jobs/{job}/retry",                               Pages(Operator),   web::acts::retry),
+    route(Get,    "/jobs/{job}/steps/{step}/approve",                Pages(Operator),   web::acts::ask_approve),
+    route(Post,   "/jobs/{job}/steps/{step}/approve",                Pages(Operator),   web::acts::approve),
+    route(Get,    "/jobs/{job}/steps/{step}/reject",                 Pages(Operator),   web::acts::ask_reject),
+    route(Post,   "/jobs/{job}/steps/{step}/reject",                 Pages(Operator),   web::acts::reject),
+    route(Get,    "/jobs/{job}/steps/{step}/log",                    Pages(Viewer),     web::log::window),
+    route(Get,    "/jobs/{job}/steps/{step}/log/marks",              Pages(Viewer),     web::log::marks),
+    route(Get,    "/jobs/{job}/steps/{step}/log/find",               Pages(Viewer),     web::log::find),
+    route(Get,    "/jobs/{job}/steps/{step}/log/place",              Pages(Viewer),     web::log::place_of),
+    route(Get,    "/jobs/{job}/steps/{step}/log/groups",             Pages(Viewer),     web::log::groups),
+    route(Get,    "/jobs/{job}/steps/{step}/log/error",              Pages(Viewer),     web::log::first_error),
+    route(Get,    "/queue",                                          Pages(Viewer),     web::queue::show),
+    route(Get,    "/workers",                                        Pages(Viewer),     web::workers::show),
+    route(Get,    "/workers/{worker}/delete",                        Pages(Admin),      web::workers::ask),
+    route(Post,   "/workers/{worker}/delete",                        Pages(Admin),      web::workers::act),
+    route(Get,    "/workers/{worker}/{verb}",                        Pages(Operator),   web::workers::ask),
+    route(Post,   "/workers/{worker}/{verb}",                        Pages(Operator),   web::workers::act),
+    route(Get,    "/schedules",                                      Pages(Viewer),     web::schedules::show),
+    route(Get,    "/schedules/{schedule}/{verb}",                    Pages(Operator),   web::schedules::ask),
+    route(Post,   "/schedules/{schedule}/{verb}",                    Pages(Operator),   web::schedules::act),
+    route(Get,    "/events",                                         Pages(Viewer),     web::events::show),
+    route(Get,    "/recovery",                                       Pages(Viewer),     web::recovery::show),
+    route(Get,    "/settings",                                       Pages(Viewer),     web::settings::show),
+    route(Get,    "/settings/tokens/new",                                           Pages(Admin),      web::tokens::ask_new),
+    route(Post,   "/settings/tokens/new",                                           Pages(Admin),      web::tokens::make),
+    route(Get,    "/settings/tokens/{token}/revoke",                                Pages(Admin),      web::tokens::ask_revoke),
+    route(Post,   "/settings/tokens/{token}/revoke",                                Pages(Admin),      web::tokens::revoke),
+    route(Get,    "/settings/notify/{target}/test",                  Pages(Admin),      web::settings::ask_test),
+    route(Post,   "/settings/notify/{target}/test",                  Pages(Admin),      web::settings::test),
+    route(Get,    "/settings/deliveries/{delivery}/redeliver",       Pages(Operator),   web::settings::ask_redeliver),
+    route(Post,   "/settings/deliveries/{delivery}/redeliver",       Pages(Operator),   web::settings::redeliver),
+    route(Get,    "/login",                                          Public,            web::login::show),
+    route(Post,   "/login",                                          Public,            web::login::log_in),
+    route(Post,   "/logout",                                         Public,            web::login::log_out),
+    route(Get,    "/assets/{version}/{file}",                        Public,            web::assets::show),
 
-    route(Post,   "/api/worker/sessions",                            Workers, worker_api::open_session),
-    route(Post,   "/api/worker/heartbeat",                           Workers, worker_api::heartbeat),
-    route(Post,   "/api/worker/poll",                                Workers, worker_api::poll),
-    route(Post,   "/api/worker/reports",                             Workers, worker_api::report),
-    route(Post,   "/api/worker/drain",                               Workers, worker_api::drain),
-    route(Put,    "/api/worker/steps/{step}/attempts/{attempt}/log", Workers, worker_api::append_log),
+    route(Post,   "/hooks/{name}",                                   Signed,            hooks::receive),
+
+    route(Post,   "/api/worker/enrol",                                              Enrolment,         worker_api::enrol),
+    route(Post,   "/api/worker/sessions",                            Workers,           worker_api::open_session),
+    route(Post,   "/api/worker/heartbeat",                           Workers,           worker_api::heartbeat),
+    route(Post,   "/api/worker/poll",                                Workers,           worker_api::poll),
+    route(Post,   "/api/worker/reports",                             Workers,           worker_api::report),
+    route(Post,   "/api/worker/drain",                               Workers,           worker_api::drain),
+    route(Put,    "/api/worker/steps/{step}/attempts/{attempt}/log", Workers,           worker_api::append_log),
 ];
 
 const fn route(method: Method, path: &'static str, access: Access, handler: Handler) -> Route {
@@ -192,4 +223,10 @@ fn matches(pattern: &str, path: &[String]) -> Option<Vec<String>> {
         }
     }
     Some(params)
+}
+
+/// Every route as method, path and who may, for whoever checks that no door was forgotten.
+pub fn every_route() -> impl Iterator<Item = (&'static str, &'static str, Access)> {
+    let routes = ROUTES.iter();
+    routes.map(|route| (route.method.as_str(), route.path, route.access))
 }

@@ -17,7 +17,7 @@ use super::error::ApiError;
 use super::exchange::Response;
 use super::http::{Answer, StreamWriter};
 use super::mailbox::Mailbox;
-use crate::domain::{EventSeq, JobId};
+use crate::domain::{EventSeq, JobId, TokenId};
 use crate::engine::{Engine, EngineError};
 use crate::wire::api::JobChange;
 
@@ -71,10 +71,14 @@ impl Place {
 pub struct Subscription {
     pub from: Place,
     pub job_id: Option<JobId>,
+    /// What whoever listens came in with.
+    pub token_id: Option<TokenId>,
 }
 
 pub enum Message {
     Open(Subscription, Answer),
+    /// Whoever came in with this token is sent away.
+    Close(TokenId),
     Stop,
 }
 
@@ -113,6 +117,11 @@ impl Streams {
         self.mailbox.send(Message::Open(subscription, answer));
     }
 
+    /// A token lets nobody in any more, and nobody listen.
+    pub fn close_those_of(&self, token_id: TokenId) {
+        self.mailbox.send(Message::Close(token_id));
+    }
+
     pub fn stop(&self) {
         self.mailbox.send(Message::Stop);
         let thread = self
@@ -148,6 +157,7 @@ struct Stream {
     /// The last change that it was told, and of which job.
     within: (i64, JobId),
     job_id: Option<JobId>,
+    token_id: Option<TokenId>,
     /// There may be more to tell.
     lags: bool,
 }
@@ -184,6 +194,9 @@ impl Teller {
         for message in mail.messages {
             match message {
                 Message::Open(subscription, answer) => self.open(subscription, answer),
+                Message::Close(token_id) => {
+                    self.open.retain(|stream| stream.token_id != Some(token_id));
+                }
                 Message::Stop => return true,
             }
         }
@@ -232,6 +245,7 @@ impl Teller {
                 place: subscription.from,
                 within: (subscription.from.change, JobId(i64::MAX)),
                 job_id: subscription.job_id,
+                token_id: subscription.token_id,
                 lags: true,
             });
         }

@@ -6,24 +6,69 @@ use super::App;
 use super::error::ApiError;
 use super::exchange::{Reply, Request, Response};
 use super::waiting::{Update, WaitingPoll, says_nothing};
+use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::protocol::Poll;
 use crate::domain::{AttemptRef, StepId};
+use crate::engine::EngineError;
 use crate::logs::AppendError;
 use crate::wire::worker::{
-    DrainRequest, HeartbeatAnswer, HeartbeatRequest, LogAnswer, PollAnswerJson, PollRequest,
-    Readable, ReportsAnswerJson, ReportsRequest, SessionAnswer, SessionRequest,
+    DrainRequest, EnrolAnswer, EnrolRequest, HeartbeatAnswer, HeartbeatRequest, LogAnswer,
+    PollAnswerJson, PollRequest, Readable, ReportsAnswerJson, ReportsRequest, SessionAnswer,
+    SessionRequest,
 };
 
 /// No proxy in between should take a waiting poll for a dead one.
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
+/// A worker exchanges its enrolment for a token of its own.
+pub fn enrol(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&[])?;
+    let enrolment = app.gate.enrolment(&request.headers)?;
+    let asked: EnrolRequest = request.json()?;
+    let is_hash = asked.secret_hash.len() == 64
+        && asked
+            .secret_hash
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if !is_hash {
+        return Err(ApiError::invalid("secret_hash is no SHA-256 in hex"));
+    }
+    let token_id = enrolment.token_id().expect("an enrolment is a token");
+    let now = app.clock.now();
+    let enrolled = (app.engine).enrol(token_id, asked.secret_hash, asked.name, now)?;
+    app.gate.load(&app.engine)?;
+    let answer = EnrolAnswer {
+        token_id: enrolled.token_id.0,
+    };
+    Ok(Response::json(200, &answer).into())
+}
+
+/// A token speaks for its own sessions alone. Another's is answered as one that does not exist, so that nothing is learnt of it.
+fn check_owner(app: &App, request: &Request, session_key: &str) -> Result<(), ApiError> {
+    let Some(token_id) = request.caller.token_id() else {
+        return Ok(());
+    };
+    if app.gate.owns_session(&app.engine, token_id, session_key)? {
+        return Ok(());
+    }
+    if app.gate.is_trespass_to_be_told(token_id) {
+        let name = &request.caller.name;
+        let text = format!(
+            "token {token_id} ({name}) was shown for a session of another worker: it was refused; revoke it if nobody knows why"
+        );
+        let event = NewEvent::new(EventKind::ScopeViolated, text);
+        app.engine.tell(event, app.clock.now())?;
+    }
+    Err(EngineError::SessionUnknown.into())
+}
+
 pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&[])?;
     let asked: SessionRequest = request.json()?;
     let (registration, Readable { items, faults }) = asked.into_parts();
-    let opened = app
-        .engine
-        .open_session(registration, items, app.clock.now())?;
+    let opened =
+        app.engine
+            .open_session_of(request.caller.owner(), registration, items, app.clock.now())?;
     let answer = SessionAnswer::new(opened, &faults, &app.installation);
     Ok(Response::json(200, &answer).into())
 }
@@ -31,6 +76,7 @@ pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
 pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&[])?;
     let beat: HeartbeatRequest = request.json()?;
+    check_owner(app, request, &beat.session)?;
     let answer = app.engine.heartbeat(beat.into(), app.clock.now())?;
     Ok(Response::json(200, &HeartbeatAnswer::from(answer)).into())
 }
@@ -38,6 +84,7 @@ pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
 pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&[])?;
     let asked: PollRequest = request.json()?;
+    check_owner(app, request, &asked.session)?;
     let wait = Duration::from_millis(asked.wait_ms).min(WAIT_MAX);
     let arrival = app.waiting.arrival();
     let poll = Poll::from(asked);
@@ -61,6 +108,7 @@ pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let (reports, faults) = asked.into_parts();
     let arrival = app.waiting.arrival();
     let session_key = reports.session_key.clone();
+    check_owner(app, request, &session_key)?;
     let asks = reports.poll.clone();
     let still_held: Vec<AttemptRef> = reports.held().collect();
     let answer = app.engine.report(reports, app.clock.now())?;
@@ -80,6 +128,7 @@ pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
 pub fn drain(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&[])?;
     let asked: DrainRequest = request.json()?;
+    check_owner(app, request, &asked.session)?;
     app.engine.drain_session(&asked.session, app.clock.now())?;
     Ok(Response::json(200, &serde_json::json!({})).into())
 }
@@ -95,6 +144,7 @@ pub fn append_log(app: &App, request: &Request) -> Result<Reply, ApiError> {
     };
     let missing = |key: &str| ApiError::invalid(format!("{key} is missing"));
     let session = request.query("session").ok_or_else(|| missing("session"))?;
+    check_owner(app, request, session)?;
     let offset = request.query_number("offset")?;
     let offset: u64 = offset.ok_or_else(|| missing("offset"))?;
     let owner = app.engine.log_owner(session, attempt, app.clock.now())?;

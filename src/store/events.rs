@@ -22,18 +22,18 @@ pub const STATEMENTS: &[&str] = &[
 ];
 
 const RECORD: &str = "
-    INSERT INTO event (at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data)
-    VALUES (:wall, :kind, :phase, :job_id, :step_id, :worker_id, :attempt, :reason, :message, :data)
+    INSERT INTO event (at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data, actor)
+    VALUES (:wall, :kind, :phase, :job_id, :step_id, :worker_id, :attempt, :reason, :message, :data, :actor)
 ";
 
 const RECORD_ONCE: &str = "
-    INSERT INTO event (at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data)
-    VALUES (:wall, :kind, :phase, :job_id, :step_id, :worker_id, :attempt, :reason, :message, :data)
+    INSERT INTO event (at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data, actor)
+    VALUES (:wall, :kind, :phase, :job_id, :step_id, :worker_id, :attempt, :reason, :message, :data, :actor)
     ON CONFLICT (step_id, attempt, kind) WHERE step_id IS NOT NULL DO NOTHING
 ";
 
 const EVENTS_OF_JOB: &str = "
-    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data
+    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data, actor
       FROM event
      WHERE job_id = :job_id AND seq > :after
      ORDER BY seq
@@ -41,7 +41,7 @@ const EVENTS_OF_JOB: &str = "
 ";
 
 const EVENTS_AFTER: &str = "
-    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data
+    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data, actor
       FROM event
      WHERE seq > :after
      ORDER BY seq
@@ -49,7 +49,7 @@ const EVENTS_AFTER: &str = "
 ";
 
 const EVENTS_BEFORE: &str = "
-    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data
+    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data, actor
       FROM event
      WHERE seq < :before
      ORDER BY seq DESC
@@ -57,7 +57,7 @@ const EVENTS_BEFORE: &str = "
 ";
 
 const RECOVERIES_BEFORE: &str = "
-    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data
+    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data, actor
       FROM event
      WHERE phase IS NOT NULL AND seq < :before
      ORDER BY seq DESC
@@ -65,7 +65,7 @@ const RECOVERIES_BEFORE: &str = "
 ";
 
 const RECOVERIES_OF: &str = "
-    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data
+    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data, actor
       FROM event
      WHERE phase = :phase AND seq < :before
      ORDER BY seq DESC
@@ -73,7 +73,7 @@ const RECOVERIES_OF: &str = "
 ";
 
 const EVENTS_OF_JOB_BEFORE: &str = "
-    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data
+    SELECT seq, at, kind, phase, job_id, step_id, worker_id, attempt, reason, message, data, actor
       FROM event
      WHERE job_id = :job_id AND seq < :before
      ORDER BY seq DESC
@@ -202,6 +202,7 @@ impl Tx<'_> {
             ":reason": event.reason.map(Reason::as_str),
             ":message": clip(&event.message, limits::MESSAGE_BYTES_MAX),
             ":data": event.data.as_ref().map(|data| &data.0),
+            ":actor": self.changes.borrow().actor.as_deref(),
         })?;
         let mut changes = self.changes.borrow_mut();
         changes.notice.news = true;
@@ -232,6 +233,7 @@ impl Tx<'_> {
             events.push(Event {
                 seq: EventSeq(row.get(0)?),
                 at: Timestamp(row.get(1)?),
+                actor: row.get(11)?,
                 fact: NewEvent {
                     kind: rows::word(row, 2, EventKind::from_word, "the kind of an event")?,
                     phase: row.get(3)?,

@@ -22,6 +22,7 @@ mod rows;
 mod schedules;
 mod schema;
 mod steps;
+mod tokens;
 mod workers;
 mod writer;
 
@@ -446,6 +447,8 @@ struct Changes {
     notice: Notice,
     /// Whose call it is: what it did itself is no news to it.
     caller: Option<WorkerId>,
+    /// The person whose call it is: what is recorded bears the name.
+    actor: Option<Arc<str>>,
     /// The event that was recorded last.
     recorded_last: Option<EventSeq>,
 }
@@ -535,6 +538,11 @@ impl<'a> Tx<'a> {
         self.changes.borrow_mut().caller = Some(worker_id);
     }
 
+    /// The call is this person's own: every event of it says so.
+    pub fn acted_by(&self, actor: &Arc<str>) {
+        self.changes.borrow_mut().actor = Some(actor.clone());
+    }
+
     fn note_ready(&self) {
         self.changes.borrow_mut().notice.steps_ready = true;
     }
@@ -583,6 +591,7 @@ pub fn statements() -> Vec<&'static str> {
         requirements::STATEMENTS,
         schedules::STATEMENTS,
         steps::STATEMENTS,
+        tokens::STATEMENTS,
         workers::STATEMENTS,
     ]
     .concat()

@@ -25,6 +25,36 @@ const UPGRADES: &[&str] = &["
     CREATE INDEX job_in_trouble ON job (ended_at)
         WHERE parent_step_id IS NULL AND (state = 'failed' OR (state = 'cancelled' AND reason IN ('job_timeout', 'queue_timeout')));
     CREATE INDEX event_of_phase ON event (phase, seq) WHERE phase IS NOT NULL;
+", "
+    ALTER TABLE worker ADD COLUMN token_id INTEGER;
+    CREATE INDEX worker_of_token ON worker (token_id) WHERE token_id IS NOT NULL;
+    ALTER TABLE event ADD COLUMN actor TEXT;
+    CREATE TABLE token (
+        token_id      INTEGER PRIMARY KEY AUTOINCREMENT,
+        name          TEXT    NOT NULL,
+        role          TEXT    NOT NULL,
+        hash          TEXT    NOT NULL,
+        tags          TEXT,
+        made_by       TEXT    NOT NULL,
+        created_at    INTEGER NOT NULL,
+        expires_at    INTEGER,
+        used_at       INTEGER,
+        ended_at      INTEGER,
+        made_token_id INTEGER REFERENCES token (token_id),
+        CHECK (CASE role
+            WHEN 'viewer'    THEN tags IS NULL AND made_token_id IS NULL
+            WHEN 'operator'  THEN tags IS NULL AND made_token_id IS NULL
+            WHEN 'admin'     THEN tags IS NULL AND made_token_id IS NULL
+            WHEN 'worker'    THEN made_token_id IS NULL
+            WHEN 'enrolment' THEN expires_at IS NOT NULL AND (made_token_id IS NULL OR ended_at IS NOT NULL)
+            ELSE 0 END)
+    ) STRICT;
+    CREATE INDEX token_that_holds ON token (role, token_id) WHERE ended_at IS NULL;
+    CREATE TABLE logout (
+        session  TEXT    PRIMARY KEY,
+        until_at INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX logout_by_until ON logout (until_at);
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 

@@ -423,6 +423,9 @@ pub struct EventJson {
     pub message: String,
     /// An object: what the message says, for programs.
     pub data: Raw,
+    /// The person by whose call it happened, as the name of a token; `null`: nobody's.
+    #[serde(default)]
+    pub actor: Option<String>,
 }
 
 impl EventJson {
@@ -443,6 +446,7 @@ impl EventJson {
             reason: fact.reason.map(|reason| reason.to_string()),
             message: fact.message,
             data: Raw::from(&fact.data.unwrap_or_else(Json::empty_object)),
+            actor: event.actor,
         }
     }
 }
@@ -815,4 +819,51 @@ pub struct Health {
     /// What the server takes for the time. Told by `/readyz`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<Time>,
+}
+
+/// Who asks.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct MeJson {
+    pub name: String,
+    pub role: String,
+    pub token_id: Option<i64>,
+    /// Whether whoever comes must show a token.
+    pub needs_token: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TokenJson {
+    pub id: i64,
+    pub name: String,
+    pub role: String,
+    /// `good`, `revoked`, `expired`; of an enrolment also `used`.
+    pub status: String,
+    /// What its worker may offer; `null`: anything.
+    pub tags: Option<Vec<String>>,
+    pub made_by: String,
+    pub created_at: Time,
+    pub expires_at: Option<Time>,
+    /// The last time, give or take a minute.
+    pub used_at: Option<Time>,
+    pub ended_at: Option<Time>,
+    /// What an enrolment was exchanged for.
+    pub made_token_id: Option<i64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewTokenRequest {
+    pub name: String,
+    pub role: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_in_secs: Option<u32>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct MadeTokenJson {
+    pub token: TokenJson,
+    /// The token itself: it is told here and never again.
+    pub text: String,
 }

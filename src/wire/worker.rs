@@ -814,3 +814,17 @@ pub struct LogAnswer {
     /// No more of this log is kept.
     pub full: bool,
 }
+
+/// A worker that has no token yet names the hash of the secret that it drew: the secret itself never leaves it but as a token.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EnrolRequest {
+    pub name: String,
+    /// SHA-256, in hex.
+    pub secret_hash: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct EnrolAnswer {
+    pub token_id: i64,
+}

@@ -67,6 +67,11 @@ impl Folder {
         })
     }
 
+    /// A file of its own in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
     /// Pins the worker to the first installation that it meets.
     pub fn belongs_to(&self, installation: &str) -> Result<(), FolderError> {
         let file = self.path.join("installation");
@@ -208,7 +213,7 @@ pub fn random_key() -> io::Result<String> {
 }
 
 /// All of it is on disk under that name, or nothing is.
-fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let draft = file.with_extension("new");
     let mut options = OpenOptions::new();
     let mut written = private(options.write(true).create(true).truncate(true)).open(&draft)?;

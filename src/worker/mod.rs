@@ -17,6 +17,7 @@ pub mod attempt_log;
 mod calls;
 pub mod capture;
 mod descriptors;
+pub mod enrol;
 pub mod executor;
 mod folder;
 mod machine;

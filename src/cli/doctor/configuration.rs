@@ -85,7 +85,7 @@ fn token(token: Result<Option<String>, ConfigError>) -> Option<Finding> {
     let fault = token.err()?;
     Some(
         Finding::problem(format!("the token cannot be read: {fault}"))
-            .fix("make one in another file: stepward token new FILE")
+            .fix("make one in another file: stepward token file FILE")
             .fix("or let the user that runs it read the file"),
     )
 }

@@ -2,6 +2,7 @@
 
 use super::{PAGE, PAGE_MAX, jobs, show};
 use crate::domain::OutboxId;
+use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits::shorten;
 use crate::domain::outbox::MessageState;
 use crate::outbox::NotTested;
@@ -55,7 +56,8 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
 pub fn redeliver(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
     let outbox_id = OutboxId(request.id(0)?);
-    app.engine.redeliver(outbox_id, app.clock.now())?;
+    app.engine_for(request)
+        .redeliver(outbox_id, app.clock.now())?;
     answer(app, outbox_id)
 }
 
@@ -68,10 +70,11 @@ fn answer(app: &App, outbox_id: OutboxId) -> Result<Reply, ApiError> {
 /// Sends a message that tells nothing, and answers how it went.
 pub fn test(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
-    Ok(Response::json(200, &try_target(app, request.param(0))?).into())
+    Ok(Response::json(200, &try_target(app, request)?).into())
 }
 
-pub fn try_target(app: &App, target: &str) -> Result<TestedJson, ApiError> {
+pub fn try_target(app: &App, request: &Request) -> Result<TestedJson, ApiError> {
+    let target = request.param(0);
     let tested = app.outbox.test(target).map_err(|why| match why {
         NotTested::Unknown => {
             let target = shorten(target);
@@ -82,6 +85,13 @@ pub fn try_target(app: &App, target: &str) -> Result<TestedJson, ApiError> {
             ApiError::new(409, "conflict", message)
         }
     })?;
+    let text = format!(
+        "a test message was sent to {target}: {}",
+        tested.sent.message
+    );
+    let event = NewEvent::new(EventKind::NotifyTested, text);
+    app.engine_for(request)
+        .tell_quietly(event, app.clock.now())?;
     Ok(TestedJson {
         target: target.to_string(),
         ok: tested.sent.is_ok,

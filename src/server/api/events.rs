@@ -36,7 +36,11 @@ fn stream(app: &App, request: &Request) -> Result<Reply, ApiError> {
         // One that does not exist is better told now than never.
         app.engine.story(job_id, EventSeq(0), 1)?;
     }
-    Ok(Reply::Stream(Subscription { from, job_id }))
+    Ok(Reply::Stream(Subscription {
+        from,
+        job_id,
+        token_id: request.caller.token_id(),
+    }))
 }
 
 fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {

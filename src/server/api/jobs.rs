@@ -2,7 +2,7 @@
 
 use std::iter::once;
 
-use super::{PAGE, PAGE_MAX, SOMEBODY, show};
+use super::{PAGE, PAGE_MAX, show};
 use crate::domain::job::{JobFilter, JobState, Source};
 use crate::domain::limits::shorten;
 use crate::domain::reason::Reason;
@@ -186,7 +186,8 @@ pub fn cancel(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let asked: CancelRequest = request.json()?;
     let job_id = job_id(app, request)?;
     let (why, now) = (asked.why.as_deref(), app.clock.now());
-    app.engine.cancel_because(job_id, SOMEBODY, why, now)?;
+    app.engine_for(request)
+        .cancel_because(job_id, request.who(), why, now)?;
     answer(app, 200, job_id)
 }
 
@@ -222,7 +223,7 @@ pub fn retry(app: &App, request: &Request) -> Result<Reply, ApiError> {
         scope,
         idempotency_key: request.headers.idempotency_key.clone(),
     };
-    let retried = app.engine.retry(retry, app.clock.now());
+    let retried = app.engine_for(request).retry(retry, app.clock.now());
     let retried = retried.map_err(|error| with_hint(app, request.param(0), error))?;
     answer_made(app, retried)
 }

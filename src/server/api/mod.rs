@@ -12,11 +12,9 @@ pub mod schedules;
 pub mod show;
 pub mod steps;
 pub mod tasks;
+pub mod tokens;
 pub mod workers;
 pub mod workflows;
-
-/// Until there are people: whoever has the token, or sits at this machine.
-pub const SOMEBODY: &str = "api";
 
 /// How many a page holds, by default and at most.
 const PAGE: u32 = 50;

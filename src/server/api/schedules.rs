@@ -1,7 +1,7 @@
 //! Schedules: list, look at, what became of their times, pause, resume, fire now. One is named by its number or as `TASK.NAME`.
 
 use super::jobs::answer_made;
-use super::{PAGE, PAGE_MAX, SOMEBODY, show};
+use super::{PAGE, PAGE_MAX, show};
 use crate::domain::{Now, ScheduleId, Timestamp};
 use crate::engine::{Engine, EngineError};
 use crate::server::App;
@@ -68,7 +68,12 @@ fn change(
 ) -> Result<Reply, ApiError> {
     request.says_no_more()?;
     let schedule_id = selected(app, request)?;
-    verb(&app.engine, schedule_id, SOMEBODY, app.clock.now())?;
+    verb(
+        &app.engine_for(request),
+        schedule_id,
+        request.who(),
+        app.clock.now(),
+    )?;
     app.scheduler.wake();
     answer(app, schedule_id)
 }

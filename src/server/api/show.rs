@@ -4,6 +4,7 @@ use crate::domain::job::Job;
 use crate::domain::outbox::Message;
 use crate::domain::schedule::{CatchUp, Fire};
 use crate::domain::step::{Step, StepKind};
+use crate::domain::token::Token;
 use crate::domain::{Json, Now, Timestamp};
 use crate::engine::{
     JobDetail, JobWhy, MessageDetail, NamedEvent, Parent, ScheduleView, ScheduleWhy, StepDetail,
@@ -15,8 +16,8 @@ use crate::store::FormerOutcome;
 use crate::wire::api::{
     AttemptHistory, CatchUpJson, DeliveryJson, DeliveryTryJson, EdgesJson, EventJson, FireJson,
     HeldStepJson, JobJson, JobWhyJson, OneStepWhyJson, ParentJson, QueuedJson, QueuedStepJson,
-    RootCauseJson, ScheduleJson, ScheduleWhyJson, StepJson, StepWhyJson, ValueJson, WhyFactJson,
-    WhyJson, WhyOutcomeJson, WhyWorkerJson, WorkerJson, WorkerWhyJson,
+    RootCauseJson, ScheduleJson, ScheduleWhyJson, StepJson, StepWhyJson, TokenJson, ValueJson,
+    WhyFactJson, WhyJson, WhyOutcomeJson, WhyWorkerJson, WorkerJson, WorkerWhyJson,
 };
 use crate::wire::{Raw, Time};
 
@@ -375,5 +376,21 @@ pub fn waiting(waiting: &WaitingStep) -> QueuedJson {
         age_secs: secs(waiting.age_ms),
         required_tags: waiting.required_tags.clone(),
         why: why(&waiting.why),
+    }
+}
+
+pub fn token(token: &Token, now: Now) -> TokenJson {
+    TokenJson {
+        id: token.token_id.0,
+        name: token.name.clone(),
+        role: token.role.to_string(),
+        status: token.standing(now.wall).to_string(),
+        tags: token.tags.clone(),
+        made_by: token.made_by.clone(),
+        created_at: token.created_at.into(),
+        expires_at: token.expires_at.map(Into::into),
+        used_at: token.used_at.map(Into::into),
+        ended_at: token.ended_at.map(Into::into),
+        made_token_id: token.made_token_id.map(|token_id| token_id.0),
     }
 }

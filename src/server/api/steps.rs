@@ -1,7 +1,7 @@
 //! Steps: explain, decide, what they gave.
 
 use super::jobs::{answer, job_id};
-use super::{SOMEBODY, show};
+use super::show;
 use crate::engine::Decision;
 use crate::server::App;
 use crate::server::error::ApiError;
@@ -42,6 +42,7 @@ fn decide(app: &App, request: &Request, decision: Decision) -> Result<Reply, Api
     let job_id = job_id(app, request)?;
     let step = app.engine.step_named(job_id, request.param(1))?;
     let now = app.clock.now();
-    app.engine.decide(step.step_id, decision, SOMEBODY, now)?;
+    app.engine_for(request)
+        .decide(step.step_id, decision, request.who(), now)?;
     answer(app, 200, job_id)
 }

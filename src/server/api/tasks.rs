@@ -48,7 +48,11 @@ pub fn submit(app: &App, request: &Request) -> Result<Reply, ApiError> {
         idempotency_key: request.headers.idempotency_key.clone(),
         ..Submission::of(&frozen)
     };
-    answer_made(app, app.engine.submit(submission, app.clock.now())?)
+    answer_made(
+        app,
+        app.engine_for(request)
+            .submit(submission, app.clock.now())?,
+    )
 }
 
 /// The task of this name, as it is served now.

@@ -53,7 +53,7 @@ fn change(
 ) -> Result<Reply, ApiError> {
     request.says_no_more()?;
     let worker_id = selected(app, request)?;
-    verb(&app.engine, worker_id, app.clock.now())?;
+    verb(&app.engine_for(request), worker_id, app.clock.now())?;
     answer(app, worker_id)
 }
 
@@ -78,7 +78,7 @@ pub fn delete(app: &App, request: &Request) -> Result<Reply, ApiError> {
         }
     };
     let worker_id = selected(app, request)?;
-    app.engine
+    app.engine_for(request)
         .delete_worker(worker_id, force, app.clock.now())?;
     Ok(Response::json(200, &serde_json::json!({})).into())
 }

@@ -16,7 +16,6 @@ use crate::engine::{Decision, EngineError, Retry, RetryScope, StepDetail};
 use crate::graph::loop_of;
 use crate::language::values::Violation;
 use crate::server::App;
-use crate::server::api::SOMEBODY;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 
@@ -51,8 +50,8 @@ pub fn cancel(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let form = Form::read(app, request)?;
     let job_id = of(app, request)?;
     let now = app.clock.now();
-    app.engine
-        .cancel_because(job_id, SOMEBODY, form.said("why"), now)?;
+    app.engine_for(request)
+        .cancel_because(job_id, request.who(), form.said("why"), now)?;
     Ok(Response::see_other(format!("{}?said=cancelled", links::job(job_id.0))).into())
 }
 
@@ -110,7 +109,7 @@ pub fn retry(app: &App, request: &Request) -> Result<Reply, ApiError> {
         RetryScope::All => "retried-all",
     };
     let retry = Retry::of(of(app, request)?, scope);
-    let retried = app.engine.retry(retry, app.clock.now())?;
+    let retried = app.engine_for(request).retry(retry, app.clock.now())?;
     Ok(Response::see_other(format!("{}?said={said}", links::job(retried.job_id.0))).into())
 }
 
@@ -158,8 +157,8 @@ pub fn approve(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let decide = || {
         let output = (!step.asks.is_empty()).then(|| Json(Value::Object(values).to_string()));
         let decision = Decision::Approve { output };
-        app.engine
-            .decide(step.step.step_id, decision, SOMEBODY, app.clock.now())
+        app.engine_for(request)
+            .decide(step.step.step_id, decision, request.who(), app.clock.now())
     };
     let decided = match unread.is_empty() {
         true => Ok(decide()),
@@ -206,8 +205,8 @@ pub fn reject(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let why = form.said("why").unwrap_or("rejected").to_string();
     let now = app.clock.now();
     let decision = Decision::Reject { why };
-    app.engine
-        .decide(step.step.step_id, decision, SOMEBODY, now)?;
+    app.engine_for(request)
+        .decide(step.step.step_id, decision, request.who(), now)?;
     Ok(Response::see_other(format!("{}?said=rejected", links::job(job_id))).into())
 }
 

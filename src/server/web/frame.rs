@@ -11,7 +11,7 @@ use super::said;
 use crate::domain::Now;
 use crate::engine::EngineError;
 use crate::server::App;
-use crate::server::auth::cookie;
+use crate::server::auth::{Caller, cookie};
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 use crate::server::streams::Place;
@@ -150,8 +150,8 @@ impl Page<'_> {
         let theme = theme.filter(|theme| matches!(*theme, "light" | "dark"));
         let body = html! {
             body data-now=(now.wall.0) data-place={ (event) "." (change) } data-live=[live]
-                data-refresh=[self.refresh_secs] {
-                (head_of_page(self.here, app.gate.asks_for_token()))
+                data-refresh=[self.refresh_secs] data-role=(request.caller.role()) {
+                (head_of_page(self.here, app.gate.asks_for_token().then_some(&request.caller)))
                 // Not part of what is fetched again: it is said once.
                 @if let Some(said) = request.query("said").and_then(said::sentence) {
                     p.said role="status" { (said) }
@@ -219,7 +219,7 @@ fn document(title: &str, theme: Option<&str>, body: &Markup) -> Markup {
     }
 }
 
-fn head_of_page(here: Here, has_session: bool) -> Markup {
+fn head_of_page(here: Here, known: Option<&Caller>) -> Markup {
     html! {
         a.skip href="#main" { "Skip to the content" }
         (PreEscaped(SIGNS))
@@ -234,7 +234,8 @@ fn head_of_page(here: Here, has_session: bool) -> Markup {
                 span #live role="status" { }
                 button.quiet type="button" #theme hidden title="Light or dark" { "theme" }
                 button.quiet type="button" #help-open hidden title="Keys (?)" { "keys" }
-                @if has_session {
+                @if let Some(caller) = known {
+                    span.note title={ "Your role is " (caller.role()) } { (caller.name) }
                     form method="post" action="/logout" { button.quiet { "log out" } }
                 }
             }

@@ -11,7 +11,7 @@ use crate::domain::job::{JobState, Source};
 use crate::domain::reason::Reason;
 use crate::engine::{EngineError, Retry, RetryScope};
 use crate::server::App;
-use crate::server::api::{SOMEBODY, jobs, show};
+use crate::server::api::{jobs, show};
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 use crate::wire::api::JobJson;
@@ -255,9 +255,9 @@ pub fn bulk(app: &App, request: &Request) -> Result<Reply, ApiError> {
         match form.text("do") {
             Some("retry") => {
                 let retry = Retry::of(job_id, RetryScope::Failed);
-                app.engine.retry(retry, now).map(|_| ())
+                app.engine_for(request).retry(retry, now).map(|_| ())
             }
-            _ => app.engine.cancel(job_id, SOMEBODY, now),
+            _ => app.engine_for(request).cancel(job_id, request.who(), now),
         }
     };
     let verb = match form.text("do") {

@@ -4,6 +4,7 @@ use maud::html;
 
 use super::form::Form;
 use super::frame::bare;
+use crate::domain::event::{EventKind, NewEvent};
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
@@ -20,15 +21,24 @@ pub fn log_in(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let form = Form::read_unproven(request)?;
     let next = form.text("next").unwrap_or_default();
     let token = form.text("token").unwrap_or_default();
-    Ok(match app.gate.log_in(token) {
-        Ok(cookie) => Response::see_other(within(next)).header("set-cookie", cookie),
+    Ok(match app.gate.log_in(token, request.headers.peer) {
+        Ok((cookie, caller)) => {
+            let text = format!("{} logged in to the pages", caller.name);
+            let event = NewEvent::new(EventKind::LoggedIn, text);
+            let told = app.engine.by(&caller.name);
+            told.tell_quietly(event, app.clock.now())?;
+            Response::see_other(within(next)).header("set-cookie", cookie)
+        }
         Err(error) => page(error.status, next, Some(&error.message)),
     }
     .into())
 }
 
-pub fn log_out(app: &App, _: &Request) -> Result<Reply, ApiError> {
-    let cookie = app.gate.log_out();
+pub fn log_out(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    let (cookie, ended) = app.gate.log_out(&request.headers);
+    if let Some((session, until, caller)) = ended {
+        (app.engine.by(&caller.name)).log_out(session, until, app.clock.now())?;
+    }
     Ok(Response::see_other("/login")
         .header("set-cookie", cookie)
         .into())
@@ -54,7 +64,7 @@ fn page(status: u16, next: &str, fault: Option<&str>) -> Response {
             input #token type="password" name="token" required autofocus autocomplete="current-password"
                 aria-invalid=[fault.map(|_| "true")] aria-describedby="token-help token-fault";
             p #token-fault .fault role="alert" { @if let Some(fault) = fault { (fault) } }
-            p #token-help .note { "It is in the file that " code { "auth.token_file" } " of the server's settings names." }
+            p #token-help .note { "Whoever runs this server makes one for you: " code { "stepward token new NAME --role viewer" } "." }
             button.primary { "Log in" }
         }
     };

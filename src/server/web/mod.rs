@@ -38,6 +38,7 @@ mod steps;
 pub mod task;
 pub mod tasks;
 mod timeline;
+pub mod tokens;
 pub mod workers;
 
 use maud::html;
@@ -65,6 +66,7 @@ pub fn refusal(error: &ApiError) -> Response {
     let title = match error.status {
         404 => "Not found",
         403 | 421 => "Not allowed",
+        429 => "Too many attempts",
         409 => "Not possible now",
         422 | 400 | 415 => "Not understood",
         503 => "Try again",

@@ -37,6 +37,7 @@ const SAID: &[(&str, &str)] = &[
     ),
     ("schedule-resumed", "The schedule makes jobs again."),
     ("redelivered", "The message is sent again."),
+    ("token-revoked", "The token lets nobody in any more."),
     ("test-sent", "The test message was delivered."),
 ];
 

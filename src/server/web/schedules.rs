@@ -9,7 +9,7 @@ use super::{links, parts};
 use crate::cron::Cron;
 use crate::domain::ScheduleId;
 use crate::server::App;
-use crate::server::api::{SOMEBODY, show};
+use crate::server::api::show;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 use crate::wire::Time;
@@ -184,17 +184,21 @@ pub fn act(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let now = app.clock.now();
     let to = match request.param(1) {
         "pause" => {
-            app.engine.pause_schedule(schedule_id, SOMEBODY, now)?;
+            app.engine_for(request)
+                .pause_schedule(schedule_id, request.who(), now)?;
             "/schedules?said=schedule-paused".to_string()
         }
         "resume" => {
-            app.engine.resume_schedule(schedule_id, SOMEBODY, now)?;
+            app.engine_for(request)
+                .resume_schedule(schedule_id, request.who(), now)?;
             "/schedules?said=schedule-resumed".to_string()
         }
         "fire" => {
             let loaded = app.workflows.current();
             let task = |name: &str| loaded.tasks.get(name).cloned();
-            let fired = app.engine.fire_schedule(schedule_id, None, now, &task)?;
+            let fired = app
+                .engine_for(request)
+                .fire_schedule(schedule_id, None, now, &task)?;
             format!("/jobs/{}?said=submitted", fired.job_id)
         }
         _ => return Err(unknown()),

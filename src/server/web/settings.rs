@@ -1,11 +1,11 @@
-//! Settings: every value that is in force and where it comes from; the token; messages to the outside and how they went.
+//! Settings: every value that is in force and where it comes from; tokens; messages to the outside and how they went.
 
 use maud::{Markup, html};
 
 use super::ask::Question;
 use super::form::Form;
 use super::frame::{Here, View};
-use super::{links, parts};
+use super::{links, parts, tokens};
 use crate::config::{Origin, Setting};
 use crate::domain::OutboxId;
 use crate::server::App;
@@ -29,7 +29,7 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let changed = app.settings.iter().filter(|setting| setting.is_changed());
     let main = html! {
         div.title { h1 { "Settings" } span.note { (parts::count(changed.count(), "value")) " not as by default" } }
-        (tokens(app))
+        (tokens::boxed(&view)?)
         section.box aria-labelledby="values-title" {
             header { h2 #values-title { "In force" } span.note { "a flag wins over a variable, a variable over the file, the file over the default; they are read at the start" } }
             (values(&app.settings))
@@ -68,30 +68,6 @@ fn values(settings: &[Setting]) -> Markup {
                             td.wrap { @match &setting.origin { Origin::Default => span.note { "default" }, origin => code { (origin) } } }
                             td.wide.wrap { span.note { (setting.default) } }
                         }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Its value is told to nobody, here least of all.
-fn tokens(app: &App) -> Markup {
-    let file = app.config.auth.token_file.as_deref();
-    html! {
-        section.box #tokens aria-labelledby="tokens-title" {
-            header { h2 #tokens-title { "Token" } }
-            div.in {
-                @match file {
-                    None => {
-                        p { "This server asks for none: it listens on " code { (app.config.listen) } ", which only this machine reaches." }
-                        p { "To let others in, make one, name it in the settings as " code { "auth.token_file" } ", and listen elsewhere:" }
-                        p { (parts::command("stepward token new token")) }
-                    }
-                    Some(file) => {
-                        p { "Programs send the text in " code { (file.display()) } " with each request, browsers once when they log in. It is kept as a hash and never shown." }
-                        p { "To change it, make another, put it in the place of the file, and start the server again; every browser is logged out then:" }
-                        p { (parts::command("stepward token new token.new")) }
                     }
                 }
             }
@@ -165,7 +141,8 @@ pub fn ask_redeliver(app: &App, request: &Request) -> Result<Reply, ApiError> {
 pub fn redeliver(app: &App, request: &Request) -> Result<Reply, ApiError> {
     Form::read(app, request)?;
     let outbox_id = OutboxId(request.id(0)?);
-    app.engine.redeliver(outbox_id, app.clock.now())?;
+    app.engine_for(request)
+        .redeliver(outbox_id, app.clock.now())?;
     Ok(Response::see_other("/settings?said=redelivered#messages").into())
 }
 
@@ -189,7 +166,7 @@ pub fn ask_test(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 pub fn test(app: &App, request: &Request) -> Result<Reply, ApiError> {
     Form::read(app, request)?;
-    let tested = crate::server::api::deliveries::try_target(app, request.param(0))?;
+    let tested = crate::server::api::deliveries::try_target(app, request)?;
     if !tested.ok {
         let message = format!("the test message was not delivered: {}", tested.message);
         return Err(ApiError::new(409, "conflict", message));

@@ -70,7 +70,7 @@ pub fn run(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let specs = &frozen.definition.root().draft.inputs;
     let refused = match submission(&form, &frozen) {
         Err(refused) => refused,
-        Ok(submission) => match app.engine.submit(submission, app.clock.now()) {
+        Ok(submission) => match app.engine_for(request).submit(submission, app.clock.now()) {
             Ok(made) => {
                 let to = format!("/jobs/{}?said=submitted", made.job_id);
                 return Ok(Response::see_other(to).into());

@@ -184,14 +184,15 @@ pub fn act(app: &App, request: &Request) -> Result<Reply, ApiError> {
     Form::read(app, request)?;
     let (_, _, _, act, said) = find(request)?;
     let worker_id = app.engine.select_worker(request.param(0))?;
-    act(&app.engine, worker_id, app.clock.now())?;
+    act(&app.engine_for(request), worker_id, app.clock.now())?;
     Ok(Response::see_other(format!("/workers?said={said}")).into())
 }
 
 fn find(
     request: &Request,
 ) -> Result<&'static (&'static str, &'static str, &'static str, Verb, &'static str), ApiError> {
-    let verb = request.param(1);
+    // Deleting has an address of its own, for it takes another role.
+    let verb = request.params.get(1).map_or("delete", String::as_str);
     let found = VERBS.iter().find(|(known, ..)| *known == verb);
     found.ok_or_else(|| ApiError::not_found("a worker can be drained, paused, resumed and deleted"))
 }

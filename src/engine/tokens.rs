@@ -1,0 +1,245 @@
+//! Who is let in: tokens are made and revoked, a worker exchanges its enrolment for a token of its own, browsers log in and out.
+//!
+//! Secrets are drawn and hashed by the caller: nothing here, and nothing that is kept, knows one.
+
+use super::check::check_text;
+use super::facts::Facts;
+use super::{Engine, EngineError};
+use crate::domain::check::tag_fault;
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::limits::{self, shorten};
+use crate::domain::token::{NewToken, Role, Token};
+use crate::domain::{Now, Timestamp, TokenId};
+use crate::store::Tx;
+
+/// A token of a worker's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Enrolled {
+    pub token_id: TokenId,
+}
+
+impl Engine {
+    pub fn make_token(&self, mut token: NewToken, now: Now) -> Result<Token, EngineError> {
+        check(&mut token, now)?;
+        self.write(now, move |tx| {
+            let token_id = tx.insert_token(&token, now)?;
+            let made = existing(tx, token_id)?;
+            let text = format!("token {token_id} was made: {}, {}", made.name, made.role);
+            let event = NewEvent::new(EventKind::TokenMade, text);
+            tx.record(&event.data(facts(&made).data()), now)?;
+            Ok(made)
+        })
+    }
+
+    /// From now on it lets nobody in. Workers that came with it are given nothing more. `keeps_admin`: not the last one of an admin, or
+    /// nobody could make another.
+    pub fn revoke_token(
+        &self,
+        token_id: TokenId,
+        keeps_admin: bool,
+        now: Now,
+    ) -> Result<Token, EngineError> {
+        self.write(now, move |tx| {
+            let token = existing(tx, token_id)?;
+            if token.ended_at.is_some() {
+                return Ok(token);
+            }
+            let is_admin = token.role == Role::Admin;
+            if keeps_admin && is_admin && !tx.has_other_admin(token_id, now)? {
+                return Err(EngineError::LastAdmin { token_id });
+            }
+            tx.end_token(token_id, now)?;
+            for worker_id in tx.workers_of_token(token_id)? {
+                tx.drain_worker(worker_id, now)?;
+            }
+            let text = format!(
+                "token {token_id} was revoked: {}, {}",
+                token.name, token.role
+            );
+            let event = NewEvent::new(EventKind::TokenRevoked, text);
+            tx.record(&event.data(facts(&token).data()), now)?;
+            existing(tx, token_id)
+        })
+    }
+
+    /// A worker that was let in by an enrolment names the hash of the secret that it drew. Asking again with the same hash is answered
+    /// as before, since an answer may be lost; with another one somebody else has the enrolment too.
+    pub fn enrol(
+        &self,
+        enrolment: TokenId,
+        hash: String,
+        name: String,
+        now: Now,
+    ) -> Result<Enrolled, EngineError> {
+        check_text("worker name", &name, limits::NAME_BYTES_MAX)?;
+        let enrolled = self.write(now, move |tx| {
+            let token = existing(tx, enrolment)?;
+            if token.role != Role::Enrolment {
+                return Ok(None);
+            }
+            if let Some(made) = token.made_token_id {
+                if existing(tx, made)?.hash == hash {
+                    return Ok(Some(Enrolled { token_id: made }));
+                }
+                let text = format!(
+                    "enrolment {enrolment} ({}) was shown again, by a worker that calls itself {}: if that is none of yours, \
+                     revoke token {made} and make a new enrolment",
+                    token.name,
+                    shorten(&name)
+                );
+                let event = NewEvent::new(EventKind::EnrolmentRefused, text);
+                tx.record(&event.data(facts(&token).data()), now)?;
+                return Ok(None);
+            }
+            if !token.is_good(now.wall) {
+                return Ok(None);
+            }
+            let token_id = tx.insert_token(
+                &NewToken {
+                    name: token.name.clone(),
+                    role: Role::Worker,
+                    hash: hash.clone(),
+                    tags: token.tags.clone(),
+                    made_by: format!("enrolment {enrolment}"),
+                    expires_at: None,
+                },
+                now,
+            )?;
+            let used = tx.use_enrolment(enrolment, token_id, now)?;
+            assert!(used, "it was good a moment ago, in this transaction");
+            let text = format!(
+                "worker {} was enrolled with enrolment {enrolment} ({}), its token is {token_id}",
+                shorten(&name),
+                token.name
+            );
+            let event = NewEvent::new(EventKind::WorkerEnrolled, text);
+            tx.record(&event.data(facts(&token).data()), now)?;
+            Ok::<_, EngineError>(Some(Enrolled { token_id }))
+        })?;
+        enrolled.ok_or(EngineError::EnrolmentRefused)
+    }
+
+    pub fn note_token_use(&self, token_id: TokenId, now: Now) -> Result<(), EngineError> {
+        self.write(now, move |tx| Ok(tx.touch_token(token_id, now)?))
+    }
+
+    /// The cookie of the session opens nothing from now on.
+    pub fn log_out(
+        &self,
+        session: String,
+        until_at: Timestamp,
+        now: Now,
+    ) -> Result<(), EngineError> {
+        check_text("session", &session, limits::KEY_BYTES_MAX)?;
+        self.write(now, move |tx| {
+            tx.insert_logout(&session, until_at, now)?;
+            let text = "somebody logged out of the pages".to_string();
+            Ok(tx.record_quietly(&NewEvent::new(EventKind::LoggedOut, text), now)?)
+        })
+    }
+
+    /// In the order in which they were made, ended ones too.
+    pub fn tokens(&self, after: TokenId, limit: u32) -> Result<Vec<Token>, EngineError> {
+        self.store.read(|tx| Ok(tx.tokens_after(after, limit)?))
+    }
+
+    pub fn logouts(&self) -> Result<Vec<String>, EngineError> {
+        self.store.read(|tx| Ok(tx.logouts()?))
+    }
+
+    /// Whether anybody can be let in as an admin.
+    pub fn has_admin(&self, now: Now) -> Result<bool, EngineError> {
+        self.store
+            .read(|tx| Ok(tx.has_other_admin(TokenId(0), now)?))
+    }
+
+    /// By its number, or by its name if no other good one has it.
+    pub fn select_token(&self, selector: &str, now: Now) -> Result<TokenId, EngineError> {
+        let fits_none = || EngineError::NoTokenFits {
+            selector: shorten(selector),
+        };
+        self.store.read(|tx| {
+            if let Ok(number) = selector.parse() {
+                let found = tx.token(TokenId(number))?;
+                return Ok(found.ok_or_else(fits_none)?.token_id);
+            }
+            let mut fitting = tx.tokens_after(TokenId(0), u32::MAX)?;
+            fitting.retain(|token| token.name == selector && token.is_good(now.wall));
+            match fitting.as_slice() {
+                [] => Err(fits_none()),
+                [one] => Ok(one.token_id),
+                many => Err(EngineError::TokenAmbiguous {
+                    name: shorten(selector),
+                    numbers: many.iter().map(|one| one.token_id.to_string()).collect(),
+                }),
+            }
+        })
+    }
+
+    /// Whose session it is. `None`: it is not known. `Some(None)`: nobody's.
+    pub fn owner_of_session(
+        &self,
+        session_key: &str,
+    ) -> Result<Option<Option<TokenId>>, EngineError> {
+        self.store.read(|tx| Ok(tx.owner_of_session(session_key)?))
+    }
+}
+
+fn existing(tx: &Tx, token_id: TokenId) -> Result<Token, EngineError> {
+    let token = tx.token(token_id)?;
+    token.ok_or_else(|| EngineError::NoTokenFits {
+        selector: token_id.to_string(),
+    })
+}
+
+fn facts(token: &Token) -> Facts {
+    let facts = Facts::none()
+        .and("token_id", token.token_id.0)
+        .and("name", token.name.as_str())
+        .and("role", token.role.as_str());
+    match &token.tags {
+        Some(tags) => facts.and("tags", tags.as_slice()),
+        None => facts,
+    }
+}
+
+fn check(token: &mut NewToken, now: Now) -> Result<(), EngineError> {
+    let invalid = |place, fault: String| Err(EngineError::Invalid { place, fault });
+    check_text("name", &token.name, limits::NAME_BYTES_MAX)?;
+    if token.name.contains(char::is_control) || token.name.trim() != token.name {
+        return invalid("name", "is not one plain line".to_string());
+    }
+    if token.name.parse::<i64>().is_ok() {
+        return invalid(
+            "name",
+            "is a number, which would name another token".to_string(),
+        );
+    }
+    if let Some(tags) = &mut token.tags {
+        if token.role.is_for_people() {
+            let fault = format!(
+                "are for workers, and a token of role {} is for people",
+                token.role
+            );
+            return invalid("tags", fault);
+        }
+        tags.sort();
+        tags.dedup();
+        let bad = tags.iter().find(|tag| tag_fault(tag).is_some());
+        if let Some(bad) = bad {
+            return invalid("tag", format!("{} is not allowed", shorten(bad)));
+        }
+        if tags.is_empty() || tags.len() > limits::STEP_TAGS_MAX {
+            let max = limits::STEP_TAGS_MAX;
+            return invalid("tags", format!("are {}, expected 1 to {max}", tags.len()));
+        }
+    }
+    match token.expires_at {
+        None if token.role == Role::Enrolment => invalid(
+            "expires",
+            "is missing, an enrolment needs an end".to_string(),
+        ),
+        Some(at) if at <= now.wall => invalid("expires", "is in the past".to_string()),
+        _ => Ok(()),
+    }
+}

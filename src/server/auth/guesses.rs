@@ -1,0 +1,138 @@
+//! Whoever shows wrong tokens is slowed down, address by address; whoever shows a right one never is. So nobody can lock others out, and
+//! nobody can try for long.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Mutex, PoisonError};
+
+use crate::server::error::ApiError;
+
+/// A person mistypes, a program guesses.
+const GUESSES_MAX: u32 = 10;
+const WITHIN_MS: i64 = 300_000;
+/// More addresses than these share a count.
+const ADDRESSES_MAX: usize = 4_096;
+
+#[derive(Default)]
+pub struct Guesses {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    by_address: HashMap<IpAddr, Count>,
+    /// Addresses that went too far since somebody last asked.
+    alarms: Vec<IpAddr>,
+}
+
+struct Count {
+    since_ms: i64,
+    guesses: u32,
+}
+
+impl Guesses {
+    /// One more wrong token. An error says that there were too many.
+    pub fn count(&self, peer: IpAddr, now_ms: i64) -> Result<(), ApiError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = neighbourhood(peer);
+        let is_new = !state.by_address.contains_key(&address);
+        if is_new && state.by_address.len() >= ADDRESSES_MAX {
+            let is_over = |count: &Count| now_ms - count.since_ms > WITHIN_MS;
+            state.by_address.retain(|_, count| !is_over(count));
+        }
+        let address = match is_new && state.by_address.len() >= ADDRESSES_MAX {
+            true => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            false => address,
+        };
+        let count = state.by_address.entry(address).or_insert(Count {
+            since_ms: now_ms,
+            guesses: 0,
+        });
+        if now_ms - count.since_ms > WITHIN_MS {
+            *count = Count {
+                since_ms: now_ms,
+                guesses: 0,
+            };
+        }
+        count.guesses = count.guesses.saturating_add(1);
+        let (guesses, since_ms) = (count.guesses, count.since_ms);
+        if guesses <= GUESSES_MAX {
+            return Ok(());
+        }
+        if guesses == GUESSES_MAX + 1 && state.alarms.len() < ADDRESSES_MAX {
+            state.alarms.push(peer);
+        }
+        let secs = (since_ms + WITHIN_MS - now_ms).max(0) / 1_000 + 1;
+        let message = format!(
+            "too many wrong tokens came from this address, wait {secs} s or show a right one"
+        );
+        Err(ApiError {
+            retry_after_secs: Some(secs as u64),
+            ..ApiError::new(429, "too_many_guesses", message)
+        })
+    }
+
+    /// Each is told once.
+    pub fn take_alarms(&self) -> Vec<IpAddr> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut state.alarms)
+    }
+}
+
+/// One machine has as many addresses of the sixth version as it likes, all with the same first half.
+fn neighbourhood(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_address_is_slowed_down_and_no_other() {
+        let guesses = Guesses::default();
+        let bad: IpAddr = "10.0.0.1".parse().unwrap();
+        for _ in 0..GUESSES_MAX {
+            guesses.count(bad, 0).unwrap();
+        }
+        let refused = guesses.count(bad, 1_000).unwrap_err();
+        assert_eq!((refused.status, refused.retry_after_secs), (429, Some(300)));
+        guesses.count("10.0.0.2".parse().unwrap(), 1_000).unwrap();
+        assert_eq!(guesses.take_alarms(), [bad]);
+        guesses.count(bad, 2_000).unwrap_err();
+        assert!(guesses.take_alarms().is_empty(), "it is told once");
+        guesses.count(bad, WITHIN_MS + 1).unwrap();
+    }
+
+    #[test]
+    fn a_machine_with_many_addresses_counts_as_one() {
+        let guesses = Guesses::default();
+        for number in 0..GUESSES_MAX {
+            let peer = format!("2001:db8::{number}").parse().unwrap();
+            guesses.count(peer, 0).unwrap();
+        }
+        guesses
+            .count("2001:db8::ffff".parse().unwrap(), 0)
+            .unwrap_err();
+        guesses
+            .count("2001:db8:0:1::1".parse().unwrap(), 0)
+            .unwrap();
+    }
+
+    #[test]
+    fn a_flood_of_addresses_takes_no_more_memory() {
+        let guesses = Guesses::default();
+        for number in 0..20_000_u32 {
+            // Whether it is refused is not the question here.
+            let _ = guesses.count(IpAddr::from(number.to_be_bytes()), 0);
+        }
+        let state = guesses.state.lock().unwrap();
+        assert!(state.by_address.len() <= ADDRESSES_MAX + 1);
+    }
+}

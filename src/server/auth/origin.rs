@@ -1,0 +1,78 @@
+//! What other sites make a browser send is told by `Host`, `Origin` and `Sec-Fetch-Site`, and refused here.
+
+use std::net::{IpAddr, SocketAddr};
+
+use crate::server::error::ApiError;
+use crate::server::exchange::{Headers, Method};
+
+/// By which names this server goes.
+pub struct OwnNames {
+    names: Vec<String>,
+    /// Without a token a browser that was led here under another name serves somebody else; with one there is nothing to be had for
+    /// a name that is not ours: a cookie belongs to a name.
+    any_will_do: bool,
+}
+
+impl OwnNames {
+    pub fn new(listen: SocketAddr, public_url: &str, any_will_do: bool) -> OwnNames {
+        let authority = public_url.split("://").nth(1).unwrap_or_default();
+        let authority = authority.split('/').next().unwrap_or_default();
+        let names = [authority, &listen.to_string()].map(|name| host_name(name).to_string());
+        OwnNames {
+            names: names.into_iter().filter(|name| !name.is_empty()).collect(),
+            any_will_do,
+        }
+    }
+
+    /// What is to be kept from browsers that were led here by somebody else.
+    pub fn check(&self, method: Method, headers: &Headers) -> Result<(), ApiError> {
+        let host = headers.host.as_deref().unwrap_or_default();
+        // Every browser says which name it followed.
+        let is_led = headers.host.is_some() && !self.is_ours(host_name(host));
+        if is_led && !self.any_will_do {
+            let message = format!(
+                "this server is not called {host:?}; reach it as localhost, or set public_url to its address"
+            );
+            return Err(ApiError::new(421, "misdirected", message));
+        }
+        // Whoever follows a link from elsewhere comes by itself; what another page fetches here it could not read, but it would
+        // cost us.
+        let is_visit = headers.fetch_mode.as_deref() == Some("navigate");
+        if method.is_safe() && (is_visit || headers.fetch_site.is_none()) {
+            return Ok(());
+        }
+        let is_own = match (&headers.fetch_site, &headers.origin) {
+            (Some(site), _) => matches!(site.as_str(), "same-origin" | "none"),
+            (None, Some(origin)) => origin.split("://").nth(1) == Some(host),
+            // No browser.
+            (None, None) => true,
+        };
+        if is_own {
+            return Ok(());
+        }
+        let message = "this request was made by a page of another site";
+        Err(ApiError::new(403, "cross_site", message))
+    }
+
+    fn is_ours(&self, name: &str) -> bool {
+        is_local(name) || (self.names.iter()).any(|known| known.eq_ignore_ascii_case(name))
+    }
+}
+
+/// A name of this machine, to itself.
+pub fn is_local(name: &str) -> bool {
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    let address = address.parse::<IpAddr>();
+    address.is_ok_and(|address| address.is_loopback())
+        || name.eq_ignore_ascii_case("localhost")
+        || name.to_ascii_lowercase().ends_with(".localhost")
+}
+
+/// Without the port.
+pub fn host_name(authority: &str) -> &str {
+    match (authority.rfind(':'), authority.rfind(']')) {
+        (Some(colon), Some(bracket)) if colon < bracket => authority,
+        (Some(colon), _) => &authority[..colon],
+        (None, _) => authority,
+    }
+}

@@ -1,0 +1,235 @@
+//! Tokens, and sessions of browsers that were ended.
+
+use rusqlite::{Row, named_params};
+
+use super::rows;
+use super::{StoreError, Tx};
+use crate::domain::token::{NewToken, Role, Token};
+use crate::domain::{Now, Timestamp, TokenId, WorkerId};
+
+pub const STATEMENTS: &[&str] = &[
+    INSERT_TOKEN,
+    TOKEN,
+    TOKENS_AFTER,
+    OTHER_ADMIN,
+    END_TOKEN,
+    USE_ENROLMENT,
+    TOUCH_TOKEN,
+    OWN_WORKER,
+    OWNER_OF_WORKER,
+    OWNER_OF_SESSION,
+    WORKERS_OF_TOKEN,
+    INSERT_LOGOUT,
+    FORGET_LOGOUTS,
+    LOGOUTS,
+];
+
+const INSERT_TOKEN: &str = "
+    INSERT INTO token (name, role, hash, tags, made_by, created_at, expires_at)
+    VALUES (:name, :role, :hash, :tags, :made_by, :wall, :expires_at)
+";
+
+/// In the order in which `token` reads them.
+macro_rules! token_columns {
+    () => {
+        "SELECT token_id, name, role, hash, tags, made_by, created_at, expires_at, used_at, ended_at, made_token_id FROM token "
+    };
+}
+
+const TOKEN: &str = concat!(token_columns!(), "WHERE token_id = :token_id");
+
+const TOKENS_AFTER: &str = concat!(
+    token_columns!(),
+    "WHERE token_id > :after ORDER BY token_id LIMIT :limit"
+);
+
+const OTHER_ADMIN: &str = "
+    SELECT 1 FROM token
+     WHERE role = 'admin' AND ended_at IS NULL AND token_id <> :token_id AND (expires_at IS NULL OR expires_at > :wall)
+     LIMIT 1
+";
+
+const END_TOKEN: &str = "
+    UPDATE token SET ended_at = :wall WHERE token_id = :token_id AND ended_at IS NULL
+";
+
+const USE_ENROLMENT: &str = "
+    UPDATE token
+       SET ended_at = :wall, used_at = :wall, made_token_id = :made_token_id
+     WHERE token_id = :token_id
+       AND role     = 'enrolment'
+       AND ended_at IS NULL
+";
+
+const TOUCH_TOKEN: &str = "
+    UPDATE token SET used_at = max(coalesce(used_at, 0), :wall) WHERE token_id = :token_id
+";
+
+const OWN_WORKER: &str = "
+    UPDATE worker SET token_id = :token_id WHERE worker_id = :worker_id AND deleted_at IS NULL
+";
+
+const OWNER_OF_WORKER: &str = "
+    SELECT token_id FROM worker WHERE worker_id = :worker_id
+";
+
+const OWNER_OF_SESSION: &str = "
+    SELECT w.token_id
+      FROM session AS n
+      JOIN worker AS w ON w.worker_id = n.worker_id
+     WHERE n.session_key = :session_key
+";
+
+const WORKERS_OF_TOKEN: &str = "
+    SELECT worker_id FROM worker WHERE token_id = :token_id AND deleted_at IS NULL ORDER BY worker_id
+";
+
+const INSERT_LOGOUT: &str = "
+    INSERT INTO logout (session, until_at) VALUES (:session, :until_at) ON CONFLICT (session) DO NOTHING
+";
+
+const FORGET_LOGOUTS: &str = "
+    DELETE FROM logout WHERE until_at <= :wall
+";
+
+/// As many as people logged out of within a week.
+const LOGOUTS: &str = "
+    SELECT session FROM logout ORDER BY session
+";
+
+impl Tx<'_> {
+    pub fn insert_token(&self, token: &NewToken, now: Now) -> Result<TokenId, StoreError> {
+        self.sql(INSERT_TOKEN)?.execute(named_params! {
+            ":name": token.name,
+            ":role": token.role.as_str(),
+            ":hash": token.hash,
+            ":tags": token.tags.as_ref().map(|tags| tags.join(" ")),
+            ":made_by": token.made_by,
+            ":wall": now.wall.0,
+            ":expires_at": token.expires_at.map(|at| at.0),
+        })?;
+        Ok(TokenId(self.connection.last_insert_rowid()))
+    }
+
+    pub fn token(&self, token_id: TokenId) -> Result<Option<Token>, StoreError> {
+        let mut statement = self.sql(TOKEN)?;
+        let mut rows = statement.query(named_params! {":token_id": token_id.0})?;
+        rows.next()?.map(token).transpose()
+    }
+
+    /// In the order in which they were made, ended ones too.
+    pub fn tokens_after(&self, after: TokenId, limit: u32) -> Result<Vec<Token>, StoreError> {
+        let mut statement = self.sql(TOKENS_AFTER)?;
+        let mut rows = statement.query(named_params! {":after": after.0, ":limit": limit})?;
+        let mut tokens = Vec::new();
+        while let Some(row) = rows.next()? {
+            tokens.push(token(row)?);
+        }
+        Ok(tokens)
+    }
+
+    /// Whether anybody but this token has the role of an admin.
+    pub fn has_other_admin(&self, token_id: TokenId, now: Now) -> Result<bool, StoreError> {
+        let params = named_params! {":token_id": token_id.0, ":wall": now.wall.0};
+        Ok(self.sql(OTHER_ADMIN)?.exists(params)?)
+    }
+
+    /// `false`: it had ended.
+    pub fn end_token(&self, token_id: TokenId, now: Now) -> Result<bool, StoreError> {
+        let params = named_params! {":token_id": token_id.0, ":wall": now.wall.0};
+        Ok(self.sql(END_TOKEN)?.execute(params)? == 1)
+    }
+
+    /// An enrolment ends with what it was exchanged for. `false`: somebody was faster.
+    pub fn use_enrolment(
+        &self,
+        token_id: TokenId,
+        made: TokenId,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        let used = self.sql(USE_ENROLMENT)?.execute(named_params! {
+            ":token_id": token_id.0,
+            ":made_token_id": made.0,
+            ":wall": now.wall.0,
+        })?;
+        Ok(used == 1)
+    }
+
+    pub fn touch_token(&self, token_id: TokenId, now: Now) -> Result<(), StoreError> {
+        let params = named_params! {":token_id": token_id.0, ":wall": now.wall.0};
+        self.sql(TOUCH_TOKEN)?.execute(params)?;
+        Ok(())
+    }
+
+    pub fn own_worker(&self, worker_id: WorkerId, token_id: TokenId) -> Result<(), StoreError> {
+        let params = named_params! {":worker_id": worker_id.0, ":token_id": token_id.0};
+        self.sql(OWN_WORKER)?.execute(params)?;
+        Ok(())
+    }
+
+    pub fn owner_of_worker(&self, worker_id: WorkerId) -> Result<Option<TokenId>, StoreError> {
+        let mut statement = self.sql(OWNER_OF_WORKER)?;
+        let mut rows = statement.query(named_params! {":worker_id": worker_id.0})?;
+        let owner = rows.next()?.map(|row| rows::id(row, 0, TokenId));
+        Ok(owner.transpose()?.flatten())
+    }
+
+    /// `None`: no such session. `Some(None)`: nobody's.
+    pub fn owner_of_session(
+        &self,
+        session_key: &str,
+    ) -> Result<Option<Option<TokenId>>, StoreError> {
+        let mut statement = self.sql(OWNER_OF_SESSION)?;
+        let mut rows = statement.query(named_params! {":session_key": session_key})?;
+        Ok(rows
+            .next()?
+            .map(|row| rows::id(row, 0, TokenId))
+            .transpose()?)
+    }
+
+    pub fn workers_of_token(&self, token_id: TokenId) -> Result<Vec<WorkerId>, StoreError> {
+        let mut statement = self.sql(WORKERS_OF_TOKEN)?;
+        let found = statement.query_map(named_params! {":token_id": token_id.0}, |row| {
+            Ok(WorkerId(row.get(0)?))
+        })?;
+        Ok(found.collect::<Result<_, _>>()?)
+    }
+
+    /// What is over anyway is forgotten with it.
+    pub fn insert_logout(
+        &self,
+        session: &str,
+        until_at: Timestamp,
+        now: Now,
+    ) -> Result<(), StoreError> {
+        self.sql(FORGET_LOGOUTS)?
+            .execute(named_params! {":wall": now.wall.0})?;
+        self.sql(INSERT_LOGOUT)?
+            .execute(named_params! {":session": session, ":until_at": until_at.0})?;
+        Ok(())
+    }
+
+    pub fn logouts(&self) -> Result<Vec<String>, StoreError> {
+        let mut statement = self.sql(LOGOUTS)?;
+        let found = statement.query_map([], |row| row.get(0))?;
+        Ok(found.collect::<Result<_, _>>()?)
+    }
+}
+
+fn token(row: &Row) -> Result<Token, StoreError> {
+    let tags: Option<String> = row.get(4)?;
+    let words = |tags: String| tags.split_whitespace().map(str::to_string).collect();
+    Ok(Token {
+        token_id: TokenId(row.get(0)?),
+        name: row.get(1)?,
+        role: rows::word(row, 2, Role::from_word, "the role of a token")?,
+        hash: row.get(3)?,
+        tags: tags.map(words),
+        made_by: row.get(5)?,
+        created_at: Timestamp(row.get(6)?),
+        expires_at: rows::id(row, 7, Timestamp)?,
+        used_at: rows::id(row, 8, Timestamp)?,
+        ended_at: rows::id(row, 9, Timestamp)?,
+        made_token_id: rows::id(row, 10, TokenId)?,
+    })
+}

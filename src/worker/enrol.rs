@@ -1,0 +1,161 @@
+//! A worker's own token. It draws the secret itself and keeps it in its folder before anything is sent, so that an answer that is lost
+//! costs nothing: asked again with the same secret, the server answers the same. What travels is the secret's hash.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, after, select};
+use serde::{Deserialize, Serialize};
+
+use super::folder::{Folder, FolderError, write_whole};
+use super::machine_name;
+use crate::client::{CallError, Client};
+use crate::config::WorkerConfig;
+use crate::domain::TokenId;
+use crate::domain::token::TokenText;
+use crate::secrets::{hash_hex, random_secret};
+use crate::wire::worker::{EnrolAnswer, EnrolRequest};
+
+const FILE: &str = "token.json";
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Between two tries while the server is away.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// Why a worker has no token. One line: what is wrong, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum EnrolError {
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    #[error("no server is named")]
+    NoServer,
+    #[error("there is no randomness to be had: {0}")]
+    Randomness(getrandom::Error),
+    #[error(
+        "the server refuses the enrolment: {0}; make a new one there with `stepward token new NAME --role enrolment`"
+    )]
+    Refused(String),
+    #[error("{0}")]
+    Other(String),
+    #[error("it was told to stop before the server answered")]
+    Interrupted,
+}
+
+/// What the folder keeps of it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Own {
+    enrolment_id: i64,
+    secret: String,
+    /// Not known before the server has answered.
+    token_id: Option<i64>,
+}
+
+impl Own {
+    fn text(&self) -> Option<String> {
+        let text = TokenText {
+            token_id: TokenId(self.token_id?),
+            secret: &self.secret,
+            is_enrolment: false,
+        };
+        Some(text.write())
+    }
+}
+
+/// What a worker shows that was given this: an enrolment is exchanged, once; with nothing given it is what the folder has.
+pub fn token_for(
+    config: &WorkerConfig,
+    given: Option<&str>,
+    signals: &Receiver<()>,
+) -> Result<Option<String>, EnrolError> {
+    let enrolment = given.and_then(TokenText::read);
+    let enrolment = enrolment.filter(|text| text.is_enrolment);
+    if given.is_some() && enrolment.is_none() {
+        return Ok(given.map(str::to_string));
+    }
+    let file = Folder::open(&config.data_dir)?.file(FILE);
+    let known = read(&file)?;
+    let Some(enrolment) = enrolment else {
+        return Ok(known.and_then(|own| own.text()));
+    };
+    let known = known.filter(|own| own.enrolment_id == enrolment.token_id.0);
+    if let Some(text) = known.as_ref().and_then(Own::text) {
+        return Ok(Some(text));
+    }
+    let mut own = match known {
+        Some(own) => own,
+        None => Own {
+            enrolment_id: enrolment.token_id.0,
+            secret: random_secret().map_err(EnrolError::Randomness)?,
+            token_id: None,
+        },
+    };
+    keep(&file, &own)?;
+    own.token_id = Some(exchange(config, given, &own, signals)?);
+    keep(&file, &own)?;
+    Ok(own.text())
+}
+
+/// Asks until there is an answer.
+fn exchange(
+    config: &WorkerConfig,
+    given: Option<&str>,
+    own: &Own,
+    signals: &Receiver<()>,
+) -> Result<i64, EnrolError> {
+    let server = config.server_url.as_deref().ok_or(EnrolError::NoServer)?;
+    let client = Client::new(server, given);
+    let request = EnrolRequest {
+        name: match config.name.is_empty() {
+            true => machine_name(),
+            false => config.name.clone(),
+        },
+        secret_hash: hash_hex(&own.secret),
+    };
+    let mut is_told = false;
+    loop {
+        let answer: Result<EnrolAnswer, _> = client.post("/api/worker/enrol", &request, TIMEOUT);
+        let error = match answer {
+            Ok(answer) => return Ok(answer.token_id),
+            Err(CallError::Refused { status: 401, error }) => {
+                return Err(EnrolError::Refused(error.message));
+            }
+            Err(error) if error.passes() => error,
+            Err(error) => {
+                let fault = format!("the server at {server} does not enrol this worker: {error}");
+                return Err(EnrolError::Other(fault));
+            }
+        };
+        if !is_told {
+            is_told = true;
+            log::warn!("the server does not answer, trying again and again: {error}");
+        }
+        select! {
+            recv(signals) -> _ => return Err(EnrolError::Interrupted),
+            recv(after(PAUSE)) -> _ => {}
+        }
+    }
+}
+
+fn read(file: &Path) -> Result<Option<Own>, EnrolError> {
+    let unusable = |source| FolderError::Unusable {
+        path: file.into(),
+        source,
+    };
+    match fs::read(file) {
+        Ok(text) => match serde_json::from_slice(&text) {
+            Ok(own) => Ok(Some(own)),
+            Err(error) => Err(unusable(error.into()).into()),
+        },
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unusable(error).into()),
+    }
+}
+
+fn keep(file: &Path, own: &Own) -> Result<(), EnrolError> {
+    let json = serde_json::to_vec_pretty(own).expect("plain data");
+    let kept = write_whole(file, &json);
+    Ok(kept.map_err(|source| FolderError::Unusable {
+        path: file.into(),
+        source,
+    })?)
+}
