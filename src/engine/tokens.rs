@@ -143,8 +143,9 @@ impl Engine {
         self.store.read(|tx| Ok(tx.tokens_after(after, limit)?))
     }
 
-    pub fn logouts(&self) -> Result<Vec<String>, EngineError> {
-        self.store.read(|tx| Ok(tx.logouts()?))
+    /// Sessions of browsers that were ended before their time.
+    pub fn logouts(&self, now: Timestamp) -> Result<Vec<String>, EngineError> {
+        self.store.read(|tx| Ok(tx.logouts(now)?))
     }
 
     /// Whether anybody can be let in as an admin.

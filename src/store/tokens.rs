@@ -94,7 +94,7 @@ const FORGET_LOGOUTS: &str = "
 
 /// As many as people logged out of within a week.
 const LOGOUTS: &str = "
-    SELECT session FROM logout ORDER BY session
+    SELECT session FROM logout WHERE until_at > :wall ORDER BY until_at
 ";
 
 impl Tx<'_> {
@@ -209,9 +209,10 @@ impl Tx<'_> {
         Ok(())
     }
 
-    pub fn logouts(&self) -> Result<Vec<String>, StoreError> {
+    /// Of sessions that would not be over yet.
+    pub fn logouts(&self, now: Timestamp) -> Result<Vec<String>, StoreError> {
         let mut statement = self.sql(LOGOUTS)?;
-        let found = statement.query_map([], |row| row.get(0))?;
+        let found = statement.query_map(named_params! {":wall": now.0}, |row| row.get(0))?;
         Ok(found.collect::<Result<_, _>>()?)
     }
 }

@@ -185,20 +185,20 @@ fn a_worker_in_a_server_has_no_other_server_and_no_token_of_its_own() {
 fn settings_are_checked_when_all_are_there() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("server.yaml");
-    std::fs::write(&file, "listen: 0.0.0.0:7717").unwrap();
-    let listen = |address: &str| {
-        let address = address.parse().unwrap();
-        let loaded = ServerConfig::load_with(Some(&file), |config| config.listen = address);
+    std::fs::write(&file, "data_dir: ''").unwrap();
+    let data_dir = |folder: &str| {
+        let loaded = ServerConfig::load_with(Some(&file), |config| config.data_dir = folder.into());
         loaded.map_err(|fault| fault.to_string())
     };
-    let loaded = listen("127.0.0.1:0").unwrap();
-    assert_eq!(loaded.listen.to_string(), "127.0.0.1:0");
+    let loaded = data_dir("data").unwrap();
+    assert_eq!(loaded.data_dir, Path::new("data"));
     // Who is to blame is named.
-    let same = listen("0.0.0.0:7717").unwrap_err();
-    let begin = format!("{}: listen is 0.0.0.0:7717, which others", file.display());
+    let same = data_dir("").unwrap_err();
+    let begin = format!("{}: data_dir is empty", file.display());
     assert!(same.starts_with(&begin), "{same}");
-    let other = listen("0.0.0.0:1").unwrap_err();
-    assert!(other.starts_with("listen is 0.0.0.0:1, "), "{other}");
+    std::fs::write(&file, "").unwrap();
+    let other = data_dir("").unwrap_err();
+    assert!(other.starts_with("data_dir is empty"), "{other}");
 }
 
 #[test]

@@ -201,7 +201,7 @@ fn mode(file: &Path) -> u32 {
 #[test]
 fn a_new_token_is_for_its_owner_alone_and_overwrites_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let told = typed_in(folder.path(), &["token", "new", "token"]);
+    let told = typed_in(folder.path(), &["token", "file", "token"]);
     assert_eq!((told.code, told.stdout.as_str()), (Some(0), ""));
     let file = folder.path().join("token");
     let shown = fs::canonicalize(&file).unwrap().display().to_string();
@@ -215,7 +215,7 @@ fn a_new_token_is_for_its_owner_alone_and_overwrites_nothing() {
     assert_eq!(token.trim().len(), 64);
     assert!(!told.stderr.contains(token.trim()), "{}", told.stderr);
 
-    let told = typed_in(folder.path(), &["token", "new", "token"]);
+    let told = typed_in(folder.path(), &["token", "file", "token"]);
     assert_eq!(told.code, Some(7));
     assert!(
         told.stderr
@@ -225,21 +225,21 @@ fn a_new_token_is_for_its_owner_alone_and_overwrites_nothing() {
     );
     assert_eq!(fs::read_to_string(&file).unwrap(), token);
 
-    let told = typed_in(folder.path(), &["token", "new", "-"]);
+    let told = typed_in(folder.path(), &["token", "file", "-"]);
     assert_eq!(told.code, Some(0));
     assert_eq!(told.stdout.len(), 65);
     assert_ne!(told.stdout, token);
-    let told = typed_in(folder.path(), &["token", "new", "other", "--json"]);
+    let told = typed_in(folder.path(), &["token", "file", "other", "--json"]);
     assert_eq!(told.json(), json!({ "file": "other", "token": null }));
-    let told = typed_in(folder.path(), &["token", "new", "no/where"]);
+    let told = typed_in(folder.path(), &["token", "file", "no/where"]);
     assert_eq!(told.code, Some(1));
 }
 
 #[test]
 fn a_token_is_tried_at_the_server() {
     let folder = tempfile::tempdir().unwrap();
-    typed_in(folder.path(), &["token", "new", "good"]);
-    typed_in(folder.path(), &["token", "new", "bad"]);
+    typed_in(folder.path(), &["token", "file", "good"]);
+    typed_in(folder.path(), &["token", "file", "bad"]);
     let file = folder.path().join("good");
     let settings = format!("auth: {{ token_file: {} }}", file.display());
     let house = House::with_settings("tasks: {}", &settings);

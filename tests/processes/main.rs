@@ -50,6 +50,7 @@ mod servers;
 mod settings;
 mod stops;
 #[allow(dead_code)] // Stories use what they need of it.
+mod tokens;
 mod typed;
 mod workers;
 mod workflows;

@@ -207,7 +207,10 @@ fn a_second_server_on_the_same_folder_and_one_on_a_taken_port_are_refused_in_one
         "--data-dir",
         other.to_str().unwrap(),
     ]);
-    assert!(said.contains("auth.token_file"), "{said}");
+    assert!(
+        said.contains("stepward token new NAME --role admin"),
+        "{said}"
+    );
     house.ends(&[]);
 }
 

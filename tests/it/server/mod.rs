@@ -20,6 +20,7 @@ mod shapes;
 mod stop;
 mod streams;
 mod submit;
+mod tokens;
 mod worker_calls;
 
 use std::path::Path;

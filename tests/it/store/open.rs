@@ -98,7 +98,7 @@ fn a_newer_schema_is_refused_and_left_alone() {
     assert_eq!(
         refusal(&folder),
         format!(
-            "{} has schema version 99, this program knows up to 2; use a newer stepward",
+            "{} has schema version 99, this program knows up to 3; use a newer stepward",
             database(&folder).display()
         )
     );

@@ -1,0 +1,163 @@
+//! Tokens with the real binary: the first one of a new server, a worker that enrols, and what becomes of who has none.
+
+use std::fs;
+use std::path::Path;
+
+use rustix::process::Signal;
+
+use crate::house::{Process, await_that};
+use crate::typed::{command, typed_in};
+
+/// A folder with the settings of a server that asks everybody, also on loopback.
+fn settings(folder: &Path) {
+    let settings = "listen: 127.0.0.1:0\ndata_dir: .stepward\nauth: { required: true }\n";
+    fs::write(folder.join("server-config.yaml"), settings).unwrap();
+}
+
+fn serve(folder: &Path) -> (Process, String) {
+    let server = Process::start("server", command(folder, &["server"]));
+    let url = await_that("the server listens", || {
+        let said = server.said();
+        let line = said.lines().find(|line| line.contains("listening on"))?;
+        line.split_whitespace().last().map(str::to_string)
+    });
+    let announced = folder.join(".stepward/server.json");
+    await_that("it is announced", || announced.exists().then_some(()));
+    (server, url)
+}
+
+#[test]
+fn the_first_token_is_made_as_the_refusal_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    settings(folder);
+    let refused = typed_in(folder, &["server"]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    let says = "stepward token new NAME --role admin --data-dir .stepward";
+    assert!(refused.stderr.contains(says), "{refused:?}");
+    let new = ["token", "new", "ada", "--role", "admin"];
+    let made = typed_in(
+        folder,
+        &[&new[..], &["--data-dir", ".stepward", "--to", "ada.token"]].concat(),
+    );
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let mode =
+        std::os::unix::fs::MetadataExt::mode(&fs::metadata(folder.join("ada.token")).unwrap());
+    assert_eq!(mode & 0o777, 0o600);
+    let (_server, _) = serve(folder);
+    let none = typed_in(folder, &["job", "ls"]);
+    assert_eq!(none.code, Some(4), "{none:?}");
+    let with = |words: &[&str]| typed_in(folder, &[words, &["--token-file", "ada.token"]].concat());
+    assert_eq!(with(&["job", "ls"]).code, Some(0));
+    let me = with(&["token", "check", "--json"]).json();
+    assert_eq!(
+        (me["name"].as_str(), me["role"].as_str()),
+        (Some("ada"), Some("admin"))
+    );
+    // The folder is the server's while it runs.
+    let taken = typed_in(folder, &[&new[..], &["--data-dir", ".stepward"]].concat());
+    assert_eq!(taken.code, Some(7), "{taken:?}");
+
+    let made = with(&["token", "new", "bob", "--role", "viewer", "--json"]).json();
+    fs::write(folder.join("bob.token"), made["text"].as_str().unwrap()).unwrap();
+    let bob = |words: &[&str]| typed_in(folder, &[words, &["--token-file", "bob.token"]].concat());
+    assert_eq!(bob(&["job", "ls"]).code, Some(0));
+    let refused = bob(&["token", "ls"]);
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert!(
+        refused.stderr.contains("takes a token of role admin"),
+        "{refused:?}"
+    );
+    let listed = with(&["token", "ls"]);
+    assert!(listed.stdout.contains("bob\tviewer\tgood"), "{listed:?}");
+    assert_eq!(with(&["token", "revoke", "bob"]).code, Some(0));
+    assert_eq!(bob(&["job", "ls"]).code, Some(4));
+    for wrong in [
+        &["token", "new", "x"][..],
+        &["token", "new", "x", "--role", "king"],
+        &["token", "new", "x", "--role", "viewer", "--expires", "soon"],
+    ] {
+        assert_eq!(typed_in(folder, wrong).code, Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn a_worker_enrols_once_and_keeps_its_own_token() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    settings(folder);
+    let new = [
+        "token",
+        "new",
+        "ada",
+        "--role",
+        "admin",
+        "--data-dir",
+        ".stepward",
+    ];
+    typed_in(folder, &[&new[..], &["--to", "ada.token"]].concat());
+    let (_server, url) = serve(folder);
+    let with = |words: &[&str]| typed_in(folder, &[words, &["--token-file", "ada.token"]].concat());
+    let new = [
+        "token",
+        "new",
+        "edge-1",
+        "--role",
+        "enrolment",
+        "--to",
+        "enrolment",
+    ];
+    let made = with(&new);
+    assert_eq!(made.code, Some(0), "{made:?}");
+
+    let machine = tempfile::tempdir().unwrap();
+    fs::copy(folder.join("enrolment"), machine.path().join("enrolment")).unwrap();
+    let words = ["worker", "--server", &url, "--token-file", "enrolment"];
+    let start = |folder: &Path| Process::start("edge", command(folder, &words));
+    let is_in = |worker: &Process| {
+        await_that("it is let in", || {
+            worker.said().contains("session opened").then_some(())
+        });
+    };
+    let first = start(machine.path());
+    is_in(&first);
+    first.signal(Signal::KILL);
+    first.wait();
+    // Its next life shows the same enrolment, or nothing at all, and is the same worker.
+    let second = start(machine.path());
+    is_in(&second);
+    second.signal(Signal::TERM);
+    second.wait();
+    fs::remove_file(machine.path().join("enrolment")).unwrap();
+    let third = Process::start(
+        "edge",
+        command(machine.path(), &["worker", "--server", &url]),
+    );
+    is_in(&third);
+    let workers = with(&["worker", "ls", "--json"]).json();
+    assert_eq!(workers["items"].as_array().unwrap().len(), 1, "{workers}");
+
+    // Whoever copied it comes too late, and that is told.
+    let thief = tempfile::tempdir().unwrap();
+    fs::copy(folder.join("enrolment"), thief.path().join("enrolment")).unwrap();
+    let refused = typed_in(thief.path(), &words);
+    assert_eq!(refused.code, Some(4), "{refused:?}");
+    assert!(
+        refused.stderr.contains("refuses the enrolment"),
+        "{refused:?}"
+    );
+    let events = with(&["events"]);
+    assert!(events.stdout.contains("was shown again"), "{events:?}");
+
+    // One that was cut off is told apart before it is sent.
+    let whole = fs::read_to_string(folder.join("enrolment")).unwrap();
+    fs::write(thief.path().join("enrolment"), &whole[..whole.len() - 3]).unwrap();
+    let refused = typed_in(thief.path(), &words);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(
+        refused.stderr.contains("cut off or mistyped"),
+        "{refused:?}"
+    );
+    third.signal(Signal::TERM);
+    third.wait();
+}
