@@ -54,6 +54,8 @@ pub mod timeline; // what waited for what when, as bars
 
 pub mod server; // HTTP in front of the engine
 
+pub mod certificate; // who a server is
+
 pub mod client; // the same from the other side
 
 pub mod worker; // who runs the steps

@@ -219,7 +219,7 @@ const WALLS: &[(&str, &[&str], &str)] = &[
         "SQL lives in store; workers are known only by what they ask",
     ),
     (
-        "client.rs",
+        "client",
         &[
             "crate::engine",
             "crate::store",

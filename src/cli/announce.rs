@@ -10,6 +10,9 @@ use rustix::process::Pid;
 use serde::{Deserialize, Serialize};
 
 use super::embedded::from_here;
+use crate::certificate::Trust;
+use crate::config::{ConfigError, ServerConfig};
+use crate::server::tls::SHOWN_FILE;
 use crate::worker::processes::Process;
 
 const FILE: &str = "server.json";
@@ -25,6 +28,9 @@ pub struct Announced {
     pub started_ticks: Option<u64>,
     /// Where the token is that this server wants, if it wants one.
     pub token_file: Option<PathBuf>,
+    /// Where the certificate is that it shows, if it speaks TLS.
+    #[serde(default)]
+    pub cert_file: Option<PathBuf>,
 }
 
 /// It is gone when this is dropped. A server that was killed leaves it, and nobody believes it any more.
@@ -35,14 +41,17 @@ pub struct Announcement {
 
 impl Announcement {
     /// A server that cannot announce itself is a server all the same: the fault is logged.
-    pub fn write(data_dir: &Path, address: SocketAddr, token_file: Option<&Path>) -> Announcement {
+    pub fn write(config: &ServerConfig, address: SocketAddr) -> Announcement {
+        let token_file = config.auth.token_file.as_deref();
+        let cert_file = (config.tls.files()).map(|_| config.data_dir.join(SHOWN_FILE));
         let announced = Announced {
-            url: format!("http://{}", from_here(address)),
+            url: config.own_url(from_here(address)),
             pid: std::process::id(),
             started_ticks: start_of(std::process::id()),
             token_file: token_file.map(|file| fs::canonicalize(file).unwrap_or(file.to_path_buf())),
+            cert_file: cert_file.map(|file| fs::canonicalize(&file).unwrap_or(file)),
         };
-        let file = data_dir.join(FILE);
+        let file = config.data_dir.join(FILE);
         if let Err(error) = put(&file, &announced) {
             log::warn!(
                 "{} cannot be written, commands need --server: {error}",
@@ -50,6 +59,11 @@ impl Announcement {
             );
         }
         Announcement { file, announced }
+    }
+
+    /// What it says.
+    pub fn announced(&self) -> &Announced {
+        &self.announced
     }
 }
 
@@ -113,6 +127,11 @@ fn above(folder: &Path) -> impl Iterator<Item = (Announced, PathBuf)> {
 }
 
 impl Announced {
+    /// The very certificate that it shows, if it speaks TLS.
+    pub fn trust(&self) -> Result<Option<Trust>, ConfigError> {
+        self.cert_file.as_deref().map(Trust::of_file).transpose()
+    }
+
     /// Whether the process that wrote it is there. Where the kernel does not tell, it is.
     fn is_alive(&self) -> bool {
         let can_tell = start_of(std::process::id()).is_some();

@@ -13,7 +13,7 @@ use clap::Args;
 use crossbeam_channel::{Receiver, bounded, select};
 
 use super::announce::{self, Announcement};
-use super::embedded::{self, Embedded, Manner, from_here};
+use super::embedded::{self, Embedded, Manner};
 use super::exit::Exit;
 use super::files::{SERVER_CONFIG, config_file, with_flag, workflows_folder};
 use super::local;
@@ -106,10 +106,10 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
         keep_out_of_repositories(&config.data_dir);
     }
     let address = server.address();
-    let announcement =
-        Announcement::write(&config.data_dir, address, config.auth.token_file.as_deref());
-    let url = format!("http://{}", from_here(address));
-    let client = Client::new(&url, token.as_deref());
+    let announcement = Announcement::write(&config, address);
+    let announced = announcement.announced().clone();
+    let trust = announced.trust()?;
+    let client = Client::trusting(&announced.url, token.as_deref(), trust.as_ref());
     await_ready(&client);
     let ready_ms = monotonic_ms() - begun_ms;
     let banner = Banner {
@@ -134,7 +134,7 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
         introduce: Box::new(move |worker, _, said| introduce(&look, worker, said)),
     };
     let worker =
-        worker.map(|worker| Embedded::start(worker, server.own_worker_token(), address, manner));
+        worker.map(|worker| Embedded::start(worker, server.own_worker_token(), &announced, manner));
     let is_over = match worker {
         Some(mut worker) => {
             worker.look_after(&signals);
@@ -293,8 +293,9 @@ impl Banner<'_> {
             Some(file) => format!(" {dot} with the token of {}", shown(file)),
             None => String::new(),
         };
-        line("Pages", &format!("http://{address}/{login}"));
-        line("API", &format!("http://{address}/api"));
+        let url = config.own_url(address);
+        line("Pages", &format!("{url}/{login}"));
+        line("API", &format!("{url}/api"));
         if let Some(file) = self.file {
             line("Settings", &shown(file));
         }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use crossbeam_channel::{Receiver, after, bounded, select};
 
+use super::announce::Announced;
 use super::say::say;
 use crate::config::{ServerConfig, WorkerConfig};
 use crate::worker::Worker;
@@ -75,10 +76,12 @@ impl Embedded {
     pub fn start(
         mut config: WorkerConfig,
         token: Option<String>,
-        server: SocketAddr,
+        server: &Announced,
         manner: Manner,
     ) -> Embedded {
-        config.server_url = Some(format!("http://{}", from_here(server)));
+        config.server_url = Some(server.url.clone());
+        // It believes the very certificate that the server shows, whatever names that has.
+        config.ca_file = server.cert_file.clone();
         Embedded {
             stage: begin(&config, &token, manner.prepare),
             manner,

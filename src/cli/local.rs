@@ -74,6 +74,8 @@ impl Local {
             data_dir: data_dir.clone(),
             workflows_dir: None,
             embedded_worker: None,
+            // Nobody else comes here.
+            tls: Default::default(),
             // Whoever tries something out tells nobody.
             notify: Default::default(),
             ..options.settings

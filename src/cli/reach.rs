@@ -14,6 +14,7 @@ use super::announce::{self, Announced};
 use super::exit::{Exit, Fault};
 use super::files::server_config;
 use super::words::printable;
+use crate::certificate::Trust;
 use crate::client::{CallError, Client, Silence, UNKNOWN};
 use crate::config::{is_word, leads_to_a_host, read_token};
 use crate::wire::api::List;
@@ -32,6 +33,9 @@ pub struct Reach {
     /// A file with its token; else STEPWARD_TOKEN.
     #[arg(long, value_name = "FILE", env = "STEPWARD_TOKEN_FILE", help_heading = HEADING)]
     pub token_file: Option<PathBuf>,
+    /// A file with its certificate, or with the one that signed it; else those of public authorities.
+    #[arg(long, value_name = "FILE", env = "STEPWARD_CA_FILE", help_heading = HEADING)]
+    pub ca_file: Option<PathBuf>,
 }
 
 /// A server, and who named it.
@@ -63,6 +67,7 @@ impl Reach {
             }
             None => token_variable()?.map(|token| (token, "STEPWARD_TOKEN".to_string())),
         };
+        let mut trust = self.ca_file.as_deref().map(Trust::of_file).transpose()?;
         let (url, named_by) = match &self.server {
             Some(url) => (url.clone(), NamedBy::Caller),
             None => {
@@ -73,6 +78,9 @@ impl Reach {
                 if let (None, Some(file)) = (&token, &announced.token_file) {
                     token = Some((read_token(file)?, printable(&file.display().to_string())));
                 }
+                if trust.is_none() {
+                    trust = announced.trust()?;
+                }
                 (announced.url, NamedBy::Folder(file, announced.pid))
             }
         };
@@ -82,7 +90,7 @@ impl Reach {
         let (token, token_from) = token.unzip();
         Ok(Some(Remote {
             token_from,
-            ..Remote::new(&url, token.as_deref(), named_by)
+            ..Remote::trusting(&url, token.as_deref(), trust.as_ref(), named_by)
         }))
     }
 
@@ -135,8 +143,17 @@ pub fn last_words() -> Option<String> {
 
 impl Remote {
     pub fn new(url: &str, token: Option<&str>, named_by: NamedBy) -> Remote {
+        Remote::trusting(url, token, None, named_by)
+    }
+
+    pub fn trusting(
+        url: &str,
+        token: Option<&str>,
+        trust: Option<&Trust>,
+        named_by: NamedBy,
+    ) -> Remote {
         Remote {
-            client: Client::new(url, token),
+            client: Client::trusting(url, token, trust),
             url: url.trim_end_matches('/').to_string(),
             named_by,
             token_from: None,
@@ -208,6 +225,9 @@ impl Remote {
                 CallError::Unreachable(Silence::NoTls) => {
                     let plain = url.replacen("https://", "http://", 1);
                     format!("the server at {url} does not speak TLS, try {plain}")
+                }
+                CallError::Unreachable(Silence::NotBelieved(why)) => {
+                    format!("the server at {url} is not believed: {why}")
                 }
                 CallError::Unreachable(Silence::Other(why)) => {
                     format!("the server at {url} does not answer: {why}{self}")

@@ -56,9 +56,8 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let mut server = server
         .map_err(|error| port_owner::named(error, "choose another with listen or --listen"))?;
     let address = server.address();
-    let announcement =
-        Announcement::write(&config.data_dir, address, config.auth.token_file.as_deref());
-    say(format!("listening on http://{address}"));
+    let announcement = Announcement::write(&config, address);
+    say(format!("listening on {}", config.own_url(address)));
     if let Some(file) = &file {
         say(format!("settings of {}", file.display()));
     }
@@ -77,8 +76,14 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     if !problems.is_empty() {
         say(render::human(&problems, false));
     }
-    match worker.map(|worker| Embedded::start(worker, server.own_worker_token(), address, manner()))
-    {
+    match worker.map(|worker| {
+        Embedded::start(
+            worker,
+            server.own_worker_token(),
+            announcement.announced(),
+            manner(),
+        )
+    }) {
         Some(mut worker) => {
             worker.look_after(&signals);
             say("stopping");

@@ -83,7 +83,7 @@ fn as_embedded(settings: &mut Vec<Setting>) {
         };
         let of_any = of_any.iter().find(|known| known.key == key);
         setting.default = of_any.map_or(setting.default.clone(), |known| known.value.clone());
-        !["server_url", "token_file"].contains(&key)
+        !["server_url", "token_file", "ca_file"].contains(&key)
     });
 }
 

@@ -48,6 +48,9 @@ pub struct ValidateArgs {
     /// A file with the server's token; else STEPWARD_TOKEN.
     #[arg(long, value_name = "FILE", requires = "server")]
     token_file: Option<PathBuf>,
+    /// A file with the server's certificate, or with the one that signed it.
+    #[arg(long, value_name = "FILE", requires = "server")]
+    ca_file: Option<PathBuf>,
     #[command(flatten)]
     look: LookArgs,
 }
@@ -75,7 +78,7 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Usage);
     }
     let options = CheckOptions {
-        offered_tags: offered_tags(args.server, args.token_file)?,
+        offered_tags: offered_tags(args.server, args.token_file, args.ca_file)?,
     };
     let root = args.root.as_deref();
     let mut is_alone = root.is_none();
@@ -138,12 +141,18 @@ fn shown(checked: &Checked, format: Format, look: &LookArgs) -> String {
 fn offered_tags(
     server: Option<String>,
     token_file: Option<PathBuf>,
+    ca_file: Option<PathBuf>,
 ) -> anyhow::Result<Option<BTreeSet<String>>> {
     const WORKERS_MAX: usize = 10_000;
     if server.is_none() {
         return Ok(None);
     }
-    let remote = Reach { server, token_file }.server()?;
+    let reach = Reach {
+        server,
+        token_file,
+        ca_file,
+    };
+    let remote = reach.server()?;
     let workers: Vec<WorkerJson> = remote.all("/api/workers", "after", WORKERS_MAX)?;
     let active = workers
         .into_iter()

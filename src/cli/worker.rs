@@ -40,6 +40,9 @@ pub struct WorkerArgs {
     /// A file with its token, or with an enrolment, which is exchanged for one.
     #[arg(long, value_name = "FILE", env = "STEPWARD_TOKEN_FILE")]
     token_file: Option<PathBuf>,
+    /// A file with the server's certificate, or with the one that signed it; else those of public authorities.
+    #[arg(long, value_name = "FILE", env = "STEPWARD_CA_FILE")]
+    ca_file: Option<PathBuf>,
     /// What to call it.
     #[arg(long, env = "STEPWARD_NAME")]
     name: Option<String>,
@@ -145,6 +148,7 @@ fn with_server(
             return Err(Fault::new(Exit::Unreachable, message).into());
         };
         config.server_url = Some(announced.url);
+        config.ca_file = config.ca_file.or(announced.cert_file);
         announced_file = announced.token_file;
     }
     let (word, from) = match given {
@@ -189,6 +193,7 @@ impl WorkerArgs {
         }
         config.server_url = self.server.or(config.server_url.take());
         config.token_file = self.token_file.or(config.token_file.take());
+        config.ca_file = self.ca_file.or(config.ca_file.take());
         put(self.name, &mut config.name);
         put(self.tags, &mut config.tags);
         put(self.slots, &mut config.slots);

@@ -17,7 +17,7 @@ use serde_yaml::Value;
 
 pub use notify::{Means, Notify, NotifyTarget, Reference, Text};
 pub use origin::{Given, Origin, Setting, in_force};
-pub use server::{Auth, Defaults, Recovery, ServerConfig, listen_address};
+pub use server::{Auth, Defaults, Recovery, ServerConfig, Tls, listen_address};
 pub use worker::{Docker, Kubernetes, WorkerConfig, WorkerLimits, leads_to_a_host};
 
 /// Why settings are not taken. One line: which file, what, what to do.
@@ -51,7 +51,7 @@ pub fn is_word(token: &str) -> bool {
 }
 
 /// What is no plain file may never end, or never begin.
-fn read(file: &Path) -> Result<String, ConfigError> {
+pub fn read(file: &Path) -> Result<String, ConfigError> {
     const BYTES_MAX: u64 = 1 << 20;
     let unreadable = |source| ConfigError::Unreadable {
         file: file.into(),

@@ -32,6 +32,9 @@ use Shape::*;
 #[rustfmt::skip]
 const SERVER: &[(&str, Shape)] = &[
     ("listen",                                Text),
+    ("tls.cert_file",                         TextOrNone),
+    ("tls.key_file",                          TextOrNone),
+    ("plain_http",                            Boolean),
     ("data_dir",                              Text),
     ("workflows_dir",                         TextOrNone),
     ("embedded_worker",                       Worker),
@@ -55,6 +58,7 @@ const SERVER: &[(&str, Shape)] = &[
 const WORKER: &[(&str, Shape)] = &[
     ("server_url",                   TextOrNone),
     ("token_file",                   TextOrNone),
+    ("ca_file",                      TextOrNone),
     ("name",                         Text),
     ("tags",                         Texts),
     ("slots",                        Number(1)),
@@ -71,7 +75,7 @@ const WORKER: &[(&str, Shape)] = &[
 ];
 
 /// These are the server's own, in a worker that it holds.
-const NOT_EMBEDDED: [&str; 2] = ["server_url", "token_file"];
+const NOT_EMBEDDED: [&str; 3] = ["server_url", "token_file", "ca_file"];
 
 pub fn server() -> Value {
     let defaults = json!(ServerConfig::default());

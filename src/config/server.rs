@@ -16,6 +16,9 @@ use crate::domain::settings::Settings;
 pub struct ServerConfig {
     #[serde(deserialize_with = "listen")]
     pub listen: SocketAddr,
+    pub tls: Tls,
+    /// Whether others may reach it without TLS.
+    pub plain_http: bool,
     pub data_dir: PathBuf,
     pub workflows_dir: Option<PathBuf>,
     pub embedded_worker: Option<WorkerConfig>,
@@ -25,6 +28,14 @@ pub struct ServerConfig {
     /// How people reach this server, for links in messages.
     pub public_url: Option<String>,
     pub notify: Notify,
+}
+
+/// Where the certificate is that the server shows, and its key: both or neither.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
+pub struct Tls {
+    pub cert_file: Option<PathBuf>,
+    pub key_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +70,8 @@ impl Default for ServerConfig {
     fn default() -> ServerConfig {
         ServerConfig {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 7717)),
+            tls: Tls::default(),
+            plain_http: false,
             data_dir: PathBuf::from(".stepward"),
             workflows_dir: None,
             embedded_worker: None,
@@ -124,6 +137,11 @@ impl ServerConfig {
         self.auth.token_file.as_deref().map(read_token).transpose()
     }
 
+    /// How it is reached at this address.
+    pub fn own_url(&self, address: SocketAddr) -> String {
+        format!("{}://{address}", self.tls.scheme())
+    }
+
     /// What the engine needs of it.
     pub fn settings(&self) -> Settings {
         let ms = |secs: u32| i64::from(secs) * 1_000;
@@ -150,6 +168,7 @@ impl ServerConfig {
         {
             return Err("workflows_dir is empty, name a folder or write null".to_string());
         }
+        self.check_encryption()?;
         if let Some(worker) = &self.embedded_worker {
             let check = worker.check();
             check.map_err(|fault| format!("embedded_worker: {fault}"))?;
@@ -206,6 +225,68 @@ impl ServerConfig {
     }
 }
 
+impl ServerConfig {
+    /// Whether whoever listens on the line learns what is said.
+    fn check_encryption(&self) -> Result<(), String> {
+        let Tls {
+            cert_file,
+            key_file,
+        } = &self.tls;
+        for (key, file) in [("tls.cert_file", cert_file), ("tls.key_file", key_file)] {
+            if file
+                .as_ref()
+                .is_some_and(|file| file.as_os_str().is_empty())
+            {
+                return Err(format!("{key} is empty, name a file or write null"));
+            }
+        }
+        let (named, missing) = match (cert_file, key_file) {
+            (Some(_), None) => ("tls.cert_file", "tls.key_file"),
+            (None, Some(_)) => ("tls.key_file", "tls.cert_file"),
+            (Some(_), Some(_)) if self.plain_http => {
+                let fault = "plain_http is true and tls.cert_file is set, which is spoken then: leave out one of them";
+                return Err(fault.to_string());
+            }
+            (Some(_), Some(_)) => {
+                let public_url = self.public_url.as_deref();
+                return match public_url.filter(|url| url.starts_with("http://")) {
+                    Some(url) => Err(format!(
+                        "public_url is {url} and tls.cert_file is set: write https:// in public_url"
+                    )),
+                    None => Ok(()),
+                };
+            }
+            (None, None) if self.listen.ip().is_loopback() || self.plain_http => return Ok(()),
+            (None, None) => {
+                return Err(format!(
+                    "listen is {}, and what others send there could be read by anybody between: name a certificate and its \
+                     key with tls.cert_file and tls.key_file, or write plain_http: true if a tunnel, a proxy or a network \
+                     that you trust is between",
+                    self.listen
+                ));
+            }
+        };
+        Err(format!(
+            "{named} is set and {missing} is not: name both files, or neither"
+        ))
+    }
+}
+
+impl Tls {
+    /// Certificate and key. `None`: plain HTTP is spoken.
+    pub fn files(&self) -> Option<(&Path, &Path)> {
+        Some((self.cert_file.as_deref()?, self.key_file.as_deref()?))
+    }
+
+    /// What addresses begin with.
+    pub fn scheme(&self) -> &'static str {
+        match self.files() {
+            Some(_) => "https",
+            None => "http",
+        }
+    }
+}
+
 impl super::Settings for ServerConfig {
     fn misunderstanding(file: &Value) -> Option<String> {
         match file.get("embedded_worker")? {
@@ -217,7 +298,7 @@ impl super::Settings for ServerConfig {
                 Some("embedded_worker is false, write null or leave it out".to_string())
             }
             worker => {
-                let mut keys = ["server_url", "token", "token_file"].into_iter();
+                let mut keys = ["server_url", "token", "token_file", "ca_file"].into_iter();
                 let key = keys.find(|key| worker.get(key).is_some())?;
                 Some(format!(
                     "embedded_worker.{key} cannot be set, leave it out: this worker reaches the server that it is in, \

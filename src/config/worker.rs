@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use ureq::http::Uri;
 
 use super::{ConfigError, read_token};
+use crate::certificate::Trust;
 use crate::domain::check::env_name_fault;
 use crate::domain::limits;
 use crate::domain::worker::offer_fault;
@@ -17,6 +18,7 @@ pub struct WorkerConfig {
     /// `None`: it is not for these settings to say.
     pub server_url: Option<String>,
     pub token_file: Option<PathBuf>,
+    pub ca_file: Option<PathBuf>,
     pub name: String,
     pub tags: Vec<String>,
     pub slots: u32,
@@ -55,6 +57,7 @@ impl Default for WorkerConfig {
         WorkerConfig {
             server_url: None,
             token_file: None,
+            ca_file: None,
             name: String::new(),
             tags: vec!["script".to_string()],
             slots: 1,
@@ -114,6 +117,11 @@ impl WorkerConfig {
         self.token_file.as_deref().map(read_token).transpose()
     }
 
+    /// Whom it believes, if there is a file for it; else whom everybody believes.
+    pub fn trust(&self) -> Result<Option<Trust>, ConfigError> {
+        self.ca_file.as_deref().map(Trust::of_file).transpose()
+    }
+
     pub fn check(&self) -> Result<(), String> {
         if let Some((place, fault)) = offer_fault(self.slots, &self.tags) {
             return Err(format!("{place} {fault}"));
@@ -127,6 +135,13 @@ impl WorkerConfig {
         }
         if self.data_dir.as_os_str().is_empty() {
             return Err("data_dir is empty, name a folder".to_string());
+        }
+        if self
+            .ca_file
+            .as_ref()
+            .is_some_and(|file| file.as_os_str().is_empty())
+        {
+            return Err("ca_file is empty, name a file or write null".to_string());
         }
         if let Some(url) = self
             .server_url

@@ -316,6 +316,10 @@ fn check(registration: &Registration) -> Result<(), EngineError> {
         limits::KEY_BYTES_MAX,
     )?;
     let invalid = |place, fault| Err(EngineError::Invalid { place, fault });
+    // It stands in sentences, each of which is one line.
+    if registration.name.contains(char::is_control) {
+        return invalid("worker name", "is not one line of plain text".to_string());
+    }
     for (place, text) in [
         ("version", &registration.version),
         ("platform", &registration.platform),

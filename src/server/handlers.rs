@@ -24,20 +24,24 @@ use crate::domain::token::Role;
 const WORKERS_HANDLERS: usize = 64;
 const PEOPLES_HANDLERS: usize = 16;
 
-/// Requests that wait for a handler.
-const QUEUED_MAX: usize = 4_096;
-
 pub struct Handlers {
     pub door: Arc<Door>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Handlers {
-    pub fn start(app: &Arc<App>) -> std::io::Result<Handlers> {
+    /// So many requests may wait for each crew.
+    pub fn start(app: &Arc<App>, queued_max: usize) -> std::io::Result<Handlers> {
+        let queue = || {
+            Arc::new(Queue {
+                queued_max,
+                state: Mutex::default(),
+            })
+        };
         let door = Arc::new(Door {
             gate: app.gate.clone(),
-            workers: Arc::default(),
-            people: Arc::default(),
+            workers: queue(),
+            people: queue(),
         });
         let crews = [
             ("workers", door.workers.clone(), WORKERS_HANDLERS),
@@ -158,8 +162,8 @@ impl Door {
 }
 
 /// Requests on their way to a handler, in the order in which they came.
-#[derive(Default)]
 struct Queue {
+    queued_max: usize,
     state: Mutex<State>,
 }
 
@@ -183,7 +187,7 @@ impl Queue {
         if state.is_closed {
             return Err(NotQueued::Closed);
         }
-        if state.exchanges.len() >= QUEUED_MAX {
+        if state.exchanges.len() >= self.queued_max {
             return Err(NotQueued::Full);
         }
         state.exchanges.push_back(exchange);

@@ -2,9 +2,10 @@
 //!
 //! One thread, `http`, runs hyper. It turns bytes into requests and hands them over a queue to handler threads, which are
 //! plain and synchronous; a request that is answered later costs no thread meanwhile. Slow, huge and broken requests end
-//! here: everything has a limit and a time.
+//! here: everything has a limit and a time. So does the handshake of TLS, where that is spoken.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -21,26 +22,39 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt::set_tcp_user_timeout;
 use rustix::process::{Resource, getrlimit};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::exchange::{Headers, Method, Request, Response};
 use super::handlers::{Admitted, Door, NotQueued};
+use super::places::{Busy, Place, PlaceLimits, Places};
 use super::routes::{Access, Route};
+use super::tls::Identity;
 use crate::wire::NO_ROUTE;
 
 /// What one client may cost.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     pub connections_max: usize,
+    /// Of one address. All workers may be on one machine, or behind one.
+    pub connections_per_address_max: usize,
+    /// Of those that have not shown yet that they may come in.
+    pub strangers_per_address_max: usize,
     pub body_bytes_max: usize,
     /// A piece of a log, or many results at once.
     pub worker_bytes_max: usize,
+    /// Requests that wait for a handler: of workers, and of everybody else.
+    pub queued_max: usize,
+    /// Streams of events at a time.
+    pub streams_max: usize,
     /// Of all bodies that are on their way or not dealt with yet.
     pub bodies_bytes_max: usize,
-    /// Until a request's headers are there; also how long an idle connection is kept.
+    /// Until a request's headers are there; also how long an idle connection is kept, and what the handshake of TLS may take.
     pub header_timeout: Duration,
     /// Between two pieces of a body, and for all of it.
     pub body_pause_max: Duration,
@@ -53,8 +67,12 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections_max: 8_192,
+            connections_per_address_max: 6_144,
+            strangers_per_address_max: 1_024,
             body_bytes_max: 1 << 20,
             worker_bytes_max: 16 << 20,
+            queued_max: 4_096,
+            streams_max: 512,
             bodies_bytes_max: 256 << 20,
             header_timeout: Duration::from_secs(10),
             body_pause_max: Duration::from_secs(10),
@@ -85,6 +103,9 @@ const ALWAYS: &[(&str, &str)] = &[
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
     connect-src 'self'; worker-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
     require-trusted-types-for 'script'; trusted-types stepward";
+
+/// For a year, and not for names below this one, which may be other machines.
+const ONLY_BY_TLS: &str = "max-age=31536000";
 
 /// Room that a long body gets with its first piece. More than a worker sends of a log at a time.
 const BODY_BYTES_AT_ONCE: usize = 512 << 10;
@@ -184,15 +205,19 @@ struct Desk {
     limits: Limits,
     /// Bytes of bodies that may still come.
     room: Arc<Semaphore>,
+    /// `None`: it speaks plain HTTP.
+    identity: Option<Arc<Identity>>,
     stopping: watch::Receiver<bool>,
 }
 
 impl Front {
-    pub fn start(address: SocketAddr, door: Arc<Door>, limits: Limits) -> io::Result<Front> {
-        let limits = Limits {
-            connections_max: limits.connections_max.min(connections_at_hand()),
-            ..limits
-        };
+    pub fn start(
+        address: SocketAddr,
+        door: Arc<Door>,
+        identity: Option<Arc<Identity>>,
+        limits: Limits,
+    ) -> io::Result<Front> {
+        let limits = limits.within(connections_at_hand());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -203,6 +228,7 @@ impl Front {
             door,
             limits,
             room: Arc::new(Semaphore::new(limits.bodies_bytes_max)),
+            identity,
             stopping,
         };
         let thread = std::thread::Builder::new()
@@ -237,6 +263,20 @@ impl Drop for Front {
     }
 }
 
+impl Limits {
+    /// With fewer connections the shares of each address are as much smaller.
+    fn within(self, connections_max: usize) -> Limits {
+        let all = self.connections_max.min(connections_max);
+        let share = |of: usize| (of * all / self.connections_max.max(1)).max(1);
+        Limits {
+            connections_max: all,
+            connections_per_address_max: share(self.connections_per_address_max),
+            strangers_per_address_max: share(self.strangers_per_address_max),
+            ..self
+        }
+    }
+}
+
 /// As many connections as there are descriptors, with some left for logs and the database: without those nobody is served.
 fn connections_at_hand() -> usize {
     const KEPT_BACK: u64 = 256;
@@ -258,21 +298,35 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 fn run(runtime: &Runtime, listener: TcpListener, desk: &Desk) {
-    let places = Arc::new(Semaphore::new(desk.limits.connections_max));
+    let limits = &desk.limits;
+    let places = Arc::new(Places::new(PlaceLimits {
+        all_max: limits.connections_max,
+        per_address_max: limits.connections_per_address_max,
+        strangers_max: limits.strangers_per_address_max,
+    }));
+    // Every connection has an end of it: when none is left, it is closed.
+    let (present, mut nobody) = mpsc::channel::<Infallible>(1);
     runtime.block_on(async {
-        accept(&listener, desk, &places).await;
+        accept(&listener, desk, &places, &present).await;
         // Whoever comes now is refused at once, instead of waiting for nobody.
-        drop(listener);
-        let all = desk.limits.connections_max as u32;
+        drop((listener, present));
         // Whoever is still connected after that is cut off.
-        let _ = timeout(STOP_MAX, places.acquire_many(all)).await;
+        let _ = timeout(STOP_MAX, nobody.recv()).await;
     });
 }
 
-async fn accept(listener: &TcpListener, desk: &Desk, places: &Arc<Semaphore>) {
+async fn accept(
+    listener: &TcpListener,
+    desk: &Desk,
+    places: &Arc<Places>,
+    present: &mpsc::Sender<Infallible>,
+) {
     /// Out of descriptors: those in use are given back by and by.
     const PAUSE: Duration = Duration::from_millis(100);
+    /// Connections that are accepted in a row.
+    const HEARD_AFTER: usize = 16;
     let mut stopping = desk.stopping.clone();
+    let mut came: usize = 0;
     loop {
         let accepted = tokio::select! {
             _ = stopping.changed() => return,
@@ -286,29 +340,117 @@ async fn accept(listener: &TcpListener, desk: &Desk, places: &Arc<Semaphore>) {
                 continue;
             }
         };
+        let (let_go, leave) = oneshot::channel();
+        let let_go = move || {
+            // It went by itself.
+            let _ = let_go.send(());
+        };
         // One too many: closed at once, which clients take for a reason to come back later.
-        let Ok(place) = places.clone().try_acquire_owned() else {
+        let Some(place) = places.take(peer, let_go) else {
             continue;
         };
-        let desk = desk.clone();
+        let caller = Caller { peer, place, leave };
+        let (desk, present) = (desk.clone(), present.clone());
         tokio::spawn(async move {
-            converse(stream, peer, desk).await;
-            drop(place);
+            converse(stream, caller, desk).await;
+            drop(present);
         });
+        // Who has come is heard before many others may take the place.
+        came += 1;
+        if came % HEARD_AFTER == 0 {
+            tokio::task::yield_now().await;
+        }
     }
 }
 
-async fn converse(stream: TcpStream, peer: IpAddr, desk: Desk) {
+/// Who is at the other end of a connection.
+struct Caller {
+    peer: IpAddr,
+    place: Arc<Place>,
+    /// Somebody else needs the place.
+    leave: oneshot::Receiver<()>,
+}
+
+async fn converse(stream: TcpStream, mut caller: Caller, desk: Desk) {
     // Small answers must not wait for more; whoever does not read must not hold a place, a thread or a log for ever.
     let unread_max_ms = u32::try_from(desk.limits.unread_max.as_millis()).unwrap_or(u32::MAX);
     if stream.set_nodelay(true).is_err() || set_tcp_user_timeout(&stream, unread_max_ms).is_err() {
         return;
     }
+    let Some(identity) = &desk.identity else {
+        return talk(stream, caller, desk).await;
+    };
+    let mut stopping = desk.stopping.clone();
+    let greeted = timeout(desk.limits.header_timeout, greet(stream, identity));
+    let greeted = tokio::select! {
+        greeted = greeted => greeted,
+        _ = stopping.changed() => return,
+        _ = &mut caller.leave => return,
+    };
+    // Whatever was wrong with the handshake, or if it took too long: there is nobody to speak to.
+    if let Ok(Some(stream)) = greeted {
+        talk(stream, caller, desk).await;
+    }
+}
+
+/// The handshake of TLS. `None`: it came to nothing.
+async fn greet(mut stream: TcpStream, identity: &Identity) -> Option<TlsStream<TcpStream>> {
+    /// What every greeting of TLS begins with.
+    const HANDSHAKE: u8 = 0x16;
+    let mut first = [0];
+    // Nobody speaks: closed again.
+    if stream.peek(&mut first).await.ok()? == 0 {
+        return None;
+    }
+    if first[0].is_ascii_uppercase() {
+        refuse_plain(&mut stream).await;
+        return None;
+    }
+    if first[0] != HANDSHAKE {
+        return None;
+    }
+    TlsAcceptor::from(identity.config())
+        .accept(stream)
+        .await
+        .ok()
+}
+
+/// Whoever speaks plain HTTP is told in words that they understand.
+async fn refuse_plain(stream: &mut TcpStream) {
+    let message = "this port speaks https: write https:// instead of http:// in the address";
+    let response = Response::error(400, "https_only", message, Vec::new());
+    let head = format!(
+        "HTTP/1.1 400 Bad Request\r\ncontent-type: {}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        response.content_type,
+        response.body.len()
+    );
+    let answer = [head.as_bytes(), &response.body].concat();
+    let mut unread = vec![0; HEAD_BYTES_MAX];
+    // What is left unread would make the kernel drop the answer. One who is gone needs none.
+    let _ = stream.read(&mut unread).await;
+    let _ = stream.write_all(&answer).await;
+    let _ = stream.shutdown().await;
+    // Until they have hung up too, or the time is over that every handshake has.
+    while stream.read(&mut unread).await.is_ok_and(|bytes| bytes > 0) {}
+}
+
+async fn talk<Io>(stream: Io, caller: Caller, desk: Desk)
+where
+    Io: AsyncRead + AsyncWrite + Unpin,
+{
+    /// To say goodbye: TLS has a word for it, without which what was said last could have been cut off by anybody.
+    const GOODBYE_MAX: Duration = Duration::from_secs(1);
+    let Caller {
+        peer,
+        place,
+        mut leave,
+    } = caller;
     let mut stopping = desk.stopping.clone();
     let header_timeout = desk.limits.header_timeout;
     let service = service_fn(move |request| {
-        let desk = desk.clone();
-        async move { Ok::<_, Infallible>(serve(request, peer, &desk).await) }
+        let (desk, place) = (desk.clone(), place.clone());
+        // A connection that can be taken apart at its end holds what can be moved.
+        Box::pin(async move { Ok::<_, Infallible>(serve(request, peer, &place, &desk).await) })
     });
     let mut builder = http1::Builder::new();
     builder
@@ -316,27 +458,65 @@ async fn converse(stream: TcpStream, peer: IpAddr, desk: Desk) {
         .header_read_timeout(header_timeout)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX);
-    let connection = builder.serve_connection(TokioIo::new(stream), service);
-    let mut connection = std::pin::pin!(connection);
-    tokio::select! {
+    let mut connection = builder.serve_connection(TokioIo::new(stream), service);
+    let is_stopping = tokio::select! {
         // Whatever was wrong with the connection, it is over.
-        _ = connection.as_mut() => return,
-        _ = stopping.changed() => connection.as_mut().graceful_shutdown(),
+        _ = poll_fn(|context| connection.poll_without_shutdown(context)) => false,
+        _ = &mut leave => false,
+        _ = stopping.changed() => true,
+    };
+    if is_stopping {
+        Pin::new(&mut connection).graceful_shutdown();
+        tokio::select! {
+            _ = poll_fn(|context| connection.poll_without_shutdown(context)) => {}
+            _ = leave => {}
+        }
     }
-    // As above.
-    let _ = connection.await;
+    let mut stream = connection.into_parts().io.into_inner();
+    // One who has gone hears no goodbye.
+    let _ = timeout(GOODBYE_MAX, stream.shutdown()).await;
 }
 
 async fn serve(
     request: hyper::Request<Incoming>,
     peer: IpAddr,
+    place: &Arc<Place>,
     desk: &Desk,
 ) -> hyper::Response<OutBody> {
-    let outgoing = match read(request, peer, desk).await {
-        Ok(received) => hand_over(received, desk).await,
-        Err(refused) => refused.into(),
+    let is_named = request
+        .headers()
+        .get("host")
+        .is_some_and(|host| !is_localhost(host.as_bytes()));
+    let (outgoing, busy) = match read(request, peer, desk).await {
+        Ok(received) => {
+            let busy = has_shown_itself(received.route.access).then(|| place.busy());
+            (hand_over(received, desk).await, busy)
+        }
+        Err(refused) => (refused.into(), None),
     };
-    outgoing.into_hyper()
+    let mut response = outgoing.into_hyper(busy);
+    if is_named && desk.identity.is_some() {
+        let value = hyper::header::HeaderValue::from_static(ONLY_BY_TLS);
+        response
+            .headers_mut()
+            .insert("strict-transport-security", value);
+    }
+    response
+}
+
+/// Whether only those come to such a route who may.
+fn has_shown_itself(access: Access) -> bool {
+    match access {
+        Access::Everyone | Access::Signed | Access::Public | Access::Enrolment => false,
+        Access::People(_) | Access::Pages(_) | Access::Workers => true,
+    }
+}
+
+/// A browser that learnt it for this name would reach nothing else on its own machine.
+fn is_localhost(host: &[u8]) -> bool {
+    const NAME: &[u8] = b"localhost";
+    let (name, port) = host.split_at(host.len().min(NAME.len()));
+    name.eq_ignore_ascii_case(NAME) && matches!(port.first(), None | Some(b':'))
 }
 
 async fn hand_over(received: Received, desk: &Desk) -> Outgoing {
@@ -638,7 +818,8 @@ impl From<Response> for Outgoing {
 }
 
 impl Outgoing {
-    fn into_hyper(self) -> hyper::Response<OutBody> {
+    /// `busy`: its connection is, until all of it is sent.
+    fn into_hyper(self, busy: Option<Busy>) -> hyper::Response<OutBody> {
         let Response {
             status,
             content_type,
@@ -657,21 +838,33 @@ impl Outgoing {
         for (name, value) in headers {
             builder = builder.header(name, value);
         }
-        let body = match self.stream {
-            Some(pieces) => OutBody::Pieces(pieces),
-            None => OutBody::Whole(Some(body)),
+        let content = match self.stream {
+            Some(pieces) => Content::Pieces(pieces),
+            None => Content::Whole(Some(body)),
+        };
+        let body = OutBody {
+            content,
+            _busy: busy,
         };
         builder.body(body).unwrap_or_else(|error| {
             log::error!("an answer could not be written: {error}");
-            let mut response = hyper::Response::new(OutBody::Whole(None));
+            let mut response = hyper::Response::new(OutBody {
+                content: Content::Whole(None),
+                _busy: None,
+            });
             *response.status_mut() = hyper::StatusCode::INTERNAL_SERVER_ERROR;
             response
         })
     }
 }
 
+struct OutBody {
+    content: Content,
+    _busy: Option<Busy>,
+}
+
 /// What is sent: in one piece, or as it comes.
-enum OutBody {
+enum Content {
     Whole(Option<Bytes>),
     Pieces(mpsc::Receiver<Piece>),
 }
@@ -684,29 +877,29 @@ impl Body for OutBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        let piece = match &mut *self {
-            OutBody::Whole(body) => {
+        let piece = match &mut self.content {
+            Content::Whole(body) => {
                 let whole = body.take().filter(|body| !body.is_empty());
                 Poll::Ready(whole.map(Ok))
             }
-            OutBody::Pieces(pieces) => pieces.poll_recv(context),
+            Content::Pieces(pieces) => pieces.poll_recv(context),
         };
         piece.map(|piece| piece.map(|piece| piece.map(Frame::data)))
     }
 
     fn size_hint(&self) -> SizeHint {
-        match self {
-            OutBody::Whole(body) => {
+        match &self.content {
+            Content::Whole(body) => {
                 SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64))
             }
-            OutBody::Pieces(_) => SizeHint::default(),
+            Content::Pieces(_) => SizeHint::default(),
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            OutBody::Whole(body) => body.as_ref().is_none_or(Bytes::is_empty),
-            OutBody::Pieces(_) => false,
+        match &self.content {
+            Content::Whole(body) => body.as_ref().is_none_or(Bytes::is_empty),
+            Content::Pieces(_) => false,
         }
     }
 }

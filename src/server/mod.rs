@@ -14,6 +14,7 @@
 //! | `workflows` | loads workflow files when they change | when it is dropped |
 //! | `scheduler` | has schedules fire when it is time | when it is dropped |
 //! | `outbox-NAME` | delivers messages to one target, each by a thread `outbox-send` | when it is dropped |
+//! | `certificate` | looks whether the files of TLS have changed | when it is dropped |
 //! | `log-sync` | syncs what was appended to logs, once a second | when it is dropped, after a last sync |
 //! | `writer`, `answers` | the store's | when the last handle of the store goes |
 //!
@@ -31,10 +32,12 @@ mod handlers;
 mod http;
 mod log_sync;
 mod mailbox;
+mod places;
 mod reload;
 mod routes;
 mod signed;
 mod streams;
+pub mod tls;
 mod waiting;
 pub mod web;
 mod worker_api;
@@ -63,6 +66,7 @@ use log_sync::LogSync;
 use mailbox::Mailbox;
 use reload::{Reload, Watch};
 use streams::Streams;
+use tls::{Identity, Watching};
 use waiting::Waiting;
 
 pub use http::Limits;
@@ -143,6 +147,8 @@ fn unsaid(config: &ServerConfig) -> Vec<Setting> {
 /// A server that runs until it is stopped or dropped.
 pub struct Server {
     front: Front,
+    /// For its end alone.
+    _certificate: Option<Watching>,
     app: Option<Arc<App>>,
     handlers: Handlers,
 }
@@ -195,6 +201,10 @@ impl Server {
         on_reload: Option<OnReload>,
     ) -> Result<Server, StartError> {
         let token = config.token()?;
+        let identity = match config.tls.files() {
+            Some((cert_file, key_file)) => Some(Arc::new(Identity::load(cert_file, key_file)?)),
+            None => None,
+        };
         let polls_mailbox = Arc::<Mailbox<waiting::Message>>::default();
         let streams_mailbox = Arc::<Mailbox<streams::Message>>::default();
         let bell = Bell::new(&config.notify);
@@ -222,6 +232,9 @@ impl Server {
             ..StoreOptions::default()
         };
         let store = Store::open(&config.data_dir, options)?;
+        if let Some(identity) = &identity {
+            identity.tell_in(&config.data_dir);
+        }
         let folder = config.data_dir.join(LOGS_FOLDER);
         let log_limits = LogLimits::default();
         let logs = Logs::open(&folder, log_limits)
@@ -233,7 +246,7 @@ impl Server {
             asks: config.asks_for_token(),
             listen: config.listen,
             public_url,
-            speaks_tls: false,
+            speaks_tls: identity.is_some(),
             key: &key,
         });
         let gate = gate.map_err(StartError::Randomness)?;
@@ -283,7 +296,7 @@ impl Server {
         let outbox = Outbox::start(&engine, &clock, &config.notify, origin.clone(), &bell);
         let outbox = outbox.map_err(thread)?;
         let waiting = Waiting::start(engine.clone(), clock.clone(), polls_mailbox);
-        let streams = Streams::start(engine.clone(), streams_mailbox);
+        let streams = Streams::start(engine.clone(), streams_mailbox, limits.streams_max);
         let sweeper = Sweeper::start(engine.clone(), clock.clone());
         let app = Arc::new(App {
             waiting: waiting.map_err(thread)?,
@@ -307,10 +320,13 @@ impl Server {
             config: config.clone(),
             settings: settings_known,
         });
-        let handlers = Handlers::start(&app).map_err(thread)?;
+        let handlers = Handlers::start(&app, limits.queued_max).map_err(thread)?;
         let address = config.listen;
-        let front = Front::start(address, handlers.door.clone(), limits);
+        let watching = identity.clone().map(Watching::start).transpose();
+        let certificate = watching.map_err(thread)?;
+        let front = Front::start(address, handlers.door.clone(), identity, limits);
         Ok(Server {
+            _certificate: certificate,
             front: front.map_err(|source| StartError::Listen { address, source })?,
             app: Some(app),
             handlers,

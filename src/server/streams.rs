@@ -21,9 +21,6 @@ use crate::domain::{EventSeq, JobId, TokenId};
 use crate::engine::{Engine, EngineError};
 use crate::wire::api::JobChange;
 
-/// Streams at a time.
-const STREAMS_MAX: usize = 512;
-
 /// Events that a slow reader may have in front of it. With that many in front of a sign of life it is let go: it can resume.
 const PIECES_MAX: usize = 256;
 
@@ -90,12 +87,17 @@ pub struct Streams {
 }
 
 impl Streams {
-    pub fn start(engine: Engine, mailbox: Arc<Mailbox<Message>>) -> std::io::Result<Streams> {
+    pub fn start(
+        engine: Engine,
+        mailbox: Arc<Mailbox<Message>>,
+        streams_max: usize,
+    ) -> std::io::Result<Streams> {
         let count = Arc::<AtomicUsize>::default();
         let teller = Teller {
             engine,
             mailbox: mailbox.clone(),
             open: Vec::new(),
+            streams_max,
             count: count.clone(),
         };
         let thread = std::thread::Builder::new()
@@ -147,6 +149,7 @@ struct Teller {
     engine: Engine,
     mailbox: Arc<Mailbox<Message>>,
     open: Vec<Stream>,
+    streams_max: usize,
     count: Arc<AtomicUsize>,
 }
 
@@ -227,8 +230,9 @@ impl Teller {
 
     fn open(&mut self, subscription: Subscription, answer: Answer) {
         self.open.retain(|stream| !stream.writer.is_gone());
-        if self.open.len() >= STREAMS_MAX {
-            let message = format!("{STREAMS_MAX} streams are open already, close one");
+        let streams_max = self.streams_max;
+        if self.open.len() >= streams_max {
+            let message = format!("{streams_max} streams are open already, close one");
             return answer.give(ApiError::new(503, "too_many_streams", message).response());
         }
         let head = Response {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::folder::{Folder, FolderError, write_whole};
 use super::machine_name;
 use crate::client::{CallError, Client};
-use crate::config::WorkerConfig;
+use crate::config::{ConfigError, WorkerConfig};
 use crate::domain::TokenId;
 use crate::domain::token::TokenText;
 use crate::secrets::{hash_hex, random_secret};
@@ -27,6 +27,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub enum EnrolError {
     #[error(transparent)]
     Folder(#[from] FolderError),
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     #[error("no server is named")]
     NoServer,
     #[error("there is no randomness to be had: {0}")]
@@ -103,7 +105,8 @@ fn exchange(
     signals: &Receiver<()>,
 ) -> Result<i64, EnrolError> {
     let server = config.server_url.as_deref().ok_or(EnrolError::NoServer)?;
-    let client = Client::new(server, given);
+    let trust = config.trust()?;
+    let client = Client::trusting(server, given, trust.as_ref());
     let request = EnrolRequest {
         name: match config.name.is_empty() {
             true => machine_name(),

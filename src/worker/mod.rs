@@ -144,7 +144,8 @@ impl Worker {
             platform: format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
         };
         let (events, inbox) = unbounded();
-        let new_client = || Client::new(server_url, token.as_deref());
+        let trust = config.trust()?;
+        let new_client = || Client::trusting(server_url, token.as_deref(), trust.as_ref());
         let thread = StartError::Thread;
         let calls = Calls::start(new_client, &folder, &events).map_err(thread)?;
         let shipping = Shipping::start(new_client(), folder.clone(), events.clone());

@@ -168,6 +168,7 @@ fn a_worker_in_a_server_has_no_other_server_and_no_token_of_its_own() {
         ("server_url", "http://127.0.0.1:7717"),
         ("token", "x"),
         ("token_file", "null"),
+        ("ca_file", "root.pem"),
     ] {
         let fault = server(&format!("embedded_worker: {{ {key}: '{value}' }}")).unwrap_err();
         assert_eq!(
@@ -199,6 +200,52 @@ fn settings_are_checked_when_all_are_there() {
     std::fs::write(&file, "").unwrap();
     let other = data_dir("").unwrap_err();
     assert!(other.starts_with("data_dir is empty"), "{other}");
+}
+
+#[test]
+fn what_others_send_is_encrypted_unless_somebody_says_otherwise() {
+    let open = "listen: 0.0.0.0:7717\nauth: { token_file: token }\n";
+    let tls = "tls: { cert_file: cert.pem, key_file: key.pem }\n";
+    assert_eq!(
+        server(open).unwrap_err(),
+        "server.yaml: listen is 0.0.0.0:7717, and what others send there could be read by anybody between: name a \
+         certificate and its key with tls.cert_file and tls.key_file, or write plain_http: true if a tunnel, a proxy or a \
+         network that you trust is between"
+    );
+    for enough in [tls, "plain_http: true"] {
+        server(&format!("{open}{enough}")).unwrap();
+        server(enough).unwrap();
+    }
+    // It does not take the place of the token.
+    let fault = server("listen: 0.0.0.0:7717\nplain_http: true").unwrap_err();
+    assert!(fault.contains("auth.token_file"), "{fault}");
+    for (text, expected) in [
+        (
+            "tls: { cert_file: cert.pem }",
+            "tls.cert_file is set and tls.key_file is not: name both files, or neither",
+        ),
+        (
+            "tls: { key_file: key.pem }",
+            "tls.key_file is set and tls.cert_file is not: name both files, or neither",
+        ),
+        (
+            "tls: { cert_file: '', key_file: key.pem }",
+            "tls.cert_file is empty, name a file or write null",
+        ),
+        (
+            &format!("{tls}plain_http: true"),
+            "plain_http is true and tls.cert_file is set, which is spoken then: leave out one of them",
+        ),
+        (
+            &format!("{tls}public_url: http://jobs.example.org"),
+            "public_url is http://jobs.example.org and tls.cert_file is set: write https:// in public_url",
+        ),
+    ] {
+        assert_eq!(
+            server(text).unwrap_err(),
+            format!("server.yaml: {expected}")
+        );
+    }
 }
 
 #[test]

@@ -49,6 +49,7 @@ mod secrets;
 mod servers;
 mod settings;
 mod stops;
+mod tls;
 #[allow(dead_code)] // Stories use what they need of it.
 mod tokens;
 mod typed;

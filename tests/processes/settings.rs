@@ -425,7 +425,7 @@ fn the_worker_of_a_server_that_listens_everywhere_reaches_it_without_a_proxy() {
         let token_file = folder.path().join("token");
         fs::write(&token_file, "0123456789abcdef0123\n").unwrap();
         let settings = format!(
-            "embedded_worker: {{}}\nauth: {{ token_file: {} }}",
+            "embedded_worker: {{}}\nplain_http: true\nauth: {{ token_file: {} }}",
             token_file.display()
         );
         let mut command = server_at(folder.path(), everywhere, &settings);

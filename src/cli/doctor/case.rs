@@ -170,8 +170,13 @@ impl Case {
                 Err(fault) => return Some(Err(fault.to_string())),
             },
         };
+        let trust = match announced.trust() {
+            Ok(trust) => trust,
+            Err(fault) => return Some(Err(fault.to_string())),
+        };
+        let (url, token) = (&announced.url, token.as_deref());
         let named_by = NamedBy::Folder(file, announced.pid);
-        Some(Ok(Remote::new(&announced.url, token.as_deref(), named_by)))
+        Some(Ok(Remote::trusting(url, token, trust.as_ref(), named_by)))
     }
 
     /// The server of the data folder, if it was killed. Nobody is asked: somebody else may have its port.

@@ -6,11 +6,14 @@ use clap::CommandFactory;
 
 use super::case::Case;
 use super::{Finding, Looked};
+use crate::certificate;
 use crate::cli::Arguments;
 use crate::cli::settings::{Known, worker};
 use crate::cli::words::{count, shell_path};
-use crate::config::ConfigError;
+use crate::clock::wall_time;
+use crate::config::{ConfigError, ServerConfig};
 use crate::language::words::nearest;
+use crate::server::tls::{Identity, out_of_date};
 
 /// Variables that no flag has: of our own log, of tokens, and of steps, in one of which this may run.
 const OTHERS: &[&str] = &[
@@ -42,6 +45,7 @@ pub fn look(case: &Case) -> Looked {
     found.push(settings("server", &shown_by, &case.server));
     if let Ok(known) = &case.server {
         found.extend(token(known.config.token()));
+        found.extend(certificate(&known.config));
     }
     // Without a file there may be variables.
     if case.worker.is_none()
@@ -55,6 +59,12 @@ pub fn look(case: &Case) -> Looked {
         found.push(settings("worker", "stepward config show --worker", worker));
         if let Ok(known) = worker {
             found.extend(token(known.config.token()));
+            if let Err(fault) = known.config.trust() {
+                let message = format!("the worker would not start: {fault}");
+                found.push(
+                    Finding::problem(message).fix("name another file with ca_file, or write null"),
+                );
+            }
         }
     }
     found.extend(variables());
@@ -88,6 +98,33 @@ fn token(token: Result<Option<String>, ConfigError>) -> Option<Finding> {
             .fix("make one in another file: stepward token file FILE")
             .fix("or let the user that runs it read the file"),
     )
+}
+
+/// What clients would say of the certificate, before they do.
+fn certificate(config: &ServerConfig) -> Option<Finding> {
+    /// Whoever renews by a timer does it sooner.
+    const DAYS_LEFT_MIN: i64 = 14;
+    const DAY_MS: i64 = 86_400_000;
+    let (cert_file, key_file) = config.tls.files()?;
+    if let Err(fault) = Identity::load(cert_file, key_file) {
+        let message = format!("the server would not start: {fault}");
+        return Some(
+            Finding::problem(message)
+                .fix("mend it, or name other files with tls.cert_file and tls.key_file"),
+        );
+    }
+    let chain = certificate::in_file(cert_file).ok()?;
+    let validity = certificate::holds(&chain[0])?;
+    let (file, now) = (cert_file.display(), wall_time());
+    let renew = "renew it; the server takes the new one without a restart";
+    if let Some(said) = out_of_date(validity, now) {
+        return Some(Finding::problem(format!("the certificate in {file} {said}")).fix(renew));
+    }
+    let days = (validity.1.0 - now.0) / DAY_MS;
+    let left = count(usize::try_from(days).unwrap_or_default(), "day");
+    (days < DAYS_LEFT_MIN).then(|| {
+        Finding::warning(format!("the certificate in {file} expires in {left}")).fix(renew)
+    })
 }
 
 /// A name that means nothing was meant to mean something.

@@ -89,7 +89,8 @@ impl<'a> View<'a> {
     /// How whoever looks reaches this server.
     pub fn address(&self) -> String {
         let host = self.request.headers.host.as_deref();
-        let here = || format!("http://{}", host.unwrap_or("localhost:7717"));
+        let scheme = self.app.config.tls.scheme();
+        let here = || format!("{scheme}://{}", host.unwrap_or("localhost:7717"));
         self.app.config.public_url.clone().unwrap_or_else(here)
     }
 

@@ -276,27 +276,6 @@ fn a_crowd_of_idle_and_half_connections_leaves_nothing_behind() {
 }
 
 #[test]
-fn one_connection_too_many_is_closed_and_the_next_one_is_not() {
-    let limits = Limits {
-        connections_max: 10,
-        ..Limits::default()
-    };
-    let house = ServerHouse::with(limits, |_| ());
-    let mut crowd: Vec<Line> = (0..10).map(|_| house.line()).collect();
-    for line in &mut crowd {
-        line.ask("GET", "/healthz", "", b"");
-        line.answer().expect(200);
-    }
-    assert!(house.line().is_closed());
-    crowd.pop();
-    until("there is a place again", || {
-        let mut line = house.line();
-        line.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
-        line.try_answer().is_some()
-    });
-}
-
-#[test]
 fn nothing_is_read_of_a_body_before_its_sender_is_known() {
     let folder = tempfile::tempdir().unwrap();
     let token_file = folder.path().join("token");

@@ -149,6 +149,11 @@ impl Line {
         (length > 0).then_some(piece)
     }
 
+    /// Of what is no HTTP. `None`: the connection ended instead.
+    pub fn first_byte(&mut self) -> Option<u8> {
+        self.exactly(1).map(|bytes| bytes[0])
+    }
+
     /// Whether the server ended the connection without another word.
     pub fn is_closed(&mut self) -> bool {
         self.ahead.is_empty() && !self.more()

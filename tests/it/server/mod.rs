@@ -2,11 +2,13 @@
 
 mod addresses;
 mod ansi;
+mod crowds;
 mod deliveries;
 mod gate;
 mod health;
 mod hooks;
 mod hostile;
+mod hostile_inputs;
 mod leaks;
 mod line;
 mod lists;
@@ -20,6 +22,7 @@ mod shapes;
 mod stop;
 mod streams;
 mod submit;
+mod tls;
 mod tokens;
 mod worker_calls;
 

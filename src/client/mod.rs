@@ -1,14 +1,18 @@
 //! Our own API from the other side: how workers and the command line reach a server.
 
+mod tls;
+
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
+use rustls::CertificateError;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use ureq::http::{Response, StatusCode, Uri};
 use ureq::{Agent, Body, RequestBuilder, Timeout};
 
+use crate::certificate::Trust;
 use crate::wire::api::Health;
 use crate::wire::{ErrorBody, ErrorDetail};
 
@@ -48,6 +52,9 @@ pub enum Silence {
     TooLong(Duration),
     #[error("it does not speak TLS")]
     NoTls,
+    /// What is wrong with the certificate that it shows, and what to do.
+    #[error("{0}")]
+    NotBelieved(String),
     #[error("{0}")]
     Other(String),
 }
@@ -64,7 +71,13 @@ pub struct Client {
 }
 
 impl Client {
+    /// Believes whom everybody believes.
     pub fn new(url: &str, token: Option<&str>) -> Client {
+        Client::trusting(url, token, None)
+    }
+
+    /// Believes whom it is told to, and nobody else.
+    pub fn trusting(url: &str, token: Option<&str>, trust: Option<&Trust>) -> Client {
         let url = url.trim_end_matches('/').to_string();
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
@@ -76,8 +89,13 @@ impl Client {
             // What the environment says of proxies is not meant for this machine itself.
             config = config.proxy(None);
         }
+        let config = config.build();
+        let agent = match trust {
+            Some(trust) => tls::agent(config, trust),
+            None => config.new_agent(),
+        };
         Client {
-            agent: config.build().new_agent(),
+            agent,
             url,
             authorization: token.map(|token| format!("Bearer {token}")),
         }
@@ -328,8 +346,43 @@ fn silent(error: &ureq::Error, timeout: Duration) -> CallError {
         ureq::Error::Timeout(_) => Silence::TooLong(timeout),
         // What came is no record of TLS.
         _ if told.contains("InvalidContentType") => Silence::NoTls,
-        _ => Silence::Other(told),
+        _ => match of_certificate(error) {
+            Some(fault) => Silence::NotBelieved(not_believed(fault)),
+            None => Silence::Other(told),
+        },
     })
+}
+
+/// What was wrong with a certificate, if it was that.
+fn of_certificate(error: &ureq::Error) -> Option<&CertificateError> {
+    let error = match error {
+        ureq::Error::Rustls(error) => error,
+        ureq::Error::Io(error) => error.get_ref()?.downcast_ref::<rustls::Error>()?,
+        _ => return None,
+    };
+    match error {
+        rustls::Error::InvalidCertificate(fault) => Some(fault),
+        _ => None,
+    }
+}
+
+fn not_believed(fault: &CertificateError) -> String {
+    let how = "name a file with it, or with the one that signed it, by ca_file, --ca-file or STEPWARD_CA_FILE";
+    match fault {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+            "its certificate has expired: renew it there, and look whether the clocks are right"
+                .to_string()
+        }
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "its certificate does not hold yet: look whether the clocks are right".to_string()
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            format!(
+                "its certificate is for other names than this address: reach it by a name of the certificate, or {how}"
+            )
+        }
+        _ => format!("its certificate is signed by nobody who is known here: {how}"),
+    }
 }
 
 fn broken_off(error: &std::io::Error, timeout: Duration) -> CallError {

@@ -1,0 +1,203 @@
+//! Crowds: more connections, requests and streams than there is room for. Whoever takes a place for nothing goes first, and
+//! those who work here are served all the while.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use super::*;
+
+/// A small house: places for few, and for fewer of those that nobody knows.
+fn small() -> Limits {
+    Limits {
+        connections_max: 300,
+        connections_per_address_max: 200,
+        strangers_per_address_max: 100,
+        ..Limits::default()
+    }
+}
+
+/// Connections that cost their sender nothing, and what each begins with.
+const FLOODS: [(&str, &str); 5] = [
+    ("silence", ""),
+    ("half a head", "GET /api/jo"),
+    (
+        "a body that does not come",
+        "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\ncontent-length: 900000\r\n\r\n{",
+    ),
+    (
+        "health, and then nothing",
+        "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    ),
+    // Without a token everybody may: of these the one that asked first goes first.
+    (
+        "a question, and then nothing",
+        "GET /api/tasks HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    ),
+];
+
+/// Far more than there are places, as fast as they can come, while `work` goes on. None is hung up by its sender while the server
+/// could still have it.
+fn flood(house: &ServerHouse, begin: &str, work: impl FnOnce(&AtomicUsize)) {
+    let (is_over, came) = (AtomicBool::new(false), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut crowd = std::collections::VecDeque::new();
+            while !is_over.load(Ordering::SeqCst) {
+                let mut line = house.line();
+                line.send(begin);
+                // Whoever is let in costs more than a place: this is about those who keep one for nothing.
+                if begin.contains("/api/tasks HTTP") {
+                    line.try_answer();
+                }
+                crowd.push_back(line);
+                came.fetch_add(1, Ordering::SeqCst);
+                if crowd.len() > 250 {
+                    crowd.pop_front();
+                }
+            }
+        });
+        // Also when the work goes wrong: otherwise nobody would learn that it did.
+        let end = scopeguard(|| is_over.store(true, Ordering::SeqCst));
+        work(&came);
+        drop(end);
+    });
+}
+
+/// Done when it is dropped.
+fn scopeguard(end: impl FnMut()) -> impl Drop {
+    struct Guard<F: FnMut()>(F);
+    impl<F: FnMut()> Drop for Guard<F> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    Guard(end)
+}
+
+#[test]
+fn workers_are_served_through_every_flood_from_their_own_address() {
+    for (what, begin) in FLOODS {
+        let begun = Instant::now();
+        let house = ServerHouse::with(small(), |_| ());
+        let ann = house.worker("ann", &[], 1);
+        let mut waiting = ann.wait(1, &[]);
+        flood(&house, begin, |came| {
+            until("there are more than places", || {
+                came.load(Ordering::SeqCst) > 400
+            });
+            for seq in 1..=30 {
+                let beat = json!({ "session": ann.session, "seq": seq, "held": [] }).to_string();
+                // By a new connection each. Whoever is hung up on by chance comes again, as a worker does.
+                let answered = (0..3).any(|_| {
+                    let mut line = house.line();
+                    line.ask("POST", "/api/worker/heartbeat", "", beat.as_bytes());
+                    line.try_answer().is_some_and(|answer| answer.status == 200)
+                });
+                assert!(answered, "{what}: heartbeat {seq}");
+            }
+            until("there is work", || {
+                let mut line = house.line();
+                line.ask(
+                    "POST",
+                    "/api/tasks/hello/jobs",
+                    "idempotency-key: once\r\n",
+                    b"",
+                );
+                line.try_answer().is_some_and(|answer| answer.status < 300)
+            });
+        });
+        if std::env::var_os("STORY").is_some() {
+            println!("{what}: {:?}", begun.elapsed());
+        }
+        // Who waited for an answer kept its place.
+        let answer = waiting.answer().expect(200);
+        assert_eq!(answer["assignments"].as_array().unwrap().len(), 1, "{what}");
+    }
+}
+
+#[test]
+fn when_everybody_waits_for_an_answer_the_next_one_is_closed_and_finds_a_place_later() {
+    let house = ServerHouse::with(small(), |_| ());
+    let mut streams: Vec<Listener> = (0..200).map(|_| house.stream("", "")).collect();
+    assert!(
+        house.line().is_closed(),
+        "all places of this address are taken"
+    );
+    assert_eq!(house.server.event_streams(), 200);
+    streams.pop();
+    until("there is a place again", || {
+        let mut line = house.line();
+        line.send("GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        line.try_answer().is_some()
+    });
+}
+
+#[test]
+fn a_stranger_makes_room_for_the_next_one() {
+    let house = ServerHouse::with(small(), |_| ());
+    let mut strangers: Vec<Line> = (0..100).map(|_| house.line()).collect();
+    for line in &mut strangers {
+        line.ask("GET", "/healthz", "", b"");
+        line.answer().expect(200);
+    }
+    let mut next = house.line();
+    next.ask("GET", "/healthz", "", b"");
+    next.answer().expect(200);
+    assert!(strangers[0].is_closed(), "it was there first");
+    strangers[99].ask("GET", "/healthz", "", b"");
+    strangers[99].answer().expect(200);
+}
+
+#[test]
+fn streams_have_a_bound() {
+    let limits = Limits {
+        streams_max: 3,
+        ..Limits::default()
+    };
+    let house = ServerHouse::with(limits, |_| ());
+    let mut streams: Vec<Listener> = (0..3).map(|_| house.stream("", "")).collect();
+    let ask = || house.ask("GET", "/api/events", "accept: text/event-stream\r\n", b"");
+    let refused = ask();
+    assert_eq!(refused.refused(503), "too_many_streams");
+    assert_eq!(refused.message(), "3 streams are open already, close one");
+    streams.pop();
+    // Whoever hung up is missed when the next one comes.
+    until("there is room again", || {
+        let mut line = house.line();
+        line.ask("GET", "/api/events", "accept: text/event-stream\r\n", b"");
+        line.bare_head().status == 200
+    });
+}
+
+#[test]
+fn more_requests_than_can_wait_are_told_to_come_back() {
+    let limits = Limits {
+        queued_max: 4,
+        ..Limits::default()
+    };
+    let house = ServerHouse::with(limits, |_| ());
+    house.submit("hello");
+    // Another process holds the database: whoever writes waits.
+    let other = rusqlite::Connection::open(house.database()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (made, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..30 {
+            scope.spawn(|| {
+                let answer = house.post("/api/tasks/hello/jobs", &Value::Null);
+                if answer.status == 201 {
+                    made.fetch_add(1, Ordering::SeqCst);
+                    return;
+                }
+                assert_eq!(answer.refused(503), "busy");
+                assert_eq!(answer.header("retry-after"), Some("1"));
+                refused.fetch_add(1, Ordering::SeqCst);
+            });
+        }
+        // Sixteen are carried out, four wait.
+        until("ten are told", || refused.load(Ordering::SeqCst) == 10);
+        // Workers do not stand behind them.
+        assert_eq!(house.get("/healthz").status, 200);
+        other.execute_batch("ROLLBACK").unwrap();
+    });
+    assert_eq!((made.load(Ordering::SeqCst), house.jobs()), (20, 21));
+}
