@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use crossbeam_channel::{Receiver, after, bounded, select};
 
-use super::say::say;
+use super::own_log::say;
 use crate::config::{ServerConfig, WorkerConfig};
 use crate::worker::Worker;
 

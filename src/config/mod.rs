@@ -1,5 +1,6 @@
 //! Settings of server and worker: read, check, refuse what makes no sense. The example files show every key.
 
+mod log;
 mod notify;
 mod origin;
 pub mod schema;
@@ -15,6 +16,7 @@ use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
 
+pub use log::{Log, LogFormat, LogLevel};
 pub use notify::{Means, Notify, NotifyTarget, Reference, Text};
 pub use origin::{Given, Origin, Setting, in_force};
 pub use server::{Auth, Defaults, Recovery, ServerConfig, listen_address};

@@ -14,6 +14,7 @@ use super::auth::Gate;
 use super::error::ApiError;
 use super::exchange::{Headers, Method, Reply, Response};
 use super::http::Exchange;
+use super::meter::Meter;
 use super::routes::{self, Access, Route};
 use super::web;
 
@@ -34,6 +35,7 @@ impl Handlers {
     pub fn start(app: &Arc<App>) -> std::io::Result<Handlers> {
         let door = Arc::new(Door {
             gate: app.gate.clone(),
+            meter: app.meter.clone(),
             workers: Arc::default(),
             people: Arc::default(),
         });
@@ -81,6 +83,7 @@ impl Drop for Handlers {
 /// Where requests come in.
 pub struct Door {
     gate: Arc<Gate>,
+    pub meter: Arc<Meter>,
     workers: Arc<Queue>,
     people: Arc<Queue>,
 }

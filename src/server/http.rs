@@ -28,7 +28,8 @@ use tokio::time::timeout;
 
 use super::exchange::{Headers, Method, Request, Response};
 use super::handlers::{Door, NotQueued};
-use super::routes::{Access, Route};
+use super::routes::{self, Access, Route};
+use crate::clock::Stopwatch;
 use crate::wire::NO_ROUTE;
 
 /// What one client may cost.
@@ -332,10 +333,14 @@ async fn serve(
     peer: IpAddr,
     desk: &Desk,
 ) -> hyper::Response<OutBody> {
-    let outgoing = match read(request, peer, desk).await {
+    let watch = Stopwatch::start();
+    let mut route = None;
+    let outgoing = match read(request, peer, desk, &mut route).await {
         Ok(received) => hand_over(received, desk).await,
         Err(refused) => refused.into(),
     };
+    let status = outgoing.response.status;
+    desk.door.meter.count(route, status, watch.secs());
     outgoing.into_hyper()
 }
 
@@ -385,10 +390,12 @@ struct Received {
     room: Option<OwnedSemaphorePermit>,
 }
 
+/// `asked`: the route, as soon as it is known, whether the caller may use it or not.
 async fn read(
     request: hyper::Request<Incoming>,
     peer: IpAddr,
     desk: &Desk,
+    asked: &mut Option<&'static Route>,
 ) -> Result<Received, Response> {
     let limits = &desk.limits;
     let refuse = |status, code, message: &str| Response::error(status, code, message, Vec::new());
@@ -453,10 +460,12 @@ async fn read(
     let (route, params) = match desk.door.admit(method, &path, uri, &headers) {
         Ok(admitted) => admitted,
         Err(refused) => {
+            *asked = routes::find(method, &path).ok().map(|(route, _)| route);
             swallow(body, limits);
             return Err(refused);
         }
     };
+    *asked = Some(route);
     let bytes_max = match route.access {
         Access::Workers => limits.worker_bytes_max,
         Access::Everyone | Access::Signed | Access::Public | Access::People | Access::Pages => {

@@ -31,6 +31,8 @@ mod handlers;
 mod http;
 mod log_sync;
 mod mailbox;
+mod meter;
+mod metrics;
 mod reload;
 mod routes;
 mod signed;
@@ -46,6 +48,7 @@ use std::sync::Arc;
 
 use crate::clock::SystemClock;
 use crate::config::{self, ConfigError, ServerConfig, Setting};
+use crate::domain::Timestamp;
 use crate::engine::{Engine, EngineError};
 use crate::language::{Diagnostic, Workflows};
 use crate::logs::{LogLimits, Logs};
@@ -61,6 +64,8 @@ use handlers::Handlers;
 use http::Front;
 use log_sync::LogSync;
 use mailbox::Mailbox;
+use meter::Meter;
+use metrics::Scrape;
 use reload::{Reload, Watch};
 use streams::Streams;
 use waiting::Waiting;
@@ -121,6 +126,9 @@ pub struct App {
     hook_log: HookLog,
     gate: Arc<Gate>,
     scans: web::log::Scans,
+    meter: Arc<Meter>,
+    scrape: Scrape,
+    begun_at: Timestamp,
     config: ServerConfig,
     /// As they are in force, and where each comes from.
     settings: Vec<Setting>,
@@ -216,6 +224,7 @@ impl Server {
         let gate = Gate::new(token.as_deref(), config.listen, public_url, &key);
         let settings = config.settings();
         let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
+        let begun_at = clock.now().wall;
         let engine = Engine::new(store, settings);
         let installation = engine.installation_key()?;
         let origin = Origin::new(&installation, config.public_url.as_deref());
@@ -272,6 +281,9 @@ impl Server {
             installation,
             gate: Arc::new(gate),
             scans: web::log::Scans::default(),
+            meter: Arc::default(),
+            scrape: Scrape::default(),
+            begun_at,
             config: config.clone(),
             settings: settings_known,
         });

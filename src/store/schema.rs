@@ -25,6 +25,8 @@ const UPGRADES: &[&str] = &["
     CREATE INDEX job_in_trouble ON job (ended_at)
         WHERE parent_step_id IS NULL AND (state = 'failed' OR (state = 'cancelled' AND reason IN ('job_timeout', 'queue_timeout')));
     CREATE INDEX event_of_phase ON event (phase, seq) WHERE phase IS NOT NULL;
+", "
+    CREATE INDEX step_served ON step (kind) WHERE state = 'running' AND session_id IS NULL;
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 
