@@ -11,6 +11,7 @@ mod leaks;
 mod line;
 mod lists;
 mod logs;
+mod metrics;
 mod names;
 mod polls;
 mod race;
