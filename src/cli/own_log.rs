@@ -5,6 +5,7 @@
 
 use std::fmt::{Display, Write as _};
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::BorrowedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -13,6 +14,7 @@ use env_logger::{Target, WriteStyle};
 use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, Record};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 
 use super::say::spoken;
 use crate::config::LogFormat;
@@ -210,10 +212,8 @@ struct Stderr;
 
 impl Write for Stderr {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        LINES
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .put(line);
+        let mut lines = LINES.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.put(rustix::stdio::stderr(), line);
         Ok(line.len())
     }
 
@@ -223,26 +223,13 @@ impl Write for Stderr {
 }
 
 impl Lines {
-    fn put(&mut self, line: &[u8]) {
-        let begins = std::mem::take(&mut self.is_torn);
-        if begins && !self.put_bytes(b"\n") {
-            self.is_torn = true;
+    fn put(&mut self, out: BorrowedFd, line: &[u8]) {
+        if !self.put_what_was_missed(out) {
             self.lost += 1;
             return;
         }
-        if self.lost > 0 {
-            let note = format!(
-                "stepward: {} lines are not here, nobody read them in time\n",
-                self.lost
-            );
-            if !self.put_bytes(note.as_bytes()) {
-                self.lost += 1;
-                return;
-            }
-            self.lost = 0;
-        }
         for (index, piece) in line.chunks(AT_ONCE_BYTES).enumerate() {
-            if !self.put_bytes(piece) {
+            if !self.put_bytes(out, piece) {
                 self.is_torn = index > 0;
                 self.lost += 1;
                 return;
@@ -250,9 +237,22 @@ impl Lines {
         }
     }
 
+    fn put_what_was_missed(&mut self, out: BorrowedFd) -> bool {
+        if self.lost == 0 {
+            return true;
+        }
+        let end = if self.is_torn { "\n" } else { "" };
+        let lost = self.lost;
+        let note = format!("{end}stepward: lines missing here, nobody read them in time: {lost}\n");
+        let is_put = self.put_bytes(out, note.as_bytes());
+        if is_put {
+            (self.lost, self.is_torn) = (0, false);
+        }
+        is_put
+    }
+
     /// `false`: they are not there, because whoever reads takes no more for now.
-    fn put_bytes(&mut self, bytes: &[u8]) -> bool {
-        let out = rustix::stdio::stderr();
+    fn put_bytes(&mut self, out: BorrowedFd, mut bytes: &[u8]) -> bool {
         let patience = Timespec {
             tv_sec: 0,
             tv_nsec: if self.is_stalled { 0 } else { PATIENCE_NS },
@@ -263,14 +263,24 @@ impl Lines {
         if self.is_stalled {
             return false;
         }
-        // Nobody hears it any more, or the disk is full: nothing to be done, and nobody to be told.
-        let _ = io::stderr().write_all(bytes);
+        while !bytes.is_empty() {
+            match retry_on_intr(|| rustix::io::write(out, bytes)) {
+                Ok(written) => bytes = &bytes[written..],
+                // Nobody hears it any more, or the disk is full: nothing to be done, and nobody to be told.
+                Err(_) => break,
+            }
+        }
         true
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::os::fd::AsFd;
+
+    use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+
     use super::*;
 
     #[test]
@@ -302,5 +312,74 @@ mod tests {
             found.dev(),
             found.ino()
         ))));
+    }
+
+    /// Until not a byte more fits in. Returns how many did.
+    fn fill(pipe: &mut io::PipeWriter) -> usize {
+        let flags = fcntl_getfl(&pipe).unwrap();
+        fcntl_setfl(&pipe, flags | OFlags::NONBLOCK).unwrap();
+        let mut filled = 0;
+        for piece in [AT_ONCE_BYTES, 1] {
+            while let Ok(written) = pipe.write(&vec![b'.'; piece]) {
+                filled += written;
+            }
+        }
+        fcntl_setfl(&pipe, flags).unwrap();
+        filled
+    }
+
+    #[test]
+    fn lines_that_nobody_read_in_time_are_counted_and_the_next_ones_are_there() {
+        let (mut said, mut out) = io::pipe().unwrap();
+        let filled = fill(&mut out);
+        let mut lines = Lines {
+            lost: 0,
+            is_stalled: false,
+            is_torn: false,
+        };
+        for line in ["one\n", "two\n", "three\n"] {
+            lines.put(out.as_fd(), line.as_bytes());
+        }
+        said.read_exact(&mut vec![0; filled]).unwrap();
+        lines.put(out.as_fd(), b"four\n");
+        lines.put(out.as_fd(), b"five\n");
+        drop(out);
+        let mut text = String::new();
+        said.read_to_string(&mut text).unwrap();
+        let missing = "stepward: lines missing here, nobody read them in time: 3\n";
+        assert_eq!(text, format!("{missing}four\nfive\n"));
+    }
+
+    #[test]
+    fn a_line_that_was_cut_off_is_ended_before_the_next_one() {
+        let (mut said, mut out) = io::pipe().unwrap();
+        let filled = fill(&mut out);
+        let mut lines = Lines {
+            lost: 0,
+            is_stalled: false,
+            is_torn: false,
+        };
+        // There is room for its first part.
+        said.read_exact(&mut vec![0; AT_ONCE_BYTES]).unwrap();
+        let long = "x".repeat(AT_ONCE_BYTES) + "rest\n";
+        lines.put(out.as_fd(), long.as_bytes());
+        said.read_exact(&mut vec![0; filled - AT_ONCE_BYTES])
+            .unwrap();
+        lines.put(out.as_fd(), b"next\n");
+        drop(out);
+        let mut text = String::new();
+        said.read_to_string(&mut text).unwrap();
+        let told: Vec<&str> = text
+            .lines()
+            .map(|line| line.trim_start_matches('x'))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "",
+                "stepward: lines missing here, nobody read them in time: 1",
+                "next"
+            ]
+        );
     }
 }
