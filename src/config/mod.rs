@@ -126,7 +126,7 @@ fn parse<T: Settings>(text: &str) -> Result<T, String> {
 
 /// Serde speaks of Rust's types.
 fn in_plain_words(fault: &str) -> String {
-    const WORDS: [(&str, &str); 14] = [
+    const WORDS: [(&str, &str); 15] = [
         ("invalid type: ", "found "),
         ("invalid value: ", "found "),
         ("found unit value", "found nothing"),
@@ -141,6 +141,7 @@ fn in_plain_words(fault: &str) -> String {
         ("expected path string", "expected a path"),
         ("expected a boolean", "expected true or false"),
         ("unknown field", "unknown key"),
+        ("unknown variant", "found"),
     ];
     let mut fault = fault.to_string();
     for (serde, ours) in WORDS {
