@@ -238,6 +238,8 @@ CREATE INDEX step_held_back ON step (job_id, position, item) WHERE state = 'pend
 CREATE INDEX step_by_ack ON step (due_up) WHERE state = 'assigned';
 -- Recovery: the next step whose time is up.
 CREATE INDEX step_by_timeout ON step (due_up) WHERE due_up IS NOT NULL AND state <> 'assigned';
+-- What the server itself carries out: how many child jobs and loops are waited for.
+CREATE INDEX step_served ON step (kind) WHERE state = 'running' AND session_id IS NULL;
 -- Recovery: what a worker that is there has stopped speaking of.
 CREATE INDEX step_forgotten ON step (since_up) WHERE state = 'running' AND absent_beats >= 2;
 

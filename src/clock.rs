@@ -106,6 +106,19 @@ pub fn wall_time() -> Timestamp {
     })
 }
 
+/// How long something takes, for whoever counts it. It decides nothing.
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    pub fn start() -> Stopwatch {
+        Stopwatch(Instant::now())
+    }
+
+    pub fn secs(&self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
+}
+
 /// Milliseconds that never go back, for whoever has no service clock. They go on while the machine sleeps.
 pub fn monotonic_ms() -> i64 {
     static BEGUN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();

@@ -25,6 +25,8 @@
 
 pub mod domain; // what exists
 
+pub mod metrics; // what is counted
+
 pub mod store; // where it is kept
 
 pub mod logs; // where what steps print is kept

@@ -30,6 +30,22 @@ const WALLS: &[(&str, &[&str], &str)] = &[
         "store keeps, it does not decide",
     ),
     (
+        "metrics",
+        &[
+            "crate::engine",
+            "crate::store",
+            "crate::server",
+            "crate::sweeper",
+            "crate::worker",
+            "crate::cli",
+            "crate::config",
+            "crate::clock",
+            "std::time",
+            "std::fs",
+        ],
+        "facts come in, numbers come out: what there is and what time it is, others know",
+    ),
+    (
         "logs",
         &[
             "crate::engine",

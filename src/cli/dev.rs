@@ -96,7 +96,7 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
     if let Some(folder) = &config.workflows_dir {
         check_workflows_dir(folder)?;
     }
-    process::begin_logging(LOG);
+    process::begin_logging(config.log.format, LOG);
     let signals = process::signals()?;
     let token = config.token()?;
     let worker = embedded::settings(&config)?;

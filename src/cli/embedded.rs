@@ -11,7 +11,7 @@ use anyhow::anyhow;
 use crossbeam_channel::{Receiver, after, bounded, select};
 
 use super::announce::Announced;
-use super::say::say;
+use super::own_log::say;
 use crate::config::{ServerConfig, WorkerConfig};
 use crate::worker::Worker;
 

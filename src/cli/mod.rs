@@ -33,6 +33,7 @@ mod log_line;
 mod logs;
 pub mod look;
 mod man;
+mod own_log;
 mod page;
 mod port_owner;
 mod process;

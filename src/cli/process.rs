@@ -5,20 +5,20 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::own_log;
 use crate::clock::monotonic_ms;
+use crate::config::{Log, LogFormat};
 
 /// Names the process without which another of ours is not to live. The demo sets it for what it starts.
 pub const ENDS_WITH: &str = "STEPWARD_ENDS_WITH";
 
-pub fn begin() {
-    begin_logging("info");
+pub fn begin(log: Log) {
+    begin_logging(log.format, log.level.as_str());
 }
 
 /// `filter` is what the log holds unless the environment says otherwise.
-pub fn begin_logging(filter: &str) {
-    let filter = env_logger::Env::new().filter_or("STEPWARD_LOG", filter);
-    // Somebody who runs two of them in one process has set it up already.
-    let _ = env_logger::Builder::from_env(filter).try_init();
+pub fn begin_logging(format: LogFormat, filter: &str) {
+    own_log::begin(format, filter);
     raise_descriptors();
     end_with_parent();
 }
@@ -45,7 +45,7 @@ fn end_with_parent() {}
 /// For a process that people watch: its log is nothing for them, unless they ask for it.
 pub fn begin_quietly() {
     if std::env::var_os("STEPWARD_LOG").is_some() {
-        begin();
+        begin(Log::default());
     }
 }
 

@@ -15,11 +15,15 @@ const LINE_COLUMNS_MAX: usize = 4_000;
 
 /// One line on stderr.
 pub fn say(line: impl Display) {
+    // Nobody hears it; what it is about happens all the same.
+    let _ = std::io::stderr().write_all(spoken(line).as_bytes());
+}
+
+/// A line as it is said.
+pub fn spoken(line: impl Display) -> String {
     let text = format!("stepward: {line}");
     let lines = text.lines().map(|line| fit(line, LINE_COLUMNS_MAX, "..."));
-    let text = lines.collect::<Vec<_>>().join("\n");
-    // Nobody hears it; what it is about happens all the same.
-    let _ = std::io::stderr().write_all(format!("{text}\n").as_bytes());
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// A line on stderr without our name in front: of what somebody reads as a whole, such as a banner.

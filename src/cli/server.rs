@@ -10,12 +10,12 @@ use super::announce::Announcement;
 use super::embedded::{self, Embedded, Manner};
 use super::exit::{Exit, Fault};
 use super::files::{SERVER_CONFIG, config_file, unserved};
+use super::own_log::say;
 use super::port_owner;
 use super::process;
-use super::say::say;
 use super::settings;
 use super::worker::introduce;
-use crate::config::{ServerConfig, listen_address};
+use crate::config::{LogFormat, ServerConfig, listen_address};
 use crate::language::render;
 use crate::server::Server;
 
@@ -40,6 +40,9 @@ pub struct ServerArgs {
     /// Runs a worker in the same process, as `embedded_worker` in the settings does.
     #[arg(long, env = "STEPWARD_EMBEDDED_WORKER", value_parser = BoolishValueParser::new())]
     pub embedded_worker: bool,
+    /// How the lines of its own log look.
+    #[arg(long, env = "STEPWARD_LOG_FORMAT", value_enum)]
+    log_format: Option<LogFormat>,
 }
 
 pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
@@ -48,7 +51,7 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     if let Some(folder) = &config.workflows_dir {
         check_workflows_dir(folder)?;
     }
-    process::begin();
+    process::begin(config.log);
     let signals = process::signals()?;
     let worker = embedded::settings(&config)?;
     let known = settings::of_running::<ServerArgs>("server", &config, file.as_deref());
@@ -112,6 +115,7 @@ fn manner() -> Manner {
 impl ServerArgs {
     pub fn put_over(self, config: &mut ServerConfig) {
         config.listen = self.listen.unwrap_or(config.listen);
+        config.log.format = self.log_format.unwrap_or(config.log.format);
         config.workflows_dir = self.workflows_dir.or(config.workflows_dir.take());
         if let Some(data_dir) = self.data_dir {
             config.data_dir = data_dir;

@@ -17,6 +17,8 @@ use crate::config::{ConfigError, Given, Origin, ServerConfig, Setting, WorkerCon
 /// Arguments of verbs whose setting is called otherwise.
 const CALLED: &[(&str, &str, &str)] = &[
     ("worker", "server", "server_url"),
+    ("worker", "log_format", "log.format"),
+    ("server", "log_format", "log.format"),
     ("dev", "port", "listen"),
     ("dev", "slots", "embedded_worker.slots"),
     ("dev", "tags", "embedded_worker.tags"),
@@ -83,7 +85,14 @@ fn as_embedded(settings: &mut Vec<Setting>) {
         };
         let of_any = of_any.iter().find(|known| known.key == key);
         setting.default = of_any.map_or(setting.default.clone(), |known| known.value.clone());
-        !["server_url", "token_file", "ca_file"].contains(&key)
+        ![
+            "server_url",
+            "token_file",
+            "ca_file",
+            "log.format",
+            "log.level",
+        ]
+        .contains(&key)
     });
 }
 

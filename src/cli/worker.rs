@@ -11,11 +11,11 @@ use super::announce;
 use super::exit::{Exit, Fault};
 use super::files::{WORKER_CONFIG, config_file};
 use super::fleet::{self, FleetVerb};
+use super::own_log::say;
 use super::process;
 use super::reach::{here, token_word};
-use super::say::say;
 use super::words::count;
-use crate::config::{WorkerConfig, read_token};
+use crate::config::{LogFormat, WorkerConfig, read_token};
 use crate::domain::token::TokenText;
 use crate::worker::enrol::{self, EnrolError};
 use crate::worker::{EndError, Worker};
@@ -55,6 +55,9 @@ pub struct WorkerArgs {
     /// Its folder.
     #[arg(long, value_name = "FOLDER", env = "STEPWARD_DATA_DIR")]
     data_dir: Option<PathBuf>,
+    /// How the lines of its own log look.
+    #[arg(long, env = "STEPWARD_LOG_FORMAT", value_enum)]
+    log_format: Option<LogFormat>,
 }
 
 pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
@@ -65,7 +68,7 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
     let given = GivenToken::of(&args)?;
     let config = WorkerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
     let (config, token) = with_server(config, given)?;
-    process::begin();
+    process::begin(config.log);
     // Its environment may hold the token, and steps run as the same user.
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         log::warn!("steps can look into this worker's environment: {error}");
@@ -198,6 +201,7 @@ impl WorkerArgs {
         put(self.tags, &mut config.tags);
         put(self.slots, &mut config.slots);
         put(self.data_dir, &mut config.data_dir);
+        put(self.log_format, &mut config.log.format);
     }
 }
 

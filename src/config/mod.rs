@@ -1,5 +1,6 @@
 //! Settings of server and worker: read, check, refuse what makes no sense. The example files show every key.
 
+mod log;
 mod notify;
 mod origin;
 pub mod schema;
@@ -15,6 +16,7 @@ use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
 
+pub use log::{Log, LogFormat, LogLevel};
 pub use notify::{Means, Notify, NotifyTarget, Reference, Text};
 pub use origin::{Given, Origin, Setting, in_force};
 pub use server::{Auth, Defaults, Recovery, ServerConfig, Tls, listen_address};
@@ -124,7 +126,7 @@ fn parse<T: Settings>(text: &str) -> Result<T, String> {
 
 /// Serde speaks of Rust's types.
 fn in_plain_words(fault: &str) -> String {
-    const WORDS: [(&str, &str); 14] = [
+    const WORDS: [(&str, &str); 15] = [
         ("invalid type: ", "found "),
         ("invalid value: ", "found "),
         ("found unit value", "found nothing"),
@@ -139,6 +141,7 @@ fn in_plain_words(fault: &str) -> String {
         ("expected path string", "expected a path"),
         ("expected a boolean", "expected true or false"),
         ("unknown field", "unknown key"),
+        ("unknown variant", "found"),
     ];
     let mut fault = fault.to_string();
     for (serde, ours) in WORDS {

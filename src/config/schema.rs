@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::notify::{PRIORITIES, TYPES};
-use super::{ServerConfig, WorkerConfig};
+use super::{LogFormat, LogLevel, ServerConfig, WorkerConfig};
 use crate::domain::event::EventKind;
 
 const SERVER_EXAMPLE: &str = include_str!("../../server-config.example.yaml");
@@ -26,6 +26,8 @@ enum Shape {
     /// A worker within a server.
     Worker,
     Targets,
+    /// One of these.
+    Word(&'static [&'static str]),
 }
 use Shape::*;
 
@@ -52,6 +54,8 @@ const SERVER: &[(&str, Shape)] = &[
     ("defaults.job_timeout_secs",             Number(1)),
     ("public_url",                            TextOrNone),
     ("notify",                                Targets),
+    ("log.format",                            Word(LogFormat::WORDS)),
+    ("log.level",                             Word(LogLevel::WORDS)),
 ];
 
 #[rustfmt::skip]
@@ -72,10 +76,18 @@ const WORKER: &[(&str, Shape)] = &[
     ("env",                          TextsByName),
     ("limits.log_line_bytes",        Number(0)),
     ("limits.log_attempt_bytes",     Number(0)),
+    ("log.format",                   Word(LogFormat::WORDS)),
+    ("log.level",                    Word(LogLevel::WORDS)),
 ];
 
 /// These are the server's own, in a worker that it holds.
-const NOT_EMBEDDED: [&str; 3] = ["server_url", "token_file", "ca_file"];
+const NOT_EMBEDDED: [&str; 5] = [
+    "server_url",
+    "token_file",
+    "ca_file",
+    "log.format",
+    "log.level",
+];
 
 pub fn server() -> Value {
     let defaults = json!(ServerConfig::default());
@@ -151,6 +163,7 @@ impl Shape {
             Text => json!({ "type": "string" }),
             TextOrNone => json!({ "type": ["string", "null"] }),
             Boolean => json!({ "type": "boolean" }),
+            Word(words) => json!({ "enum": words }),
             Number(min) => json!({ "type": "integer", "minimum": min }),
             Texts => json!({ "type": "array", "items": { "type": "string" } }),
             TextsByName => {

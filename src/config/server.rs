@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_yaml::Value;
 
 use super::notify;
-use super::{ConfigError, Notify, WorkerConfig, read_token};
+use super::{ConfigError, Log, Notify, WorkerConfig, read_token};
 use crate::domain::settings::Settings;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,7 @@ pub struct ServerConfig {
     /// How people reach this server, for links in messages.
     pub public_url: Option<String>,
     pub notify: Notify,
+    pub log: Log,
 }
 
 /// Where the certificate is that the server shows, and its key: both or neither.
@@ -80,6 +81,7 @@ impl Default for ServerConfig {
             defaults: Defaults::default(),
             public_url: None,
             notify: Notify::new(),
+            log: Log::default(),
         }
     }
 }
@@ -296,6 +298,12 @@ impl super::Settings for ServerConfig {
             }
             Value::Bool(false) => {
                 Some("embedded_worker is false, write null or leave it out".to_string())
+            }
+            worker if worker.get("log").is_some() => {
+                let why = "this worker writes to the log of the server that it is in";
+                Some(format!(
+                    "embedded_worker.log cannot be set, leave it out: {why}"
+                ))
             }
             worker => {
                 let mut keys = ["server_url", "token", "token_file", "ca_file"].into_iter();

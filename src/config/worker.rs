@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use ureq::http::Uri;
 
-use super::{ConfigError, read_token};
+use super::{ConfigError, Log, read_token};
 use crate::certificate::Trust;
 use crate::domain::check::env_name_fault;
 use crate::domain::limits;
@@ -28,6 +28,7 @@ pub struct WorkerConfig {
     pub kubernetes: Kubernetes,
     pub env: BTreeMap<String, String>,
     pub limits: WorkerLimits,
+    pub log: Log,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,6 +68,7 @@ impl Default for WorkerConfig {
             kubernetes: Kubernetes::default(),
             env: BTreeMap::new(),
             limits: WorkerLimits::default(),
+            log: Log::default(),
         }
     }
 }

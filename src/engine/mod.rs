@@ -28,6 +28,7 @@
 mod approve;
 mod cancel;
 mod cascade;
+mod census;
 mod check;
 mod create;
 mod decline;
@@ -85,6 +86,7 @@ pub use crate::domain::protocol::{
 };
 pub use crate::domain::settings::Settings;
 pub use approve::Decision;
+pub use census::Census;
 pub use fire::FireRound;
 pub use log::LogOwner;
 pub use outbox::{Due, MessageDetail, Outgoing};

@@ -342,7 +342,33 @@ impl<'a> Explainer<'a> {
         })
     }
 
-    fn slots_used(&self, session_id: SessionId) -> Result<u32, EngineError> {
+    /// What steps with this requirement wait for, as each of them would be answered.
+    pub fn taken_by(&self, requirement_id: RequirementId) -> Result<Waiting, EngineError> {
+        let able = self.able(requirement_id)?;
+        if able.is_empty() {
+            return Ok(Waiting::NoMatchingWorker);
+        }
+        let active = able
+            .iter()
+            .filter(|worker| worker.state == WorkerState::Active);
+        if active.clone().next().is_none() {
+            return Ok(Waiting::MatchingWorkersSilent);
+        }
+        let mut waiting = Waiting::Paused;
+        for worker in active.filter(|worker| worker.takes_work()) {
+            let used = match worker.session_id {
+                Some(session_id) => self.slots_used(session_id)?,
+                None => 0,
+            };
+            if used < worker.slots {
+                return Ok(Waiting::Claimable);
+            }
+            waiting = Waiting::WorkersBusy;
+        }
+        Ok(waiting)
+    }
+
+    pub fn slots_used(&self, session_id: SessionId) -> Result<u32, EngineError> {
         if let Some(&known) = self.slots_used.borrow().get(&session_id) {
             return Ok(known);
         }

@@ -30,6 +30,7 @@ mod index_file;
 mod lines;
 mod marks;
 mod matches;
+mod measure;
 mod mend;
 mod open;
 mod page;
@@ -63,6 +64,7 @@ pub use first_error::{ErrorSign, FirstError};
 pub use groups::{LogGroup, LogGroups};
 pub use marks::LogMarks;
 pub use matches::{LogMatch, MatchFound};
+pub use measure::Measure;
 pub use page::{LogLine, LogPage, bytes_in_answer};
 pub use search::{LogMatches, Needle};
 pub use sync::SyncReport;
@@ -71,6 +73,8 @@ pub use view::LogView;
 
 /// What an attempt's log may be longer than `attempt_bytes_max`: the worker stops there, and still has to say that it did.
 pub const MARKER_BYTES_MAX: u64 = 64 << 10;
+
+const NOT_MEASURED: u64 = u64::MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLimits {
@@ -114,6 +118,8 @@ struct Inner {
     sound: Sound,
     unsynced: Unsynced,
     bytes_read: Arc<AtomicU64>,
+    /// What all of them take, as it was last measured.
+    bytes_kept: AtomicU64,
 }
 
 /// Which log: that of one attempt.
@@ -151,6 +157,7 @@ impl Logs {
                 sound: Sound::default(),
                 unsynced: Unsynced::new(folder),
                 bytes_read: Arc::default(),
+                bytes_kept: AtomicU64::new(NOT_MEASURED),
             }),
         })
     }
@@ -185,6 +192,20 @@ impl Logs {
     /// Syncs what has grown so far. To be called again and again: what was appended since the last time, a power cut may take.
     pub fn sync_once(&self) -> SyncReport {
         self.inner.unsynced.sync_once()
+    }
+
+    /// Looks at some more files, to know what all of them take. To be called again and again.
+    pub fn measure(&self, measure: &mut Measure) -> io::Result<()> {
+        if let Some(bytes) = measure.go_on(&self.inner.folder)? {
+            self.inner.bytes_kept.store(bytes, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// What all logs took when they were last measured. `None`: they are so many that nobody knows yet.
+    pub fn bytes_kept(&self) -> Option<u64> {
+        let bytes = self.inner.bytes_kept.load(Ordering::Relaxed);
+        Some(bytes).filter(|bytes| *bytes != NOT_MEASURED)
     }
 
     /// Bytes read from log files since these logs were opened: what pages, searches and repairs cost.

@@ -14,6 +14,7 @@ use super::auth::{Caller, Gate};
 use super::error::ApiError;
 use super::exchange::{Headers, Method, Reply, Response};
 use super::http::Exchange;
+use super::meter::Meter;
 use super::routes::{self, Access, Route};
 use super::web;
 use crate::domain::event::{EventKind, NewEvent};
@@ -40,6 +41,7 @@ impl Handlers {
         };
         let door = Arc::new(Door {
             gate: app.gate.clone(),
+            meter: app.meter.clone(),
             workers: queue(),
             people: queue(),
         });
@@ -94,6 +96,7 @@ pub struct Admitted {
 /// Where requests come in.
 pub struct Door {
     gate: Arc<Gate>,
+    pub meter: Arc<Meter>,
     workers: Arc<Queue>,
     people: Arc<Queue>,
 }

@@ -33,8 +33,9 @@ use tokio_rustls::server::TlsStream;
 use super::exchange::{Headers, Method, Request, Response};
 use super::handlers::{Admitted, Door, NotQueued};
 use super::places::{Busy, Place, PlaceLimits, Places};
-use super::routes::{Access, Route};
+use super::routes::{self, Access, Route};
 use super::tls::Identity;
+use crate::clock::Stopwatch;
 use crate::wire::NO_ROUTE;
 
 /// What one client may cost.
@@ -487,13 +488,17 @@ async fn serve(
         .headers()
         .get("host")
         .is_some_and(|host| !is_localhost(host.as_bytes()));
-    let (outgoing, busy) = match read(request, peer, desk).await {
+    let watch = Stopwatch::start();
+    let mut route = None;
+    let (outgoing, busy) = match read(request, peer, desk, &mut route).await {
         Ok(received) => {
             let busy = has_shown_itself(received.route.access).then(|| place.busy());
             (hand_over(received, desk).await, busy)
         }
         Err(refused) => (refused.into(), None),
     };
+    let status = outgoing.response.status;
+    desk.door.meter.count(route, status, watch.secs());
     let mut response = outgoing.into_hyper(busy);
     if is_named && desk.identity.is_some() {
         let value = hyper::header::HeaderValue::from_static(ONLY_BY_TLS);
@@ -565,10 +570,12 @@ struct Received {
     room: Option<OwnedSemaphorePermit>,
 }
 
+/// `asked`: the route, as soon as it is known, whether the caller may use it or not.
 async fn read(
     request: hyper::Request<Incoming>,
     peer: IpAddr,
     desk: &Desk,
+    asked: &mut Option<&'static Route>,
 ) -> Result<Received, Response> {
     let limits = &desk.limits;
     let refuse = |status, code, message: &str| Response::error(status, code, message, Vec::new());
@@ -637,10 +644,12 @@ async fn read(
     } = match desk.door.admit(method, &path, uri, &headers) {
         Ok(admitted) => admitted,
         Err(refused) => {
+            *asked = routes::find(method, &path).ok().map(|(route, _)| route);
             swallow(body, limits);
             return Err(refused);
         }
     };
+    *asked = Some(route);
     let bytes_max = match route.access {
         Access::Workers => limits.worker_bytes_max,
         Access::Everyone

@@ -1,4 +1,5 @@
-//! The thread that syncs logs: once a second, so that a power cut takes no more than what came in that time, and at the end.
+//! The thread that syncs logs: once a second, so that a power cut takes no more than what came in that time, and at the end. It
+//! also measures what they take.
 
 use std::io;
 use std::thread::JoinHandle;
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use crate::logs::Logs;
+use crate::logs::{Logs, Measure};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -18,10 +19,13 @@ pub struct LogSync {
 
 impl LogSync {
     pub fn start(logs: Logs) -> io::Result<LogSync> {
+        // If they are few, that is known from the first moment on.
+        let mut measured = Measure::default();
+        measure(&logs, &mut measured);
         let (stop, stopped) = bounded(0);
         let thread = std::thread::Builder::new()
             .name("log-sync".to_string())
-            .spawn(move || run(&logs, &stopped))?;
+            .spawn(move || run(&logs, measured, &stopped))?;
         Ok(LogSync {
             stop: Some(stop),
             thread: Some(thread),
@@ -40,15 +44,21 @@ impl Drop for LogSync {
     }
 }
 
-fn run(logs: &Logs, stopped: &Receiver<()>) {
+fn run(logs: &Logs, mut measured: Measure, stopped: &Receiver<()>) {
     loop {
         let received = stopped.recv_timeout(INTERVAL);
         // What went wrong is logged there, and tried again.
         logs.sync_once();
         match received {
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) => measure(logs, &mut measured),
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
         }
+    }
+}
+
+fn measure(logs: &Logs, measured: &mut Measure) {
+    if let Err(error) = logs.measure(measured) {
+        log::debug!("what logs take is not known: {error}");
     }
 }
 

@@ -32,6 +32,8 @@ mod handlers;
 mod http;
 mod log_sync;
 mod mailbox;
+mod meter;
+mod metrics;
 mod places;
 mod reload;
 mod routes;
@@ -49,6 +51,7 @@ use std::sync::Arc;
 
 use crate::clock::SystemClock;
 use crate::config::{self, ConfigError, ServerConfig, Setting};
+use crate::domain::Timestamp;
 use crate::engine::{Engine, EngineError};
 use crate::language::{Diagnostic, Workflows};
 use crate::logs::{LogLimits, Logs};
@@ -64,6 +67,8 @@ use handlers::Handlers;
 use http::Front;
 use log_sync::LogSync;
 use mailbox::Mailbox;
+use meter::Meter;
+use metrics::Scrape;
 use reload::{Reload, Watch};
 use streams::Streams;
 use tls::{Identity, Watching};
@@ -133,6 +138,9 @@ pub struct App {
     hook_log: HookLog,
     gate: Arc<Gate>,
     scans: web::log::Scans,
+    meter: Arc<Meter>,
+    scrape: Scrape,
+    begun_at: Timestamp,
     config: ServerConfig,
     /// As they are in force, and where each comes from.
     settings: Vec<Setting>,
@@ -252,6 +260,7 @@ impl Server {
         let gate = gate.map_err(StartError::Randomness)?;
         let settings = config.settings();
         let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
+        let begun_at = clock.now().wall;
         let engine = Engine::new(store, settings);
         if config.asks_for_token() && token.is_none() && !engine.has_admin(clock.now())? {
             let why = match config.listen.ip().is_loopback() {
@@ -317,6 +326,9 @@ impl Server {
             installation,
             gate: Arc::new(gate),
             scans: web::log::Scans::default(),
+            meter: Arc::default(),
+            scrape: Scrape::default(),
+            begun_at,
             config: config.clone(),
             settings: settings_known,
         });

@@ -8,6 +8,7 @@ use super::api::{
 use super::error::ApiError;
 use super::exchange::Method::{self, Delete, Get, Post, Put};
 use super::exchange::{Reply, Request};
+use super::metrics;
 use super::web;
 use super::worker_api;
 use crate::domain::token::Role;
@@ -62,6 +63,7 @@ pub struct Route {
 const ROUTES: &[Route] = &[
     route(Get,    "/healthz",                                        Everyone,          health::healthz),
     route(Get,    "/readyz",                                         Everyone,          health::readyz),
+    route(Get,    "/metrics",                                        People(Viewer),    metrics::show),
 
     route(Get,    "/api/tasks",                                      People(Viewer),    tasks::list),
     route(Get,    "/api/tasks/{task}",                               People(Viewer),    tasks::show),
@@ -175,6 +177,11 @@ const fn route(method: Method, path: &'static str, access: Access, handler: Hand
         access,
         handler,
     }
+}
+
+/// The pattern of each route's path; some more than once.
+pub fn patterns() -> impl Iterator<Item = &'static str> {
+    ROUTES.iter().map(|route| route.path)
 }
 
 /// The route, and what stands in its braces.

@@ -10,6 +10,7 @@ use crate::domain::{
     AttemptRef, DefinitionId, JobId, Json, Now, RequirementId, SessionId, StepId, Timestamp,
     Uptime, WorkerId,
 };
+use crate::metrics::{Assignment, Fact};
 
 pub const STATEMENTS: &[&str] = &[
     DEMAND,
@@ -355,6 +356,7 @@ impl Tx<'_> {
             if changed == 0 {
                 return Ok(false);
             }
+            self.note(Fact::Assignment(Assignment::Assigned));
             self.touch_job(claim.job_id);
         }
         Ok(true)
@@ -375,6 +377,11 @@ impl Tx<'_> {
             ])?;
             if changed == 0 {
                 return Ok(false);
+            }
+            self.note(Fact::Assignment(Assignment::Started));
+            if let (0, Some(queued_up)) = (step.tries, step.queued_up) {
+                let ms = now.up.0 - queued_up.0;
+                self.note(Fact::StepWaited { ms });
             }
             self.touch_job(step.job_id);
         }

@@ -5,6 +5,7 @@ use rusqlite::{Row, named_params};
 use super::{StoreError, Tx};
 use crate::domain::step::Step;
 use crate::domain::{Now, SessionId, StepId, Timestamp, WorkerId};
+use crate::metrics::{Assignment, Fact};
 
 pub const STATEMENTS: &[&str] = &[INSERT_FORMER_ATTEMPT, FORMER_ATTEMPTS];
 
@@ -73,6 +74,9 @@ impl Tx<'_> {
             ":started_at": step.started_at.map(|at| at.0),
             ":wall": now.wall.0,
         })?;
+        if let (FormerOutcome::Returned, Some(why)) = (outcome, Assignment::from_word(reason)) {
+            self.note(Fact::Assignment(why));
+        }
         Ok(())
     }
 

@@ -8,6 +8,7 @@ use crate::domain::event::{Event, EventKind, NewEvent};
 use crate::domain::limits::{self, clip};
 use crate::domain::reason::Reason;
 use crate::domain::{EventSeq, JobId, Json, Now, StepId, Timestamp, WorkerId};
+use crate::metrics::Fact;
 
 pub const STATEMENTS: &[&str] = &[
     RECORD,
@@ -210,6 +211,13 @@ impl Tx<'_> {
             changes.recorded_last = Some(EventSeq(self.connection.last_insert_rowid()));
         }
         drop(changes);
+        if inserted == 1 {
+            self.note(Fact::Recorded {
+                kind: event.kind,
+                phase: event.phase,
+                reason: event.reason,
+            });
+        }
         if let Some(job_id) = event.job_id {
             self.touch_job(job_id);
         }

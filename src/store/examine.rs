@@ -248,6 +248,7 @@ fn breaches(snapshot: &Connection, depth: Depth) -> Vec<Breach> {
         sealer: Sealer::of_nothing(),
         targets: RwLock::default(),
         stats: Stats::default(),
+        metrics: Default::default(),
     };
     let tx = Tx::new(snapshot, &shared);
     let found = || -> Result<Vec<Breach>, StoreError> {

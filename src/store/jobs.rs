@@ -9,6 +9,7 @@ use super::{Changes, StoreError, Tx};
 use crate::domain::job::{Hold, Job, JobFilter, JobMove, JobState, ParentStep, Source, Tally};
 use crate::domain::reason::Reason;
 use crate::domain::{DefinitionId, JobId, Json, Now, ScheduleId, StepId, Timestamp, Uptime};
+use crate::metrics::Fact;
 use crate::planted::{Bug, planted};
 
 pub const STATEMENTS: &[&str] = &[
@@ -356,6 +357,7 @@ impl Tx<'_> {
             ":due_up": job.due_up.map(|up| up.0),
         })?;
         let job_id = JobId(self.connection.last_insert_rowid());
+        self.note(Fact::JobCreated(job.source));
         self.touch_job(job_id);
         Ok(job_id)
     }
@@ -613,6 +615,9 @@ impl Tx<'_> {
             ":wall": now.wall.0,
             ":up": now.up.0,
         })?;
+        if changed == 1 {
+            self.note(Fact::JobFinished(next, why.map(|(reason, _)| reason)));
+        }
         self.touch_job(job.job_id);
         Ok(changed == 1)
     }

@@ -8,6 +8,7 @@
 
 mod assignments;
 mod attempts;
+mod census;
 mod definitions;
 mod events;
 mod examine;
@@ -39,10 +40,12 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Params, Rows};
 use crate::domain::outbox::Target;
 use crate::domain::task::Definition;
 use crate::domain::{DefinitionId, EventSeq, JobId, Uptime, WorkerId};
+use crate::metrics::{Fact, Metrics};
 use crate::secrets::Sealer;
 
 pub use assignments::{Claim, Demand, Held, JobPayload, NextClaim};
 pub use attempts::{FormerAttempt, FormerOutcome};
+pub use census::OpenRows;
 pub use definitions::{Frozen, hex_sha256};
 pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;
@@ -195,6 +198,7 @@ struct Shared {
     sealer: Sealer,
     targets: RwLock<Arc<Vec<Target>>>,
     stats: Stats,
+    metrics: Metrics,
 }
 
 #[derive(Default)]
@@ -232,6 +236,7 @@ impl Store {
             sealer,
             targets: RwLock::default(),
             stats: Stats::default(),
+            metrics: Metrics::default(),
         });
         let writer = writer::Writer::start(connection, shared.clone()).map_err(|source| {
             OpenError::Folder {
@@ -338,6 +343,11 @@ impl Store {
     /// Statements executed so far.
     pub fn statements(&self) -> u64 {
         self.inner.shared.stats.statements.load(Ordering::Relaxed)
+    }
+
+    /// What was counted since it was opened.
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.shared.metrics
     }
 
     /// Calls that wait for the writer.
@@ -451,6 +461,8 @@ struct Changes {
     actor: Option<Arc<str>>,
     /// The event that was recorded last.
     recorded_last: Option<EventSeq>,
+    /// What is counted of it.
+    facts: Vec<Fact>,
 }
 
 impl Changes {
@@ -462,6 +474,7 @@ impl Changes {
         self.up = self.up.max(other.up);
         self.jobs.extend(other.jobs);
         self.definitions.extend(other.definitions);
+        self.facts.extend(other.facts);
     }
 }
 
@@ -551,6 +564,11 @@ impl<'a> Tx<'a> {
         self.changes.borrow_mut().notice.workers.insert(worker_id);
     }
 
+    /// It is counted once it is committed.
+    fn note(&self, fact: Fact) {
+        self.changes.borrow_mut().facts.push(fact);
+    }
+
     /// The job's row or one of its steps changed: streams will be told.
     fn touch_job(&self, job_id: JobId) {
         self.changes.borrow_mut().jobs.insert(job_id);
@@ -576,11 +594,17 @@ impl Repeated<'_> {
     }
 }
 
+/// Of the library that keeps it.
+pub fn sqlite_version() -> &'static str {
+    rusqlite::version()
+}
+
 /// Every statement of the house, for the test that looks at their plans.
 pub fn statements() -> Vec<&'static str> {
     [
         assignments::STATEMENTS,
         attempts::STATEMENTS,
+        census::STATEMENTS,
         definitions::STATEMENTS,
         events::STATEMENTS,
         jobs::STATEMENTS,

@@ -7,6 +7,7 @@ use super::{StoreError, Tx};
 use crate::domain::limits::{self, clip};
 use crate::domain::schedule::{CatchUp, Fire, FireOutcome, Overlap, Schedule, ScheduleDraft};
 use crate::domain::{JobId, Json, Now, ScheduleId, Timestamp};
+use crate::metrics::Fact;
 
 pub const STATEMENTS: &[&str] = &[
     INSERT_SCHEDULE,
@@ -353,6 +354,7 @@ impl Tx<'_> {
             ":wall": fire.at.0,
             ":message": clip(&fire.message, limits::MESSAGE_BYTES_MAX),
         })?;
+        self.note(Fact::Fired(fire.outcome));
         Ok(())
     }
 
@@ -419,6 +421,9 @@ impl Tx<'_> {
             ":wall": now.wall.0,
             ":message": clip(message, limits::MESSAGE_BYTES_MAX),
         })?;
+        if settled == 1 {
+            self.note(Fact::Fired(outcome));
+        }
         Ok(settled == 1)
     }
 

@@ -55,6 +55,7 @@ const UPGRADES: &[&str] = &["
         until_at INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX logout_by_until ON logout (until_at);
+    CREATE INDEX step_served ON step (kind) WHERE state = 'running' AND session_id IS NULL;
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 

@@ -10,6 +10,7 @@ use crate::domain::depends::Outcome;
 use crate::domain::reason::Reason;
 use crate::domain::step::{self, Step, StepHead, StepKind, StepMove, StepState};
 use crate::domain::{JobId, Json, Now, RequirementId, StepId, Uptime, WorkerId};
+use crate::metrics::{Assignment, Fact};
 use crate::planted::{Bug, planted};
 
 pub const STATEMENTS: &[&str] = &[
@@ -334,6 +335,9 @@ impl Tx<'_> {
             ":wall": now.wall.0,
             ":up": now.up.0,
         })?;
+        if changed == 1 {
+            self.note(Fact::StepsFinished(StepState::Skipped, Some(reason), 1));
+        }
         Ok(changed == 1)
     }
 
@@ -457,6 +461,11 @@ impl Tx<'_> {
             if changed == 0 {
                 return Ok(false);
             }
+            self.note(Fact::StepsFinished(next, ending.reason, 1));
+            if ending.reason == Some(Reason::AssignmentExhausted) {
+                self.note(Fact::Assignment(Assignment::Exhausted));
+            }
+            self.note_run(step, now);
             self.note_taken(step);
             self.touch_job(step.job_id);
         }
@@ -512,12 +521,23 @@ impl Tx<'_> {
             ":wall": now.wall.0,
             ":up": now.up.0,
         })?;
+        if changed == 1 {
+            self.note_run(step, now);
+        }
         self.note_taken(step);
         if not_before_up.is_none() {
             self.note_ready();
         }
         self.touch_job(step.job_id);
         Ok(changed == 1)
+    }
+
+    /// An attempt that a worker had started is over.
+    fn note_run(&self, step: &StepHead, now: Now) {
+        if step.state == StepState::Running && step.kind == StepKind::Work {
+            let ms = now.up.0 - step.since_up.0;
+            self.note(Fact::AttemptRan { ms });
+        }
     }
 
     /// Whoever held the step holds it no more.
@@ -569,6 +589,9 @@ impl Tx<'_> {
             ":wall": now.wall.0,
             ":up": now.up.0,
         })?;
+        if changed == 1 {
+            self.note_run(step, now);
+        }
         self.note_taken(step);
         self.touch_job(step.job_id);
         Ok(changed == 1)
@@ -648,6 +671,8 @@ impl Tx<'_> {
         for step_id in avoided {
             self.forget_avoidances(step_id)?;
         }
+        let state = StepState::Cancelled;
+        self.note(Fact::StepsFinished(state, Some(reason), cancelled));
         self.touch_job(job_id);
         Ok((cancelled, children))
     }

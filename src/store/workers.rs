@@ -12,6 +12,7 @@ pub const STATEMENTS: &[&str] = &[
     WORKER,
     WORKER_BY_INSTANCE,
     WORKERS_AFTER,
+    LIVE_WORKERS,
     INSERT_WORKER,
     UPDATE_WORKER,
     INSERT_SESSION,
@@ -64,6 +65,15 @@ const WORKERS_AFTER: &str = concat!(
     " FROM worker AS w LEFT JOIN session AS n ON n.session_id = w.session_id
       WHERE w.deleted_at IS NULL AND w.worker_id > :after
       ORDER BY w.worker_id
+      LIMIT :limit"
+);
+
+const LIVE_WORKERS: &str = concat!(
+    "SELECT ",
+    worker_columns!(),
+    " FROM worker AS w LEFT JOIN session AS n ON n.session_id = w.session_id
+      WHERE w.deleted_at IS NULL AND w.instance_key >= ''
+      ORDER BY w.instance_key
       LIMIT :limit"
 );
 
@@ -170,6 +180,11 @@ impl Tx<'_> {
 
     pub fn workers(&self) -> Result<Vec<Worker>, StoreError> {
         self.first_workers(u32::MAX)
+    }
+
+    /// In no order that means anything: those that were deleted cost nothing.
+    pub fn live_workers(&self, limit: u32) -> Result<Vec<Worker>, StoreError> {
+        self.many_workers(LIVE_WORKERS, named_params! {":limit": limit})
     }
 
     /// In the order in which they registered.

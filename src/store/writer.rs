@@ -508,8 +508,14 @@ impl WriterThread {
         };
         let mut care = Care::Together;
         while !group.calls.is_empty() {
+            let begun = Instant::now();
             match self.commit_group(&mut group, care) {
                 GroupEnd::Committed(changes) => {
+                    // Before anybody is told: whoever asks then finds it counted.
+                    let metrics = &self.shared.metrics;
+                    metrics.count(&changes.facts);
+                    metrics.store_batch_size.observe(group.calls.len() as f64);
+                    (metrics.store_write_seconds).observe(begun.elapsed().as_secs_f64());
                     // Those who joined come first: whoever hears of the commit then knows already what they got.
                     group.split_off_joined().into_iter().for_each(Call::answer);
                     self.shared.publish(changes);

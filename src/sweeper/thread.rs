@@ -7,15 +7,21 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use log::kv::Value;
 
 use super::deadline::next_deadline;
 use super::{SweepReport, sweep_once};
-use crate::clock::{SystemClock, monotonic_ms};
+use crate::clock::{Stopwatch, SystemClock, monotonic_ms};
+use crate::domain::reason::Reason;
+use crate::domain::recovery::{Deed, Recovery};
 use crate::domain::{Now, Timestamp, Uptime};
 use crate::engine::Engine;
 
 /// New deadlines are learnt this often, and the clock is read: a long gap would be an absence.
 const LOOK_MS: i64 = 1_000;
+
+/// Of one round; all of them are in the events.
+const LOGGED_MAX: usize = 100;
 
 /// What could not be ended is tried again after this.
 const AFTER_FAILURE_MS: i64 = 5_000;
@@ -107,6 +113,51 @@ impl Drop for Sweeper {
     }
 }
 
+/// What recovery did, for whoever reads the log of the server; all of it is in the events.
+fn log_recoveries(recoveries: &[Recovery]) {
+    for recovery in recoveries.iter().take(LOGGED_MAX) {
+        let did = match recovery.deed {
+            Deed::MarkInactive => "marked a silent worker inactive",
+            Deed::WaitLonger => "waits longer: too many workers are silent at once",
+            Deed::Requeue => "took an unstarted step back",
+            Deed::Fail => "failed a step",
+            Deed::Retry => "has a step tried again",
+            Deed::Hold => "holds a step until somebody decides",
+            Deed::Cancel => "cancelled a job",
+        };
+        let level = match recovery.deed {
+            Deed::Requeue | Deed::Retry => log::Level::Info,
+            _ => log::Level::Warn,
+        };
+        let phase = recovery.phase.number();
+        let pairs = [
+            ("job", recovery.job_id.map(|id| id.0)),
+            ("step", recovery.step_id.map(|id| id.0)),
+            ("attempt", recovery.attempt.map(i64::from)),
+            ("worker", recovery.worker_id.map(|id| id.0)),
+        ];
+        let known = pairs
+            .into_iter()
+            .filter_map(|(key, id)| Some((key, Value::from(id?))));
+        let reason = recovery.reason.map(Reason::as_str);
+        let reason = reason.map(|reason| ("reason", Value::from(reason)));
+        let known: Vec<(&str, Value)> = known.chain(reason).collect();
+        // The macros know their keys beforehand.
+        log::logger().log(
+            &log::Record::builder()
+                .level(level)
+                .target(module_path!())
+                .key_values(&known.as_slice())
+                .args(format_args!("recovery phase {phase} {did}"))
+                .build(),
+        );
+    }
+    if recoveries.len() > LOGGED_MAX {
+        let more = recoveries.len() - LOGGED_MAX;
+        log::warn!("recovery did {more} more like these: stepward recovery history");
+    }
+}
+
 /// When the next round is due, and before when it is not.
 struct Plan {
     due_up: Uptime,
@@ -169,8 +220,12 @@ impl Rounds {
 
     /// Everything that is due. Returns how soon the next round may come.
     fn round(&self, now: Now) -> i64 {
+        let watch = Stopwatch::start();
         let round = round(&self.engine, now);
         if let Some(report) = &round.report {
+            let metrics = self.engine.store.metrics();
+            metrics.recovery_sweep_seconds.observe(watch.secs());
+            log_recoveries(&report.recoveries);
             let last = LastSweep {
                 at: now.wall,
                 monotonic_ms: monotonic_ms(),

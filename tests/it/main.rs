@@ -1,5 +1,6 @@
 //! All tests that need no extra package, in one binary: stories on the engine, the contract of the store, the seams.
 
+mod exposition;
 mod house;
 
 mod engine;
@@ -7,6 +8,7 @@ mod executor;
 mod graph;
 mod language;
 mod logs;
+mod metrics;
 mod outbox;
 mod scheduler;
 mod server;

@@ -35,6 +35,7 @@ mod kubectl;
 mod ledger;
 mod network;
 mod outbox;
+mod own_log;
 mod pods;
 mod proxy;
 mod pseudo_terminal;

@@ -15,7 +15,7 @@ mod ask;
 pub mod assets;
 mod form;
 mod frame;
-mod gzip;
+pub mod gzip;
 mod inputs;
 mod links;
 mod outcomes;

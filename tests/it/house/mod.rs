@@ -1,8 +1,10 @@
 //! TestHouse: a real engine on a real database in a temporary folder, with a clock that tests move, and workers that do
 //! what they are told. When a test ends, nothing in the database may be in breach of the invariants.
 
+pub mod counted;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use stepward::clock::ManualClock;
@@ -28,6 +30,8 @@ pub struct TestHouse {
     pub clock: ManualClock,
     folder: TempDir,
     sessions: AtomicU64,
+    /// Somebody wrote to the database behind the store's back.
+    is_forged: AtomicBool,
 }
 
 impl TestHouse {
@@ -51,11 +55,13 @@ impl TestHouse {
             clock: ManualClock::default(),
             folder,
             sessions: AtomicU64::new(0),
+            is_forged: AtomicBool::new(false),
         }
     }
 
     /// The database file, for what no verb can do.
     pub fn database(&self) -> std::path::PathBuf {
+        self.is_forged.store(true, Ordering::Relaxed);
         self.folder.path().join("stepward.db")
     }
 
@@ -206,6 +212,9 @@ impl Drop for TestHouse {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             assert_eq!(self.breaches(), Vec::<String>::new());
+            if !self.is_forged.load(Ordering::Relaxed) {
+                assert_eq!(counted::miscounts(self), Vec::<String>::new());
+            }
         }
     }
 }

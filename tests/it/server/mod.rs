@@ -13,6 +13,7 @@ mod leaks;
 mod line;
 mod lists;
 mod logs;
+mod metrics;
 mod names;
 mod polls;
 mod race;

@@ -25,7 +25,12 @@ fn database(folder: &TempDir) -> std::path::PathBuf {
 /// As the version before this one left it; a copy of it is kept.
 #[test]
 fn a_database_of_the_first_version_is_brought_up_to_date() {
-    const NEW: [&str; 3] = ["job_open", "job_in_trouble", "event_of_phase"];
+    const NEW: [&str; 4] = [
+        "job_open",
+        "job_in_trouble",
+        "event_of_phase",
+        "step_served",
+    ];
     let folder = tempfile::tempdir().unwrap();
     drop(Store::open(folder.path(), StoreOptions::default()).unwrap());
     let file = folder.path().join("stepward.db");
@@ -40,7 +45,7 @@ fn a_database_of_the_first_version_is_brought_up_to_date() {
     let version: i64 = sql
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .unwrap();
-    assert_eq!(version, 2);
+    assert_eq!(version, 3);
     for index in NEW {
         let found: i64 = sql
             .query_row(
