@@ -16,6 +16,7 @@ use super::reach::{here, token_word};
 use super::say::say;
 use super::words::count;
 use crate::config::{WorkerConfig, read_token};
+use crate::service::ServiceManager;
 use crate::worker::{EndError, Worker};
 
 #[derive(Args)]
@@ -66,10 +67,13 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         log::warn!("steps can look into this worker's environment: {error}");
     }
     let signals = process::signals()?;
-    let worker = Worker::start(&config, token.word.clone())?;
+    let manager = ServiceManager::of_process();
+    let worker = Worker::start_watched(&config, token.word.clone(), manager.clone())?;
+    // Whether its server is there now or not: it waits for one that is away, as it does at any other time.
+    manager.ready();
     let url = config.server_url.as_deref().unwrap_or_default();
     introduce(&worker, url);
-    match wait(worker, &signals) {
+    match wait(worker, &signals, &manager) {
         Ok(exit) => Ok(exit),
         Err(EndError::NotAllowed) => {
             Err(Fault::new(Exit::NotAllowed, token.refused_by(url)).into())
@@ -190,7 +194,11 @@ pub fn introduce(worker: &Worker, server_url: &str) {
 }
 
 /// The first signal drains, the second ends what runs, the third ends everything.
-fn wait(worker: Worker, signals: &Receiver<()>) -> Result<Exit, EndError> {
+fn wait(
+    worker: Worker,
+    signals: &Receiver<()>,
+    manager: &ServiceManager,
+) -> Result<Exit, EndError> {
     let mut signalled = 0;
     loop {
         select! {
@@ -199,6 +207,7 @@ fn wait(worker: Worker, signals: &Receiver<()>) -> Result<Exit, EndError> {
                 signalled += 1;
                 match signalled {
                     1 => {
+                        manager.stopping();
                         say("finishing what runs; once more to stop it");
                         worker.drain();
                     }

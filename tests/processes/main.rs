@@ -47,6 +47,7 @@ mod scale;
 mod schedules;
 mod secrets;
 mod servers;
+mod service;
 mod settings;
 mod stops;
 #[allow(dead_code)] // Stories use what they need of it.
