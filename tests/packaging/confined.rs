@@ -10,7 +10,10 @@ use crate::in_a_world_of_its_own;
 pub fn story() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let binary = Path::new(env!("CARGO_BIN_EXE_stepward"));
-    let told = in_a_world_of_its_own("confined.sh", &[("folder", folder.path()), ("binary", binary)])?;
+    let told = in_a_world_of_its_own(
+        "confined.sh",
+        &[("folder", folder.path()), ("binary", binary)],
+    )?;
     match told.ends_with("the job was completed\n") {
         true => Ok(()),
         false => Err(told.into()),

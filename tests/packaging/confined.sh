@@ -31,16 +31,17 @@ for own in server worker; do
 done
 # ProtectProc=invisible.
 mount -t proc -o hidepid=invisible proc /proc
+# In the background, so that its number is that of the program.
 as() {
   user=$1
   shift
-  env -i PATH="$PATH" setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"
+  exec env -i PATH="$PATH" setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"
 }
 cd "$folder/server"
 chmod 700 . ../worker
 # ProcSubset=pid, for the server alone.
 as_server() {
-  unshare --mount sh -euc 'mount -t proc -o hidepid=invisible,subset=pid proc /proc; exec "$@"' sh \
+  exec unshare --mount sh -euc 'mount -t proc -o hidepid=invisible,subset=pid proc /proc; exec "$@"' sh \
     env -i PATH="$PATH" setpriv --reuid 61001 --regid 61001 --clear-groups --no-new-privs --bounding-set=-all --inh-caps=-all "$@"
 }
 as_server "$folder/stepward" server --listen 127.0.0.1:7717 --data-dir "$folder/server" --workflows-dir "$folder/workflows" 2>said &

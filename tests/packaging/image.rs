@@ -18,7 +18,10 @@ pub fn story() -> Result<(), Failed> {
     fs::create_dir_all(&context)?;
     fs::create_dir_all(folder.path().join("docker"))?;
     let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
-    let portable = project().join("target").join(target).join("release/stepward");
+    let portable = project()
+        .join("target")
+        .join(target)
+        .join("release/stepward");
     let binary = match portable.exists() {
         true => portable,
         false => release_binary(),
@@ -29,7 +32,11 @@ pub fn story() -> Result<(), Failed> {
     let last = dockerfile.rfind("\nFROM ").expect("it has stages") + 1;
     let mut runtime = dockerfile[last..].to_string();
     if libraries {
-        runtime = runtime.replacen("\nUSER", "\nCOPY --from=build /image/usr/lib /lib64\nUSER", 1);
+        runtime = runtime.replacen(
+            "\nUSER",
+            "\nCOPY --from=build /image/usr/lib /lib64\nUSER",
+            1,
+        );
     }
     // Once a second, so that nobody waits for half a minute.
     runtime = runtime.replace("--interval=30s", "--interval=1s");
@@ -49,7 +56,10 @@ fn libraries(binary: &Path, folder: &Path) -> Result<bool, Failed> {
     }
     fs::create_dir_all(folder)?;
     let listed = said(&listed)?;
-    for word in listed.split_whitespace().filter(|word| word.starts_with('/')) {
+    for word in listed
+        .split_whitespace()
+        .filter(|word| word.starts_with('/'))
+    {
         let file = Path::new(word);
         fs::copy(file, folder.join(file.file_name().expect("a file")))?;
     }

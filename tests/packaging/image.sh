@@ -4,7 +4,7 @@ ip link set lo up
 mount -t tmpfs tmpfs /run
 export DOCKER_HOST="unix://$folder/socket" DOCKER_CONFIG="$folder/config" DOCKER_BUILDKIT=0
 # It ends with this world.
-dockerd --storage-driver=vfs --iptables=false --ip6tables=false --bridge=none --data-root "$folder/docker" \
+setpriv --pdeathsig KILL dockerd --storage-driver=vfs --iptables=false --ip6tables=false --bridge=none --data-root "$folder/docker" \
   --exec-root /run/docker --pidfile /run/docker.pid --host "$DOCKER_HOST" >"$folder/log" 2>&1 &
 fail() {
   echo "$*" >&2
@@ -29,6 +29,6 @@ docker run --detach --name served --network host --read-only stepward >&2
 state() { docker inspect --format "$1" served; }
 is_healthy() { [ "$(state '{{.State.Health.Status}}')" = healthy ]; }
 await "it is well: $(state '{{json .State}}')" is_healthy
-user=$(docker top served -eo uid | tail -1 | tr -d ' ')
+user=$(stat -c %u "/proc/$(state '{{.State.Pid}}')")
 docker stop served >&2
-echo "$(state '{{.State.Health.Status}}' | sed 's/unhealthy/ill/'), $user, stopped with $(state '{{.State.ExitCode}}')"
+echo "healthy, $user, stopped with $(state '{{.State.ExitCode}}')"

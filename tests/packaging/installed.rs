@@ -14,7 +14,10 @@ pub fn story() -> Result<(), Failed> {
     let size = std::fs::metadata(&package)?.len();
     println!("{} has {size} bytes", package.display());
     let folder = tempfile::tempdir()?;
-    let told = in_a_world_of_its_own("installed.sh", &[("folder", folder.path()), ("package", &package)])?;
+    let told = in_a_world_of_its_own(
+        "installed.sh",
+        &[("folder", folder.path()), ("package", &package)],
+    )?;
     match told.ends_with("nothing is left\n") {
         true => Ok(()),
         false => Err(told.into()),

@@ -22,10 +22,11 @@ fail() {
 install() {
   dpkg -i stepward.deb </dev/null >dpkg.log 2>&1 || { cat dpkg.log >&2; exit 1; }
 }
+# In a shell of its own, which becomes the program.
 as() {
   user=$1
   shift
-  env -i PATH="$PATH" setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs "$@"
+  exec env -i PATH="$PATH" setpriv --reuid "$user" --regid "$user" --clear-groups --no-new-privs "$@"
 }
 await() {
   tries=0
@@ -76,7 +77,7 @@ start_server
 start_worker
 stepward run hello --server $url >run.said 2>&1 || fail "$(cat run.said server.said worker.said)"
 [ "$(stat -c %U /var/lib/stepward/stepward.db)" = stepward ]
-! as stepward-worker cat /var/lib/stepward/stepward.db 2>/dev/null || fail "the worker's user reads the database"
+! (as stepward-worker cat /var/lib/stepward/stepward.db) >/dev/null 2>&1 || fail "the worker's user reads the database"
 kill -TERM $worker $server
 wait $worker
 wait $server

@@ -41,7 +41,9 @@ fn main() {
 }
 
 fn is_there(tool: &str) -> bool {
-    let found = Command::new("sh").args(["-c", "command -v \"$0\"", tool]).output();
+    let found = Command::new("sh")
+        .args(["-c", "command -v \"$0\"", tool])
+        .output();
     found.is_ok_and(|found| found.status.success())
 }
 
@@ -50,10 +52,20 @@ fn release_binary() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
         let built = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--release", "--locked", "--bin", "stepward"])
+            .args([
+                "build",
+                "--quiet",
+                "--release",
+                "--locked",
+                "--bin",
+                "stepward",
+            ])
             .current_dir(project())
             .status();
-        assert!(built.is_ok_and(|built| built.success()), "it does not build");
+        assert!(
+            built.is_ok_and(|built| built.success()),
+            "it does not build"
+        );
         project().join("target/release/stepward")
     };
     BUILT.get_or_init(build).clone()
@@ -66,8 +78,18 @@ fn project() -> &'static Path {
 /// A shell script of ours, in namespaces of its own: what it mounts and starts is gone with it.
 fn in_a_world_of_its_own(script: &str, variables: &[(&str, &Path)]) -> Result<String, Failed> {
     let mut shell = Command::new("unshare");
-    shell.args(["--mount", "--pid", "--net", "--ipc", "--fork", "--kill-child", "--mount-proc"]);
-    shell.arg("sh").arg(project().join("tests/packaging").join(script));
+    shell.args([
+        "--mount",
+        "--pid",
+        "--net",
+        "--ipc",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]);
+    shell
+        .args(["setsid", "sh"])
+        .arg(project().join("tests/packaging").join(script));
     shell.envs(variables.iter().copied());
     shell.current_dir("/");
     said(&shell.output()?)

@@ -10,7 +10,9 @@ use stepward::config::{ServerConfig, WorkerConfig};
 use crate::{project, said};
 
 fn unit(name: &str) -> std::path::PathBuf {
-    project().join("packaging/systemd").join(format!("{name}.service"))
+    project()
+        .join("packaging/systemd")
+        .join(format!("{name}.service"))
 }
 
 /// From 0, closed, to 10. A unit without any of it has 9.6.
@@ -21,7 +23,9 @@ pub fn exposure() -> Result<(), Failed> {
             .arg(unit(name))
             .output()?;
         let judged = said(&judged)?;
-        let level = judged.lines().find_map(|line| line.split("exposure level for ").nth(1));
+        let level = judged
+            .lines()
+            .find_map(|line| line.split("exposure level for ").nth(1));
         let level = level.and_then(|rest| rest.split_whitespace().nth(1)?.parse::<f32>().ok());
         match level {
             Some(level) if level <= most => println!("{name} {level}"),
@@ -31,12 +35,12 @@ pub fn exposure() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A start, requests, an upgrade of nothing, a stop: every call that any thread makes.
+/// A start, requests, a stop: every call that any thread makes. Not as root: SQLite makes others then.
 pub fn system_calls() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let counted = folder.path().join("calls");
     let story = format!(
-        "strace -f -qq -c -S name -o {} {} server --listen 127.0.0.1:0 --data-dir data 2>said & \
+        "chown 61001 .; setpriv --reuid 61001 --clear-groups strace -f -qq -c -S name -o {} {} server --listen 127.0.0.1:0 --data-dir data 2>said & \
          until grep -q 'listening on' said; do sleep 0.1; done; \
          url=$(sed -n 's/.*listening on //p' said); \
          {1} status --server $url && {1} doctor --server $url server; \
@@ -44,16 +48,27 @@ pub fn system_calls() -> Result<(), Failed> {
         counted.display(),
         env!("CARGO_BIN_EXE_stepward"),
     );
-    let told = Command::new("sh").args(["-euc", &story]).current_dir(folder.path()).output()?;
+    let told = Command::new("sh")
+        .args(["-euc", &story])
+        .current_dir(folder.path())
+        .output()?;
     said(&told)?;
     let table = fs::read_to_string(&counted)?;
-    let rows = table.lines().skip(2).filter(|line| !line.starts_with("---"));
+    let rows = table
+        .lines()
+        .skip(2)
+        .filter(|line| !line.starts_with("---"));
     let calls = rows.filter_map(|line| line.split_whitespace().last());
     let calls: BTreeSet<&str> = calls.filter(|call| *call != "total").collect();
-    assert!(calls.contains("fdatasync") && calls.contains("accept4"), "{calls:?}");
+    assert!(
+        calls.contains("fdatasync") && calls.contains("accept4"),
+        "{calls:?}"
+    );
     let allowed = calls_of("@system-service")?;
-    let forbidden: BTreeSet<String> =
-        calls_of("@privileged")?.union(&calls_of("@resources")?).cloned().collect();
+    let forbidden: BTreeSet<String> = calls_of("@privileged")?
+        .union(&calls_of("@resources")?)
+        .cloned()
+        .collect();
     let stopped = calls.iter().filter(|call| {
         let call = call.to_string();
         !allowed.contains(&call) || forbidden.contains(&call)
@@ -92,11 +107,17 @@ pub fn agree_with_settings() -> Result<(), Failed> {
     assert!(server.embedded_worker.is_none());
     let url = format!("http://{}", server.listen);
     assert_eq!(worker.server_url.as_deref(), Some(url.as_str()));
-    for (name, data_dir) in [("stepward-server", &server.data_dir), ("stepward-worker", &worker.data_dir)] {
+    for (name, data_dir) in [
+        ("stepward-server", &server.data_dir),
+        ("stepward-worker", &worker.data_dir),
+    ] {
         let text = fs::read_to_string(unit(name))?;
         let value = |key: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-            line.unwrap_or_else(|| panic!("{name} has no {key}")).to_string()
+            let line = text
+                .lines()
+                .find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+            line.unwrap_or_else(|| panic!("{name} has no {key}"))
+                .to_string()
         };
         let folder = format!("/var/lib/{}", value("StateDirectory"));
         assert_eq!(folder, data_dir.display().to_string());
