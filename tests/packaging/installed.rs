@@ -10,7 +10,7 @@ pub fn story() -> Result<(), Failed> {
     release_binary();
     let built = Command::new(project().join("packaging/build-deb")).output()?;
     let path = said(&built)?;
-    let package = project().join(path.trim());
+    let package = project().join(path.lines().last().unwrap_or_default());
     let size = std::fs::metadata(&package)?.len();
     println!("{} has {size} bytes", package.display());
     let folder = tempfile::tempdir()?;
