@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use stepward::client::Client;
 
 use crate::house::{BINARY, House, PATIENT, Process, await_that};
 use crate::ledger::AWAIT_GATE;
@@ -87,6 +88,13 @@ fn server_of(manager: &Manager, folder: &Path) -> Process {
     Process::start("server", server)
 }
 
+/// Of the server that announced itself there.
+fn client_of(folder: &Path) -> Client {
+    let announced = fs::read_to_string(folder.join("data/server.json")).unwrap();
+    let announced: serde_json::Value = serde_json::from_str(&announced).unwrap();
+    Client::new(announced["url"].as_str().unwrap(), None)
+}
+
 #[test]
 fn a_server_is_ready_once_it_answers_lives_by_its_sweeper_and_says_that_it_stops() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,9 +103,7 @@ fn a_server_is_ready_once_it_answers_lives_by_its_sweeper_and_says_that_it_stops
     let server = server_of(&manager, folder.path());
     manager.await_word("READY=1");
     // At the very moment: nobody asks twice.
-    let announced = fs::read_to_string(folder.path().join("data/server.json")).unwrap();
-    let announced: serde_json::Value = serde_json::from_str(&announced).unwrap();
-    let client = stepward::client::Client::new(announced["url"].as_str().unwrap(), None);
+    let client = client_of(folder.path());
     let health = client.ready(Duration::from_secs(10)).unwrap();
     assert_eq!(health.problems, Vec::<String>::new());
     manager.is_fed(watchdog);
@@ -134,9 +140,7 @@ fn a_server_whose_disk_hangs_is_silent_though_it_still_answers() {
     hang.args(["-p", &server.id().to_string()]);
     let hang = Process::start("strace", hang);
     manager.await_silence(watchdog);
-    let announced = fs::read_to_string(folder.path().join("data/server.json")).unwrap();
-    let announced: serde_json::Value = serde_json::from_str(&announced).unwrap();
-    let client = stepward::client::Client::new(announced["url"].as_str().unwrap(), None);
+    let client = client_of(folder.path());
     let alive = client.get::<serde_json::Value>("/api/workers", Duration::from_secs(10));
     assert!(alive.is_ok(), "{alive:?}");
     // What systemd does then. Who is traced is gone once nobody traces it.
