@@ -64,6 +64,8 @@ pub mod worker; // who runs the steps
 
 pub mod clock; // what time it is
 
+pub mod service; // who watches over the process
+
 pub mod cron; // when a schedule is due
 
 pub mod config; // how it is set up

@@ -18,6 +18,7 @@ use super::worker::introduce;
 use crate::config::{LogFormat, ServerConfig, listen_address};
 use crate::language::render;
 use crate::server::Server;
+use crate::service::ServiceManager;
 
 #[derive(Args)]
 #[command(before_help = "Examples:
@@ -55,7 +56,9 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let signals = process::signals()?;
     let worker = embedded::settings(&config)?;
     let known = settings::of_running::<ServerArgs>("server", &config, file.as_deref());
-    let server = Server::start_knowing(&config, known, None);
+    let manager = ServiceManager::of_process();
+    manager.status("opening the database");
+    let server = Server::start_watched(&config, known, manager.clone());
     let mut server = server
         .map_err(|error| port_owner::named(error, "choose another with listen or --listen"))?;
     let address = server.address();
@@ -79,6 +82,8 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     if !problems.is_empty() {
         say(render::human(&problems, false));
     }
+    // It listens, its store is open, its recovery runs.
+    manager.ready();
     match worker.map(|worker| {
         Embedded::start(
             worker,
@@ -89,18 +94,23 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     }) {
         Some(mut worker) => {
             worker.look_after(&signals);
-            say("stopping");
+            stopping(&manager);
             worker.end(&signals);
         }
         None => {
             signals.recv()?;
-            say("stopping");
+            stopping(&manager);
         }
     }
     // Before the folder is free: the next server of it announces itself by the same file.
     drop(announcement);
     server.stop();
     Ok(Exit::Success)
+}
+
+fn stopping(manager: &ServiceManager) {
+    manager.stopping();
+    say("stopping");
 }
 
 fn manner() -> Manner {

@@ -17,6 +17,7 @@ use super::reach::{here, token_word};
 use super::words::count;
 use crate::config::{LogFormat, WorkerConfig, read_token};
 use crate::domain::token::TokenText;
+use crate::service::ServiceManager;
 use crate::worker::enrol::{self, EnrolError};
 use crate::worker::{EndError, Worker};
 
@@ -74,6 +75,9 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         log::warn!("steps can look into this worker's environment: {error}");
     }
     let signals = process::signals()?;
+    let manager = ServiceManager::of_process();
+    // Whether its server is there now or not: it waits for one that is away, as it does at any other time.
+    manager.ready();
     let own = match enrol::token_for(&config, token.word.as_deref(), &signals) {
         Ok(own) => own,
         Err(EnrolError::Interrupted) => return Ok(Exit::Interrupted),
@@ -82,10 +86,10 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         }
         Err(error) => return Err(error.into()),
     };
-    let worker = Worker::start(&config, own)?;
+    let worker = Worker::start_watched(&config, own, manager.clone())?;
     let url = config.server_url.as_deref().unwrap_or_default();
     introduce(&worker, url);
-    match wait(worker, &signals) {
+    match wait(worker, &signals, &manager) {
         Ok(exit) => Ok(exit),
         Err(EndError::NotAllowed) => {
             Err(Fault::new(Exit::NotAllowed, token.refused_by(url)).into())
@@ -217,7 +221,11 @@ pub fn introduce(worker: &Worker, server_url: &str) {
 }
 
 /// The first signal drains, the second ends what runs, the third ends everything.
-fn wait(worker: Worker, signals: &Receiver<()>) -> Result<Exit, EndError> {
+fn wait(
+    worker: Worker,
+    signals: &Receiver<()>,
+    manager: &ServiceManager,
+) -> Result<Exit, EndError> {
     let mut signalled = 0;
     loop {
         select! {
@@ -226,6 +234,7 @@ fn wait(worker: Worker, signals: &Receiver<()>) -> Result<Exit, EndError> {
                 signalled += 1;
                 match signalled {
                     1 => {
+                        manager.stopping();
                         say("finishing what runs; once more to stop it");
                         worker.drain();
                     }

@@ -57,6 +57,7 @@ use crate::language::{Diagnostic, Workflows};
 use crate::logs::{LogLimits, Logs};
 use crate::outbox::{Bell, Origin, Outbox};
 use crate::scheduler::Scheduler;
+use crate::service::ServiceManager;
 use crate::store::{OpenError, Store, StoreOptions};
 use crate::sweeper::Sweeper;
 use api::hooks::HookLog;
@@ -179,12 +180,23 @@ impl Server {
         settings: Vec<Setting>,
         on_reload: Option<OnReload>,
     ) -> Result<Server, StartError> {
-        Server::begin(config, settings, None, Limits::default(), on_reload)
+        let (limits, nobody) = (Limits::default(), ServiceManager::default());
+        Server::begin(config, settings, None, limits, on_reload, nobody)
+    }
+
+    /// With a service manager that hears from recovery that the server lives.
+    pub fn start_watched(
+        config: &ServerConfig,
+        settings: Vec<Setting>,
+        manager: ServiceManager,
+    ) -> Result<Server, StartError> {
+        Server::begin(config, settings, None, Limits::default(), None, manager)
     }
 
     /// With other limits than the usual ones to what a client may cost.
     pub fn start_with(config: &ServerConfig, limits: Limits) -> Result<Server, StartError> {
-        Server::begin(config, unsaid(config), None, limits, None)
+        let nobody = ServiceManager::default();
+        Server::begin(config, unsaid(config), None, limits, None, nobody)
     }
 
     /// With these tasks and no others, whatever becomes of their files. Nothing of them happens by itself: no schedule fires.
@@ -198,6 +210,7 @@ impl Server {
             Some(workflows),
             Limits::default(),
             None,
+            ServiceManager::default(),
         )
     }
 
@@ -207,6 +220,7 @@ impl Server {
         fixed: Option<&Workflows>,
         limits: Limits,
         on_reload: Option<OnReload>,
+        manager: ServiceManager,
     ) -> Result<Server, StartError> {
         let token = config.token()?;
         let identity = match config.tls.files() {
@@ -306,7 +320,7 @@ impl Server {
         let outbox = outbox.map_err(thread)?;
         let waiting = Waiting::start(engine.clone(), clock.clone(), polls_mailbox);
         let streams = Streams::start(engine.clone(), streams_mailbox, limits.streams_max);
-        let sweeper = Sweeper::start(engine.clone(), clock.clone());
+        let sweeper = Sweeper::start_watched(engine.clone(), clock.clone(), manager);
         let app = Arc::new(App {
             waiting: waiting.map_err(thread)?,
             streams: streams.map_err(thread)?,

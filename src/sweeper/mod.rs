@@ -12,6 +12,7 @@ mod phase1_stale_workers;
 mod phase2_overdue_steps;
 mod phase3_overdue_jobs;
 mod phase4_unmatched_steps;
+mod pulse;
 mod thread;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -10,12 +10,14 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use log::kv::Value;
 
 use super::deadline::next_deadline;
+use super::pulse::Pulse;
 use super::{SweepReport, sweep_once};
 use crate::clock::{Stopwatch, SystemClock, monotonic_ms};
 use crate::domain::reason::Reason;
 use crate::domain::recovery::{Deed, Recovery};
 use crate::domain::{Now, Timestamp, Uptime};
 use crate::engine::Engine;
+use crate::service::ServiceManager;
 
 /// New deadlines are learnt this often, and the clock is read: a long gap would be an absence.
 const LOOK_MS: i64 = 1_000;
@@ -78,6 +80,15 @@ pub struct Sweeper {
 
 impl Sweeper {
     pub fn start(engine: Engine, clock: Arc<SystemClock>) -> std::io::Result<Sweeper> {
+        Sweeper::start_watched(engine, clock, ServiceManager::default())
+    }
+
+    /// The service manager hears from it, and only from it, that the server lives.
+    pub fn start_watched(
+        engine: Engine,
+        clock: Arc<SystemClock>,
+        manager: ServiceManager,
+    ) -> std::io::Result<Sweeper> {
         let (stop_tx, stop_rx) = bounded(0);
         let last = Arc::new(Mutex::new(None));
         let shown = last.clone();
@@ -89,7 +100,7 @@ impl Sweeper {
                     clock,
                     last: shown,
                 };
-                rounds.run(&stop_rx);
+                rounds.run(&stop_rx, Pulse::new(manager));
             })?;
         Ok(Sweeper {
             last,
@@ -175,7 +186,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    fn run(&self, stop: &Receiver<()>) {
+    fn run(&self, stop: &Receiver<()>, mut pulse: Pulse) {
         let mut plan = Plan {
             due_up: self.clock.now().up,
             floor_up: Uptime(i64::MIN),
@@ -183,12 +194,17 @@ impl Rounds {
             refusals: 0,
         };
         loop {
-            let looked = catch_unwind(AssertUnwindSafe(|| self.look(&mut plan)));
+            let looked = catch_unwind(AssertUnwindSafe(|| {
+                let pause_ms = self.look(&mut plan);
+                pulse.beat(&self.engine, self.clock.now());
+                pause_ms
+            }));
             let pause_ms = looked.unwrap_or_else(|_| {
                 log::error!("the sweeper met a bug; it goes on");
                 AFTER_FAILURE_MS
             });
-            match stop.recv_timeout(Duration::from_millis(pause_ms as u64)) {
+            let pause = Duration::from_millis(pause_ms as u64).min(pulse.wait());
+            match stop.recv_timeout(pause) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
             }

@@ -289,6 +289,11 @@ impl Machine {
         orders
     }
 
+    /// Whether it has a session.
+    pub fn is_connected(&self) -> bool {
+        matches!(self.session, Session::Open { .. })
+    }
+
     fn is_current(&self, session_key: &str) -> bool {
         matches!(&self.session, Session::Open { key, .. } if key == session_key)
     }

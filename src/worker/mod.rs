@@ -47,6 +47,7 @@ use crate::config::{ConfigError, WorkerConfig};
 use crate::domain::AttemptRef;
 use crate::domain::protocol::{Assignment, Registration, Spooled};
 use crate::domain::settings::Settings;
+use crate::service::ServiceManager;
 use calls::{Call, Calls};
 use executor::Tools;
 use folder::{Folder, FolderError};
@@ -59,6 +60,8 @@ pub use machine::{Event, Kill, Machine, Moment, Order, SessionKey, Trouble};
 
 /// How long a result waits for its log to be sent before it.
 const LOG_WAIT: Duration = Duration::from_secs(5);
+/// While it drains, the service manager may miss it for so long.
+const DRAIN_SIGN: Duration = Duration::from_secs(60);
 
 /// Why a worker does not start. One line: what is wrong, what to do.
 #[derive(Debug, thiserror::Error)]
@@ -117,6 +120,15 @@ impl Worker {
 
     /// `token` comes before the file that the settings name.
     pub fn start(config: &WorkerConfig, token: Option<String>) -> Result<Worker, StartError> {
+        Worker::start_watched(config, token, ServiceManager::default())
+    }
+
+    /// The service manager hears from its loop that it lives.
+    pub fn start_watched(
+        config: &WorkerConfig,
+        token: Option<String>,
+        manager: ServiceManager,
+    ) -> Result<Worker, StartError> {
         let token = match token {
             Some(token) => Some(token),
             None => config.token()?,
@@ -172,6 +184,8 @@ impl Worker {
             settings: Settings::default(),
             slots: HashMap::new(),
             news,
+            manager,
+            told_at: Moment::MIN,
         };
         let (done_tx, done) = crossbeam_channel::bounded(1);
         let thread = std::thread::Builder::new()
@@ -297,6 +311,9 @@ struct WorkerLoop {
     settings: Settings,
     slots: HashMap<AttemptRef, Held>,
     news: Sender<SlotNews>,
+    manager: ServiceManager,
+    /// When the service manager last heard of it.
+    told_at: Moment,
 }
 
 impl WorkerLoop {
@@ -308,6 +325,7 @@ impl WorkerLoop {
         loop {
             let wakes_at = self.machine.wakes_at();
             let wakes_at = wakes_at.min(self.drain_until.unwrap_or(Moment::MAX));
+            let wakes_at = wakes_at.min(self.tell_manager(monotonic_ms()));
             let pause_ms = (wakes_at.saturating_sub(monotonic_ms())).clamp(0, 60_000);
             let waited = Duration::from_millis(pause_ms as u64);
             let event = select! {
@@ -338,12 +356,44 @@ impl WorkerLoop {
         }
     }
 
+    /// That it lives and how it goes, if it is time. Returns when it is time again.
+    fn tell_manager(&mut self, now: Moment) -> Moment {
+        let Some(every) = self.manager.told_every() else {
+            return Moment::MAX;
+        };
+        let every_ms = every.as_millis() as Moment;
+        if self.told_at.saturating_add(every_ms) <= now {
+            self.told_at = now;
+            self.manager.alive();
+            if self.drain_until.is_some() {
+                // Its end has a bound of its own. Who stops it must only know that it is on its way.
+                self.manager.needs(DRAIN_SIGN.max(every * 3));
+            }
+            self.manager.status(&self.in_words());
+        }
+        self.told_at.saturating_add(every_ms)
+    }
+
+    /// `2 steps, connected`.
+    fn in_words(&self) -> String {
+        let steps = match self.slots.len() {
+            1 => "1 step".to_string(),
+            n => format!("{n} steps"),
+        };
+        match (self.machine.is_connected(), self.drain_until) {
+            (_, Some(_)) => format!("finishing {steps} before it ends"),
+            (true, None) => format!("{steps}, connected"),
+            (false, None) => format!("{steps}, the server does not answer yet"),
+        }
+    }
+
     /// What the loop itself must know of an event.
     fn note(&mut self, event: Event, now: Moment) -> Event {
         match &event {
             Event::Opened(Ok(opened)) => self.settings = opened.settings,
             Event::Drain if self.drain_until.is_none() => {
                 self.drain_until = Some(now.saturating_add(self.drain_timeout_ms));
+                self.told_at = Moment::MIN;
             }
             Event::Tick if self.drain_until.is_some_and(|until| until <= now) => {
                 self.drain_until = Some(Moment::MAX);

@@ -48,6 +48,7 @@ mod scale;
 mod schedules;
 mod secrets;
 mod servers;
+mod service;
 mod settings;
 mod stops;
 mod tls;

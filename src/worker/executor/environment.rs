@@ -12,6 +12,7 @@ use super::{Place, Tools};
 use crate::domain::Json;
 use crate::domain::limits::shorten;
 use crate::domain::protocol::Assignment;
+use crate::service;
 
 /// What a step on this machine has of the worker's own environment. Nothing else: there may be tokens in it.
 const INHERITED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ"];
@@ -88,9 +89,10 @@ pub fn inherited() -> BTreeMap<String, String> {
     own_environment(wanted)
 }
 
-/// For the worker's own commands, such as docker's: everything but what is ours.
+/// For the worker's own commands, such as docker's: everything but what is ours. Who speaks to our service manager is us: podman
+/// would tell it that a container is what it started.
 pub fn of_worker() -> BTreeMap<String, String> {
-    own_environment(|name| !name.starts_with("STEPWARD"))
+    own_environment(|name| !name.starts_with("STEPWARD") && !service::VARIABLES.contains(&name))
 }
 
 fn own_environment(wanted: impl Fn(&str) -> bool) -> BTreeMap<String, String> {

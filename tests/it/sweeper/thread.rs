@@ -1,5 +1,6 @@
 //! The thread, in real time: it wakes when something is due, learns of new deadlines, and never needs to be asked.
 
+use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,7 @@ use stepward::domain::job::JobState;
 use stepward::domain::retry::RetryPolicy;
 use stepward::domain::task::{StepDraft, TaskDraft};
 use stepward::engine::{Engine, Finished, Poll, Settings, Submission};
+use stepward::service::ServiceManager;
 use stepward::store::{Store, StoreOptions};
 use stepward::sweeper::Sweeper;
 
@@ -146,4 +148,46 @@ fn it_ends_when_it_is_dropped() {
     let folder = live.engine.store.folder().to_path_buf();
     drop(live.engine);
     Store::open(&folder, StoreOptions::default()).unwrap();
+}
+
+/// Whoever watches over the server hears nothing while the store hangs, and hears of it again once it goes on.
+#[test]
+fn a_store_that_hangs_silences_the_sign_of_life() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let watchdog = Duration::from_millis(300);
+    let manager = ServiceManager::at(path.as_os_str(), Some(watchdog)).unwrap();
+    let settings = Settings::default();
+    let store = Store::open(&folder.path().join("data"), StoreOptions::default()).unwrap();
+    let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
+    let engine = Engine::new(store.clone(), settings);
+    let _sweeper = Sweeper::start_watched(engine, clock, manager).unwrap();
+    // `None`: nothing came in four times the time that was asked for.
+    let hear = || {
+        socket.set_read_timeout(Some(watchdog * 4)).unwrap();
+        loop {
+            let mut datagram = [0; 200];
+            let Ok(length) = socket.recv(&mut datagram) else {
+                return None;
+            };
+            if datagram[..length] == *b"WATCHDOG=1" {
+                return Some(());
+            }
+        }
+    };
+    assert_eq!((hear(), hear(), hear()), (Some(()), Some(()), Some(())));
+    let (go_on, wait) = std::sync::mpsc::channel::<()>();
+    let hanging = std::thread::spawn(move || {
+        let wait = std::sync::Mutex::new(wait);
+        store.write(move |_| {
+            let _ = wait.lock().unwrap().recv();
+            Ok::<_, stepward::store::StoreError>(())
+        })
+    });
+    // Within the second in which the store had last written it still counts as writing.
+    await_that("it is silent", || hear().is_none());
+    drop(go_on);
+    hanging.join().unwrap().unwrap();
+    await_that("it is heard again", || hear().is_some());
 }
