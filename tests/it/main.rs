@@ -14,6 +14,7 @@ mod store;
 mod sweeper;
 
 mod config;
+mod dependencies;
 mod examples;
 mod import;
 mod readme;
