@@ -180,17 +180,7 @@ pub fn value(dice: &mut Dice, depth: u32) -> Value {
         0 => Value::Null,
         1 => Value::Bool(dice.chance(50)),
         2 => json!(dice.between(-3, 300)),
-        3 => dice
-            .pick(&[
-                json!(i64::MAX),
-                json!(i64::MIN),
-                json!(u64::MAX),
-                json!(-0.0),
-                json!(1e300),
-                json!(0.1),
-            ])
-            .expect("not empty")
-            .clone(),
+        3 => bound(dice),
         4 => json!(""),
         5..8 => json!(noise(dice, 12)),
         8 => {
@@ -203,6 +193,24 @@ pub fn value(dice: &mut Dice, depth: u32) -> Value {
             Value::Object(pairs.collect())
         }
     }
+}
+
+/// A number at which something ends, or that is none of the usual ones.
+fn bound(dice: &mut Dice) -> Value {
+    let bounds = [
+        json!(255),
+        json!(65_536),
+        json!(i32::MAX),
+        json!(u32::MAX),
+        json!(u64::from(u32::MAX) + 1),
+        json!(i64::MAX),
+        json!(i64::MIN),
+        json!(u64::MAX),
+        json!(-0.0),
+        json!(1e300),
+        json!(0.1),
+    ];
+    dice.pick(&bounds).expect("there are some").clone()
 }
 
 /// Changes one place of it: something is missing, of another type, out of its bounds, or more than there should be.
@@ -229,6 +237,10 @@ pub fn json(dice: &mut Dice, root: &mut Value) {
         (3, place) => {
             let inner = place.take();
             *place = (0..dice.roll(200)).fold(inner, |inner, _| json!([inner]));
+        }
+        (4 | 5, Value::Number(number)) => {
+            let bound = bound(dice);
+            *number = bound.as_number().expect("it is one").clone();
         }
         (_, place) => *place = value(dice, 3),
     }

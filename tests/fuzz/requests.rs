@@ -55,23 +55,21 @@ const HEADERS: &[&str] = &[
     "if-none-match: \"x\"", "x-requested-with: fetch", "content-type: text/plain",
 ];
 
-/// One for all cases: what they leave in it makes it no cleaner for the next.
-fn site() -> &'static Site {
-    static SITE: OnceLock<Site> = OnceLock::new();
-    SITE.get_or_init(|| {
-        let site = Site::new();
-        let mut line = Line::open(site.server.address());
-        for task in ["hello", "pair", "wide", "ask", "outer"] {
-            line.ask("POST", &format!("/api/tasks/{task}/jobs"), "", b"");
-            assert_eq!(line.answer().status, 201, "{task}");
-        }
-        site
-    })
+/// With a job of each kind.
+fn busy_site() -> Site {
+    let site = Site::new();
+    let mut line = Line::open(site.server.address());
+    for task in ["hello", "pair", "wide", "ask", "outer"] {
+        line.ask("POST", &format!("/api/tasks/{task}/jobs"), "", b"");
+        assert_eq!(line.answer().status, 201, "{task}");
+    }
+    site
 }
 
 pub fn play(dice: &mut Dice, tried: &Tried) {
-    let mut line = Line::open(site().server.address());
-    for _ in 0..25 {
+    let site = busy_site();
+    let mut line = Line::open(site.server.address());
+    for _ in 0..100 {
         let (method, pattern) = dice.pick(routes()).expect("there are some");
         // What is listened to for ever has tests of its own, as have those who wait.
         if pattern == "/api/worker/poll" {
@@ -101,9 +99,11 @@ pub fn play(dice: &mut Dice, tried: &Tried) {
             "nobody knows the secret: {said}"
         );
         if answer.status == 400 || answer.header("connection") == Some("close") {
-            line = Line::open(site().server.address());
+            line = Line::open(site.server.address());
         }
     }
+    let breaches = site.breaches();
+    assert!(breaches.is_empty(), "{breaches:?}");
 }
 
 fn address(dice: &mut Dice, pattern: &str) -> String {

@@ -140,10 +140,11 @@ fn shell_runs(shell: &str, script: &str, folder: &Path) -> Option<(bool, Vec<u8>
         .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .stderr(Stdio::null());
-    let path = ["/usr/bin", "/bin"]
-        .iter()
-        .map(|folder| Path::new(folder).join(shell));
-    path.filter(|path| path.exists()).next()?;
+    let folders = ["/usr/bin", "/bin"].map(Path::new);
+    let is_there = folders.iter().any(|folder| folder.join(shell).exists());
+    if !is_there {
+        return None;
+    }
     let output = command.output().expect("a shell starts");
     Some((output.status.success(), output.stdout))
 }
