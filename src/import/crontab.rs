@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 
 use super::report::Outcome::{Changed, Converted, LeftOut, NotSupported};
 use super::report::Report;
-use super::yaml::{Map, Node};
+use super::yaml::{Map, Node, remark};
 use super::{Imported, Written};
 use crate::cron::Cron;
 use crate::domain::task::is_template;
@@ -73,7 +73,7 @@ pub fn import_crontab(sources: &[CrontabSource]) -> Imported {
         document.put("tasks", tasks);
         let mut text = document.document(&head);
         for line in tail {
-            text.push_str(&format!("# {}\n", line.replace(char::is_control, " ")));
+            remark(&mut text, 0, &line);
         }
         imported.files.push(Written {
             name: format!("{}.yaml", source.stem),

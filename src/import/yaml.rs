@@ -149,9 +149,9 @@ pub fn key_text(key: &Value) -> String {
     }
 }
 
-fn remark(out: &mut String, indent: usize, text: &str) {
+pub fn remark(out: &mut String, indent: usize, text: &str) {
     for line in text.lines() {
-        let line = line.replace(char::is_control, " ");
+        let line = line.replace(is_odd, " ");
         let line = format!("{:indent$}# {line}", "");
         out.push_str(line.trim_end());
         out.push('\n');
@@ -270,11 +270,14 @@ fn flow(value: &Node) -> Option<String> {
     }
 }
 
+/// A line end or nothing to some readers, and refused by others.
+fn is_odd(c: char) -> bool {
+    c.is_control() || ['\u{feff}', '\u{2028}', '\u{2029}'].contains(&c)
+}
+
 /// Whether a text can and should stand as a block of lines.
 fn is_block(text: &str) -> bool {
-    let printable = |c: char| !c.is_control() || c == '\n' || c == '\t';
-    let odd = ['\u{feff}', '\u{2028}', '\u{2029}'];
-    let clean = text.chars().all(|c| printable(c) && !odd.contains(&c));
+    let clean = text.chars().all(|c| !is_odd(c) || c == '\n' || c == '\t');
     // A block finds its indentation by its first line, and an end of several line ends by a mark of its own.
     let begins_well = !text.starts_with([' ', '\t', '\n']);
     text.trim_end().contains('\n') && clean && begins_well && !text.ends_with("\n\n")
@@ -301,15 +304,14 @@ fn is_plain(text: &str) -> bool {
         && !text.ends_with(' ')
 }
 
-/// JSON's quotes are YAML's, but for characters that are line ends or nothing to some readers.
+/// JSON's quotes are YAML's, but for characters that are odd.
 fn quoted(text: &str) -> String {
-    let odd = |c: char| c.is_control() || ['\u{feff}', '\u{2028}', '\u{2029}'].contains(&c);
-    if text.contains(['"', '\\']) && !text.contains(|c: char| c == '\'' || odd(c)) {
+    if text.contains(['"', '\\']) && !text.contains(|c: char| c == '\'' || is_odd(c)) {
         return format!("'{text}'");
     }
     let mut out = String::new();
     for c in serde_json::Value::from(text).to_string().chars() {
-        match odd(c) {
+        match is_odd(c) {
             true => out.push_str(&format!("\\u{:04x}", c as u32)),
             false => out.push(c),
         }

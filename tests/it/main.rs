@@ -16,6 +16,7 @@ mod store;
 mod sweeper;
 
 mod config;
+mod dependencies;
 mod examples;
 mod import;
 mod readme;

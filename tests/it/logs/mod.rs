@@ -7,6 +7,7 @@ mod groups;
 mod index;
 mod matches;
 mod mend;
+mod plain;
 mod read;
 mod search;
 mod sync;
@@ -15,10 +16,11 @@ mod view;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use stepward::domain::log::{LogRecord, LogStream};
-use stepward::domain::{AttemptRef, JobId, StepId, Timestamp};
+use stepward::domain::{AttemptRef, JobId, StepId};
 use stepward::logs::{AppendError, LogLimits, LogLine, LogPage, Logs};
 use tempfile::TempDir;
+
+use plain::{lines_of, record};
 
 const JOB: JobId = JobId(7);
 
@@ -117,23 +119,6 @@ impl LogRoom {
     }
 }
 
-/// `stream` as in a log: `o`, `e`, `w`, a capital letter if the line goes on.
-fn record(at: i64, stream: char, text: impl AsRef<[u8]>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    LogRecord {
-        at: Timestamp(at),
-        stream: match stream.to_ascii_lowercase() {
-            'o' => LogStream::Stdout,
-            'e' => LogStream::Stderr,
-            _ => LogStream::Worker,
-        },
-        continues: stream.is_ascii_uppercase(),
-        text: text.as_ref(),
-    }
-    .write(&mut bytes);
-    bytes
-}
-
 /// Lines of standard output with a number each, from 1 to `count`.
 fn numbered(count: u64) -> Vec<u8> {
     let line = |n: u64| record(1_763_312_345_678 + n as i64, 'o', format!("line {n}"));
@@ -155,31 +140,6 @@ fn open_files(folder: &Path) -> usize {
     // A descriptor of another test may be gone by now.
     let links = links.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
     links.filter(|path| path.starts_with(folder)).count()
-}
-
-/// What the lines of a log are, told once more and as plainly as can be.
-fn lines_of(bytes: &[u8]) -> Vec<LogLine> {
-    let mut lines: Vec<LogLine> = Vec::new();
-    let mut goes_on = None;
-    let whole = bytes.split_inclusive(|byte| *byte == b'\n');
-    for line in whole.filter_map(|line| line.strip_suffix(b"\n")) {
-        let record = LogRecord::read(line);
-        match (record, lines.last_mut()) {
-            (Some(record), Some(last)) if goes_on == Some(record.stream) => {
-                last.text.extend_from_slice(record.text);
-            }
-            _ => lines.push(LogLine {
-                n: lines.len() as u64 + 1,
-                at: record.map(|record| record.at),
-                stream: record.map_or(LogStream::Worker, |record| record.stream),
-                text: record.map_or(line, |record| record.text).to_vec(),
-            }),
-        }
-        goes_on = record
-            .filter(|record| record.continues)
-            .map(|record| record.stream);
-    }
-    lines
 }
 
 /// Chance that can be replayed.
