@@ -48,6 +48,9 @@ const SERVER: &[(&str, Shape)] = &[
     ("defaults.job_timeout_secs",             Number(1)),
     ("public_url",                            TextOrNone),
     ("notify",                                Targets),
+    ("backup.dir",                            TextOrNone),
+    ("backup.every_hours",                    Number(1)),
+    ("backup.keep",                           Number(1)),
 ];
 
 #[rustfmt::skip]

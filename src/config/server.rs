@@ -25,6 +25,26 @@ pub struct ServerConfig {
     /// How people reach this server, for links in messages.
     pub public_url: Option<String>,
     pub notify: Notify,
+    pub backup: Backup,
+}
+
+/// Those that the server makes by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
+pub struct Backup {
+    pub dir: Option<PathBuf>,
+    pub every_hours: u32,
+    pub keep: u32,
+}
+
+impl Default for Backup {
+    fn default() -> Backup {
+        Backup {
+            dir: None,
+            every_hours: 24,
+            keep: 7,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,6 +85,7 @@ impl Default for ServerConfig {
             defaults: Defaults::default(),
             public_url: None,
             notify: Notify::new(),
+            backup: Backup::default(),
         }
     }
 }
@@ -143,6 +164,17 @@ impl ServerConfig {
         {
             return Err("workflows_dir is empty, name a folder or write null".to_string());
         }
+        if let Some(folder) = &self.backup.dir {
+            if folder.as_os_str().is_empty() {
+                return Err("backup.dir is empty, name a folder or write null".to_string());
+            }
+            if folder.starts_with(&self.data_dir) {
+                return Err(
+                    "backup.dir is in data_dir and would be lost with it, name a folder elsewhere"
+                        .to_string(),
+                );
+            }
+        }
         if !self.listen.ip().is_loopback() && self.auth.token_file.is_none() {
             return Err(format!(
                 "listen is {}, which others can reach: give every caller a token with auth.token_file, \
@@ -179,6 +211,8 @@ impl ServerConfig {
                 self.defaults.step_timeout_secs,
             ),
             ("defaults.job_timeout_secs", self.defaults.job_timeout_secs),
+            ("backup.every_hours", self.backup.every_hours),
+            ("backup.keep", self.backup.keep),
         ];
         if let Some((key, _)) = each.iter().find(|(_, secs)| *secs == 0) {
             return Err(format!("{key} is 0, it must be at least 1"));

@@ -49,6 +49,11 @@ words! {
         WorkflowsLoaded = "workflows_loaded",
         /// A message could not be delivered for days.
         DeliveryGivenUp = "delivery_given_up",
+        BackupMade = "backup_made",
+        /// A backup that the settings ask for could not be made: the first time in a row.
+        BackupFailed = "backup_failed",
+        /// The server goes on from a backup.
+        BackupRestored = "backup_restored",
     }
 }
 

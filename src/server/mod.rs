@@ -15,6 +15,7 @@
 //! | `scheduler` | has schedules fire when it is time | when it is dropped |
 //! | `outbox-NAME` | delivers messages to one target, each by a thread `outbox-send` | when it is dropped |
 //! | `log-sync` | syncs what was appended to logs, once a second | when it is dropped, after a last sync |
+//! | `backup` | makes backups when they are due | when it is dropped, which gives up the one that it is making |
 //! | `writer`, `answers` | the store's | when the last handle of the store goes |
 //!
 //! # How it stops
@@ -23,6 +24,7 @@
 
 pub mod api;
 mod auth;
+mod backups;
 mod catalogue;
 mod download;
 mod error;
@@ -44,6 +46,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::backup::{LOGS_FOLDER, WORKFLOWS_FILE};
 use crate::clock::SystemClock;
 use crate::config::{self, ConfigError, ServerConfig, Setting};
 use crate::engine::{Engine, EngineError};
@@ -55,6 +58,7 @@ use crate::store::{OpenError, Store, StoreOptions};
 use crate::sweeper::Sweeper;
 use api::hooks::HookLog;
 use auth::Gate;
+use backups::Backups;
 use catalogue::{Catalogue, Loaded};
 use download::Downloads;
 use handlers::Handlers;
@@ -67,11 +71,6 @@ use waiting::Waiting;
 
 pub use http::Limits;
 pub use reload::OnReload;
-
-/// Where the logs of steps are, in the data folder.
-const LOGS_FOLDER: &str = "logs";
-/// The workflows that were last good, in the data folder.
-const WORKFLOWS_FILE: &str = "workflows.good.json";
 
 /// Why a server does not start. One line: what is wrong, what to do.
 #[derive(Debug, thiserror::Error)]
@@ -115,6 +114,7 @@ pub struct App {
     /// For its end alone.
     _reload: Option<Reload>,
     outbox: Outbox,
+    backups: Backups,
     installation: String,
     /// Who messages are from.
     origin: Origin,
@@ -253,11 +253,13 @@ impl Server {
         let waiting = Waiting::start(engine.clone(), clock.clone(), polls_mailbox);
         let streams = Streams::start(engine.clone(), streams_mailbox);
         let sweeper = Sweeper::start(engine.clone(), clock.clone());
+        let backups = Backups::start(&engine, &clock, config, &settings_known, &installation);
         let app = Arc::new(App {
             waiting: waiting.map_err(thread)?,
             streams: streams.map_err(thread)?,
             sweeper: sweeper.map_err(thread)?,
             outbox,
+            backups: backups.map_err(thread)?,
             origin,
             hook_log: HookLog::default(),
             _log_sync: LogSync::start(logs.clone()).map_err(thread)?,

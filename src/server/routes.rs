@@ -2,8 +2,8 @@
 
 use super::App;
 use super::api::{
-    deliveries, events, health, hooks, jobs, logs, queue, recovery, schedules, steps, tasks,
-    workers, workflows,
+    backups, deliveries, events, health, hooks, jobs, logs, queue, recovery, schedules, steps,
+    tasks, workers, workflows,
 };
 use super::error::ApiError;
 use super::exchange::Method::{self, Delete, Get, Post, Put};
@@ -82,6 +82,8 @@ const ROUTES: &[Route] = &[
     route(Get,    "/api/deliveries/{delivery}",                      People,  deliveries::show),
     route(Post,   "/api/deliveries/{delivery}/redeliver",            People,  deliveries::redeliver),
     route(Post,   "/api/notify/{target}/test",                       People,  deliveries::test),
+    route(Get,    "/api/backup",                                     People,  backups::take),
+    route(Get,    "/api/backups",                                    People,  backups::show),
 
     route(Get,    "/",                                               Pages,   web::overview::show),
     route(Get,    "/tasks",                                          Pages,   web::tasks::show),

@@ -13,6 +13,7 @@ mod server;
 mod store;
 mod sweeper;
 
+mod backup;
 mod config;
 mod examples;
 mod import;
