@@ -42,6 +42,8 @@ pub mod language; // what the YAML says
 
 pub mod secrets; // what nobody may read
 
+pub mod backup; // all of an installation in one file
+
 pub mod import; // what others wrote, in our language
 
 pub mod wire; // what it looks like from outside

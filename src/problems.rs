@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use crate::domain::Timestamp;
 use crate::wire::api::{
-    Health, JobJson, QueuedJson, RecoveryJson, ServedProblem, ServedWorkflows, WorkerJson,
+    BackupsJson, Health, JobJson, QueuedJson, RecoveryJson, ServedProblem, ServedWorkflows,
+    WorkerJson,
 };
 use crate::words::{count, duration, secs, shell_word};
 
@@ -44,6 +45,8 @@ pub struct Told<'a> {
     /// Within a day, newest first; those that are nobody's child.
     pub failed: &'a [JobJson],
     pub failed_more: bool,
+    /// `None`: it does not tell.
+    pub backups: Option<&'a BackupsJson>,
     /// Where it is reached.
     pub url: &'a str,
     pub now: Timestamp,
@@ -61,6 +64,7 @@ pub fn problems(told: &Told) -> Vec<Problem> {
     problems.extend(nobody_works(told.workers, told.workflows, told.url));
     problems.extend(lost_workers(told.workers, told.recovery));
     problems.extend(steps_without_worker(told.queued, told.queued_more));
+    problems.extend(told.backups.and_then(|it| failed_backup(it, told.now)));
     problems.extend(failures(told.failed, told.failed_more, told.now));
     problems
 }
@@ -223,6 +227,26 @@ fn steps_without_worker(queued: &[QueuedJson], more: bool) -> Vec<Problem> {
         }
     };
     groups.into_iter().map(problem).collect()
+}
+
+/// What happens from now on would be lost with the disk.
+fn failed_backup(backups: &BackupsJson, now: Timestamp) -> Option<Problem> {
+    let failed = backups.failed.as_ref()?;
+    let since = duration(now.0 - failed.since.0.0);
+    let last = match &backups.last {
+        Some(last) => format!("the last is of {} ago", duration(now.0 - last.made_at.0.0)),
+        None => "there is none".to_string(),
+    };
+    Some(Problem {
+        code: "backup_failed".to_string(),
+        message: format!(
+            "no backup could be made for {since}: {} ({last})",
+            failed.message
+        ),
+        fix: "mend what it says, it is tried again every ten minutes; or by hand: stepward backup FILE"
+            .to_string(),
+        page: "/events".to_string(),
+    })
 }
 
 /// By reason, the one that happened last first.

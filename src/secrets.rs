@@ -96,7 +96,7 @@ pub struct Sealer {
     file: Option<PathBuf>,
 }
 
-const KEY_FILE: &str = "secret.key";
+pub const KEY_FILE: &str = "secret.key";
 const KEY_BYTES: usize = 32;
 const SEALED: &str = "$sealed";
 const VERSION: &str = "v1.";

@@ -33,6 +33,10 @@ fn main() {
         let folder = Path::new(&folder);
         return match words.next().expect("a statement, or what to do").as_str() {
             "answer" => answer_and_panic(folder),
+            "upgrade" => {
+                let statement = words.next().expect("a statement");
+                upgrade_and_die(folder, statement.parse().expect("a number"))
+            }
             statement => play_and_die(folder, statement.parse().expect("a number")),
         };
     }
@@ -45,6 +49,10 @@ fn main() {
         Trial::test(
             "a_panic_while_answering_ends_the_process_and_nobody_is_told_a_lie",
             panic_while_answering,
+        ),
+        Trial::test(
+            "a_kill_in_the_middle_of_an_upgrade_leaves_the_former_version_or_a_later_one_as_a_whole",
+            kill_upgrades,
         ),
     ];
     libtest_mimic::run(&arguments, trials).exit();
@@ -110,6 +118,82 @@ fn panic_while_answering() -> Result<(), Failed> {
     let kept = store.read(|tx| tx.events_after(EventSeq(0), 100))?;
     assert_eq!(kept.len(), ANSWERED_TOGETHER);
     Ok(())
+}
+
+/// The oldest database that was ever released, as its server left it.
+const OLDEST: &str = include_str!("it/store/released/version-1.sql");
+
+fn upgrade_and_die(folder: &Path, statement: u64) {
+    Store::open(folder, dying_at(statement)).unwrap();
+}
+
+/// Of a process that ends before this statement.
+fn dying_at(statement: u64) -> StoreOptions {
+    let observer = move |number: u64, _: &'static str| {
+        if number == statement {
+            let myself = rustix::process::getpid();
+            rustix::process::kill_process(myself, rustix::process::Signal::KILL).unwrap();
+        }
+    };
+    StoreOptions {
+        on_statement: Some(Arc::new(observer)),
+        ..StoreOptions::default()
+    }
+}
+
+/// Before each statement of all upgrades: whoever starts the former program then finds what it left, and this one goes on.
+fn kill_upgrades() -> Result<(), Failed> {
+    let mut kills_at = std::collections::BTreeMap::new();
+    for statement in 1.. {
+        let folder = folder_with_key();
+        let file = folder.path().join("stepward.db");
+        rusqlite::Connection::open(&file)?.execute_batch(OLDEST)?;
+        let before = (version(&file)?, schema(&file)?, dump(folder.path()));
+        let child = Command::new(std::env::current_exe()?)
+            .args([
+                "child",
+                &folder.path().to_string_lossy(),
+                "upgrade",
+                &statement.to_string(),
+            ])
+            .output()?;
+        if child.status.success() {
+            break;
+        }
+        assert_eq!(child.status.signal(), Some(9), "{child:?}");
+        let found = version(&file)?;
+        *kills_at.entry(found).or_insert(0) += 1;
+        if found == before.0 {
+            assert_eq!(schema(&file)?, before.1, "statement {statement}");
+            assert_eq!(dump(folder.path()), before.2, "statement {statement}");
+        }
+        drop(Store::open(folder.path(), StoreOptions::default())?);
+        assert_eq!(version(&file)?, stepward::store::SCHEMA_VERSION);
+        let copy = folder.path().join(format!("stepward.db.version-{found}"));
+        assert_eq!(version(&copy)?, found, "statement {statement}");
+    }
+    // One before the copy, one before each index, two before the end.
+    assert!(
+        kills_at.get(&1).is_some_and(|kills| *kills >= 6),
+        "{kills_at:?}"
+    );
+    let last = stepward::store::SCHEMA_VERSION - 1;
+    assert_eq!(
+        kills_at.keys().copied().collect::<Vec<i64>>(),
+        (1..=last).collect::<Vec<i64>>()
+    );
+    Ok(())
+}
+
+fn version(file: &Path) -> rusqlite::Result<i64> {
+    let sql = rusqlite::Connection::open(file)?;
+    sql.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+fn schema(file: &Path) -> rusqlite::Result<Vec<String>> {
+    let sql = rusqlite::Connection::open(file)?;
+    let mut names = sql.prepare("SELECT name FROM sqlite_schema ORDER BY name")?;
+    names.query_map([], |row| row.get(0))?.collect()
 }
 
 /// How many kills are spread over the script.
@@ -181,17 +265,7 @@ fn play_undisturbed() -> (Vec<String>, u64) {
 }
 
 fn play_and_die(folder: &Path, statement: u64) {
-    let observer = move |number: u64, _: &'static str| {
-        if number == statement {
-            let myself = rustix::process::getpid();
-            rustix::process::kill_process(myself, rustix::process::Signal::KILL).unwrap();
-        }
-    };
-    let options = StoreOptions {
-        on_statement: Some(Arc::new(observer)),
-        ..StoreOptions::default()
-    };
-    let store = Store::open(folder, options).unwrap();
+    let store = Store::open(folder, dying_at(statement)).unwrap();
     let engine = Engine::new(store, Settings::default());
     engine.set_targets(vec![Target::of_hooks("tell")]);
     let clock = ManualClock::default();

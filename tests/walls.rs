@@ -169,6 +169,25 @@ const WALLS: &[(&str, &[&str], &str)] = &[
         "a secret is found and sealed, and told to nobody",
     ),
     (
+        "backup",
+        &[
+            "rusqlite",
+            "SELECT ",
+            "UPDATE ",
+            "INSERT ",
+            "DELETE ",
+            "crate::engine",
+            "crate::server",
+            "crate::worker",
+            "crate::cli",
+            "crate::config",
+            "crate::clock",
+            "std::thread",
+            "std::time",
+        ],
+        "files and a copy in, one file out, and back; when and for whom is for others to say",
+    ),
+    (
         "import",
         &[
             "crate::engine",

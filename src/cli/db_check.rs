@@ -10,7 +10,7 @@ use super::exit::{Exit, Fault};
 use super::files::server_config;
 use super::look::Show;
 use super::say::{answer, answer_json, say};
-use super::words::{count, printable, shown_path};
+use super::words::{count, printable, shell_path, shown_path};
 use crate::store::{Breach, DATABASE_FILE, OpenError, Store, StoreOptions};
 
 #[derive(Args)]
@@ -88,9 +88,9 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
         return Ok(exit);
     }
     say(format!(
-        "broken in {}; keep a copy of {} as it is, and put the last one back that was good",
+        "broken in {}; put the last good backup in its place: stepward restore FILE --data-dir {} --force",
         count(breaches.len(), "place"),
-        shown_path(&folder)
+        shell_path(&folder)
     ));
     Ok(exit)
 }

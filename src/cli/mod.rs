@@ -5,6 +5,7 @@
 
 mod announce;
 mod approve;
+mod backup;
 mod cancel;
 mod columns;
 mod completions;
@@ -43,6 +44,7 @@ mod reach;
 mod recovery;
 mod reject;
 mod render;
+mod restore;
 mod retry;
 mod run;
 mod run_pod;
@@ -155,6 +157,10 @@ enum Verb {
     Server(server::ServerArgs),
     /// Looks for what is wrong with an installation, and says how to mend it.
     Doctor(doctor::DoctorArgs),
+    /// Makes one file of everything, while the server runs.
+    Backup(backup::BackupArgs),
+    /// Makes a data folder of a backup, after a look at all of it.
+    Restore(restore::RestoreArgs),
     /// Looks after the database.
     #[command(subcommand)]
     Db(DbVerb),
@@ -293,6 +299,8 @@ fn perform(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Import(verb) => import::run(verb),
         Verb::Server(args) => server::run(args),
         Verb::Doctor(args) => doctor::run(args),
+        Verb::Backup(args) => backup::run(args),
+        Verb::Restore(args) => restore::run(args),
         Verb::Db(DbVerb::Check(args)) => db_check::run(args),
         Verb::Config(ConfigVerb::Show(args)) => config_show::run(args),
         Verb::Completions(args) => completions::run(args),

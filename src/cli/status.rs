@@ -18,7 +18,9 @@ use super::table::{Cell, Table};
 use super::words::{count, duration, printable, secs, until, width, wrap};
 use crate::clock::wall_time;
 use crate::problems::{FAILED_QUERIES, Problem, Told, is_recent, problems, recent};
-use crate::wire::api::{JobJson, RecoveryJson, ScheduleJson, ServedWorkflows, WorkerJson};
+use crate::wire::api::{
+    BackupsJson, JobJson, RecoveryJson, ScheduleJson, ServedWorkflows, WorkerJson,
+};
 
 /// Somebody reads it: of more than this, the first.
 const JOBS_MAX: usize = 500;
@@ -146,7 +148,10 @@ pub fn look_at(remote: &Remote) -> anyhow::Result<StatusJson> {
     let (queued, queued_more) = first(remote, "/api/queue?limit=500", WAITING_MAX)?;
     let (running, running_more) = jobs(remote, "status:running")?;
     let (failed, failed_more) = failed_recently(remote)?;
+    // A server of a former version has none, and some may not look at them.
+    let backups: Option<BackupsJson> = remote.get("/api/backups").ok();
     let told = Told {
+        backups: backups.as_ref(),
         health: &health,
         workflows: &workflows,
         recovery: &recovery,

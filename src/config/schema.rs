@@ -54,6 +54,9 @@ const SERVER: &[(&str, Shape)] = &[
     ("defaults.job_timeout_secs",             Number(1)),
     ("public_url",                            TextOrNone),
     ("notify",                                Targets),
+    ("backup.dir",                            TextOrNone),
+    ("backup.every_hours",                    Number(1)),
+    ("backup.keep",                           Number(1)),
     ("log.format",                            Word(LogFormat::WORDS)),
     ("log.level",                             Word(LogLevel::WORDS)),
 ];

@@ -29,6 +29,7 @@ pub struct ServerConfig {
     pub public_url: Option<String>,
     pub notify: Notify,
     pub log: Log,
+    pub backup: Backup,
 }
 
 /// Where the certificate is that the server shows, and its key: both or neither.
@@ -37,6 +38,25 @@ pub struct ServerConfig {
 pub struct Tls {
     pub cert_file: Option<PathBuf>,
     pub key_file: Option<PathBuf>,
+}
+
+/// Those that the server makes by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
+pub struct Backup {
+    pub dir: Option<PathBuf>,
+    pub every_hours: u32,
+    pub keep: u32,
+}
+
+impl Default for Backup {
+    fn default() -> Backup {
+        Backup {
+            dir: None,
+            every_hours: 24,
+            keep: 7,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +102,7 @@ impl Default for ServerConfig {
             public_url: None,
             notify: Notify::new(),
             log: Log::default(),
+            backup: Backup::default(),
         }
     }
 }
@@ -171,6 +192,17 @@ impl ServerConfig {
             return Err("workflows_dir is empty, name a folder or write null".to_string());
         }
         self.check_encryption()?;
+        if let Some(folder) = &self.backup.dir {
+            if folder.as_os_str().is_empty() {
+                return Err("backup.dir is empty, name a folder or write null".to_string());
+            }
+            if folder.starts_with(&self.data_dir) {
+                return Err(
+                    "backup.dir is in data_dir and would be lost with it, name a folder elsewhere"
+                        .to_string(),
+                );
+            }
+        }
         if let Some(worker) = &self.embedded_worker {
             let check = worker.check();
             check.map_err(|fault| format!("embedded_worker: {fault}"))?;
@@ -200,6 +232,8 @@ impl ServerConfig {
                 self.defaults.step_timeout_secs,
             ),
             ("defaults.job_timeout_secs", self.defaults.job_timeout_secs),
+            ("backup.every_hours", self.backup.every_hours),
+            ("backup.keep", self.backup.keep),
         ];
         if let Some((key, _)) = each.iter().find(|(_, secs)| *secs == 0) {
             return Err(format!("{key} is 0, it must be at least 1"));

@@ -66,6 +66,11 @@ words! {
         LoggedOut = "logged_out",
         /// Too many wrong tokens came from one address.
         LoginRefused = "login_refused",
+        BackupMade = "backup_made",
+        /// A backup that the settings ask for could not be made: the first time in a row.
+        BackupFailed = "backup_failed",
+        /// The server goes on from a backup.
+        BackupRestored = "backup_restored",
     }
 }
 

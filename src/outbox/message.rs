@@ -201,6 +201,7 @@ fn is_bad(kind: EventKind) -> bool {
             | WorkerRegistered
             | WorkerActive
             | WorkerResumed
+            | BackupMade
     )
 }
 

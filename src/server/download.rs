@@ -15,12 +15,20 @@ const PIECE_BYTES: usize = 64 << 10;
 const PIECES_MAX: usize = 4;
 
 pub struct Download {
+    /// Its head.
+    response: Response,
     source: Box<dyn Read + Send>,
 }
 
 impl Download {
+    /// Of bare text.
     pub fn new(source: impl Read + Send + 'static) -> Download {
+        Download::of(Response::text(Vec::new()), source)
+    }
+
+    pub fn of(response: Response, source: impl Read + Send + 'static) -> Download {
         Download {
+            response,
             source: Box::new(source),
         }
     }
@@ -62,7 +70,7 @@ impl Downloads {
 }
 
 fn send(mut download: Download, answer: Answer) {
-    let Some(writer) = answer.stream(Response::text(Vec::new()), PIECES_MAX) else {
+    let Some(writer) = answer.stream(download.response, PIECES_MAX) else {
         return;
     };
     let mut piece = vec![0; PIECE_BYTES];

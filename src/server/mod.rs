@@ -16,6 +16,7 @@
 //! | `outbox-NAME` | delivers messages to one target, each by a thread `outbox-send` | when it is dropped |
 //! | `certificate` | looks whether the files of TLS have changed | when it is dropped |
 //! | `log-sync` | syncs what was appended to logs, once a second | when it is dropped, after a last sync |
+//! | `backup` | makes backups when they are due | when it is dropped, which gives up the one that it is making |
 //! | `writer`, `answers` | the store's | when the last handle of the store goes |
 //!
 //! # How it stops
@@ -24,6 +25,7 @@
 
 pub mod api;
 mod auth;
+mod backups;
 mod catalogue;
 mod download;
 mod error;
@@ -49,6 +51,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::backup::{LOGS_FOLDER, WORKFLOWS_FILE};
 use crate::clock::SystemClock;
 use crate::config::{self, ConfigError, ServerConfig, Setting};
 use crate::domain::Timestamp;
@@ -62,6 +65,7 @@ use crate::store::{OpenError, Store, StoreOptions};
 use crate::sweeper::Sweeper;
 use api::hooks::HookLog;
 use auth::{Gate, GateOptions};
+use backups::Backups;
 use catalogue::{Catalogue, Loaded};
 use download::Downloads;
 use handlers::Handlers;
@@ -78,11 +82,6 @@ use waiting::Waiting;
 pub use http::Limits;
 pub use reload::OnReload;
 pub use routes::{Access, every_route};
-
-/// Where the logs of steps are, in the data folder.
-const LOGS_FOLDER: &str = "logs";
-/// The workflows that were last good, in the data folder.
-const WORKFLOWS_FILE: &str = "workflows.good.json";
 
 /// Why a server does not start. One line: what is wrong, what to do.
 #[derive(Debug, thiserror::Error)]
@@ -133,6 +132,7 @@ pub struct App {
     /// For its end alone.
     _reload: Option<Reload>,
     outbox: Outbox,
+    backups: Backups,
     installation: String,
     /// Who messages are from.
     origin: Origin,
@@ -321,11 +321,13 @@ impl Server {
         let waiting = Waiting::start(engine.clone(), clock.clone(), polls_mailbox);
         let streams = Streams::start(engine.clone(), streams_mailbox, limits.streams_max);
         let sweeper = Sweeper::start_watched(engine.clone(), clock.clone(), manager);
+        let backups = Backups::start(&engine, &clock, config, &settings_known, &installation);
         let app = Arc::new(App {
             waiting: waiting.map_err(thread)?,
             streams: streams.map_err(thread)?,
             sweeper: sweeper.map_err(thread)?,
             outbox,
+            backups: backups.map_err(thread)?,
             origin,
             hook_log: HookLog::default(),
             _log_sync: LogSync::start(logs.clone()).map_err(thread)?,

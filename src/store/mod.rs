@@ -9,6 +9,7 @@
 mod assignments;
 mod attempts;
 mod census;
+mod copy;
 mod definitions;
 mod events;
 mod examine;
@@ -46,13 +47,14 @@ use crate::secrets::Sealer;
 pub use assignments::{Claim, Demand, Held, JobPayload, NextClaim};
 pub use attempts::{FormerAttempt, FormerOutcome};
 pub use census::OpenRows;
+pub use copy::{Copy, CopyError, Stopped, Taken, take_copy};
 pub use definitions::{Frozen, hex_sha256};
 pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
-pub use schema::{DATABASE_FILE, OpenError};
+pub use schema::{DATABASE_FILE, OpenError, SCHEMA_VERSION};
 pub use steps::{Ending, NewStep};
 pub use workers::SessionView;
 pub use writer::Joiner;
@@ -214,7 +216,7 @@ const DEFINITIONS_KEPT_MAX: usize = 256;
 
 impl Store {
     pub fn open(folder: &Path, options: StoreOptions) -> Result<Store, OpenError> {
-        let (lock, connection) = schema::open(folder)?;
+        let (lock, connection) = schema::open(folder, options.on_statement.as_ref())?;
         let sealer = Sealer::open(folder).map_err(|source| OpenError::Folder {
             folder: folder.into(),
             source,
@@ -605,6 +607,7 @@ pub fn statements() -> Vec<&'static str> {
         assignments::STATEMENTS,
         attempts::STATEMENTS,
         census::STATEMENTS,
+        copy::STATEMENTS,
         definitions::STATEMENTS,
         events::STATEMENTS,
         jobs::STATEMENTS,

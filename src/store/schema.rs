@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
+use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::limits::Limit;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Batch, Connection, ErrorCode, OpenFlags};
 use rustix::fs::{FlockOperation, flock, statfs, statvfs};
 use rustix::io::Errno;
 
-use super::in_one_line;
+use super::{StatementObserver, in_one_line};
 
 const SCHEMA: &str = include_str!("../../schema.sql");
 
@@ -104,7 +105,10 @@ pub enum OpenError {
         found: i64,
         known: i64,
     },
-    #[error("{file} is corrupt ({detail}), restore it from a backup")]
+    #[error(
+        "{file} is corrupt ({detail}), restore it from a backup: stepward restore FILE --data-dir {} --force",
+        crate::words::shell_path(file.parent().unwrap_or(file))
+    )]
     Corrupt { file: PathBuf, detail: String },
     #[error(
         "{file} cannot have a write-ahead log (its journal mode stays {mode}), choose a local data_dir"
@@ -126,7 +130,12 @@ pub struct FolderLock {
 }
 
 /// Takes the folder and makes the database in it ready for use.
-pub fn open(folder: &Path) -> Result<(FolderLock, Connection), OpenError> {
+///
+/// `observer` is called before each statement of an upgrade.
+pub fn open(
+    folder: &Path,
+    observer: Option<&StatementObserver>,
+) -> Result<(FolderLock, Connection), OpenError> {
     make_folder(folder)?;
     refuse_network_filesystem(folder)?;
     let lock = lock_folder(folder)?;
@@ -144,7 +153,7 @@ pub fn open(folder: &Path) -> Result<(FolderLock, Connection), OpenError> {
     if bytes <= checked_bytes_max {
         quick_check(&connection, &file)?;
     }
-    bring_up_to_date(&connection, folder, &file, UPGRADES)?;
+    bring_up_to_date(&connection, folder, &file, UPGRADES, observer)?;
     refuse_incomplete(&connection, folder, &file)?;
     prove_writable(&connection, folder, &file)?;
     Ok((lock, connection))
@@ -189,6 +198,13 @@ fn refuse_full_disk(folder: &Path) -> Result<(), OpenError> {
         });
     }
     Ok(())
+}
+
+/// The same for whoever brings no folder into being: only one that holds a database is taken.
+pub fn lock_existing(folder: &Path) -> Result<FolderLock, OpenError> {
+    let found = folder.join(DATABASE_FILE).metadata();
+    found.map_err(|cause| refusal(folder, cause))?;
+    lock_folder(folder)
 }
 
 fn lock_folder(folder: &Path) -> Result<FolderLock, OpenError> {
@@ -402,13 +418,21 @@ fn bring_up_to_date(
     connection: &Connection,
     folder: &Path,
     path: &Path,
-    upgrades: &[&str],
+    upgrades: &[&'static str],
+    observer: Option<&StatementObserver>,
 ) -> Result<(), OpenError> {
+    let mut statements = 0;
+    let mut begin = |text: &'static str| {
+        statements += 1;
+        if let Some(observer) = observer {
+            observer(statements, text);
+        }
+    };
     let refuse = |source| sqlite_refusal(folder, path, source);
     let target = 1 + upgrades.len() as i64;
     let version = user_version(connection).map_err(refuse)?;
     if version == 0 {
-        return in_one_transaction(connection, SCHEMA, target).map_err(refuse);
+        return in_one_transaction(connection, SCHEMA, target, |_| ()).map_err(refuse);
     }
     if version < target {
         let copy = folder.join(format!("stepward.db.version-{version}"));
@@ -417,6 +441,7 @@ fn bring_up_to_date(
             std::fs::remove_file(&copy).map_err(|cause| refusal(folder, cause))?;
         }
         let copy_name = copy.to_string_lossy();
+        begin("VACUUM INTO");
         connection
             .execute("VACUUM INTO ?1", [&copy_name])
             .map_err(refuse)?;
@@ -426,16 +451,29 @@ fn bring_up_to_date(
     }
     for step in version..target {
         let upgrade = upgrades[step as usize - 1];
-        in_one_transaction(connection, upgrade, step + 1).map_err(refuse)?;
+        in_one_transaction(connection, upgrade, step + 1, &mut begin).map_err(refuse)?;
     }
     Ok(())
 }
 
-fn in_one_transaction(connection: &Connection, ddl: &str, version: i64) -> rusqlite::Result<()> {
+fn in_one_transaction(
+    connection: &Connection,
+    ddl: &'static str,
+    version: i64,
+    mut begin: impl FnMut(&'static str),
+) -> rusqlite::Result<()> {
     let tx = connection.unchecked_transaction()?;
-    tx.execute_batch(ddl)?;
+    let mut batch = Batch::new(&tx, ddl);
+    while let Some(mut statement) = batch.next()? {
+        begin(ddl);
+        // Some of them answer with a row, which nobody asked for.
+        let mut rows = statement.query([])?;
+        while rows.next()?.is_some() {}
+    }
+    begin("PRAGMA user_version");
     tx.pragma_update(None, "application_id", APPLICATION_ID)?;
     tx.pragma_update(None, "user_version", version)?;
+    begin("COMMIT");
     tx.commit()
 }
 
@@ -481,18 +519,18 @@ pub fn sqlite_refusal(folder: &Path, file: &Path, source: rusqlite::Error) -> Op
 mod tests {
     use super::*;
 
-    /// Upgrades have no caller yet, so their mechanism is tested here, on a database of its own.
+    /// The mechanism, on upgrades of its own; `tests/it/store/upgrades.rs` has the real ones.
     #[test]
     fn an_upgrade_is_all_or_nothing_and_leaves_a_copy() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(DATABASE_FILE);
         let connection = Connection::open(&path).unwrap();
         configure(&connection).unwrap();
-        bring_up_to_date(&connection, folder.path(), &path, &[]).unwrap();
+        bring_up_to_date(&connection, folder.path(), &path, &[], None).unwrap();
         assert_eq!(user_version(&connection).unwrap(), 1);
 
         let broken = ["CREATE TABLE added (a INTEGER) STRICT; CREATE TABLE added (a INTEGER);"];
-        bring_up_to_date(&connection, folder.path(), &path, &broken).unwrap_err();
+        bring_up_to_date(&connection, folder.path(), &path, &broken, None).unwrap_err();
         assert_eq!(user_version(&connection).unwrap(), 1);
         assert!(connection.prepare("SELECT a FROM added").is_err());
 
@@ -500,7 +538,7 @@ mod tests {
             "CREATE TABLE added (a INTEGER) STRICT",
             "ALTER TABLE added ADD b TEXT",
         ];
-        bring_up_to_date(&connection, folder.path(), &path, &upgrades).unwrap();
+        bring_up_to_date(&connection, folder.path(), &path, &upgrades, None).unwrap();
         assert_eq!(user_version(&connection).unwrap(), 3);
         connection.prepare("SELECT a, b FROM added").unwrap();
         let copy = Connection::open(folder.path().join("stepward.db.version-1")).unwrap();

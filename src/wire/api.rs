@@ -805,6 +805,35 @@ pub struct LogLineJson {
     pub text: String,
 }
 
+/// Backups that the server makes by itself, and when anybody last took one.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct BackupsJson {
+    /// `None`: the settings ask for none.
+    pub dir: Option<String>,
+    pub every_hours: u32,
+    pub keep: u32,
+    /// By whomever.
+    pub last_taken_at: Option<Time>,
+    /// The newest that is there.
+    pub last: Option<BackupJson>,
+    pub next_at: Option<Time>,
+    /// Why there is none since.
+    pub failed: Option<BackupFailureJson>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct BackupJson {
+    pub file: String,
+    pub made_at: Time,
+    pub bytes: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct BackupFailureJson {
+    pub since: Time,
+    pub message: String,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Health {
     pub status: String,

@@ -15,6 +15,7 @@ mod server;
 mod store;
 mod sweeper;
 
+mod backup;
 mod config;
 mod dependencies;
 mod examples;

@@ -101,7 +101,7 @@ fn a_healthy_installation_is_told_so() {
         told.stdout
     );
     assert!(
-        told.stdout.contains("  fix: while the server is stopped"),
+        told.stdout.contains("  fix: make one: stepward backup "),
         "{}",
         told.stdout
     );
@@ -289,7 +289,7 @@ fn flipped_bytes_in_the_database_are_found() {
         |line: &String| line.starts_with("problem: not so: every page of the file is sound: ");
     assert!(problems.iter().any(is_told), "{problems:?}");
     assert_eq!(told.code, Some(1));
-    assert!(!told.stdout.contains("backup"), "{told:?}");
+    assert!(!told.stdout.contains("no backup is known"), "{told:?}");
     assert_eq!(fs::read(&file).unwrap(), bytes);
     let folder = house.path("data");
     let checked = typed(&house, &["db", "check", folder.to_str().unwrap(), "--json"]);
@@ -855,7 +855,7 @@ fn a_disk_that_is_nearly_full_is_told() {
 }
 
 #[test]
-fn a_copy_of_the_folder_is_a_backup_until_it_is_old() {
+fn a_backup_is_known_and_so_is_a_copy_of_the_folder_until_it_is_old() {
     let mut house = House::with(HELLO);
     house.stop_server();
     let told = doctor(&house, &["database"]);
@@ -864,17 +864,30 @@ fn a_copy_of_the_folder_is_a_backup_until_it_is_old() {
         .as_str()
         .unwrap()
         .to_string();
-    let (_, copy) = fix.split_once("copy the folder: ").expect(&fix);
-    let copied = std::process::Command::new("sh").args(["-c", copy]).status();
+    let (_, command) = fix.split_once("make one: stepward ").expect(&fix);
+    let made = std::process::Command::new("sh")
+        .args(["-c", &format!("{} {command}", crate::house::BINARY)])
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{command}: {made:?}");
+    let told = doctor(&house, &["database"]);
+    assert_found(&told, "database", "ok: ", "the last backup is of ");
+    fs::remove_file(house.path("data/last-backup.json")).unwrap();
+
+    let copy = format!("{}.backup-by-hand", house.path("data").display());
+    let copied = std::process::Command::new("cp")
+        .arg("-a")
+        .arg(house.path("data"))
+        .arg(&copy)
+        .status();
     assert!(copied.unwrap().success(), "{copy}");
     let told = doctor(&house, &["database"]);
     assert_found(&told, "database", "ok: ", "the last backup is ");
 
-    let copy = copy.split(' ').next_back().unwrap();
     let long_ago = SystemTime::now() - Duration::from_secs(8 * 86_400);
     let file = fs::File::options()
         .write(true)
-        .open(Path::new(copy).join("stepward.db"));
+        .open(Path::new(&copy).join("stepward.db"));
     file.unwrap().set_modified(long_ago).unwrap();
     let told = doctor(&house, &["database"]);
     assert_found(&told, "database", "warning: ", ", of 8d ago");

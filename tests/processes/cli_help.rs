@@ -107,7 +107,10 @@ fn bash_completes_commands_and_flags() {
     let completed = complete("re", "re");
     let mut completed: Vec<&str> = completed.split_whitespace().collect();
     completed.sort();
-    assert_eq!(completed, ["recovery", "reject", "render", "retry"]);
+    assert_eq!(
+        completed,
+        ["recovery", "reject", "render", "restore", "retry"]
+    );
     assert!(complete("logs --f", "--f").contains("--follow"));
     for shell in ["zsh", "fish", "powershell", "elvish"] {
         let script = typed_in(folder.path(), &["completions", shell]);

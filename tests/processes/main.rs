@@ -2,6 +2,7 @@
 //!
 //! Every story ends with the checker of the database, and leaves no process behind.
 
+mod backups;
 mod cancel;
 mod cli_config;
 #[cfg(feature = "faults")] // It needs strace.

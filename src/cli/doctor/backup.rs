@@ -1,48 +1,77 @@
-//! Whether there is another copy of the database. Nothing of ours makes one yet: what is known are copies of the whole folder.
+//! Whether there is another copy of the database: a backup that somebody took or the server made, or a copy of the whole folder.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::Finding;
+use super::case::Case;
+use crate::backup;
 use crate::cli::words::{ago, moment, shell_path};
 use crate::clock::wall_time;
 use crate::domain::Timestamp;
 use crate::store::DATABASE_FILE;
 use crate::wire::Time;
+use crate::wire::api::BackupsJson;
 
 /// What happened since is lost with the disk.
 const BEHIND_MS_MAX: i64 = 7 * 86_400_000;
 /// Nobody makes more of them in a day.
 const NAMES_MAX: u32 = 1_000;
 
-/// A folder beside the data folder, called like it and then `.backup-` and whatever: as the advice has it.
-pub fn last(folder: &Path) -> Finding {
+/// The last one, and why the server makes no newer one, if it is to and cannot.
+pub fn look(case: &Case, folder: &Path) -> Vec<Finding> {
+    let mut found = vec![last(folder)];
+    if let Ok(server) = case.answering()
+        && let Ok(backups) = server.get::<BackupsJson>("/api/backups")
+        && let Some(failed) = &backups.failed
+    {
+        let since = ago(failed.since);
+        let message = format!(
+            "the server could make no backup, first {since}: {}",
+            failed.message
+        );
+        let fix = "mend what it says: it is tried again every ten minutes";
+        found.push(Finding::problem(message).fix(fix));
+    }
+    found
+}
+
+/// As `stepward backup` and the server note it in the folder. A folder beside the data folder, called like it and then `.backup-` and
+/// whatever, counts too.
+fn last(folder: &Path) -> Finding {
     // `.` has no name that a copy could be called by.
     let folder = &folder.canonicalize().unwrap_or(folder.to_path_buf());
-    let advice = || {
-        format!(
-            "while the server is stopped, copy the folder: cp -a {} {}",
-            shell_path(folder),
-            shell_path(&free_name(folder))
-        )
+    let with_advice = |finding: Finding| {
+        let file = free_name(folder);
+        let (file, data) = (shell_path(&file), shell_path(folder));
+        finding
+            .fix(format!(
+                "make one: stepward backup {file} --data-dir {data}"
+            ))
+            .fix("have the server make them: set backup.dir in its settings")
     };
-    let Some((copy, at)) = last_backup(folder) else {
-        return Finding::warning("no backup is known").fix(advice());
+    let taken = backup::noted(folder).map(|noted| (None, noted.made_at));
+    let copied = last_copy(folder).map(|(copy, at)| (Some(copy), at));
+    let Some((copy, at)) = taken.into_iter().chain(copied).max_by_key(|(_, at)| at.0.0) else {
+        return with_advice(Finding::warning("no backup is known"));
     };
     let written_at = [DATABASE_FILE.to_string(), format!("{DATABASE_FILE}-wal")];
     let written_at = written_at
         .iter()
         .filter_map(|name| written(&folder.join(name)));
     let behind_ms = written_at.map(|it| it.0.0 - at.0.0).max().unwrap_or(0);
-    let message = format!("the last backup is {}, of {}", copy.display(), ago(at));
+    let message = match copy {
+        Some(copy) => format!("the last backup is {}, of {}", copy.display(), ago(at)),
+        None => format!("the last backup is of {}", ago(at)),
+    };
     match behind_ms > BEHIND_MS_MAX {
-        true => Finding::warning(message).fix(advice()),
+        true => with_advice(Finding::warning(message)),
         false => Finding::ok(message),
     }
 }
 
-fn last_backup(folder: &Path) -> Option<(PathBuf, Time)> {
+fn last_copy(folder: &Path) -> Option<(PathBuf, Time)> {
     let prefix = backup_prefix(folder);
     let beside = fs::read_dir(parent(folder)).ok()?.flatten();
     let copies = beside.filter(|entry| entry.file_name().to_string_lossy().starts_with(&prefix));
@@ -59,12 +88,11 @@ fn written(file: &Path) -> Option<Time> {
     Some(Time(Timestamp(ms)))
 }
 
-/// What is there already would take the copy in.
 fn free_name(folder: &Path) -> PathBuf {
     let name = parent(folder).join(backup_prefix(folder) + &today());
     let numbered = |n: u32| match n {
-        1 => name.clone(),
-        n => PathBuf::from(format!("{}-{n}", name.display())),
+        1 => PathBuf::from(format!("{}.tar.gz", name.display())),
+        n => PathBuf::from(format!("{}-{n}.tar.gz", name.display())),
     };
     let mut names = (1..NAMES_MAX).map(numbered);
     names.find(|name| !name.exists()).unwrap_or(name.clone())

@@ -39,7 +39,7 @@ pub fn look(case: &Case) -> Looked {
     }
     // Whoever has a broken one is told above to put the last good one back.
     if is_sound {
-        found.push(backup::last(folder));
+        found.extend(backup::look(case, folder));
     }
     Ok(found)
 }
@@ -87,7 +87,7 @@ fn breaches(examined: &Examined, folder: &Path) -> Vec<Finding> {
                 "stop the server, and see all: stepward db check {folder}"
             ))
             .fix(format!(
-                "keep a copy of {folder} as it is, and put the last one back that was good"
+                "put the last good backup in its place: stepward restore FILE --data-dir {folder} --force"
             ))
     };
     let all = examined.breaches.iter();
@@ -126,7 +126,7 @@ fn unseen(error: &ExamineError, folder: &Path, is_named: bool) -> Finding {
         ExamineError::Refused(OpenError::Corrupt { .. } | OpenError::NotADatabase { .. }) => {
             problem
                 .fix(format!("stop the server, and keep a copy of {shown} as it is"))
-                .fix("put the last copy of the folder back that was good, then: stepward db check")
+                .fix(format!("put the last backup in its place: stepward restore FILE --data-dir {shown} --force"))
         }
         ExamineError::Refused(OpenError::NewerSchema { .. }) => {
             problem.fix("use the program that last ran with this folder, or a newer one")

@@ -132,14 +132,16 @@ fn shade(kind: &str) -> &'static str {
     match EventKind::from_word(kind) {
         Some(
             JobFailed | StepFailed | HookFailed | WorkerInactive | WorkersSilent | WorkflowsBroken
-            | DeliveryGivenUp | ScheduleMissed | ScheduleRefused | WorkerDuplicated | StepRejected,
+            | DeliveryGivenUp | ScheduleMissed | ScheduleRefused | WorkerDuplicated | StepRejected
+            | BackupFailed,
         ) => "failed",
-        Some(JobCompleted | WorkerActive | WorkflowsLoaded | StepApproved | WorkerRegistered) => {
-            "completed"
-        }
+        Some(
+            JobCompleted | WorkerActive | WorkflowsLoaded | StepApproved | WorkerRegistered
+            | BackupMade,
+        ) => "completed",
         Some(
             StepRequeued | StepRetried | StepSuspended | StepHeld | JobHeld | WorkerDraining
-            | WorkerPaused | SchedulePaused | ReportFenced | WorkerRestarted,
+            | WorkerPaused | SchedulePaused | ReportFenced | WorkerRestarted | BackupRestored,
         ) => "suspended",
         _ => "pending",
     }

@@ -85,7 +85,9 @@ impl Found {
     fn problems(&self, view: &View) -> Result<Vec<Problem>, ApiError> {
         let app = view.app;
         let (health, recovery) = (health::look(app), recovery::look(app)?);
+        let backups = app.backups.look();
         Ok(problems(&Told {
+            backups: Some(&backups),
             health: &health,
             workflows: &self.workflows,
             recovery: &recovery,

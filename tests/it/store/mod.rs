@@ -5,3 +5,4 @@ mod invariants;
 mod moves;
 mod open;
 mod statements;
+mod upgrades;

@@ -22,43 +22,6 @@ fn database(folder: &TempDir) -> std::path::PathBuf {
     folder.path().join("stepward.db")
 }
 
-/// As the version before this one left it; a copy of it is kept.
-#[test]
-fn a_database_of_the_first_version_is_brought_up_to_date() {
-    const NEW: [&str; 4] = [
-        "job_open",
-        "job_in_trouble",
-        "event_of_phase",
-        "step_served",
-    ];
-    let folder = tempfile::tempdir().unwrap();
-    drop(Store::open(folder.path(), StoreOptions::default()).unwrap());
-    let file = folder.path().join("stepward.db");
-    let sql = rusqlite::Connection::open(&file).unwrap();
-    for index in NEW {
-        sql.execute(&format!("DROP INDEX {index}"), []).unwrap();
-    }
-    sql.pragma_update(None, "user_version", 1).unwrap();
-    drop(sql);
-    drop(Store::open(folder.path(), StoreOptions::default()).unwrap());
-    let sql = rusqlite::Connection::open(&file).unwrap();
-    let version: i64 = sql
-        .pragma_query_value(None, "user_version", |row| row.get(0))
-        .unwrap();
-    assert_eq!(version, 3);
-    for index in NEW {
-        let found: i64 = sql
-            .query_row(
-                "SELECT count(*) FROM sqlite_schema WHERE name = ?1",
-                [index],
-                |row| row.get(0),
-            )
-            .unwrap();
-        assert_eq!(found, 1, "{index}");
-    }
-    assert!(folder.path().join("stepward.db.version-1").exists());
-}
-
 #[test]
 fn a_new_folder_is_made_with_nobody_elses_eyes_in_it() {
     let parent = tempfile::tempdir().unwrap();
@@ -103,8 +66,9 @@ fn a_newer_schema_is_refused_and_left_alone() {
     assert_eq!(
         refusal(&folder),
         format!(
-            "{} has schema version 99, this program knows up to 3; use a newer stepward",
-            database(&folder).display()
+            "{} has schema version 99, this program knows up to {}; use a newer stepward",
+            database(&folder).display(),
+            stepward::store::SCHEMA_VERSION
         )
     );
     assert_eq!(fs::read(database(&folder)).unwrap(), before);
@@ -153,7 +117,10 @@ fn a_corrupt_database_is_refused() {
     fs::write(database(&folder), bytes).unwrap();
     let refused = refusal(&folder);
     assert!(refused.contains("is corrupt"), "{refused}");
-    assert!(refused.ends_with("restore it from a backup"), "{refused}");
+    let folder = folder.path().display();
+    let restore =
+        format!("restore it from a backup: stepward restore FILE --data-dir {folder} --force");
+    assert!(refused.ends_with(&restore), "{refused}");
 }
 
 #[test]
@@ -175,7 +142,10 @@ fn a_database_that_somebody_took_something_from_is_refused() {
         let file = database(&folder).display().to_string();
         assert_eq!(
             refusal(&folder),
-            format!("{file} is corrupt ({told}), restore it from a backup")
+            format!(
+                "{file} is corrupt ({told}), restore it from a backup: stepward restore FILE --data-dir {} --force",
+                folder.path().display()
+            )
         );
     }
 }

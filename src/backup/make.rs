@@ -1,0 +1,396 @@
+//! How a backup is made: a copy of the database first, then one file after the other as it is read, the manifest last.
+//!
+//! It is read like a file, so whoever wants it decides where it goes and how fast. Nothing but the copy of the database is ever
+//! held, and that file has no name any more once it is there.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use super::{
+    BackupError, DATA, FORMAT, FORMAT_VERSION, LOGS_FOLDER, MANIFEST, Manifest, ManifestFile, ROOT,
+    SETTINGS, WORKFLOWS, WORKFLOWS_FILE, free_bytes, tar,
+};
+use crate::domain::{JobId, Timestamp};
+use crate::secrets::KEY_FILE;
+use crate::store::{Copy, DATABASE_FILE, Stopped, Store};
+use crate::wire::Time;
+use crate::words;
+
+/// What a disk keeps for its server.
+const RESERVED_BYTES: u64 = 64 << 20;
+/// Of the workflows folder: what is larger, deeper or more is no workflow.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+const FILES_MAX: usize = 10_000;
+const DEPTH_MAX: usize = 16;
+/// The copy of the database, while it is made.
+const COPY: &str = "backup-copy.";
+
+const ABOUT: &str = "A backup of a Stepward installation. `stepward restore FILE --data-dir FOLDER` makes a data folder of it; \
+                     by hand, data/ is one. Whoever reads data/secret.key can read the secrets in the database.";
+
+/// Whose backup it is.
+pub enum From<'a> {
+    Running(&'a Store),
+    Stopped(&'a Stopped),
+}
+
+pub struct Sources {
+    pub data_dir: PathBuf,
+    pub workflows_dir: Option<PathBuf>,
+    pub settings_file: Option<PathBuf>,
+    /// Where the database is copied to for a while.
+    pub staging: PathBuf,
+    /// Folders that are not looked into, should they be below that of the workflows.
+    pub apart: Vec<PathBuf>,
+}
+
+/// A backup that is being made, to be read to its end: before that it is none.
+pub struct Backup {
+    sources: Sources,
+    copy: Copy,
+    manifest: Manifest,
+    /// What comes next, in order; then the logs, a job at a time; then the manifest.
+    planned: VecDeque<(String, Planned)>,
+    jobs: VecDeque<i64>,
+    reading: Option<Reading>,
+    /// Bytes that are to be handed out before anything else, and how far they are.
+    ready: (Vec<u8>, usize),
+    is_over: bool,
+    bytes: u64,
+}
+
+enum Planned {
+    Open(File),
+    Path(PathBuf),
+}
+
+struct Reading {
+    name: String,
+    path: PathBuf,
+    file: io::Take<File>,
+    bytes: u64,
+    sum: Sha256,
+}
+
+/// Copies the database; everything else is read when it is asked for.
+pub fn begin(
+    from: From,
+    sources: Sources,
+    now: Timestamp,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Backup, BackupError> {
+    let database = sources.data_dir.join(DATABASE_FILE);
+    let needed = length(&database) + length(&database.with_extension("db-wal")) + RESERVED_BYTES;
+    let staging = &sources.staging;
+    let target = |error| BackupError::Target(staging.clone(), error);
+    let free = free_bytes(staging).map_err(target)?;
+    if free < needed {
+        return Err(BackupError::NoRoom {
+            folder: staging.clone(),
+            free: words::bytes(free),
+            needed: words::bytes(needed),
+        });
+    }
+    remove_leftovers(staging);
+    let staged = tempfile::Builder::new().prefix(COPY).tempfile_in(staging);
+    let staged = staged.map_err(target)?;
+    let copy = match from {
+        From::Running(store) => store.copy_to(staged.path(), go_on),
+        From::Stopped(stopped) => stopped.copy_to(staged.path(), go_on),
+    }?;
+    let database = staged.reopen().map_err(target)?;
+    // It goes with whoever has it open; a server that is killed leaves nothing.
+    staged.close().map_err(target)?;
+
+    let mut planned = VecDeque::from([(format!("{DATA}{DATABASE_FILE}"), Planned::Open(database))]);
+    for name in [KEY_FILE, WORKFLOWS_FILE] {
+        let path = sources.data_dir.join(name);
+        if path.exists() {
+            planned.push_back((format!("{DATA}{name}"), Planned::Path(path)));
+        }
+    }
+    if let Some(file) = &sources.settings_file {
+        planned.push_back((SETTINGS.to_string(), Planned::Path(file.clone())));
+    }
+    let mut left_out = Vec::new();
+    if let Some(folder) = &sources.workflows_dir {
+        let mut found = Vec::new();
+        let mut apart = vec![real(&sources.data_dir)];
+        apart.extend(sources.apart.iter().map(|folder| real(folder)));
+        collect(folder, "", 0, &apart, &mut found, &mut left_out);
+        let named = found.into_iter();
+        planned
+            .extend(named.map(|(name, path)| (format!("{WORKFLOWS}{name}"), Planned::Path(path))));
+    }
+    let jobs = job_folders(&sources.data_dir.join(LOGS_FOLDER))?;
+    Ok(Backup {
+        manifest: Manifest {
+            format: FORMAT.to_string(),
+            format_version: FORMAT_VERSION,
+            about: ABOUT.to_string(),
+            made_at: Time(now),
+            made_by: concat!("stepward ", env!("CARGO_PKG_VERSION")).to_string(),
+            schema_version: copy.schema_version,
+            installation: copy.installation.clone(),
+            files: Vec::new(),
+            left_out,
+        },
+        sources,
+        copy,
+        planned,
+        jobs,
+        reading: None,
+        ready: (Vec::new(), 0),
+        is_over: false,
+        bytes: 0,
+    })
+}
+
+fn length(file: &Path) -> u64 {
+    file.metadata().map_or(0, |found| found.len())
+}
+
+/// What somebody who was killed while he copied has left. Nobody else copies into this folder at the same time.
+fn remove_leftovers(staging: &Path) {
+    let entries = fs::read_dir(staging).into_iter().flatten().flatten();
+    for entry in entries {
+        if entry.file_name().to_string_lossy().starts_with(COPY) {
+            // It is in nobody's way but the disk's.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or(path.to_path_buf())
+}
+
+/// Plain files below a folder by their names, in order. Hidden ones are not ours.
+fn collect(
+    folder: &Path,
+    below: &str,
+    depth: usize,
+    apart: &[PathBuf],
+    found: &mut Vec<(String, PathBuf)>,
+    left_out: &mut Vec<String>,
+) {
+    if apart.contains(&real(folder)) {
+        return;
+    }
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with('.') {
+            continue;
+        }
+        let name = format!("{below}{name}");
+        let is_text = path.to_str().is_some();
+        match path.metadata() {
+            Ok(found_there) if found_there.is_dir() && !path.is_symlink() && depth < DEPTH_MAX => {
+                collect(
+                    &path,
+                    &format!("{name}/"),
+                    depth + 1,
+                    apart,
+                    found,
+                    left_out,
+                )
+            }
+            Ok(found_there)
+                if found_there.is_file()
+                    && is_text
+                    && found_there.len() <= FILE_BYTES_MAX
+                    && found.len() < FILES_MAX
+                    && super::open::is_file_name(&name)
+                    && tar::header(&format!("{WORKFLOWS}{name}"), 0, 0, 0).is_some() =>
+            {
+                found.push((name, path))
+            }
+            _ if left_out.len() < FILES_MAX => left_out.push(name),
+            _ => {}
+        }
+    }
+}
+
+/// Jobs that have logs, the oldest first.
+fn job_folders(folder: &Path) -> Result<VecDeque<i64>, BackupError> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(VecDeque::new()),
+        Err(error) => return Err(BackupError::Source(folder.into(), error)),
+    };
+    let names = entries.flatten().map(|entry| entry.file_name());
+    let mut jobs: Vec<i64> = names
+        .filter_map(|name| name.to_str()?.parse().ok())
+        .collect();
+    jobs.sort();
+    Ok(jobs.into())
+}
+
+impl Backup {
+    /// What it says of itself: all of it once it was read to its end.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// It was read to its end.
+    pub fn is_whole(&self) -> bool {
+        self.is_over && self.ready.1 == self.ready.0.len()
+    }
+
+    /// Handed out so far.
+    pub fn bytes_read(&self) -> u64 {
+        self.bytes
+    }
+
+    fn go_on(&mut self) -> Result<(), BackupError> {
+        while self.planned.is_empty() {
+            let Some(job_id) = self.jobs.pop_front() else {
+                return self.end();
+            };
+            self.plan_logs(job_id)?;
+        }
+        if let Some((name, planned)) = self.planned.pop_front() {
+            self.begin_file(name, planned)?;
+        }
+        Ok(())
+    }
+
+    /// Those of attempts that the copy knows: another one's would be there already when that number is given again.
+    fn plan_logs(&mut self, job_id: i64) -> Result<(), BackupError> {
+        let known = self.copy.attempts(JobId(job_id));
+        let known = known.map_err(|error| BackupError::Damaged(error.to_string()))?;
+        let known: HashMap<i64, u32> = known.into_iter().collect();
+        let folder = self
+            .sources
+            .data_dir
+            .join(LOGS_FOLDER)
+            .join(job_id.to_string());
+        // A job whose logs are gone by now has none.
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let mut attempts: Vec<(i64, u32)> = entries
+            .filter_map(|entry| attempt_of(entry.file_name().to_str()?))
+            .filter(|(step_id, attempt)| known.get(step_id).is_some_and(|last| attempt <= last))
+            .collect();
+        attempts.sort();
+        for (step_id, attempt) in attempts {
+            let file = format!("{step_id}.{attempt}.log");
+            let name = format!("{DATA}{LOGS_FOLDER}/{job_id}/{file}");
+            self.planned
+                .push_back((name, Planned::Path(folder.join(file))));
+        }
+        Ok(())
+    }
+
+    fn begin_file(&mut self, name: String, planned: Planned) -> Result<(), BackupError> {
+        let (file, path) = match planned {
+            Planned::Open(file) => (file, PathBuf::from(&name)),
+            Planned::Path(path) => match File::open(&path) {
+                Ok(file) => (file, path),
+                // Removed since: as if it had been before.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => return Err(BackupError::Source(path, error)),
+            },
+        };
+        let unreadable = |error| BackupError::Source(path.clone(), error);
+        let found = file.metadata().map_err(unreadable)?;
+        // It may grow while it is read: what comes now is not of it.
+        let bytes = found.len();
+        let header = tar::header(&name, bytes, 0o600, found.mtime());
+        let header = header.ok_or_else(|| BackupError::TooLarge(name.clone()))?;
+        self.ready = (header.to_vec(), 0);
+        self.reading = Some(Reading {
+            name,
+            path,
+            file: file.take(bytes),
+            bytes,
+            sum: Sha256::new(),
+        });
+        Ok(())
+    }
+
+    fn end_file(&mut self, reading: Reading) -> Result<(), BackupError> {
+        if reading.file.limit() > 0 {
+            return Err(BackupError::Changed(reading.path));
+        }
+        self.ready = (vec![0; tar::padding(reading.bytes)], 0);
+        self.manifest.files.push(ManifestFile {
+            name: reading.name,
+            bytes: reading.bytes,
+            sha256: hex(reading.sum),
+        });
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), BackupError> {
+        debug_assert!(self.names_are_ours());
+        let json = serde_json::to_vec_pretty(&self.manifest).expect("a manifest has a JSON form");
+        let bytes = json.len() as u64;
+        let secs = self.manifest.made_at.0.0 / 1_000;
+        let header = tar::header(MANIFEST, bytes, 0o600, secs);
+        let header = header.ok_or_else(|| BackupError::TooLarge(MANIFEST.to_string()))?;
+        let padding = vec![0; tar::padding(bytes)];
+        self.ready = ([&header[..], &json, &padding, &tar::END].concat(), 0);
+        self.is_over = true;
+        Ok(())
+    }
+
+    fn names_are_ours(&self) -> bool {
+        let names: HashSet<&str> = (self.manifest.files.iter())
+            .map(|file| &*file.name)
+            .collect();
+        names.len() == self.manifest.files.len() && names.iter().all(|name| name.starts_with(ROOT))
+    }
+}
+
+pub fn hex(sum: Sha256) -> String {
+    let sum = sum.finalize();
+    sum.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// `42.1.log`.
+pub fn attempt_of(name: &str) -> Option<(i64, u32)> {
+    let (step_id, attempt) = name.strip_suffix(".log")?.split_once('.')?;
+    let is_plain = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_plain(step_id) || !is_plain(attempt) {
+        return None;
+    }
+    Some((step_id.parse().ok()?, attempt.parse().ok()?))
+}
+
+impl Read for Backup {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let (ready, at) = &mut self.ready;
+            if *at < ready.len() {
+                let bytes = buffer.len().min(ready.len() - *at);
+                buffer[..bytes].copy_from_slice(&ready[*at..*at + bytes]);
+                *at += bytes;
+                self.bytes += bytes as u64;
+                return Ok(bytes);
+            }
+            if let Some(mut reading) = self.reading.take() {
+                let bytes = reading.file.read(buffer)?;
+                if bytes > 0 {
+                    reading.sum.update(&buffer[..bytes]);
+                    self.reading = Some(reading);
+                    self.bytes += bytes as u64;
+                    return Ok(bytes);
+                }
+                self.end_file(reading).map_err(io::Error::other)?;
+                continue;
+            }
+            if self.is_over {
+                return Ok(0);
+            }
+            self.go_on().map_err(io::Error::other)?;
+        }
+    }
+}

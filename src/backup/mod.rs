@@ -1,0 +1,175 @@
+//! All of an installation in one file, made while it runs; and an installation out of that file.
+//!
+//! A backup is a tar, squeezed by gzip or not (`tar.rs`), of one folder `stepward-backup/`:
+//!
+//! | name | what |
+//! |---|---|
+//! | `data/stepward.db` | the database of one instant |
+//! | `data/secret.key` | without it no sealed input opens: whoever has the file has the secrets |
+//! | `data/workflows.good.json` | the workflows that were last good |
+//! | `data/logs/JOB/STEP.ATTEMPT.log` | what steps printed; indexes are left out, they are made anew |
+//! | `server-config.yaml` | the settings file, if the server has one |
+//! | `workflows/…` | the workflow files, and what lies beside them |
+//! | `manifest.json` | comes last: who made it, when, of what, and every file with its size and SHA-256 |
+//!
+//! # The promise
+//! The database is that of one instant. A log may be longer than it was then, by what was printed until it was read, or a second
+//! shorter after a power cut; only attempts that the database knows have one, so that no attempt to come finds a stranger's.
+//! An archive that ends before its manifest is no backup.
+//!
+//! # How it is read
+//! `make.rs` for how one is made, `open.rs` for what is believed of one, `restore.rs` for how it becomes a data folder, `shelf.rs`
+//! for those that are made by themselves. Time is an argument; threads and HTTP are the server's.
+
+mod make;
+mod open;
+mod restore;
+mod shelf;
+mod tar;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::Timestamp;
+use crate::store::CopyError;
+use crate::wire::Time;
+
+pub use make::{Backup, From, Sources, begin};
+pub use open::{Contents, look};
+pub use restore::{Restore, Restored, restore, verify};
+pub use shelf::{Shelf, Shelved};
+
+/// Where the logs of steps are, in the data folder.
+pub const LOGS_FOLDER: &str = "logs";
+/// The workflows that were last good, in the data folder.
+pub const WORKFLOWS_FILE: &str = "workflows.good.json";
+
+const ROOT: &str = "stepward-backup/";
+const DATA: &str = "stepward-backup/data/";
+const WORKFLOWS: &str = "stepward-backup/workflows/";
+const SETTINGS: &str = "stepward-backup/server-config.yaml";
+const MANIFEST: &str = "stepward-backup/manifest.json";
+
+const FORMAT: &str = "stepward-backup";
+const FORMAT_VERSION: u32 = 1;
+
+/// Why there is no backup, or none that is believed. One line each: what is wrong, what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    #[error("{0}")]
+    Copy(#[from] CopyError),
+    #[error("{0} cannot be read: {1}")]
+    Source(PathBuf, io::Error),
+    #[error("{0} cannot be written: {1}")]
+    Target(PathBuf, io::Error),
+    #[error("{folder} has {free} free, and {needed} are needed: make room, or choose another disk")]
+    NoRoom {
+        folder: PathBuf,
+        free: String,
+        needed: String,
+    },
+    #[error("{0} is too large, or its name too long, for a tar")]
+    TooLarge(String),
+    #[error("{0} has changed while it was read, try again")]
+    Changed(PathBuf),
+    #[error("the backup ends too soon: it is not whole, take another one")]
+    Truncated,
+    #[error("this is no backup, or it is damaged: {0}")]
+    Damaged(String),
+    #[error("{name:?} does not belong into a backup: {why}")]
+    Foreign { name: String, why: String },
+    #[error("the backup cannot be read: {0}")]
+    Unreadable(io::Error),
+    #[error(
+        "the backup was made by a newer stepward ({found}), this one knows up to {known}; use a newer stepward"
+    )]
+    Newer { found: String, known: String },
+    #[error("the database in the backup breaks {count} of its rules: {first}")]
+    Broken { count: usize, first: String },
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// What a backup says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub format: String,
+    pub format_version: u32,
+    /// For whoever finds it in ten years.
+    #[serde(default)]
+    pub about: String,
+    pub made_at: Time,
+    pub made_by: String,
+    pub schema_version: i64,
+    pub installation: String,
+    pub files: Vec<ManifestFile>,
+    /// Files of the workflows folder that it does not hold.
+    #[serde(default)]
+    pub left_out: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestFile {
+    pub name: String,
+    pub bytes: u64,
+    pub sha256: String,
+}
+
+impl Manifest {
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    pub fn logs(&self) -> usize {
+        self.count(&format!("{DATA}{LOGS_FOLDER}/"))
+    }
+
+    pub fn workflows(&self) -> usize {
+        self.count(WORKFLOWS)
+    }
+
+    fn count(&self, prefix: &str) -> usize {
+        let files = self.files.iter();
+        files.filter(|file| file.name.starts_with(prefix)).count()
+    }
+}
+
+/// In the data folder: when a whole backup of it was last handed out.
+const NOTE: &str = "last-backup.json";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Noted {
+    pub made_at: Time,
+    pub bytes: u64,
+}
+
+/// For whoever asks when the last one was made; a data folder that does not take the note is backed up all the same.
+pub fn note(data_dir: &Path, noted: Noted) {
+    let file = data_dir.join(NOTE);
+    let new = file.with_extension("json.new");
+    let json = serde_json::to_vec(&noted).expect("what we note has a JSON form");
+    if let Err(error) = fs::write(&new, json).and_then(|()| fs::rename(&new, &file)) {
+        log::warn!("{} cannot be written: {error}", file.display());
+    }
+}
+
+pub fn noted(data_dir: &Path) -> Option<Noted> {
+    let json = fs::read(data_dir.join(NOTE)).ok()?;
+    serde_json::from_slice(&json).ok()
+}
+
+/// `20261117T143000Z`.
+fn stamp(at: Timestamp) -> String {
+    match jiff::Timestamp::from_millisecond(at.0) {
+        Ok(at) => at.strftime("%Y%m%dT%H%M%SZ").to_string(),
+        Err(_) => at.0.to_string(),
+    }
+}
+
+fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let found = rustix::fs::statvfs(folder)?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}

@@ -1,0 +1,240 @@
+//! The folder of backups that are made by themselves: when the next is due, how one gets there, and which ones go.
+//!
+//! A file has its name only once it is whole and was read back. Older ones go after that, and only those of the same installation.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::{Backup, BackupError, free_bytes, look, stamp};
+use crate::domain::Timestamp;
+use crate::words;
+
+const SUFFIX: &str = ".tar.gz";
+const PART: &str = ".part";
+/// Left on a disk that may be the server's own.
+const RESERVED_BYTES: u64 = 64 << 20;
+/// How often that is looked at.
+const LOOK_BYTES: u64 = 4 << 20;
+const PIECE_BYTES: usize = 64 << 10;
+
+pub struct Shelf {
+    folder: PathBuf,
+    /// `stepward-1a2b3c4d-`: another installation may use the same folder.
+    prefix: String,
+    keep: usize,
+}
+
+/// One that is there and whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shelved {
+    pub file: PathBuf,
+    pub made_at: Timestamp,
+    pub bytes: u64,
+}
+
+impl Shelf {
+    pub fn new(folder: &Path, installation: &str, keep: usize) -> Shelf {
+        let short: String = installation.chars().take(8).collect();
+        Shelf {
+            folder: folder.into(),
+            prefix: format!("stepward-{short}-"),
+            keep: keep.max(1),
+        }
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Whoever is not there yet is made, for nobody else to look into.
+    pub fn open(&self) -> Result<(), BackupError> {
+        let mut options = fs::DirBuilder::new();
+        let made = options.recursive(true).mode(0o700).create(&self.folder);
+        made.map_err(|error| BackupError::Target(self.folder.clone(), error))
+    }
+
+    /// The newest last.
+    pub fn list(&self) -> Vec<Shelved> {
+        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let shelved = entries.filter_map(|entry| {
+            let name = entry.file_name();
+            let stamp = name
+                .to_str()?
+                .strip_prefix(&self.prefix)?
+                .strip_suffix(SUFFIX)?;
+            let found = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+            Some(Shelved {
+                file: entry.path(),
+                made_at: read_stamp(stamp)?,
+                bytes: found.len(),
+            })
+        });
+        let mut shelved: Vec<Shelved> = shelved.collect();
+        shelved.sort_by_key(|shelved| shelved.made_at.0);
+        shelved
+    }
+
+    pub fn last(&self) -> Option<Shelved> {
+        self.list().pop()
+    }
+
+    /// Takes a backup in: all of it, or nothing.
+    pub fn put(
+        &self,
+        mut backup: Backup,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Shelved, BackupError> {
+        let made_at = backup.manifest().made_at.0;
+        let name = format!("{}{}{SUFFIX}", self.prefix, stamp(made_at));
+        let file = self.folder.join(&name);
+        let part = self.folder.join(format!("{name}{PART}"));
+        self.remove_parts();
+        let written = self.write(&mut backup, &part, go_on);
+        let target = |error| BackupError::Target(file.clone(), error);
+        let put = written.and_then(|()| {
+            fs::rename(&part, &file).map_err(target)?;
+            let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
+            folder.map_err(target)
+        });
+        if let Err(error) = put {
+            // What is left of it is in nobody's way, and goes with the next one.
+            let _ = fs::remove_file(&part);
+            return Err(error);
+        }
+        let bytes = file.metadata().map_err(target)?.len();
+        Ok(Shelved {
+            file,
+            made_at,
+            bytes,
+        })
+    }
+
+    fn write(
+        &self,
+        backup: &mut Backup,
+        part: &Path,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<(), BackupError> {
+        let target = |error| BackupError::Target(part.into(), error);
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create_new(true).read(true).mode(0o600);
+        let out = options.open(part).map_err(target)?;
+        let mut out = GzEncoder::new(out, Compression::fast());
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut until_look = 0;
+        loop {
+            let bytes = backup.read(&mut piece).map_err(cause)?;
+            if bytes == 0 {
+                break;
+            }
+            if !go_on() {
+                return Err(crate::store::CopyError::GivenUp.into());
+            }
+            if until_look < bytes as u64 {
+                self.refuse_full()?;
+                until_look = LOOK_BYTES;
+            }
+            until_look -= bytes as u64;
+            out.write_all(&piece[..bytes]).map_err(target)?;
+        }
+        let out = out.finish().map_err(target)?;
+        out.sync_all().map_err(target)?;
+        drop(out);
+        // What the disk gives back is what counts.
+        let read = File::open(part).map_err(target)?;
+        look(BufReader::new(read)).map(|_| ())
+    }
+
+    fn refuse_full(&self) -> Result<(), BackupError> {
+        let free = free_bytes(&self.folder);
+        let free = free.map_err(|error| BackupError::Target(self.folder.clone(), error))?;
+        match free < RESERVED_BYTES {
+            true => Err(BackupError::NoRoom {
+                folder: self.folder.clone(),
+                free: words::bytes(free),
+                needed: words::bytes(RESERVED_BYTES),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    /// Of those that somebody was killed over.
+    fn remove_parts(&self) {
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(&self.prefix) && name.ends_with(PART) {
+                // In nobody's way but the disk's.
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    /// Removes all but the newest. Called when one more is there: never before.
+    pub fn rotate(&self) -> Vec<PathBuf> {
+        let list = self.list();
+        let old = list.len().saturating_sub(self.keep);
+        let mut removed = Vec::new();
+        for shelved in &list[..old] {
+            match fs::remove_file(&shelved.file) {
+                Ok(()) => removed.push(shelved.file.clone()),
+                Err(error) => {
+                    log::warn!("{} cannot be removed: {error}", shelved.file.display())
+                }
+            }
+        }
+        removed
+    }
+}
+
+/// Reading a backup that is being made fails with what kept it from being made.
+fn cause(error: io::Error) -> BackupError {
+    match error.downcast::<BackupError>() {
+        Ok(cause) => cause,
+        Err(error) => BackupError::Unreadable(error),
+    }
+}
+
+fn read_stamp(text: &str) -> Option<Timestamp> {
+    let at = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", text).ok()?;
+    let at = at.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+    Some(Timestamp(at.timestamp().as_millisecond()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_stay_and_those_of_others_too() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(folder.path(), "1a2b3c4d5e6f", 2);
+        for name in [
+            "stepward-1a2b3c4d-20260101T000000Z.tar.gz",
+            "stepward-1a2b3c4d-20260102T000000Z.tar.gz",
+            "stepward-1a2b3c4d-20251231T235959Z.tar.gz",
+            "stepward-1a2b3c4d-20260103T000000Z.tar.gz.part",
+            "stepward-ffffffff-20250101T000000Z.tar.gz",
+            "stepward-1a2b3c4d-mine.tar.gz",
+            "photos.tar.gz",
+        ] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        let last = shelf.last().unwrap();
+        assert_eq!(stamp(last.made_at), "20260102T000000Z");
+        let removed = shelf.rotate();
+        assert_eq!(
+            removed,
+            [folder
+                .path()
+                .join("stepward-1a2b3c4d-20251231T235959Z.tar.gz")]
+        );
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6);
+        assert!(shelf.rotate().is_empty());
+    }
+}

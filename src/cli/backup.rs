@@ -1,0 +1,361 @@
+//! `stepward backup`: one file of everything, from the server that runs or from the folder of one that is stopped.
+
+use std::fs::File;
+use std::io::{self, BufReader, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde::Serialize;
+
+use super::announce;
+use super::exit::{Exit, Fault};
+use super::files::{SERVER_CONFIG, config_file, server_config, workflows_folder};
+use super::look::Show;
+use super::reach::{NamedBy, Reach, Remote, token_variable};
+use super::say::{answer, answer_json, is_written, say};
+use super::words::{bytes, count, moment, shown_path};
+use crate::backup::{self, Backup, BackupError, Contents, Manifest, Noted, Sources};
+use crate::clock::wall_time;
+use crate::config::read_token;
+use crate::store::{DATABASE_FILE, Stopped};
+use crate::wire::Time;
+
+/// The database is copied before the first byte comes.
+const PATIENCE: Duration = Duration::from_secs(3_600);
+
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    before_help = "Examples:
+  stepward backup nightly.tar.gz                        the server of this folder, or its folder if it is stopped
+  stepward backup - --server https://jobs.example.org | ssh elsewhere 'cat > jobs.tar'
+  stepward backup copy.tar --data-dir /var/lib/stepward
+  stepward backup verify nightly.tar.gz"
+)]
+pub struct BackupArgs {
+    #[command(subcommand)]
+    verb: Option<BackupVerb>,
+    /// The file to write, squeezed if it ends in .gz or .tgz; `-` for stdout. Whoever has it has the secrets of the server.
+    #[arg(value_name = "FILE", required = true)]
+    file: Option<PathBuf>,
+    /// Writes over a file that is there.
+    #[arg(long)]
+    force: bool,
+    /// The data folder; its server is asked if it runs.
+    #[arg(long, value_name = "FOLDER")]
+    data_dir: Option<PathBuf>,
+    /// The settings file of a server that is stopped.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    show: Show,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Subcommand)]
+enum BackupVerb {
+    /// Says what is in a backup, and that it is whole: every file, every page, every rule.
+    Verify(VerifyArgs),
+}
+
+#[derive(Args)]
+#[command(before_help = "Examples:
+  stepward backup verify nightly.tar.gz
+  stepward backup verify nightly.tar.gz --json | jq .schema_version")]
+pub struct VerifyArgs {
+    /// The backup; `-` for stdin.
+    file: PathBuf,
+    #[command(flatten)]
+    show: Show,
+}
+
+/// What a backup holds, for programs.
+#[derive(Serialize)]
+pub struct HeldJson {
+    pub file: String,
+    pub made_at: Time,
+    pub made_by: String,
+    pub installation: String,
+    pub schema_version: i64,
+    /// Of all files in it.
+    pub bytes: u64,
+    pub files: usize,
+    pub logs: usize,
+    pub workflows: usize,
+    pub left_out: Vec<String>,
+}
+
+impl HeldJson {
+    pub fn of(file: &Path, manifest: &Manifest) -> HeldJson {
+        HeldJson {
+            file: shown_path(file),
+            made_at: manifest.made_at,
+            made_by: manifest.made_by.clone(),
+            installation: manifest.installation.clone(),
+            schema_version: manifest.schema_version,
+            bytes: manifest.bytes(),
+            files: manifest.files.len(),
+            logs: manifest.logs(),
+            workflows: manifest.workflows(),
+            left_out: manifest.left_out.clone(),
+        }
+    }
+
+    pub fn in_words(&self) -> String {
+        format!(
+            "of {}, {} in {}: the database (schema version {}), {}, {}",
+            moment(self.made_at),
+            bytes(self.bytes),
+            count(self.files, "file"),
+            self.schema_version,
+            count(self.logs, "log"),
+            count(self.workflows, "workflow file"),
+        )
+    }
+}
+
+pub fn run(args: BackupArgs) -> anyhow::Result<Exit> {
+    if let Some(BackupVerb::Verify(args)) = args.verb {
+        return verify(&args);
+    }
+    let file = args.file.clone().expect("clap asks for it");
+    let is_stdout = file == Path::new("-");
+    if is_stdout && args.show.json {
+        return Err(Fault::usage("--json and `-` both want stdout: name a file"));
+    }
+    if is_stdout && io::stdout().is_terminal() {
+        return Err(Fault::usage(
+            "a backup is nothing for a terminal: name a file, or send it somewhere with `stepward backup - | …`",
+        ));
+    }
+    if !is_stdout && !args.force && file.symlink_metadata().is_ok() {
+        return Err(conflict(format!(
+            "{} is there already: name another file, or say --force",
+            shown_path(&file)
+        )));
+    }
+    // Held until the end: no server may start meanwhile.
+    let stopped;
+    let held = match source(&args)? {
+        Source::Server(remote) => {
+            let stream = remote.heard(remote.client.text("/api/backup", PATIENCE))?;
+            write(stream, &file, args.force)?
+        }
+        Source::Folder(folder) => {
+            stopped = Stopped::take(&folder).map_err(|error| {
+                anyhow::anyhow!("{error}; or name the server that uses it with --server URL")
+            })?;
+            let mut backup = of_folder(&stopped, args.config.as_deref())?;
+            let held = write(&mut backup, &file, args.force)?;
+            let noted = Noted {
+                made_at: backup.manifest().made_at,
+                bytes: backup.bytes_read(),
+            };
+            backup::note(&folder, noted);
+            held
+        }
+    };
+    let held = HeldJson::of(&file, &held.manifest);
+    for left_out in &held.left_out {
+        say(format!(
+            "{left_out} of the workflows folder is left out: it is too large, or no plain file"
+        ));
+    }
+    let secret = "it holds the key of the server's secrets: keep it as safe as the data folder";
+    match (is_stdout, args.show.json) {
+        (true, _) => say(format!("backup {}; {secret}", held.in_words())),
+        (false, true) => {
+            answer_json(&held);
+            say(secret);
+        }
+        (false, false) => {
+            answer(format!("{}: backup {}", held.file, held.in_words()));
+            say(secret);
+        }
+    }
+    Ok(Exit::Success)
+}
+
+enum Source {
+    Server(Box<Remote>),
+    Folder(PathBuf),
+}
+
+fn source(args: &BackupArgs) -> anyhow::Result<Source> {
+    let of_folder = |folder: PathBuf| -> anyhow::Result<Source> {
+        let Some((announced, file)) = announce::of_folder(&folder) else {
+            return match folder.join(DATABASE_FILE).exists() {
+                true => Ok(Source::Folder(folder)),
+                false => Err(Fault::not_found(format!(
+                    "{} holds no database: name the data folder with --data-dir, or a server with --server URL",
+                    shown_path(&folder)
+                ))),
+            };
+        };
+        let token = match (&args.reach.token_file, &announced.token_file) {
+            (Some(file), _) | (None, Some(file)) => Some(read_token(file)?),
+            (None, None) => token_variable()?,
+        };
+        let named_by = NamedBy::Folder(file, announced.pid);
+        let remote = Remote::new(&announced.url, token.as_deref(), named_by);
+        Ok(Source::Server(Box::new(remote)))
+    };
+    if let Some(folder) = &args.data_dir {
+        return of_folder(folder.clone());
+    }
+    match args.reach.find()? {
+        Some(remote) => Ok(Source::Server(Box::new(remote))),
+        None => of_folder(server_config(args.config.as_deref())?.data_dir),
+    }
+}
+
+/// With the settings and the workflows that a server would have if it were started here with this folder.
+fn of_folder(stopped: &Stopped, config: Option<&Path>) -> anyhow::Result<Backup> {
+    let file = config_file(config, SERVER_CONFIG);
+    let settings = server_config(config)?;
+    let is_its_own = config.is_some() || same(&settings.data_dir, stopped.folder());
+    let sources = Sources {
+        data_dir: stopped.folder().to_path_buf(),
+        workflows_dir: workflows_folder(&settings).filter(|_| is_its_own),
+        settings_file: file.filter(|_| is_its_own),
+        staging: stopped.folder().to_path_buf(),
+        apart: settings.backup.dir.iter().cloned().collect(),
+    };
+    if !is_its_own {
+        say(
+            "the settings and the workflows of that server are not known here, so they are left out: name them with --config FILE",
+        );
+    }
+    let from = backup::From::Stopped(stopped);
+    Ok(backup::begin(from, sources, wall_time(), &|| true)?)
+}
+
+fn same(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// All of it, or no file. What was written is read back before it gets its name.
+fn write(mut stream: impl Read, file: &Path, force: bool) -> anyhow::Result<Contents> {
+    if file == Path::new("-") {
+        let tee = Tee {
+            stream,
+            out: io::stdout().lock(),
+        };
+        let contents = backup::look(tee)
+            .map_err(|error| anyhow::anyhow!("{error}; what was written is no backup"))?;
+        is_written(io::stdout().lock().flush());
+        return Ok(contents);
+    }
+    let unwritten = || format!("{} cannot be written", shown_path(file));
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    let mut part = tempfile::Builder::new()
+        .prefix(".stepward-backup.")
+        .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .with_context(unwritten)?;
+    let extension = file.extension().unwrap_or_default();
+    let squeeze = extension == "gz" || extension == "tgz";
+    let copied = match squeeze {
+        true => {
+            let mut out = GzEncoder::new(part.as_file_mut(), Compression::default());
+            io::copy(&mut stream, &mut out).and_then(|_| out.finish().map(|_| ()))
+        }
+        false => io::copy(&mut stream, part.as_file_mut()).map(|_| ()),
+    };
+    copied.with_context(|| "the backup broke off, nothing was kept of it")?;
+    part.as_file().sync_all().with_context(unwritten)?;
+    let read = File::open(part.path()).with_context(unwritten)?;
+    let contents = backup::look(BufReader::new(read))?;
+    let kept = match force {
+        true => part.persist(file).map_err(|error| error.error),
+        false => part.persist_noclobber(file).map_err(|error| error.error),
+    };
+    kept.with_context(unwritten)?;
+    let folder = File::open(folder.unwrap_or(Path::new(".")));
+    folder
+        .and_then(|folder| folder.sync_all())
+        .with_context(unwritten)?;
+    Ok(contents)
+}
+
+/// What is looked at goes out as well.
+struct Tee<R, W> {
+    stream: R,
+    out: W,
+}
+
+impl<R: Read, W: Write> Read for Tee<R, W> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.stream.read(buffer)?;
+        self.out.write_all(&buffer[..bytes])?;
+        Ok(bytes)
+    }
+}
+
+fn verify(args: &VerifyArgs) -> anyhow::Result<Exit> {
+    let contents = backup::verify(opened(&args.file)?, wall_time()).map_err(refused)?;
+    let held = HeldJson::of(&args.file, &contents.manifest);
+    match args.show.json {
+        true => answer_json(&held),
+        false => answer(format!(
+            "{}: whole, every rule holds; backup {}",
+            held.file,
+            held.in_words()
+        )),
+    };
+    Ok(Exit::Success)
+}
+
+/// A file, or stdin.
+pub fn opened(file: &Path) -> anyhow::Result<Box<dyn Read>> {
+    if file == Path::new("-") {
+        if io::stdin().is_terminal() {
+            return Err(Fault::usage(
+                "there is no backup on a terminal: name a file",
+            ));
+        }
+        return Ok(Box::new(io::stdin()));
+    }
+    match File::open(file) {
+        Ok(opened) => Ok(Box::new(opened)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Fault::not_found(format!(
+            "{} does not exist",
+            shown_path(file)
+        ))),
+        Err(error) => Err(anyhow::anyhow!(
+            "{} cannot be read: {error}",
+            shown_path(file)
+        )),
+    }
+}
+
+/// What is wrong with a backup is a finding; what is wrong with a disk is an error.
+pub fn refused(error: BackupError) -> anyhow::Error {
+    use BackupError::*;
+    let exit = match &error {
+        Truncated | Damaged(_) | Foreign { .. } | Newer { .. } | Broken { .. } => Exit::Invalid,
+        Refused(_) => Exit::Conflict,
+        Copy(_)
+        | Source(..)
+        | Target(..)
+        | NoRoom { .. }
+        | TooLarge(_)
+        | Changed(_)
+        | Unreadable(_) => Exit::Error,
+    };
+    Fault::new(exit, error.to_string()).into()
+}
+
+fn conflict(message: String) -> anyhow::Error {
+    Fault::new(Exit::Conflict, message).into()
+}

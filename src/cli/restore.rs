@@ -1,0 +1,123 @@
+//! `stepward restore`: a data folder out of a backup.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+
+use super::backup::{HeldJson, opened, refused};
+use super::exit::{Exit, Fault};
+use super::look::Show;
+use super::say::{answer, answer_json};
+use super::words::{shell_path, shown_path};
+use crate::backup::{self, Restore};
+use crate::clock::wall_time;
+
+#[derive(Args)]
+#[command(before_help = "Examples:
+  stepward restore nightly.tar.gz --data-dir /var/lib/stepward
+  stepward restore nightly.tar.gz --data-dir .stepward --force     what is there is moved aside, never removed
+  ssh elsewhere cat jobs.tar | stepward restore - --data-dir .stepward --workflows-dir workflows
+  stepward restore nightly.tar.gz --dry-run                         looks at everything, writes nothing")]
+pub struct RestoreArgs {
+    /// The backup; `-` for stdin.
+    file: PathBuf,
+    /// The data folder that it becomes. It must not be there yet, or be empty.
+    #[arg(long, value_name = "FOLDER", required_unless_present = "dry_run")]
+    data_dir: Option<PathBuf>,
+    /// Where the workflow files go; `workflows` in the data folder if left out. What is there is never written over.
+    #[arg(long, value_name = "FOLDER")]
+    workflows_dir: Option<PathBuf>,
+    /// Moves a data folder that is in the way aside, to FOLDER.before-restore-TIME.
+    #[arg(long)]
+    force: bool,
+    /// Looks at everything as if it were restored, and says what is in it.
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    show: Show,
+}
+
+#[derive(Serialize)]
+struct RestoredJson {
+    data_dir: Option<PathBuf>,
+    workflows_dir: Option<PathBuf>,
+    settings_file: Option<PathBuf>,
+    moved_aside: Option<PathBuf>,
+    dry_run: bool,
+    backup: HeldJson,
+}
+
+pub fn run(args: RestoreArgs) -> anyhow::Result<Exit> {
+    let source = opened(&args.file)?;
+    let now = wall_time();
+    let Some(data_dir) = args.data_dir.as_deref().filter(|_| !args.dry_run) else {
+        let contents = backup::verify(source, now).map_err(refused)?;
+        let held = HeldJson::of(&args.file, &contents.manifest);
+        let text = format!(
+            "{}: whole, every rule holds, nothing was written; backup {}",
+            held.file,
+            held.in_words()
+        );
+        let json = RestoredJson {
+            data_dir: args.data_dir,
+            workflows_dir: None,
+            settings_file: None,
+            moved_aside: None,
+            dry_run: true,
+            backup: held,
+        };
+        match args.show.json {
+            true => answer_json(&json),
+            false => answer(text),
+        };
+        return Ok(Exit::Success);
+    };
+    if data_dir.as_os_str().is_empty() {
+        return Err(Fault::usage("--data-dir is empty, name a folder"));
+    }
+    let asked = Restore {
+        data_dir,
+        workflows_dir: args.workflows_dir.as_deref(),
+        force: args.force,
+        now,
+    };
+    let restored = backup::restore(source, &asked).map_err(refused)?;
+    let held = HeldJson::of(&args.file, &restored.contents.manifest);
+    if args.show.json {
+        answer_json(&RestoredJson {
+            data_dir: Some(data_dir.to_path_buf()),
+            workflows_dir: restored.workflows_dir,
+            settings_file: restored.settings_file,
+            moved_aside: restored.moved_aside,
+            dry_run: false,
+            backup: held,
+        });
+        return Ok(Exit::Success);
+    }
+    answer(format!(
+        "{}: restored, backup {}",
+        shown_path(data_dir),
+        held.in_words()
+    ));
+    if let Some(aside) = &restored.moved_aside {
+        answer(format!("what was there is in {}", shown_path(aside)));
+    }
+    if let Some(file) = &restored.settings_file {
+        answer(format!(
+            "its settings are in {}, for you to look at: paths in them are those of the former machine",
+            shown_path(file)
+        ));
+    }
+    let workflows = restored.workflows_dir.as_deref();
+    answer(format!("start it: {}", start(data_dir, workflows)));
+    Ok(Exit::Success)
+}
+
+fn start(data_dir: &Path, workflows_dir: Option<&Path>) -> String {
+    let data = format!("stepward server --data-dir {}", shell_path(data_dir));
+    match workflows_dir {
+        Some(folder) => format!("{data} --workflows-dir {}", shell_path(folder)),
+        None => data,
+    }
+}

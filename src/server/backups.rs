@@ -1,0 +1,280 @@
+//! Backups: handed to whoever asks, and made by themselves as the settings say. One at a time: each copies the database.
+//!
+//! When the next one is due is told by the files that are there, so a restart changes nothing. One that could not be made is
+//! told once, stays a problem until there is another, and is tried again. A backup never makes anything else wait, and leaves a
+//! disk that is nearly full alone.
+
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+
+use crate::backup::{self, Backup, BackupError, Noted, Shelf, Shelved, Sources};
+use crate::clock::SystemClock;
+use crate::config::{Origin, ServerConfig, Setting};
+use crate::domain::Timestamp;
+use crate::domain::event::{EventKind, NewEvent};
+use crate::engine::Engine;
+use crate::wire::api::{BackupFailureJson, BackupJson, BackupsJson};
+use crate::words;
+
+const HOUR_MS: i64 = 3_600_000;
+/// After one that failed.
+const AGAIN_MS: i64 = 10 * 60_000;
+/// The clock on the wall may be set meanwhile.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+
+pub struct Backups {
+    maker: Arc<Maker>,
+    /// `None`: the settings ask for none.
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Maker {
+    engine: Engine,
+    clock: Arc<SystemClock>,
+    config: ServerConfig,
+    settings_file: Option<PathBuf>,
+    shelf: Option<Shelf>,
+    is_busy: Arc<AtomicBool>,
+    is_stopping: AtomicBool,
+    /// Since when, and why.
+    failed: Mutex<Option<(Timestamp, String)>>,
+}
+
+/// The one who copies, for as long as this lives.
+struct Turn(Arc<AtomicBool>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+/// Why nobody is handed a backup.
+pub enum Refusal {
+    Busy,
+    Failed(BackupError),
+}
+
+/// A backup on its way out.
+pub struct Handed {
+    backup: Backup,
+    maker: Arc<Maker>,
+    is_noted: bool,
+    _turn: Turn,
+}
+
+impl Read for Handed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.backup.read(buffer)?;
+        if bytes == 0 && !buffer.is_empty() && !self.is_noted {
+            self.is_noted = true;
+            self.maker.note(&self.backup);
+        }
+        Ok(bytes)
+    }
+}
+
+impl Backups {
+    pub fn start(
+        engine: &Engine,
+        clock: &Arc<SystemClock>,
+        config: &ServerConfig,
+        settings: &[Setting],
+        installation: &str,
+    ) -> io::Result<Backups> {
+        let keep = usize::try_from(config.backup.keep).unwrap_or(usize::MAX);
+        let shelf = config.backup.dir.as_deref();
+        let shelf = shelf.map(|folder| Shelf::new(folder, installation, keep));
+        let settings_file = settings.iter().find_map(|setting| match &setting.origin {
+            Origin::File(file, _) => Some(file.clone()),
+            _ => None,
+        });
+        let maker = Arc::new(Maker {
+            engine: engine.clone(),
+            clock: clock.clone(),
+            config: config.clone(),
+            settings_file,
+            shelf,
+            is_busy: Arc::default(),
+            is_stopping: AtomicBool::new(false),
+            failed: Mutex::new(None),
+        });
+        let mut backups = Backups {
+            maker,
+            stop: None,
+            thread: None,
+        };
+        if backups.maker.shelf.is_some() {
+            let (stop, stopped) = bounded(0);
+            let maker = backups.maker.clone();
+            let thread = std::thread::Builder::new()
+                .name("backup".to_string())
+                .spawn(move || maker.run(&stopped))?;
+            backups.stop = Some(stop);
+            backups.thread = Some(thread);
+        }
+        Ok(backups)
+    }
+
+    /// Copies the database, which takes seconds; the rest is read as it is sent.
+    pub fn begin(&self) -> Result<Handed, Refusal> {
+        let turn = self.maker.turn().ok_or(Refusal::Busy)?;
+        let staging = self.maker.config.data_dir.clone();
+        let backup = self.maker.make(staging).map_err(Refusal::Failed)?;
+        Ok(Handed {
+            backup,
+            maker: self.maker.clone(),
+            is_noted: false,
+            _turn: turn,
+        })
+    }
+
+    /// As it is now.
+    pub fn look(&self) -> BackupsJson {
+        let maker = &self.maker;
+        let settings = &maker.config.backup;
+        let last = maker.shelf.as_ref().and_then(Shelf::last);
+        let failed = maker.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        BackupsJson {
+            dir: settings.dir.as_deref().map(words::shown_path),
+            every_hours: settings.every_hours,
+            keep: settings.keep,
+            last_taken_at: backup::noted(&maker.config.data_dir).map(|noted| noted.made_at),
+            last: last.as_ref().map(|shelved| BackupJson {
+                file: words::shown_path(&shelved.file),
+                made_at: shelved.made_at.into(),
+                bytes: shelved.bytes,
+            }),
+            next_at: (maker.shelf.as_ref()).map(|_| maker.due(last.as_ref()).into()),
+            failed: failed.as_ref().map(|(since, message)| BackupFailureJson {
+                since: (*since).into(),
+                message: message.clone(),
+            }),
+        }
+    }
+}
+
+impl Drop for Backups {
+    fn drop(&mut self) {
+        self.maker.is_stopping.store(true, Ordering::Relaxed);
+        self.stop = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the making of backups met a bug");
+        }
+    }
+}
+
+impl Maker {
+    fn turn(&self) -> Option<Turn> {
+        let was_busy = self.is_busy.swap(true, Ordering::Acquire);
+        (!was_busy).then(|| Turn(self.is_busy.clone()))
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    fn make(&self, staging: PathBuf) -> Result<Backup, BackupError> {
+        let sources = Sources {
+            data_dir: self.config.data_dir.clone(),
+            workflows_dir: self.config.workflows_dir.clone(),
+            settings_file: self.settings_file.clone(),
+            staging,
+            apart: self.config.backup.dir.iter().cloned().collect(),
+        };
+        let from = backup::From::Running(&self.engine.store);
+        backup::begin(from, sources, self.clock.now().wall, &|| self.goes_on())
+    }
+
+    fn note(&self, backup: &Backup) {
+        let noted = Noted {
+            made_at: backup.manifest().made_at,
+            bytes: backup.bytes_read(),
+        };
+        backup::note(&self.config.data_dir, noted);
+    }
+
+    /// A clock that was set back does not keep us from making any for years.
+    fn due(&self, last: Option<&Shelved>) -> Timestamp {
+        let now = self.clock.now().wall;
+        let every_ms = i64::from(self.config.backup.every_hours) * HOUR_MS;
+        let due = last.map_or(now.0, |last| last.made_at.0 + every_ms);
+        Timestamp(due.min(now.0 + every_ms))
+    }
+
+    fn run(&self, stopped: &Receiver<()>) {
+        let mut not_before = i64::MIN;
+        loop {
+            let now = self.clock.now().wall;
+            let last = self.shelf.as_ref().and_then(Shelf::last);
+            if self.due(last.as_ref()).0 <= now.0 && not_before <= now.0 {
+                // Somebody else has his turn: in a while.
+                if let Some(_turn) = self.turn() {
+                    let shelved = self.shelve();
+                    if !self.goes_on() {
+                        return;
+                    }
+                    if shelved.is_err() {
+                        not_before = now.0 + AGAIN_MS;
+                    }
+                    self.tell(shelved);
+                }
+            }
+            match stopped.recv_timeout(LOOK_EVERY) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn shelve(&self) -> Result<Shelved, BackupError> {
+        let shelf = self.shelf.as_ref().expect("there is one, or no thread");
+        shelf.open()?;
+        let backup = self.make(shelf.folder().to_path_buf())?;
+        let shelved = shelf.put(backup, &|| self.goes_on())?;
+        shelf.rotate();
+        Ok(shelved)
+    }
+
+    fn tell(&self, shelved: Result<Shelved, BackupError>) {
+        let now = self.clock.now();
+        let event = match shelved {
+            Ok(shelved) => {
+                let noted = Noted {
+                    made_at: shelved.made_at.into(),
+                    bytes: shelved.bytes,
+                };
+                backup::note(&self.config.data_dir, noted);
+                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                let (file, size) = (
+                    words::shown_path(&shelved.file),
+                    words::bytes(shelved.bytes),
+                );
+                NewEvent::new(EventKind::BackupMade, format!("backup {file} made, {size}"))
+            }
+            Err(error) => {
+                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                let since = failed.as_ref().map(|(since, _)| *since);
+                *failed = Some((since.unwrap_or(now.wall), error.to_string()));
+                log::error!("no backup could be made: {error}");
+                if since.is_some() {
+                    return;
+                }
+                let text = format!("no backup could be made: {error}");
+                NewEvent::new(EventKind::BackupFailed, text)
+            }
+        };
+        if let Err(error) = self.engine.tell(event, now) {
+            log::warn!("what became of a backup could not be recorded: {error}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! A copy of the database while it is in use, and what a copy must be before it takes the place of one.
+//!
+//! The copy is made page by page from a connection of its own that holds one snapshot from the first page to the last. So it
+//! is the database of one instant, nobody's write waits for it and no write makes it begin anew. What it costs: for as long
+//! as it takes, the write-ahead log cannot be begun anew and grows by what is written meanwhile.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::backup::{Backup, StepResult};
+use rusqlite::{Connection, OpenFlags, named_params};
+
+use super::invariants::Breach;
+use super::schema::{self, DATABASE_FILE, FolderLock, OpenError};
+use super::{Store, StoreError, StoreOptions, Tx};
+use crate::domain::event::NewEvent;
+use crate::domain::{JobId, Now, Timestamp};
+
+pub const STATEMENTS: &[&str] = &[ATTEMPTS_OF_JOB, INSTALLATION];
+
+/// 4 MiB: between two of these others may use the disk, and whoever waits for the copy may give it up.
+const PAGES_AT_ONCE: i32 = 1_000;
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// Why there is no copy. One line each.
+#[derive(Debug, thiserror::Error)]
+pub enum CopyError {
+    #[error("{0}")]
+    Open(OpenError),
+    #[error("the copy of the database cannot be written: {0}")]
+    Unwritten(String),
+    #[error("the database is corrupt ({0}), so there is nothing to back up; run: stepward doctor")]
+    Corrupt(String),
+    #[error("the server stops")]
+    GivenUp,
+}
+
+/// A database that is nobody's yet.
+pub struct Copy {
+    connection: Connection,
+    pub schema_version: i64,
+    /// Which installation it is of.
+    pub installation: String,
+}
+
+const INSTALLATION: &str = "SELECT installation_key FROM server WHERE only_row = 1";
+
+const ATTEMPTS_OF_JOB: &str = "SELECT step_id, attempt FROM step WHERE job_id = :job_id";
+
+impl Copy {
+    /// Steps of a job and the last attempt of each.
+    pub fn attempts(&self, job_id: JobId) -> Result<Vec<(i64, u32)>, StoreError> {
+        let mut statement = self.connection.prepare_cached(ATTEMPTS_OF_JOB)?;
+        let rows = statement.query_map(named_params! { ":job_id": job_id.0 }, |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+}
+
+impl Store {
+    /// Copies what is committed now to a new file. `go_on` is asked again and again.
+    pub fn copy_to(&self, file: &Path, go_on: &dyn Fn() -> bool) -> Result<Copy, CopyError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        copy(&self.folder().join(DATABASE_FILE), flags, file, go_on)
+    }
+}
+
+/// A data folder whose server is stopped, and stays so for as long as this lives.
+pub struct Stopped {
+    folder: PathBuf,
+    _lock: FolderLock,
+}
+
+impl Stopped {
+    /// Changes nothing but who holds the folder.
+    pub fn take(folder: &Path) -> Result<Stopped, OpenError> {
+        let lock = schema::lock_existing(folder)?;
+        Ok(Stopped {
+            folder: folder.into(),
+            _lock: lock,
+        })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The server may have been killed: what its log holds is taken in first, as its next start would.
+    pub fn copy_to(&self, file: &Path, go_on: &dyn Fn() -> bool) -> Result<Copy, CopyError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        copy(&self.folder.join(DATABASE_FILE), flags, file, go_on)
+    }
+}
+
+fn copy(
+    from: &Path,
+    flags: OpenFlags,
+    to: &Path,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Copy, CopyError> {
+    let folder = from.parent().unwrap_or(from);
+    let refuse = |source| match schema::sqlite_refusal(folder, from, source) {
+        OpenError::Corrupt { detail, .. } => CopyError::Corrupt(detail),
+        refusal => CopyError::Open(refusal),
+    };
+    let unwritten = |error: rusqlite::Error| CopyError::Unwritten(super::in_one_line(&error));
+    let source = Connection::open_with_flags(from, flags).map_err(refuse)?;
+    schema::configure(&source).map_err(refuse)?;
+    schema::refuse_strangers(&source, from).map_err(CopyError::Open)?;
+    let snapshot = source.unchecked_transaction().map_err(refuse)?;
+    // A transaction has its snapshot from its first look on.
+    schema::user_version(&snapshot).map_err(refuse)?;
+
+    let mut target = Connection::open(to).map_err(unwritten)?;
+    // Nobody knows of this file yet: whoever is killed now leaves one that is thrown away.
+    (|| {
+        target.pragma_update(None, "synchronous", "OFF")?;
+        target.query_row("PRAGMA journal_mode = OFF", [], |_| Ok(()))
+    })()
+    .map_err(unwritten)?;
+    {
+        let backup = Backup::new(&snapshot, &mut target).map_err(unwritten)?;
+        loop {
+            if !go_on() {
+                return Err(CopyError::GivenUp);
+            }
+            match backup.step(PAGES_AT_ONCE).map_err(unwritten)? {
+                StepResult::Done => break,
+                _ => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+    drop(snapshot);
+    // It came with a write-ahead log of its own, in files beside it that nobody would take along.
+    let plain = target.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()));
+    plain.map_err(unwritten)?;
+    let found = (target.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0)))
+        .map_err(|error| CopyError::Corrupt(super::in_one_line(&error)))?;
+    if found != "ok" {
+        return Err(CopyError::Corrupt(Breach::of_pages(found).what));
+    }
+    let schema_version = schema::user_version(&target).map_err(unwritten)?;
+    let installation = target.query_row(INSTALLATION, [], |row| row.get(0));
+    Ok(Copy {
+        installation: installation.map_err(unwritten)?,
+        connection: target,
+        schema_version,
+    })
+}
+
+/// What was found in a copy that is to be used again.
+pub struct Taken {
+    /// As it was in the copy; it is the current one by now.
+    pub schema_version: i64,
+    pub installation: String,
+    pub breaches: Vec<Breach>,
+}
+
+/// Looks at everything in a folder that holds a copy: every page, every rule. One of an older version is brought up to date.
+///
+/// Whoever ran steps for it may have gone on since it was made, with attempts that this database does not know and will number
+/// anew. So every session gets a key that no worker has: each of them opens a new one, and what is reported in a former one
+/// is fenced, whatever it is about. `event` tells people.
+pub fn take_copy(folder: &Path, event: NewEvent, wall: Timestamp) -> Result<Taken, CopyError> {
+    let file = folder.join(DATABASE_FILE);
+    let refuse = |source| CopyError::Open(schema::sqlite_refusal(folder, &file, source));
+    let schema_version = {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&file, flags).map_err(refuse)?;
+        schema::configure(&connection).map_err(refuse)?;
+        schema::refuse_strangers(&connection, &file).map_err(CopyError::Open)?;
+        let found = connection.query_row("PRAGMA integrity_check(1)", [], |row| {
+            row.get::<_, String>(0)
+        });
+        let found = found.map_err(refuse)?;
+        if found != "ok" {
+            return Err(CopyError::Corrupt(Breach::of_pages(found).what));
+        }
+        schema::user_version(&connection).map_err(refuse)?
+    };
+    let store = Store::open(folder, StoreOptions::default()).map_err(CopyError::Open)?;
+    let failed = |error: StoreError| CopyError::Unwritten(error.to_string());
+    let breaches = store.read(|tx| tx.rule_breaches()).map_err(failed)?;
+    let installation = store.read(|tx| tx.installation_key()).map_err(failed)?;
+    if breaches.is_empty() {
+        let now = Now {
+            wall,
+            up: store.begun_up(),
+        };
+        let begin = move |tx: &Tx| {
+            tx.forget_session_keys()?;
+            tx.record(&event, now)
+        };
+        store.write(begin).map_err(failed)?;
+    }
+    Ok(Taken {
+        schema_version,
+        installation,
+        breaches,
+    })
+}
+
+// Once in the life of a database that was put back: every row of it.
+const FORGET_SESSION_KEYS: &str =
+    "UPDATE session SET session_key = 'restored.' || session_id || '.' || hex(randomblob(8))";
+
+impl Tx<'_> {
+    fn forget_session_keys(&self) -> Result<(), StoreError> {
+        self.sql(FORGET_SESSION_KEYS)?.execute([])?;
+        Ok(())
+    }
+}

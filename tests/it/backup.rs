@@ -1,0 +1,499 @@
+//! What is believed of a backup, and what becomes of a folder that one is restored to. Servers under load are in `tests/processes`.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use stepward::backup::{self, BackupError, From, Restore, Restored, Sources};
+use stepward::domain::Timestamp;
+use stepward::store::{SCHEMA_VERSION, Store, StoreOptions};
+use tempfile::TempDir;
+
+const NOW: Timestamp = Timestamp(1_790_000_000_000);
+
+/// A backup of a small installation: a database without jobs, a key, a workflow.
+fn small() -> Vec<u8> {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let workflows = folder.path().join("workflows");
+    fs::create_dir_all(workflows.join("more")).unwrap();
+    fs::create_dir_all(workflows.join(".git")).unwrap();
+    fs::write(workflows.join("a.yaml"), "tasks: {}\n").unwrap();
+    fs::write(workflows.join("more/run.sh"), "true\n").unwrap();
+    fs::write(workflows.join(".git/config"), "theirs").unwrap();
+    fs::write(workflows.join("large.bin"), vec![0; (1 << 20) + 1]).unwrap();
+    let store = Store::open(&data, StoreOptions::default()).unwrap();
+    let sources = Sources {
+        data_dir: data.clone(),
+        workflows_dir: Some(workflows),
+        settings_file: None,
+        staging: data.clone(),
+        apart: Vec::new(),
+    };
+    // A log of an attempt that no step is in: whoever gets that number next must not find it.
+    fs::create_dir_all(data.join("logs/7")).unwrap();
+    fs::write(data.join("logs/7/9.1.log"), "1 o ghost\n").unwrap();
+    let mut backup = backup::begin(From::Running(&store), sources, NOW, &|| true).unwrap();
+    let mut bytes = Vec::new();
+    backup.read_to_end(&mut bytes).unwrap();
+    assert!(backup.is_whole());
+    let left: Vec<String> = fs::read_dir(&data)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with("backup-copy"))
+        .collect();
+    assert_eq!(left, Vec::<String>::new(), "the copy has no name any more");
+    bytes
+}
+
+/// The files of an archive, by name.
+fn files(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while archive[at] != 0 {
+        let text = |from: usize, to: usize| {
+            let field = &archive[at + from..at + to];
+            let end = field
+                .iter()
+                .position(|byte| *byte == 0)
+                .unwrap_or(field.len());
+            String::from_utf8(field[..end].to_vec()).unwrap()
+        };
+        let bytes = usize::from_str_radix(text(124, 136).trim(), 8).unwrap();
+        let begin = at + 512;
+        found.push((text(0, 100), archive[begin..begin + bytes].to_vec()));
+        at = begin + bytes.next_multiple_of(512);
+    }
+    found
+}
+
+fn entry(name: &str, kind: u8, bytes: usize, content: &[u8]) -> Vec<u8> {
+    let mut block = vec![0u8; 512];
+    let mut put = |at: usize, text: &[u8]| block[at..at + text.len()].copy_from_slice(text);
+    put(0, name.as_bytes());
+    put(100, b"0000600");
+    put(124, format!("{bytes:011o}").as_bytes());
+    put(136, b"00000000000");
+    put(148, b"        ");
+    put(156, &[kind]);
+    put(157, b"../../../../etc/passwd");
+    put(257, b"ustar\x0000");
+    let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
+    block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+    block.extend_from_slice(content);
+    block.resize(block.len().next_multiple_of(512), 0);
+    block
+}
+
+const END: [u8; 1024] = [0; 1024];
+
+/// An archive of these files and a manifest that knows them all; `change` may make it lie.
+fn archive(files: &[(String, Vec<u8>)], change: impl FnOnce(&mut Value)) -> Vec<u8> {
+    let listed = files.iter().map(|(name, content)| {
+        let sum: String = Sha256::digest(content)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        json!({ "name": name, "bytes": content.len(), "sha256": sum })
+    });
+    let mut manifest = json!({
+        "format": "stepward-backup", "format_version": 1, "made_at": "2026-11-17T14:30:00Z", "made_by": "a test",
+        "schema_version": SCHEMA_VERSION, "installation": "", "files": listed.collect::<Vec<Value>>(),
+    });
+    change(&mut manifest);
+    let manifest = serde_json::to_vec(&manifest).unwrap();
+    let mut bytes: Vec<u8> = files
+        .iter()
+        .flat_map(|(name, content)| entry(name, b'0', content.len(), content))
+        .collect();
+    bytes.extend(entry(
+        "stepward-backup/manifest.json",
+        b'0',
+        manifest.len(),
+        &manifest,
+    ));
+    bytes.extend(END);
+    bytes
+}
+
+fn restore(archive: &[u8], data: &Path, force: bool) -> Result<Restored, BackupError> {
+    let asked = Restore {
+        data_dir: data,
+        workflows_dir: None,
+        force,
+        now: NOW,
+    };
+    backup::restore(archive, &asked)
+}
+
+/// Refused, with nothing left behind: neither a folder in its place nor one beside it.
+fn refusal(archive: &[u8]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = restore(archive, &folder.path().join("data"), false)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(refused.lines().count(), 1, "{refused}");
+    assert_eq!(names(folder.path()), Vec::<String>::new(), "{refused}");
+    refused
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_backup_holds_what_an_installation_is_made_of_and_becomes_one_again() {
+    let archive = small();
+    let held: Vec<String> = files(&archive).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(
+        held,
+        [
+            "stepward-backup/data/stepward.db",
+            "stepward-backup/data/secret.key",
+            "stepward-backup/workflows/a.yaml",
+            "stepward-backup/workflows/more/run.sh",
+            "stepward-backup/manifest.json",
+        ]
+    );
+    let looked = backup::look(&archive[..]).unwrap();
+    assert_eq!(looked.manifest.schema_version, SCHEMA_VERSION);
+    assert_eq!(looked.manifest.left_out, ["large.bin"]);
+    backup::verify(&archive[..], NOW).unwrap();
+
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let restored = restore(&archive, &data, false).unwrap();
+    assert_eq!(restored.moved_aside, None);
+    assert_eq!(names(folder.path()), ["data"]);
+    assert_eq!(
+        names(&data),
+        ["LOCK", "secret.key", "stepward.db", "workflows"]
+    );
+    assert_eq!(restored.workflows_dir, Some(data.join("workflows")));
+    assert_eq!(
+        fs::read_to_string(data.join("workflows/more/run.sh")).unwrap(),
+        "true\n"
+    );
+    let store = Store::open(&data, StoreOptions::default()).unwrap();
+    assert_eq!(store.read(|tx| tx.breaches()).unwrap(), []);
+    let key = store.read(|tx| tx.installation_key()).unwrap();
+    assert_eq!(key, looked.manifest.installation);
+}
+
+#[test]
+fn any_tar_reads_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("backup.tar");
+    fs::write(&file, small()).unwrap();
+    let unpacked = std::process::Command::new("tar")
+        .args(["-xf", "backup.tar"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(
+        unpacked.status.success() && unpacked.stderr.is_empty(),
+        "{unpacked:?}"
+    );
+    let store = Store::open(
+        &folder.path().join("stepward-backup/data"),
+        StoreOptions::default(),
+    );
+    drop(store.unwrap());
+}
+
+#[test]
+fn a_backup_that_was_cut_off_anywhere_is_none() {
+    let archive = small();
+    for end in (0..archive.len())
+        .step_by(512)
+        .chain([1, 700, archive.len() - 1])
+    {
+        let looked = backup::look(&archive[..end]);
+        assert!(looked.is_err(), "{end} of {} bytes", archive.len());
+    }
+    let mut squeezed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    squeezed.write_all(&archive).unwrap();
+    let squeezed = squeezed.finish().unwrap();
+    backup::look(&squeezed[..]).unwrap();
+    for end in (0..squeezed.len()).step_by(squeezed.len() / 50) {
+        assert!(backup::look(&squeezed[..end]).is_err(), "{end}");
+    }
+    assert_eq!(
+        refusal(&archive[..archive.len() / 2]),
+        "the backup ends too soon: it is not whole, take another one"
+    );
+}
+
+#[test]
+fn a_bit_that_flipped_anywhere_in_a_file_is_found() {
+    let archive = small();
+    let files = files(&archive);
+    let (_, manifest) = files.last().unwrap();
+    // Of the manifest, what it says of the files.
+    let end = archive.len() - END.len() - manifest.len().next_multiple_of(512) - 512;
+    let content = 512..end;
+    for at in content.step_by(4_099) {
+        let mut flipped = archive.clone();
+        flipped[at] ^= 0x10;
+        // Zeros that fill a block say nothing.
+        let is_filling = fills(&files, at);
+        assert!(
+            backup::look(&flipped[..]).is_err() || is_filling,
+            "byte {at}"
+        );
+    }
+}
+
+/// Whether this byte of the archive only fills a block.
+fn fills(files: &[(String, Vec<u8>)], at: usize) -> bool {
+    let mut begin = 0;
+    for (_, content) in files {
+        let end = begin + 512 + content.len().next_multiple_of(512);
+        if at < end {
+            return at >= begin + 512 + content.len();
+        }
+        begin = end;
+    }
+    true
+}
+
+#[test]
+fn an_archive_of_somebody_else_writes_nothing_anywhere() {
+    let good = files(&small());
+    let good = &good[..good.len() - 1];
+    let with = |name: &str, content: &[u8]| {
+        let mut files = vec![(name.to_string(), content.to_vec())];
+        files.extend_from_slice(good);
+        archive(&files, |_| ())
+    };
+    for name in [
+        "../x",
+        "/tmp/stepward-never",
+        "stepward-backup/../../x",
+        "stepward-backup/data/LOCK",
+        "stepward-backup/data/logs/1/../../../x.log",
+        "stepward-backup/workflows/../../x",
+        "stepward-backup/workflows/.bashrc",
+    ] {
+        let refused = refusal(&with(name, b"x"));
+        assert!(
+            refused.contains("does not belong into a backup"),
+            "{name}: {refused}"
+        );
+    }
+    for (kind, told) in [
+        (b'1', "it is a link"),
+        (b'2', "it is a link"),
+        (b'3', "it is a device"),
+        (b'5', "it is a folder"),
+        (b'6', "it is a pipe"),
+        (b'x', "it is no plain file"),
+        (b'L', "it is no plain file"),
+    ] {
+        let mut bytes = entry("stepward-backup/workflows/a.yaml", kind, 0, b"");
+        bytes.extend(archive(good, |_| ()));
+        let refused = refusal(&bytes);
+        assert!(refused.ends_with(told), "{refused}");
+    }
+    let twice = [good, &good[..1]].concat();
+    assert!(refusal(&archive(&twice, |_| ())).ends_with("it is there twice"));
+    // More than any disk has: refused by what it says, before a byte of it is read.
+    let huge = entry(
+        "stepward-backup/data/stepward.db",
+        b'0',
+        0o77_777_777_777,
+        b"",
+    );
+    let refused = refusal(&huge);
+    assert!(
+        refused.contains("are needed") || refused.contains("too soon"),
+        "{refused}"
+    );
+    let zeros = vec![0; 64 << 20];
+    assert!(refusal(&zeros).starts_with("this is no backup, or it is damaged"));
+    let mut bomb = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    bomb.write_all(&zeros).unwrap();
+    assert!(refusal(&bomb.finish().unwrap()).starts_with("this is no backup, or it is damaged"));
+    assert!(refusal(b"a text that somebody took for a backup").contains("ends too soon"));
+}
+
+#[test]
+fn a_manifest_that_lies_is_found_out() {
+    let good = files(&small());
+    let good = &good[..good.len() - 1];
+    let key = |manifest: &mut Value, key: &str, value: Value| manifest[key] = value;
+    for (change, value, told) in [
+        ("format", json!("zip"), "its manifest is of something else"),
+        (
+            "format_version",
+            json!(2),
+            "the backup was made by a newer stepward (format 2)",
+        ),
+        (
+            "schema_version",
+            json!(SCHEMA_VERSION + 6),
+            "the backup was made by a newer stepward (schema ",
+        ),
+        (
+            "schema_version",
+            json!(1),
+            "its manifest speaks of another database",
+        ),
+        (
+            "installation",
+            json!("another"),
+            "its manifest speaks of another database",
+        ),
+        ("files", json!([]), "the manifest does not know it"),
+    ] {
+        let refused = refusal(&archive(good, |manifest| key(manifest, change, value)));
+        assert!(refused.contains(told), "{change}: {refused}");
+    }
+    let less = &good[1..];
+    assert!(refusal(&archive(less, |_| ())).contains("it holds no database"));
+    let missing = archive(good, |manifest| {
+        let extra =
+            json!({ "name": "stepward-backup/data/logs/1/1.1.log", "bytes": 0, "sha256": "" });
+        manifest["files"].as_array_mut().unwrap().push(extra);
+    });
+    assert!(refusal(&missing).contains("is missing"));
+}
+
+/// With the sums right: somebody meant it, or the disk had it so when it was backed up.
+#[test]
+fn a_database_that_is_newer_broken_or_no_database_is_refused() {
+    let good = files(&small());
+    let good = &good[..good.len() - 1];
+    let key = installation(good);
+    let with_database = |change: &dyn Fn(&Path)| {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("stepward.db");
+        fs::write(&file, &good[0].1).unwrap();
+        change(&file);
+        let mut files = good.to_vec();
+        files[0].1 = fs::read(&file).unwrap();
+        refusal(&archive(&files, |manifest| {
+            manifest["installation"] = json!(key)
+        }))
+    };
+    let sql = |text: &'static str| {
+        with_database(&move |file: &Path| {
+            let sql = rusqlite::Connection::open(file).unwrap();
+            sql.pragma_update(None, "foreign_keys", false).unwrap();
+            sql.pragma_update(None, "journal_mode", "DELETE").unwrap();
+            sql.execute_batch(text).unwrap();
+        })
+    };
+    assert_eq!(
+        sql("PRAGMA user_version = 9"),
+        format!(
+            "the backup was made by a newer stepward (schema 9), this one knows up to {SCHEMA_VERSION}; use a newer stepward"
+        )
+    );
+    let refused = sql("PRAGMA application_id = 7");
+    assert!(
+        refused.ends_with("stepward.db in it is no database of ours"),
+        "{refused}"
+    );
+    let refused = sql("DROP INDEX step_claimable");
+    assert!(
+        refused.contains("its database is corrupt (index step_claimable"),
+        "{refused}"
+    );
+    let refused = sql("INSERT INTO capability (worker_id, requirement_id) VALUES (5, 5)");
+    assert!(refused.contains("breaks "), "{refused}");
+    let refused = with_database(&|file| fs::write(file, "no database at all").unwrap());
+    assert!(refused.contains("no database of ours"), "{refused}");
+    let refused = with_database(&|file| {
+        let mut bytes = fs::read(file).unwrap();
+        bytes[4096..].fill(0xAA);
+        fs::write(file, bytes).unwrap();
+    });
+    assert!(refused.contains("its database is corrupt"), "{refused}");
+}
+
+fn installation(files: &[(String, Vec<u8>)]) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("stepward.db"), &files[0].1).unwrap();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    store.read(|tx| tx.installation_key()).unwrap()
+}
+
+fn used() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    drop(Store::open(&data, StoreOptions::default()).unwrap());
+    fs::write(data.join("mine"), "precious").unwrap();
+    (folder, data)
+}
+
+#[test]
+fn what_is_in_its_place_is_moved_aside_if_somebody_says_so_and_never_lost() {
+    let archive = small();
+    let (folder, data) = used();
+    let refused = restore(&archive, &data, false).unwrap_err().to_string();
+    assert!(refused.ends_with("is not empty: name a new folder, or say --force to move it aside"));
+    assert_eq!(fs::read_to_string(data.join("mine")).unwrap(), "precious");
+    assert_eq!(names(folder.path()), ["data"]);
+
+    // A backup that is not whole moves nothing.
+    restore(&archive[..archive.len() - 2_000], &data, true).unwrap_err();
+    assert_eq!(fs::read_to_string(data.join("mine")).unwrap(), "precious");
+    assert_eq!(names(folder.path()), ["data"]);
+
+    let aside = restore(&archive, &data, true).unwrap().moved_aside.unwrap();
+    assert_eq!(fs::read_to_string(aside.join("mine")).unwrap(), "precious");
+    assert!(!data.join("mine").exists());
+    let again = restore(&archive, &data, true).unwrap().moved_aside.unwrap();
+    assert_ne!(again, aside);
+    assert_eq!(names(folder.path()).len(), 3);
+}
+
+#[test]
+fn nobody_restores_under_a_server_that_runs() {
+    let archive = small();
+    let (_folder, data) = used();
+    let _store = Store::open(&data, StoreOptions::default()).unwrap();
+    let refused = restore(&archive, &data, true).unwrap_err().to_string();
+    assert!(refused.contains("is in use by another server"), "{refused}");
+    assert!(data.join("mine").exists());
+}
+
+#[test]
+fn files_of_the_user_are_not_written_over() {
+    let archive = small();
+    let folder = tempfile::tempdir().unwrap();
+    let (data, workflows) = (folder.path().join("data"), folder.path().join("flows"));
+    fs::create_dir(&workflows).unwrap();
+    fs::write(workflows.join("a.yaml"), "mine").unwrap();
+    let asked = |workflows: &Path| {
+        let asked = Restore {
+            data_dir: &data,
+            workflows_dir: Some(workflows),
+            force: true,
+            now: NOW,
+        };
+        backup::restore(&archive[..], &asked)
+    };
+    let refused = asked(&workflows).unwrap_err().to_string();
+    assert!(
+        refused.ends_with("nothing of yours is written over"),
+        "{refused}"
+    );
+    assert_eq!(
+        fs::read_to_string(workflows.join("a.yaml")).unwrap(),
+        "mine"
+    );
+    assert!(!data.exists());
+    let elsewhere = folder.path().join("new/flows");
+    asked(&elsewhere).unwrap();
+    assert_eq!(names(&elsewhere), ["a.yaml", "more"]);
+    assert!(!data.join("workflows").exists());
+}

@@ -1,0 +1,410 @@
+//! Backups of servers at work, and what becomes of a server that goes on from one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stepward::wire::api::{BackupsJson, JobJson, List};
+
+use crate::house::{House, PATIENT, SETTINGS, await_that, check_database};
+use crate::typed::{Typed, typed, typed_in};
+
+const WORK: &str = "
+tasks:
+  count:
+    input: { n: { type: integer, required: true } }
+    flow:
+      print: { script: 'echo \"number $INPUT_N\"' }
+      twice: { depends_on: [print], script: 'echo \"twice $INPUT_N\"; test $((INPUT_N % 5)) -ne 0' }
+  hush:
+    input: { word: { type: string, secret: true, required: true } }
+    flow:
+      wait: { type: approval, message: go? }
+      use: { depends_on: [wait], script: 'printf %s \"$INPUT_WORD\" | wc -c | tr -d \" \"' }
+";
+
+fn take(house: &House, file: &str) -> Typed {
+    let taken = typed(house, &["backup", file]);
+    assert_eq!(taken.code, Some(0), "{taken:?}");
+    taken
+}
+
+fn restore(house: &House, words: &[&str]) -> Typed {
+    let words: Vec<&str> = ["restore"].iter().chain(words).copied().collect();
+    typed_in(house.folder.path(), &words)
+}
+
+/// The server of this house goes on from a backup in the place of what it had.
+fn go_back(house: &mut House, file: &str) {
+    let restored = restore(house, &[file, "--data-dir", "data", "--force"]);
+    assert_eq!(restored.code, Some(0), "{restored:?}");
+    house.start_server();
+}
+
+#[test]
+fn a_backup_under_load_holds_every_job_that_was_acknowledged_before_it() {
+    let mut house = House::with_settings(WORK, PATIENT);
+    let _workers = [house.worker(2), house.worker(2)];
+    let secret = house.submit_with("hush", serde_json::json!({ "word": "hunter2" }));
+    let secret = secret.unwrap().id;
+    let over = AtomicBool::new(false);
+    let mut backups = Vec::new();
+    std::thread::scope(|scope| {
+        let busy = scope.spawn(|| {
+            for n in 0.. {
+                if over.load(Ordering::Relaxed) {
+                    return n;
+                }
+                house
+                    .submit_with("count", serde_json::json!({ "n": n }))
+                    .unwrap();
+            }
+            unreachable!("numbers do not end")
+        });
+        let ended = || -> BTreeMap<i64, JobJson> {
+            let jobs: List<JobJson> = house.get("/api/jobs?limit=500");
+            let jobs = jobs.items.into_iter().filter(|job| job.ended_at.is_some());
+            jobs.map(|job| (job.id, job)).collect()
+        };
+        for n in 1..=3 {
+            await_that("some jobs have ended", || {
+                (ended().len() >= 10 * n).then_some(())
+            });
+            let known = ended();
+            let all: List<JobJson> = house.get("/api/jobs?limit=500");
+            let file = format!("{n}.tar.gz");
+            take(&house, &file);
+            let all: Vec<i64> = all.items.into_iter().map(|job| job.id).collect();
+            backups.push((file, known, all));
+        }
+        over.store(true, Ordering::Relaxed);
+        assert!(busy.join().unwrap() >= 30);
+    });
+    house.stop_server();
+    for (file, known, all) in backups {
+        let verified = typed_in(house.folder.path(), &["backup", "verify", &file, "--json"]);
+        assert_eq!(verified.code, Some(0), "{verified:?}");
+        let data = format!("restored-{file}");
+        let restored = restore(&house, &[&file, "--data-dir", &data, "--json"]);
+        assert_eq!(restored.code, Some(0), "{restored:?}");
+        check_database(&house.path(&data));
+
+        let mut other = House::with_settings(WORK, SETTINGS);
+        other.stop_server();
+        fs::remove_dir_all(other.path("data")).unwrap();
+        fs::rename(house.path(&data), other.path("data")).unwrap();
+        other.start_server();
+        for (id, before) in &known {
+            let after = other.job(*id);
+            assert_eq!(
+                (&after.status, &after.reason),
+                (&before.status, &before.reason)
+            );
+            assert_eq!(
+                (after.ended_at, after.started_at),
+                (before.ended_at, before.started_at)
+            );
+            let n = after.input.value()["n"].as_i64().unwrap();
+            for (step, said) in [
+                ("print", format!("number {n}")),
+                ("twice", format!("twice {n}")),
+            ] {
+                let lines = other.log_lines(*id, step);
+                assert_eq!(lines.len(), 2, "job {id}: {lines:?}");
+                assert_eq!(lines[0], said, "job {id}");
+            }
+        }
+        for id in all {
+            other.job(id);
+        }
+        // Sealed inputs open: the key came along.
+        let _worker = other.worker(1);
+        let path = format!("/api/jobs/{secret}/steps/wait/approve");
+        let _: serde_json::Value = other.post(&path).unwrap();
+        other.await_job(secret, "completed");
+        assert_eq!(other.log_lines(secret, "use"), ["7", "exit code 0"]);
+        let told = other.all_events();
+        assert!(told.iter().any(|event| event.kind == "backup_restored"));
+        // What was under way when the backup was made is settled like after any absence: nothing hangs.
+        await_that("everything has ended", || {
+            let open: List<JobJson> = other.get("/api/jobs?q=status:running&limit=500");
+            let held: List<JobJson> = other.get("/api/jobs?q=status:pending&limit=500");
+            (open.items.is_empty() && held.items.is_empty()).then_some(())
+        });
+        other.check();
+    }
+}
+
+const GATED: &str = "
+tasks:
+  gated:
+    flow:
+      wait: { script: 'echo begun; while [ ! -e LEDGER.gate ]; do sleep 0.05; done; echo through' }
+  hold:
+    flow:
+      nap: { script: 'echo napping; SLEEP' }
+";
+
+/// The worker was given attempts that the restored database knows nothing of, and some of their numbers are given again.
+#[test]
+fn a_worker_that_is_ahead_of_a_restored_server_is_fenced_and_everything_settles() {
+    let mut house = House::with_settings(GATED, SETTINGS);
+    let worker = house.worker(2);
+    // Known to the backup as running, and running still when the server has gone back.
+    let before = house.submit("hold");
+    house.await_log_line(before, "nap", "napping");
+    take(&house, "early.tar");
+    // Not known to it.
+    let ghost = house.submit("hold");
+    house.await_log_line(ghost, "nap", "napping");
+    house.await_asleep(2);
+    house.stop_server();
+    go_back(&mut house, "early.tar");
+
+    // Its number, and those of its steps, are given to another job; what the worker still has of the ghost is not taken for it.
+    let after = house.submit("gated");
+    assert_eq!(after, ghost);
+    house.await_nobody_asleep();
+    house.await_log_line(after, "wait", "begun");
+    let failed = house.await_job(before, "failed");
+    assert_eq!(failed.reason.as_deref(), Some("worker_restarted"));
+    house.open_gate();
+    house.await_job(after, "completed");
+    assert_eq!(
+        house.log_lines(after, "wait"),
+        ["begun", "through", "exit code 0"]
+    );
+    await_that("nothing is left in its spool", || {
+        (worker.spooled() == 0).then_some(())
+    });
+    drop(worker);
+    house.check();
+}
+
+/// A result that was on its way when the server went back belongs to an attempt that is another's by now.
+#[test]
+fn a_result_from_before_the_restore_is_not_taken_for_that_of_another_job() {
+    let mut house = House::with_settings(GATED, PATIENT);
+    let worker = house.worker(1);
+    take(&house, "empty.tar");
+    let ghost = house.submit("gated");
+    house.await_log_line(ghost, "wait", "begun");
+    house.stop_server();
+    // It ends while nobody listens.
+    house.open_gate();
+    await_that("its result is spooled", || {
+        (worker.spooled() == 1).then_some(())
+    });
+    fs::remove_file(house.path("ledger.gate")).unwrap();
+    go_back(&mut house, "empty.tar");
+    let after = house.submit("gated");
+    assert_eq!(after, ghost);
+    house.await_log_line(after, "wait", "begun");
+    await_that("the old result is gone", || {
+        (worker.spooled() == 0).then_some(())
+    });
+    assert_eq!(house.job(after).status, "running");
+    house.open_gate();
+    house.await_job(after, "completed");
+    assert_eq!(
+        house.log_lines(after, "wait"),
+        ["begun", "through", "exit code 0"]
+    );
+    drop(worker);
+    house.check();
+}
+
+#[test]
+fn one_file_is_all_or_nothing_and_for_its_owner_alone() {
+    let mut house = House::with(WORK);
+    let taken = take(&house, "one.tar");
+    assert!(taken.stdout.starts_with("one.tar: backup of "), "{taken:?}");
+    assert!(
+        taken.stderr.contains("keep it as safe as the data folder"),
+        "{taken:?}"
+    );
+    let mode = fs::metadata(house.path("one.tar"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+
+    let again = typed(&house, &["backup", "one.tar"]);
+    assert_eq!(again.code, Some(7), "{again:?}");
+    assert!(again.stderr.contains("is there already"), "{again:?}");
+    let forced = typed(&house, &["backup", "one.tar", "--force", "--json"]);
+    assert_eq!(forced.code, Some(0), "{forced:?}");
+    assert_eq!(forced.json()["workflows"], 1);
+    let nowhere = typed(&house, &["backup", "no/such/folder/one.tar"]);
+    assert_eq!(nowhere.code, Some(1), "{nowhere:?}");
+    let out = typed(&house, &["backup", "-", "--json"]);
+    assert_eq!(out.code, Some(2), "{out:?}");
+
+    let out = crate::typed::command(house.folder.path(), &["backup", "-"])
+        .env("STEPWARD_SERVER_URL", house.url())
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{out:?}");
+    fs::write(house.path("out.tar"), &out.stdout).unwrap();
+    // What is cut off is no backup, whoever wrote it.
+    fs::write(house.path("cut.tar"), &out.stdout[..out.stdout.len() / 2]).unwrap();
+    house.stop_server();
+    let whole = typed_in(house.folder.path(), &["backup", "verify", "out.tar"]);
+    assert_eq!(whole.code, Some(0), "{whole:?}");
+    assert!(
+        whole.stdout.contains("whole, every rule holds"),
+        "{whole:?}"
+    );
+    let cut = typed_in(house.folder.path(), &["backup", "verify", "cut.tar"]);
+    assert_eq!(cut.code, Some(3), "{cut:?}");
+    let missing = typed_in(house.folder.path(), &["backup", "verify", "none.tar"]);
+    assert_eq!(missing.code, Some(5), "{missing:?}");
+
+    // The same from its folder, now that it is stopped.
+    let folder = &[
+        "backup",
+        "stopped.tar",
+        "--data-dir",
+        "data",
+        "--config",
+        "server.yaml",
+    ];
+    let stopped = typed_in(house.folder.path(), folder);
+    assert_eq!(stopped.code, Some(0), "{stopped:?}");
+    let dry = restore(&house, &["stopped.tar", "--dry-run", "--json"]);
+    assert_eq!(dry.code, Some(0), "{dry:?}");
+    assert_eq!(dry.json()["dry_run"], true);
+    assert_eq!(dry.json()["backup"]["workflows"], 1);
+    let parts: Vec<String> = fs::read_dir(house.folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with('.'))
+        .collect();
+    assert_eq!(parts, Vec::<String>::new());
+
+    // A server that was killed left its log: it is taken in.
+    house.start_server();
+    let job_id = house
+        .submit_with("count", serde_json::json!({ "n": 1 }))
+        .unwrap()
+        .id;
+    house.kill_server();
+    let killed = &["backup", "killed.tar", "--data-dir", "data"];
+    let killed = typed_in(house.folder.path(), killed);
+    assert_eq!(killed.code, Some(0), "{killed:?}");
+    assert!(killed.stderr.contains("not known here"), "{killed:?}");
+    go_back(&mut house, "killed.tar");
+    assert_eq!(house.job(job_id).status, "pending");
+    house.check();
+}
+
+/// So that a server of a house makes backups by itself.
+fn shelved(house_settings: &str, folder: &std::path::Path, keep: u32) -> String {
+    let folder = folder.display();
+    format!("{house_settings}backup: {{ dir: {folder}, every_hours: 1, keep: {keep} }}\n")
+}
+
+fn shelf(folder: &std::path::Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn backups_are_made_by_themselves_go_on_after_a_restart_and_old_ones_go() {
+    let shelf_folder = tempfile::tempdir().unwrap();
+    let folder = shelf_folder.path().join("backups");
+    let mut house = House::with_settings(WORK, &shelved(SETTINGS, &folder, 2));
+    let made = |house: &House| -> usize {
+        let events = house.all_events();
+        events
+            .iter()
+            .filter(|event| event.kind == "backup_made")
+            .count()
+    };
+    await_that("the first is made at once", || {
+        (made(&house) == 1).then_some(())
+    });
+    let names = shelf(&folder);
+    assert_eq!(names.len(), 1, "{names:?}");
+    let file = folder.join(&names[0]);
+    let verified = typed_in(
+        house.folder.path(),
+        &["backup", "verify", file.to_str().unwrap()],
+    );
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+    let told: BackupsJson = house.get("/api/backups");
+    assert!(told.failed.is_none() && told.last.is_some() && told.next_at.is_some());
+
+    // A restart makes none before its time; one that is two hours old and older ones have it make another, and go.
+    let (prefix, _) = names[0].rsplit_once('-').unwrap();
+    house.stop_server();
+    for old in ["20200101T000000Z", "20200102T000000Z"] {
+        fs::write(folder.join(format!("{prefix}-{old}.tar.gz")), "").unwrap();
+    }
+    fs::write(
+        folder.join(format!("{prefix}-20200103T000000Z.tar.gz.part")),
+        "",
+    )
+    .unwrap();
+    house.start_server();
+    house.await_sweep();
+    assert_eq!(made(&house), 1);
+    assert_eq!(shelf(&folder).len(), 4, "nothing goes without a successor");
+    house.stop_server();
+    fs::rename(
+        &file,
+        folder.join(format!("{prefix}-20200104T000000Z.tar.gz")),
+    )
+    .unwrap();
+    house.start_server();
+    await_that("another is made", || (made(&house) == 2).then_some(()));
+    let names = shelf(&folder);
+    assert_eq!(names.len(), 2, "{names:?}");
+    assert_eq!(names[0], format!("{prefix}-20200104T000000Z.tar.gz"));
+    house.check();
+}
+
+#[test]
+fn a_backup_that_cannot_be_made_is_told_once_and_hurts_nobody() {
+    let shelf_folder = tempfile::tempdir().unwrap();
+    let folder = shelf_folder.path().join("backups");
+    // A file where the folder would be.
+    fs::write(&folder, "").unwrap();
+    let mut house = House::with_settings(WORK, &shelved(SETTINGS, &folder, 2));
+    let _worker = house.worker(1);
+    let failed = await_that("it is told", || {
+        let events = house.all_events();
+        events
+            .into_iter()
+            .find(|event| event.kind == "backup_failed")
+    });
+    assert!(
+        failed.message.contains("no backup could be made"),
+        "{failed:?}"
+    );
+    let told: BackupsJson = house.get("/api/backups");
+    assert!(told.failed.is_some() && told.last.is_none());
+    let status = typed(&house, &["status", "--json"]);
+    let problems = status.json()["problems"].clone();
+    assert_eq!(problems[0]["code"], "backup_failed", "{problems}");
+    let config = house.path("server.yaml");
+    let doctor = ["doctor", "database", "--config", config.to_str().unwrap()];
+    let doctor = typed(&house, &doctor);
+    assert_eq!(doctor.code, Some(1), "{doctor:?}");
+    assert!(
+        doctor.stdout.contains("the server could make no backup"),
+        "{doctor:?}"
+    );
+    let job = house
+        .submit_with("count", serde_json::json!({ "n": 1 }))
+        .unwrap();
+    house.await_job(job.id, "completed");
+    // By hand it goes somewhere else.
+    take(&house, "by-hand.tar");
+    house.check();
+}
