@@ -358,7 +358,7 @@ async fn accept(
         });
         // Who has come is heard before many others may take the place.
         came += 1;
-        if came % HEARD_AFTER == 0 {
+        if came.is_multiple_of(HEARD_AFTER) {
             tokio::task::yield_now().await;
         }
     }
