@@ -160,6 +160,15 @@ impl Remote {
         }
     }
 
+    /// The same server, for whoever shows nothing.
+    pub fn without_token(&self) -> Remote {
+        Remote {
+            client: self.client.without_token(),
+            token_from: None,
+            ..self.clone()
+        }
+    }
+
     pub fn get<A: DeserializeOwned>(&self, path: &str) -> anyhow::Result<A> {
         self.get_within(path, None)
     }

@@ -15,7 +15,7 @@ use super::columns::Columns;
 use super::columns::Room::{Any, Wide};
 use super::exit::{Exit, Fault};
 use super::look::{Look, Show};
-use super::reach::{NamedBy, Reach, Remote, in_url, name};
+use super::reach::{Reach, Remote, in_url, name};
 use super::say::{answer, answer_json, answer_json_list, print, say};
 use super::sheet::joined;
 use super::table::Cell;
@@ -509,7 +509,7 @@ enum Welcome {
 fn check(args: CheckArgs) -> anyhow::Result<Exit> {
     let remote = args.reach.server()?;
     let url = &remote.url;
-    let without = welcome(&Remote::new(url, None, NamedBy::Caller), &remote)?;
+    let without = welcome(&remote.without_token(), &remote)?;
     let needs_token = matches!(without, Welcome::No);
     let welcome = match needs_token && remote.client.has_token() {
         true => welcome(&remote, &remote)?,

@@ -119,6 +119,14 @@ impl Client {
         })
     }
 
+    /// The same, for whoever shows none.
+    pub fn without_token(&self) -> Client {
+        Client {
+            authorization: None,
+            ..self.clone()
+        }
+    }
+
     /// Whether calls carry one.
     pub fn has_token(&self) -> bool {
         self.authorization.is_some()
