@@ -11,6 +11,7 @@
 //! | `event-streams` | tells all streams what happened | when it is told |
 //! | `download` | sends one long log | with it |
 //! | `sweeper` | recovery | when it is dropped |
+//! | `reaper` | removes what is too old | when it is dropped |
 //! | `workflows` | loads workflow files when they change | when it is dropped |
 //! | `scheduler` | has schedules fire when it is time | when it is dropped |
 //! | `outbox-NAME` | delivers messages to one target, each by a thread `outbox-send` | when it is dropped |
@@ -50,6 +51,7 @@ use crate::engine::{Engine, EngineError};
 use crate::language::{Diagnostic, Workflows};
 use crate::logs::{LogLimits, Logs};
 use crate::outbox::{Bell, Origin, Outbox};
+use crate::reaper::Reaper;
 use crate::scheduler::Scheduler;
 use crate::store::{OpenError, Store, StoreOptions};
 use crate::sweeper::Sweeper;
@@ -69,7 +71,7 @@ pub use http::Limits;
 pub use reload::OnReload;
 
 /// Where the logs of steps are, in the data folder.
-const LOGS_FOLDER: &str = "logs";
+pub const LOGS_FOLDER: &str = "logs";
 /// The workflows that were last good, in the data folder.
 const WORKFLOWS_FILE: &str = "workflows.good.json";
 
@@ -110,6 +112,7 @@ pub struct App {
     streams: Streams,
     downloads: Downloads,
     sweeper: Sweeper,
+    reaper: Reaper,
     /// To be woken when schedules have changed.
     scheduler: Arc<Scheduler>,
     /// For its end alone.
@@ -253,10 +256,13 @@ impl Server {
         let waiting = Waiting::start(engine.clone(), clock.clone(), polls_mailbox);
         let streams = Streams::start(engine.clone(), streams_mailbox);
         let sweeper = Sweeper::start(engine.clone(), clock.clone());
+        let bounds = config.retention.bounds();
+        let reaper = Reaper::start(engine.clone(), logs.clone(), bounds, clock.clone());
         let app = Arc::new(App {
             waiting: waiting.map_err(thread)?,
             streams: streams.map_err(thread)?,
             sweeper: sweeper.map_err(thread)?,
+            reaper: reaper.map_err(thread)?,
             outbox,
             origin,
             hook_log: HookLog::default(),

@@ -2,8 +2,8 @@
 
 use super::App;
 use super::api::{
-    deliveries, events, health, hooks, jobs, logs, queue, recovery, schedules, steps, tasks,
-    workers, workflows,
+    deliveries, events, health, hooks, jobs, logs, queue, recovery, retention, schedules, steps,
+    tasks, workers, workflows,
 };
 use super::error::ApiError;
 use super::exchange::Method::{self, Delete, Get, Post, Put};
@@ -51,6 +51,8 @@ const ROUTES: &[Route] = &[
     route(Get,    "/api/jobs/{job}",                                 People,  jobs::show),
     route(Post,   "/api/jobs/{job}/cancel",                          People,  jobs::cancel),
     route(Post,   "/api/jobs/{job}/retry",                           People,  jobs::retry),
+    route(Post,   "/api/jobs/{job}/keep",                            People,  jobs::keep),
+    route(Post,   "/api/jobs/{job}/release",                         People,  jobs::release),
     route(Get,    "/api/jobs/{job}/why",                             People,  jobs::why),
     route(Get,    "/api/jobs/{job}/events",                          People,  jobs::events),
     route(Get,    "/api/jobs/{job}/logs",                            People,  logs::of_job),
@@ -78,6 +80,8 @@ const ROUTES: &[Route] = &[
     route(Delete, "/api/workers/{worker}",                           People,  workers::delete),
     route(Get,    "/api/events",                                     People,  events::list_or_stream),
     route(Get,    "/api/recovery",                                   People,  recovery::show),
+    route(Get,    "/api/retention",                                  People,  retention::show),
+    route(Post,   "/api/prune",                                      People,  retention::prune),
     route(Get,    "/api/deliveries",                                 People,  deliveries::list),
     route(Get,    "/api/deliveries/{delivery}",                      People,  deliveries::show),
     route(Post,   "/api/deliveries/{delivery}/redeliver",            People,  deliveries::redeliver),

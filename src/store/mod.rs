@@ -18,6 +18,7 @@ mod outbox;
 mod queue;
 mod recovery;
 mod requirements;
+mod retention;
 mod rows;
 mod schedules;
 mod schema;
@@ -48,7 +49,8 @@ pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
-pub use schema::{DATABASE_FILE, OpenError};
+pub use retention::{FileSize, FireRef, Named, RemovedPiece, RootJob};
+pub use schema::{DATABASE_FILE, OpenError, compact};
 pub use steps::{Ending, NewStep};
 pub use workers::SessionView;
 pub use writer::Joiner;
@@ -581,6 +583,7 @@ pub fn statements() -> Vec<&'static str> {
         queue::STATEMENTS,
         recovery::STATEMENTS,
         requirements::STATEMENTS,
+        retention::STATEMENTS,
         schedules::STATEMENTS,
         steps::STATEMENTS,
         workers::STATEMENTS,

@@ -8,6 +8,7 @@ mod graph;
 mod language;
 mod logs;
 mod outbox;
+mod reaper;
 mod scheduler;
 mod server;
 mod store;

@@ -22,6 +22,26 @@ fn database(folder: &TempDir) -> std::path::PathBuf {
     folder.path().join("stepward.db")
 }
 
+/// What the third version brought, taken away.
+const BEFORE_VERSION_3: &str = "
+    DROP TABLE milestone;
+    DROP INDEX job_with_logs;
+    DROP INDEX job_of_definition;
+    DROP INDEX job_by_failed_step;
+    DROP INDEX step_by_child;
+    DROP INDEX step_by_origin;
+    DROP INDEX worker_by_absence;
+    DROP INDEX worker_deleted;
+    DROP INDEX worker_by_session;
+    DROP INDEX session_of_worker;
+    DROP INDEX idempotency_by_job;
+    DROP INDEX schedule_fire_by_age;
+    ALTER TABLE server DROP COLUMN change_seq;
+    ALTER TABLE job DROP COLUMN logs_removed_at;
+    ALTER TABLE job DROP COLUMN kept;
+    ALTER TABLE job DROP COLUMN leaving;
+";
+
 /// As the version before this one left it; a copy of it is kept.
 #[test]
 fn a_database_of_the_first_version_is_brought_up_to_date() {
@@ -33,6 +53,7 @@ fn a_database_of_the_first_version_is_brought_up_to_date() {
     for index in NEW {
         sql.execute(&format!("DROP INDEX {index}"), []).unwrap();
     }
+    sql.execute_batch(BEFORE_VERSION_3).unwrap();
     sql.pragma_update(None, "user_version", 1).unwrap();
     drop(sql);
     drop(Store::open(folder.path(), StoreOptions::default()).unwrap());
@@ -40,7 +61,7 @@ fn a_database_of_the_first_version_is_brought_up_to_date() {
     let version: i64 = sql
         .pragma_query_value(None, "user_version", |row| row.get(0))
         .unwrap();
-    assert_eq!(version, 2);
+    assert_eq!(version, 3);
     for index in NEW {
         let found: i64 = sql
             .query_row(
@@ -98,7 +119,7 @@ fn a_newer_schema_is_refused_and_left_alone() {
     assert_eq!(
         refusal(&folder),
         format!(
-            "{} has schema version 99, this program knows up to 2; use a newer stepward",
+            "{} has schema version 99, this program knows up to 3; use a newer stepward",
             database(&folder).display()
         )
     );
