@@ -11,7 +11,21 @@
 CREATE TABLE server (
     only_row         INTEGER PRIMARY KEY CHECK (only_row = 1),
     installation_key TEXT    NOT NULL,              -- random; workers refuse another installation's server
-    service_clock_up INTEGER NOT NULL               -- where the next life of the server continues the service clock
+    service_clock_up INTEGER NOT NULL,              -- where the next life of the server continues the service clock
+    change_seq       INTEGER NOT NULL DEFAULT 0     -- the highest of jobs that are gone: none is given twice
+) STRICT;
+
+-- How far things had come when: one row an hour. What is at most as high as in a row is at least as old as the row, so the
+-- age of anything is told by its number, and no clock that is set makes it older. See src/domain/retention.rs.
+CREATE TABLE milestone (
+    age_ms     INTEGER PRIMARY KEY,                 -- what counts as time for retention, since this table was made
+    at         INTEGER NOT NULL,
+    up         INTEGER NOT NULL,
+    owed_ms    INTEGER NOT NULL,                    -- what the clock was set back by and has not made good
+    job_id     INTEGER NOT NULL,                    -- the highest then, 0: none; likewise the others
+    event_seq  INTEGER NOT NULL,
+    outbox_id  INTEGER NOT NULL,
+    session_id INTEGER NOT NULL
 ) STRICT;
 
 -- A frozen definition: a task and every task that it calls. Interned, so that a thousand jobs of one task share a row.
@@ -58,6 +72,12 @@ CREATE UNIQUE INDEX worker_by_instance ON worker (instance_key) WHERE deleted_at
 CREATE INDEX worker_by_silence ON worker (seen_up) WHERE state = 'active';
 -- What a token that is revoked takes with it.
 CREATE INDEX worker_of_token ON worker (token_id) WHERE token_id IS NOT NULL;
+-- Retention: the next worker that nobody has heard of for too long.
+CREATE INDEX worker_by_absence ON worker (seen_up) WHERE state = 'inactive' AND deleted_at IS NULL;
+-- Retention: who is kept for the history that names it.
+CREATE INDEX worker_deleted ON worker (worker_id) WHERE deleted_at IS NOT NULL;
+-- Removing a session: whose it is.
+CREATE INDEX worker_by_session ON worker (session_id) WHERE session_id IS NOT NULL;
 
 -- One life of a worker process. A restart is a different session, never a later start time.
 CREATE TABLE session (
@@ -70,6 +90,8 @@ CREATE TABLE session (
 
 -- A worker has one at a time.
 CREATE UNIQUE INDEX session_open ON session (worker_id) WHERE closed_at IS NULL;
+-- Retention: a worker's sessions.
+CREATE INDEX session_of_worker ON session (worker_id);
 
 -- Which requirements a worker satisfies: computed when it opens its session, and when a requirement is new.
 CREATE TABLE capability (
@@ -114,6 +136,9 @@ CREATE TABLE job (
     ended_at          INTEGER,
     since_up          INTEGER NOT NULL,             -- when it entered its state
     due_up            INTEGER,                      -- when recovery ends it: waiting too long, or running too long
+    logs_removed_at   INTEGER,                      -- since when what its steps printed is not kept any more
+    kept              INTEGER NOT NULL DEFAULT 0 CHECK (kept IN (0, 1)),    -- by a person: it does not grow too old
+    leaving           INTEGER NOT NULL DEFAULT 0 CHECK (leaving IN (0, 1)), -- it is being removed, in pieces: nobody sees it any more
 
     CHECK ((parent_step_id IS NULL) = (parent_attempt IS NULL)),
     CHECK (CASE state
@@ -155,6 +180,13 @@ CREATE INDEX job_in_group ON job (concurrency_group, hold, priority DESC, job_id
     WHERE concurrency_group IS NOT NULL AND ended_at IS NULL;
 -- Recovery: the next job whose time is up.
 CREATE INDEX job_by_due ON job (due_up) WHERE due_up IS NOT NULL;
+
+-- Retention: the next job whose logs may be too old.
+CREATE INDEX job_with_logs ON job (job_id) WHERE logs_removed_at IS NULL AND ended_at IS NOT NULL;
+-- Whether a definition is still needed.
+CREATE INDEX job_of_definition ON job (definition_id);
+-- Removing a step: who blames it.
+CREATE INDEX job_by_failed_step ON job (failed_step_id) WHERE failed_step_id IS NOT NULL;
 
 -- One node of a job's graph, and the attempt it is in or ended with. Its name and what it does are in the definition.
 CREATE TABLE step (
@@ -242,6 +274,10 @@ CREATE INDEX step_by_timeout ON step (due_up) WHERE due_up IS NOT NULL AND state
 CREATE INDEX step_served ON step (kind) WHERE state = 'running' AND session_id IS NULL;
 -- Recovery: what a worker that is there has stopped speaking of.
 CREATE INDEX step_forgotten ON step (since_up) WHERE state = 'running' AND absent_beats >= 2;
+-- Removing a job: whose child it is, or was before that step was carried over.
+CREATE INDEX step_by_child ON step (child_job_id) WHERE child_job_id IS NOT NULL;
+-- Removing a step: what was carried over from it.
+CREATE INDEX step_by_origin ON step (origin_step_id) WHERE origin_step_id IS NOT NULL;
 
 -- The attempts that did not settle their step: came back unstarted, or were followed by a retry. The last attempt of
 -- a step is in the step's own row, so a step that is tried once costs nothing here.
@@ -348,6 +384,9 @@ CREATE TABLE idempotency (
     created_at      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+-- Retention: the key of the oldest job; removing a job: its key.
+CREATE INDEX idempotency_by_job ON idempotency (job_id);
+
 -- When a task is submitted by itself. One that is gone from the files stays, for the history that names it.
 CREATE TABLE schedule (
     schedule_id    INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -410,6 +449,8 @@ CREATE UNIQUE INDEX schedule_fire_queued ON schedule_fire (schedule_id) WHERE ou
 CREATE INDEX schedule_fire_without_job ON schedule_fire (schedule_id, at) WHERE job_id IS NULL;
 -- A job stands for one instant.
 CREATE UNIQUE INDEX schedule_fire_by_job ON schedule_fire (job_id) WHERE job_id IS NOT NULL;
+-- Retention: what was written down about the oldest instants that no job was made for.
+CREATE INDEX schedule_fire_by_age ON schedule_fire (at) WHERE job_id IS NULL AND outcome <> 'queued';
 
 -- What lets somebody in. Those that do no more stay, so that what they did can be told.
 CREATE TABLE token (

@@ -35,6 +35,8 @@ pub mod engine; // what can be done
 
 pub mod sweeper; // what happens when nobody acts
 
+pub mod reaper; // what happens to what is too old
+
 pub mod outbox;
 pub mod scheduler; // what happens when it is time // who is told of it
 

@@ -93,6 +93,21 @@ const WALLS: &[(&str, &[&str], &str)] = &[
         "a phase finds through store and acts through engine",
     ),
     (
+        "reaper",
+        &[
+            "rusqlite",
+            "SELECT ",
+            "UPDATE ",
+            "INSERT ",
+            "DELETE ",
+            "std::fs",
+            "crate::server",
+            "crate::cli",
+            "crate::config",
+        ],
+        "what is too old is found through store and goes through it, and files through logs",
+    ),
+    (
         "outbox",
         &[
             "rusqlite",

@@ -10,7 +10,7 @@ use super::exit::{Exit, Fault};
 use super::files::server_config;
 use super::look::Show;
 use super::say::{answer, answer_json, say};
-use super::words::{count, printable, shell_path, shown_path};
+use super::words::{bytes, count, printable, shell_path, shown_path};
 use crate::store::{Breach, DATABASE_FILE, OpenError, Store, StoreOptions};
 
 #[derive(Args)]
@@ -29,10 +29,15 @@ pub struct DbCheckArgs {
     show: Show,
 }
 
+/// Less is not worth a word.
+const FREE_BYTES_TOLD: i64 = 16 << 20;
+
 #[derive(Serialize)]
 struct CheckedJson {
     folder: PathBuf,
     ok: bool,
+    /// In the file, and used for nothing.
+    free_bytes: Option<i64>,
     breaches: Vec<BreachJson>,
 }
 
@@ -59,8 +64,12 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
             folder.display()
         )));
     }
+    let mut size = None;
     let breaches = match Store::open(&folder, StoreOptions::default()) {
-        Ok(store) => store.read(|tx| tx.breaches())?,
+        Ok(store) => {
+            size = Some(store.read(|tx| tx.file_size())?);
+            store.read(|tx| tx.breaches())?
+        }
         Err(OpenError::Corrupt { detail, .. }) => vec![Breach::of_pages(detail)],
         Err(error) => return Err(error.into()),
     };
@@ -76,6 +85,7 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
         answer_json(&CheckedJson {
             folder,
             ok: exit == Exit::Success,
+            free_bytes: size.map(|size| size.free_bytes()),
             breaches: breaches.collect(),
         });
         return Ok(exit);
@@ -85,6 +95,14 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
     }
     if breaches.is_empty() {
         answer(format!("{}: every rule holds", shown_path(&folder)));
+        if let Some(size) = size.filter(|size| !size.shrinks && size.free_bytes() > FREE_BYTES_TOLD)
+        {
+            say(format!(
+                "{} of the file are free and stay so, give them back: stepward db compact {}",
+                bytes(size.free_bytes() as u64),
+                shell_path(&folder)
+            ));
+        }
         return Ok(exit);
     }
     say(format!(

@@ -14,7 +14,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("Run and follow",  &["run", "watch", "wait", "logs", "why", "cancel", "retry", "approve", "reject"]),
     ("Look",            &["status", "queue", "recovery", "events", "job", "task", "worker", "schedule", "token"]),
     ("Write workflows", &["validate", "explain", "schema", "render", "graph", "import"]),
-    ("Operate",         &["server", "worker", "doctor", "backup", "restore", "db", "config", "completions", "man"]),
+    ("Operate",         &["server", "worker", "doctor", "backup", "restore", "prune", "db", "config", "completions", "man"]),
 ];
 
 /// What others call it.

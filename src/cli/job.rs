@@ -9,8 +9,8 @@ use super::columns::Columns;
 use super::columns::Room::{Any, Wide};
 use super::exit::{Exit, Fault};
 use super::look::{Look, Show};
-use super::reach::{Reach, Remote, in_url, name};
-use super::say::{answer_json, print, say};
+use super::reach::{Reach, Remote, in_url, job_in_url, name};
+use super::say::{answer, answer_json, answer_json_list, print, say};
 use super::sheet::{NOTHING, Sheet, joined, plain};
 use super::table::Cell;
 use super::words::{ago, duration, fit, moment, printable, until};
@@ -40,6 +40,22 @@ enum JobVerb {
     Ls(LsArgs),
     /// Shows one job and its steps.
     Show(ShowArgs),
+    /// Keeps jobs, with their logs, however old they grow.
+    Keep(KeepArgs),
+    /// Lets jobs go again when they are old enough.
+    Release(KeepArgs),
+}
+
+#[derive(Args)]
+#[command(before_help = "Examples:\n  stepward job keep 42\n  stepward job release 42 43")]
+struct KeepArgs {
+    /// Numbers, latest, TASK@latest or TASK@failed.
+    #[arg(value_name = "JOB", required = true, value_parser = name)]
+    jobs: Vec<String>,
+    #[command(flatten)]
+    show: Show,
+    #[command(flatten)]
+    reach: Reach,
 }
 
 #[derive(Args)]
@@ -108,7 +124,32 @@ pub fn run(args: JobArgs) -> anyhow::Result<Exit> {
     match args.verb {
         JobVerb::Ls(args) => list(args),
         JobVerb::Show(args) => show(args),
+        JobVerb::Keep(args) => keep(args, true),
+        JobVerb::Release(args) => keep(args, false),
     }
+}
+
+fn keep(args: KeepArgs, kept: bool) -> anyhow::Result<Exit> {
+    let jobs = args.jobs.iter().map(|job| job_in_url(job));
+    let jobs: Vec<String> = jobs.collect::<Result<_, _>>()?;
+    let remote = args.reach.server()?;
+    let (word, said) = match kept {
+        true => ("keep", "is kept until it is released"),
+        false => ("release", "goes when it is old enough"),
+    };
+    let mut changed = Vec::new();
+    for job in &jobs {
+        let path = format!("/api/jobs/{job}/{word}");
+        let job: JobJson = remote.post(&path, &serde_json::json!({}))?;
+        if !args.show.json {
+            let _ = answer(format!("job {} {} {said}", job.id, printable(&job.task)));
+        }
+        changed.push(job);
+    }
+    if args.show.json {
+        let _ = answer_json_list(changed);
+    }
+    Ok(Exit::Success)
 }
 
 fn list(args: LsArgs) -> anyhow::Result<Exit> {
@@ -285,6 +326,12 @@ fn head(job: &JobJson, look: &Look) -> Sheet {
         parent.map(|parent| format!("{}/{}", parent.job_id, parent.step)),
     );
     sheet.line_of("retry of", job.retry_of.map(|of| of.to_string()));
+    sheet.line_of("kept", job.kept.then(|| "until it is released".to_string()));
+    sheet.line_of(
+        "logs",
+        job.logs_removed_at
+            .map(|at| format!("removed {}", moment(at))),
+    );
     sheet.line_of("hook of", job.hook_of.map(|of| of.to_string()));
     sheet.line_of("input", value(Some(&job.input), look));
     sheet.line_of("output", value(job.output.as_ref(), look));

@@ -358,6 +358,12 @@ impl Logs<'_> {
 
     fn why_empty(&self, only_failed: bool, shown: &[&StepJson]) -> String {
         let job_id = self.job.id;
+        if let Some(at) = self.job.logs_removed_at {
+            return format!(
+                "what job {job_id} printed was removed {}: retention.log_days says how long logs are kept",
+                super::words::moment(at)
+            );
+        }
         match &self.wanted.step {
             _ if only_failed && shown.is_empty() => format!("no step of job {job_id} has failed"),
             _ if self.wanted.has_filter() || self.wanted.from.is_some() => {

@@ -11,6 +11,7 @@ mod columns;
 mod completions;
 mod config_show;
 mod db_check;
+mod db_compact;
 mod demo;
 mod dev;
 mod doctor;
@@ -39,6 +40,7 @@ mod page;
 mod port_owner;
 mod process;
 mod progress;
+mod prune;
 mod queue;
 mod reach;
 mod recovery;
@@ -123,7 +125,7 @@ enum Verb {
     Recovery(recovery::RecoveryArgs),
     /// Lists what happened, or follows it.
     Events(events::EventsArgs),
-    /// Jobs: list, show.
+    /// Jobs: list, show, keep, release.
     Job(job::JobArgs),
     /// Tasks: list, show.
     Task(task::TaskArgs),
@@ -161,6 +163,8 @@ enum Verb {
     Backup(backup::BackupArgs),
     /// Makes a data folder of a backup, after a look at all of it.
     Restore(restore::RestoreArgs),
+    /// Removes jobs before the time that the settings say.
+    Prune(prune::PruneArgs),
     /// Looks after the database.
     #[command(subcommand)]
     Db(DbVerb),
@@ -182,6 +186,10 @@ enum DbVerb {
     ///
     /// Exits with 0 if nothing is, with 1 otherwise. The server must be stopped.
     Check(db_check::DbCheckArgs),
+    /// Rewrites the database without what is free in it; from then on the file shrinks by itself.
+    ///
+    /// The server must be stopped. It needs room for a copy.
+    Compact(db_compact::DbCompactArgs),
 }
 
 #[derive(Subcommand)]
@@ -301,7 +309,9 @@ fn perform(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Doctor(args) => doctor::run(args),
         Verb::Backup(args) => backup::run(args),
         Verb::Restore(args) => restore::run(args),
+        Verb::Prune(args) => prune::run(args),
         Verb::Db(DbVerb::Check(args)) => db_check::run(args),
+        Verb::Db(DbVerb::Compact(args)) => db_compact::run(args),
         Verb::Config(ConfigVerb::Show(args)) => config_show::run(args),
         Verb::Completions(args) => completions::run(args),
         Verb::Man(args) => man::run(args),

@@ -9,6 +9,7 @@ use serde_yaml::Value;
 
 use super::notify;
 use super::{ConfigError, Log, Notify, WorkerConfig, read_token};
+use crate::domain::retention::Retention as Bounds;
 use crate::domain::settings::Settings;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,7 @@ pub struct ServerConfig {
     pub embedded_worker: Option<WorkerConfig>,
     pub auth: Auth,
     pub recovery: Recovery,
+    pub retention: Retention,
     pub defaults: Defaults,
     /// How people reach this server, for links in messages.
     pub public_url: Option<String>,
@@ -87,6 +89,19 @@ pub struct Defaults {
     pub job_timeout_secs: u32,
 }
 
+/// How long what has happened is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
+pub struct Retention {
+    pub job_days: u32,
+    pub log_days: u32,
+    pub event_days: u32,
+    pub message_days: u32,
+    pub idempotency_key_days: u32,
+    pub schedule_fire_days: u32,
+    pub worker_hours: u32,
+}
+
 impl Default for ServerConfig {
     fn default() -> ServerConfig {
         ServerConfig {
@@ -98,6 +113,7 @@ impl Default for ServerConfig {
             embedded_worker: None,
             auth: Auth::default(),
             recovery: Recovery::default(),
+            retention: Retention::default(),
             defaults: Defaults::default(),
             public_url: None,
             notify: Notify::new(),
@@ -132,6 +148,81 @@ impl Default for Defaults {
         }
     }
 }
+
+const DAY_SECS: u32 = 24 * 3_600;
+
+impl Default for Retention {
+    fn default() -> Retention {
+        let bounds = Bounds::default();
+        let days = |ms| secs(ms) / DAY_SECS;
+        Retention {
+            job_days: days(bounds.job_ms),
+            log_days: days(bounds.log_ms),
+            event_days: days(bounds.event_ms),
+            message_days: days(bounds.message_ms),
+            idempotency_key_days: days(bounds.key_ms),
+            schedule_fire_days: days(bounds.fire_ms),
+            worker_hours: secs(bounds.worker_ms) / 3_600,
+        }
+    }
+}
+
+impl Retention {
+    /// What the reaper needs of it.
+    pub fn bounds(&self) -> Bounds {
+        let hours = |hours: u32| i64::from(hours) * 3_600_000;
+        let days = |days: u32| 24 * hours(days);
+        Bounds {
+            job_ms: days(self.job_days),
+            log_ms: days(self.log_days),
+            event_ms: days(self.event_days),
+            message_ms: days(self.message_days),
+            key_ms: days(self.idempotency_key_days),
+            fire_ms: days(self.schedule_fire_days),
+            worker_ms: hours(self.worker_hours),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let each = [
+            ("job_days", self.job_days),
+            ("log_days", self.log_days),
+            ("event_days", self.event_days),
+            ("message_days", self.message_days),
+            ("idempotency_key_days", self.idempotency_key_days),
+            ("schedule_fire_days", self.schedule_fire_days),
+            ("worker_hours", self.worker_hours),
+        ];
+        // Nobody means "at once", and whoever means "for ever" can say so.
+        if let Some((key, _)) = each.iter().find(|(_, bound)| *bound == 0) {
+            return Err(format!(
+                "retention.{key} is 0, it must be at least 1; a large number such as 36500 keeps it for ever"
+            ));
+        }
+        let (jobs, logs, events) = (self.job_days, self.log_days, self.event_days);
+        if logs > jobs {
+            return Err(format!(
+                "retention.log_days is {logs}, it must be at most {jobs} (retention.job_days): logs go with their job"
+            ));
+        }
+        if events < jobs {
+            return Err(format!(
+                "retention.event_days is {events}, it must be at least {jobs} (retention.job_days): a job keeps its events"
+            ));
+        }
+        let keys = self.idempotency_key_days;
+        if keys < KEY_DAYS_MIN {
+            return Err(format!(
+                "retention.idempotency_key_days is {keys}, it must be at least {KEY_DAYS_MIN}: so long the same key is \
+                 promised to answer with the same job"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Whoever repeats a request does so within a week.
+const KEY_DAYS_MIN: u32 = 7;
 
 fn secs(ms: i64) -> u32 {
     u32::try_from(ms / 1_000).expect("the defaults are small")
@@ -257,7 +348,7 @@ impl ServerConfig {
                  (recovery.ack_timeout_secs)"
             ));
         }
-        Ok(())
+        self.retention.check()
     }
 }
 

@@ -66,6 +66,11 @@ words! {
         LoggedOut = "logged_out",
         /// Too many wrong tokens came from one address.
         LoginRefused = "login_refused",
+        /// A person wants it to stay.
+        JobKept = "job_kept",
+        JobUnkept = "job_unkept",
+        /// A person had old ones removed.
+        JobsPruned = "jobs_pruned",
         BackupMade = "backup_made",
         /// A backup that the settings ask for could not be made: the first time in a row.
         BackupFailed = "backup_failed",

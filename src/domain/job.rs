@@ -130,6 +130,10 @@ pub struct Job {
     pub ended_at: Option<Timestamp>,
     pub since_up: Uptime,
     pub due_up: Option<Uptime>,
+    /// Since when what its steps printed is not kept any more.
+    pub logs_removed_at: Option<Timestamp>,
+    /// By a person: it does not grow too old, nor does what is below it.
+    pub kept: bool,
 }
 
 /// The step, and which attempt of it, that a child job carries out.

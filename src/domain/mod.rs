@@ -15,6 +15,7 @@ pub mod outbox;
 pub mod protocol;
 pub mod reason;
 pub mod recovery;
+pub mod retention;
 pub mod retry;
 pub mod schedule;
 pub mod secret;

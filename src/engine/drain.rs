@@ -6,8 +6,8 @@ use super::heartbeat::{current_session, sign_of_life};
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::reason::Reason;
-use crate::domain::worker::Worker;
-use crate::domain::{Now, WorkerId};
+use crate::domain::worker::{Worker, WorkerState};
+use crate::domain::{Now, Uptime, WorkerId};
 use crate::store::Tx;
 
 impl Engine {
@@ -90,6 +90,40 @@ impl Engine {
             tx.record(&event.data(facts.data()), now)?;
             cascade.close_session(&worker, Reason::WorkerDeleted)?;
             cascade.settle()
+        })
+    }
+
+    /// Nobody has heard of it since then: it is deleted, unless it holds something or has spoken meanwhile. `false`: it was not.
+    pub fn forget_worker(
+        &self,
+        worker_id: WorkerId,
+        absent_since: Uptime,
+        now: Now,
+    ) -> Result<bool, EngineError> {
+        let settings = self.settings;
+        self.write(now, move |tx| {
+            let Some(worker) = tx.worker(worker_id)?.filter(|worker| {
+                let is_absent = worker.state == WorkerState::Inactive;
+                worker.deleted_at.is_none() && is_absent && worker.seen_up <= absent_since
+            }) else {
+                return Ok(false);
+            };
+            if let Some(session_id) = worker.session_id
+                && !tx.held_steps(session_id)?.is_empty()
+            {
+                return Ok(false);
+            }
+            let mut cascade = Cascade::new(tx, &settings, now);
+            tx.delete_worker(worker_id, now)?;
+            let text = format!(
+                "worker {} was not heard of for too long and is not kept any more",
+                worker.name
+            );
+            let event = NewEvent::new(EventKind::WorkerDeleted, text).worker(worker_id);
+            tx.record(&event, now)?;
+            cascade.close_session(&worker, Reason::WorkerDeleted)?;
+            cascade.settle()?;
+            Ok(true)
         })
     }
 }

@@ -9,6 +9,8 @@
 //! | log_owner | `log.rs` | workers |
 //! | cancel, retry, approve, reject | `cancel.rs` `retry.rs` `approve.rs` | people |
 //! | drain, pause, resume, delete_worker | `drain.rs` | people, workers |
+//! | keep | `keep.rs` | people |
+//! | forget_worker | `drain.rs` | time, through the reaper |
 //! | tell | `tell.rs` | the server |
 //! | set_schedules, pause_schedule, resume_schedule, fire_schedule | `schedule.rs` `fire.rs` | the loader, people |
 //! | fire_due, clock_stepped_back | `fire.rs` `schedule.rs` | time, through the scheduler |
@@ -40,6 +42,7 @@ mod group;
 mod heartbeat;
 mod hooks;
 mod inputs;
+mod keep;
 mod lacks;
 mod log;
 mod once;

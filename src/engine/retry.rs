@@ -79,6 +79,9 @@ impl Engine {
             }
             let job_id = select(tx, &retry.of)?;
             let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
+            if tx.is_leaving(job_id)? {
+                return Err(EngineError::JobNotFound { job_id });
+            }
             if !job.state.is_terminal() {
                 return Err(EngineError::JobNotEnded {
                     job_id,

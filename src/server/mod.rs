@@ -11,6 +11,7 @@
 //! | `event-streams` | tells all streams what happened | when it is told |
 //! | `download` | sends one long log | with it |
 //! | `sweeper` | recovery | when it is dropped |
+//! | `reaper` | removes what is too old | when it is dropped |
 //! | `workflows` | loads workflow files when they change | when it is dropped |
 //! | `scheduler` | has schedules fire when it is time | when it is dropped |
 //! | `outbox-NAME` | delivers messages to one target, each by a thread `outbox-send` | when it is dropped |
@@ -59,6 +60,7 @@ use crate::engine::{Engine, EngineError};
 use crate::language::{Diagnostic, Workflows};
 use crate::logs::{LogLimits, Logs};
 use crate::outbox::{Bell, Origin, Outbox};
+use crate::reaper::Reaper;
 use crate::scheduler::Scheduler;
 use crate::service::ServiceManager;
 use crate::store::{OpenError, Store, StoreOptions};
@@ -127,6 +129,7 @@ pub struct App {
     streams: Streams,
     downloads: Downloads,
     sweeper: Sweeper,
+    reaper: Reaper,
     /// To be woken when schedules have changed.
     scheduler: Arc<Scheduler>,
     /// For its end alone.
@@ -322,10 +325,13 @@ impl Server {
         let streams = Streams::start(engine.clone(), streams_mailbox, limits.streams_max);
         let sweeper = Sweeper::start_watched(engine.clone(), clock.clone(), manager);
         let backups = Backups::start(&engine, &clock, config, &settings_known, &installation);
+        let bounds = config.retention.bounds();
+        let reaper = Reaper::start(engine.clone(), logs.clone(), bounds, clock.clone());
         let app = Arc::new(App {
             waiting: waiting.map_err(thread)?,
             streams: streams.map_err(thread)?,
             sweeper: sweeper.map_err(thread)?,
+            reaper: reaper.map_err(thread)?,
             outbox,
             backups: backups.map_err(thread)?,
             origin,

@@ -36,6 +36,8 @@ pub struct Examined {
     pub file: PathBuf,
     pub bytes: u64,
     pub wal_bytes: u64,
+    /// In the file, used for nothing, and not given back by itself.
+    pub stuck_bytes: u64,
     pub standing: Standing,
     pub schema_version: i64,
     /// `false`: the next start of the server upgrades it.
@@ -172,12 +174,23 @@ fn look(folder: &Path, file: &Path, trace: &Trace) -> Result<Examined, ExamineEr
         wal_bytes: beside(file, "-wal")
             .metadata()
             .map_or(0, |found| found.len()),
+        stuck_bytes: stuck_bytes(&snapshot).map_err(refuse)?,
         standing,
         schema_version,
         is_current,
         depth,
         breaches,
         oldest_job_at: oldest_job_at.map_err(refuse)?.map(Timestamp),
+    })
+}
+
+fn stuck_bytes(connection: &Connection) -> rusqlite::Result<u64> {
+    let number = |pragma| -> rusqlite::Result<i64> {
+        connection.pragma_query_value(None, pragma, |row| row.get(0))
+    };
+    Ok(match number("auto_vacuum")? {
+        0 => (number("freelist_count")? * number("page_size")?) as u64,
+        _ => 0,
     })
 }
 

@@ -75,6 +75,7 @@ const RULES: &[(&str, &str)] = &[
         SELECT 'step ' || s.step_id || ' is at attempt ' || s.attempt || ' after ' || count(f.attempt) || ' former ones'
           FROM step AS s LEFT JOIN former_attempt AS f ON f.step_id = s.step_id
          WHERE s.kind IN ('work', 'task') AND s.origin_step_id IS NULL
+           AND NOT EXISTS (SELECT 1 FROM job AS j WHERE j.job_id = s.job_id AND j.leaving = 1)
          GROUP BY s.step_id
         HAVING s.attempt <> count(f.attempt)
                           + (s.state IN ('assigned', 'running', 'suspended')

@@ -114,7 +114,7 @@ const INSERT_JOB: &str = "
 const JOB: &str = concat!(
     "SELECT ",
     job_columns!(),
-    " FROM job AS j WHERE j.job_id = :job_id"
+    " FROM job AS j WHERE j.job_id = :job_id AND j.leaving = 0"
 );
 
 const LATEST_JOB: &str = "
@@ -172,6 +172,7 @@ const JOBS_BEFORE: &str = concat!(
       WHERE (:state IS NULL OR j.state = :state) AND (:task IS NULL OR j.task = :task)
         AND (:reason IS NULL OR j.reason = :reason) AND (:source IS NULL OR j.source = :source)
         AND (:since IS NULL OR j.created_at >= :since)
+        AND j.leaving = 0
       ORDER BY c.job_id DESC
       LIMIT :limit"
 );
@@ -314,7 +315,7 @@ const SERVICE_CLOCK: &str = "
 ";
 
 const LAST_CHANGE: &str = "
-    SELECT coalesce(max(change_seq), 0) FROM job
+    SELECT max(coalesce((SELECT max(change_seq) FROM job), 0), change_seq) FROM server WHERE only_row = 1
 ";
 
 /// Where the change sequence goes on after a start.

@@ -20,6 +20,7 @@ mod outbox;
 mod queue;
 mod recovery;
 mod requirements;
+mod retention;
 mod rows;
 mod schedules;
 mod schema;
@@ -54,7 +55,8 @@ pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
-pub use schema::{DATABASE_FILE, OpenError, SCHEMA_VERSION};
+pub use retention::{FileSize, FireRef, Named, RemovedPiece, RootJob};
+pub use schema::{DATABASE_FILE, OpenError, SCHEMA_VERSION, compact};
 pub use steps::{Ending, NewStep};
 pub use workers::SessionView;
 pub use writer::Joiner;
@@ -616,6 +618,7 @@ pub fn statements() -> Vec<&'static str> {
         queue::STATEMENTS,
         recovery::STATEMENTS,
         requirements::STATEMENTS,
+        retention::STATEMENTS,
         schedules::STATEMENTS,
         steps::STATEMENTS,
         tokens::STATEMENTS,

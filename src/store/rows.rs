@@ -44,7 +44,7 @@ macro_rules! job_columns {
          j.priority, j.parent_step_id, j.parent_attempt, j.depth, j.retry_of, j.hold, j.not_before,
          j.concurrency_group, j.steps_open, j.steps_failed, j.steps_cancelled, j.change_seq, j.created_at, j.started_at,
          j.ended_at, j.since_up, j.due_up, j.failed_step_id, j.hook_of,
-         j.schedule_id, j.scheduled_for"
+         j.schedule_id, j.scheduled_for, j.logs_removed_at, j.kept"
     };
 }
 pub(super) use job_columns;
@@ -186,6 +186,8 @@ pub(super) fn job(row: &Row) -> Result<Job, StoreError> {
         hook_of: id(row, 28, JobId)?,
         schedule_id: id(row, 29, ScheduleId)?,
         scheduled_for: id(row, 30, Timestamp)?,
+        logs_removed_at: id(row, 31, Timestamp)?,
+        kept: row.get(32)?,
     })
 }
 

@@ -21,7 +21,8 @@ const SCHEMA: &str = include_str!("../../schema.sql");
 const APPLICATION_ID: i32 = 0x5354_5057;
 
 /// What brings a database of version n+1 to version n+2: entry n. Forward only; `schema.sql` is the sum of all.
-const UPGRADES: &[&str] = &["
+const UPGRADES: &[&str] = &[
+    "
     CREATE INDEX job_open ON job (job_id) WHERE ended_at IS NULL;
     CREATE INDEX job_in_trouble ON job (ended_at)
         WHERE parent_step_id IS NULL AND (state = 'failed' OR (state = 'cancelled' AND reason IN ('job_timeout', 'queue_timeout')));
@@ -57,6 +58,31 @@ const UPGRADES: &[&str] = &["
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX logout_by_until ON logout (until_at);
     CREATE INDEX step_served ON step (kind) WHERE state = 'running' AND session_id IS NULL;
+    ALTER TABLE server ADD COLUMN change_seq INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE milestone (
+        age_ms     INTEGER PRIMARY KEY,
+        at         INTEGER NOT NULL,
+        up         INTEGER NOT NULL,
+        owed_ms    INTEGER NOT NULL,
+        job_id     INTEGER NOT NULL,
+        event_seq  INTEGER NOT NULL,
+        outbox_id  INTEGER NOT NULL,
+        session_id INTEGER NOT NULL
+    ) STRICT;
+    ALTER TABLE job ADD COLUMN logs_removed_at INTEGER;
+    ALTER TABLE job ADD COLUMN kept INTEGER NOT NULL DEFAULT 0 CHECK (kept IN (0, 1));
+    ALTER TABLE job ADD COLUMN leaving INTEGER NOT NULL DEFAULT 0 CHECK (leaving IN (0, 1));
+    CREATE INDEX job_with_logs ON job (job_id) WHERE logs_removed_at IS NULL AND ended_at IS NOT NULL;
+    CREATE INDEX job_of_definition ON job (definition_id);
+    CREATE INDEX job_by_failed_step ON job (failed_step_id) WHERE failed_step_id IS NOT NULL;
+    CREATE INDEX step_by_child ON step (child_job_id) WHERE child_job_id IS NOT NULL;
+    CREATE INDEX step_by_origin ON step (origin_step_id) WHERE origin_step_id IS NOT NULL;
+    CREATE INDEX worker_by_absence ON worker (seen_up) WHERE state = 'inactive' AND deleted_at IS NULL;
+    CREATE INDEX worker_deleted ON worker (worker_id) WHERE deleted_at IS NOT NULL;
+    CREATE INDEX worker_by_session ON worker (session_id) WHERE session_id IS NOT NULL;
+    CREATE INDEX session_of_worker ON session (worker_id);
+    CREATE INDEX idempotency_by_job ON idempotency (job_id);
+    CREATE INDEX schedule_fire_by_age ON schedule_fire (at) WHERE job_id IS NULL AND outcome <> 'queued';
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 
@@ -67,12 +93,15 @@ pub const LOCK_FILE: &str = "LOCK";
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
 const CHECKED_BYTES_MAX_AFTER_CRASH: u64 = 256 << 20;
 
+/// An upgrade rewrites a file that is no larger, so that it can shrink from then on; a larger one is left to `stepward db compact`.
+const REWRITTEN_BYTES_MAX: u64 = 64 << 20;
+
 /// Less than this is a full disk: not even the write-ahead log could grow.
 const FREE_BYTES_MIN: u64 = 1 << 20;
 
 const WRITER_CACHE_KIB: i64 = 64 << 10;
 const STATEMENT_CACHE: usize = 256;
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+pub const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a data folder is not opened. One line each: what, where, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -287,6 +316,12 @@ fn open_writer(folder: &Path, file: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags).map_err(refuse)?;
     configure(&connection).map_err(refuse)?;
+    // Before anything is in it: a file that cannot shrink stays as large as it ever was.
+    if page_bytes(&connection).map_err(refuse)? == 0 {
+        connection
+            .pragma_update(None, "auto_vacuum", "INCREMENTAL")
+            .map_err(refuse)?;
+    }
     let mode: String = connection
         .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
         .map_err(refuse)?;
@@ -453,7 +488,41 @@ fn bring_up_to_date(
         let upgrade = upgrades[step as usize - 1];
         in_one_transaction(connection, upgrade, step + 1, &mut begin).map_err(refuse)?;
     }
+    if version < target {
+        let bytes = page_bytes(connection).map_err(refuse)?;
+        if bytes <= REWRITTEN_BYTES_MAX {
+            rewrite(connection).map_err(refuse)?;
+        }
+    }
     Ok(())
+}
+
+/// Every page anew, without those that are free; and from then on the file can shrink while it is in use.
+fn rewrite(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    connection.execute_batch("VACUUM")
+}
+
+fn page_bytes(connection: &Connection) -> rusqlite::Result<u64> {
+    let number = |pragma| -> rusqlite::Result<i64> {
+        connection.pragma_query_value(None, pragma, |row| row.get(0))
+    };
+    Ok((number("page_count")? * number("page_size")?) as u64)
+}
+
+/// Rewrites the database of a folder that nobody else uses. Returns its bytes before and after.
+pub fn compact(folder: &Path) -> Result<(u64, u64), OpenError> {
+    let (_lock, connection) = open(folder, |_| ())?;
+    let file = folder.join(DATABASE_FILE);
+    let refuse = |source| sqlite_refusal(folder, &file, source);
+    let before = page_bytes(&connection).map_err(refuse)?;
+    rewrite(&connection).map_err(refuse)?;
+    let after = page_bytes(&connection).map_err(refuse)?;
+    // The new pages are in the log; the file shrinks when they are moved.
+    connection
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        .map_err(refuse)?;
+    Ok((before, after))
 }
 
 fn in_one_transaction(

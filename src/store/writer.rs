@@ -30,6 +30,10 @@ const ANSWERED_AT_ONCE: usize = 4;
 /// New pages in the write-ahead log: worth a checkpoint when nothing is queued; and due.
 const WAL_PAGES_WORTH: i32 = 1_000;
 const WAL_PAGES_DUE: i32 = 4_000;
+/// Readers that begin one after another can keep the log from ever beginning anew. At this length, 64 MB, the writer waits for them.
+const WAL_PAGES_MAX: i32 = 16_000;
+/// Each has what it reads in a fraction of this.
+const READERS_WAITED_FOR: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_millis(50);
 
 /// A call's life, so that one whose caller gave up never runs.
@@ -668,13 +672,12 @@ impl WriterThread {
         self.connection.prepare_cached(sql)?.execute([]).map(|_| ())
     }
 
-    /// Moves the log into the database, as far as no reader still needs it. Never waits for one.
+    /// Moves the log into the database, as far as no reader still needs it. Waits for readers only when it is too long.
     fn checkpoint(&mut self) {
-        let moved = self
-            .connection
-            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-                Ok((row.get::<_, i32>(1)?, row.get::<_, i32>(2)?))
-            });
+        let moved = match WAL_PAGES.get() > WAL_PAGES_MAX {
+            false => self.move_log("PRAGMA wal_checkpoint(PASSIVE)"),
+            true => self.move_log_and_wait(),
+        };
         match moved {
             Ok((pages, pages_moved)) if pages_moved < pages => self.wal_pages_old = pages,
             // The next commit begins the log anew.
@@ -691,6 +694,25 @@ impl WriterThread {
                 _ => self.abort("a checkpoint failed", &error),
             },
         }
+    }
+
+    /// How many pages the log has, and how many of them are in the database.
+    fn move_log(&self, how: &str) -> rusqlite::Result<(i32, i32)> {
+        self.connection.query_row(how, [], |row| {
+            let (busy, pages, moved): (bool, i32, i32) = (row.get(0)?, row.get(1)?, row.get(2)?);
+            Ok(match busy {
+                // All of it is moved, and somebody still reads from the log: it goes on growing.
+                true => (WAL_PAGES.get(), moved.min(WAL_PAGES.get() - 1)),
+                false => (pages, moved),
+            })
+        })
+    }
+
+    fn move_log_and_wait(&self) -> rusqlite::Result<(i32, i32)> {
+        self.connection.busy_timeout(READERS_WAITED_FOR)?;
+        let moved = self.move_log("PRAGMA wal_checkpoint(TRUNCATE)");
+        self.connection.busy_timeout(super::schema::BUSY_TIMEOUT)?;
+        moved
     }
 
     fn abort(&self, what: &str, error: &dyn std::fmt::Display) -> ! {

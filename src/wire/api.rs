@@ -301,6 +301,12 @@ pub struct JobJson {
     pub created_at: Time,
     pub started_at: Option<Time>,
     pub ended_at: Option<Time>,
+    /// Since when what its steps printed is not kept any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub logs_removed_at: Option<Time>,
+    /// By a person: it does not grow too old.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub kept: bool,
     /// Not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub steps: Option<Vec<StepJson>>,
@@ -786,6 +792,50 @@ pub struct LogsJson {
     /// Which attempt's log this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
+    /// It is not kept any more, since then: `retention.log_days`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed_at: Option<Time>,
+}
+
+/// What is to go before its time.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PruneRequest {
+    /// Jobs that ended so long ago; as `retention.job_days` says if left out.
+    pub jobs_older_secs: Option<i64>,
+    /// As the last answer says.
+    pub after: Option<i64>,
+    /// Says what would go, and removes nothing.
+    pub dry_run: bool,
+}
+
+/// What went, or would go.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct PrunedJson {
+    pub dry_run: bool,
+    /// With those below them.
+    pub jobs: u64,
+    pub log_bytes: u64,
+    /// Ended early enough, and needed: kept, retried, hooked, or promised to a key.
+    pub needed: u64,
+    /// That was not all: ask again, after this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<i64>,
+}
+
+/// What was removed since the server started, and how long things are kept.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RetentionJson {
+    pub rounds: u64,
+    pub last_round_at: Option<Time>,
+    /// Why the last round could not do everything.
+    pub last_error: Option<String>,
+    pub removed: std::collections::BTreeMap<String, u64>,
+    pub database_bytes: i64,
+    /// Of these, used for nothing.
+    pub database_free_bytes: i64,
+    /// The file gives free bytes back by itself; if not, `stepward db compact` does.
+    pub database_shrinks: bool,
 }
 
 /// The end of a step's log.

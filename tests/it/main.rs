@@ -10,6 +10,7 @@ mod language;
 mod logs;
 mod metrics;
 mod outbox;
+mod reaper;
 mod scheduler;
 mod server;
 mod store;

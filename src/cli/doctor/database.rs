@@ -12,6 +12,8 @@ use crate::store::{Depth, ExamineError, Examined, OpenError, Standing};
 
 /// A log that has grown so far was not taken in for a long time.
 const WAL_BYTES_MAX: u64 = 256 << 20;
+/// Made before files could shrink, and much was removed since.
+const STUCK_BYTES_MAX: u64 = 64 << 20;
 /// The rest is for `stepward db check`.
 const BREACHES_MAX: usize = 5;
 
@@ -35,6 +37,16 @@ pub fn look(case: &Case) -> Looked {
         let size = bytes(examined.wal_bytes);
         let message = format!("the write-ahead log has grown to {size}: somebody reads for long");
         let fix = "end programs that have the database open, or restart the server";
+        found.push(Finding::warning(message).fix(fix));
+    }
+    if examined.stuck_bytes > STUCK_BYTES_MAX {
+        let size = bytes(examined.stuck_bytes);
+        let message =
+            format!("{size} of the database are free, and the file does not shrink by itself");
+        let fix = format!(
+            "stop the server, and: stepward db compact {}",
+            shell_path(folder)
+        );
         found.push(Finding::warning(message).fix(fix));
     }
     // Whoever has a broken one is told above to put the last good one back.

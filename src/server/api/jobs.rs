@@ -191,6 +191,22 @@ pub fn cancel(app: &App, request: &Request) -> Result<Reply, ApiError> {
     answer(app, 200, job_id)
 }
 
+pub fn keep(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    set_kept(app, request, true)
+}
+
+pub fn release(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    set_kept(app, request, false)
+}
+
+fn set_kept(app: &App, request: &Request, kept: bool) -> Result<Reply, ApiError> {
+    request.says_no_more()?;
+    let job_id = job_id(app, request)?;
+    app.engine_for(request)
+        .keep(job_id, kept, app.clock.now())?;
+    answer(app, 200, job_id)
+}
+
 /// The job as it is now.
 pub fn answer(app: &App, status: u16, job_id: JobId) -> Result<Reply, ApiError> {
     let detail = app.engine.job_detail(job_id)?;

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use super::jobs::job_id;
 use crate::domain::step::Step;
-use crate::domain::{AttemptRef, EventSeq, JobId};
+use crate::domain::{AttemptRef, EventSeq, JobId, Timestamp};
 use crate::engine::{self, Engine, EngineError};
 use crate::logs::{LogLimits, LogLine, LogMatches, LogPage, Needle, bytes_in_answer};
 use crate::server::App;
@@ -49,6 +49,12 @@ pub fn of_step(app: &App, request: &Request) -> Result<Reply, ApiError> {
     }
     let step = app.engine.step_named(job_id, request.param(1))?;
     let attempt = attempt(request, &step)?;
+    let removed_at = app.engine.logs_removed_at(job_id)?;
+    if asked.raw
+        && let Some(at) = removed_at
+    {
+        return Err(removed(job_id, at));
+    }
     if asked.raw {
         let text = match (asked.from, asked.tail.or(asked.n)) {
             (None, None) => app.logs.text(job_id, attempt),
@@ -85,6 +91,7 @@ pub fn of_step(app: &App, request: &Request) -> Result<Reply, ApiError> {
         })?,
     };
     logs.attempt = Some(attempt.attempt);
+    logs.removed_at = removed_at.map(Time);
     Ok(Response::json(200, &logs).into())
 }
 
@@ -119,7 +126,10 @@ pub fn of_job(app: &App, request: &Request) -> Result<Reply, ApiError> {
         items.push(StepLogsJson {
             step: name.clone(),
             attempt: attempt.attempt,
-            logs: page(Ok(tail))?,
+            logs: LogsJson {
+                removed_at: view.job.logs_removed_at.map(Time),
+                ..page(Ok(tail))?
+            },
         });
     }
     let last = shown.last().map(|(name, _)| name.clone());
@@ -182,6 +192,7 @@ fn of_server(
         total_matches: needle.map(|_| total_matches),
         partial: false,
         attempt: None,
+        removed_at: None,
     };
     Ok(Response::json(200, &logs).into())
 }
@@ -386,6 +397,7 @@ fn page(page: io::Result<LogPage>) -> Result<LogsJson, ApiError> {
         truncated: page.truncated,
         partial: page.partial,
         attempt: None,
+        removed_at: None,
     })
 }
 
@@ -398,6 +410,7 @@ fn matches(found: io::Result<LogMatches>) -> Result<LogsJson, ApiError> {
         truncated: found.truncated,
         partial: false,
         attempt: None,
+        removed_at: None,
     })
 }
 
@@ -408,6 +421,19 @@ fn line(line: LogLine) -> LogLineJson {
         stream: line.stream.to_string(),
         text: String::from_utf8_lossy(&line.text).into_owned(),
     }
+}
+
+/// Rather than nothing, which would look as if nothing had been printed.
+fn removed(job_id: JobId, at: Timestamp) -> ApiError {
+    let at = serde_json::json!(Time(at));
+    let at = at.as_str().unwrap_or_default();
+    ApiError::new(
+        410,
+        "logs_removed",
+        format!(
+            "what job {job_id} printed was removed at {at}: retention.log_days says how long logs are kept"
+        ),
+    )
 }
 
 pub fn unreadable(error: io::Error) -> ApiError {

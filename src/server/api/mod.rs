@@ -9,6 +9,7 @@ pub mod jobs;
 pub mod logs;
 pub mod queue;
 pub mod recovery;
+pub mod retention;
 pub mod schedules;
 pub mod show;
 pub mod steps;

@@ -62,6 +62,8 @@ pub fn job(job: &Job, parent: Option<&Parent>) -> JobJson {
         created_at: job.created_at.into(),
         started_at: time(job.started_at),
         ended_at: time(job.ended_at),
+        logs_removed_at: time(job.logs_removed_at),
+        kept: job.kept,
         steps: None,
     }
 }

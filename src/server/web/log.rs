@@ -105,7 +105,7 @@ pub fn panel(
                 (tools(&raw, &step.name))
             }
             div.pane role="log" aria-live="off" aria-labelledby="log-title" tabindex="0" {
-                @if end == 0 { div.empty data-log-empty { @if is_open { "Nothing was printed yet." } @else { "It printed nothing." } } }
+                @if end == 0 { div.empty data-log-empty { @if let Some(at) = job.logs_removed_at { "What it printed was removed on " (parts::moment(at)) ": logs are kept for as many days as retention.log_days says." } @else if is_open { "Nothing was printed yet." } @else { "It printed nothing." } } }
                 (lines(&window, None))
             }
             nav.paging data-log-paging aria-label="Lines" {

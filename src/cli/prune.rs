@@ -1,0 +1,135 @@
+//! `stepward prune`: makes room before the time that the settings say.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::exit::{Exit, Fault};
+use super::files::server_config;
+use super::look::Show;
+use super::reach::Reach;
+use super::say::{answer, answer_json};
+use super::words::count;
+use crate::clock::wall_time;
+use crate::domain::{JobId, Now, Timestamp};
+use crate::engine::Engine;
+use crate::language::duration;
+use crate::logs::{LogLimits, Logs};
+use crate::reaper::prune_jobs;
+use crate::server::LOGS_FOLDER;
+use crate::store::{DATABASE_FILE, Store, StoreOptions};
+use crate::wire::api::{PruneRequest, PrunedJson};
+use crate::words::bytes;
+
+#[derive(Args)]
+#[command(before_help = "Examples:
+  stepward prune --jobs-older 30d --dry-run
+  stepward prune --jobs-older 30d
+  stepward prune --jobs-older 30d --data-dir /var/lib/stepward    the server is stopped")]
+pub struct PruneArgs {
+    /// Jobs that ended so long ago, such as 30d; as retention.job_days says if left out.
+    #[arg(long, value_name = "AGE")]
+    jobs_older: Option<String>,
+    /// Says what would go, and removes nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Of a server that is stopped.
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["server", "token_file"])]
+    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    show: Show,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+pub fn run(args: PruneArgs) -> anyhow::Result<Exit> {
+    let older_ms = match &args.jobs_older {
+        None => None,
+        Some(text) => match duration::parse(text) {
+            Ok(ms) if ms >= 1_000 => Some(ms),
+            Ok(_) => return Err(Fault::usage("--jobs-older is 0, it must be at least 1s")),
+            Err(fault) => return Err(Fault::usage(format!("--jobs-older: {fault}"))),
+        },
+    };
+    let mut all = PrunedJson {
+        dry_run: args.dry_run,
+        ..PrunedJson::default()
+    };
+    let mut add = |some: &PrunedJson| {
+        all.jobs += some.jobs;
+        all.log_bytes += some.log_bytes;
+        all.needed += some.needed;
+        some.next
+    };
+    match &args.data_dir {
+        Some(folder) => {
+            let mut prune = offline(folder.clone(), older_ms, args.dry_run)?;
+            let mut after = 0;
+            while let Some(next) = add(&prune(after)?) {
+                after = next;
+            }
+        }
+        None => {
+            let remote = args.reach.server()?;
+            let mut request = PruneRequest {
+                jobs_older_secs: older_ms.map(|ms| ms / 1_000),
+                after: None,
+                dry_run: args.dry_run,
+            };
+            while let Some(next) = add(&remote.post("/api/prune", &request)?) {
+                request.after = Some(next);
+            }
+        }
+    }
+    if args.show.json {
+        answer_json(&all);
+        return Ok(Exit::Success);
+    }
+    let (jobs, logs) = (count(all.jobs as usize, "job"), bytes(all.log_bytes));
+    let said = match args.dry_run {
+        true => format!("{jobs} would go, with {logs} of logs; nothing was removed"),
+        false => format!("{jobs} removed, with {logs} of logs"),
+    };
+    answer(said);
+    if all.needed > 0 {
+        let needed = count(all.needed as usize, "job");
+        answer(format!(
+            "{needed} stay: kept by somebody, retried or hooked by a job that stays, or promised to an idempotency key"
+        ));
+    }
+    Ok(Exit::Success)
+}
+
+type Prune = Box<dyn FnMut(i64) -> anyhow::Result<PrunedJson>>;
+
+/// On the folder of a server that is stopped.
+fn offline(folder: PathBuf, older_ms: Option<i64>, dry_run: bool) -> anyhow::Result<Prune> {
+    // Opening would make one.
+    if !folder.join(DATABASE_FILE).exists() {
+        let message = format!(
+            "{} holds no database ({DATABASE_FILE} is missing), name the data folder",
+            folder.display()
+        );
+        return Err(Fault::not_found(message));
+    }
+    let config = server_config(None)?;
+    let bounds = config.retention.bounds();
+    let store = Store::open(&folder, StoreOptions::default())?;
+    let logs = Logs::open(&folder.join(LOGS_FOLDER), LogLimits::default())?;
+    let now = Now {
+        wall: wall_time(),
+        up: store.begun_up(),
+    };
+    let until = Timestamp(now.wall.0.saturating_sub(older_ms.unwrap_or(bounds.job_ms)));
+    let engine = Engine::new(store, config.settings());
+    Ok(Box::new(move |after| {
+        let pruned = prune_jobs(&engine, &logs, bounds, until, JobId(after), dry_run, now)?;
+        Ok(PrunedJson {
+            dry_run,
+            jobs: pruned.jobs,
+            log_bytes: pruned.log_bytes,
+            needed: pruned.needed,
+            next: pruned.next,
+        })
+    }))
+}

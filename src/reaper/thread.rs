@@ -1,0 +1,142 @@
+//! The thread of the reaper: a round a minute, and while there is more, one after another with pauses as long as the rounds.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+
+use super::{Kind, Reaping};
+use crate::clock::SystemClock;
+use crate::domain::Timestamp;
+use crate::domain::retention::Retention;
+use crate::engine::Engine;
+use crate::logs::Logs;
+
+const INTERVAL: Duration = Duration::from_secs(60);
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+
+/// When it last looked, and what went wrong then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LastRound {
+    pub at: Timestamp,
+    pub failure: Option<String>,
+}
+
+/// Since the server started.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReaperStats {
+    pub rounds: u64,
+    pub last: Option<LastRound>,
+    removed: [u64; Kind::ALL.len()],
+}
+
+impl ReaperStats {
+    /// What was removed, by kind.
+    pub fn removed(&self) -> impl Iterator<Item = (Kind, u64)> {
+        Kind::ALL.into_iter().zip(self.removed)
+    }
+}
+
+/// Runs until it is dropped.
+pub struct Reaper {
+    stats: Arc<Mutex<ReaperStats>>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Reaper {
+    pub fn start(
+        engine: Engine,
+        logs: Logs,
+        retention: Retention,
+        clock: Arc<SystemClock>,
+    ) -> std::io::Result<Reaper> {
+        let (stop, stopped) = bounded(0);
+        let stats = Arc::<Mutex<ReaperStats>>::default();
+        let mut rounds = Rounds {
+            reaping: Reaping::new(engine, logs, retention),
+            clock,
+            stats: stats.clone(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("reaper".to_string())
+            .spawn(move || rounds.run(&stopped))?;
+        Ok(Reaper {
+            stats,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    pub fn stats(&self) -> ReaperStats {
+        let stats = self.stats.lock();
+        stats.expect("no panic while it is held").clone()
+    }
+}
+
+impl Drop for Reaper {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("a panic is caught there");
+        }
+    }
+}
+
+struct Rounds {
+    reaping: Reaping,
+    clock: Arc<SystemClock>,
+    stats: Arc<Mutex<ReaperStats>>,
+}
+
+impl Rounds {
+    fn run(&mut self, stopped: &Receiver<()>) {
+        loop {
+            let begun = Instant::now();
+            let more = catch_unwind(AssertUnwindSafe(|| self.round())).unwrap_or_else(|_| {
+                log::error!("the reaper met a bug; it goes on");
+                false
+            });
+            // At most half of the time is its own, however much there is to do.
+            let pause = match more {
+                true => begun.elapsed().clamp(PAUSE_MIN, INTERVAL),
+                false => INTERVAL,
+            };
+            match stopped.recv_timeout(pause) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Whether there is more to do.
+    fn round(&mut self) -> bool {
+        let now = self.clock.now();
+        let outcome = self.reaping.reap_once(now);
+        let mut stats = self.stats.lock().expect("no panic while it is held");
+        stats.rounds += 1;
+        let (more, failure) = match outcome {
+            Err(error) => (false, Some(error.to_string())),
+            Ok(round) => {
+                for (kind, count) in &round.removed {
+                    let place = Kind::ALL.iter().position(|found| found == kind);
+                    stats.removed[place.unwrap_or_default()] += *count as u64;
+                }
+                let first = round.failures.first();
+                let failure = first.map(|(kind, error)| format!("{}: {error}", kind.as_str()));
+                // What failed would be met again at once.
+                (round.more && failure.is_none(), failure)
+            }
+        };
+        if let Some(failure) = &failure {
+            log::error!("what is too old could not be removed, it is tried again: {failure}");
+        }
+        stats.last = Some(LastRound {
+            at: now.wall,
+            failure,
+        });
+        more
+    }
+}

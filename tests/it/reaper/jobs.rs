@@ -1,0 +1,285 @@
+//! Jobs go when their time is over, with everything that is theirs, unless somebody needs them.
+
+use stepward::domain::job::JobState;
+use stepward::domain::retention::Retention;
+use stepward::domain::task::{ForEach, Hook, HookDoes, HookOn, StepDraft, TaskDraft};
+use stepward::domain::{JobId, Json};
+use stepward::engine::{EngineError, Retry, RetryScope, Submission};
+use stepward::reaper::Kind;
+
+use super::{Attic, DAY, HOUR};
+use crate::house::{frozen, script};
+
+#[test]
+fn a_job_goes_after_its_days_and_not_a_moment_before() {
+    let attic = Attic::new();
+    attic.house.clock.advance_ms(HOUR / 2);
+    let job = attic.done_job();
+    attic.pass(90 * DAY);
+    assert!(attic.exists(job), "it ended half an hour later than that");
+    attic.pass(6 * HOUR);
+    assert!(!attic.exists(job));
+    for table in ["job", "step", "definition", "former_attempt"] {
+        assert_eq!(attic.count(table), 0, "{table}");
+    }
+    attic.pass(DAY);
+    let events = attic.house.events();
+    assert!(events.iter().all(|event| event.fact.job_id.is_none()));
+}
+
+#[test]
+fn its_logs_go_first_and_it_says_so() {
+    let attic = Attic::new();
+    let job = attic.done_job();
+    attic.pass(30 * DAY - 6 * HOUR);
+    assert!(attic.has_log(job));
+    assert_eq!(attic.house.job(job).job.logs_removed_at, None);
+    attic.pass(DAY);
+    assert!(!attic.has_log(job));
+    assert!(attic.house.job(job).job.logs_removed_at.is_some());
+}
+
+#[test]
+fn a_job_that_has_not_ended_stays_and_its_children_with_it() {
+    let attic = Attic::new();
+    let tasks = vec![
+        TaskDraft::new(
+            "main",
+            vec![
+                StepDraft::task("go", "inner"),
+                StepDraft::approval("ok", "ok?").after(&["go"]),
+            ],
+        ),
+        TaskDraft::new("inner", vec![script("a")]),
+    ];
+    let job = attic.house.submit_tasks(tasks);
+    let child = attic.house.child_of(job, "go");
+    attic.house.run_all(&[]);
+    attic.print(child);
+    assert_eq!(attic.house.job_state(child), JobState::Completed);
+    attic.pass(200 * DAY);
+    assert!(attic.exists(job) && attic.exists(child) && attic.has_log(child));
+
+    (attic.house.engine)
+        .cancel(job, "done with it", attic.house.now())
+        .unwrap();
+    attic.pass(91 * DAY);
+    assert!(!attic.exists(job) && !attic.exists(child) && !attic.has_log(child));
+}
+
+#[test]
+fn what_a_kept_retry_came_of_stays_as_long_as_the_retry() {
+    let attic = Attic::new();
+    let tasks = vec![
+        TaskDraft::new("main", vec![StepDraft::task("go", "inner"), script("b")]),
+        TaskDraft::new("inner", vec![script("a")]),
+    ];
+    let job = attic.house.submit_tasks(tasks);
+    attic.house.run_all(&["b"]);
+    let child = attic.house.child_of(job, "go");
+    attic.pass(60 * DAY);
+    let retry = Retry::of(job, RetryScope::Failed);
+    let again = attic
+        .house
+        .engine
+        .retry(retry, attic.house.now())
+        .unwrap()
+        .job_id;
+    attic.house.run_all(&[]);
+    assert_eq!(
+        attic.house.child_of(again, "go"),
+        child,
+        "it is carried over"
+    );
+    attic.pass(60 * DAY);
+    assert!(attic.exists(job) && attic.exists(child) && attic.exists(again));
+    attic.pass(32 * DAY);
+    assert_eq!(attic.count("job"), 0);
+}
+
+#[test]
+fn what_a_kept_hook_came_of_stays_as_long_as_the_hook() {
+    let attic = Attic::new();
+    let hook = Hook {
+        on: HookOn::Success,
+        does: HookDoes::Job {
+            task: "tell".to_string(),
+            input: Json::empty_object(),
+        },
+    };
+    let main = TaskDraft {
+        hooks: vec![hook],
+        ..TaskDraft::new("main", vec![script("a")])
+    };
+    let tell = TaskDraft::new("tell", vec![StepDraft::approval("ok", "ok?")]);
+    let job = attic.house.submit_tasks(vec![main, tell]);
+    attic.house.run_all(&[]);
+    let hook = JobId(job.0 + 1);
+    assert_eq!(attic.house.job(hook).job.hook_of, Some(job));
+    attic.pass(120 * DAY);
+    assert!(attic.exists(job) && attic.exists(hook));
+    (attic.house.engine)
+        .cancel(hook, "done with it", attic.house.now())
+        .unwrap();
+    attic.pass(92 * DAY);
+    assert_eq!(attic.count("job"), 0);
+}
+
+#[test]
+fn a_job_that_somebody_keeps_stays_with_its_logs_until_it_is_released() {
+    let attic = Attic::new();
+    let job = attic.done_job();
+    attic
+        .house
+        .engine
+        .keep(job, true, attic.house.now())
+        .unwrap();
+    attic.pass(400 * DAY);
+    assert!(attic.exists(job) && attic.has_log(job));
+    assert!(attic.house.engine.events_of_job(job).unwrap().len() > 1);
+    attic
+        .house
+        .engine
+        .keep(job, false, attic.house.now())
+        .unwrap();
+    attic.pass(DAY);
+    assert!(!attic.exists(job) && !attic.has_log(job));
+}
+
+#[test]
+fn a_key_answers_with_its_job_for_as_long_as_is_promised() {
+    let attic = Attic::keeping(Retention {
+        job_ms: DAY,
+        log_ms: DAY,
+        key_ms: 7 * DAY,
+        ..Retention::default()
+    });
+    let task = frozen(vec![TaskDraft::new("main", vec![script("a")])]);
+    let submit = || {
+        let submission = Submission {
+            idempotency_key: Some("order-1".to_string()),
+            ..Submission::of(&task)
+        };
+        attic.house.submission(submission).unwrap()
+    };
+    let job = submit();
+    let other = attic.house.submit(vec![script("b")]);
+    attic.house.run_all(&[]);
+    attic.pass(7 * DAY - HOUR);
+    assert_eq!(submit(), job);
+    assert!(!attic.exists(other), "nobody was promised this one");
+    attic.pass(DAY);
+    assert!(!attic.exists(job));
+    assert_ne!(submit(), job);
+    attic.house.run_all(&[]);
+}
+
+/// 10,000 steps, some below others: more than one transaction may take.
+#[test]
+fn a_large_job_goes_in_pieces_and_from_the_first_on_nobody_sees_it() {
+    let attic = Attic::new();
+    let inner = TaskDraft::new("inner", vec![script("x"), script("y")]);
+    let each = |step: StepDraft, items: usize| StepDraft {
+        for_each: Some(ForEach {
+            items: (0..items).map(|n| Json(n.to_string())).collect(),
+            max_parallel: None,
+        }),
+        ..step
+    };
+    let steps = vec![
+        each(script("many"), 2_000),
+        each(StepDraft::task("calls", "inner"), 150),
+        script("last"),
+    ];
+    let job = attic
+        .house
+        .submit_tasks(vec![TaskDraft::new("main", steps), inner]);
+    attic.house.run_all(&[]);
+    assert_eq!(attic.house.job_state(job), JobState::Completed);
+    attic.pass(90 * DAY - 6 * HOUR);
+    attic.house.clock.advance_ms(12 * HOUR);
+
+    let mut rounds = 0;
+    let mut steps_before = attic.count("step");
+    while attic.count("job") > 0 {
+        attic.reap_once();
+        rounds += 1;
+        let steps = attic.count("step");
+        assert!(steps_before - steps <= 1_000, "{steps_before} to {steps}");
+        if steps < steps_before && steps > 0 {
+            assert!(!attic.exists(job));
+            let retry = Retry::of(job, RetryScope::All);
+            let refused = attic.house.engine.retry(retry, attic.house.now());
+            assert!(matches!(refused, Err(EngineError::JobNotFound { .. })));
+            assert_eq!(attic.house.breaches(), Vec::<String>::new());
+        }
+        // Whatever it knew is not needed to go on.
+        attic.restart();
+        steps_before = steps;
+        assert!(rounds < 1_000, "it does not end");
+    }
+    assert!(rounds > 5, "{rounds}");
+    assert_eq!(attic.count("step"), 0);
+}
+
+/// Streams resume from numbers, so these must not begin anew when the jobs that had them are gone.
+#[test]
+fn the_number_of_changes_goes_on_after_the_last_job_is_gone() {
+    let attic = Attic::new();
+    attic.done_job();
+    let read = || {
+        let store = &attic.house.engine.store;
+        store
+            .read(|tx| Ok::<_, EngineError>(tx.last_change()?))
+            .unwrap()
+    };
+    let before = read();
+    assert!(before > 0);
+    attic.pass(100 * DAY);
+    assert_eq!(attic.count("job"), 0);
+    assert_eq!(read(), before);
+}
+
+/// Of what must stay there may be much, and of that every round looks at a bounded part.
+#[test]
+fn what_a_round_costs_does_not_depend_on_the_history() {
+    let cost = |jobs: usize| {
+        let attic = Attic::new();
+        for _ in 0..jobs {
+            attic.house.submit(vec![script("a")]);
+        }
+        attic.house.run_all(&[]);
+        attic.pass(6 * HOUR);
+        attic.house.clock.advance_ms(60_000);
+        let before = attic.house.engine.store.statements();
+        attic.reap_once();
+        attic.house.engine.store.statements() - before
+    };
+    assert_eq!(cost(3), cost(300));
+}
+
+#[test]
+fn a_killed_removal_of_logs_is_finished_by_the_next_life() {
+    let attic = Attic::new();
+    let job = attic.done_job();
+    let lost = attic.done_job();
+    // Killed after it was said and before it was so; and files of a job that is nowhere.
+    attic
+        .sql()
+        .execute(
+            "UPDATE job SET logs_removed_at = 1 WHERE job_id = ?1",
+            [job.0],
+        )
+        .unwrap();
+    let stray = JobId(999_999);
+    let attempt = attic.house.step(job, "a").attempt_ref();
+    attic
+        .logs
+        .append(stray, attempt, 0, b"1 o hello\n")
+        .unwrap();
+    attic.restart();
+    let removed = attic.reap();
+    assert_eq!(removed.get(&Kind::StrayLogs), Some(&2));
+    assert!(!attic.has_log(job) && !attic.has_log(stray));
+    assert!(attic.has_log(lost));
+}

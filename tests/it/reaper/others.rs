@@ -1,0 +1,115 @@
+//! Messages, events, fires, workers and sessions.
+
+use stepward::domain::outbox::Sent;
+use stepward::domain::retention::Retention;
+use stepward::domain::schedule::{Overlap, ScheduleDraft};
+use stepward::engine::Due;
+use stepward::reaper::Kind;
+
+use super::{Attic, DAY, HOUR};
+use crate::house::script;
+
+#[test]
+fn a_worker_that_nobody_hears_of_is_forgotten_and_its_name_when_no_job_has_it() {
+    let attic = Attic::new();
+    let job = attic.done_job();
+    let listed = || attic.count("worker WHERE deleted_at IS NULL");
+    attic.pass(DAY);
+    attic.house.sweep();
+    assert_eq!(listed(), 1, "it is inactive, and listed");
+    attic.pass(8 * DAY);
+    assert_eq!(listed(), 0);
+    let worker = attic.house.job(job).step("a").unwrap().worker_id;
+    assert!(worker.is_some());
+    assert_eq!(attic.count("worker"), 1, "the job names it");
+    assert_eq!(attic.house.breaches(), Vec::<String>::new());
+    attic.pass(90 * DAY);
+    assert_eq!((attic.count("worker"), attic.count("session")), (0, 0));
+}
+
+#[test]
+fn a_worker_that_comes_back_is_a_new_one() {
+    let attic = Attic::new();
+    attic.done_job();
+    attic.pass(DAY);
+    attic.house.sweep();
+    attic.pass(8 * DAY);
+    let job = attic.done_job();
+    assert!(attic.exists(job));
+    assert_eq!(attic.count("worker"), 2);
+}
+
+#[test]
+fn sessions_that_were_replaced_go_when_no_job_names_them() {
+    let attic = Attic::new();
+    for _ in 0..200 {
+        attic.house.clock.advance_ms(12 * HOUR);
+        attic.done_job();
+        attic.reap();
+    }
+    assert_eq!(attic.count("worker"), 1);
+    let sessions = attic.count("session");
+    assert!(
+        (180..=190).contains(&sessions),
+        "{sessions}: those of 90 days, and the last"
+    );
+}
+
+#[test]
+fn a_message_goes_after_its_days_and_one_that_is_still_to_be_sent_stays_with_its_event() {
+    let attic = Attic::new();
+    let house = &attic.house;
+    let mut tell = stepward::domain::outbox::Target::of_hooks("tell");
+    tell.on = vec![stepward::domain::event::EventKind::JobCompleted];
+    house.engine.set_targets(vec![tell]);
+    attic.done_job();
+    attic.done_job();
+    let Due::Now(first) = house.engine.next_message("tell", house.now()).unwrap() else {
+        panic!("there is one");
+    };
+    let delivered = Sent::delivered(200, "fine");
+    (house.engine)
+        .tell_delivery(first.message, delivered, 1, house.now())
+        .unwrap();
+    attic.pass(31 * DAY);
+    assert_eq!(house.outbox().len(), 1);
+    attic.pass(100 * DAY);
+    assert_eq!(house.outbox().len(), 1);
+    let Due::Now(_) = house.engine.next_message("tell", house.now()).unwrap() else {
+        panic!("what it tells is kept");
+    };
+}
+
+#[test]
+fn instants_that_no_job_was_made_for_go_and_the_others_with_their_jobs() {
+    use crate::scheduler::{Timetable, schedule};
+    let timetable = Timetable::with(ScheduleDraft {
+        overlap: Overlap::Skip,
+        ..schedule("0 * * * *")
+    });
+    // The first job is never run: all that follow are skipped.
+    let tasks = timetable.tasks;
+    let attic = Attic::of(timetable.house, Retention::default());
+    let look = |attic: &Attic| {
+        let task = |name: &str| tasks.get(name).cloned();
+        attic
+            .house
+            .engine
+            .fire_due(attic.house.now(), &task)
+            .unwrap();
+    };
+    let mut removed = 0;
+    for _ in 0..100 {
+        attic.house.clock.advance_ms(DAY);
+        look(&attic);
+        let round = attic.reap();
+        removed += round.get(&Kind::Fires).copied().unwrap_or_default();
+    }
+    assert!(removed > 5, "{removed}");
+    assert_eq!(attic.count("schedule_fire WHERE job_id IS NOT NULL"), 1);
+    attic.house.run_all(&[]);
+    attic.house.submit(vec![script("a")]);
+    attic.house.run_all(&[]);
+    attic.pass(92 * DAY);
+    assert_eq!(attic.count("schedule_fire WHERE job_id IS NOT NULL"), 0);
+}
