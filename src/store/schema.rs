@@ -512,7 +512,7 @@ fn page_bytes(connection: &Connection) -> rusqlite::Result<u64> {
 
 /// Rewrites the database of a folder that nobody else uses. Returns its bytes before and after.
 pub fn compact(folder: &Path) -> Result<(u64, u64), OpenError> {
-    let (_lock, connection) = open(folder, |_| ())?;
+    let (_lock, connection) = open(folder, None)?;
     let file = folder.join(DATABASE_FILE);
     let refuse = |source| sqlite_refusal(folder, &file, source);
     let before = page_bytes(&connection).map_err(refuse)?;

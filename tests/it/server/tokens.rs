@@ -15,6 +15,7 @@ use super::*;
 const WHO_MAY: &str = "
     GET    /healthz                                        everyone
     GET    /readyz                                         everyone
+    GET    /metrics                                        people viewer
     GET    /api/tasks                                      people viewer
     GET    /api/tasks/{task}                               people viewer
     POST   /api/tasks/{task}/jobs                          people operator
@@ -22,6 +23,8 @@ const WHO_MAY: &str = "
     GET    /api/jobs/{job}                                 people viewer
     POST   /api/jobs/{job}/cancel                          people operator
     POST   /api/jobs/{job}/retry                           people operator
+    POST   /api/jobs/{job}/keep                            people operator
+    POST   /api/jobs/{job}/release                         people operator
     GET    /api/jobs/{job}/why                             people viewer
     GET    /api/jobs/{job}/events                          people viewer
     GET    /api/jobs/{job}/logs                            people viewer
@@ -53,6 +56,10 @@ const WHO_MAY: &str = "
     GET    /api/deliveries/{delivery}                      people viewer
     POST   /api/deliveries/{delivery}/redeliver            people operator
     POST   /api/notify/{target}/test                       people admin
+    GET    /api/backup                                     people admin
+    GET    /api/backups                                    people viewer
+    GET    /api/retention                                  people viewer
+    POST   /api/prune                                      people admin
     GET    /api/me                                         people viewer
     GET    /api/tokens                                     people admin
     POST   /api/tokens                                     people admin
