@@ -254,7 +254,8 @@ impl Problem {
         Diagnostic {
             code: self.code,
             severity: rules::severity(self.code),
-            message: printable(&self.message),
+            // One line: what it quotes may have several.
+            message: printable(&self.message).replace('\n', "\\n"),
             at: spot(sources, self.span, &self.label),
             related: related
                 .map(|(span, label)| spot(sources, *span, label))

@@ -275,14 +275,6 @@ impl Shell {
         }
     }
 
-    /// Two ways through a template came here: what is around is what is worse.
-    pub fn or(self, other: Shell) -> Shell {
-        match self.around() == Around::Nothing {
-            true => other,
-            false => self,
-        }
-    }
-
     /// Whether the letter belongs to the name of a here-document.
     fn named(&mut self, letter: char) -> bool {
         let (Some(open), Some(document)) = (self.naming, self.announced.last_mut()) else {
@@ -439,6 +431,85 @@ impl Shell {
     fn end_of_line(&mut self) {
         if !self.announced.is_empty() {
             self.line = Some(String::new());
+        }
+    }
+}
+
+/// What a script may be at one place, by each of the ways through its template that lead there. A quote that one of them opens
+/// is closed by what another takes for the beginning of one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ways {
+    first: Shell,
+    /// None of them is the first, or another.
+    others: Vec<Shell>,
+}
+
+/// Ways that do not meet again are not what anybody writes.
+const WAYS_MAX: usize = 32;
+
+impl Ways {
+    /// Nobody can tell any more.
+    pub fn lost() -> Ways {
+        Ways {
+            first: Shell {
+                lost: true,
+                ..Shell::default()
+            },
+            others: Vec::new(),
+        }
+    }
+
+    pub fn read(&mut self, text: &str) {
+        self.each(|shell| shell.read(text));
+    }
+
+    /// A value stands here.
+    pub fn value(&mut self) {
+        self.each(Shell::value);
+    }
+
+    /// What is worst: neither a word nor JSON may stand where it may not by one of the ways.
+    pub fn around(&self) -> Around {
+        let first = self.first.around();
+        let mut others = self.others.iter().map(Shell::around);
+        if others.clone().all(|other| other == first) {
+            return first;
+        }
+        let is_bad =
+            |around: &Around| !matches!(around, Around::Nothing | Around::QuotedHereDocument);
+        let bad = Some(first).filter(is_bad).or_else(|| others.find(is_bad));
+        bad.unwrap_or(Around::HereDocument)
+    }
+
+    /// Whatever the script may be by the one or by the other.
+    pub fn or(mut self, other: Ways) -> Ways {
+        self.add(other.first);
+        for shell in other.others {
+            self.add(shell);
+        }
+        match self.others.len() < WAYS_MAX {
+            true => self,
+            false => Ways::lost(),
+        }
+    }
+
+    /// Whether all of these ways are among ours.
+    pub fn contains(&self, other: &Ways) -> bool {
+        let mut shells = other.others.iter().chain([&other.first]);
+        shells.all(|shell| self.first == *shell || self.others.contains(shell))
+    }
+
+    fn each(&mut self, change: impl Fn(&mut Shell)) {
+        change(&mut self.first);
+        for mut shell in std::mem::take(&mut self.others) {
+            change(&mut shell);
+            self.add(shell);
+        }
+    }
+
+    fn add(&mut self, shell: Shell) {
+        if self.first != shell && !self.others.contains(&shell) {
+            self.others.push(shell);
         }
     }
 }

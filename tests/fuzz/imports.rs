@@ -17,6 +17,8 @@ const WORDS: &[&str] = &[
     "SHELL=/bin/bash\n",
 ];
 
+const KEY_BYTES_MAX: usize = 1_000;
+
 fn seeds() -> &'static [String] {
     static SEEDS: OnceLock<Vec<String>> = OnceLock::new();
     SEEDS.get_or_init(|| mutate::files(&["tests/it/import/crontab", "tests/it/import/stroem"], ""))
@@ -32,6 +34,10 @@ pub fn play(dice: &mut Dice, tried: &Tried) {
 pub fn again(bytes: &[u8], tried: &Tried) {
     tried.now(bytes);
     let text = String::from_utf8_lossy(bytes).into_owned();
+    // YAML has no longer keys, and what is no key in a crontab may become one of a workspace.
+    if text.lines().any(|line| line.len() > KEY_BYTES_MAX) {
+        return;
+    }
     for system in [true, false] {
         let imported = import_crontab(&[CrontabSource {
             name: "crontab".to_string(),

@@ -13,7 +13,7 @@ use minijinja::machinery::ast::{
 use minijinja::value::Value;
 
 use super::{TemplateFault, engine, faults};
-use crate::language::shell::{Around, Program, Shell};
+use crate::language::shell::{Around, Program, Ways};
 
 /// A place where a template speaks of its context.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +83,8 @@ fn walk(text: &str, program: Option<Program>) -> Result<Walk<'_>, TemplateFault>
         mentions: Vec::new(),
         faults: Vec::new(),
         program,
-        shell: Shell::default(),
+        shell: Ways::default(),
+        passes: 0,
         scopes: vec![BTreeMap::new()],
         branches: 0,
         sinks: Vec::new(),
@@ -117,6 +118,8 @@ type Flows = BTreeSet<Flow>;
 
 const CHAIN_MAX: usize = 32;
 const FLOWS_MAX: usize = 64;
+/// Loops in loops in loops are passed again and again.
+const PASSES_MAX: usize = 10_000;
 
 #[derive(Clone, Default)]
 struct Bound {
@@ -132,7 +135,9 @@ struct Walk<'t> {
     /// Who reads the script. `None`: it is no script, and nobody asks for faults.
     program: Option<Program>,
     /// What it has read of the script.
-    shell: Shell,
+    shell: Ways,
+    /// How many statements were passed to learn what loops make of it.
+    passes: usize,
     scopes: Vec<BTreeMap<String, Bound>>,
     /// How many branches we are in, since the innermost scope began.
     branches: usize,
@@ -163,6 +168,8 @@ impl<'t> Walk<'t> {
             Stmt::ForLoop(each) => {
                 let items = self.expression(&each.iter);
                 let items = changed(items, "for");
+                let without = self.shell.clone();
+                self.shell = self.around_loop(without.clone(), &each.body);
                 self.scoped(|walk| {
                     walk.bind(&each.target, items.clone());
                     if let Some(filter) = &each.filter_expr {
@@ -172,7 +179,9 @@ impl<'t> Walk<'t> {
                     walk.name("loop", items.clone());
                     walk.statements(&each.body);
                 });
+                let after = std::mem::replace(&mut self.shell, without);
                 self.scoped(|walk| walk.statements(&each.else_body));
+                self.shell = after.or(std::mem::take(&mut self.shell));
             }
             Stmt::IfCond(condition) => {
                 let judged = self.expression(&condition.expr);
@@ -231,6 +240,47 @@ impl<'t> Walk<'t> {
             | Stmt::Extends(_)
             | Stmt::Include(_) => {}
         }
+    }
+
+    /// What the script may be at the beginning of a loop's body: the first time, or after any number of times.
+    fn around_loop(&mut self, before: Ways, body: &[Stmt<'t>]) -> Ways {
+        if self.program != Some(Program::Shell) {
+            return before;
+        }
+        let mut around = before;
+        loop {
+            let after = self.passed(around.clone(), body);
+            if around.contains(&after) {
+                return around;
+            }
+            around = around.or(after);
+        }
+    }
+
+    /// What the script may be behind these statements.
+    fn passed(&mut self, mut shell: Ways, statements: &[Stmt<'t>]) -> Ways {
+        for statement in statements {
+            self.passes += 1;
+            if self.passes > PASSES_MAX {
+                return Ways::lost();
+            }
+            match statement {
+                Stmt::EmitRaw(raw) => shell.read(raw.raw),
+                Stmt::EmitExpr(_) | Stmt::FilterBlock(_) | Stmt::CallBlock(_) => shell.value(),
+                Stmt::IfCond(condition) => {
+                    let other = self.passed(shell.clone(), &condition.false_body);
+                    shell = self.passed(shell, &condition.true_body).or(other);
+                }
+                Stmt::ForLoop(each) => {
+                    let without = self.passed(shell.clone(), &each.else_body);
+                    let around = self.around_loop(shell, &each.body);
+                    shell = self.passed(around, &each.body).or(without);
+                }
+                Stmt::WithBlock(with) => shell = self.passed(shell, &with.body),
+                _ => {}
+            }
+        }
+        shell
     }
 
     /// What a macro prints is what calling it gives. Its arguments are judged where they are given.
@@ -1123,6 +1173,33 @@ mod tests {
     }
 
     #[test]
+    fn ways_that_meet_again_are_one() {
+        for text in [
+            "run {% if job.id %}--id {{ job.id }}{% endif %} {{ input.a | sh }}",
+            "run {% if job.id %}'a b'{% else %}\"c\"{% endif %} {{ input.a | sh }}",
+            "{% for i in input.list %}run '{{ job.id }}' {{ i | sh }} # one of them\n{% endfor %}run {{ input.a | sh }}",
+            "{% for i in input.list %}{% if i %}run {{ i | sh }}{% endif %}; {% else %}run\n{% endfor %}{{ input.a | sh }}",
+        ] {
+            let found = script_faults(text, Program::Shell).unwrap();
+            assert_eq!(found, [], "{text}");
+        }
+    }
+
+    /// Each of them could be passed twice as often as the one around it.
+    #[test]
+    fn loops_in_loops_are_read_in_bounded_time() {
+        let depth = 30;
+        let begin = "{% for i in [1] %}{% if i %}'{% endif %}".repeat(depth);
+        let text = format!(
+            "{begin}{{{{ input.a | sh }}}}{}",
+            "{% endfor %}".repeat(depth)
+        );
+        // It may be refused for its depth as well.
+        let found = script_faults(&text, Program::Shell);
+        assert!(found.is_err() || found.is_ok_and(|found| !found.is_empty()));
+    }
+
+    #[test]
     fn a_filter_helps_only_where_it_fits() {
         use Program::{Interpolating, Other, Shell};
         for (text, program, why) in [
@@ -1146,6 +1223,33 @@ mod tests {
             ),
             (
                 "echo {% if job.id %}\"{% endif %}{{ input.a | sh }}",
+                Shell,
+                Why::Place,
+            ),
+            // The quote that one way opens, another takes for the end of its own.
+            (
+                "echo {% if job.id %}'{% endif %} ' {{ input.a | sh }}",
+                Shell,
+                Why::Place,
+            ),
+            (
+                "echo a{% if job.id %} {% endif %}# it's\necho {{ input.a | sh }}",
+                Shell,
+                Why::Place,
+            ),
+            // The second time round, the quote of the first is open.
+            (
+                "{% for i in [1, 2] %}echo {{ input.a | sh }} '{% endfor %}",
+                Shell,
+                Why::Place,
+            ),
+            (
+                "{% for i in [1, 2] %}'{% endfor %} {{ input.a | sh }}",
+                Shell,
+                Why::Place,
+            ),
+            (
+                "{% for i in [] %}echo \"{% else %}echo {% endfor %}{{ input.a | sh }}",
                 Shell,
                 Why::Place,
             ),
