@@ -45,6 +45,7 @@ mod pty;
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../it/outbox/receiver.rs"]
 mod receiver;
+mod retention;
 mod scale;
 mod schedules;
 mod secrets;

@@ -8,16 +8,19 @@ use stepward::domain::retention::Retention;
 use stepward::domain::retry::RetryPolicy;
 use stepward::domain::schedule::{Overlap, ScheduleDraft};
 use stepward::domain::task::{StepDraft, TaskDraft};
-use stepward::engine::{Due, Retry, RetryScope, Submission};
-use stepward::store::Frozen;
+use stepward::domain::{AttemptRef, JobId};
+use stepward::engine::{Due, Finished, News, Reports, Retry, RetryScope, Submission, Verdict};
+use stepward::store::{Frozen, StoreError};
 
 use super::{Attic, HOUR};
-use crate::house::{frozen, script};
+use crate::house::{TestHouse, TestWorker, frozen, script};
 use crate::scheduler::schedule;
 
-/// Of simulated minutes.
-const MINUTES: i64 = 24 * 60;
-const JOBS_A_MINUTE: i64 = 12;
+/// The day is played in so many pieces, of ten minutes each.
+const PIECES: i64 = 24 * 6;
+const PIECE_MS: i64 = 10 * 60_000;
+/// Roots; each has a child, and some are retried.
+const JOBS_A_PIECE: i64 = 70;
 
 const BOUNDS: Retention = Retention {
     job_ms: 2 * HOUR,
@@ -29,8 +32,8 @@ const BOUNDS: Retention = Retention {
     worker_ms: HOUR,
 };
 
-/// What may be there at a time: a bound, an hour between milestones, and the minutes between rounds.
-const KEPT_MINUTES: i64 = (2 + 1) * 60 + 10;
+/// What may be there at a time: a bound, an hour between milestones, and the time between rounds.
+const KEPT_PIECES: i64 = (2 + 1) * 6 + 1;
 
 #[test]
 fn a_day_of_load_leaves_no_more_than_the_bounds_say() {
@@ -53,21 +56,28 @@ fn a_day_of_load_leaves_no_more_than_the_bounds_say() {
     let scheduled = |name: &str| Some(&task).filter(|_| name == "main").cloned();
 
     let mut sizes: Vec<u64> = Vec::new();
-    for minute in 0..MINUTES {
-        house.clock.advance_ms(60_000);
+    for piece in 0..PIECES {
+        house.clock.advance_ms(PIECE_MS);
         house.engine.fire_due(house.now(), &scheduled).unwrap();
-        for number in 1..JOBS_A_MINUTE {
-            submit(&attic, &task, minute, number);
-        }
-        // A worker that is new every hour, and restarts every ten minutes.
-        let worker = format!("worker-{}", minute / 60);
-        let (worker, _) = house.session(&worker, &[], 200, Vec::new());
-        worker.run_all(&["flaky"]);
-        if minute % 7 == 0 {
-            let last = house.engine.store.read(|tx| tx.latest_job()).unwrap();
-            let retry = Retry::of(last.unwrap(), RetryScope::All);
+        std::thread::scope(|scope| {
+            for some in 0..7 {
+                let (attic, task) = (&attic.house, &task);
+                scope.spawn(move || {
+                    let numbers = (0..JOBS_A_PIECE).filter(|number| number % 7 == some);
+                    numbers.for_each(|number| submit(attic, task, piece, number));
+                });
+            }
+        });
+        // A worker that is new every hour, and restarts all the time.
+        let name = format!("worker-{}", piece / 6);
+        let (worker, _) = house.session(&name, &[], 1_000, Vec::new());
+        run_all(&worker);
+        if piece % 7 == 0 {
+            let last = house.engine.store.read(|tx| tx.latest_job());
+            let last: JobId = last.map_err(|error: StoreError| error).unwrap().unwrap();
+            let retry = Retry::of(last, RetryScope::All);
             house.engine.retry(retry, house.now()).unwrap();
-            worker.run_all(&[]);
+            run_all(&worker);
         }
         while let Due::Now(due) = house.engine.next_message("tell", house.now()).unwrap() {
             let sent = Sent::delivered(200, "told");
@@ -75,40 +85,35 @@ fn a_day_of_load_leaves_no_more_than_the_bounds_say() {
                 .tell_delivery(due.message, sent, 1, house.now())
                 .unwrap();
         }
-        if minute % 5 == 0 {
-            house.sweep();
-            attic.reap();
-        }
-        if minute % 60 == 59 {
+        house.sweep();
+        attic.reap();
+        if piece % 6 == 5 {
             sizes.push(fs::metadata(house.database()).unwrap().len());
         }
     }
     attic.reap();
 
-    let jobs_max = KEPT_MINUTES * (JOBS_A_MINUTE + 1) * 2;
+    // A child and perhaps a retry each, of which the former must stay as long.
+    let jobs_max = KEPT_PIECES * (JOBS_A_PIECE + 2) * 2;
     let within = |table: &str, most: i64| {
         let count = attic.count(table);
         assert!(count <= most, "{count} rows of {table}, at most {most}");
     };
     within("job", jobs_max);
-    within("step", jobs_max * 3);
-    within("event", jobs_max * 12);
-    within("idempotency", KEPT_MINUTES * JOBS_A_MINUTE);
-    within("outbox", KEPT_MINUTES * JOBS_A_MINUTE);
-    within("schedule_fire", KEPT_MINUTES * 2);
-    within("worker", 24);
-    within("session", KEPT_MINUTES * 2);
+    within("step", jobs_max * 2);
+    within("event", jobs_max * 4);
+    within("former_attempt", jobs_max);
+    within("idempotency", KEPT_PIECES * JOBS_A_PIECE);
+    within("outbox", KEPT_PIECES * (JOBS_A_PIECE + 2));
+    within("delivery", KEPT_PIECES * (JOBS_A_PIECE + 2));
+    within("schedule_fire", KEPT_PIECES * 11);
+    within("worker", KEPT_PIECES / 6 + 3);
+    within("session", KEPT_PIECES * 2);
     within("milestone", 5);
-    within("definition", KEPT_MINUTES / 60 + 4);
-    let made: i64 = attic
-        .sql()
-        .query_row(
-            "SELECT seq FROM sqlite_sequence WHERE name = 'job'",
-            [],
-            |row| row.get(0),
-        )
-        .unwrap();
-    assert!(made > MINUTES * JOBS_A_MINUTE, "{made} jobs were made");
+    within("definition", KEPT_PIECES / 6 + 3);
+    let made = "SELECT seq FROM sqlite_sequence WHERE name = 'job'";
+    let made: i64 = attic.sql().query_row(made, [], |row| row.get(0)).unwrap();
+    assert!(made >= PIECES * JOBS_A_PIECE * 2, "{made} jobs were made");
 
     // Of the file nothing is left of the day: as large as after the first hours.
     let (early, late) = (sizes[5], *sizes.last().unwrap());
@@ -136,21 +141,48 @@ fn tasks(name: &str) -> Vec<TaskDraft> {
 }
 
 /// Every hour somebody has edited the file.
-fn submit(attic: &Attic, task: &Frozen, minute: i64, number: i64) {
-    let edited;
+fn submit(house: &TestHouse, task: &Frozen, piece: i64, number: i64) {
+    let edited = || frozen(tasks(&format!("edited-{}", piece / 6)));
     let task = match number {
-        1 => {
-            edited = frozen(tasks(&format!("edited-{}", minute / 60)));
-            &edited
-        }
+        0 => &edited(),
         _ => task,
     };
-    let key = (number % 2 == 0).then(|| format!("{minute}-{number}"));
-    attic
-        .house
-        .submission(Submission {
-            idempotency_key: key,
-            ..Submission::of(task)
-        })
-        .unwrap();
+    let submission = Submission {
+        idempotency_key: (number % 2 == 0).then(|| format!("{piece}-{number}")),
+        ..Submission::of(task)
+    };
+    house.submission(submission).unwrap();
+}
+
+/// All that is there to do, in few calls. The first attempt of a flaky step fails.
+fn run_all(worker: &TestWorker) {
+    let report = |items: Vec<(AttemptRef, News)>| {
+        let reports = Reports {
+            session_key: worker.key.clone(),
+            items,
+            poll: None,
+        };
+        let answer = worker.house.engine.report(reports, worker.house.now());
+        let verdicts = answer.unwrap().verdicts;
+        assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Accepted));
+    };
+    loop {
+        let given = worker.poll(1_000, &[]).assignments;
+        if given.is_empty() {
+            return;
+        }
+        let started = given.iter().map(|one| (one.attempt, News::Started));
+        report(started.collect());
+        let finished = given.iter().map(|one| {
+            let finished = match one.step.as_str() {
+                "flaky" if one.attempt.step_id.0 % 10 == 0 => Finished::exited(1),
+                _ => Finished::completed(),
+            };
+            (one.attempt, News::Finished(finished))
+        });
+        report(finished.collect());
+        // Those that are tried again wait for a moment.
+        worker.house.clock.advance_ms(1_000);
+        worker.house.engine.release_due(worker.house.now()).unwrap();
+    }
 }
