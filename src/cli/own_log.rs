@@ -258,8 +258,9 @@ impl Lines {
             tv_nsec: if self.is_stalled { 0 } else { PATIENCE_NS },
         };
         let mut watched = [PollFd::new(&out, PollFlags::OUT)];
-        let found = poll(&mut watched, Some(&patience));
-        self.is_stalled = found == Ok(0);
+        // A signal must not pass for room.
+        let found = retry_on_intr(|| poll(&mut watched, Some(&patience)));
+        self.is_stalled = !matches!(found, Ok(1..));
         if self.is_stalled {
             return false;
         }
