@@ -3,12 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use super::{Kind, Reaping};
-use crate::clock::SystemClock;
+use crate::clock::{Stopwatch, SystemClock};
 use crate::domain::Timestamp;
 use crate::domain::retention::Retention;
 use crate::engine::Engine;
@@ -94,14 +94,14 @@ struct Rounds {
 impl Rounds {
     fn run(&mut self, stopped: &Receiver<()>) {
         loop {
-            let begun = Instant::now();
+            let begun = Stopwatch::start();
             let more = catch_unwind(AssertUnwindSafe(|| self.round())).unwrap_or_else(|_| {
                 log::error!("the reaper met a bug; it goes on");
                 false
             });
             // At most half of the time is its own, however much there is to do.
             let pause = match more {
-                true => begun.elapsed().clamp(PAUSE_MIN, INTERVAL),
+                true => Duration::from_secs_f64(begun.secs()).clamp(PAUSE_MIN, INTERVAL),
                 false => INTERVAL,
             };
             match stopped.recv_timeout(pause) {

@@ -216,9 +216,6 @@ fn what_others_send_is_encrypted_unless_somebody_says_otherwise() {
         server(&format!("{open}{enough}")).unwrap();
         server(enough).unwrap();
     }
-    // It does not take the place of the token.
-    let fault = server("listen: 0.0.0.0:7717\nplain_http: true").unwrap_err();
-    assert!(fault.contains("auth.token_file"), "{fault}");
     for (text, expected) in [
         (
             "tls: { cert_file: cert.pem }",

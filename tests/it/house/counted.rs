@@ -60,7 +60,15 @@ pub fn miscounts(house: &TestHouse) -> Vec<String> {
     // A step that a retried job took over ended in another one.
     let takes_over = "SELECT EXISTS (SELECT 1 FROM job WHERE retry_of IS NOT NULL)";
     let takes_over: bool = sql.query_row(takes_over, [], |row| row.get(0)).unwrap();
+    // What was too old and removed was counted before: numbers are never given twice, so a gap shows it.
+    let has_gaps = "SELECT EXISTS (
+        SELECT 1 FROM sqlite_sequence WHERE (name = 'job' AND seq <> (SELECT count(*) FROM job))
+            OR (name = 'event' AND seq <> (SELECT count(*) FROM event)))";
+    let has_gaps: bool = sql.query_row(has_gaps, [], |row| row.get(0)).unwrap();
     for (family, statement) in COUNTED {
+        if has_gaps {
+            break;
+        }
         if takes_over && *family == "stepward_steps_finished_total" {
             continue;
         }
