@@ -210,11 +210,26 @@ fn every_command_does_what_the_readme_says() {
     type_all(&block("stepward task show"), &mut |line| {
         drop(reader.types_well(line));
     });
-    type_all(&block("curl"), &mut |line| {
+    type_all(&block("curl -s -X POST"), &mut |line| {
         let said = reader.types_well(&line.replace("127.0.0.1:7717", &address));
         assert!(!said.contains("\"error\""), "{line}: {said}");
     });
+    type_all(
+        &block("curl -s http://127.0.0.1:7717/metrics"),
+        &mut |line| {
+            let said = reader.types_well(&line.replace("127.0.0.1:7717", &address));
+            assert!(!said.contains("\"error\""), "{line}: {said}");
+        },
+    );
+    type_all(&block("stepward job keep"), &mut |line| {
+        drop(reader.types_well(line));
+    });
+    // Made while the server runs, and put elsewhere.
+    type_all(&block("stepward backup"), &mut |line| {
+        drop(reader.types_well(line));
+    });
     drop(server);
+    second_machine(&folder.path().join("office"), &bin, &mut type_all);
 
     type_all(&block("stepward validate examples"), &mut |line| {
         let said = here.types_well(line);
@@ -230,12 +245,18 @@ fn every_command_does_what_the_readme_says() {
         let line = line.replace("FILE", "crontab").replace("FOLDER", "stroem");
         reader.types_well(&format!("{line} --output out-{}", line.len()));
     });
-    type_all(&block("stepward db check"), &mut |line| {
+    type_all(&block("stepward db check FOLDER"), &mut |line| {
         let said = reader.types_well(&line.replace("FOLDER", ".stepward"));
         assert!(said.contains("every rule holds"), "{said}");
     });
 
-    let elsewhere = ["tests/all", "cargo bench", "cargo test"];
+    // `tests/packaging` makes the package and installs it.
+    let elsewhere = [
+        "tests/all",
+        "cargo bench",
+        "cargo test",
+        "packaging/build-deb",
+    ];
     let lines = blocks("sh").into_iter().flat_map(|block| {
         let lines: Vec<String> = block.lines().map(str::to_string).collect();
         lines
@@ -245,6 +266,47 @@ fn every_command_does_what_the_readme_says() {
         .filter(|line| !typed.contains(line))
         .collect();
     assert_eq!(missed, Vec::<String>::new(), "nobody has tried these");
+}
+
+type TypeAll<'a> = dyn FnMut(&[String], &mut dyn FnMut(&str)) + 'a;
+
+/// A server that others reach, as the README sets it up, but for its address; and a worker that enrols.
+fn second_machine(folder: &Path, bin: &Path, type_all: &mut TypeAll) {
+    std::fs::create_dir(folder).unwrap();
+    let reader = Reader::in_folder(folder, bin);
+    type_all(&block("openssl"), &mut |line| drop(reader.types_well(line)));
+    let settings = blocks("yaml");
+    let settings = settings
+        .iter()
+        .find(|block| block.contains("tls:"))
+        .unwrap();
+    let here = settings.replace("0.0.0.0:7717", "127.0.0.1:0\nauth: { required: true }");
+    assert_ne!(&here, settings);
+    std::fs::write(folder.join("server-config.yaml"), here).unwrap();
+    let mut server = None;
+    let mut address = String::new();
+    type_all(&block("stepward server --config"), &mut |line| {
+        let (process, said) = reader.starts(line, "a worker is given up");
+        let line = said.iter().find(|line| line.contains("https://")).unwrap();
+        address = line.split("127.0.0.1:").nth(1).unwrap().trim().to_string();
+        server = Some(process);
+    });
+    let mut worker = None;
+    type_all(&block("stepward token new edge-1"), &mut |line| {
+        let line = line.replace("localhost:7717", &format!("localhost:{address}"));
+        match line.starts_with("stepward worker --server") {
+            true => worker = Some(reader.starts(&line, "session opened")),
+            false => {
+                let said = reader.types_well(&line);
+                assert!(
+                    said.contains("edge-1") || said.contains("gpu"),
+                    "{line}: {said}"
+                );
+            }
+        }
+    });
+    drop(worker);
+    drop(server);
 }
 
 const STROEM: &str = "
