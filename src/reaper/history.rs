@@ -41,6 +41,13 @@ pub(super) fn reap_events(reaping: &mut Reaping, look: &Look) -> Result<Taken, R
     let Some(milestone) = due(&reaping.walks.events) else {
         return Ok(Taken::default());
     };
+    // After the jobs, so that it need not come by again when these are gone.
+    if look
+        .jobs
+        .is_some_and(|jobs| reaping.walks.jobs.is_due(&jobs))
+    {
+        return Ok(Taken::default());
+    }
     let after = reaping.walks.events.after.unwrap_or(EventSeq(0));
     let seen = reaping.read(|tx| tx.old_events(after, milestone.event_seq, LOOKED_AT_MAX))?;
     let (last, old) = first_of(seen);

@@ -36,7 +36,7 @@ pub use prune::{Pruned, prune_jobs};
 pub use thread::{LastRound, Reaper, ReaperStats};
 
 /// Rows that one transaction removes. So few that nobody who waits for it notices.
-pub const BATCH_ROWS: usize = 200;
+pub const BATCH_ROWS: usize = 100;
 
 /// Rows that one look reads, whether they may go or not.
 const LOOKED_AT_MAX: u32 = 1_000;
