@@ -249,7 +249,15 @@ fn a_token_is_tried_at_the_server() {
         let told = typed_in(folder.path(), &[&common, words].concat());
         (told.code, told.json())
     };
-    let answer = |from: Value, allowed: bool| json!({ "server": url, "needs_token": true, "token_from": from, "allowed": allowed });
+    let answer = |from: Value, allowed: bool| {
+        let (name, role) = match allowed {
+            true => (json!("settings"), json!("admin")),
+            false => (Value::Null, Value::Null),
+        };
+        json!({
+            "server": url, "needs_token": true, "token_from": from, "allowed": allowed, "name": name, "role": role,
+        })
+    };
     assert_eq!(
         check(&["--token-file", "good"]),
         (Some(0), answer("good".into(), true))
