@@ -28,6 +28,35 @@ fn a_worker_that_nobody_hears_of_is_forgotten_and_its_name_when_no_job_has_it() 
 }
 
 #[test]
+fn whom_a_job_names_that_stays_beyond_its_time_stays_with_it() {
+    let attic = Attic::new();
+    let job = attic.done_job();
+    attic
+        .house
+        .engine
+        .keep(job, true, attic.house.now())
+        .unwrap();
+    attic.pass(DAY);
+    attic.house.sweep();
+    for _ in 0..40 {
+        attic.pass(5 * DAY);
+        attic.done_job();
+        attic.house.sweep();
+    }
+    assert!(attic.exists(job));
+    let named = "session WHERE session_id = (SELECT min(session_id) FROM step)";
+    assert_eq!(attic.count(named), 1);
+    assert_eq!(attic.house.breaches(), Vec::<String>::new());
+    attic
+        .house
+        .engine
+        .keep(job, false, attic.house.now())
+        .unwrap();
+    attic.pass(DAY);
+    assert_eq!(attic.count("worker WHERE worker_id = 1"), 0);
+}
+
+#[test]
 fn a_worker_that_comes_back_is_a_new_one() {
     let attic = Attic::new();
     attic.done_job();

@@ -87,12 +87,15 @@ fn the_log_of_the_database_stays_short_though_somebody_always_reads() {
     };
     let mut most = 0;
     std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
+        for number in 0..3 {
+            let (store, stop) = (&store, &stop);
+            scope.spawn(move || {
+                // One after another, so that there is always one who began long ago.
+                std::thread::sleep(Duration::from_millis(number * 130));
                 while !stop.load(Ordering::Relaxed) {
                     let read = store.read(|tx| {
                         tx.last_change()?;
-                        std::thread::sleep(Duration::from_millis(20));
+                        std::thread::sleep(Duration::from_millis(400));
                         Ok::<_, EngineError>(())
                     });
                     read.unwrap();
@@ -101,7 +104,7 @@ fn the_log_of_the_database_stays_short_though_somebody_always_reads() {
         }
         let task = frozen(vec![taking(&["text"], vec![script("a")])]);
         let input = serde_json::json!({ "text": "x".repeat(900_000) }).to_string();
-        for _ in 0..200 {
+        for _ in 0..250 {
             let submission = Submission {
                 input: Json(input.clone()),
                 ..Submission::of(&task)
@@ -113,7 +116,7 @@ fn the_log_of_the_database_stays_short_though_somebody_always_reads() {
     });
     assert!(
         most <= 80 << 20,
-        "{most} bytes of about 180 MB that were written"
+        "{most} bytes of more than 200 MB that were written"
     );
 }
 
