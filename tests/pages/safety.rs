@@ -191,7 +191,7 @@ fn a_person_logs_in_goes_where_they_wanted_and_logs_out() {
     assert_eq!(tab.attribute("#token", "type").unwrap(), "password");
     tab.type_into("#token", "wrong <b>token</b>");
     tab.press("Enter");
-    tab.await_text("#token-fault", "this is not the token of this server");
+    tab.await_text("#token-fault", "this is no token of this server");
     assert_eq!(tab.value("#token"), "");
     assert_eq!(tab.count("#token-fault b"), 0);
     tab.type_into("#token", TOKEN);

@@ -207,10 +207,7 @@ fn a_second_server_on_the_same_folder_and_one_on_a_taken_port_are_refused_in_one
         "--data-dir",
         other.to_str().unwrap(),
     ]);
-    assert!(
-        said.contains("stepward token new NAME --role admin"),
-        "{said}"
-    );
+    assert!(said.contains("plain_http: true"), "{said}");
     house.ends(&[]);
 }
 
