@@ -62,6 +62,14 @@ pub fn restore(source: impl Read, asked: &Restore) -> Result<Restored, BackupErr
         refuse_running(&place)?;
     }
     if let Some(folder) = asked.workflows_dir
+        && std::path::absolute(folder).is_ok_and(|folder| folder.starts_with(&place))
+    {
+        return Err(refused(format!(
+            "--workflows-dir lies below {}, leave it out: they come to `workflows` there by themselves",
+            words::shown_path(&place)
+        )));
+    }
+    if let Some(folder) = asked.workflows_dir
         && is_in_the_way(folder)?
     {
         return Err(refused(format!(
@@ -69,10 +77,13 @@ pub fn restore(source: impl Read, asked: &Restore) -> Result<Restored, BackupErr
             words::shown_path(folder)
         )));
     }
-    fs::create_dir_all(parent).map_err(target)?;
+    // A folder that is there and empty may be where a disk is, or all that its user may write to: it stays, and is filled.
+    let is_there = place.is_dir() && !in_the_way;
+    let workshop = if is_there { place.as_path() } else { parent };
+    fs::create_dir_all(workshop).map_err(target)?;
     let beside = tempfile::Builder::new()
         .prefix(&format!(".{}.restoring-", name.to_string_lossy()))
-        .tempdir_in(parent)
+        .tempdir_in(workshop)
         .map_err(target)?;
     let contents = unpack(source, beside.path(), Keep::Everything)?;
     let data = beside.path().join(below(DATA));
@@ -105,14 +116,16 @@ pub fn restore(source: impl Read, asked: &Restore) -> Result<Restored, BackupErr
         fs::rename(&place, &aside).map_err(target)?;
         moved_aside = Some(aside);
     }
-    if let Err(error) = fs::rename(&data, &place) {
+    if is_there {
+        fill(&data, &place).map_err(target)?;
+    } else if let Err(error) = fs::rename(&data, &place) {
         if let Some(aside) = &moved_aside {
             // As it was: what cannot be put back is still where we say that it is.
             let _ = fs::rename(aside, &place);
         }
         return Err(BackupError::Target(place, error));
     }
-    let synced = File::open(parent).and_then(|parent| parent.sync_all());
+    let synced = File::open(workshop).and_then(|folder| folder.sync_all());
     synced.map_err(target)?;
     Ok(Restored {
         settings_file: has_settings.then(|| asked.data_dir.join(below(SETTINGS))),
@@ -216,6 +229,17 @@ fn free_name(place: &Path, now: Timestamp) -> PathBuf {
         .map(named)
         .find(|name| name.symlink_metadata().is_err());
     free.expect("there is a number that nobody took")
+}
+
+/// What is in one folder comes into the other; the database last, so that half of it is never taken for all.
+fn fill(from: &Path, to: &Path) -> io::Result<()> {
+    let names = fs::read_dir(from)?.map(|entry| entry.map(|entry| entry.file_name()));
+    let mut names = names.collect::<io::Result<Vec<_>>>()?;
+    names.sort_by_key(|name| name == DATABASE_FILE);
+    for name in names {
+        fs::rename(from.join(&name), to.join(&name))?;
+    }
+    Ok(())
 }
 
 /// To another disk if it must be.

@@ -19,6 +19,7 @@ use super::reach::{NamedBy, Reach, Remote, token_variable};
 use super::say::{answer, answer_json, is_written, say};
 use super::words::{bytes, count, moment, shown_path};
 use crate::backup::{self, Backup, BackupError, Contents, Manifest, Noted, Sources};
+use crate::certificate::Trust;
 use crate::clock::wall_time;
 use crate::config::read_token;
 use crate::store::{DATABASE_FILE, Stopped};
@@ -203,7 +204,11 @@ fn source(args: &BackupArgs) -> anyhow::Result<Source> {
             (None, None) => token_variable()?,
         };
         let named_by = NamedBy::Folder(file, announced.pid);
-        let remote = Remote::new(&announced.url, token.as_deref(), named_by);
+        let trust = match &args.reach.ca_file {
+            Some(file) => Some(Trust::of_file(file)?),
+            None => announced.trust()?,
+        };
+        let remote = Remote::trusting(&announced.url, token.as_deref(), trust.as_ref(), named_by);
         Ok(Source::Server(Box::new(remote)))
     };
     if let Some(folder) = &args.data_dir {

@@ -1,7 +1,9 @@
 //! Which files a command means when none is named: the settings of this folder, its workflows.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::exit::Fault;
 use crate::config::{ConfigError, ServerConfig};
 use crate::server::StartError;
 
@@ -19,6 +21,19 @@ pub fn config_file(named: Option<&Path>, usual: &str) -> Option<PathBuf> {
 /// The server's settings, from the file that was named or that of this folder.
 pub fn server_config(named: Option<&Path>) -> Result<ServerConfig, ConfigError> {
     ServerConfig::load(config_file(named, SERVER_CONFIG).as_deref())
+}
+
+/// What root makes in a folder of somebody else, that somebody cannot use.
+pub fn refuse_anothers(folder: &Path) -> anyhow::Result<()> {
+    let owner = folder.metadata().map(|found| found.uid()).ok();
+    let is_root = rustix::process::geteuid().is_root();
+    match owner.filter(|owner| is_root && *owner != 0) {
+        None => Ok(()),
+        Some(owner) => Err(Fault::usage(format!(
+            "{} belongs to user {owner}, and files of root would lock that user out: run this with sudo -u '#{owner}'",
+            folder.display()
+        ))),
+    }
 }
 
 /// The usual folder, if it is here and a server with these settings does not serve it.

@@ -34,7 +34,7 @@ pub struct PruneArgs {
     #[arg(long)]
     dry_run: bool,
     /// Of a server that is stopped.
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["server", "token_file"])]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "server")]
     data_dir: Option<PathBuf>,
     #[command(flatten)]
     show: Show,

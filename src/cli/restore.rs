@@ -7,8 +7,9 @@ use serde::Serialize;
 
 use super::backup::{HeldJson, opened, refused};
 use super::exit::{Exit, Fault};
+use super::files::refuse_anothers;
 use super::look::Show;
-use super::say::{answer, answer_json};
+use super::say::{answer, answer_json, say};
 use super::words::{shell_path, shown_path};
 use crate::backup::{self, Restore};
 use crate::clock::wall_time;
@@ -76,6 +77,7 @@ pub fn run(args: RestoreArgs) -> anyhow::Result<Exit> {
     if data_dir.as_os_str().is_empty() {
         return Err(Fault::usage("--data-dir is empty, name a folder"));
     }
+    refuse_anothers(data_dir)?;
     let asked = Restore {
         data_dir,
         workflows_dir: args.workflows_dir.as_deref(),
@@ -109,6 +111,9 @@ pub fn run(args: RestoreArgs) -> anyhow::Result<Exit> {
             shown_path(file)
         ));
     }
+    say(
+        "tokens and enrolments are as they were then: those revoked or used since are good again, see `stepward token ls`",
+    );
     let workflows = restored.workflows_dir.as_deref();
     answer(format!("start it: {}", start(data_dir, workflows)));
     Ok(Exit::Success)

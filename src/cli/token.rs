@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use super::announce;
 use super::columns::Columns;
 use super::columns::Room::{Any, Wide};
 use super::exit::{Exit, Fault};
+use super::files::refuse_anothers;
 use super::look::{Look, Show};
 use super::reach::{Reach, Remote, in_url, name};
 use super::say::{answer, answer_json, answer_json_list, print, say};
@@ -22,7 +23,7 @@ use super::table::Cell;
 use super::words::{ago, shell_path, until};
 use crate::client::CallError;
 use crate::clock::SystemClock;
-use crate::domain::token::{NewToken, Role, TokenText};
+use crate::domain::token::{CONSOLE, NewToken, Role, TokenText};
 use crate::domain::{Now, Timestamp, TokenId};
 use crate::engine::{Engine, Settings};
 use crate::language::duration;
@@ -205,6 +206,7 @@ fn expiry_secs(text: &str) -> Result<u32, String> {
 }
 
 fn new(args: NewArgs) -> anyhow::Result<Exit> {
+    let folder = args.place.folder()?;
     if let Some(file) = &args.to {
         // Before there is a token that nobody would get to see.
         keep(file, "")?;
@@ -215,7 +217,7 @@ fn new(args: NewArgs) -> anyhow::Result<Exit> {
         tags: args.tags,
         expires_in_secs: args.expires,
     };
-    let made = match args.place.folder()? {
+    let made = match folder {
         Some(folder) => folder.make(asked),
         None => args.place.reach.server().and_then(|remote| {
             let made: MadeTokenJson = remote.post("/api/tokens", &asked)?;
@@ -371,13 +373,7 @@ impl DataFolder {
             )
             .into());
         }
-        let owner = folder.metadata().map(|found| found.uid()).ok();
-        let own = rustix::process::geteuid().as_raw();
-        if let Some(owner) = owner.filter(|owner| own == 0 && *owner != 0) {
-            return Err(Fault::usage(format!(
-                "{shown} belongs to user {owner}, and files of root would lock that user out: run this with sudo -u '#{owner}'"
-            )));
-        }
+        refuse_anothers(folder)?;
         if folder.exists() && !folder.join(DATABASE_FILE).exists() && has_files(folder) {
             return Err(Fault::usage(format!(
                 "{shown} is no data folder: it has files, and no {DATABASE_FILE}"
@@ -386,7 +382,7 @@ impl DataFolder {
         let store = Store::open(folder, StoreOptions::default())?;
         let settings = Settings::default();
         let now = SystemClock::continuing(store.begun_up(), &settings).now();
-        let engine = Engine::new(store, settings).by("console");
+        let engine = Engine::new(store, settings).by(CONSOLE);
         Ok(DataFolder { engine, now })
     }
 
@@ -401,7 +397,7 @@ impl DataFolder {
             role,
             hash: hash_hex(&secret),
             tags: asked.tags,
-            made_by: "console".to_string(),
+            made_by: CONSOLE.to_string(),
             expires_at: expires
                 .map(|secs| Timestamp(self.now.wall.0.saturating_add(i64::from(secs) * 1_000))),
         };

@@ -39,6 +39,13 @@ impl Role {
 
 /// What events call whoever was not asked who they are: somebody at this machine.
 pub const LOCAL: &str = "local";
+/// What they call whoever shows the token that the settings name.
+pub const OF_SETTINGS: &str = "settings";
+/// What they call whoever has the data folder of a server that does not run.
+pub const CONSOLE: &str = "console";
+
+/// The number of the token that the worker in the server's own process shows. No row has it.
+pub const OWN_WORKER: TokenId = TokenId(0);
 
 /// A token as it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]

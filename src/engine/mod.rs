@@ -186,6 +186,10 @@ pub enum EngineError {
         "worker {name} is another token's: give this machine a folder of its own, or revoke that token first"
     )]
     WorkerOfAnother { name: String },
+    #[error(
+        "token {token_id} has as many workers as a token may have, delete some or make another token"
+    )]
+    TooManyWorkers { token_id: TokenId },
     #[error("idempotency key {key} was used for another request, take a new one")]
     IdempotencyMismatch { key: String },
     #[error("the session is not known here, open a new one")]

@@ -12,11 +12,14 @@ use crate::domain::limits;
 use crate::domain::protocol::{OpenedSession, Registration, Spooled, Verdict, process_key};
 use crate::domain::reason::Reason;
 use crate::domain::step::StepState;
-use crate::domain::token::Owner;
+use crate::domain::token::{OWN_WORKER, Owner};
 use crate::domain::worker::{Worker, WorkerState, offer_fault};
 use crate::domain::{Now, TokenId, WorkerId};
 use crate::planted::{Bug, planted};
 use crate::store::{SessionView, StoreError, Tx};
+
+/// Workers that one token may speak for: whoever has more machines makes more tokens.
+const WORKERS_MAX: usize = 256;
 
 impl Engine {
     /// Where nobody is asked who they are.
@@ -68,9 +71,12 @@ impl Engine {
                 tell_of_copy(tx, worker, now)?;
                 return Ok(None);
             }
-            let worker_id = match &known {
-                Some(worker) => worker.worker_id,
-                None => tx.insert_worker(&registration, now)?,
+            let worker_id = match (&known, owner) {
+                (Some(worker), _) => worker.worker_id,
+                (None, Some(owner)) if tx.workers_of_token(owner)?.len() >= WORKERS_MAX => {
+                    return Err(EngineError::TooManyWorkers { token_id: owner });
+                }
+                (None, _) => tx.insert_worker(&registration, now)?,
             };
             let verdicts = accept_spooled(&mut cascade, worker_id, &spooled)?;
             if let Some(worker) = &known
@@ -137,8 +143,14 @@ fn check_owner(tx: &Tx, worker: &Worker, owner: TokenId, now: Now) -> Result<(),
     let Some(known) = tx.owner_of_worker(worker.worker_id)? else {
         return Ok(());
     };
-    if known == owner {
+    // The server's own worker stays its own, and can have it back.
+    if known == owner || owner == OWN_WORKER {
         return Ok(());
+    }
+    if known == OWN_WORKER {
+        return Err(EngineError::WorkerOfAnother {
+            name: worker.name.clone(),
+        });
     }
     match tx.token(known)? {
         Some(token) if token.is_good(now.wall) => Err(EngineError::WorkerOfAnother {

@@ -8,9 +8,12 @@ use super::{Engine, EngineError};
 use crate::domain::check::tag_fault;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits::{self, shorten};
-use crate::domain::token::{NewToken, Role, Token};
+use crate::domain::token::{CONSOLE, LOCAL, NewToken, OF_SETTINGS, Role, Token};
 use crate::domain::{Now, Timestamp, TokenId};
 use crate::store::Tx;
+
+/// How often it is told that a used enrolment is shown again.
+const TOLD_AGAIN_MS: i64 = 300_000;
 
 /// A token of a worker's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,8 +90,16 @@ impl Engine {
                     token.name,
                     shorten(&name)
                 );
-                let event = NewEvent::new(EventKind::EnrolmentRefused, text);
-                tx.record(&event.data(facts(&token).data()), now)?;
+                // Whoever tries it again and again does not fill the events with that.
+                let tried = token.used_at.zip(token.ended_at);
+                let is_told = tried.is_some_and(|(last, used)| {
+                    last > used && now.wall.0.saturating_sub(last.0) < TOLD_AGAIN_MS
+                });
+                if !is_told {
+                    let event = NewEvent::new(EventKind::EnrolmentRefused, text);
+                    tx.record(&event.data(facts(&token).data()), now)?;
+                    tx.touch_token(enrolment, now)?;
+                }
                 return Ok(None);
             }
             if !token.is_good(now.wall) {
@@ -209,6 +220,10 @@ fn check(token: &mut NewToken, now: Now) -> Result<(), EngineError> {
     check_text("name", &token.name, limits::NAME_BYTES_MAX)?;
     if token.name.contains(char::is_control) || token.name.trim() != token.name {
         return invalid("name", "is not one plain line".to_string());
+    }
+    if [LOCAL, OF_SETTINGS, CONSOLE].contains(&token.name.as_str()) {
+        let fault = "is what events call somebody else".to_string();
+        return invalid("name", fault);
     }
     if token.name.parse::<i64>().is_ok() {
         return invalid(

@@ -46,22 +46,26 @@ pub(super) fn reap_logs(reaping: &mut Reaping, look: &Look) -> Result<Taken, Rea
         }
         Ok((jobs.last().copied(), old))
     })?;
-    let taken = Taken {
-        count: jobs.len(),
-        more: last.is_some(),
-    };
-    remove_logs(reaping, jobs, look.now)?;
+    let now = look.now;
+    let removed = reaping.write(now, move |tx| {
+        let mut still_old = Vec::new();
+        for &job_id in &jobs {
+            // Somebody may have kept it meanwhile.
+            let root = tx.root_of_job(job_id)?;
+            if root.is_some_and(|root| over.is_over(&root) && !root.kept) {
+                still_old.push(job_id);
+            }
+        }
+        tx.mark_logs_removed(&still_old, now.wall)?;
+        Ok(still_old)
+    })?;
+    // First it was said, now it is so.
+    remove_files(reaping, &removed)?;
     reaping.walks.logs.went_to(last, &milestone);
-    Ok(taken)
-}
-
-/// First it is said, then it is so.
-pub(super) fn remove_logs(reaping: &Reaping, jobs: Vec<JobId>, now: Now) -> Result<(), ReapError> {
-    for some in jobs.chunks(BATCH_ROWS) {
-        let marked = some.to_vec();
-        reaping.write(now, move |tx| tx.mark_logs_removed(&marked, now.wall))?;
-    }
-    remove_files(reaping, &jobs)
+    Ok(Taken {
+        count: removed.len(),
+        more: last.is_some(),
+    })
 }
 
 pub(super) fn remove_files(reaping: &Reaping, jobs: &[JobId]) -> Result<(), ReapError> {
@@ -140,6 +144,7 @@ pub(super) fn take(
     if batch.is_empty() {
         return Ok(piece);
     }
+    let batch = hide(reaping, batch, over, keys_until, now)?;
     remove_logs_of_trees(reaping, &batch, now)?;
     let is_large = rows > BATCH_ROWS;
     (piece.jobs, piece.again) = match batch[..] {
@@ -164,6 +169,29 @@ pub(super) fn take(
         })?,
     };
     Ok(piece)
+}
+
+/// Those that may still go. From here on nobody sees them, so nobody can come to keep or need one whose logs are gone.
+fn hide(
+    reaping: &Reaping,
+    roots: Vec<JobId>,
+    over: Ended,
+    keys_until: JobId,
+    now: Now,
+) -> Result<Vec<JobId>, StoreError> {
+    reaping.write(now, move |tx| {
+        let mut hidden = Vec::new();
+        for &job_id in &roots {
+            let Some(root) = tx.root_of_job(job_id)? else {
+                continue;
+            };
+            if may_go(tx, &root, over, keys_until)? {
+                tx.set_leaving(job_id, true)?;
+                hidden.push(job_id);
+            }
+        }
+        Ok(hidden)
+    })
 }
 
 /// One piece of it: how many jobs went, and whether there is more of it. From the first on nobody sees it, so nobody can come to
@@ -209,8 +237,9 @@ fn remove_logs_of_trees(reaping: &Reaping, roots: &[JobId], now: Now) -> Result<
     })?;
     let with_logs = trees.iter().filter(|(_, has_logs)| *has_logs);
     let with_logs: Vec<JobId> = with_logs.map(|(job_id, _)| *job_id).collect();
-    if !with_logs.is_empty() {
-        remove_logs(reaping, with_logs, now)?;
+    for some in with_logs.chunks(BATCH_ROWS) {
+        let marked = some.to_vec();
+        reaping.write(now, move |tx| tx.mark_logs_removed(&marked, now.wall))?;
     }
     let jobs: Vec<JobId> = trees.iter().map(|(job_id, _)| *job_id).collect();
     remove_files(reaping, &jobs)

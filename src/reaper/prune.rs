@@ -13,13 +13,14 @@ pub struct Pruned {
     /// With those below them.
     pub jobs: u64,
     pub log_bytes: u64,
-    /// Ended early enough, and needed: kept by somebody, retried, a hook's, or with a key that is promised.
+    /// Ended early enough, and needed: kept by somebody, retried, or a hook's.
     pub needed: u64,
     /// Go on from here: a call does not take for ever. None: that was all.
     pub next: Option<i64>,
 }
 
-/// Looks at so many jobs and no more. What a retention would keep for its sake, this keeps too.
+/// Looks at so many jobs and no more. What a retention would keep for its sake, this keeps too; but for keys of submissions, which
+/// every command sends: whoever wants room now does not wait for them.
 pub fn prune_jobs(
     engine: &Engine,
     logs: &Logs,
@@ -30,8 +31,7 @@ pub fn prune_jobs(
     now: Now,
 ) -> Result<Pruned, ReapError> {
     let reaping = Reaping::new(engine.clone(), logs.clone(), retention);
-    let look = reaping.look(now)?;
-    let keys_until = look.keys.map_or(JobId(0), |keys| keys.job_id);
+    let keys_until = JobId(i64::MAX);
     let over = Ended::At(ended_until);
     let all = JobId(i64::MAX);
     let mut pruned = Pruned::default();
@@ -58,8 +58,11 @@ pub fn prune_jobs(
     }
     if !dry_run && let Some(last) = last {
         let mut after = after;
+        // What really went: somebody may have kept one meanwhile.
+        pruned.jobs = 0;
         while after < last {
             let piece = take(&reaping, after, last, over, keys_until, now)?;
+            pruned.jobs += piece.jobs as u64;
             after = match (piece.again, piece.last) {
                 (Some(JobId(again)), _) => JobId(again - 1),
                 (None, Some(last)) => last,

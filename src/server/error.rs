@@ -95,6 +95,7 @@ impl From<EngineError> for ApiError {
             WorkerDuplicated { .. } => (409, "instance_conflict"),
             EnrolmentRefused => (401, "unauthorized"),
             WorkerOfAnother { .. } => (403, "forbidden"),
+            TooManyWorkers { .. } => (429, "too_many_workers"),
             SessionUnknown => (410, "session_unknown"),
             SessionReplaced => (410, "session_replaced"),
             Store(error) => return store_error(error),

@@ -104,9 +104,13 @@ pub enum StartError {
     },
     #[error(
         "{why}, and nobody has a token yet: make one with `stepward token new NAME --role admin --data-dir {data_dir}` and start \
-         again, or listen on 127.0.0.1"
+         again{or_else}"
     )]
-    NoToken { why: String, data_dir: PathBuf },
+    NoToken {
+        why: String,
+        data_dir: PathBuf,
+        or_else: &'static str,
+    },
     #[error("there is no randomness to be had: {0}")]
     Randomness(getrandom::Error),
     #[error("a thread could not be started: {0}")]
@@ -285,7 +289,15 @@ impl Server {
                 false => format!("listen is {}, which others can reach", config.listen),
             };
             let data_dir = config.data_dir.clone();
-            return Err(StartError::NoToken { why, data_dir });
+            let or_else = match config.listen.ip().is_loopback() {
+                true => "",
+                false => ", or listen on 127.0.0.1",
+            };
+            return Err(StartError::NoToken {
+                why,
+                data_dir,
+                or_else,
+            });
         }
         gate.load(&engine)?;
         let installation = engine.installation_key()?;

@@ -13,11 +13,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::api::show;
+use super::auth::Pass;
 use super::error::ApiError;
 use super::exchange::Response;
 use super::http::{Answer, StreamWriter};
 use super::mailbox::Mailbox;
-use crate::domain::{EventSeq, JobId, TokenId};
+use crate::domain::{EventSeq, JobId};
 use crate::engine::{Engine, EngineError};
 use crate::wire::api::JobChange;
 
@@ -64,18 +65,16 @@ impl Place {
 }
 
 /// What somebody wants to be told.
-#[derive(Debug)]
 pub struct Subscription {
     pub from: Place,
     pub job_id: Option<JobId>,
-    /// What whoever listens came in with.
-    pub token_id: Option<TokenId>,
+    pub pass: Pass,
 }
 
 pub enum Message {
     Open(Subscription, Answer),
-    /// Whoever came in with this token is sent away.
-    Close(TokenId),
+    /// Somebody may not listen any more.
+    Look,
     Stop,
 }
 
@@ -119,9 +118,9 @@ impl Streams {
         self.mailbox.send(Message::Open(subscription, answer));
     }
 
-    /// A token lets nobody in any more, and nobody listen.
-    pub fn close_those_of(&self, token_id: TokenId) {
-        self.mailbox.send(Message::Close(token_id));
+    /// A token lets nobody in any more, or somebody has logged out: they are sent away.
+    pub fn look(&self) {
+        self.mailbox.send(Message::Look);
     }
 
     pub fn stop(&self) {
@@ -160,7 +159,7 @@ struct Stream {
     /// The last change that it was told, and of which job.
     within: (i64, JobId),
     job_id: Option<JobId>,
-    token_id: Option<TokenId>,
+    pass: Pass,
     /// There may be more to tell.
     lags: bool,
 }
@@ -197,9 +196,8 @@ impl Teller {
         for message in mail.messages {
             match message {
                 Message::Open(subscription, answer) => self.open(subscription, answer),
-                Message::Close(token_id) => {
-                    self.open.retain(|stream| stream.token_id != Some(token_id));
-                }
+                // As at every turn.
+                Message::Look => {}
                 Message::Stop => return true,
             }
         }
@@ -207,7 +205,8 @@ impl Teller {
             *signed = Instant::now();
             self.give_sign_of_life();
         }
-        self.open.retain(|stream| !stream.writer.is_gone());
+        self.open
+            .retain(|stream| !stream.writer.is_gone() && stream.pass.is_good());
         // Before the streams are told: what happens from now on rings, what happened before is found.
         self.mailbox.want_notices(!self.open.is_empty());
         for stream in &mut self.open {
@@ -249,7 +248,7 @@ impl Teller {
                 place: subscription.from,
                 within: (subscription.from.change, JobId(i64::MAX)),
                 job_id: subscription.job_id,
-                token_id: subscription.token_id,
+                pass: subscription.pass,
                 lags: true,
             });
         }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, after, select};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 
 use super::folder::{Folder, FolderError, write_whole};
@@ -15,9 +16,11 @@ use crate::config::{ConfigError, WorkerConfig};
 use crate::domain::TokenId;
 use crate::domain::token::TokenText;
 use crate::secrets::{hash_hex, random_secret};
-use crate::wire::worker::{EnrolAnswer, EnrolRequest};
+use crate::wire::worker::{DrainRequest, EnrolAnswer, EnrolRequest};
 
 const FILE: &str = "token.json";
+/// An exchange that is under way.
+const PENDING: &str = "enrolment.json";
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Between two tries while the server is away.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -64,6 +67,9 @@ impl Own {
 }
 
 /// What a worker shows that was given this: an enrolment is exchanged, once; with nothing given it is what the folder has.
+///
+/// A token that the folder has and that the server still takes comes before any other enrolment: one that is shown by mistake is
+/// not used up, and takes nothing away.
 pub fn token_for(
     config: &WorkerConfig,
     given: Option<&str>,
@@ -74,16 +80,27 @@ pub fn token_for(
     if given.is_some() && enrolment.is_none() {
         return Ok(given.map(str::to_string));
     }
-    let file = Folder::open(&config.data_dir)?.file(FILE);
+    let folder = Folder::open(&config.data_dir)?;
+    let (file, pending) = (folder.file(FILE), folder.file(PENDING));
+    drop(folder);
     let known = read(&file)?;
+    let own = known.as_ref().and_then(Own::text);
     let Some(enrolment) = enrolment else {
-        return Ok(known.and_then(|own| own.text()));
+        return Ok(own);
     };
-    let known = known.filter(|own| own.enrolment_id == enrolment.token_id.0);
-    if let Some(text) = known.as_ref().and_then(Own::text) {
-        return Ok(Some(text));
+    if let (Some(own), Some(known)) = (own, &known) {
+        let is_the_same = known.enrolment_id == enrolment.token_id.0;
+        if is_the_same || is_taken(config, &own)? {
+            if !is_the_same {
+                log::warn!(
+                    "this worker has a token, which the server takes: the enrolment is not used"
+                );
+            }
+            return Ok(Some(own));
+        }
     }
-    let mut own = match known {
+    let begun = read(&pending)?.filter(|own| own.enrolment_id == enrolment.token_id.0);
+    let mut own = match begun {
         Some(own) => own,
         None => Own {
             enrolment_id: enrolment.token_id.0,
@@ -91,10 +108,27 @@ pub fn token_for(
             token_id: None,
         },
     };
-    keep(&file, &own)?;
+    keep(&pending, &own)?;
     own.token_id = Some(exchange(config, given, &own, signals)?);
     keep(&file, &own)?;
+    // It says the same; the next enrolment writes over it.
+    let _ = fs::remove_file(&pending);
     Ok(own.text())
+}
+
+/// Whether the server lets this token in. One that does not answer is not asked for long: it is told later.
+fn is_taken(config: &WorkerConfig, token: &str) -> Result<bool, EnrolError> {
+    let server = config.server_url.as_deref().ok_or(EnrolError::NoServer)?;
+    let trust = config.trust()?;
+    let client = Client::trusting(server, Some(token), trust.as_ref());
+    let nobody = DrainRequest {
+        session: "of nobody".to_string(),
+    };
+    let answer: Result<IgnoredAny, _> = client.post("/api/worker/drain", &nobody, TIMEOUT);
+    Ok(!matches!(
+        answer,
+        Err(CallError::Refused { status: 401, .. })
+    ))
 }
 
 /// Asks until there is an answer.

@@ -137,6 +137,30 @@ fn a_worker_enrols_once_and_keeps_its_own_token() {
     let workers = with(&["worker", "ls", "--json"]).json();
     assert_eq!(workers["items"].as_array().unwrap().len(), 1, "{workers}");
 
+    // Another enrolment that is shown by mistake is not used up, and takes nothing away.
+    third.signal(Signal::TERM);
+    third.wait();
+    let other = [
+        "token",
+        "new",
+        "edge-2",
+        "--role",
+        "enrolment",
+        "--to",
+        "other",
+    ];
+    with(&other);
+    fs::copy(folder.join("other"), machine.path().join("enrolment")).unwrap();
+    let third = start(machine.path());
+    is_in(&third);
+    let tokens = with(&["token", "ls", "--json"]).json();
+    let tokens = tokens["items"].as_array().unwrap();
+    let of = |name: &str| {
+        let mut named = tokens.iter().filter(|token| token["name"] == name);
+        named.next().unwrap()["status"].clone()
+    };
+    assert_eq!((of("edge-1"), of("edge-2")), ("used".into(), "good".into()));
+
     // Whoever copied it comes too late, and that is told.
     let thief = tempfile::tempdir().unwrap();
     fs::copy(folder.join("enrolment"), thief.path().join("enrolment")).unwrap();

@@ -39,7 +39,7 @@ fn stream(app: &App, request: &Request) -> Result<Reply, ApiError> {
     Ok(Reply::Stream(Subscription {
         from,
         job_id,
-        token_id: request.caller.token_id(),
+        pass: app.gate.pass(&request.caller, &request.headers),
     }))
 }
 

@@ -103,6 +103,6 @@ pub fn revoked(app: &App, request: &Request, token_id: TokenId) -> Result<Token,
     let now = app.clock.now();
     let token = (app.engine_for(request)).revoke_token(token_id, keeps_admin, now)?;
     app.gate.load(&app.engine)?;
-    app.streams.close_those_of(token_id);
+    app.streams.look();
     Ok(token)
 }

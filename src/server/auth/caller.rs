@@ -3,11 +3,8 @@
 use std::sync::Arc;
 
 use crate::domain::TokenId;
-use crate::domain::token::{LOCAL, Owner, Role, Token};
+use crate::domain::token::{LOCAL, OF_SETTINGS, Owner, Role, Token};
 use crate::server::error::ApiError;
-
-/// What they call whoever shows the token that the settings name.
-const OF_SETTINGS: &str = "settings";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Caller {

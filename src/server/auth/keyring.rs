@@ -79,6 +79,13 @@ impl Keyring {
         is_good.then(|| Caller::of_token(&key.token))
     }
 
+    /// Whether it lets anybody in now, whatever it lets do.
+    pub fn is_good(&self, token_id: TokenId, now: Timestamp) -> bool {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.get(&token_id)
+            .is_some_and(|key| key.token.is_good(now))
+    }
+
     /// Of a session that was begun with this token: whether it still lets in, and its hash.
     pub fn standing(&self, token_id: TokenId, now: Timestamp) -> Option<(Caller, String)> {
         let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);

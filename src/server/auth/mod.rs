@@ -16,7 +16,7 @@ mod session;
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD as BASE64;
@@ -25,7 +25,7 @@ use ring::hmac;
 use super::error::ApiError;
 use super::exchange::{Headers, Method};
 use crate::clock::{monotonic_ms, wall_time};
-use crate::domain::token::{Role, Token, TokenText};
+use crate::domain::token::{OWN_WORKER, Role, Token, TokenText};
 use crate::domain::{Timestamp, TokenId};
 use crate::engine::{Engine, EngineError};
 use crate::secrets::{hash_hex, random_secret};
@@ -43,9 +43,6 @@ const SECURE_COOKIE: &str = "__Host-stepward_session";
 
 /// Sessions of workers whose owner is remembered.
 const OWNERS_MAX: usize = 16_384;
-
-/// The number of the token that the worker in the server's own process shows. No row has it.
-const OWN_WORKER: TokenId = TokenId(0);
 
 /// What the gate is made of.
 pub struct GateOptions<'a> {
@@ -165,6 +162,17 @@ impl Gate {
             self.guesses.count(headers.peer, monotonic_ms())?;
         }
         found.ok_or_else(|| EngineError::EnrolmentRefused.into())
+    }
+
+    /// What whoever listens for long came in with.
+    pub fn pass(self: &Arc<Gate>, caller: &Caller, headers: &Headers) -> Pass {
+        let by_cookie = bearer(headers).is_none();
+        let session = by_cookie.then(|| self.session(headers)).flatten();
+        Pass {
+            gate: self.clone(),
+            token_id: caller.token_id(),
+            session: session.map(|(session, _)| session.id),
+        }
     }
 
     /// Whether it is to be written down now that this token was used.
@@ -328,6 +336,28 @@ impl Gate {
         let message =
             "the page that sent this is too old: go back, load it again, and repeat what you did";
         Err(ApiError::new(403, "stale_page", message))
+    }
+}
+
+/// The right to go on listening. It ends with its token and with its session.
+pub struct Pass {
+    gate: Arc<Gate>,
+    pub token_id: Option<TokenId>,
+    session: Option<String>,
+}
+
+impl Pass {
+    pub fn is_good(&self) -> bool {
+        let gate = &self.gate;
+        let logged_out = gate.logged_out.read();
+        let logged_out = logged_out.unwrap_or_else(PoisonError::into_inner);
+        let has_left = self
+            .session
+            .as_ref()
+            .is_some_and(|id| logged_out.contains(id));
+        let token_is_good =
+            (self.token_id).is_none_or(|token_id| gate.keyring.is_good(token_id, wall_time()));
+        !has_left && token_is_good
     }
 }
 

@@ -38,6 +38,7 @@ pub fn log_out(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let (cookie, ended) = app.gate.log_out(&request.headers);
     if let Some((session, until, caller)) = ended {
         (app.engine.by(&caller.name)).log_out(session, until, app.clock.now())?;
+        app.streams.look();
     }
     Ok(Response::see_other("/login")
         .header("set-cookie", cookie)

@@ -553,6 +553,48 @@ fn a_revoked_token_lets_nobody_in_from_that_moment_on() {
 }
 
 #[test]
+fn whoever_listens_is_sent_away_when_the_token_has_expired() {
+    let guarded = Guarded::new();
+    let (_, token) = guarded.make(json!({"name": "guest", "role": "viewer", "expires_in_secs": 1}));
+    let mut listener = guarded
+        .house
+        .stream("", &format!("authorization: Bearer {token}\r\n"));
+    until("it lets nobody in", || {
+        guarded.ask(&token, "GET", "/api/me", &Value::Null).status == 401
+    });
+    // What happens then is told to others alone.
+    let path = "/api/tasks/hello/jobs";
+    let job_id = guarded
+        .as_role("operator", "POST", path, &Value::Null)
+        .expect(201)["id"]
+        .clone();
+    while let Some(frame) = listener.frame() {
+        assert!(!frame.contains(&format!("\"job_id\":{job_id},")), "{frame}");
+    }
+}
+
+#[test]
+fn the_servers_own_worker_is_nobody_elses() {
+    let guarded = Guarded::new();
+    let own = guarded
+        .house
+        .server
+        .own_worker_token()
+        .expect("it asks everybody");
+    let request = session_request("inside", "inside 1", &[], 1);
+    guarded
+        .ask(&own, "POST", "/api/worker/sessions", &request)
+        .expect(200);
+    let (_, eve) = guarded.make(json!({"name": "eve", "role": "worker"}));
+    let request = session_request("inside", "inside 2", &[], 1);
+    let posing = guarded.ask(&eve, "POST", "/api/worker/sessions", &request);
+    assert_eq!(posing.refused(403), "forbidden");
+    guarded
+        .ask(&own, "POST", "/api/worker/sessions", &request)
+        .expect(200);
+}
+
+#[test]
 fn the_last_admin_stays() {
     let guarded = Guarded::new();
     let kept = guarded.admin("DELETE", "/api/tokens/the%20admin", &Value::Null);
@@ -714,10 +756,12 @@ fn logging_out_ends_the_session_for_good() {
     let cookie = guarded.log_in(&guarded.tokens["viewer"]);
     let looks = |guarded: &Guarded| guarded.house.ask("GET", "/jobs", &cookie, b"").status;
     assert_eq!(looks(&guarded), 200);
+    let mut listener = guarded.house.stream("", &cookie);
     let out = guarded
         .house
         .ask("POST", "/logout", &format!("{FORM}{cookie}"), b"");
     assert_eq!(out.status, 303);
+    while listener.frame().is_some() {}
     // Whoever kept the cookie has nothing of it, also not from the server's next life.
     assert_eq!(looks(&guarded), 303);
     guarded.house.restart();
