@@ -221,7 +221,7 @@ fn a_data_folder_is_left_as_it_is_whatever_its_server_does() {
         &told,
         "database",
         "ok: ",
-        "every page is sound, schema version 2",
+        "every page is sound, schema version 3",
     );
     assert_found(&told, "database", "ok: ", "its server runs (process ");
     assert_eq!(names(&data), before);
@@ -305,7 +305,7 @@ fn flipped_bytes_in_the_database_are_found() {
     sql.pragma_update(None, "user_version", 99).unwrap();
     let told = doctor(&house, &["database"]);
     assert_found(&told, "database", "problem: ", "has schema version 99");
-    sql.pragma_update(None, "user_version", 2).unwrap();
+    sql.pragma_update(None, "user_version", 3).unwrap();
     drop(sql);
     // Nothing can be below a file.
     let words = ["database", "--data-dir", file.to_str().unwrap()];
