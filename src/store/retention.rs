@@ -367,8 +367,9 @@ const ABSENT_WORKERS: &str = "
      LIMIT :limit
 ";
 
+/// Before, not at: what a worker did in the same moment may be of a job that the milestone does not know.
 const DELETED_WORKERS: &str = "
-    SELECT worker_id, seen_up <= :until
+    SELECT worker_id, seen_up < :until
       FROM worker
      WHERE deleted_at IS NOT NULL AND worker_id > :after
      ORDER BY worker_id

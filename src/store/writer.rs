@@ -476,7 +476,12 @@ impl WriterThread {
                 }
             };
             self.serve_group(first, calls);
-            if self.wal_pages_new() > WAL_PAGES_DUE {
+            // What could not begin anew at its full length is tried again soon.
+            let due = match WAL_PAGES.get() > WAL_PAGES_MAX {
+                true => WAL_PAGES_WORTH,
+                false => WAL_PAGES_DUE,
+            };
+            if self.wal_pages_new() > due {
                 self.checkpoint();
             }
         }

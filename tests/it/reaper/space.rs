@@ -91,11 +91,11 @@ fn the_log_of_the_database_stays_short_though_somebody_always_reads() {
             let (store, stop) = (&store, &stop);
             scope.spawn(move || {
                 // One after another, so that there is always one who began long ago.
-                std::thread::sleep(Duration::from_millis(number * 130));
+                std::thread::sleep(Duration::from_millis(number * 65));
                 while !stop.load(Ordering::Relaxed) {
                     let read = store.read(|tx| {
                         tx.last_change()?;
-                        std::thread::sleep(Duration::from_millis(400));
+                        std::thread::sleep(Duration::from_millis(200));
                         Ok::<_, EngineError>(())
                     });
                     read.unwrap();
@@ -114,8 +114,9 @@ fn the_log_of_the_database_stays_short_though_somebody_always_reads() {
         }
         stop.store(true, Ordering::Relaxed);
     });
+    // 64 MB, what comes until the next look, and some for a machine that is busy.
     assert!(
-        most <= 80 << 20,
+        most <= 100 << 20,
         "{most} bytes of more than 200 MB that were written"
     );
 }
