@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 
 use super::report::Outcome::{Changed, Converted, LeftOut, NotSupported};
 use super::report::Report;
-use super::yaml::{Map, Node, remark};
+use super::yaml::{Map, Node, quoted, remark};
 use super::{Imported, Written};
 use crate::cron::Cron;
 use crate::domain::task::is_template;
@@ -354,7 +354,7 @@ impl Reader<'_> {
         step.put("script", script);
         task.map_mut("flow").put("run", step);
         let mut schedule = Map::default();
-        schedule.put("cron", Node::Plain(format!("\"{cron}\"")));
+        schedule.put("cron", Node::Plain(quoted(&cron)));
         self.uses_own_zone |= self.setting.timezone.is_none();
         let timezone = self
             .setting

@@ -305,7 +305,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// JSON's quotes are YAML's, but for characters that are odd.
-fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     if text.contains(['"', '\\']) && !text.contains(|c: char| c == '\'' || is_odd(c)) {
         return format!("'{text}'");
     }
