@@ -45,11 +45,19 @@ pub fn enrol(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 /// A token speaks for its own sessions alone. Another's is answered as one that does not exist, so that nothing is learnt of it.
 fn check_owner(app: &App, request: &Request, session_key: &str) -> Result<(), ApiError> {
+    match is_owner(app, request, session_key)? {
+        true => Ok(()),
+        false => Err(EngineError::SessionUnknown.into()),
+    }
+}
+
+/// That it cannot be known is an error, and never a no: whoever is told no throws away what it has.
+fn is_owner(app: &App, request: &Request, session_key: &str) -> Result<bool, ApiError> {
     let Some(token_id) = request.caller.token_id() else {
-        return Ok(());
+        return Ok(true);
     };
     if app.gate.owns_session(&app.engine, token_id, session_key)? {
-        return Ok(());
+        return Ok(true);
     }
     if app.gate.is_trespass_to_be_told(token_id) {
         let name = &request.caller.name;
@@ -59,7 +67,7 @@ fn check_owner(app: &App, request: &Request, session_key: &str) -> Result<(), Ap
         let event = NewEvent::new(EventKind::ScopeViolated, text);
         app.engine.tell(event, app.clock.now())?;
     }
-    Err(EngineError::SessionUnknown.into())
+    Ok(false)
 }
 
 pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
@@ -107,7 +115,7 @@ pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let asked: ReportsRequest = request.json()?;
     let (mut reports, faults) = asked.into_parts();
     let arrival = app.waiting.arrival();
-    if check_owner(app, request, &reports.session_key).is_err() {
+    if !is_owner(app, request, &reports.session_key)? {
         // Reports of a session that is not known are answered one by one, so those of another's are too.
         reports.session_key.insert_str(0, "not of this token: ");
     }
