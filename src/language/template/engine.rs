@@ -31,6 +31,8 @@ const VALUE_WORK: usize = 32;
 /// The text between the tags costs one instruction however long it is. In loops and macros this bounds the copies of it.
 const RAW_BYTES_MAX: usize = 64 << 20;
 const DEPTH_MAX: usize = 64;
+/// Brackets in brackets of one tag.
+const BRACKETS_MAX: usize = 50;
 const RANGE_MAX: usize = 10_000;
 /// The parser and the engine go down a long expression by recursion.
 const TAG_TOKENS_MAX: usize = 1_000;
@@ -82,7 +84,7 @@ fn check_lengths(text: &str) -> Result<(), TemplateFault> {
         }
         start += line.len();
     }
-    let (mut in_tag, mut elifs) = (0, 0);
+    let (mut in_tag, mut open, mut elifs) = (0, 0_usize, 0);
     for token in tokenize(text, false, syntax()) {
         let (token, span) = token.map_err(|error| faults::syntax(text, error))?;
         in_tag = match token {
@@ -92,11 +94,23 @@ fn check_lengths(text: &str) -> Result<(), TemplateFault> {
             }
             _ => in_tag + 1,
         };
-        elifs += usize::from(matches!(token, Token::Ident("elif")));
-        let long = match (in_tag > TAG_TOKENS_MAX, elifs > ELIF_MAX) {
-            (true, _) => format!("this tag has more than {TAG_TOKENS_MAX} words and signs"),
-            (_, true) => format!("the template has more than {ELIF_MAX} times elif"),
-            _ => continue,
+        match token {
+            Token::VariableStart | Token::BlockStart => open = 0,
+            Token::ParenOpen | Token::BracketOpen | Token::BraceOpen => open += 1,
+            Token::ParenClose | Token::BracketClose | Token::BraceClose => {
+                open = open.saturating_sub(1);
+            }
+            Token::Ident("elif") => elifs += 1,
+            _ => {}
+        }
+        let long = if in_tag > TAG_TOKENS_MAX {
+            format!("this tag has more than {TAG_TOKENS_MAX} words and signs")
+        } else if open > BRACKETS_MAX {
+            format!("this lies within more than {BRACKETS_MAX} brackets")
+        } else if elifs > ELIF_MAX {
+            format!("the template has more than {ELIF_MAX} times elif")
+        } else {
+            continue;
         };
         let span = faults::bytes(text, span);
         return Err(TemplateFault {
