@@ -452,7 +452,7 @@ CREATE UNIQUE INDEX schedule_fire_by_job ON schedule_fire (job_id) WHERE job_id 
 -- Retention: what was written down about the oldest instants that no job was made for.
 CREATE INDEX schedule_fire_by_age ON schedule_fire (at) WHERE job_id IS NULL AND outcome <> 'queued';
 
--- What lets somebody in. Those that do no more stay, so that what they did can be told.
+-- What lets somebody in. Those that do no more stay as long as the events of what they did.
 CREATE TABLE token (
     token_id      INTEGER PRIMARY KEY AUTOINCREMENT,
     name          TEXT    NOT NULL,                  -- what events call whoever shows it
@@ -477,6 +477,9 @@ CREATE TABLE token (
 
 -- Those that let somebody in; the next one of an admin.
 CREATE INDEX token_that_holds ON token (role, token_id) WHERE ended_at IS NULL;
+-- Retention: those that let nobody in for the longest time; what an enrolment was exchanged for stays as long as the enrolment.
+CREATE INDEX token_by_end ON token (coalesce(ended_at, expires_at));
+CREATE INDEX token_of_enrolment ON token (made_token_id) WHERE made_token_id IS NOT NULL;
 
 -- Browsers that logged out before their session was over: its cookie opens nothing any more.
 CREATE TABLE logout (

@@ -47,9 +47,18 @@ pub struct Told<'a> {
     pub failed_more: bool,
     /// `None`: it does not tell.
     pub backups: Option<&'a BackupsJson>,
-    /// Where it is reached.
-    pub url: &'a str,
+    /// What to type for one more worker.
+    pub start_worker: &'a str,
     pub now: Timestamp,
+}
+
+/// What starts a worker of the server at `url`. The file is for whoever types it to name: nobody else knows where a worker's token is.
+pub fn start_worker(url: &str, asks_for_token: bool) -> String {
+    let token = match asks_for_token {
+        true => " --token-file FILE",
+        false => "",
+    };
+    format!("stepward worker --server {}{token}", shell_word(url))
 }
 
 pub fn problems(told: &Told) -> Vec<Problem> {
@@ -61,7 +70,11 @@ pub fn problems(told: &Told) -> Vec<Problem> {
     });
     let mut problems: Vec<Problem> = not_ready.collect();
     problems.extend(broken_files(told.workflows));
-    problems.extend(nobody_works(told.workers, told.workflows, told.url));
+    problems.extend(nobody_works(
+        told.workers,
+        told.workflows,
+        told.start_worker,
+    ));
     problems.extend(lost_workers(told.workers, told.recovery));
     problems.extend(steps_without_worker(told.queued, told.queued_more));
     problems.extend(told.backups.and_then(|it| failed_backup(it, told.now)));
@@ -132,7 +145,11 @@ fn broken_files(workflows: &ServedWorkflows) -> Vec<Problem> {
 }
 
 /// Jobs would wait, and nobody has to submit one to know.
-fn nobody_works(workers: &[WorkerJson], workflows: &ServedWorkflows, url: &str) -> Option<Problem> {
+fn nobody_works(
+    workers: &[WorkerJson],
+    workflows: &ServedWorkflows,
+    start_worker: &str,
+) -> Option<Problem> {
     let is_idle = !workers.iter().any(WorkerJson::takes_steps) && workflows.tasks > 0;
     let tasks = count(workflows.tasks, "task");
     let message = match workers.len() {
@@ -145,7 +162,7 @@ fn nobody_works(workers: &[WorkerJson], workflows: &ServedWorkflows, url: &str) 
     is_idle.then(|| Problem {
         code: "no_worker".to_string(),
         message,
-        fix: format!("stepward worker --server {}", shell_word(url)),
+        fix: start_worker.to_string(),
         page: "/workers".to_string(),
     })
 }

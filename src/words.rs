@@ -59,12 +59,24 @@ pub fn count(n: usize, noun: &str) -> String {
     }
 }
 
+/// Turns the direction of reading, so that what is read is not what is there.
+pub fn turns_reading(c: char) -> bool {
+    matches!(
+        c,
+        '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}'
+    )
+}
+
+/// A name with it is not what it looks like, or takes more than its place.
+pub fn is_deceitful(c: char) -> bool {
+    c.is_control() || turns_reading(c)
+}
+
 /// What others wrote, in one line: no control character of it reaches the terminal, none that turns the direction of reading.
 pub fn printable(text: &str) -> String {
     let show = |c: char| match c {
         '\t' | '\n' | '\r' => ' ',
-        c if c.is_control() => '\u{fffd}',
-        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        c if is_deceitful(c) => '\u{fffd}',
         c => c,
     };
     text.chars().map(show).collect()

@@ -100,8 +100,8 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
     }
     if workers.is_empty() {
         say(format!(
-            "there are no workers, start one with `stepward worker --server {}`",
-            remote.url
+            "there are no workers, start one with `{}`",
+            remote.start_worker()
         ));
         return Ok(Exit::Success);
     }

@@ -19,7 +19,7 @@ use rustix::io::retry_on_intr;
 use super::say::spoken;
 use crate::config::LogFormat;
 use crate::domain::limits::clip;
-use crate::logs::turns_reading;
+use crate::words::turns_reading;
 
 /// As much as a pipe takes without waiting, once it takes anything.
 const AT_ONCE_BYTES: usize = 4_096;

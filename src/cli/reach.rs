@@ -17,6 +17,7 @@ use super::words::printable;
 use crate::certificate::Trust;
 use crate::client::{CallError, Client, Silence, UNKNOWN};
 use crate::config::{is_word, leads_to_a_host, read_token};
+use crate::problems::start_worker;
 use crate::wire::api::List;
 use crate::wire::{ErrorDetail, NO_ROUTE};
 
@@ -142,6 +143,11 @@ pub fn last_words() -> Option<String> {
 }
 
 impl Remote {
+    /// What starts a worker for it.
+    pub fn start_worker(&self) -> String {
+        start_worker(&self.url, self.token_from.is_some())
+    }
+
     pub fn new(url: &str, token: Option<&str>, named_by: NamedBy) -> Remote {
         Remote::trusting(url, token, None, named_by)
     }

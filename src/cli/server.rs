@@ -1,6 +1,7 @@
 //! `stepward server`: the server, in the foreground, until it is told to stop.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -19,6 +20,7 @@ use crate::config::{LogFormat, ServerConfig, listen_address};
 use crate::language::render;
 use crate::server::Server;
 use crate::service::ServiceManager;
+use crate::words::count;
 
 #[derive(Args)]
 #[command(before_help = "Examples:
@@ -68,11 +70,22 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
         say(format!("settings of {}", file.display()));
     }
     say(format!(
-        "data in {}, {} tasks, a worker is given up after {} s of silence",
+        "data in {}, {}, a worker is given up after {} s of silence",
         config.data_dir.display(),
-        server.tasks(),
+        count(server.tasks(), "task"),
         config.recovery.heartbeat_timeout_secs
     ));
+    if let Some(file) = config
+        .auth
+        .token_file
+        .as_deref()
+        .filter(|file| is_open(file))
+    {
+        let file = file.display();
+        say(format!(
+            "every user of this machine can read {file}, which opens everything here: chmod o= {file}"
+        ));
+    }
     if let Some(folder) = unserved(&config) {
         say(format!(
             "the folder {folder} here is not served: start with --workflows-dir {folder}, or write workflows_dir: {folder} in the settings"
@@ -106,6 +119,13 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     drop(announcement);
     server.stop();
     Ok(Exit::Success)
+}
+
+/// Others than its owner and its group can read it.
+fn is_open(file: &Path) -> bool {
+    const READ_BY_OTHERS: u32 = 0o004;
+    file.metadata()
+        .is_ok_and(|found| found.permissions().mode() & READ_BY_OTHERS != 0)
 }
 
 fn stopping(manager: &ServiceManager) {

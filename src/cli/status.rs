@@ -160,7 +160,7 @@ pub fn look_at(remote: &Remote) -> anyhow::Result<StatusJson> {
         queued_more,
         failed: &failed,
         failed_more,
-        url: &remote.url,
+        start_worker: &remote.start_worker(),
         now: wall_time(),
     };
     let problems = problems(&told);

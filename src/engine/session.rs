@@ -17,6 +17,7 @@ use crate::domain::worker::{Worker, WorkerState, offer_fault};
 use crate::domain::{Now, TokenId, WorkerId};
 use crate::planted::{Bug, planted};
 use crate::store::{SessionView, StoreError, Tx};
+use crate::words::is_deceitful;
 
 /// Workers that one token may speak for: whoever has more machines makes more tokens.
 const WORKERS_MAX: usize = 256;
@@ -329,7 +330,7 @@ fn check(registration: &Registration) -> Result<(), EngineError> {
     )?;
     let invalid = |place, fault| Err(EngineError::Invalid { place, fault });
     // It stands in sentences, each of which is one line.
-    if registration.name.contains(char::is_control) {
+    if registration.name.contains(is_deceitful) {
         return invalid("worker name", "is not one line of plain text".to_string());
     }
     for (place, text) in [

@@ -11,6 +11,7 @@ use crate::domain::limits::{self, shorten};
 use crate::domain::token::{CONSOLE, LOCAL, NewToken, OF_SETTINGS, Role, Token};
 use crate::domain::{Now, Timestamp, TokenId};
 use crate::store::Tx;
+use crate::words::is_deceitful;
 
 /// How often it is told that a used enrolment is shown again.
 const TOLD_AGAIN_MS: i64 = 300_000;
@@ -218,7 +219,7 @@ fn facts(token: &Token) -> Facts {
 fn check(token: &mut NewToken, now: Now) -> Result<(), EngineError> {
     let invalid = |place, fault: String| Err(EngineError::Invalid { place, fault });
     check_text("name", &token.name, limits::NAME_BYTES_MAX)?;
-    if token.name.contains(char::is_control) || token.name.trim() != token.name {
+    if token.name.contains(is_deceitful) || token.name.trim() != token.name {
         return invalid("name", "is not one plain line".to_string());
     }
     if [LOCAL, OF_SETTINGS, CONSOLE].contains(&token.name.as_str()) {

@@ -161,11 +161,3 @@ pub fn without_escapes(line: &[u8]) -> Cow<'_, [u8]> {
     escapes.end_line(&mut add);
     text.into()
 }
-
-/// Turns the direction of reading, so that what is read is not what is there.
-pub fn turns_reading(c: char) -> bool {
-    matches!(
-        c,
-        '\u{061C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}'
-    )
-}

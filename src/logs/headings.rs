@@ -1,7 +1,7 @@
 //! Which lines are headings: `::group::` of GitHub, `---`, `+++` and `~~~` of Buildkite. What merely looks like one is none.
 
-use super::escapes::turns_reading;
 use crate::domain::log::LogStream;
+use crate::words::turns_reading;
 
 const TITLE_CHARS_MAX: usize = 200;
 

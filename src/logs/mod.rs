@@ -59,7 +59,7 @@ use shelf::{Shelf, Use};
 use sync::Unsynced;
 
 pub use append::{AppendError, Appended};
-pub use escapes::{Escapes, Part, turns_reading, without_escapes};
+pub use escapes::{Escapes, Part, without_escapes};
 pub use filter::{LogFilter, Streams};
 pub use first_error::{ErrorSign, FirstError};
 pub use folders::JobFolders;

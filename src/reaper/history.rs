@@ -1,4 +1,4 @@
-//! What spoke of jobs: keys, messages, events, fires, workers and their sessions.
+//! What spoke of jobs: keys, messages, events, fires, workers and their sessions; and whose tokens did it.
 
 use super::{BATCH_ROWS, LOOKED_AT_MAX, Look, ReapError, Reaping, Taken};
 use crate::domain::{EventSeq, OutboxId, SessionId, WorkerId};
@@ -151,6 +151,18 @@ pub(super) fn reap_sessions(reaping: &mut Reaping, look: &Look) -> Result<Taken,
     let more = last.is_some();
     let count = reaping.write_some(old, look, |tx, old| tx.remove_sessions(old))?;
     reaping.walks.sessions.went_to(last, &milestone);
+    Ok(Taken { count, more })
+}
+
+/// As long after their end as events are kept: until then it can be told whose they were.
+pub(super) fn reap_tokens(reaping: &mut Reaping, look: &Look) -> Result<Taken, ReapError> {
+    let Some(milestone) = look.events else {
+        return Ok(Taken::default());
+    };
+    let tokens = reaping.read(|tx| tx.old_tokens(milestone.clock.at, BATCH_ROWS as u32))?;
+    // What stood behind an enrolment is found when that is gone.
+    let more = !tokens.is_empty();
+    let count = reaping.write_some(tokens, look, |tx, tokens| tx.remove_tokens(tokens))?;
     Ok(Taken { count, more })
 }
 

@@ -13,7 +13,7 @@
 //! A job that has not ended, with everything below it; a child for as long as the job that it is of; a job that somebody keeps; one that
 //! a retry or a hook that is kept came of; one whose idempotency key is promised. Events of jobs that are kept, or that a message
 //! tells. Messages that are to be sent. The fire that waits, and those of jobs that are kept. Workers and sessions that a kept
-//! job names.
+//! job names. Tokens, until what they did is forgotten.
 //!
 //! Deliberately not reaped: schedules and sets of tags, which are no more than what people wrote; SQL, and the time, are elsewhere.
 
@@ -60,6 +60,8 @@ pub enum Kind {
     /// Deleted ones that no job names any more.
     Workers,
     Sessions,
+    /// That let nobody in any more.
+    Tokens,
     /// Folders of logs that are no job's.
     StrayLogs,
     /// Of the database file.
@@ -67,8 +69,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 11] = {
-        let mut kinds = [Kind::Logs; 11];
+    pub const ALL: [Kind; 12] = {
+        let mut kinds = [Kind::Logs; 12];
         let mut place = 0;
         while place < KINDS.len() {
             kinds[place] = KINDS[place].0;
@@ -88,6 +90,7 @@ impl Kind {
             Kind::AbsentWorkers => "absent_workers",
             Kind::Workers => "workers",
             Kind::Sessions => "sessions",
+            Kind::Tokens => "tokens",
             Kind::StrayLogs => "stray_logs",
             Kind::Pages => "pages",
         }
@@ -98,7 +101,7 @@ impl Kind {
 type Reap = fn(&mut Reaping, &Look) -> Result<Taken, ReapError>;
 
 #[rustfmt::skip]
-const KINDS: [(Kind, Reap); 11] = [
+const KINDS: [(Kind, Reap); 12] = [
     (Kind::Logs,          jobs::reap_logs),
     (Kind::Jobs,          jobs::reap_jobs),
     (Kind::Keys,          history::reap_keys),
@@ -108,6 +111,7 @@ const KINDS: [(Kind, Reap); 11] = [
     (Kind::AbsentWorkers, history::forget_absent_workers),
     (Kind::Workers,       history::reap_workers),
     (Kind::Sessions,      history::reap_sessions),
+    (Kind::Tokens,        history::reap_tokens),
     (Kind::StrayLogs,     space::reap_stray_logs),
     (Kind::Pages,         space::give_pages_back),
 ];

@@ -45,6 +45,7 @@ impl Method {
 
 #[derive(Debug)]
 pub struct Request {
+    pub method: Method,
     /// Decoded, in order.
     pub query: Vec<(String, String)>,
     pub headers: Headers,

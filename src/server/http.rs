@@ -668,6 +668,7 @@ async fn read(
     };
     let (body, room) = body?;
     let request = Request {
+        method,
         query,
         headers,
         body,

@@ -19,6 +19,7 @@ use crate::domain::event::{EventKind, NewEvent};
 use crate::engine::{Engine, EngineError};
 use crate::language::{Library, Reloaded, render};
 use crate::scheduler::Scheduler;
+use crate::words::count;
 
 /// A change is taken when two looks in a row agree on it.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -164,7 +165,7 @@ impl Watch {
 
     fn tell_mended(&self, loaded: &Loaded) -> Result<(), EngineError> {
         let tasks = loaded.tasks.len();
-        let text = format!("all workflow files load again, {tasks} tasks");
+        let text = format!("all workflow files load again, {}", count(tasks, "task"));
         let data = serde_json::json!({"tasks": tasks});
         self.tell(EventKind::WorkflowsLoaded, text, &data)
     }

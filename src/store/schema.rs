@@ -52,6 +52,8 @@ const UPGRADES: &[&str] = &[
             ELSE 0 END)
     ) STRICT;
     CREATE INDEX token_that_holds ON token (role, token_id) WHERE ended_at IS NULL;
+    CREATE INDEX token_by_end ON token (coalesce(ended_at, expires_at));
+    CREATE INDEX token_of_enrolment ON token (made_token_id) WHERE made_token_id IS NOT NULL;
     CREATE TABLE logout (
         session  TEXT    PRIMARY KEY,
         until_at INTEGER NOT NULL

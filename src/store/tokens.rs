@@ -15,6 +15,8 @@ pub const STATEMENTS: &[&str] = &[
     END_TOKEN,
     USE_ENROLMENT,
     TOUCH_TOKEN,
+    OLD_TOKENS,
+    REMOVE_TOKEN,
     OWN_WORKER,
     OWNER_OF_WORKER,
     OWNER_OF_SESSION,
@@ -63,6 +65,19 @@ const USE_ENROLMENT: &str = "
 
 const TOUCH_TOKEN: &str = "
     UPDATE token SET used_at = max(coalesce(used_at, 0), :wall) WHERE token_id = :token_id
+";
+
+const OLD_TOKENS: &str = "
+    SELECT token_id
+      FROM token AS t
+     WHERE coalesce(ended_at, expires_at) <= :until
+       AND NOT EXISTS (SELECT 1 FROM token AS e WHERE e.made_token_id = t.token_id)
+     ORDER BY coalesce(ended_at, expires_at)
+     LIMIT :limit
+";
+
+const REMOVE_TOKEN: &str = "
+    DELETE FROM token WHERE token_id = :token_id
 ";
 
 const OWN_WORKER: &str = "
@@ -132,6 +147,23 @@ impl Tx<'_> {
     pub fn has_other_admin(&self, token_id: TokenId, now: Now) -> Result<bool, StoreError> {
         let params = named_params! {":token_id": token_id.0, ":wall": now.wall.0};
         Ok(self.sql(OTHER_ADMIN)?.exists(params)?)
+    }
+
+    /// Those that let nobody in since then. What an enrolment was exchanged for comes after it.
+    pub fn old_tokens(&self, until: Timestamp, limit: u32) -> Result<Vec<TokenId>, StoreError> {
+        let mut statement = self.sql(OLD_TOKENS)?;
+        let params = named_params! {":until": until.0, ":limit": limit};
+        let tokens = statement.query_map(params, |row| row.get(0).map(TokenId))?;
+        Ok(tokens.collect::<Result<_, _>>()?)
+    }
+
+    pub fn remove_tokens(&self, tokens: &[TokenId]) -> Result<usize, StoreError> {
+        let mut statement = self.sql_repeated(REMOVE_TOKEN)?;
+        let mut removed = 0;
+        for token_id in tokens {
+            removed += statement.execute(named_params! {":token_id": token_id.0})?;
+        }
+        Ok(removed)
     }
 
     /// `false`: it had ended.

@@ -253,6 +253,11 @@ fn whoever_has_no_token_is_not_let_in() {
     std::fs::write(&token_file, "0123456789abcdef0123\n").unwrap();
     let settings = format!("auth: {{ token_file: {} }}", token_file.display());
     let mut house = House::with_settings("tasks: {}", &settings);
+    let said = house.server().said();
+    assert!(
+        said.contains("every user of this machine can read"),
+        "{said}"
+    );
     let timeout = Duration::from_secs(5);
     let _: serde_json::Value = house.client.get("/healthz", timeout).unwrap();
     let refused = house.client.get::<serde_json::Value>("/api/jobs", timeout);

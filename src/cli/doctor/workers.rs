@@ -18,7 +18,6 @@ pub fn look(case: &Case) -> Looked {
     let workers = server.workers()?;
     let beat_secs = server.recovery()?.settings.heartbeat_interval_secs as f64;
     let version = server.health.version.as_deref().unwrap_or(VERSION);
-    let url = &server.remote.url;
     let mut found = Vec::new();
     let is_active = |worker: &WorkerJson| worker.status == "active";
     if !workers.iter().any(WorkerJson::takes_steps) {
@@ -31,7 +30,7 @@ pub fn look(case: &Case) -> Looked {
             all => format!("none of {} is active: nothing runs", count(all, "worker")),
         };
         found.push(
-            Finding::problem(message).fix(format!("start one: stepward worker --server {url}")),
+            Finding::problem(message).fix(format!("start one: {}", server.remote.start_worker())),
         );
     }
     for worker in &workers {
@@ -124,8 +123,8 @@ pub fn tags(case: &Case) -> Looked {
         let message =
             format!("no worker that takes steps offers {tags}, which is needed by {named}");
         let start = format!(
-            "start one that does: stepward worker --server {} --tags {}",
-            server.remote.url,
+            "start one that does: {} --tags {}",
+            server.remote.start_worker(),
             tags.replace(" + ", ",")
         );
         Finding::problem(message).fix(start)

@@ -5,11 +5,21 @@ use crate::server::App;
 use crate::server::backups::Refusal;
 use crate::server::download::Download;
 use crate::server::error::ApiError;
-use crate::server::exchange::{Reply, Request, Response};
+use crate::server::exchange::{Method, Reply, Request, Response};
 
 /// A tar of the whole installation: as secret as the data folder itself.
 pub fn take(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
+    let response = Response {
+        content_type: "application/x-tar",
+        ..Response::text(Vec::new())
+    };
+    let name = "attachment; filename=\"stepward-backup.tar\"";
+    let response = response.header("content-disposition", name);
+    // Whoever only looks gets none.
+    if request.method == Method::Head {
+        return Ok(response.into());
+    }
     let handed = app.backups.begin().map_err(|refusal| match refusal {
         Refusal::Busy => ApiError::new(503, "busy", "another backup is being made, try again"),
         Refusal::Failed(error) => ApiError::new(500, "backup_failed", error.to_string()),
@@ -19,12 +29,6 @@ pub fn take(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let event = NewEvent::new(EventKind::BackupMade, text);
     app.engine_for(request)
         .tell_quietly(event, app.clock.now())?;
-    let response = Response {
-        content_type: "application/x-tar",
-        ..Response::text(Vec::new())
-    };
-    let name = "attachment; filename=\"stepward-backup.tar\"";
-    let response = response.header("content-disposition", name);
     Ok(Reply::Download(Download::of(response, handed)))
 }
 

@@ -5,6 +5,7 @@ use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 use crate::wire::api::Health;
+use crate::words::count;
 
 pub fn healthz(_: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
@@ -55,7 +56,8 @@ fn workflows_warning(app: &App) -> Option<String> {
     match app.workflows.current().errors() {
         0 => None,
         errors => Some(format!(
-            "workflow files have {errors} errors, see /api/workflows"
+            "workflow files have {}, see /api/workflows",
+            count(errors, "error")
         )),
     }
 }

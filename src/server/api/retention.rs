@@ -8,6 +8,7 @@ use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 use crate::wire::Time;
 use crate::wire::api::{PruneRequest, PrunedJson, RetentionJson};
+use crate::words::count;
 
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
@@ -52,7 +53,8 @@ pub fn prune(app: &App, request: &Request) -> Result<Reply, ApiError> {
     );
     let pruned = pruned.map_err(refused)?;
     if !asked.dry_run && pruned.jobs > 0 {
-        let text = format!("{} jobs were removed before their time", pruned.jobs);
+        let jobs = count(pruned.jobs as usize, "job");
+        let text = format!("removed before their time: {jobs}");
         let event = NewEvent::new(EventKind::JobsPruned, text);
         app.engine_for(request).tell_quietly(event, now)?;
     }

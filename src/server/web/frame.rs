@@ -10,6 +10,7 @@ use super::gzip::squeezed;
 use super::said;
 use crate::domain::Now;
 use crate::engine::EngineError;
+use crate::problems::start_worker;
 use crate::server::App;
 use crate::server::auth::{Caller, cookie};
 use crate::server::error::ApiError;
@@ -92,6 +93,10 @@ impl<'a> View<'a> {
         let scheme = self.app.config.tls.scheme();
         let here = || format!("{scheme}://{}", host.unwrap_or("localhost:7717"));
         self.app.config.public_url.clone().unwrap_or_else(here)
+    }
+
+    pub fn start_worker(&self) -> String {
+        start_worker(&self.address(), self.app.config.asks_for_token())
     }
 
     pub fn page(&self, title: impl Into<String>, here: Here) -> Page<'_> {

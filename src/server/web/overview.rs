@@ -96,7 +96,7 @@ impl Found {
             queued_more: self.queued_more,
             failed: &self.failed,
             failed_more: self.failed.len() >= LOOKED_AT as usize,
-            url: &view.address(),
+            start_worker: &view.start_worker(),
             now: view.now.wall,
         }))
     }
@@ -234,7 +234,7 @@ fn workers(found: &Found, view: &View) -> Markup {
         section.box aria-labelledby="workers-title" {
             header { h2 #workers-title { "Workers " span.count { (found.workers.len()) (more(found.workers.len())) } } a.more href="/workers" { (used) " of " (slots) " slots used" } }
             @if found.workers.is_empty() {
-                (parts::empty("No worker has ever connected. Start one on this machine or another:", &[&format!("stepward worker --server {}", view.address())]))
+                (parts::empty("No worker has ever connected. Start one on this machine or another:", &[&view.start_worker()]))
             } @else {
                 table {
                     caption.hidden { "Workers" }

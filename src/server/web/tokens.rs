@@ -9,6 +9,7 @@ use super::parts;
 use crate::domain::TokenId;
 use crate::domain::token::Role;
 use crate::language::duration;
+use crate::problems::start_worker;
 use crate::server::App;
 use crate::server::api::{show, tokens as api};
 use crate::server::error::ApiError;
@@ -138,12 +139,7 @@ pub fn make(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let view = View::begin(app, request)?;
     let (token, text) = api::made(app, request, asked)?;
     let how = match token.role {
-        Role::Worker | Role::Enrolment => {
-            format!(
-                "stepward worker --server {} --token-file FILE",
-                view.address()
-            )
-        }
+        Role::Worker | Role::Enrolment => start_worker(&view.address(), true),
         _ => format!(
             "stepward status --server {} --token-file FILE",
             view.address()

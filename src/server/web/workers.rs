@@ -35,8 +35,8 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
         section.box aria-label="Workers" {
             @if workers.is_empty() && !is_first { div.empty { "No more workers." } }
             @else if workers.is_empty() {
-                (parts::empty("No worker is connected. Start one on this machine or another; it needs the token of this server, if it has one:",
-                    &[&format!("stepward worker --server {}", view.address()), &format!("stepward worker --server {} --tags script,docker --slots 4", view.address())]))
+                (parts::empty("No worker is connected. Start one on this machine or another:",
+                    &[&view.start_worker(), &format!("{} --tags script,docker --slots 4", view.start_worker())]))
             } @else { (table(&workers, &view)) }
             (parts::paging(
                 (!is_first).then(|| ("first", "/workers".to_string())),

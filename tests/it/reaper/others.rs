@@ -1,8 +1,10 @@
-//! Messages, events, fires, workers and sessions.
+//! Messages, events, fires, workers, sessions and tokens.
 
 use stepward::domain::outbox::Sent;
 use stepward::domain::retention::Retention;
 use stepward::domain::schedule::{Overlap, ScheduleDraft};
+use stepward::domain::token::{NewToken, Role};
+use stepward::domain::{Timestamp, TokenId};
 use stepward::engine::Due;
 use stepward::reaper::Kind;
 
@@ -136,4 +138,47 @@ fn instants_that_no_job_was_made_for_go_and_the_others_with_their_jobs() {
     attic.house.run_all(&[]);
     attic.pass(92 * DAY);
     assert_eq!(attic.count("schedule_fire WHERE job_id IS NOT NULL"), 0);
+}
+
+#[test]
+fn tokens_that_let_nobody_in_go_with_the_events_of_what_they_did() {
+    let attic = Attic::new();
+    let (engine, now) = (&attic.house.engine, || attic.house.now());
+    let token = |name: &str, role: Role, days: Option<i64>| {
+        let token = NewToken {
+            name: name.to_string(),
+            role,
+            hash: format!("hash of {name}"),
+            tags: None,
+            made_by: "local".to_string(),
+            expires_at: days.map(|days| Timestamp(now().wall.0 + days * DAY)),
+        };
+        engine.make_token(token, now()).unwrap().token_id
+    };
+    let holds = token("holds", Role::Admin, None);
+    let expires = token("expires", Role::Viewer, Some(30));
+    let enrolment = token("enrolment", Role::Enrolment, Some(1));
+    let enrolled = engine.enrol(enrolment, "drawn".to_string(), "edge".to_string(), now());
+    let enrolled = enrolled.unwrap().token_id;
+    let left = || -> Vec<TokenId> {
+        let tokens = engine.tokens(TokenId(0), 100).unwrap();
+        tokens.iter().map(|token| token.token_id).collect()
+    };
+    attic.pass(89 * DAY);
+    assert_eq!(left(), [holds, expires, enrolment, enrolled]);
+    // It was used on the first day.
+    attic.pass(2 * DAY);
+    assert_eq!(left(), [holds, expires, enrolled]);
+    attic.pass(30 * DAY);
+    assert_eq!(left(), [holds, enrolled], "expired for ninety days");
+    engine.revoke_token(enrolled, true, now()).unwrap();
+    attic.pass(89 * DAY);
+    assert_eq!(left(), [holds, enrolled]);
+    attic.pass(2 * DAY);
+    assert_eq!(left(), [holds]);
+    assert!(
+        token("next", Role::Viewer, None) > enrolled,
+        "no number is used twice"
+    );
+    assert_eq!(attic.house.breaches(), Vec::<String>::new());
 }

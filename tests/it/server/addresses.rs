@@ -149,6 +149,7 @@ fn whoever_asks_for_the_head_alone_gets_no_more() {
     for (path, headers) in [
         ("/api/events", "accept: text/event-stream\r\n"),
         ("/api/jobs/1/steps/greet/logs?raw=1", ""),
+        ("/api/backup", ""),
         ("/api/jobs/7", ""),
     ] {
         let mut line = house.line();
@@ -158,6 +159,8 @@ fn whoever_asks_for_the_head_alone_gets_no_more() {
         line.ask("GET", "/healthz", "", b"");
         assert_eq!(line.answer().status, 200, "{path}");
     }
+    let events = String::from_utf8(house.get("/api/events").body).unwrap();
+    assert!(!events.contains("backup_made"), "{events}");
     house.submit("hello");
     super::until("the stream is given up", || {
         house.submit("hello");

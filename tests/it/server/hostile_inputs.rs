@@ -581,6 +581,11 @@ fn of_workers(table: &mut Table, ann: &HttpWorker, greet: &Value) {
         "name",
         json!("eve\nadmin"),
     );
+    session(
+        "a worker whose name is read from right to left",
+        "name",
+        json!("eve\u{202e}nimda"),
+    );
     session("a worker with a tag that is two", "tags", json!(["a b"]));
     session("a worker with a million slots", "slots", json!(1_000_000));
     session("a worker that calls itself boss", "boss", json!(true));

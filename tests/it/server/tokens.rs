@@ -636,6 +636,10 @@ fn what_a_token_may_not_be_is_told() {
         (json!({"name": "7", "role": "viewer"}), "is a number"),
         (json!({"name": "a\nb", "role": "viewer"}), "one plain line"),
         (
+            json!({"name": "a\u{202e}nimda", "role": "viewer"}),
+            "one plain line",
+        ),
+        (
             json!({"name": "a", "role": "king"}),
             "expected one of viewer",
         ),

@@ -17,7 +17,8 @@ mod style;
 
 use std::fmt::Write;
 
-use crate::logs::{Needle, turns_reading};
+use crate::logs::Needle;
+use crate::words::turns_reading;
 use line::Line;
 use style::Style;
 
