@@ -7,7 +7,7 @@ use clap::Args;
 use super::exit::{Exit, Fault};
 use super::files::server_config;
 use super::look::Show;
-use super::reach::Reach;
+use super::reach::{Reach, Remote};
 use super::say::{answer, answer_json};
 use super::words::count;
 use crate::backup::LOGS_FOLDER;
@@ -55,30 +55,26 @@ pub fn run(args: PruneArgs) -> anyhow::Result<Exit> {
         dry_run: args.dry_run,
         ..PrunedJson::default()
     };
-    let mut add = |some: &PrunedJson| {
-        all.jobs += some.jobs;
-        all.log_bytes += some.log_bytes;
-        all.needed += some.needed;
-        some.next
+    let mut prune = match &args.data_dir {
+        Some(folder) => offline(folder.clone(), older_ms, args.dry_run)?,
+        None => online(args.reach.server()?, older_ms, args.dry_run),
     };
-    match &args.data_dir {
-        Some(folder) => {
-            let mut prune = offline(folder.clone(), older_ms, args.dry_run)?;
-            let mut after = 0;
-            while let Some(next) = add(&prune(after)?) {
-                after = next;
+    // What was retried stays until its retry is gone: once more through all, as long as that lets any go.
+    loop {
+        let (before, mut after) = (all.jobs, 0);
+        all.needed = 0;
+        loop {
+            let some = prune(after)?;
+            all.jobs += some.jobs;
+            all.log_bytes += some.log_bytes;
+            all.needed += some.needed;
+            match some.next {
+                Some(next) => after = next,
+                None => break,
             }
         }
-        None => {
-            let remote = args.reach.server()?;
-            let mut request = PruneRequest {
-                jobs_older_secs: older_ms.map(|ms| ms / 1_000),
-                after: None,
-                dry_run: args.dry_run,
-            };
-            while let Some(next) = add(&remote.post("/api/prune", &request)?) {
-                request.after = Some(next);
-            }
+        if args.dry_run || all.needed == 0 || all.jobs == before {
+            break;
         }
     }
     if args.show.json {
@@ -92,15 +88,27 @@ pub fn run(args: PruneArgs) -> anyhow::Result<Exit> {
     };
     answer(said);
     if all.needed > 0 {
+        let stay = if all.needed == 1 { "stays" } else { "stay" };
         let needed = count(all.needed as usize, "job");
         answer(format!(
-            "{needed} stay: kept by somebody, retried or hooked by a job that stays, or promised to an idempotency key"
+            "{needed} {stay}: kept by somebody, retried or hooked by a job that stays, or promised to an idempotency key"
         ));
     }
     Ok(Exit::Success)
 }
 
 type Prune = Box<dyn FnMut(i64) -> anyhow::Result<PrunedJson>>;
+
+fn online(remote: Remote, older_ms: Option<i64>, dry_run: bool) -> Prune {
+    Box::new(move |after| {
+        let request = PruneRequest {
+            jobs_older_secs: older_ms.map(|ms| ms / 1_000),
+            after: Some(after),
+            dry_run,
+        };
+        remote.post("/api/prune", &request)
+    })
+}
 
 /// On the folder of a server that is stopped.
 fn offline(folder: PathBuf, older_ms: Option<i64>, dry_run: bool) -> anyhow::Result<Prune> {

@@ -48,7 +48,7 @@ fn somebody_prunes_what_is_old_and_what_somebody_keeps_stays() {
         pruned.stdout.starts_with("1 job removed, with "),
         "{pruned:?}"
     );
-    assert!(pruned.stdout.contains("1 job stay"), "{pruned:?}");
+    assert!(pruned.stdout.contains("1 job stays:"), "{pruned:?}");
     let shown = typed(&house, &["job", "show", &gone.to_string()]);
     assert_ne!(shown.code, Some(0), "{shown:?}");
     let logs = house.path("data/logs");
@@ -65,6 +65,30 @@ fn somebody_prunes_what_is_old_and_what_somebody_keeps_stays() {
         assert_eq!(refused.code, Some(2), "{refused:?}");
         assert!(refused.stderr.contains(why), "{refused:?}");
     }
+    house.check();
+}
+
+#[test]
+fn what_was_retried_goes_together_with_its_retries() {
+    let mut house = House::with("tasks: { fails: { flow: { no: { script: exit 1 } } } }");
+    let _worker = house.worker(1);
+    let first = house.submit("fails");
+    house.await_job(first, "failed");
+    for tried in first..first + 3 {
+        let retried = typed(&house, &["retry", &tried.to_string()]);
+        assert_eq!(retried.code, Some(10), "{retried:?}");
+        house.await_job(tried + 1, "failed");
+    }
+    let prune = |rest: &[&str]| {
+        let words = [&["prune", "--jobs-older", "1s", "--json"], rest].concat();
+        typed(&house, &words).json()
+    };
+    await_that("the last is old enough", || {
+        let would = prune(&["--dry-run"]);
+        (would["jobs"] == 1 && would["needed"] == 3).then_some(())
+    });
+    let pruned = prune(&[]);
+    assert_eq!((&pruned["jobs"], &pruned["needed"]), (&4.into(), &0.into()));
     house.check();
 }
 
