@@ -23,6 +23,11 @@ pub const FAILED_QUERIES: [&str; 3] = [
     "status:cancelled reason:queue_timeout",
 ];
 
+/// With less room than this a server warns: when there is none it takes nothing more.
+pub const DISK_BYTES_LOW: u64 = 100 << 20;
+/// How it says so.
+pub const DISK_NEARLY_FULL: &str = "the disk of the data folder is nearly full";
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     pub code: String,
@@ -69,6 +74,7 @@ pub fn problems(told: &Told) -> Vec<Problem> {
         page: "/recovery".to_string(),
     });
     let mut problems: Vec<Problem> = not_ready.collect();
+    problems.extend(nearly_full(told.health));
     problems.extend(broken_files(told.workflows));
     problems.extend(nobody_works(
         told.workers,
@@ -145,6 +151,16 @@ fn broken_files(workflows: &ServedWorkflows) -> Vec<Problem> {
 }
 
 /// Jobs would wait, and nobody has to submit one to know.
+fn nearly_full(health: &Health) -> Option<Problem> {
+    let is_told = health.warnings.iter().any(|told| told == DISK_NEARLY_FULL);
+    is_told.then(|| Problem {
+        code: "disk_nearly_full".to_string(),
+        message: DISK_NEARLY_FULL.to_string(),
+        fix: "make room, or keep less: stepward prune --jobs-older 30d --dry-run".to_string(),
+        page: "/settings".to_string(),
+    })
+}
+
 fn nobody_works(
     workers: &[WorkerJson],
     workflows: &ServedWorkflows,

@@ -51,6 +51,7 @@ fn main() {
             full_and_logging,
         ),
         Trial::test("a_full_disk_is_refused_at_start", full_at_start),
+        Trial::test("a_disk_that_is_nearly_full_is_a_problem", nearly_full),
         Trial::test("a_read_only_disk_is_refused_at_start", read_only_at_start),
     ];
     libtest_mimic::run(&arguments, trials).exit();
@@ -329,6 +330,7 @@ fn on_small_disk(size: &str, shell: &str) -> Result<String, Failed> {
         .args(["--mount", "--map-root-user", "sh", "-euc", &text])
         .env("disk", mount_point.path())
         .env("me", myself())
+        .env("stepward", env!("CARGO_BIN_EXE_stepward"))
         .output()?;
     let stdout = String::from_utf8(child.stdout)?;
     if !child.status.success() {
@@ -374,6 +376,23 @@ fn full_at_start() -> Result<(), Failed> {
     let full = said.starts_with("the disk of data folder DISK/data is full (")
         && said.ends_with(" bytes free), make room and start again\n");
     if full { Ok(()) } else { Err(said.into()) }
+}
+
+fn nearly_full() -> Result<(), Failed> {
+    let said = on_small_disk(
+        "64m",
+        "cd \"$disk\"
+        \"$stepward\" server --listen 127.0.0.1:0 --data-dir .stepward 2> said & server=$!
+        while kill -0 $server && ! [ -e .stepward/server.json ]; do sleep 0.02; done
+        \"$stepward\" status --json; kill $server; wait $server",
+    )?;
+    let status: serde_json::Value = serde_json::from_str(&said)?;
+    let problems = status["problems"].as_array().ok_or("no problems")?;
+    let is_told = |problem: &serde_json::Value| problem["code"] == "disk_nearly_full";
+    match problems.iter().any(is_told) && status["ready"] == true {
+        true => Ok(()),
+        false => Err(said.into()),
+    }
 }
 
 fn read_only_at_start() -> Result<(), Failed> {

@@ -23,12 +23,13 @@ use super::table::Cell;
 use super::words::{ago, shell_path, until};
 use crate::client::CallError;
 use crate::clock::SystemClock;
-use crate::domain::token::{CONSOLE, NewToken, Role, TokenText};
-use crate::domain::{Now, Timestamp, TokenId};
+use crate::domain::token::{CONSOLE, Role};
+use crate::domain::{Now, TokenId};
 use crate::engine::{Engine, Settings};
 use crate::language::duration;
-use crate::secrets::{hash_hex, random_secret};
+use crate::secrets::random_secret;
 use crate::server::api::show;
+use crate::server::api::tokens::Drawn;
 use crate::store::{DATABASE_FILE, Store, StoreOptions};
 use crate::wire::api::{MadeTokenJson, MeJson, NewTokenRequest, TokenJson};
 
@@ -181,7 +182,6 @@ struct CheckedJson {
 
 const WHO_AM_I: &str = "/api/me";
 const PATIENCE: Duration = Duration::from_secs(10);
-const ENROLMENT_SECS: u32 = 3_600;
 
 pub fn run(args: TokenArgs) -> anyhow::Result<Exit> {
     match args.verb {
@@ -343,6 +343,11 @@ fn revoke(args: RevokeArgs) -> anyhow::Result<Exit> {
     }
     let (id, name) = (token.id, &token.name);
     answer(format!("token {id} of {name} lets nobody in any more"));
+    if let Some(made) = token.made_token_id {
+        say(format!(
+            "it was used before: a worker has token {made} of it, which still lets it in; to end that too: stepward token revoke {made}"
+        ));
+    }
     Ok(Exit::Success)
 }
 
@@ -387,28 +392,12 @@ impl DataFolder {
     }
 
     fn make(&self, asked: NewTokenRequest) -> anyhow::Result<MadeTokenJson> {
-        let secret =
-            random_secret().map_err(|error| anyhow!("no randomness is to be had: {error}"))?;
         let role = role(&asked.role).map_err(anyhow::Error::msg)?;
-        let or_default = (role == Role::Enrolment).then_some(ENROLMENT_SECS);
-        let expires = asked.expires_in_secs.or(or_default);
-        let token = NewToken {
-            name: asked.name,
-            role,
-            hash: hash_hex(&secret),
-            tags: asked.tags,
-            made_by: CONSOLE.to_string(),
-            expires_at: expires
-                .map(|secs| Timestamp(self.now.wall.0.saturating_add(i64::from(secs) * 1_000))),
-        };
-        let token = self.engine.make_token(token, self.now)?;
-        let text = TokenText {
-            token_id: token.token_id,
-            secret: &secret,
-            is_enrolment: role == Role::Enrolment,
-        };
+        let drawn = Drawn::of(asked, role, CONSOLE, self.now);
+        let drawn = drawn.map_err(|error| anyhow!("no randomness is to be had: {error}"))?;
+        let (token, text) = drawn.make(&self.engine, self.now)?;
         Ok(MadeTokenJson {
-            text: text.write(),
+            text,
             token: show::token(&token, self.now),
         })
     }

@@ -137,6 +137,17 @@ fn a_worker_enrols_once_and_keeps_its_own_token() {
     let workers = with(&["worker", "ls", "--json"]).json();
     assert_eq!(workers["items"].as_array().unwrap().len(), 1, "{workers}");
 
+    // Whoever takes the enrolment back is told what became of it.
+    let tokens = with(&["token", "ls", "--json"]).json();
+    let id_of = |role: &str| {
+        let mut items = tokens["items"].as_array().unwrap().iter();
+        let found = items.find(|token| token["role"] == role).unwrap();
+        found["id"].to_string()
+    };
+    let revoked = with(&["token", "revoke", &id_of("enrolment")]);
+    let further = format!("stepward token revoke {}", id_of("worker"));
+    assert!(revoked.stderr.contains(&further), "{revoked:?}");
+
     // Another enrolment that is shown by mistake is not used up, and takes nothing away.
     third.signal(Signal::TERM);
     third.wait();

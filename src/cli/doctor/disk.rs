@@ -9,6 +9,7 @@ use super::{Finding, Looked, Status};
 use crate::cli::words::{bytes, duration, shell_path};
 use crate::clock::wall_time;
 use crate::domain::Timestamp;
+use crate::problems::DISK_BYTES_LOW;
 
 const LOGS_FOLDER: &str = "logs";
 /// Files that are looked at. Of more, the pace is at least what these show.
@@ -21,7 +22,6 @@ const WINDOW_MS: i64 = 7 * DAY_MS;
 const HISTORY_MS_MIN: i64 = DAY_MS;
 
 const FREE_BYTES_LOW: u64 = 1 << 30;
-const FREE_BYTES_NONE: u64 = 100 << 20;
 const LEFT_MS_LOW: i64 = 7 * DAY_MS;
 const LEFT_MS_NONE: i64 = DAY_MS;
 
@@ -93,7 +93,7 @@ fn verdict(free: u64, pace: Option<Option<f64>>) -> (Status, String) {
     });
     let left = left_ms.unwrap_or(i64::MAX);
     let status = match () {
-        () if free < FREE_BYTES_NONE || left < LEFT_MS_NONE => Status::Problem,
+        () if free < DISK_BYTES_LOW || left < LEFT_MS_NONE => Status::Problem,
         () if free < FREE_BYTES_LOW || left < LEFT_MS_LOW => Status::Warning,
         () => Status::Ok,
     };

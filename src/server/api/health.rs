@@ -1,9 +1,11 @@
 //! Whether the process lives, and whether it can work.
 
 use crate::clock::monotonic_ms;
+use crate::problems::{DISK_BYTES_LOW, DISK_NEARLY_FULL};
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
+use crate::server::metrics::free_bytes;
 use crate::wire::api::Health;
 use crate::words::count;
 
@@ -45,7 +47,9 @@ pub fn look(app: &App) -> Health {
     Health {
         status: word.to_string(),
         problems,
-        warnings: workflows_warning(app).into_iter().collect(),
+        warnings: (workflows_warning(app).into_iter())
+            .chain(disk_warning(app))
+            .collect(),
         version: Some(env!("CARGO_PKG_VERSION").to_string()),
         now: Some(now.wall.into()),
     }
@@ -60,6 +64,11 @@ fn workflows_warning(app: &App) -> Option<String> {
             count(errors, "error")
         )),
     }
+}
+
+fn disk_warning(app: &App) -> Option<String> {
+    let free = free_bytes(app.engine.store.folder())?;
+    (free < DISK_BYTES_LOW).then(|| DISK_NEARLY_FULL.to_string())
 }
 
 /// What is wrong with a sweeper whose last sweep is so old.

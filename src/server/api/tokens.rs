@@ -2,7 +2,8 @@
 
 use super::{PAGE_MAX, show};
 use crate::domain::token::{NewToken, Role, Token, TokenText};
-use crate::domain::{Timestamp, TokenId};
+use crate::domain::{Now, Timestamp, TokenId};
+use crate::engine::{Engine, EngineError};
 use crate::secrets::{hash_hex, random_secret};
 use crate::server::App;
 use crate::server::auth::no_randomness;
@@ -11,7 +12,7 @@ use crate::server::exchange::{Reply, Request, Response};
 use crate::wire::api::{List, MadeTokenJson, MeJson, NewTokenRequest};
 
 /// How long an enrolment can be used, unless somebody says otherwise.
-const ENROLMENT_MS: i64 = 3_600_000;
+const ENROLMENT_SECS: u32 = 3_600;
 
 pub fn me(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
@@ -63,30 +64,53 @@ pub fn made(
         let roles = roles.join(", ");
         ApiError::invalid(format!("role is {:?}, expected one of {roles}", asked.role))
     })?;
-    let secret = random_secret().map_err(|error| no_randomness(&error))?;
     let now = app.clock.now();
-    let in_ms = match (asked.expires_in_secs, role) {
-        (Some(secs), _) => Some(i64::from(secs) * 1_000),
-        (None, Role::Enrolment) => Some(ENROLMENT_MS),
-        (None, _) => None,
-    };
-    let token = NewToken {
-        name: asked.name,
-        role,
-        hash: hash_hex(&secret),
-        tags: asked.tags,
-        made_by: request.who().to_string(),
-        expires_at: in_ms.map(|ms| Timestamp(now.wall.0.saturating_add(ms))),
-    };
-    let token = app.engine_for(request).make_token(token, now)?;
+    let drawn =
+        Drawn::of(asked, role, request.who(), now).map_err(|error| no_randomness(&error))?;
+    let made = drawn.make(&app.engine_for(request), now)?;
     app.gate.load(&app.engine)?;
-    let text = TokenText {
-        token_id: token.token_id,
-        secret: &secret,
-        is_enrolment: role == Role::Enrolment,
-    };
-    let text = text.write();
-    Ok((token, text))
+    Ok(made)
+}
+
+/// What somebody asked for, with a secret that nobody knows yet.
+pub struct Drawn {
+    token: NewToken,
+    secret: String,
+}
+
+impl Drawn {
+    pub fn of(
+        asked: NewTokenRequest,
+        role: Role,
+        made_by: &str,
+        now: Now,
+    ) -> Result<Drawn, getrandom::Error> {
+        let secret = random_secret()?;
+        let or_default = (role == Role::Enrolment).then_some(ENROLMENT_SECS);
+        let expires = asked.expires_in_secs.or(or_default);
+        let token = NewToken {
+            name: asked.name,
+            role,
+            hash: hash_hex(&secret),
+            tags: asked.tags,
+            made_by: made_by.to_string(),
+            expires_at: expires
+                .map(|secs| Timestamp(now.wall.0.saturating_add(i64::from(secs) * 1_000))),
+        };
+        Ok(Drawn { token, secret })
+    }
+
+    /// With its text, which is told here and never again.
+    pub fn make(self, engine: &Engine, now: Now) -> Result<(Token, String), EngineError> {
+        let token = engine.make_token(self.token, now)?;
+        let text = TokenText {
+            token_id: token.token_id,
+            secret: &self.secret,
+            is_enrolment: token.role == Role::Enrolment,
+        };
+        let text = text.write();
+        Ok((token, text))
+    }
 }
 
 pub fn revoke(app: &App, request: &Request) -> Result<Reply, ApiError> {

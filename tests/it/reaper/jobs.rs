@@ -5,7 +5,7 @@ use stepward::domain::retention::Retention;
 use stepward::domain::task::{ForEach, Hook, HookDoes, HookOn, StepDraft, TaskDraft};
 use stepward::domain::{JobId, Json};
 use stepward::engine::{EngineError, Retry, RetryScope, Submission};
-use stepward::reaper::Kind;
+use stepward::reaper::{Kind, prune_jobs};
 
 use super::{Attic, DAY, HOUR};
 use crate::house::{frozen, script};
@@ -283,4 +283,36 @@ fn a_killed_removal_of_logs_is_finished_by_the_next_life() {
     assert_eq!(removed.get(&Kind::StrayLogs), Some(&2));
     assert!(!attic.has_log(job) && !attic.has_log(stray));
     assert!(attic.has_log(lost));
+}
+
+/// However the two meet: a job that was kept has everything that is its own, one that was not is gone with it.
+#[test]
+fn a_job_that_is_kept_while_it_goes_is_whole_or_gone() {
+    const JOBS: usize = 60;
+    let attic = Attic::new();
+    let jobs: Vec<JobId> = (0..JOBS).map(|_| attic.done_job()).collect();
+    attic.house.clock.advance_ms(DAY);
+    let (engine, logs, now) = (&attic.house.engine, &attic.logs, attic.house.now());
+    let kept = std::thread::scope(|threads| {
+        // From both ends, so that they meet.
+        let keeping = threads.spawn(|| {
+            let keep = |job_id: &&JobId| engine.keep(**job_id, true, now).is_ok();
+            jobs.iter().rev().filter(keep).collect::<Vec<_>>()
+        });
+        let mut after = JobId(0);
+        let bounds = Retention::default();
+        while let Some(next) = prune_jobs(engine, logs, bounds, now.wall, after, false, now)
+            .unwrap()
+            .next
+        {
+            after = JobId(next);
+        }
+        keeping.join().unwrap()
+    });
+    for job_id in &jobs {
+        let is_kept = kept.contains(&job_id);
+        let there = (attic.exists(*job_id), attic.has_log(*job_id));
+        assert_eq!(there, (is_kept, is_kept), "job {job_id}");
+    }
+    assert_eq!(attic.house.breaches(), Vec::<String>::new());
 }
