@@ -53,6 +53,10 @@ fn main() {
         Trial::test("a_full_disk_is_refused_at_start", full_at_start),
         Trial::test("a_disk_that_is_nearly_full_is_a_problem", nearly_full),
         Trial::test("a_read_only_disk_is_refused_at_start", read_only_at_start),
+        Trial::test(
+            "a_step_runs_where_nobody_sees_the_group_of_its_worker",
+            in_a_world_of_processes,
+        ),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -405,4 +409,25 @@ fn read_only_at_start() -> Result<(), Failed> {
         "opened\ndata folder DISK/data cannot be written: Read-only file system (os error 30), \
          make it writable or choose another data_dir\n",
     )
+}
+
+/// As in a container that somebody started without a session of its own.
+fn in_a_world_of_processes() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("hello.yaml");
+    std::fs::write(
+        &file,
+        "tasks: { hello: { flow: { a: { script: 'echo ran' } } } }",
+    )?;
+    let ran = Command::new("unshare")
+        .args(["--map-root-user", "--pid", "--fork", "--mount-proc"])
+        .arg(env!("CARGO_BIN_EXE_stepward"))
+        .args(["run", "--logs"])
+        .arg(&file)
+        .output()?;
+    let said = String::from_utf8_lossy(&ran.stdout);
+    match ran.status.success() && said.contains("ran") {
+        true => Ok(()),
+        false => Err(format!("{ran:?}").into()),
+    }
 }

@@ -14,6 +14,8 @@ use rustix::process::{Pid, Signal};
 pub struct Process {
     pub pid: Pid,
     pub parent: i32,
+    /// 0: one of processes that cannot be seen from here.
+    pub group: i32,
     /// Nobody can enter a session that is there: one leaves its own by beginning another.
     pub session: i32,
     /// It has ended, and its parent has not asked how.
@@ -45,12 +47,14 @@ impl Process {
         let mut fields = fields.split_ascii_whitespace();
         let state = fields.next()?;
         let parent = fields.next()?.parse().ok()?;
-        let session = fields.nth(1)?.parse().ok()?;
+        let group = fields.next()?.parse().ok()?;
+        let session = fields.next()?.parse().ok()?;
         // The 22nd field of the file, and the seventh is next.
         let started = fields.nth(15)?.parse().ok()?;
         Some(Process {
             pid,
             parent,
+            group,
             session,
             ended: matches!(state, "Z" | "X" | "x"),
             suspended: matches!(state, "T" | "t"),

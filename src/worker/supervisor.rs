@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::descriptors;
 use super::marked::MARK;
-use super::processes::count;
+use super::processes::{Process, count};
 use super::tree::Tree;
 use crate::clock::wall_time;
 use crate::domain::limits::clip;
@@ -427,13 +427,14 @@ fn listen(lines: BufReader<UnixStream>, heard_tx: &Sender<Heard>) {
 #[cfg(target_os = "linux")]
 fn outlive_the_worker() -> io::Result<()> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-    use rustix::process::{Resource, Rlimit, getpgid, getppid, setpgid};
+    use rustix::process::{Resource, Rlimit, getppid, setpgid};
     // A handler and not "ignore": the step would inherit the latter.
     ctrlc::set_handler(|| {}).map_err(io::Error::other)?;
     // A step without a terminal is told so, where it would wait for ever for a password. The leader of a group cannot leave
     // its terminal; so it goes back to the worker's group first.
     if let Some(parent) = getppid()
-        && let Ok(group) = getpgid(Some(parent))
+        && let Some(worker) = Process::seen(parent)
+        && let Some(group) = Pid::from_raw(worker.group)
         && setpgid(None, Some(group)).is_ok()
     {
         rustix::process::setsid()?;
