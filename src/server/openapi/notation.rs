@@ -3,11 +3,12 @@
 //! | word | what it stands for |
 //! |---|---|
 //! | `string` `integer` `number` `boolean` `object` `any` | as in JSON |
+//! | `text` | a string of at least one character |
 //! | `int32` `uint32` | an integer that fits |
 //! | `time` | RFC 3339, UTC, with milliseconds |
 //! | `0..` `1..500` | an integer from, or from and to |
 //! | `yes/no` `'yes'` | one of these texts; this text |
-//! | `[T]` `{T}` | a list, an object with any names |
+//! | `[T]` `[T;1..100]` `{T}` | a list, one of so many items, an object with any names |
 //! | `T?` | that or null |
 //! | `Name` | another shape |
 //!
@@ -22,7 +23,7 @@ pub fn schema(word: &str) -> Value {
         return nullable(schema(inner));
     }
     if let Some(inner) = within(word, '[', ']') {
-        return json!({ "type": "array", "items": schema(inner) });
+        return list(inner);
     }
     if let Some(inner) = within(word, '{', '}') {
         return json!({ "type": "object", "additionalProperties": schema(inner) });
@@ -39,6 +40,7 @@ pub fn schema(word: &str) -> Value {
     }
     match word {
         "any" => json!({}),
+        "text" => json!({ "type": "string", "minLength": 1 }),
         "time" => json!({ "type": "string", "format": "date-time" }),
         "int32" => json!({ "type": "integer", "format": "int32" }),
         "uint32" => range("0", &u32::MAX.to_string()),
@@ -126,6 +128,19 @@ fn nullable(schema: Value) -> Value {
         }
         _ => json!({ "anyOf": [schema, { "type": "null" }] }),
     }
+}
+
+fn list(inner: &str) -> Value {
+    let Some((items, bounds)) = inner.split_once(';') else {
+        return json!({ "type": "array", "items": schema(inner) });
+    };
+    let bounds = schema(bounds);
+    json!({
+        "type": "array",
+        "items": schema(items),
+        "minItems": bounds["minimum"],
+        "maxItems": bounds["maximum"],
+    })
 }
 
 fn range(from: &str, to: &str) -> Value {

@@ -134,6 +134,13 @@ impl Document {
                 "type" => types(rule).iter().any(|name| is_of_type(value, name)),
                 "const" => value == rule,
                 "enum" | "x-extensible-enum" => rule.as_array().unwrap().contains(value),
+                "minLength" => value.as_str() != Some(""),
+                "minItems" => value
+                    .as_array()
+                    .is_none_or(|items| items.len() as u64 >= rule.as_u64().unwrap()),
+                "maxItems" => value
+                    .as_array()
+                    .is_none_or(|items| items.len() as u64 <= rule.as_u64().unwrap()),
                 "minimum" => !value.is_number() || value.as_f64() >= rule.as_f64(),
                 "maximum" => !value.is_number() || value.as_f64() <= rule.as_f64(),
                 "format" => match rule.as_str().unwrap() {
@@ -424,7 +431,6 @@ fn what_may_be_asked_for_after_a_question_mark_is_what_is_described() {
         let mut known = BTreeSet::new();
         for accept in ["application/json", "text/event-stream"] {
             let answer = house.ask(&method, &path, &format!("accept: {accept}\r\n"), b"");
-            // A worker that has nothing to show is told so first.
             assert_eq!(answer.refused(422), "invalid", "{method} {pattern}");
             let message = word(&answer.json()["error"]["message"]);
             assert!(
@@ -439,6 +445,31 @@ fn what_may_be_asked_for_after_a_question_mark_is_what_is_described() {
             "{method} {pattern}"
         );
     }
+}
+
+#[test]
+fn a_page_holds_as_many_as_is_described() {
+    let house = ServerHouse::new();
+    house.submit("hello");
+    let document = Document::of(&house);
+    let mut pages = 0;
+    for (method, pattern, operation) in document.operations() {
+        let parameters = operation["parameters"].as_array().unwrap();
+        let Some(limit) = parameters.iter().find(|one| one["name"] == "limit") else {
+            continue;
+        };
+        let max = limit["schema"]["maximum"].as_u64().unwrap();
+        let path = format!("{}?limit={}", filled(pattern), max + 1);
+        let answer = house.ask(&method, &path, "", b"");
+        assert_eq!(answer.refused(422), "invalid", "{pattern}");
+        let message = word(&answer.json()["error"]["message"]);
+        assert!(
+            message.ends_with(&format!("expected 1 to {max}")),
+            "{pattern}: {message}"
+        );
+        pages += 1;
+    }
+    assert_eq!(pages, 11);
 }
 
 #[test]
