@@ -12,7 +12,6 @@ mod schemas;
 
 use std::sync::OnceLock;
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::App;
@@ -28,13 +27,9 @@ const ABOUT: &str = "A worker orchestrator: tasks become jobs, workers run their
 
 pub fn show(_: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
-    static TEXT: OnceLock<Bytes> = OnceLock::new();
-    let text = TEXT.get_or_init(|| Response::json(200, &document()).body);
-    let response = Response {
-        body: text.clone(),
-        ..Response::json(200, &())
-    };
-    Ok(gzip::squeezed(response, &request.headers).into())
+    static DOCUMENT: OnceLock<Response> = OnceLock::new();
+    let response = DOCUMENT.get_or_init(|| Response::json(200, &document()));
+    Ok(gzip::squeezed(response.clone(), &request.headers).into())
 }
 
 fn document() -> Value {
