@@ -37,6 +37,7 @@ mod log_sync;
 mod mailbox;
 mod meter;
 mod metrics;
+mod openapi;
 mod places;
 mod reload;
 mod routes;

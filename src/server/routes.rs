@@ -9,6 +9,7 @@ use super::error::ApiError;
 use super::exchange::Method::{self, Delete, Get, Post, Put};
 use super::exchange::{Reply, Request};
 use super::metrics;
+use super::openapi;
 use super::web;
 use super::worker_api;
 use crate::domain::token::Role;
@@ -110,6 +111,7 @@ const ROUTES: &[Route] = &[
     route(Get,    "/api/backups",                                                    People(Viewer),    backups::show),
     route(Get,    "/api/retention",                                                  People(Viewer),    retention::show),
     route(Post,   "/api/prune",                                                      People(Admin),     retention::prune),
+    route(Get,    "/api/openapi.json",                                               People(Viewer),    openapi::show),
     route(Get,    "/api/me",                                                         People(Viewer),    tokens::me),
     route(Get,    "/api/tokens",                                                     People(Admin),     tokens::list),
     route(Post,   "/api/tokens",                                                     People(Admin),     tokens::make),

@@ -22,7 +22,7 @@ const SERVER: &str = "_server";
 const LINES: usize = 400;
 /// Of each step, when a whole job is asked for.
 const LINES_OF_EACH: usize = 20;
-const STEPS_MAX: u32 = 100;
+pub const STEPS_MAX: u32 = 100;
 /// Of the answer for a whole job, roughly as it is written. Steps share it: what one does not need is left to those after it.
 const JOB_BYTES_MAX: usize = 4 << 20;
 /// Events that are read at a time.

@@ -19,5 +19,5 @@ pub mod workers;
 pub mod workflows;
 
 /// How many a page holds, by default and at most.
-const PAGE: u32 = 50;
-const PAGE_MAX: u32 = 500;
+pub const PAGE: u32 = 50;
+pub const PAGE_MAX: u32 = 500;

@@ -7,7 +7,7 @@ use crate::server::exchange::{Reply, Request, Response};
 use crate::store::QueuePlace;
 use crate::wire::api::List;
 
-const PAGE: u32 = 100;
+pub const PAGE: u32 = 100;
 
 /// What waits for a worker, kind by kind in the order in which they will be taken; then for a person, for the time of the
 /// next try, for its turn.

@@ -15,6 +15,7 @@ mod lists;
 mod logs;
 mod metrics;
 mod names;
+mod openapi;
 mod polls;
 mod race;
 mod schedules;

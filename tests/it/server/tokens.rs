@@ -60,6 +60,7 @@ const WHO_MAY: &str = "
     GET    /api/backups                                    people viewer
     GET    /api/retention                                  people viewer
     POST   /api/prune                                      people admin
+    GET    /api/openapi.json                               people viewer
     GET    /api/me                                         people viewer
     GET    /api/tokens                                     people admin
     POST   /api/tokens                                     people admin
