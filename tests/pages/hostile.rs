@@ -9,8 +9,12 @@ use crate::house::{House, Worker, await_that};
 use crate::http;
 use crate::tab::{Tab, Theme};
 
-/// As a name of a task, step or worker may be: in one line, without `[]/@`, up to 128 bytes.
+/// As a name of a task or step may be: in one line, without `[]/@`, up to 128 bytes.
 const NAME: &str = "'\"><x-evil><img src=x onerror=hacked=1><script>hacked=1; &lt;javascript:hacked=1 \u{202e}back\u{2066}";
+
+/// Those of workers are told by machines that may not be ours: what turns the direction of reading is not taken.
+const WORKER: &str =
+    "'\"><x-evil><img src=x onerror=hacked=1><script>hacked=1; &lt;javascript:hacked=1";
 
 /// As anything else may be. What it would make is looked for on every page.
 const TEXT: &str = "'\"></textarea></script></style></title><x-evil></x-evil><img src=x onerror=\"window.hacked=1\">\
@@ -89,7 +93,7 @@ impl Evil {
             ),
         );
         lost_worker(&house);
-        let worker = house.worker_called(NAME, 4, "tags: [script, 'gpu:0.1_x']");
+        let worker = house.worker_called(WORKER, 4, "tags: [script, 'gpu:0.1_x']");
         let submit = |task: &str| {
             let path = format!("/api/tasks/{}/jobs", escaped(task));
             let labels = json!({"<x-evil>": "'\"><x-evil><img src=x onerror=hacked=1>"});
@@ -159,7 +163,7 @@ impl Evil {
 /// It says hello and nothing more.
 fn lost_worker(house: &House) {
     let session = json!({
-        "name": NAME, "instance": "i1", "session": "s1", "tags": ["script"], "slots": 3,
+        "name": WORKER, "instance": "i1", "session": "s1", "tags": ["script"], "slots": 3,
         "version": "<x-evil>9", "platform": "<x-evil>", "spooled": [],
     });
     let kind = [("content-type", "application/json")];
