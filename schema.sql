@@ -185,6 +185,8 @@ CREATE INDEX job_by_due ON job (due_up) WHERE due_up IS NOT NULL;
 CREATE INDEX job_with_logs ON job (job_id) WHERE logs_removed_at IS NULL AND ended_at IS NOT NULL;
 -- Whether a definition is still needed.
 CREATE INDEX job_of_definition ON job (definition_id);
+-- Retention: what is on its way, to be finished first.
+CREATE INDEX job_leaving ON job (job_id) WHERE leaving = 1;
 -- Removing a step: who blames it.
 CREATE INDEX job_by_failed_step ON job (failed_step_id) WHERE failed_step_id IS NOT NULL;
 

@@ -78,6 +78,13 @@ pub(super) fn remove_files(reaping: &Reaping, jobs: &[JobId]) -> Result<(), Reap
 
 /// Whole trees: a job that is nobody's child, with all that is below it.
 pub(super) fn reap_jobs(reaping: &mut Reaping, look: &Look) -> Result<Taken, ReapError> {
+    // However it came to be hidden, and by whom: it is finished before another is begun.
+    let hidden = reaping.read(|tx| tx.leaving_jobs(1))?;
+    if let [job_id] = hidden[..] {
+        remove_logs_of_trees(reaping, &[job_id], look.now)?;
+        let (count, _) = remove_hidden(reaping, &[job_id], BATCH_ROWS, look.now)?;
+        return Ok(Taken { count, more: true });
+    }
     let Some(milestone) = look.jobs.filter(|jobs| reaping.walks.jobs.is_due(jobs)) else {
         return Ok(Taken::default());
     };
@@ -124,11 +131,6 @@ pub(super) fn take(
             )),
             false => Ok(None),
         })?;
-        // What is on its way and needed again: somebody retried it before that was seen.
-        if size.is_none() && root.leaving {
-            let job_id = root.job_id;
-            reaping.write(now, move |tx| tx.set_leaving(job_id, false))?;
-        }
         if let Some(size) = size {
             if rows + size > BATCH_ROWS && !batch.is_empty() {
                 break;
@@ -146,32 +148,42 @@ pub(super) fn take(
     }
     let batch = hide(reaping, batch, over, keys_until, now)?;
     remove_logs_of_trees(reaping, &batch, now)?;
-    let is_large = rows > BATCH_ROWS;
-    (piece.jobs, piece.again) = match batch[..] {
-        [large] if is_large => remove_in_pieces(reaping, large, over, keys_until, now)?,
-        _ => reaping.write(now, move |tx| {
-            let (mut jobs, mut rows_left) = (0, ROWS_MAX);
-            for &job_id in &batch {
-                // Somebody may have retried or kept it meanwhile.
-                let root = tx.root_of_job(job_id)?;
-                if let Some(root) = root
-                    && may_go(tx, &root, over, keys_until)?
-                {
-                    let removed = tx.remove_job(job_id, rows_left)?;
-                    jobs += removed.jobs;
-                    rows_left = rows_left.saturating_sub(removed.rows);
-                    if !removed.done {
-                        return Ok((jobs, Some(job_id)));
-                    }
-                }
-            }
-            Ok((jobs, None))
-        })?,
+    let rows_max = if rows > BATCH_ROWS {
+        BATCH_ROWS
+    } else {
+        ROWS_MAX
     };
+    (piece.jobs, piece.again) = remove_hidden(reaping, &batch, rows_max, now)?;
     Ok(piece)
 }
 
-/// Those that may still go. From here on nobody sees them, so nobody can come to keep or need one whose logs are gone.
+/// So many rows of jobs that are hidden: how many jobs went, and which of them is not done yet.
+fn remove_hidden(
+    reaping: &Reaping,
+    hidden: &[JobId],
+    rows_max: usize,
+    now: Now,
+) -> Result<(usize, Option<JobId>), StoreError> {
+    let hidden = hidden.to_vec();
+    reaping.write(now, move |tx| {
+        let (mut jobs, mut rows_left) = (0, rows_max);
+        for &job_id in &hidden {
+            // Somebody else may have finished it.
+            if tx.root_of_job(job_id)?.is_none() {
+                continue;
+            }
+            let removed = tx.remove_job(job_id, rows_left)?;
+            jobs += removed.jobs;
+            rows_left = rows_left.saturating_sub(removed.rows);
+            if !removed.done {
+                return Ok((jobs, Some(job_id)));
+            }
+        }
+        Ok((jobs, None))
+    })
+}
+
+/// Those that may still go. From here on there is no way back, or somebody could come to keep or need one of which a part is gone.
 fn hide(
     reaping: &Reaping,
     roots: Vec<JobId>,
@@ -186,37 +198,12 @@ fn hide(
                 continue;
             };
             if may_go(tx, &root, over, keys_until)? {
-                tx.set_leaving(job_id, true)?;
+                tx.hide_job(job_id)?;
                 hidden.push(job_id);
             }
         }
         Ok(hidden)
     })
-}
-
-/// One piece of it: how many jobs went, and whether there is more of it. From the first on nobody sees it, so nobody can come to
-/// need it.
-fn remove_in_pieces(
-    reaping: &Reaping,
-    job_id: JobId,
-    over: Ended,
-    keys_until: JobId,
-    now: Now,
-) -> Result<(usize, Option<JobId>), StoreError> {
-    let root = reaping.read(|tx| tx.root_of_job(job_id))?;
-    if !root.is_some_and(|root| root.leaving) {
-        reaping.write(now, move |tx| tx.set_leaving(job_id, true))?;
-    }
-    // Who was first, the flag or somebody who needs it?
-    let may_go = reaping.read(|tx| match tx.root_of_job(job_id)? {
-        Some(root) => may_go(tx, &root, over, keys_until),
-        None => Ok(false),
-    })?;
-    if !may_go {
-        return Ok((0, Some(job_id)));
-    }
-    let removed = reaping.write(now, move |tx| tx.remove_job(job_id, BATCH_ROWS))?;
-    Ok((removed.jobs, Some(job_id).filter(|_| !removed.done)))
 }
 
 pub(super) fn may_go(
@@ -225,6 +212,9 @@ pub(super) fn may_go(
     over: Ended,
     keys_until: JobId,
 ) -> Result<bool, StoreError> {
+    if root.leaving {
+        return Ok(true);
+    }
     let is_promised = || Ok::<_, StoreError>(root.job_id > keys_until && tx.has_key(root.job_id)?);
     Ok(over.is_over(root) && !root.kept && !is_promised()? && !tx.is_needed(root.job_id)?)
 }

@@ -27,7 +27,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::rustls::server::Acceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::exchange::{Headers, Method, Request, Response};
@@ -47,6 +48,8 @@ pub struct Limits {
     /// Of those that have not shown yet that they may come in.
     pub strangers_per_address_max: usize,
     pub body_bytes_max: usize,
+    /// Of whoever has not shown yet that they may come in: a form to log in, an enrolment.
+    pub stranger_bytes_max: usize,
     /// A piece of a log, or many results at once.
     pub worker_bytes_max: usize,
     /// Requests that wait for a handler: of workers, and of everybody else.
@@ -71,6 +74,7 @@ impl Default for Limits {
             connections_per_address_max: 6_144,
             strangers_per_address_max: 1_024,
             body_bytes_max: 1 << 20,
+            stranger_bytes_max: 16 << 10,
             worker_bytes_max: 16 << 20,
             queued_max: 4_096,
             streams_max: 512,
@@ -204,11 +208,43 @@ pub struct Front {
 struct Desk {
     door: Arc<Door>,
     limits: Limits,
-    /// Bytes of bodies that may still come.
-    room: Arc<Semaphore>,
+    rooms: Rooms,
+    /// Handshakes go one after the other, see `greet`.
+    greeting: Arc<Semaphore>,
     /// `None`: it speaks plain HTTP.
     identity: Option<Arc<Identity>>,
     stopping: watch::Receiver<bool>,
+}
+
+/// Bytes of bodies that may still come. Each kind of sender has a share that nobody else can take: above all, whoever is not let in
+/// cannot take that of workers.
+#[derive(Clone)]
+struct Rooms {
+    workers: Arc<Semaphore>,
+    people: Arc<Semaphore>,
+    hooks: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
+}
+
+impl Rooms {
+    fn new(bytes_max: usize) -> Rooms {
+        let share = |part: usize| Arc::new(Semaphore::new(bytes_max / part));
+        Rooms {
+            workers: share(2),
+            people: share(4),
+            hooks: share(8),
+            strangers: share(8),
+        }
+    }
+
+    fn of(&self, access: Access) -> &Arc<Semaphore> {
+        match access {
+            Access::Workers => &self.workers,
+            Access::People(_) | Access::Pages(_) => &self.people,
+            Access::Signed => &self.hooks,
+            Access::Everyone | Access::Public | Access::Enrolment => &self.strangers,
+        }
+    }
 }
 
 impl Front {
@@ -228,7 +264,8 @@ impl Front {
         let desk = Desk {
             door,
             limits,
-            room: Arc::new(Semaphore::new(limits.bodies_bytes_max)),
+            rooms: Rooms::new(limits.bodies_bytes_max),
+            greeting: Arc::new(Semaphore::new(1)),
             identity,
             stopping,
         };
@@ -382,7 +419,10 @@ async fn converse(stream: TcpStream, mut caller: Caller, desk: Desk) {
         return talk(stream, caller, desk).await;
     };
     let mut stopping = desk.stopping.clone();
-    let greeted = timeout(desk.limits.header_timeout, greet(stream, identity));
+    let greeted = timeout(
+        desk.limits.header_timeout,
+        greet(stream, identity, &desk.greeting),
+    );
     let greeted = tokio::select! {
         greeted = greeted => greeted,
         _ = stopping.changed() => return,
@@ -395,7 +435,14 @@ async fn converse(stream: TcpStream, mut caller: Caller, desk: Desk) {
 }
 
 /// The handshake of TLS. `None`: it came to nothing.
-async fn greet(mut stream: TcpStream, identity: &Identity) -> Option<TlsStream<TcpStream>> {
+///
+/// To sign takes the thread milliseconds, of a long RSA key. So who comes is signed for one after the other, and between two of them
+/// those are heard who are there already.
+async fn greet(
+    mut stream: TcpStream,
+    identity: &Identity,
+    greeting: &Semaphore,
+) -> Option<TlsStream<TcpStream>> {
     /// What every greeting of TLS begins with.
     const HANDSHAKE: u8 = 0x16;
     let mut first = [0];
@@ -410,10 +457,14 @@ async fn greet(mut stream: TcpStream, identity: &Identity) -> Option<TlsStream<T
     if first[0] != HANDSHAKE {
         return None;
     }
-    TlsAcceptor::from(identity.config())
-        .accept(stream)
-        .await
-        .ok()
+    let hello = LazyConfigAcceptor::new(Acceptor::default(), stream);
+    let hello = hello.await.ok()?;
+    let turn = greeting.acquire().await.ok()?;
+    let answer = hello.into_stream(identity.config());
+    tokio::task::yield_now().await;
+    // Whoever says no more keeps nobody waiting.
+    drop(turn);
+    answer.await.ok()
 }
 
 /// Whoever speaks plain HTTP is told in words that they understand.
@@ -652,17 +703,13 @@ async fn read(
     *asked = Some(route);
     let bytes_max = match route.access {
         Access::Workers => limits.worker_bytes_max,
-        Access::Everyone
-        | Access::Signed
-        | Access::Public
-        | Access::People(_)
-        | Access::Pages(_)
-        | Access::Enrolment => limits.body_bytes_max,
+        Access::Signed | Access::People(_) | Access::Pages(_) => limits.body_bytes_max,
+        Access::Everyone | Access::Public | Access::Enrolment => limits.stranger_bytes_max,
     };
     if route.access == Access::Signed {
         headers.all = all_headers(&head.headers);
     }
-    let body = read_body(body, bytes_max, desk);
+    let body = read_body(body, bytes_max, desk.rooms.of(route.access), limits);
     let Ok(body) = timeout(limits.body_timeout, body).await else {
         return Err(refuse(408, "timeout", "the body took too long to arrive"));
     };
@@ -682,13 +729,13 @@ async fn read(
     })
 }
 
-/// The body, and what it takes of the room for all bodies.
+/// The body, and what it takes of the room.
 async fn read_body(
     mut body: Incoming,
     bytes_max: usize,
-    desk: &Desk,
+    room: &Arc<Semaphore>,
+    limits: &Limits,
 ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Response> {
-    let limits = &desk.limits;
     let too_large = || {
         let message = format!("the body is larger than {bytes_max} bytes");
         Response::error(413, "too_large", &message, Vec::new())
@@ -699,11 +746,11 @@ async fn read_body(
     }
     let announced = body.size_hint().lower() as usize;
     let mut whole = BytesMut::new();
-    let mut room: Option<OwnedSemaphorePermit> = None;
+    let mut held: Option<OwnedSemaphorePermit> = None;
     loop {
         let frame = match timeout(limits.body_pause_max, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
-            Ok(None) => return Ok((whole.freeze(), room)),
+            Ok(None) => return Ok((whole.freeze(), held)),
             Ok(Some(Err(_))) => {
                 let message = "the body ended before its time";
                 return Err(Response::error(400, "bad_request", message, Vec::new()));
@@ -720,16 +767,16 @@ async fn read_body(
             swallow(body, limits);
             return Err(too_large());
         }
-        let Ok(taken) = (desk.room.clone()).try_acquire_many_owned(piece.len() as u32) else {
+        let Ok(taken) = room.clone().try_acquire_many_owned(piece.len() as u32) else {
             swallow(body, limits);
             return Err(busy());
         };
-        match &mut room {
-            None => room = Some(taken),
-            Some(room) => room.merge(taken),
+        match &mut held {
+            None => held = Some(taken),
+            Some(held) => held.merge(taken),
         }
         if whole.is_empty() && body.is_end_stream() {
-            return Ok((piece, room));
+            return Ok((piece, held));
         }
         if whole.is_empty() {
             // Growing step by step would copy a long body several times.

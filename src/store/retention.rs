@@ -26,6 +26,7 @@ pub const STATEMENTS: &[&str] = &[
     IS_NEEDED,
     HAS_KEY,
     SET_LEAVING,
+    LEAVING_JOBS,
     UNBLAME,
     LAST_STEPS,
     CHILD_OF_STEP,
@@ -223,8 +224,12 @@ const HAS_KEY: &str = "
     SELECT EXISTS (SELECT 1 FROM idempotency WHERE job_id = :job_id)
 ";
 
+const LEAVING_JOBS: &str = "
+    SELECT job_id FROM job WHERE leaving = 1 AND parent_step_id IS NULL ORDER BY job_id LIMIT :limit
+";
+
 const SET_LEAVING: &str = "
-    UPDATE job SET leaving = :leaving WHERE job_id = :job_id
+    UPDATE job SET leaving = 1 WHERE job_id = :job_id
 ";
 
 const UNBLAME: &str = "
@@ -500,10 +505,23 @@ impl Tx<'_> {
         self.is_so(HAS_KEY, named_params! {":job_id": job_id.0})
     }
 
-    pub fn set_leaving(&self, job_id: JobId, leaving: bool) -> Result<(), StoreError> {
-        self.sql(SET_LEAVING)?
-            .execute(named_params! {":job_id": job_id.0, ":leaving": leaving})?;
+    /// From now on nobody sees it, nobody can come to need it, and there is no way back: whoever comes by removes it.
+    pub fn hide_job(&self, job_id: JobId) -> Result<(), StoreError> {
+        self.set_leaving(job_id)?;
+        self.sql(FORGET_KEY_OF_JOB)?
+            .execute(named_params! {":job_id": job_id.0})?;
         Ok(())
+    }
+
+    fn set_leaving(&self, job_id: JobId) -> Result<(), StoreError> {
+        self.sql(SET_LEAVING)?
+            .execute(named_params! {":job_id": job_id.0})?;
+        Ok(())
+    }
+
+    /// Hidden and not gone yet; those that are nobody's child.
+    pub fn leaving_jobs(&self, limit: u32) -> Result<Vec<JobId>, StoreError> {
+        self.numbers(LEAVING_JOBS, named_params! {":limit": limit}, JobId)
     }
 
     /// By a person, until it is released. `false`: it was so before.
@@ -526,7 +544,7 @@ impl Tx<'_> {
             let rows_left = rows_max.saturating_sub(removed.rows);
             if rows_left == 0 {
                 for job_id in path {
-                    self.set_leaving(job_id, true)?;
+                    self.set_leaving(job_id)?;
                 }
                 return Ok(removed);
             }

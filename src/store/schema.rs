@@ -76,6 +76,7 @@ const UPGRADES: &[&str] = &[
     ALTER TABLE job ADD COLUMN leaving INTEGER NOT NULL DEFAULT 0 CHECK (leaving IN (0, 1));
     CREATE INDEX job_with_logs ON job (job_id) WHERE logs_removed_at IS NULL AND ended_at IS NOT NULL;
     CREATE INDEX job_of_definition ON job (definition_id);
+    CREATE INDEX job_leaving ON job (job_id) WHERE leaving = 1;
     CREATE INDEX job_by_failed_step ON job (failed_step_id) WHERE failed_step_id IS NOT NULL;
     CREATE INDEX step_by_child ON step (child_job_id) WHERE child_job_id IS NOT NULL;
     CREATE INDEX step_by_origin ON step (origin_step_id) WHERE origin_step_id IS NOT NULL;

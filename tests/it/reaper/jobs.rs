@@ -316,3 +316,47 @@ fn a_job_that_is_kept_while_it_goes_is_whole_or_gone() {
     }
     assert_eq!(attic.house.breaches(), Vec::<String>::new());
 }
+
+/// Whoever else comes by, with whatever bound: nobody sees a part of a job.
+#[test]
+fn what_is_begun_is_finished_and_nobody_sees_half_of_it() {
+    let attic = Attic::new();
+    let steps: Vec<_> = (0..350).map(|n| script(&format!("s{n}"))).collect();
+    let job = attic.house.submit(steps);
+    attic.house.run_all(&[]);
+    let fresh = attic.done_job();
+    attic.pass(90 * DAY - 6 * HOUR);
+    let left = || attic.count(&format!("step WHERE job_id = {job}"));
+    for _ in 0..20 {
+        if left() < 350 {
+            break;
+        }
+        attic.house.clock.advance_ms(HOUR);
+        attic.reap_once();
+    }
+    assert!((1..350).contains(&left()), "{}", left());
+    let (engine, now) = (&attic.house.engine, attic.house.now());
+    let is_hidden = || {
+        assert!(engine.job(job).is_err());
+        assert!(engine.keep(job, true, now).is_err());
+    };
+    is_hidden();
+    // Nothing ended so early that this would begin with it.
+    let bounds = Retention::default();
+    let long_ago = stepward::domain::Timestamp(0);
+    let pruned = prune_jobs(engine, &attic.logs, bounds, long_ago, JobId(0), true, now).unwrap();
+    assert_eq!(pruned.jobs, 0);
+    is_hidden();
+    attic.restart();
+    attic.reap();
+    assert_eq!(left(), 0);
+    // Somebody began with a young one, and was killed.
+    let young = attic.done_job();
+    let hide = format!("UPDATE job SET leaving = 1 WHERE job_id = {young}");
+    attic.sql().execute(&hide, []).unwrap();
+    attic.reap();
+    assert_eq!(attic.count(&format!("job WHERE job_id = {young}")), 0);
+    assert!(!attic.has_log(young));
+    assert!(!attic.exists(fresh), "it was as old");
+    assert_eq!(attic.house.breaches(), Vec::<String>::new());
+}

@@ -223,3 +223,47 @@ fn more_requests_than_can_wait_are_told_to_come_back() {
     assert_eq!(made + refused.load(Ordering::SeqCst), 30);
     assert_eq!(house.jobs(), 1 + made);
 }
+
+#[test]
+fn bodies_of_others_take_no_room_of_workers() {
+    let limits = Limits {
+        bodies_bytes_max: 800_000,
+        ..Limits::default()
+    };
+    let house = ServerHouse::with(limits, |_| ());
+    let ann = house.worker("ann", &[], 1);
+    // Whose it is, and how much of it there is room for.
+    let rooms = [
+        ("/login", 100_000),
+        ("/hooks/nothing", 100_000),
+        ("/api/tasks/hello/jobs", 200_000),
+    ];
+    let mut crowd = Vec::new();
+    for (path, room) in rooms {
+        for _ in 0..20 {
+            let mut line = house.line();
+            line.send(format!(
+                "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 16000\r\n\r\n"
+            ));
+            line.send([b'x'; 15_000]);
+            crowd.push(line);
+        }
+        assert!(20 * 15_000 > room, "they are more than there is room for");
+        until("there is no room", || {
+            let answer = house.ask("POST", path, "", &[b'x'; 15_000]);
+            answer.status == 503
+        });
+    }
+    for seq in 1..=30 {
+        let beat = json!({ "session": ann.session, "seq": seq, "held": [] }).to_string();
+        let answer = house.ask("POST", "/api/worker/heartbeat", "", beat.as_bytes());
+        answer.expect(200);
+    }
+    drop(crowd);
+    until("there is room again", || {
+        let answer = house.ask("POST", "/login", "", &[b'x'; 15_000]);
+        answer.status != 503
+    });
+    let long = house.ask("POST", "/login", "", &[b'x'; 17_000]);
+    assert_eq!(long.status, 413, "nobody knows yet who that is");
+}

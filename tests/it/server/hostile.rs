@@ -305,7 +305,8 @@ fn nothing_is_read_of_a_body_before_its_sender_is_known() {
 #[test]
 fn all_bodies_together_have_a_bound() {
     let limits = Limits {
-        bodies_bytes_max: 100_000,
+        // A quarter is for people.
+        bodies_bytes_max: 400_000,
         ..Limits::default()
     };
     let house = ServerHouse::with(limits, |_| ());
