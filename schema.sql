@@ -72,6 +72,8 @@ CREATE UNIQUE INDEX worker_by_instance ON worker (instance_key) WHERE deleted_at
 CREATE INDEX worker_by_silence ON worker (seen_up) WHERE state = 'active';
 -- What a token that is revoked takes with it.
 CREATE INDEX worker_of_token ON worker (token_id) WHERE token_id IS NOT NULL;
+-- Nobody takes the name of another token's worker that is there.
+CREATE INDEX worker_by_name ON worker (name) WHERE state = 'active' AND token_id IS NOT NULL;
 -- Retention: the next worker that nobody has heard of for too long.
 CREATE INDEX worker_by_absence ON worker (seen_up) WHERE state = 'inactive' AND deleted_at IS NULL;
 -- Retention: who is kept for the history that names it.

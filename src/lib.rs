@@ -67,6 +67,7 @@ pub mod client; // the same from the other side
 pub mod worker; // who runs the steps
 
 pub mod clock; // what time it is
+pub mod disk; // how much room there is
 
 pub mod service; // who watches over the process
 

@@ -52,6 +52,7 @@ fn main() {
         ),
         Trial::test("a_full_disk_is_refused_at_start", full_at_start),
         Trial::test("a_disk_that_is_nearly_full_is_a_problem", nearly_full),
+        Trial::test("logs_leave_room_to_make_room", full_of_logs),
         Trial::test("a_read_only_disk_is_refused_at_start", read_only_at_start),
         Trial::test(
             "a_step_runs_where_nobody_sees_the_group_of_its_worker",
@@ -331,7 +332,14 @@ fn on_small_disk(size: &str, shell: &str) -> Result<String, Failed> {
     let mount_point = tempfile::tempdir()?;
     let text = format!("mount -t tmpfs -o size={size} tmpfs \"$disk\" && {shell}");
     let child = Command::new("unshare")
-        .args(["--mount", "--map-root-user", "sh", "-euc", &text])
+        .args([
+            "--mount",
+            "--map-root-user",
+            "--pid",
+            "--fork",
+            "--kill-child",
+        ])
+        .args(["timeout", "60", "sh", "-euc", &text])
         .env("disk", mount_point.path())
         .env("me", myself())
         .env("stepward", env!("CARGO_BIN_EXE_stepward"))
@@ -380,6 +388,29 @@ fn full_at_start() -> Result<(), Failed> {
     let full = said.starts_with("the disk of data folder DISK/data is full (")
         && said.ends_with(" bytes free), make room and start again\n");
     if full { Ok(()) } else { Err(said.into()) }
+}
+
+fn full_of_logs() -> Result<(), Failed> {
+    let line = "0123456789".repeat(10);
+    let shell = format!(
+        "cd \"$disk\"; mkdir workflows
+        echo 'tasks: {{ loud: {{ flow: {{ a: {{ script: \"yes {line} | head -c 9000000\" }} }} }} }}' > workflows/loud.yaml
+        start() {{
+            \"$stepward\" server --embedded-worker --listen 127.0.0.1:0 --workflows-dir workflows --data-dir .stepward \\
+                > said 2>&1 & server=$!
+            while kill -0 $server && ! [ -e .stepward/server.json ]; do sleep 0.02; done
+        }}
+        start; for job in 1 2 3 4; do \"$stepward\" run loud > said 2>&1; done
+        kill $server; wait $server; start
+        until \"$stepward\" prune --jobs-older 1s --dry-run | grep -q '^4 jobs would go'; do sleep 0.1; done
+        \"$stepward\" prune --jobs-older 1s
+        \"$stepward\" run loud > said 2>&1; kill $server; wait $server; echo went on"
+    );
+    let said = on_small_disk("24m", &shell)?;
+    match said.starts_with("4 jobs removed, with ") && said.ends_with("went on\n") {
+        true => Ok(()),
+        false => Err(said.into()),
+    }
 }
 
 fn nearly_full() -> Result<(), Failed> {

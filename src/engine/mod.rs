@@ -201,6 +201,10 @@ pub enum EngineError {
     )]
     WorkerDuplicated { name: String },
     #[error(
+        "a worker {name} is there already, with another token: call this one otherwise, with --name or name in its settings"
+    )]
+    WorkerNameTaken { name: String },
+    #[error(
         "worker {worker_id} holds {held} steps: drain it first, or delete it with ?force=true, which fails them"
     )]
     WorkerHolds { worker_id: WorkerId, held: usize },

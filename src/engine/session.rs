@@ -72,6 +72,13 @@ impl Engine {
                 tell_of_copy(tx, worker, now)?;
                 return Ok(None);
             }
+            if let Some(owner) = owner
+                && tx.is_name_of_another(&registration.name, owner)?
+            {
+                return Err(EngineError::WorkerNameTaken {
+                    name: registration.name.clone(),
+                });
+            }
             let worker_id = match (&known, owner) {
                 (Some(worker), _) => worker.worker_id,
                 (None, Some(owner)) if tx.workers_of_token(owner)?.len() >= WORKERS_MAX => {

@@ -58,6 +58,8 @@ pub struct Limits {
     pub streams_max: usize,
     /// Of all bodies that are on their way or not dealt with yet.
     pub bodies_bytes_max: usize,
+    /// Of all long answers that are not read yet.
+    pub answers_bytes_max: usize,
     /// Until a request's headers are there; also how long an idle connection is kept, and what the handshake of TLS may take.
     pub header_timeout: Duration,
     /// Between two pieces of a body, and for all of it.
@@ -79,6 +81,7 @@ impl Default for Limits {
             queued_max: 4_096,
             streams_max: 512,
             bodies_bytes_max: 256 << 20,
+            answers_bytes_max: 256 << 20,
             header_timeout: Duration::from_secs(10),
             body_pause_max: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),
@@ -209,6 +212,8 @@ struct Desk {
     door: Arc<Door>,
     limits: Limits,
     rooms: Rooms,
+    /// Bytes of long answers that may still lie in front of whoever asked.
+    answers: Arc<Semaphore>,
     /// Handshakes go one after the other, see `greet`.
     greeting: Arc<Semaphore>,
     /// `None`: it speaks plain HTTP.
@@ -265,6 +270,7 @@ impl Front {
             door,
             limits,
             rooms: Rooms::new(limits.bodies_bytes_max),
+            answers: Arc::new(Semaphore::new(limits.answers_bytes_max)),
             greeting: Arc::new(Semaphore::new(1)),
             identity,
             stopping,
@@ -543,8 +549,14 @@ async fn serve(
     let mut route = None;
     let (outgoing, busy) = match read(request, peer, desk, &mut route).await {
         Ok(received) => {
-            let busy = has_shown_itself(received.route.access).then(|| place.busy());
-            (hand_over(received, desk).await, busy)
+            let access = received.route.access;
+            let busy = has_shown_itself(access).then(|| place.busy());
+            let outgoing = hand_over(received, desk).await;
+            // What a worker was given it must hear of.
+            match access {
+                Access::Workers => (outgoing, busy),
+                _ => (outgoing.within(&desk.answers), busy),
+            }
         }
         Err(refused) => (refused.into(), None),
     };
@@ -876,6 +888,23 @@ impl From<Response> for Outgoing {
 
 impl Outgoing {
     /// `busy`: its connection is, until all of it is sent.
+    /// Long ones take room until they are sent, or whoever asked is gone.
+    fn within(mut self, room: &Arc<Semaphore>) -> Outgoing {
+        const SHORT: usize = 64 << 10;
+        let body = &mut self.response.body;
+        if body.len() <= SHORT {
+            return self;
+        }
+        let Ok(taken) = room.clone().try_acquire_many_owned(body.len() as u32) else {
+            return busy().into();
+        };
+        *body = Bytes::from_owner(HeldBytes {
+            bytes: std::mem::take(body),
+            _taken: taken,
+        });
+        self
+    }
+
     fn into_hyper(self, busy: Option<Busy>) -> hyper::Response<OutBody> {
         let Response {
             status,
@@ -918,6 +947,17 @@ impl Outgoing {
 struct OutBody {
     content: Content,
     _busy: Option<Busy>,
+}
+
+struct HeldBytes {
+    bytes: Bytes,
+    _taken: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for HeldBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// What is sent: in one piece, or as it comes.

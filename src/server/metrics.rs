@@ -3,7 +3,6 @@
 //! What there is now is read when somebody asks: once a second at most, and by one at a time, so that many who ask cost no more
 //! than one. What cannot be read is left out: a 0 would be a lie.
 
-use std::path::Path;
 use std::sync::Mutex;
 
 use bytes::Bytes;
@@ -13,6 +12,7 @@ use super::error::ApiError;
 use super::exchange::{Reply, Request, Response};
 use super::web::gzip;
 use crate::clock::monotonic_ms;
+use crate::disk::free_bytes;
 use crate::domain::reason::Waiting;
 use crate::domain::step::StepState;
 use crate::engine::Census;
@@ -161,11 +161,6 @@ fn write_disk(app: &App, page: &mut Page) {
         let help = "Room that is left where the data folder is.";
         page.alone("stepward_disk_free_bytes", Kind::Gauge, help, bytes);
     }
-}
-
-pub fn free_bytes(folder: &Path) -> Option<u64> {
-    let found = rustix::fs::statvfs(folder).ok()?;
-    Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// Under the names that they have everywhere.

@@ -6,6 +6,7 @@ use super::App;
 use super::error::ApiError;
 use super::exchange::{Reply, Request, Response};
 use super::waiting::{Update, WaitingPoll, says_nothing};
+use crate::disk::has_room_for_log;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::protocol::Poll;
 use crate::domain::{AttemptRef, StepId};
@@ -159,6 +160,11 @@ pub fn append_log(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let offset = request.query_number("offset")?;
     let offset: u64 = offset.ok_or_else(|| missing("offset"))?;
     let owner = app.engine.log_owner(session, attempt, app.clock.now())?;
+    // Whoever sends it keeps it meanwhile.
+    if !has_room_for_log(app.engine.store.folder(), request.body.len()) {
+        let message = "the disk of the data folder is nearly full, and what is left is not for logs: make room there";
+        return Err(ApiError::new(503, "log_not_written", message));
+    }
     let appended = (app.logs).append(owner.job_id, attempt, offset, &request.body);
     let (length, full) = match appended {
         Ok(appended) => (appended.length, false),

@@ -219,6 +219,7 @@ const DEFINITIONS_KEPT_MAX: usize = 256;
 impl Store {
     pub fn open(folder: &Path, options: StoreOptions) -> Result<Store, OpenError> {
         let (lock, connection) = schema::open(folder, options.on_statement.as_ref())?;
+        schema::refuse_lost_key(&connection, folder)?;
         let sealer = Sealer::open(folder).map_err(|source| OpenError::Folder {
             folder: folder.into(),
             source,

@@ -14,6 +14,8 @@ use rustix::fs::{FlockOperation, flock, statfs, statvfs};
 use rustix::io::Errno;
 
 use super::{StatementObserver, in_one_line};
+use crate::secrets::KEY_FILE;
+use crate::words::count;
 
 const SCHEMA: &str = include_str!("../../schema.sql");
 
@@ -30,6 +32,7 @@ const UPGRADES: &[&str] = &[
 ", "
     ALTER TABLE worker ADD COLUMN token_id INTEGER;
     CREATE INDEX worker_of_token ON worker (token_id) WHERE token_id IS NOT NULL;
+    CREATE INDEX worker_by_name ON worker (name) WHERE state = 'active' AND token_id IS NOT NULL;
     ALTER TABLE event ADD COLUMN actor TEXT;
     CREATE TABLE token (
         token_id      INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -90,6 +93,7 @@ const UPGRADES: &[&str] = &[
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 
 pub const DATABASE_FILE: &str = "stepward.db";
+const WAL_FILE: &str = "stepward.db-wal";
 pub const LOCK_FILE: &str = "LOCK";
 
 /// Checking every page takes longer the larger the file is; above these sizes it is left to `stepward db check`.
@@ -143,6 +147,26 @@ pub enum OpenError {
     )]
     Corrupt { file: PathBuf, detail: String },
     #[error(
+        "{file} is {state}, and {sign} beside it is of a server that was here: restore it from a backup: stepward restore FILE \
+         --data-dir {} --force; or choose an empty data_dir",
+        crate::words::shell_path(file.parent().unwrap_or(file))
+    )]
+    Lost {
+        file: PathBuf,
+        state: &'static str,
+        sign: &'static str,
+    },
+    #[error(
+        "{file} has {what} in it, which is none of ours and could change what is written: take it out, or restore a backup"
+    )]
+    Crafted { file: PathBuf, what: String },
+    #[error(
+        "{} is missing, without which {sealed} cannot be opened: put it back, every backup has it; or make another and do \
+         without them: head -c 32 /dev/urandom > {0} && chmod 600 {0}",
+        crate::words::shell_path(file)
+    )]
+    KeyLost { file: PathBuf, sealed: String },
+    #[error(
         "{file} cannot have a write-ahead log (its journal mode stays {mode}), choose a local data_dir"
     )]
     NoWal { file: PathBuf, mode: String },
@@ -173,7 +197,8 @@ pub fn open(
     let lock = lock_folder(folder)?;
     refuse_full_disk(folder)?;
     let file = folder.join(DATABASE_FILE);
-    let crashed = folder.join("stepward.db-wal").exists();
+    let crashed = folder.join(WAL_FILE).exists();
+    refuse_lost(folder, &file)?;
     let bytes = inspect_file(folder, &file)?;
     let connection = open_writer(folder, &file)?;
     refuse_strangers(&connection, &file)?;
@@ -265,6 +290,52 @@ fn lock_folder(folder: &Path) -> Result<FolderLock, OpenError> {
     written.map_err(|cause| refusal(folder, cause))?;
     Ok(FolderLock { _file: file })
 }
+
+/// A database that was there and is gone is not made anew: its logs would be nobody's, and go.
+fn refuse_lost(folder: &Path, file: &Path) -> Result<(), OpenError> {
+    let state = match file.metadata() {
+        Ok(found) if found.len() > 0 => return Ok(()),
+        Ok(_) => "empty",
+        Err(_) => "missing",
+    };
+    let has_some = |name: &str| {
+        let entries = std::fs::read_dir(folder.join(name));
+        entries.is_ok_and(|mut entries| entries.next().is_some())
+    };
+    let sign = match () {
+        () if folder.join(KEY_FILE).exists() => KEY_FILE,
+        () if has_some("logs") => "logs",
+        // An empty one has its first pages there.
+        () if state == "missing" && folder.join(WAL_FILE).exists() => WAL_FILE,
+        () => return Ok(()),
+    };
+    Err(OpenError::Lost {
+        file: file.into(),
+        state,
+        sign,
+    })
+}
+
+/// Sealed inputs and no key: a new one would open none of them, and nobody would know until a retry fails.
+pub fn refuse_lost_key(connection: &Connection, folder: &Path) -> Result<(), OpenError> {
+    let file = folder.join(KEY_FILE);
+    if file.exists() {
+        return Ok(());
+    }
+    let jobs: i64 = connection
+        .query_row(SEALED_JOBS, [], |row| row.get(0))
+        .map_err(|source| sqlite_refusal(folder, &folder.join(DATABASE_FILE), source))?;
+    match jobs {
+        0 => Ok(()),
+        jobs => Err(OpenError::KeyLost {
+            file,
+            sealed: format!("secret inputs of {}", count(jobs as usize, "job")),
+        }),
+    }
+}
+
+/// Looks at every job, when a key is lost.
+const SEALED_JOBS: &str = "SELECT count(*) FROM job WHERE instr(input, '\"$sealed\"') > 0";
 
 /// Makes an empty file if there is none, so that nobody else can read what comes into it; looks at the header of one
 /// that exists. Plain I/O is safe only here, before SQLite holds locks on the file.
@@ -400,7 +471,7 @@ fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     )
 }
 
-/// Somebody may have taken a table or an index away; only its use would show it.
+/// Somebody may have taken a table or an index away, which only its use would show; or put in what acts by itself.
 pub fn refuse_incomplete(
     connection: &Connection,
     folder: &Path,
@@ -411,6 +482,13 @@ pub fn refuse_incomplete(
         statement.query_map([], |row| row.get(0))?.collect()
     };
     let found = names().map_err(|source| sqlite_refusal(folder, path, source))?;
+    let acts = |name: &&String| name.starts_with("trigger ") || name.starts_with("view ");
+    if let Some(what) = found.iter().find(acts) {
+        return Err(OpenError::Crafted {
+            file: path.into(),
+            what: crate::words::printable(what),
+        });
+    }
     match SCHEMA
         .lines()
         .filter_map(created)

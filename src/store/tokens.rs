@@ -20,6 +20,7 @@ pub const STATEMENTS: &[&str] = &[
     OWN_WORKER,
     OWNER_OF_WORKER,
     OWNER_OF_SESSION,
+    IS_NAME_OF_ANOTHER,
     WORKERS_OF_TOKEN,
     INSERT_LOGOUT,
     FORGET_LOGOUTS,
@@ -95,6 +96,10 @@ const OWNER_OF_SESSION: &str = "
      WHERE n.session_key = :session_key
 ";
 
+const IS_NAME_OF_ANOTHER: &str = "
+    SELECT 1 FROM worker WHERE name = :name AND state = 'active' AND token_id IS NOT NULL AND token_id <> :token_id
+";
+
 const WORKERS_OF_TOKEN: &str = "
     SELECT worker_id FROM worker WHERE token_id = :token_id AND deleted_at IS NULL ORDER BY worker_id
 ";
@@ -141,6 +146,12 @@ impl Tx<'_> {
             tokens.push(token(row)?);
         }
         Ok(tokens)
+    }
+
+    /// A worker of that name is there, and came with another token.
+    pub fn is_name_of_another(&self, name: &str, token_id: TokenId) -> Result<bool, StoreError> {
+        let params = named_params! {":name": name, ":token_id": token_id.0};
+        Ok(self.sql(IS_NAME_OF_ANOTHER)?.exists(params)?)
     }
 
     /// Whether anybody but this token has the role of an admin.

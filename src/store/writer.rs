@@ -7,8 +7,10 @@
 
 use std::any::Any;
 use std::cell::Cell;
-use std::io::Write;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
@@ -230,6 +232,30 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "panic".to_string())
 }
 
+/// What the connection has open. SQLite goes on writing into a file that has no name any more, and nobody would find it again.
+struct DatabaseFile {
+    path: PathBuf,
+    identity: (u64, u64),
+}
+
+impl DatabaseFile {
+    fn of(connection: &Connection) -> io::Result<DatabaseFile> {
+        let path = PathBuf::from(connection.path().unwrap_or_default());
+        let found = path.metadata()?;
+        Ok(DatabaseFile {
+            path,
+            identity: (found.dev(), found.ino()),
+        })
+    }
+
+    fn is_gone(&self) -> bool {
+        match self.path.metadata() {
+            Ok(found) => (found.dev(), found.ino()) != self.identity,
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        }
+    }
+}
+
 /// The callers' side of the writer thread.
 pub struct Writer {
     calls: Option<Sender<Box<dyn Call>>>,
@@ -238,10 +264,11 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub fn start(connection: Connection, shared: Arc<Shared>) -> std::io::Result<Writer> {
+    pub fn start(connection: Connection, shared: Arc<Shared>) -> io::Result<Writer> {
         let (calls_tx, calls_rx) = bounded(shared.options.queue_max);
         let (groups_tx, groups_rx) = unbounded::<Vec<Box<dyn Call>>>();
         let kept = shared.clone();
+        let file = DatabaseFile::of(&connection)?;
         let answers = std::thread::Builder::new()
             .name("answers".to_string())
             .spawn(move || {
@@ -254,6 +281,7 @@ impl Writer {
             .name("writer".to_string())
             .spawn(move || {
                 let thread = WriterThread {
+                    file,
                     connection,
                     shared,
                     answers: groups_tx,
@@ -391,6 +419,7 @@ fn note_wal_pages(_: &Wal, pages: i32) -> rusqlite::Result<()> {
 }
 
 struct WriterThread {
+    file: DatabaseFile,
     connection: Connection,
     shared: Arc<Shared>,
     /// Groups whose outcome is known and whose callers are to be told.
@@ -563,6 +592,13 @@ impl WriterThread {
     }
 
     fn commit_group(&self, group: &mut Group, care: Care) -> GroupEnd {
+        if self.file.is_gone() {
+            let path = self.file.path.display();
+            self.abort(
+                "the database was removed or replaced while it is in use",
+                &path,
+            );
+        }
         if planted(Bug::ReplyBeforeCommit) && !self.connection.is_autocommit() {
             let late = self.statement("COMMIT");
             assert!(late.is_ok(), "a planted bug needs no care");

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use super::mask::Masks;
 use crate::clock::wall_time;
+use crate::disk::has_room_for_log;
 use crate::domain::log::{LogRecord, LogStream};
 
 /// How much of what a step prints is kept.
@@ -28,6 +29,8 @@ impl Default for LogLimits {
         }
     }
 }
+
+const NOWHERE: &str = "/dev/null";
 
 /// Whoever sends the log is told through this that there is more. It is called often and must be quick.
 pub type OnMore = Arc<dyn Fn() + Send + Sync>;
@@ -78,8 +81,16 @@ impl AttemptLog {
 
     /// One that takes everything and keeps nothing.
     pub fn unread(&self) -> io::Result<AttemptLog> {
-        let nowhere = Path::new("/dev/null");
-        AttemptLog::open(nowhere, self.limits, self.masks(), Arc::new(|| {}))
+        AttemptLog::open(
+            Path::new(NOWHERE),
+            self.limits,
+            self.masks(),
+            Arc::new(|| {}),
+        )
+    }
+
+    fn is_unread(&self) -> bool {
+        self.path == Path::new(NOWHERE)
     }
 
     pub fn path(&self) -> &Path {
@@ -107,7 +118,9 @@ impl AttemptLog {
         let bytes_max = self.limits.attempt_bytes_max;
         let fits = kept.bytes + records.len() as u64 <= bytes_max;
         if fits && !kept.is_full {
-            if kept.write(records).is_err() {
+            let folder = self.path.parent().unwrap_or(&self.path);
+            let has_room = self.is_unread() || has_room_for_log(folder, records.len());
+            if !has_room || kept.write(records).is_err() {
                 kept.dropped_bytes += text_bytes;
             }
         } else {

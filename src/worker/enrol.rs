@@ -90,7 +90,7 @@ pub fn token_for(
     };
     if let (Some(own), Some(known)) = (own, &known) {
         let is_the_same = known.enrolment_id == enrolment.token_id.0;
-        if is_the_same || is_taken(config, &own)? {
+        if is_the_same || is_taken(config, &own, signals)? {
             if !is_the_same {
                 log::warn!(
                     "this worker has a token, which the server takes: the enrolment is not used"
@@ -116,22 +116,32 @@ pub fn token_for(
     Ok(own.text())
 }
 
-/// Whether the server lets this token in. One that does not answer is not asked for long: it is told later.
-fn is_taken(config: &WorkerConfig, token: &str) -> Result<bool, EnrolError> {
+/// Whether the server lets this token in.
+fn is_taken(
+    config: &WorkerConfig,
+    token: &str,
+    signals: &Receiver<()>,
+) -> Result<bool, EnrolError> {
     let server = config.server_url.as_deref().ok_or(EnrolError::NoServer)?;
     let trust = config.trust()?;
     let client = Client::trusting(server, Some(token), trust.as_ref());
     let nobody = DrainRequest {
         session: "of nobody".to_string(),
     };
-    let answer: Result<IgnoredAny, _> = client.post("/api/worker/drain", &nobody, TIMEOUT);
-    Ok(!matches!(
-        answer,
-        Err(CallError::Refused { status: 401, .. })
-    ))
+    patiently(signals, || {
+        let answer: Result<IgnoredAny, _> = client.post("/api/worker/drain", &nobody, TIMEOUT);
+        match answer {
+            // Who shows a right one is let in however many wrong ones came from there.
+            Err(CallError::Refused {
+                status: 401 | 429, ..
+            }) => Ok(false),
+            Err(error) if error.passes() => Err(error),
+            _ => Ok(true),
+        }
+    })?
+    .map_err(|error| EnrolError::Other(error.to_string()))
 }
 
-/// Asks until there is an answer.
 fn exchange(
     config: &WorkerConfig,
     given: Option<&str>,
@@ -148,23 +158,33 @@ fn exchange(
         },
         secret_hash: hash_hex(&own.secret),
     };
+    let answer: Result<EnrolAnswer, _> = patiently(signals, || {
+        client.post("/api/worker/enrol", &request, TIMEOUT)
+    })?;
+    match answer {
+        Ok(answer) => Ok(answer.token_id),
+        Err(CallError::Refused { status: 401, error }) => Err(EnrolError::Refused(error.message)),
+        Err(error) => {
+            let fault = format!("the server at {server} does not enrol this worker: {error}");
+            Err(EnrolError::Other(fault))
+        }
+    }
+}
+
+/// Asks until there is an answer: one that says no more than "later" is none, whatever it is about.
+fn patiently<T>(
+    signals: &Receiver<()>,
+    ask: impl Fn() -> Result<T, CallError>,
+) -> Result<Result<T, CallError>, EnrolError> {
     let mut is_told = false;
     loop {
-        let answer: Result<EnrolAnswer, _> = client.post("/api/worker/enrol", &request, TIMEOUT);
-        let error = match answer {
-            Ok(answer) => return Ok(answer.token_id),
-            Err(CallError::Refused { status: 401, error }) => {
-                return Err(EnrolError::Refused(error.message));
-            }
+        let error = match ask() {
             Err(error) if error.passes() => error,
-            Err(error) => {
-                let fault = format!("the server at {server} does not enrol this worker: {error}");
-                return Err(EnrolError::Other(fault));
-            }
+            answer => return Ok(answer),
         };
         if !is_told {
             is_told = true;
-            log::warn!("the server does not answer, trying again and again: {error}");
+            log::warn!("the server does not answer yet, trying again and again: {error}");
         }
         select! {
             recv(signals) -> _ => return Err(EnrolError::Interrupted),

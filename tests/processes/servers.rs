@@ -291,3 +291,40 @@ fn whoever_has_no_token_is_not_let_in() {
     house.client = known;
     house.ends(&["worker_registered w"]);
 }
+
+#[test]
+fn a_server_whose_database_is_taken_away_ends_and_does_not_begin_anew() {
+    let mut house = House::with("tasks: { hello: { flow: { a: { script: echo hello } } } }");
+    let job = house.submit("hello");
+    let (file, aside) = (house.path("data/stepward.db"), house.path("aside.db"));
+    std::fs::rename(&file, &aside).unwrap();
+    let timeout = Duration::from_secs(5);
+    let submit = |house: &House| {
+        let path = "/api/tasks/hello/jobs";
+        let body = serde_json::json!({});
+        (house.client).post::<_, serde_json::Value>(path, &body, timeout)
+    };
+    assert!(submit(&house).is_err(), "nobody would find it again");
+    await_that("it says why it ends", || {
+        let said = house.server().said();
+        said.contains("the database was removed or replaced while it is in use")
+            .then_some(())
+    });
+    house.kill_server();
+    let data = house.path("data");
+    let words = ["server", "--listen", "127.0.0.1:0", "--data-dir"];
+    let refused = std::process::Command::new(crate::house::BINARY)
+        .args(words)
+        .arg(&data)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("is missing, and secret.key"),
+        "{said}"
+    );
+    std::fs::rename(&aside, &file).unwrap();
+    house.start_server();
+    assert_eq!(house.job(job).id, job);
+    house.check();
+}

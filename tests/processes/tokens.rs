@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -171,6 +172,19 @@ fn a_worker_enrols_once_and_keeps_its_own_token() {
         named.next().unwrap()["status"].clone()
     };
     assert_eq!((of("edge-1"), of("edge-2")), ("used".into(), "good".into()));
+
+    // With its own token revoked it is used, also where many wrong ones came from.
+    third.signal(Signal::TERM);
+    third.wait();
+    let id_of_worker = id_of("worker");
+    assert_eq!(with(&["token", "revoke", &id_of_worker]).code, Some(0));
+    let wrong = stepward::client::Client::new(&url, Some("a-wrong-word-of-many-letters"));
+    for _ in 0..12 {
+        let refused = wrong.get::<serde_json::Value>("/api/jobs", Duration::from_secs(5));
+        assert!(refused.is_err());
+    }
+    let third = start(machine.path());
+    is_in(&third);
 
     // Whoever copied it comes too late, and that is told.
     let thief = tempfile::tempdir().unwrap();

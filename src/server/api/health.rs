@@ -1,11 +1,11 @@
 //! Whether the process lives, and whether it can work.
 
 use crate::clock::monotonic_ms;
+use crate::disk::free_bytes;
 use crate::problems::{DISK_BYTES_LOW, DISK_NEARLY_FULL};
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
-use crate::server::metrics::free_bytes;
 use crate::wire::api::Health;
 use crate::words::count;
 

@@ -421,6 +421,10 @@ fn a_worker_touches_nothing_but_its_own_sessions_and_attempts() {
     let request = session_request("ann", "ann 2", &[], 2);
     let posing = guarded.ask(&eve, "POST", "/api/worker/sessions", &request);
     assert_eq!(posing.refused(403), "forbidden");
+    let mut namesake = session_request("another", "another 1", &[], 2);
+    namesake["name"] = json!("ann");
+    let posing = guarded.ask(&eve, "POST", "/api/worker/sessions", &namesake);
+    assert_eq!(posing.refused(409), "name_taken");
 
     let job = guarded
         .admin("GET", &format!("/api/jobs/{job_id}"), &Value::Null)

@@ -177,7 +177,6 @@ fn a_refusal_costs_its_group_nothing_and_a_failure_after_a_write_makes_it_run_ag
 /// A store that gives its transaction up when "poison" is recorded, as SQLite does when memory or the disk fail.
 fn poisoned() -> (tempfile::TempDir, Store) {
     let (folder, store) = open(StoreOptions::default());
-    drop(store);
     Connection::open(folder.path().join("stepward.db"))
         .unwrap()
         .execute_batch(
@@ -185,7 +184,6 @@ fn poisoned() -> (tempfile::TempDir, Store) {
              BEGIN SELECT RAISE(ROLLBACK, 'all of it'); END",
         )
         .unwrap();
-    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
     (folder, store)
 }
 

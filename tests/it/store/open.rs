@@ -195,3 +195,63 @@ fn happens_at(store: &Store, up: i64) {
     };
     store.write(nothing).unwrap();
 }
+
+#[test]
+fn a_database_that_is_gone_is_not_made_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(&folder).unwrap());
+    let log = folder.path().join("logs/1/1.log");
+    fs::create_dir_all(log.parent().unwrap()).unwrap();
+    fs::write(&log, "what a step printed").unwrap();
+    let whole = fs::read(database(&folder)).unwrap();
+    fs::write(database(&folder), "").unwrap();
+    let refused = refusal(&folder);
+    assert!(refused.contains("stepward.db is empty, and secret.key beside it"));
+    assert!(refused.contains("stepward restore FILE --data-dir"));
+    fs::remove_file(database(&folder)).unwrap();
+    assert!(refusal(&folder).contains("stepward.db is missing, and secret.key beside it"));
+    fs::remove_file(folder.path().join("secret.key")).unwrap();
+    assert!(refusal(&folder).contains("stepward.db is missing, and logs beside it"));
+    assert!(!database(&folder).exists(), "it is left as it was");
+    fs::write(database(&folder), whole).unwrap();
+    open(&folder).unwrap();
+}
+
+#[test]
+fn sealed_inputs_without_their_key_are_told_before_anybody_needs_them() {
+    let house = crate::house::TestHouse::new();
+    let job = house.submit(vec![crate::house::script("a")]);
+    let sealed = r#"{"password": {"$sealed": "v1.x"}}"#;
+    let update = format!("UPDATE job SET input = '{sealed}' WHERE job_id = {job}");
+    let folder = tempfile::tempdir().unwrap();
+    let copy = format!("VACUUM INTO '{}'", database(&folder).display());
+    let connection = Connection::open(house.database()).unwrap();
+    connection.execute(&update, []).unwrap();
+    connection.execute(&copy, []).unwrap();
+    let key = folder.path().join("secret.key");
+    fs::copy(house.database().with_file_name("secret.key"), &key).unwrap();
+    drop(open(&folder).unwrap());
+    fs::remove_file(&key).unwrap();
+    let refused = refusal(&folder);
+    assert!(
+        refused.contains("without which secret inputs of 1 job cannot be opened"),
+        "{refused}"
+    );
+    assert!(!key.exists(), "no other is made");
+}
+
+#[test]
+fn what_acts_by_itself_in_a_database_is_none_of_ours() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(&folder).unwrap());
+    let run = |sql: &str| {
+        let connection = Connection::open(database(&folder)).unwrap();
+        connection.execute_batch(sql).unwrap();
+    };
+    run("CREATE TRIGGER evil AFTER INSERT ON job BEGIN DELETE FROM event; END");
+    assert!(refusal(&folder).contains("has trigger evil in it"));
+    run("DROP TRIGGER evil; CREATE VIEW seen AS SELECT 1");
+    assert!(refusal(&folder).contains("has view seen in it"));
+    run("DROP VIEW seen");
+    open(&folder).unwrap();
+}

@@ -1,6 +1,8 @@
 //! A database of every version that was ever released opens, keeps every row, and leaves a copy of what it was.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rusqlite::Connection;
@@ -72,11 +74,19 @@ fn assert_kept(before: &Rows, after: &Rows, version: i64) {
     }
 }
 
+/// It has secret inputs, and is not opened without one.
+fn lay_key(folder: &Path) {
+    let file = folder.join("secret.key");
+    std::fs::write(&file, [7; 32]).unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+}
+
 #[test]
 fn a_database_of_every_released_version_opens_and_keeps_every_row() {
     for &(old, sql) in RELEASED {
         let folder = tempfile::tempdir().unwrap();
         make(folder.path(), sql);
+        lay_key(folder.path());
         let file = folder.path().join("stepward.db");
         assert_eq!(version(&file), old);
         let before = rows(&file);

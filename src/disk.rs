@@ -1,0 +1,29 @@
+//! Room on the disk of a folder.
+
+use std::path::Path;
+
+use rustix::fs::{StatVfs, statvfs};
+
+/// What logs leave free for everything else: a twentieth, within these. With no room at all nothing could be said, and nothing
+/// removed to make some.
+const RESERVE_BYTES_MIN: u64 = 2 << 20;
+const RESERVE_BYTES_MAX: u64 = 64 << 20;
+
+/// `None`: it cannot be asked.
+pub fn free_bytes(folder: &Path) -> Option<u64> {
+    statvfs(folder).ok().map(|found| free(&found))
+}
+
+/// Whether so many bytes of a log may still be written there. Where that cannot be asked it is tried.
+pub fn has_room_for_log(folder: &Path, bytes: usize) -> bool {
+    let Ok(found) = statvfs(folder) else {
+        return true;
+    };
+    let all = found.f_blocks.saturating_mul(found.f_frsize);
+    let reserve = (all / 20).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
+    free(&found) >= reserve.saturating_add(bytes as u64)
+}
+
+fn free(found: &StatVfs) -> u64 {
+    found.f_bavail.saturating_mul(found.f_frsize)
+}
