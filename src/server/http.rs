@@ -1006,6 +1006,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn long_answers_that_nobody_has_read_have_a_bound() {
+        let room = Arc::new(Semaphore::new(100_000));
+        let answer = |bytes: usize| {
+            let outgoing: Outgoing = Response::text(vec![b'x'; bytes]).into();
+            outgoing.within(&room).response
+        };
+        let unread = answer(80_000);
+        assert_eq!((unread.status, unread.body.len()), (200, 80_000));
+        assert_eq!(answer(80_000).status, 503);
+        assert_eq!(answer(60_000).status, 200, "short ones take none");
+        drop(unread);
+        assert_eq!(answer(80_000).status, 200);
+    }
+
+    #[test]
     fn addresses_are_taken_apart_before_they_are_decoded() {
         let segments = |path: &str| decode_path(path).map(|segments| segments.join("|"));
         assert_eq!(segments("/api/jobs/1"), Some("api|jobs|1".to_string()));

@@ -267,30 +267,3 @@ fn bodies_of_others_take_no_room_of_workers() {
     let long = house.ask("POST", "/login", "", &[b'x'; 17_000]);
     assert_eq!(long.status, 413, "nobody knows yet who that is");
 }
-
-#[test]
-fn answers_that_nobody_reads_have_a_bound() {
-    let limits = Limits {
-        answers_bytes_max: 10_000_000,
-        ..Limits::default()
-    };
-    let house = ServerHouse::with(limits, |_| ());
-    let long = json!({ "input": { "name": "x".repeat(60_000) } });
-    for _ in 0..60 {
-        house.post("/api/tasks/hello/jobs", &long).expect(201);
-    }
-    let path = "/api/jobs?limit=60";
-    assert!(house.get(path).body.len() > 3_000_000);
-    let mut unread = Vec::new();
-    until("there is no room for one more", || {
-        assert!(unread.len() < 20, "more than there is room for");
-        let mut line = house.line();
-        line.ask("GET", path, "", b"");
-        unread.push(line);
-        let answer = house.get(path);
-        answer.status == 503
-    });
-    assert_eq!(house.get("/api/jobs?limit=1").status, 200, "short ones fit");
-    drop(unread);
-    until("there is room again", || house.get(path).status == 200);
-}
