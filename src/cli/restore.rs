@@ -29,7 +29,7 @@ pub struct RestoreArgs {
     /// Where the workflow files go; `workflows` in the data folder if left out. What is there is never written over.
     #[arg(long, value_name = "FOLDER")]
     workflows_dir: Option<PathBuf>,
-    /// Moves a data folder that is in the way aside, to FOLDER.before-restore-TIME.
+    /// Moves what is in the way aside, to FOLDER/before-restore-TIME.
     #[arg(long)]
     force: bool,
     /// Looks at everything as if it were restored, and says what is in it.

@@ -30,7 +30,7 @@ use crate::language::duration;
 use crate::secrets::random_secret;
 use crate::server::api::show;
 use crate::server::api::tokens::Drawn;
-use crate::store::{DATABASE_FILE, Store, StoreOptions};
+use crate::store::{DATABASE_FILE, LOCK_FILE, Store, StoreOptions};
 use crate::wire::api::{MadeTokenJson, MeJson, NewTokenRequest, TokenJson};
 
 #[derive(Args)]
@@ -418,8 +418,10 @@ impl DataFolder {
     }
 }
 
+/// Besides what is left by whoever held it for a while.
 fn has_files(folder: &Path) -> bool {
-    fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
+    let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.any(|entry| entry.file_name() != LOCK_FILE)
 }
 
 fn file(args: FileArgs) -> anyhow::Result<Exit> {

@@ -56,7 +56,10 @@ pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
 pub use retention::{FileSize, FireRef, Named, RemovedPiece, RootJob};
-pub use schema::{DATABASE_FILE, OpenError, SCHEMA_VERSION, compact};
+pub use schema::{
+    DATABASE_FILE, FolderLock, LOCK_FILE, OpenError, RESTORING_FILE, SCHEMA_VERSION, compact,
+    hold_folder,
+};
 pub use steps::{Ending, NewStep};
 pub use workers::SessionView;
 pub use writer::Joiner;

@@ -90,6 +90,8 @@ pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 
 pub const DATABASE_FILE: &str = "stepward.db";
 pub const LOCK_FILE: &str = "LOCK";
+/// Is there while one database takes the place of another.
+pub const RESTORING_FILE: &str = "RESTORING";
 
 /// Checking every page takes longer the larger the file is; above these sizes it is left to `stepward db check`.
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
@@ -142,6 +144,12 @@ pub enum OpenError {
     )]
     Corrupt { file: PathBuf, detail: String },
     #[error(
+        "data folder {} is half restored, do it again: stepward restore FILE --data-dir {} --force (what was there before is in its \
+         folder before-restore-TIME)",
+        folder.display(), folder.display()
+    )]
+    HalfRestored { folder: PathBuf },
+    #[error(
         "{file} cannot have a write-ahead log (its journal mode stays {mode}), choose a local data_dir"
     )]
     NoWal { file: PathBuf, mode: String },
@@ -170,6 +178,7 @@ pub fn open(
     make_folder(folder)?;
     refuse_network_filesystem(folder)?;
     let lock = lock_folder(folder)?;
+    refuse_half_restored(folder)?;
     refuse_full_disk(folder)?;
     let file = folder.join(DATABASE_FILE);
     let crashed = folder.join("stepward.db-wal").exists();
@@ -235,7 +244,25 @@ fn refuse_full_disk(folder: &Path) -> Result<(), OpenError> {
 pub fn lock_existing(folder: &Path) -> Result<FolderLock, OpenError> {
     let found = folder.join(DATABASE_FILE).metadata();
     found.map_err(|cause| refusal(folder, cause))?;
+    let lock = lock_folder(folder)?;
+    refuse_half_restored(folder)?;
+    Ok(lock)
+}
+
+/// For whoever fills a folder, whatever is in it by now. One that is not there is made.
+pub fn hold_folder(folder: &Path) -> Result<FolderLock, OpenError> {
+    make_folder(folder)?;
     lock_folder(folder)
+}
+
+/// Without its database it would be taken for a new one.
+pub fn refuse_half_restored(folder: &Path) -> Result<(), OpenError> {
+    match folder.join(RESTORING_FILE).exists() {
+        true => Err(OpenError::HalfRestored {
+            folder: folder.into(),
+        }),
+        false => Ok(()),
+    }
 }
 
 fn lock_folder(folder: &Path) -> Result<FolderLock, OpenError> {

@@ -453,7 +453,15 @@ fn what_is_in_its_place_is_moved_aside_if_somebody_says_so_and_never_lost() {
     assert!(!data.join("mine").exists());
     let again = restore(&archive, &data, true).unwrap().moved_aside.unwrap();
     assert_ne!(again, aside);
-    assert_eq!(names(folder.path()).len(), 3);
+    assert!(
+        aside.exists(),
+        "what was moved aside once stays where it is"
+    );
+    assert_eq!(
+        names(folder.path()),
+        ["data"],
+        "nothing is written around it"
+    );
 }
 
 #[test]
@@ -464,6 +472,81 @@ fn nobody_restores_under_a_server_that_runs() {
     let refused = restore(&archive, &data, true).unwrap_err().to_string();
     assert!(refused.contains("is in use by another server"), "{refused}");
     assert!(data.join("mine").exists());
+}
+
+/// A backup from far away: while it comes, somebody does something.
+struct Meanwhile<'a, F: FnMut()> {
+    archive: &'a [u8],
+    act: F,
+}
+
+impl<F: FnMut()> Read for Meanwhile<'_, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        (self.act)();
+        self.archive.read(buffer)
+    }
+}
+
+fn restore_while(data: &Path, force: bool, act: impl FnMut()) -> Result<Restored, BackupError> {
+    let archive = small();
+    let asked = Restore {
+        data_dir: data,
+        workflows_dir: None,
+        force,
+        now: NOW,
+    };
+    let archive = archive.as_slice();
+    backup::restore(Meanwhile { archive, act }, &asked)
+}
+
+#[test]
+fn no_server_starts_where_a_backup_is_being_restored() {
+    let (_folder, used) = used();
+    let (new, empty) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for data in [&used, &new.path().join("data"), empty.path()] {
+        let mut told = None;
+        restore_while(data, data == used, || {
+            let started = Store::open(data, StoreOptions::default()).err();
+            told = Some(started.expect("it must be refused").to_string());
+        })
+        .unwrap();
+        let told = told.unwrap();
+        assert!(told.contains("is in use by another server"), "{told}");
+        drop(Store::open(data, StoreOptions::default()).unwrap());
+    }
+}
+
+#[test]
+fn what_comes_into_an_empty_folder_meanwhile_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let mine = folder.path().join("secret.key");
+    let restored = restore_while(folder.path(), false, || fs::write(&mine, "mine").unwrap());
+    let refused = restored.unwrap_err().to_string();
+    assert!(refused.contains("is not empty"), "{refused}");
+    assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
+    assert_eq!(names(folder.path()), ["LOCK", "secret.key"]);
+}
+
+/// As it is after a power cut between two renames: the former database is aside, the new one not yet there.
+#[test]
+fn a_folder_that_is_half_restored_is_not_taken_for_a_new_one() {
+    let (_folder, data) = used();
+    let aside = data.join("before-restore-20261117T143000Z");
+    fs::create_dir(&aside).unwrap();
+    fs::rename(data.join("stepward.db"), aside.join("stepward.db")).unwrap();
+    fs::write(data.join("RESTORING"), "").unwrap();
+    let refused = Store::open(&data, StoreOptions::default()).err();
+    let refused = refused.expect("it must be refused").to_string();
+    assert!(
+        refused.contains("is half restored, do it again"),
+        "{refused}"
+    );
+    assert!(!data.join("stepward.db").exists());
+
+    // As it says.
+    restore(&small(), &data, true).unwrap();
+    assert!(aside.join("stepward.db").exists());
+    drop(Store::open(&data, StoreOptions::default()).unwrap());
 }
 
 #[test]
