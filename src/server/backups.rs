@@ -140,19 +140,25 @@ impl Backups {
     pub fn look(&self) -> BackupsJson {
         let maker = &self.maker;
         let settings = &maker.config.backup;
-        let last = maker.shelf.as_ref().and_then(Shelf::last);
+        let now = maker.clock.now().wall;
+        let shelved = maker.shelf.as_ref().map(|shelf| shelf.list(now));
+        let shelved = shelved.unwrap_or_default();
+        let last = shelved.last().filter(|last| !last.is_ahead(now));
+        let ahead = shelved.iter().rfind(|shelved| shelved.is_ahead(now));
+        let shown = |shelved: &Shelved| BackupJson {
+            file: words::shown_path(&shelved.file),
+            made_at: shelved.made_at.into(),
+            bytes: shelved.bytes,
+        };
         let failed = maker.failed.lock().unwrap_or_else(PoisonError::into_inner);
         BackupsJson {
             dir: settings.dir.as_deref().map(words::shown_path),
             every_hours: settings.every_hours,
             keep: settings.keep,
             last_taken_at: backup::noted(&maker.config.data_dir).map(|noted| noted.made_at),
-            last: last.as_ref().map(|shelved| BackupJson {
-                file: words::shown_path(&shelved.file),
-                made_at: shelved.made_at.into(),
-                bytes: shelved.bytes,
-            }),
-            next_at: (maker.shelf.as_ref()).map(|_| maker.due(last.as_ref()).into()),
+            last: last.map(shown),
+            ahead: ahead.map(shown),
+            next_at: (maker.shelf.as_ref()).map(|shelf| maker.due(shelf, now).into()),
             failed: failed.as_ref().map(|(since, message)| BackupFailureJson {
                 since: (*since).into(),
                 message: message.clone(),
@@ -203,28 +209,27 @@ impl Maker {
         backup::note(&self.config.data_dir, noted);
     }
 
-    /// A clock that was set back does not keep us from making any for years.
-    fn due(&self, last: Option<&Shelved>) -> Timestamp {
-        let now = self.clock.now().wall;
+    /// One that bears a time to come says nothing of when the next is due: else there would be none until then.
+    fn due(&self, shelf: &Shelf, now: Timestamp) -> Timestamp {
         let every_ms = i64::from(self.config.backup.every_hours) * HOUR_MS;
-        let due = last.map_or(now.0, |last| last.made_at.0 + every_ms);
-        Timestamp(due.min(now.0 + every_ms))
+        let last = shelf.list(now).pop().filter(|last| !last.is_ahead(now));
+        Timestamp(last.map_or(now.0, |last| last.made_at.0 + every_ms))
     }
 
     fn run(&self, stopped: &Receiver<()>) {
-        let mut not_before = i64::MIN;
+        let shelf = self.shelf.as_ref().expect("there is one, or no thread");
+        let mut not_before = self.clock.now().up;
         loop {
-            let now = self.clock.now().wall;
-            let last = self.shelf.as_ref().and_then(Shelf::last);
-            if self.due(last.as_ref()).0 <= now.0 && not_before <= now.0 {
+            let now = self.clock.now();
+            if self.due(shelf, now.wall).0 <= now.wall.0 && not_before <= now.up {
                 // Somebody else has his turn: in a while.
                 if let Some(_turn) = self.turn() {
-                    let shelved = self.shelve();
+                    let shelved = self.shelve(shelf);
                     if !self.goes_on() {
                         return;
                     }
                     if shelved.is_err() {
-                        not_before = now.0 + AGAIN_MS;
+                        not_before = now.up.plus_ms(AGAIN_MS);
                     }
                     self.tell(shelved);
                 }
@@ -236,12 +241,11 @@ impl Maker {
         }
     }
 
-    fn shelve(&self) -> Result<Shelved, BackupError> {
-        let shelf = self.shelf.as_ref().expect("there is one, or no thread");
+    fn shelve(&self, shelf: &Shelf) -> Result<Shelved, BackupError> {
         shelf.open()?;
         let backup = self.make(shelf.folder().to_path_buf())?;
         let shelved = shelf.put(backup, &|| self.goes_on())?;
-        shelf.rotate();
+        shelf.rotate(shelved.made_at);
         Ok(shelved)
     }
 

@@ -369,6 +369,38 @@ fn backups_are_made_by_themselves_go_on_after_a_restart_and_old_ones_go() {
     house.check();
 }
 
+/// The clock was years ahead when one was made, and was set right since.
+#[test]
+fn a_backup_of_a_time_to_come_does_not_keep_others_from_being_made() {
+    let shelf_folder = tempfile::tempdir().unwrap();
+    let folder = shelf_folder.path().join("backups");
+    let mut house = House::with_settings(WORK, &shelved(SETTINGS, &folder, 2));
+    let made = |house: &House| {
+        let events = house.all_events();
+        events.iter().filter(|it| it.kind == "backup_made").count()
+    };
+    await_that("the first is made", || (made(&house) == 1).then_some(()));
+    house.stop_server();
+    let names = shelf(&folder);
+    let (prefix, _) = names[0].rsplit_once('-').unwrap();
+    let ahead = format!("{prefix}-20990101T000000Z.tar.gz");
+    fs::rename(folder.join(&names[0]), folder.join(&ahead)).unwrap();
+    house.start_server();
+    await_that("another is made", || (made(&house) == 2).then_some(()));
+    let names = shelf(&folder);
+    assert_eq!(names.len(), 2, "{names:?}");
+    let told: BackupsJson = house.get("/api/backups");
+    assert!(told.last.unwrap().file.ends_with(&names[0]));
+    assert!(told.ahead.unwrap().file.ends_with(&ahead));
+    let status = typed(&house, &["status"]);
+    assert!(status.stdout.contains("bears a time"), "{status:?}");
+    let config = house.path("server.yaml");
+    let doctor = ["doctor", "database", "--config", config.to_str().unwrap()];
+    let doctor = typed(&house, &doctor);
+    assert!(doctor.stdout.contains("still to come"), "{doctor:?}");
+    house.check();
+}
+
 #[test]
 fn a_backup_that_cannot_be_made_is_told_once_and_hurts_nobody() {
     let shelf_folder = tempfile::tempdir().unwrap();
