@@ -299,6 +299,40 @@ fn one_file_is_all_or_nothing_and_for_its_owner_alone() {
     house.check();
 }
 
+/// As a package has it: the folder is the server's, what is around it is root's, and root follows the advice.
+#[test]
+fn root_restores_for_whoever_owns_the_folder() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    const OWNER: u32 = 61_001;
+    let mut house = House::with(WORK);
+    take(&house, "one.tar");
+    house.stop_server();
+    fs::set_permissions(house.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let data = house.path("data");
+    let chowned = std::process::Command::new("chown")
+        .args(["-R", &format!("{OWNER}:{OWNER}")])
+        .arg(&data)
+        .status();
+    assert!(chowned.unwrap().success());
+    let restored = restore(&house, &["one.tar", "--data-dir", "data", "--force"]);
+    assert_eq!(restored.code, Some(0), "{restored:?}");
+    let others = std::process::Command::new("find")
+        .arg(&data)
+        .args(["!", "-user", &OWNER.to_string()])
+        .output()
+        .unwrap();
+    assert!(
+        others.status.success() && others.stdout.is_empty(),
+        "{others:?}"
+    );
+    let aside = shelf(&data)
+        .into_iter()
+        .find(|it| it.starts_with("before-restore-"));
+    assert!(data.join(aside.unwrap()).join("stepward.db").exists());
+}
+
 /// So that a server of a house makes backups by itself.
 fn shelved(house_settings: &str, folder: &std::path::Path, keep: u32) -> String {
     let folder = folder.display();
