@@ -17,7 +17,7 @@ use super::{
 };
 use crate::domain::{JobId, Timestamp};
 use crate::secrets::KEY_FILE;
-use crate::store::{Copy, DATABASE_FILE, Stopped, Store};
+use crate::store::{Copy, DATABASE_FILE, GoOn, Stopped, Store};
 use crate::wire::Time;
 use crate::words;
 
@@ -82,7 +82,7 @@ pub fn begin(
     from: From,
     sources: Sources,
     now: Timestamp,
-    go_on: &dyn Fn() -> bool,
+    go_on: &GoOn,
 ) -> Result<Backup, BackupError> {
     let database = sources.data_dir.join(DATABASE_FILE);
     let needed = length(&database) + length(&database.with_extension("db-wal")) + RESERVED_BYTES;

@@ -12,6 +12,7 @@ use flate2::write::GzEncoder;
 
 use super::{Backup, BackupError, free_bytes, look, stamp};
 use crate::domain::Timestamp;
+use crate::store::{CopyError, GoOn};
 use crate::words;
 
 const SUFFIX: &str = ".tar.gz";
@@ -88,11 +89,7 @@ impl Shelf {
     }
 
     /// Takes a backup in: all of it, or nothing.
-    pub fn put(
-        &self,
-        mut backup: Backup,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<Shelved, BackupError> {
+    pub fn put(&self, mut backup: Backup, go_on: &GoOn) -> Result<Shelved, BackupError> {
         let made_at = backup.manifest().made_at.0;
         let name = format!("{}{}{SUFFIX}", self.prefix, stamp(made_at));
         let file = self.folder.join(&name);
@@ -118,12 +115,7 @@ impl Shelf {
         })
     }
 
-    fn write(
-        &self,
-        backup: &mut Backup,
-        part: &Path,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<(), BackupError> {
+    fn write(&self, backup: &mut Backup, part: &Path, go_on: &GoOn) -> Result<(), BackupError> {
         let target = |error| BackupError::Target(part.into(), error);
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).read(true).mode(0o600);
@@ -137,7 +129,7 @@ impl Shelf {
                 break;
             }
             if !go_on() {
-                return Err(crate::store::CopyError::GivenUp.into());
+                return Err(CopyError::GivenUp.into());
             }
             if until_look < bytes as u64 {
                 self.refuse_full()?;
@@ -151,6 +143,7 @@ impl Shelf {
         drop(out);
         // What the disk gives back is what counts.
         let read = File::open(part).map_err(target)?;
+        let read = GivenUp { read, go_on };
         look(BufReader::new(read)).map(|_| ())
     }
 
@@ -193,6 +186,21 @@ impl Shelf {
             }
         }
         removed
+    }
+}
+
+/// A file that is read until nobody wants it any more.
+struct GivenUp<'a> {
+    read: File,
+    go_on: &'a GoOn,
+}
+
+impl Read for GivenUp<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match (self.go_on)() {
+            true => self.read.read(buffer),
+            false => Err(io::Error::other(CopyError::GivenUp)),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -22,7 +23,7 @@ use crate::backup::{self, Backup, BackupError, Contents, Manifest, Noted, Source
 use crate::certificate::Trust;
 use crate::clock::wall_time;
 use crate::config::read_token;
-use crate::store::{DATABASE_FILE, Stopped};
+use crate::store::{DATABASE_FILE, GoOn, Stopped};
 use crate::wire::Time;
 
 /// The database is copied before the first byte comes.
@@ -238,7 +239,8 @@ fn of_folder(stopped: &Stopped, config: Option<&Path>) -> anyhow::Result<Backup>
         );
     }
     let from = backup::From::Stopped(stopped);
-    Ok(backup::begin(from, sources, wall_time(), &|| true)?)
+    let go_on: GoOn = Arc::new(|| true);
+    Ok(backup::begin(from, sources, wall_time(), &go_on)?)
 }
 
 fn same(one: &Path, other: &Path) -> bool {

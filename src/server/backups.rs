@@ -19,6 +19,7 @@ use crate::config::{Origin, ServerConfig, Setting};
 use crate::domain::Timestamp;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::engine::Engine;
+use crate::store::GoOn;
 use crate::wire::api::{BackupFailureJson, BackupJson, BackupsJson};
 use crate::words;
 
@@ -30,8 +31,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 pub struct Backups {
     maker: Arc<Maker>,
-    /// `None`: the settings ask for none.
-    stop: Option<Sender<()>>,
+    /// Its end ends the thread. `None`: the settings ask for none.
+    wake: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -42,7 +43,7 @@ struct Maker {
     settings_file: Option<PathBuf>,
     shelf: Option<Shelf>,
     is_busy: Arc<AtomicBool>,
-    is_stopping: AtomicBool,
+    is_stopping: Arc<AtomicBool>,
     /// Since when, and why.
     failed: Mutex<Option<(Timestamp, String)>>,
 }
@@ -103,21 +104,21 @@ impl Backups {
             settings_file,
             shelf,
             is_busy: Arc::default(),
-            is_stopping: AtomicBool::new(false),
+            is_stopping: Arc::default(),
             failed: Mutex::new(None),
         });
         let mut backups = Backups {
             maker,
-            stop: None,
+            wake: None,
             thread: None,
         };
         if backups.maker.shelf.is_some() {
-            let (stop, stopped) = bounded(0);
+            let (wake, stopped) = bounded(0);
             let maker = backups.maker.clone();
             let thread = std::thread::Builder::new()
                 .name("backup".to_string())
                 .spawn(move || maker.run(&stopped))?;
-            backups.stop = Some(stop);
+            backups.wake = Some(wake);
             backups.thread = Some(thread);
         }
         Ok(backups)
@@ -134,6 +135,11 @@ impl Backups {
             is_noted: false,
             _turn: turn,
         })
+    }
+
+    /// Whatever is being copied is given up, and nothing is begun any more.
+    pub fn stop(&self) {
+        self.maker.is_stopping.store(true, Ordering::Relaxed);
     }
 
     /// As it is now.
@@ -169,8 +175,8 @@ impl Backups {
 
 impl Drop for Backups {
     fn drop(&mut self) {
-        self.maker.is_stopping.store(true, Ordering::Relaxed);
-        self.stop = None;
+        self.stop();
+        self.wake = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -185,8 +191,9 @@ impl Maker {
         (!was_busy).then(|| Turn(self.is_busy.clone()))
     }
 
-    fn goes_on(&self) -> bool {
-        !self.is_stopping.load(Ordering::Relaxed)
+    fn go_on(&self) -> GoOn {
+        let is_stopping = self.is_stopping.clone();
+        Arc::new(move || !is_stopping.load(Ordering::Relaxed))
     }
 
     fn make(&self, staging: PathBuf) -> Result<Backup, BackupError> {
@@ -198,7 +205,7 @@ impl Maker {
             apart: self.config.backup.dir.iter().cloned().collect(),
         };
         let from = backup::From::Running(&self.engine.store);
-        backup::begin(from, sources, self.clock.now().wall, &|| self.goes_on())
+        backup::begin(from, sources, self.clock.now().wall, &self.go_on())
     }
 
     fn note(&self, backup: &Backup) {
@@ -225,7 +232,7 @@ impl Maker {
                 // Somebody else has his turn: in a while.
                 if let Some(_turn) = self.turn() {
                     let shelved = self.shelve(shelf);
-                    if !self.goes_on() {
+                    if self.is_stopping.load(Ordering::Relaxed) {
                         return;
                     }
                     if shelved.is_err() {
@@ -244,7 +251,7 @@ impl Maker {
     fn shelve(&self, shelf: &Shelf) -> Result<Shelved, BackupError> {
         shelf.open()?;
         let backup = self.make(shelf.folder().to_path_buf())?;
-        let shelved = shelf.put(backup, &|| self.goes_on())?;
+        let shelved = shelf.put(backup, &self.go_on())?;
         shelf.rotate(shelved.made_at);
         Ok(shelved)
     }

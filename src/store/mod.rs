@@ -48,7 +48,7 @@ use crate::secrets::Sealer;
 pub use assignments::{Claim, Demand, Held, JobPayload, NextClaim};
 pub use attempts::{FormerAttempt, FormerOutcome};
 pub use census::OpenRows;
-pub use copy::{Copy, CopyError, Stopped, Taken, take_copy};
+pub use copy::{Copy, CopyError, GoOn, Stopped, Taken, take_copy};
 pub use definitions::{Frozen, hex_sha256};
 pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;

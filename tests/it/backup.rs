@@ -3,12 +3,14 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use stepward::backup::{self, BackupError, From, Restore, Restored, Sources};
 use stepward::domain::Timestamp;
-use stepward::store::{SCHEMA_VERSION, Store, StoreOptions};
+use stepward::store::{CopyError, GoOn, SCHEMA_VERSION, Store, StoreOptions};
 use tempfile::TempDir;
 
 const NOW: Timestamp = Timestamp(1_790_000_000_000);
@@ -35,7 +37,8 @@ fn small() -> Vec<u8> {
     // A log of an attempt that no step is in: whoever gets that number next must not find it.
     fs::create_dir_all(data.join("logs/7")).unwrap();
     fs::write(data.join("logs/7/9.1.log"), "1 o ghost\n").unwrap();
-    let mut backup = backup::begin(From::Running(&store), sources, NOW, &|| true).unwrap();
+    let go_on: GoOn = Arc::new(|| true);
+    let mut backup = backup::begin(From::Running(&store), sources, NOW, &go_on).unwrap();
     let mut bytes = Vec::new();
     backup.read_to_end(&mut bytes).unwrap();
     assert!(backup.is_whole());
@@ -46,6 +49,28 @@ fn small() -> Vec<u8> {
         .collect();
     assert_eq!(left, Vec::<String>::new(), "the copy has no name any more");
     bytes
+}
+
+/// Every page is copied at once here, and looking at them is what takes long.
+#[test]
+fn a_copy_that_is_looked_at_can_be_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    drop(Store::open(&data, StoreOptions::default()).unwrap());
+    let sql = rusqlite::Connection::open(data.join("stepward.db")).unwrap();
+    sql.execute_batch(
+        "CREATE TABLE ballast (bytes BLOB);
+         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+         INSERT INTO ballast SELECT zeroblob(100) FROM n",
+    )
+    .unwrap();
+    drop(sql);
+    let store = Store::open(&data, StoreOptions::default()).unwrap();
+    let was_asked = AtomicBool::new(false);
+    let once: GoOn = Arc::new(move || !was_asked.swap(true, Ordering::Relaxed));
+    let copied = store.copy_to(&folder.path().join("copy"), &once);
+    let told = copied.err();
+    assert!(matches!(told, Some(CopyError::GivenUp)), "{told:?}");
 }
 
 /// The files of an archive, by name.

@@ -333,6 +333,37 @@ fn root_restores_for_whoever_owns_the_folder() {
     assert!(data.join(aside.unwrap()).join("stepward.db").exists());
 }
 
+#[test]
+fn a_server_that_stops_does_not_wait_for_a_copy_of_its_database() {
+    let mut house = House::with(WORK);
+    house.stop_server();
+    let sql = rusqlite::Connection::open(house.path("data/stepward.db")).unwrap();
+    sql.execute_batch(
+        "CREATE TABLE ballast (bytes BLOB);
+         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
+         INSERT INTO ballast SELECT zeroblob(4000) FROM n",
+    )
+    .unwrap();
+    drop(sql);
+    house.start_server();
+    let (folder, url) = (house.folder.path().to_path_buf(), house.url());
+    let taking = std::thread::spawn(move || {
+        let mut taking = crate::typed::command(&folder, &["backup", "large.tar"]);
+        taking.env("STEPWARD_SERVER_URL", url).output().unwrap()
+    });
+    await_that("it is being copied", || {
+        let names = shelf(&house.path("data"));
+        names
+            .iter()
+            .any(|it| it.starts_with("backup-copy."))
+            .then_some(())
+    });
+    house.stop_server();
+    let told = taking.join().unwrap();
+    let told = String::from_utf8_lossy(&told.stderr);
+    assert!(told.contains("the server stops"), "{told}");
+}
+
 /// So that a server of a house makes backups by itself.
 fn shelved(house_settings: &str, folder: &std::path::Path, keep: u32) -> String {
     let folder = folder.display();
