@@ -27,8 +27,6 @@ const RESERVED_BYTES: u64 = 64 << 20;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const FILES_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 16;
-/// The copy of the database, while it is made.
-const COPY: &str = "backup-copy.";
 
 const ABOUT: &str = "A backup of a Stepward installation. `stepward restore FILE --data-dir FOLDER` makes a data folder of it; \
                      by hand, data/ is one. Whoever reads data/secret.key can read the secrets in the database.";
@@ -43,10 +41,26 @@ pub struct Sources {
     pub data_dir: PathBuf,
     pub workflows_dir: Option<PathBuf>,
     pub settings_file: Option<PathBuf>,
-    /// Where the database is copied to for a while.
-    pub staging: PathBuf,
+    pub staging: Staging,
     /// Folders that are not looked into, should they be below that of the workflows.
     pub apart: Vec<PathBuf>,
+}
+
+/// Where the database is copied to for a while.
+pub struct Staging {
+    pub folder: PathBuf,
+    /// What the copy's name begins with. Whatever else is called so was left by somebody who was killed.
+    pub prefix: String,
+}
+
+impl Staging {
+    /// The data folder itself, which nobody shares.
+    pub fn in_data(folder: &Path) -> Staging {
+        Staging {
+            folder: folder.into(),
+            prefix: "backup-copy.".to_string(),
+        }
+    }
 }
 
 /// A backup that is being made, to be read to its end: before that it is none.
@@ -86,18 +100,18 @@ pub fn begin(
 ) -> Result<Backup, BackupError> {
     let database = sources.data_dir.join(DATABASE_FILE);
     let needed = length(&database) + length(&database.with_extension("db-wal")) + RESERVED_BYTES;
-    let staging = &sources.staging;
-    let target = |error| BackupError::Target(staging.clone(), error);
-    let free = free_bytes(staging).map_err(target)?;
+    let Staging { folder, prefix } = &sources.staging;
+    let target = |error| BackupError::Target(folder.clone(), error);
+    let free = free_bytes(folder).map_err(target)?;
     if free < needed {
         return Err(BackupError::NoRoom {
-            folder: staging.clone(),
+            folder: folder.clone(),
             free: words::bytes(free),
             needed: words::bytes(needed),
         });
     }
-    remove_leftovers(staging);
-    let staged = tempfile::Builder::new().prefix(COPY).tempfile_in(staging);
+    remove_leftovers(folder, prefix);
+    let staged = tempfile::Builder::new().prefix(prefix).tempfile_in(folder);
     let staged = staged.map_err(target)?;
     let copy = match from {
         From::Running(store) => store.copy_to(staged.path(), go_on),
@@ -155,11 +169,11 @@ fn length(file: &Path) -> u64 {
     file.metadata().map_or(0, |found| found.len())
 }
 
-/// What somebody who was killed while he copied has left. Nobody else copies into this folder at the same time.
-fn remove_leftovers(staging: &Path) {
-    let entries = fs::read_dir(staging).into_iter().flatten().flatten();
+/// What somebody who was killed while he copied has left. Nobody else copies by this name at the same time.
+fn remove_leftovers(folder: &Path, prefix: &str) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries {
-        if entry.file_name().to_string_lossy().starts_with(COPY) {
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
             // It is in nobody's way but the disk's.
             let _ = fs::remove_file(entry.path());
         }

@@ -37,7 +37,7 @@ use crate::domain::Timestamp;
 use crate::store::CopyError;
 use crate::wire::Time;
 
-pub use make::{Backup, From, Sources, begin};
+pub use make::{Backup, From, Sources, Staging, begin};
 pub use open::{Contents, look};
 pub use restore::{Restore, Restored, restore, verify};
 pub use shelf::{Shelf, Shelved};

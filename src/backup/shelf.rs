@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{Backup, BackupError, free_bytes, look, stamp};
+use super::{Backup, BackupError, Staging, free_bytes, look, stamp};
 use crate::domain::Timestamp;
 use crate::store::{CopyError, GoOn};
 use crate::words;
@@ -55,8 +55,12 @@ impl Shelf {
         }
     }
 
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// Another installation may copy into the same folder at the same time.
+    pub fn staging(&self) -> Staging {
+        Staging {
+            folder: self.folder.clone(),
+            prefix: format!("{}copy.", self.prefix),
+        }
     }
 
     /// Whoever is not there yet is made, for nobody else to look into.

@@ -19,7 +19,7 @@ use super::look::Show;
 use super::reach::{NamedBy, Reach, Remote, token_variable};
 use super::say::{answer, answer_json, is_written, say};
 use super::words::{bytes, count, moment, shown_path};
-use crate::backup::{self, Backup, BackupError, Contents, Manifest, Noted, Sources};
+use crate::backup::{self, Backup, BackupError, Contents, Manifest, Noted, Sources, Staging};
 use crate::certificate::Trust;
 use crate::clock::wall_time;
 use crate::config::read_token;
@@ -230,7 +230,7 @@ fn of_folder(stopped: &Stopped, config: Option<&Path>) -> anyhow::Result<Backup>
         data_dir: stopped.folder().to_path_buf(),
         workflows_dir: workflows_folder(&settings).filter(|_| is_its_own),
         settings_file: file.filter(|_| is_its_own),
-        staging: stopped.folder().to_path_buf(),
+        staging: Staging::in_data(stopped.folder()),
         apart: settings.backup.dir.iter().cloned().collect(),
     };
     if !is_its_own {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use crate::backup::{self, Backup, BackupError, Noted, Shelf, Shelved, Sources};
+use crate::backup::{self, Backup, BackupError, Noted, Shelf, Shelved, Sources, Staging};
 use crate::clock::SystemClock;
 use crate::config::{Origin, ServerConfig, Setting};
 use crate::domain::Timestamp;
@@ -127,7 +127,7 @@ impl Backups {
     /// Copies the database, which takes seconds; the rest is read as it is sent.
     pub fn begin(&self) -> Result<Handed, Refusal> {
         let turn = self.maker.turn().ok_or(Refusal::Busy)?;
-        let staging = self.maker.config.data_dir.clone();
+        let staging = Staging::in_data(&self.maker.config.data_dir);
         let backup = self.maker.make(staging).map_err(Refusal::Failed)?;
         Ok(Handed {
             backup,
@@ -196,7 +196,7 @@ impl Maker {
         Arc::new(move || !is_stopping.load(Ordering::Relaxed))
     }
 
-    fn make(&self, staging: PathBuf) -> Result<Backup, BackupError> {
+    fn make(&self, staging: Staging) -> Result<Backup, BackupError> {
         let sources = Sources {
             data_dir: self.config.data_dir.clone(),
             workflows_dir: self.config.workflows_dir.clone(),
@@ -250,7 +250,7 @@ impl Maker {
 
     fn shelve(&self, shelf: &Shelf) -> Result<Shelved, BackupError> {
         shelf.open()?;
-        let backup = self.make(shelf.folder().to_path_buf())?;
+        let backup = self.make(shelf.staging())?;
         let shelved = shelf.put(backup, &self.go_on())?;
         shelf.rotate(shelved.made_at);
         Ok(shelved)

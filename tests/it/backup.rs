@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use stepward::backup::{self, BackupError, From, Restore, Restored, Sources};
+use stepward::backup::{self, BackupError, From, Restore, Restored, Shelf, Sources, Staging};
 use stepward::domain::Timestamp;
 use stepward::store::{CopyError, GoOn, SCHEMA_VERSION, Store, StoreOptions};
 use tempfile::TempDir;
@@ -31,7 +31,7 @@ fn small() -> Vec<u8> {
         data_dir: data.clone(),
         workflows_dir: Some(workflows),
         settings_file: None,
-        staging: data.clone(),
+        staging: Staging::in_data(&data),
         apart: Vec::new(),
     };
     // A log of an attempt that no step is in: whoever gets that number next must not find it.
@@ -49,6 +49,30 @@ fn small() -> Vec<u8> {
         .collect();
     assert_eq!(left, Vec::<String>::new(), "the copy has no name any more");
     bytes
+}
+
+#[test]
+fn two_installations_that_share_a_folder_leave_each_others_copies_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy_of = |installation: &str| {
+        let staging = Shelf::new(folder.path(), installation, 1).staging();
+        folder.path().join(format!("{}x", staging.prefix))
+    };
+    let (ours, theirs) = (copy_of("1a2b3c4d5e6f"), copy_of("5e6f1a2b3c4d"));
+    fs::write(&ours, "of one who was killed").unwrap();
+    fs::write(&theirs, "at work").unwrap();
+    let data = folder.path().join("data");
+    let store = Store::open(&data, StoreOptions::default()).unwrap();
+    let sources = Sources {
+        data_dir: data,
+        workflows_dir: None,
+        settings_file: None,
+        staging: Shelf::new(folder.path(), "1a2b3c4d5e6f", 1).staging(),
+        apart: Vec::new(),
+    };
+    let go_on: GoOn = Arc::new(|| true);
+    backup::begin(From::Running(&store), sources, NOW, &go_on).unwrap();
+    assert_eq!((ours.exists(), theirs.exists()), (false, true));
 }
 
 /// Every page is copied at once here, and looking at them is what takes long.
