@@ -1,4 +1,5 @@
-//! Backups: handed to whoever asks, and made by themselves as the settings say. One at a time: each copies the database.
+//! Backups: handed to whoever asks, and made by themselves as the settings say. One at a time of either kind: each copies the
+//! database, and whoever reads slowly keeps nobody but others who ask from theirs.
 //!
 //! When the next one is due is told by the files that are there, so a restart changes nothing. One that could not be made is
 //! told once, stays a problem until there is another, and is tried again. A backup never makes anything else wait, and leaves a
@@ -48,7 +49,7 @@ struct Maker {
     failed: Mutex<Option<(Timestamp, String)>>,
 }
 
-/// The one who copies, for as long as this lives.
+/// The one who is handed a backup, for as long as this lives.
 struct Turn(Arc<AtomicBool>);
 
 impl Drop for Turn {
@@ -229,17 +230,14 @@ impl Maker {
         loop {
             let now = self.clock.now();
             if self.due(shelf, now.wall).0 <= now.wall.0 && not_before <= now.up {
-                // Somebody else has his turn: in a while.
-                if let Some(_turn) = self.turn() {
-                    let shelved = self.shelve(shelf);
-                    if self.is_stopping.load(Ordering::Relaxed) {
-                        return;
-                    }
-                    if shelved.is_err() {
-                        not_before = now.up.plus_ms(AGAIN_MS);
-                    }
-                    self.tell(shelved);
+                let shelved = self.shelve(shelf);
+                if self.is_stopping.load(Ordering::Relaxed) {
+                    return;
                 }
+                if shelved.is_err() {
+                    not_before = now.up.plus_ms(AGAIN_MS);
+                }
+                self.tell(shelved);
             }
             match stopped.recv_timeout(LOOK_EVERY) {
                 Err(RecvTimeoutError::Timeout) => {}
@@ -287,5 +285,53 @@ impl Maker {
         if let Err(error) = self.engine.tell(event, now) {
             log::warn!("what became of a backup could not be recorded: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::settings::Settings;
+    use crate::store::{Store, StoreOptions};
+
+    #[test]
+    fn whoever_reads_a_backup_slowly_keeps_none_from_being_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, shelf) = (folder.path().join("data"), folder.path().join("shelf"));
+        let store = Store::open(&data, StoreOptions::default()).unwrap();
+        let settings = Settings::default();
+        let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
+        let maker = Arc::new(Maker {
+            engine: Engine::new(store, settings),
+            clock,
+            config: ServerConfig {
+                data_dir: data,
+                ..ServerConfig::default()
+            },
+            settings_file: None,
+            shelf: Some(Shelf::new(&shelf, "1a2b3c4d", 1)),
+            is_busy: Arc::default(),
+            is_stopping: Arc::default(),
+            failed: Mutex::new(None),
+        });
+        let backups = Backups {
+            maker: maker.clone(),
+            wake: None,
+            thread: None,
+        };
+        let unread = backups.begin().ok().unwrap();
+        assert!(matches!(backups.begin(), Err(Refusal::Busy)));
+
+        let (wake, stopped) = bounded(0);
+        let thread = std::thread::spawn(move || maker.run(&stopped));
+        let is_made = || backups.look().last.is_some();
+        let made = (0..1_000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            is_made()
+        });
+        drop(wake);
+        thread.join().unwrap();
+        assert!(made);
+        drop(unread);
     }
 }
