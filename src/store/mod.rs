@@ -163,6 +163,18 @@ pub struct StoreOptions {
     pub on_commit: Option<CommitObserver>,
     /// What links to this server begin with, without a slash at its end. Empty: whoever reads them knows.
     pub public_url: String,
+    /// `false`: a database of an older version is refused and stays as it is.
+    pub upgrades: bool,
+}
+
+impl StoreOptions {
+    /// For whoever only looks: an older stepward may be what the folder is used with.
+    pub fn looking() -> StoreOptions {
+        StoreOptions {
+            upgrades: false,
+            ..StoreOptions::default()
+        }
+    }
 }
 
 impl Default for StoreOptions {
@@ -174,6 +186,7 @@ impl Default for StoreOptions {
             on_statement: None,
             on_commit: None,
             public_url: String::new(),
+            upgrades: true,
         }
     }
 }
@@ -221,7 +234,8 @@ const DEFINITIONS_KEPT_MAX: usize = 256;
 
 impl Store {
     pub fn open(folder: &Path, options: StoreOptions) -> Result<Store, OpenError> {
-        let (lock, connection) = schema::open(folder, options.on_statement.as_ref())?;
+        let (lock, connection) =
+            schema::open(folder, options.upgrades, options.on_statement.as_ref())?;
         let sealer = Sealer::open(folder).map_err(|source| OpenError::Folder {
             folder: folder.into(),
             source,

@@ -139,6 +139,15 @@ pub enum OpenError {
         known: i64,
     },
     #[error(
+        "{file} has schema version {found}, which a start of the server upgrades to {known}: until then this command, which changes \
+         nothing, cannot look into it"
+    )]
+    Older {
+        file: PathBuf,
+        found: i64,
+        known: i64,
+    },
+    #[error(
         "{file} is corrupt ({detail}), restore it from a backup: stepward restore FILE --data-dir {} --force",
         crate::words::shell_path(file.parent().unwrap_or(file))
     )]
@@ -170,9 +179,10 @@ pub struct FolderLock {
 
 /// Takes the folder and makes the database in it ready for use.
 ///
-/// `observer` is called before each statement of an upgrade.
+/// `observer` is called before each statement of an upgrade. Without `upgrades` what needs one is refused.
 pub fn open(
     folder: &Path,
+    upgrades: bool,
     observer: Option<&StatementObserver>,
 ) -> Result<(FolderLock, Connection), OpenError> {
     make_folder(folder)?;
@@ -192,6 +202,9 @@ pub fn open(
     };
     if bytes <= checked_bytes_max {
         quick_check(&connection, &file)?;
+    }
+    if !upgrades {
+        refuse_older(&connection, folder, &file)?;
     }
     bring_up_to_date(&connection, folder, &file, UPGRADES, observer)?;
     refuse_incomplete(&connection, folder, &file)?;
@@ -418,6 +431,18 @@ pub fn refuse_strangers(connection: &Connection, path: &Path) -> Result<(), Open
     }
 }
 
+fn refuse_older(connection: &Connection, folder: &Path, path: &Path) -> Result<(), OpenError> {
+    let found = user_version(connection).map_err(|source| sqlite_refusal(folder, path, source))?;
+    match (1..SCHEMA_VERSION).contains(&found) {
+        true => Err(OpenError::Older {
+            file: path.into(),
+            found,
+            known: SCHEMA_VERSION,
+        }),
+        false => Ok(()),
+    }
+}
+
 fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row(
         "SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)",
@@ -504,6 +529,8 @@ fn bring_up_to_date(
         if copy.exists() {
             std::fs::remove_file(&copy).map_err(|cause| refusal(folder, cause))?;
         }
+        // Empty, and nobody else's to read: what SQLite makes itself, others may.
+        open_private(&copy).map_err(|cause| refusal(folder, cause))?;
         let copy_name = copy.to_string_lossy();
         begin("VACUUM INTO");
         connection
@@ -541,7 +568,7 @@ fn page_bytes(connection: &Connection) -> rusqlite::Result<u64> {
 
 /// Rewrites the database of a folder that nobody else uses. Returns its bytes before and after.
 pub fn compact(folder: &Path) -> Result<(u64, u64), OpenError> {
-    let (_lock, connection) = open(folder, None)?;
+    let (_lock, connection) = open(folder, true, None)?;
     let file = folder.join(DATABASE_FILE);
     let refuse = |source| sqlite_refusal(folder, &file, source);
     let before = page_bytes(&connection).map_err(refuse)?;
