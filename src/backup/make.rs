@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use super::open::log_of;
 use super::{
-    BackupError, DATA, FORMAT, FORMAT_VERSION, LOGS_FOLDER, MANIFEST, Manifest, ManifestFile, ROOT,
-    SETTINGS, WORKFLOWS, WORKFLOWS_FILE, free_bytes, tar,
+    BackupError, DATA, FORMAT, FORMAT_VERSION, LOGS_FOLDER, LogSums, MANIFEST, Manifest,
+    ManifestFile, ROOT, SETTINGS, WORKFLOWS, WORKFLOWS_FILE, free_bytes, hex, tar,
 };
 use crate::domain::{JobId, Timestamp};
 use crate::secrets::KEY_FILE;
@@ -68,6 +69,7 @@ pub struct Backup {
     sources: Sources,
     copy: Copy,
     manifest: Manifest,
+    logs: LogSums,
     /// What comes next, in order; then the logs, a job at a time; then the manifest.
     planned: VecDeque<(String, Planned)>,
     jobs: VecDeque<i64>,
@@ -152,8 +154,10 @@ pub fn begin(
             schema_version: copy.schema_version,
             installation: copy.installation.clone(),
             files: Vec::new(),
+            logs: LogSums::default().all(),
             left_out,
         },
+        logs: LogSums::default(),
         sources,
         copy,
         planned,
@@ -241,9 +245,7 @@ fn job_folders(folder: &Path) -> Result<VecDeque<i64>, BackupError> {
         Err(error) => return Err(BackupError::Source(folder.into(), error)),
     };
     let names = entries.flatten().map(|entry| entry.file_name());
-    let mut jobs: Vec<i64> = names
-        .filter_map(|name| name.to_str()?.parse().ok())
-        .collect();
+    let mut jobs: Vec<i64> = names.filter_map(|name| number(name.to_str()?)).collect();
     jobs.sort();
     Ok(jobs.into())
 }
@@ -335,16 +337,21 @@ impl Backup {
             return Err(BackupError::Changed(reading.path));
         }
         self.ready = (vec![0; tar::padding(reading.bytes)], 0);
-        self.manifest.files.push(ManifestFile {
+        let file = ManifestFile {
             name: reading.name,
             bytes: reading.bytes,
             sha256: hex(reading.sum),
-        });
+        };
+        match log_of(&file.name) {
+            Some(_) => self.logs.add(&file),
+            None => self.manifest.files.push(file),
+        }
         Ok(())
     }
 
     fn end(&mut self) -> Result<(), BackupError> {
         debug_assert!(self.names_are_ours());
+        self.manifest.logs = self.logs.all();
         let json = serde_json::to_vec_pretty(&self.manifest).expect("a manifest has a JSON form");
         let bytes = json.len() as u64;
         let secs = self.manifest.made_at.0.0 / 1_000;
@@ -364,19 +371,16 @@ impl Backup {
     }
 }
 
-pub fn hex(sum: Sha256) -> String {
-    let sum = sum.finalize();
-    sum.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// `42.1.log`.
+/// `42.1.log`, and no other name for the same.
 pub fn attempt_of(name: &str) -> Option<(i64, u32)> {
     let (step_id, attempt) = name.strip_suffix(".log")?.split_once('.')?;
-    let is_plain = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_plain(step_id) || !is_plain(attempt) {
-        return None;
-    }
-    Some((step_id.parse().ok()?, attempt.parse().ok()?))
+    Some((number(step_id)?, number(attempt)?.try_into().ok()?))
+}
+
+/// As we write it: no sign, no zero before it.
+pub fn number(digits: &str) -> Option<i64> {
+    let number: i64 = digits.parse().ok()?;
+    (number >= 0 && number.to_string() == digits).then_some(number)
 }
 
 impl Read for Backup {

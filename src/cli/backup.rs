@@ -102,8 +102,8 @@ impl HeldJson {
             installation: manifest.installation.clone(),
             schema_version: manifest.schema_version,
             bytes: manifest.bytes(),
-            files: manifest.files.len(),
-            logs: manifest.logs(),
+            files: manifest.count(),
+            logs: manifest.logs.count,
             workflows: manifest.workflows(),
             left_out: manifest.left_out.clone(),
         }

@@ -138,18 +138,30 @@ fn entry(name: &str, kind: u8, bytes: usize, content: &[u8]) -> Vec<u8> {
 
 const END: [u8; 1024] = [0; 1024];
 
+fn sum(content: &[u8]) -> String {
+    let sum = Sha256::digest(content);
+    sum.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// An archive of these files and a manifest that knows them all; `change` may make it lie.
 fn archive(files: &[(String, Vec<u8>)], change: impl FnOnce(&mut Value)) -> Vec<u8> {
-    let listed = files.iter().map(|(name, content)| {
-        let sum: String = Sha256::digest(content)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        json!({ "name": name, "bytes": content.len(), "sha256": sum })
-    });
+    let is_log = |(name, _): &&(String, Vec<u8>)| name.contains("/data/logs/");
+    let listed = files.iter().filter(|file| !is_log(file));
+    let listed = listed.map(
+        |(name, content)| json!({ "name": name, "bytes": content.len(), "sha256": sum(content) }),
+    );
+    let logs: Vec<&(String, Vec<u8>)> = files.iter().filter(is_log).collect();
+    // As `sha256sum` says it.
+    let lines = logs
+        .iter()
+        .map(|(name, content)| format!("{}  {name}\n", sum(content)));
+    let lines: String = lines.collect();
     let mut manifest = json!({
         "format": "stepward-backup", "format_version": 1, "made_at": "2026-11-17T14:30:00Z", "made_by": "a test",
         "schema_version": SCHEMA_VERSION, "installation": "", "files": listed.collect::<Vec<Value>>(),
+        "logs": {
+            "count": logs.len(), "bytes": logs.iter().map(|(_, content)| content.len()).sum::<usize>(), "sha256": sum(lines.as_bytes()),
+        },
     });
     change(&mut manifest);
     let manifest = serde_json::to_vec(&manifest).unwrap();
@@ -413,6 +425,127 @@ fn a_manifest_that_lies_is_found_out() {
         manifest["files"].as_array_mut().unwrap().push(extra);
     });
     assert!(refusal(&missing).contains("is missing"));
+}
+
+/// A backup of an installation with so many logs at most, and how many it has.
+fn with_logs(most: usize) -> (Vec<u8>, usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let sql = rusqlite::Connection::open(data.join("stepward.db")).unwrap();
+    sql.execute_batch(include_str!("store/released/version-2.sql"))
+        .unwrap();
+    let mut attempts = sql
+        .prepare("SELECT job_id, step_id, attempt FROM step WHERE attempt > 0")
+        .unwrap();
+    let attempts: Vec<(i64, i64, i64)> = attempts
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .unwrap()
+        .take(most)
+        .collect::<Result<_, _>>()
+        .unwrap();
+    for (job_id, step_id, attempt) in &attempts {
+        let logs = data.join(format!("logs/{job_id}"));
+        fs::create_dir_all(&logs).unwrap();
+        fs::write(logs.join(format!("{step_id}.{attempt}.log")), "1 o x\n").unwrap();
+    }
+    let store = Store::open(&data, StoreOptions::default()).unwrap();
+    let sources = Sources {
+        staging: Staging::in_data(&data),
+        data_dir: data,
+        workflows_dir: None,
+        settings_file: None,
+        apart: Vec::new(),
+    };
+    let go_on: GoOn = Arc::new(|| true);
+    let mut backup = backup::begin(From::Running(&store), sources, NOW, &go_on).unwrap();
+    let mut bytes = Vec::new();
+    backup.read_to_end(&mut bytes).unwrap();
+    (bytes, attempts.len())
+}
+
+#[test]
+fn what_is_said_of_logs_does_not_grow_with_them() {
+    let (one, _) = with_logs(1);
+    let (many, count) = with_logs(usize::MAX);
+    assert!(count >= 5, "{count}");
+    let held = backup::look(&many[..]).unwrap().manifest;
+    assert_eq!(held.logs.count, count);
+    assert_eq!(held.logs.bytes, 6 * count as u64);
+    let manifest = |archive: &[u8]| files(archive).pop().unwrap().1.len();
+    // But for the digits of the numbers.
+    assert!(manifest(&many) <= manifest(&one) + 8);
+
+    // Whoever has a shell can tell as well.
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("backup.tar"), &many).unwrap();
+    let said = std::process::Command::new("sh")
+        .args([
+            "-euc",
+            "tar -xf backup.tar; sha256sum $(tar -tf backup.tar | grep /logs/) | sha256sum",
+        ])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert_eq!(said, format!("{}  -\n", held.logs.sha256));
+}
+
+/// One sum for all of them, however many there are: each is where it was, as it was, and there is no other.
+#[test]
+fn logs_are_all_there_or_it_is_no_backup() {
+    let mut good = files(&small());
+    good.pop();
+    let key = installation(&good);
+    let with = |logs: &[(&str, &str)], change: &dyn Fn(&mut Value)| {
+        let mut files = good.clone();
+        for (name, content) in logs {
+            let name = format!("stepward-backup/data/logs/{name}");
+            files.push((name, content.as_bytes().to_vec()));
+        }
+        archive(&files, |manifest| {
+            manifest["installation"] = json!(key);
+            change(manifest)
+        })
+    };
+    let logs = [
+        ("7/9.1.log", "one"),
+        ("7/10.1.log", "two"),
+        ("7/10.2.log", "three"),
+        ("12/11.1.log", "four"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let restored = restore(&with(&logs, &|_| ()), &data, false).unwrap();
+    assert_eq!(restored.contents.manifest.logs.count, 4);
+    assert_eq!(
+        fs::read_to_string(data.join("logs/12/11.1.log")).unwrap(),
+        "four"
+    );
+
+    let sums = with(&logs, &|_| ());
+    let sums: Value = serde_json::from_slice(&files(&sums).pop().unwrap().1).unwrap();
+    let told = |logs: &[(&str, &str)]| {
+        refusal(&with(logs, &|manifest| {
+            manifest["logs"] = sums["logs"].clone()
+        }))
+    };
+    let changed = told(&[logs[0], logs[1], ("7/10.2.log", "THREE"), logs[3]]);
+    assert!(
+        changed.ends_with("its logs are not as they were when they were backed up"),
+        "{changed}"
+    );
+    let missing = told(&logs[..3]);
+    assert!(
+        missing.ends_with("it holds 3 logs, and its manifest knows 4"),
+        "{missing}"
+    );
+    assert!(told(&[logs[0], logs[0]]).ends_with("it is there twice"));
+    let turned = told(&[logs[1], logs[0]]);
+    assert!(
+        turned.ends_with("one that comes after it was there before"),
+        "{turned}"
+    );
 }
 
 /// With the sums right: somebody meant it, or the disk had it so when it was backed up.
