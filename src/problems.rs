@@ -84,6 +84,7 @@ pub fn problems(told: &Told) -> Vec<Problem> {
     problems.extend(lost_workers(told.workers, told.recovery));
     problems.extend(steps_without_worker(told.queued, told.queued_more));
     problems.extend(told.backups.and_then(|it| failed_backup(it, told.now)));
+    problems.extend(told.backups.and_then(|it| backup_ahead(it, told.now)));
     problems.extend(failures(told.failed, told.failed_more, told.now));
     problems
 }
@@ -279,6 +280,21 @@ fn failed_backup(backups: &BackupsJson, now: Timestamp) -> Option<Problem> {
         fix: "mend what it says, it is tried again every ten minutes; or by hand: stepward backup FILE"
             .to_string(),
         page: "/events".to_string(),
+    })
+}
+
+/// Schedules and what goes by itself follow that clock as well.
+fn backup_ahead(backups: &BackupsJson, now: Timestamp) -> Option<Problem> {
+    let ahead = backups.ahead.as_ref()?;
+    Some(Problem {
+        code: "backup_ahead".to_string(),
+        message: format!(
+            "backup {} bears a time that is {} ahead: the server's clock was wrong then, or is now",
+            ahead.file,
+            duration(ahead.made_at.0.0 - now.0)
+        ),
+        fix: "set the clock right; if it is, move that file away".to_string(),
+        page: "/settings".to_string(),
     })
 }
 

@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use super::open::log_of;
 use super::{
-    BackupError, DATA, FORMAT, FORMAT_VERSION, LOGS_FOLDER, MANIFEST, Manifest, ManifestFile, ROOT,
-    SETTINGS, WORKFLOWS, WORKFLOWS_FILE, free_bytes, tar,
+    BackupError, DATA, FORMAT, FORMAT_VERSION, LOGS_FOLDER, LogSums, MANIFEST, Manifest,
+    ManifestFile, ROOT, SETTINGS, WORKFLOWS, WORKFLOWS_FILE, free_bytes, hex, tar,
 };
 use crate::domain::{JobId, Timestamp};
 use crate::secrets::KEY_FILE;
-use crate::store::{Copy, DATABASE_FILE, Stopped, Store};
+use crate::store::{Copy, DATABASE_FILE, GoOn, Stopped, Store};
 use crate::wire::Time;
 use crate::words;
 
@@ -27,8 +28,6 @@ const RESERVED_BYTES: u64 = 64 << 20;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const FILES_MAX: usize = 10_000;
 const DEPTH_MAX: usize = 16;
-/// The copy of the database, while it is made.
-const COPY: &str = "backup-copy.";
 
 const ABOUT: &str = "A backup of a Stepward installation. `stepward restore FILE --data-dir FOLDER` makes a data folder of it; \
                      by hand, data/ is one. Whoever reads data/secret.key can read the secrets in the database.";
@@ -43,10 +42,26 @@ pub struct Sources {
     pub data_dir: PathBuf,
     pub workflows_dir: Option<PathBuf>,
     pub settings_file: Option<PathBuf>,
-    /// Where the database is copied to for a while.
-    pub staging: PathBuf,
+    pub staging: Staging,
     /// Folders that are not looked into, should they be below that of the workflows.
     pub apart: Vec<PathBuf>,
+}
+
+/// Where the database is copied to for a while.
+pub struct Staging {
+    pub folder: PathBuf,
+    /// What the copy's name begins with. Whatever else is called so was left by somebody who was killed.
+    pub prefix: String,
+}
+
+impl Staging {
+    /// The data folder itself, which nobody shares.
+    pub fn in_data(folder: &Path) -> Staging {
+        Staging {
+            folder: folder.into(),
+            prefix: "backup-copy.".to_string(),
+        }
+    }
 }
 
 /// A backup that is being made, to be read to its end: before that it is none.
@@ -54,6 +69,7 @@ pub struct Backup {
     sources: Sources,
     copy: Copy,
     manifest: Manifest,
+    logs: LogSums,
     /// What comes next, in order; then the logs, a job at a time; then the manifest.
     planned: VecDeque<(String, Planned)>,
     jobs: VecDeque<i64>,
@@ -82,22 +98,22 @@ pub fn begin(
     from: From,
     sources: Sources,
     now: Timestamp,
-    go_on: &dyn Fn() -> bool,
+    go_on: &GoOn,
 ) -> Result<Backup, BackupError> {
     let database = sources.data_dir.join(DATABASE_FILE);
     let needed = length(&database) + length(&database.with_extension("db-wal")) + RESERVED_BYTES;
-    let staging = &sources.staging;
-    let target = |error| BackupError::Target(staging.clone(), error);
-    let free = free_bytes(staging).map_err(target)?;
+    let Staging { folder, prefix } = &sources.staging;
+    let target = |error| BackupError::Target(folder.clone(), error);
+    let free = free_bytes(folder).map_err(target)?;
     if free < needed {
         return Err(BackupError::NoRoom {
-            folder: staging.clone(),
+            folder: folder.clone(),
             free: words::bytes(free),
             needed: words::bytes(needed),
         });
     }
-    remove_leftovers(staging);
-    let staged = tempfile::Builder::new().prefix(COPY).tempfile_in(staging);
+    remove_leftovers(folder, prefix);
+    let staged = tempfile::Builder::new().prefix(prefix).tempfile_in(folder);
     let staged = staged.map_err(target)?;
     let copy = match from {
         From::Running(store) => store.copy_to(staged.path(), go_on),
@@ -138,8 +154,10 @@ pub fn begin(
             schema_version: copy.schema_version,
             installation: copy.installation.clone(),
             files: Vec::new(),
+            logs: LogSums::default().all(),
             left_out,
         },
+        logs: LogSums::default(),
         sources,
         copy,
         planned,
@@ -155,11 +173,11 @@ fn length(file: &Path) -> u64 {
     file.metadata().map_or(0, |found| found.len())
 }
 
-/// What somebody who was killed while he copied has left. Nobody else copies into this folder at the same time.
-fn remove_leftovers(staging: &Path) {
-    let entries = fs::read_dir(staging).into_iter().flatten().flatten();
+/// What somebody who was killed while he copied has left. Nobody else copies by this name at the same time.
+fn remove_leftovers(folder: &Path, prefix: &str) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries {
-        if entry.file_name().to_string_lossy().starts_with(COPY) {
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
             // It is in nobody's way but the disk's.
             let _ = fs::remove_file(entry.path());
         }
@@ -227,9 +245,7 @@ fn job_folders(folder: &Path) -> Result<VecDeque<i64>, BackupError> {
         Err(error) => return Err(BackupError::Source(folder.into(), error)),
     };
     let names = entries.flatten().map(|entry| entry.file_name());
-    let mut jobs: Vec<i64> = names
-        .filter_map(|name| name.to_str()?.parse().ok())
-        .collect();
+    let mut jobs: Vec<i64> = names.filter_map(|name| number(name.to_str()?)).collect();
     jobs.sort();
     Ok(jobs.into())
 }
@@ -321,16 +337,21 @@ impl Backup {
             return Err(BackupError::Changed(reading.path));
         }
         self.ready = (vec![0; tar::padding(reading.bytes)], 0);
-        self.manifest.files.push(ManifestFile {
+        let file = ManifestFile {
             name: reading.name,
             bytes: reading.bytes,
             sha256: hex(reading.sum),
-        });
+        };
+        match log_of(&file.name) {
+            Some(_) => self.logs.add(&file),
+            None => self.manifest.files.push(file),
+        }
         Ok(())
     }
 
     fn end(&mut self) -> Result<(), BackupError> {
         debug_assert!(self.names_are_ours());
+        self.manifest.logs = self.logs.all();
         let json = serde_json::to_vec_pretty(&self.manifest).expect("a manifest has a JSON form");
         let bytes = json.len() as u64;
         let secs = self.manifest.made_at.0.0 / 1_000;
@@ -350,19 +371,16 @@ impl Backup {
     }
 }
 
-pub fn hex(sum: Sha256) -> String {
-    let sum = sum.finalize();
-    sum.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// `42.1.log`.
+/// `42.1.log`, and no other name for the same.
 pub fn attempt_of(name: &str) -> Option<(i64, u32)> {
     let (step_id, attempt) = name.strip_suffix(".log")?.split_once('.')?;
-    let is_plain = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_plain(step_id) || !is_plain(attempt) {
-        return None;
-    }
-    Some((step_id.parse().ok()?, attempt.parse().ok()?))
+    Some((number(step_id)?, number(attempt)?.try_into().ok()?))
+}
+
+/// As we write it: no sign, no zero before it.
+pub fn number(digits: &str) -> Option<i64> {
+    let number: i64 = digits.parse().ok()?;
+    (number >= 0 && number.to_string() == digits).then_some(number)
 }
 
 impl Read for Backup {

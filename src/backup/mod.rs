@@ -10,7 +10,7 @@
 //! | `data/logs/JOB/STEP.ATTEMPT.log` | what steps printed; indexes are left out, they are made anew |
 //! | `server-config.yaml` | the settings file, if the server has one |
 //! | `workflows/…` | the workflow files, and what lies beside them |
-//! | `manifest.json` | comes last: who made it, when, of what, and every file with its size and SHA-256 |
+//! | `manifest.json` | comes last: who made it, when, of what, every file with its size and SHA-256, and one for all logs together |
 //!
 //! # The promise
 //! The database is that of one instant. A log may be longer than it was then, by what was printed until it was read, or a second
@@ -32,12 +32,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::domain::Timestamp;
 use crate::store::CopyError;
 use crate::wire::Time;
 
-pub use make::{Backup, From, Sources, begin};
+pub use make::{Backup, From, Sources, Staging, begin};
 pub use open::{Contents, look};
 pub use restore::{Restore, Restored, restore, verify};
 pub use shelf::{Shelf, Shelved};
@@ -105,7 +106,9 @@ pub struct Manifest {
     pub made_by: String,
     pub schema_version: i64,
     pub installation: String,
+    /// All but the logs.
     pub files: Vec<ManifestFile>,
+    pub logs: ManifestLogs,
     /// Files of the workflows folder that it does not hold.
     #[serde(default)]
     pub left_out: Vec<String>,
@@ -118,22 +121,60 @@ pub struct ManifestFile {
     pub sha256: String,
 }
 
-impl Manifest {
-    pub fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum()
+/// One for all, so that it is no larger after years.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ManifestLogs {
+    pub count: usize,
+    pub bytes: u64,
+    /// Of what `sha256sum` says about them, in their order.
+    pub sha256: String,
+}
+
+/// What is known of the logs so far.
+#[derive(Default)]
+struct LogSums {
+    count: usize,
+    bytes: u64,
+    sums: Sha256,
+}
+
+impl LogSums {
+    fn add(&mut self, log: &ManifestFile) {
+        self.count += 1;
+        self.bytes += log.bytes;
+        self.sums.update(format!("{}  {}\n", log.sha256, log.name));
     }
 
-    pub fn logs(&self) -> usize {
-        self.count(&format!("{DATA}{LOGS_FOLDER}/"))
+    fn all(&self) -> ManifestLogs {
+        ManifestLogs {
+            count: self.count,
+            bytes: self.bytes,
+            sha256: hex(self.sums.clone()),
+        }
+    }
+}
+
+fn hex(sum: Sha256) -> String {
+    let sum = sum.finalize();
+    sum.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Manifest {
+    pub fn bytes(&self) -> u64 {
+        let files = self.files.iter().map(|file| file.bytes);
+        files.sum::<u64>() + self.logs.bytes
+    }
+
+    /// Of all files, logs too.
+    pub fn count(&self) -> usize {
+        self.files.len() + self.logs.count
     }
 
     pub fn workflows(&self) -> usize {
-        self.count(WORKFLOWS)
-    }
-
-    fn count(&self, prefix: &str) -> usize {
         let files = self.files.iter();
-        files.filter(|file| file.name.starts_with(prefix)).count()
+        files
+            .filter(|file| file.name.starts_with(WORKFLOWS))
+            .count()
     }
 }
 

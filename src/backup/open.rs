@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
-use super::make::{attempt_of, hex};
+use super::make::{attempt_of, number};
 use super::{
-    BackupError, DATA, FORMAT, FORMAT_VERSION, LOGS_FOLDER, MANIFEST, Manifest, ManifestFile, ROOT,
-    SETTINGS, WORKFLOWS, WORKFLOWS_FILE, free_bytes, tar,
+    BackupError, DATA, FORMAT, FORMAT_VERSION, LOGS_FOLDER, LogSums, MANIFEST, Manifest,
+    ManifestFile, ROOT, SETTINGS, WORKFLOWS, WORKFLOWS_FILE, free_bytes, hex, tar,
 };
 use crate::secrets::KEY_FILE;
 use crate::store::{DATABASE_FILE, SCHEMA_VERSION};
@@ -22,7 +22,8 @@ use crate::words;
 const MANIFEST_BYTES_MAX: u64 = 256 << 20;
 const TEXT_BYTES_MAX: u64 = 64 << 20;
 const LOG_BYTES_MAX: u64 = 8 << 30;
-const FILES_MAX: usize = 10_000_000;
+/// Of files that are no logs: those are as many as there are.
+const FILES_MAX: usize = 20_000;
 /// Left free on the disk that it is unpacked to.
 const RESERVED_BYTES: u64 = 16 << 20;
 const DEPTH_MAX: usize = 32;
@@ -54,6 +55,8 @@ pub fn look(source: impl Read) -> Result<Contents, BackupError> {
 pub fn unpack(source: impl Read, folder: &Path, keep: Keep) -> Result<Contents, BackupError> {
     let mut source = plain(source)?;
     let mut files: HashMap<String, ManifestFile> = HashMap::new();
+    let mut logs = LogSums::default();
+    let mut last_log = None;
     let mut bytes_all: u64 = 0;
     loop {
         let Some(entry) = tar::next_entry(&mut source)? else {
@@ -65,15 +68,25 @@ pub fn unpack(source: impl Read, folder: &Path, keep: Keep) -> Result<Contents, 
                 let what = "something follows its manifest";
                 return Err(BackupError::Damaged(what.to_string()));
             }
-            compare(&manifest, files)?;
+            compare(&manifest, files, &logs)?;
             return Ok(Contents {
                 manifest,
                 bytes: bytes_all,
             });
         }
         check_name(&entry)?;
-        if files.contains_key(&entry.name) || files.len() >= FILES_MAX {
+        let log = log_of(&entry.name);
+        if files.contains_key(&entry.name) || (log.is_some() && log == last_log) {
             return Err(foreign(&entry.name, "it is there twice"));
+        }
+        if log.is_some() && log < last_log {
+            return Err(foreign(
+                &entry.name,
+                "one that comes after it was there before",
+            ));
+        }
+        if log.is_none() && files.len() >= FILES_MAX {
+            return Err(foreign(&entry.name, "there are too many"));
         }
         let is_kept = match keep {
             Keep::Nothing => false,
@@ -93,7 +106,13 @@ pub fn unpack(source: impl Read, folder: &Path, keep: Keep) -> Result<Contents, 
             bytes: entry.bytes,
             sha256,
         };
-        files.insert(entry.name, file);
+        match log {
+            Some(_) => {
+                logs.add(&file);
+                last_log = log;
+            }
+            None => drop(files.insert(entry.name, file)),
+        }
     }
 }
 
@@ -127,7 +146,7 @@ fn check_name(entry: &tar::Entry) -> Result<(), BackupError> {
         Some(DATABASE_FILE) => u64::MAX,
         Some(KEY_FILE) => 64,
         Some(WORKFLOWS_FILE) => TEXT_BYTES_MAX,
-        Some(other) if is_log_name(other) => LOG_BYTES_MAX,
+        Some(_) if log_of(name).is_some() => LOG_BYTES_MAX,
         Some(_) => return Err(foreign(name, "no file of a data folder is called so")),
         None if name == SETTINGS => TEXT_BYTES_MAX,
         None => match name.strip_prefix(WORKFLOWS) {
@@ -141,18 +160,12 @@ fn check_name(entry: &tar::Entry) -> Result<(), BackupError> {
     }
 }
 
-/// `logs/7/42.1.log`.
-fn is_log_name(name: &str) -> bool {
-    let parts: Vec<&str> = name.split('/').collect();
-    let [LOGS_FOLDER, job_id, file] = parts[..] else {
-        return false;
-    };
-    let is_number = job_id.bytes().all(|byte| byte.is_ascii_digit());
-    let attempt = attempt_of(file);
-    // As it is written by us: no second name for the same log.
-    let is_plain = attempt.is_some_and(|(step, attempt)| format!("{step}.{attempt}.log") == file);
-    let job: Option<i64> = job_id.parse().ok();
-    is_number && is_plain && job.is_some_and(|id| id.to_string() == job_id)
+/// `logs/7/42.1.log` of the data folder: job, step and attempt, by which they are in order.
+pub fn log_of(name: &str) -> Option<(i64, i64, u32)> {
+    let below = name.strip_prefix(DATA)?.strip_prefix(LOGS_FOLDER)?;
+    let (job_id, file) = below.strip_prefix('/')?.split_once('/')?;
+    let (step_id, attempt) = attempt_of(file)?;
+    Some((number(job_id)?, step_id, attempt))
 }
 
 /// A path that stays below where it begins, of visible files that any system can hold.
@@ -260,6 +273,7 @@ pub fn newer_schema(found: i64) -> BackupError {
 fn compare(
     manifest: &Manifest,
     mut files: HashMap<String, ManifestFile>,
+    logs: &LogSums,
 ) -> Result<(), BackupError> {
     let damaged = |what: String| Err(BackupError::Damaged(what));
     for said in &manifest.files {
@@ -274,6 +288,16 @@ fn compare(
     }
     if let Some(name) = files.into_keys().next() {
         return Err(foreign(&name, "the manifest does not know it"));
+    }
+    if logs.all() != manifest.logs {
+        let said = manifest.logs.count;
+        return damaged(match logs.count == said {
+            true => "its logs are not as they were when they were backed up".to_string(),
+            false => format!(
+                "it holds {} logs, and its manifest knows {said}",
+                logs.count
+            ),
+        });
     }
     let database = format!("{DATA}{DATABASE_FILE}");
     match manifest.files.iter().any(|file| file.name == database) {

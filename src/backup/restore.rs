@@ -1,16 +1,30 @@
-//! How a backup becomes a data folder: unpacked beside its place, looked at from the first page to the last rule, and put there
-//! by one rename. Until then nothing of what was there has been touched; afterwards it is still there, under another name.
+//! How a backup becomes a data folder: unpacked inside its place, looked at from the first page to the last rule, and put there
+//! by renames. Until then nothing of what was there has been touched; afterwards it is still there, in a folder of its own.
+//!
+//! The place is held as a server holds it, from before the first byte is read until after the last rename: none starts meanwhile.
+//! The folder around it is not touched: it may be another's, or the place may be where a disk is. Who is killed between the
+//! renames leaves a mark, and no server starts there before it was restored again.
 
-use std::fs::{self, File};
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::open::{Contents, Keep, newer_schema, unpack};
 use super::{BackupError, DATA, ROOT, SETTINGS, WORKFLOWS, stamp};
 use crate::domain::Timestamp;
 use crate::domain::event::{EventKind, NewEvent};
-use crate::store::{CopyError, DATABASE_FILE, OpenError, Stopped, Taken, take_copy};
+use crate::store::{
+    CopyError, DATABASE_FILE, FolderLock, LOCK_FILE, OpenError, RESTORING_FILE, Taken, hold_folder,
+    take_copy,
+};
 use crate::words;
+
+/// In the place, while it is unpacked.
+const STAGING: &str = ".stepward-restoring";
+/// In the place: what was there before, and when it ceased to be.
+const ASIDE: &str = "before-restore-";
 
 pub struct Restore<'a> {
     pub data_dir: &'a Path,
@@ -44,22 +58,11 @@ pub fn verify(source: impl Read, now: Timestamp) -> Result<Contents, BackupError
 }
 
 pub fn restore(source: impl Read, asked: &Restore) -> Result<Restored, BackupError> {
-    // A name, whatever a path begins or ends with: the folder beside it needs one.
     let place = std::path::absolute(asked.data_dir);
     let place = place.map_err(|error| BackupError::Target(asked.data_dir.into(), error))?;
     let target = |error| BackupError::Target(place.clone(), error);
-    let (Some(parent), Some(name)) = (place.parent(), place.file_name()) else {
+    if place.parent().is_none() {
         return Err(refused("the root of the file system is no data folder"));
-    };
-    let in_the_way = is_in_the_way(&place)?;
-    if in_the_way && !asked.force {
-        return Err(refused(format!(
-            "{} is not empty: name a new folder, or say --force to move it aside",
-            words::shown_path(&place)
-        )));
-    }
-    if in_the_way {
-        refuse_running(&place)?;
     }
     if let Some(folder) = asked.workflows_dir
         && std::path::absolute(folder).is_ok_and(|folder| folder.starts_with(&place))
@@ -69,26 +72,24 @@ pub fn restore(source: impl Read, asked: &Restore) -> Result<Restored, BackupErr
             words::shown_path(&place)
         )));
     }
-    if let Some(folder) = asked.workflows_dir
-        && is_in_the_way(folder)?
-    {
-        return Err(refused(format!(
-            "{} is not empty: name a new folder with --workflows-dir, nothing of yours is written over",
-            words::shown_path(folder)
-        )));
+    refuse_in_the_way(&place, asked)?;
+    let mut held = Held::take(&place)?;
+    let staging = place.join(STAGING);
+    if staging.exists() {
+        // Of one who was killed: whoever unpacks here holds the folder.
+        fs::remove_dir_all(&staging).map_err(target)?;
     }
-    // A folder that is there and empty may be where a disk is, or all that its user may write to: it stays, and is filled.
-    let is_there = place.is_dir() && !in_the_way;
-    let workshop = if is_there { place.as_path() } else { parent };
-    fs::create_dir_all(workshop).map_err(target)?;
     let beside = tempfile::Builder::new()
-        .prefix(&format!(".{}.restoring-", name.to_string_lossy()))
-        .tempdir_in(workshop)
+        .prefix(STAGING)
+        .rand_bytes(0)
+        .tempdir_in(&place)
         .map_err(target)?;
     let contents = unpack(source, beside.path(), Keep::Everything)?;
     let data = beside.path().join(below(DATA));
     take(&contents, &data, asked.now)?;
 
+    // That took its time, and not only servers write files.
+    refuse_in_the_way(&place, asked)?;
     let has_settings = contents.has(SETTINGS);
     if has_settings {
         let file = below(SETTINGS);
@@ -110,29 +111,52 @@ pub fn restore(source: impl Read, asked: &Restore) -> Result<Restored, BackupErr
         });
     }
     sync_below(&data).map_err(target)?;
-    let mut moved_aside = None;
-    if in_the_way {
-        let aside = free_name(&place, asked.now);
-        fs::rename(&place, &aside).map_err(target)?;
-        moved_aside = Some(aside);
-    }
-    if is_there {
-        fill(&data, &place).map_err(target)?;
-    } else if let Err(error) = fs::rename(&data, &place) {
-        if let Some(aside) = &moved_aside {
-            // As it was: what cannot be put back is still where we say that it is.
-            let _ = fs::rename(aside, &place);
-        }
-        return Err(BackupError::Target(place, error));
-    }
-    let synced = File::open(workshop).and_then(|folder| folder.sync_all());
-    synced.map_err(target)?;
+    let moved_aside = swap(&data, &place, asked.now).map_err(target)?;
+    held.is_new = false;
     Ok(Restored {
         settings_file: has_settings.then(|| asked.data_dir.join(below(SETTINGS))),
         contents,
         workflows_dir,
         moved_aside,
     })
+}
+
+/// The place. One that was made for this goes again, unless it becomes a data folder.
+struct Held {
+    place: PathBuf,
+    is_new: bool,
+    _lock: FolderLock,
+}
+
+impl Held {
+    fn take(place: &Path) -> Result<Held, BackupError> {
+        let is_new = !place.exists();
+        let lock = hold_folder(place).map_err(|error| match error {
+            OpenError::InUse { .. } => refused(format!(
+                "{}; a backup is restored while its server is stopped",
+                error
+                    .to_string()
+                    .trim_end_matches(" or choose another data_dir")
+                    .trim_end_matches(',')
+            )),
+            error => CopyError::Open(error).into(),
+        })?;
+        Ok(Held {
+            place: place.into(),
+            is_new,
+            _lock: lock,
+        })
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.is_new {
+            // If anything else came there meanwhile, it stays.
+            let _ = fs::remove_file(self.place.join(LOCK_FILE));
+            let _ = fs::remove_dir(&self.place);
+        }
+    }
 }
 
 impl Contents {
@@ -188,42 +212,89 @@ fn take(contents: &Contents, data: &Path, now: Timestamp) -> Result<(), BackupEr
     }
 }
 
-/// Something is there already.
-fn is_in_the_way(folder: &Path) -> Result<bool, BackupError> {
-    match fs::read_dir(folder) {
-        Ok(mut entries) => Ok(entries.next().is_some()),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+fn refuse_in_the_way(place: &Path, asked: &Restore) -> Result<(), BackupError> {
+    let is_empty = |folder: &Path| match in_the_way(folder) {
+        Ok(names) => Ok(names.is_empty()),
         Err(error) => Err(BackupError::Target(folder.into(), error)),
+    };
+    if !is_empty(place)? && !asked.force {
+        return Err(refused(format!(
+            "{} is not empty: name a new folder, or say --force to move it aside",
+            words::shown_path(place)
+        )));
     }
-}
-
-/// A server that runs on would go on with files that have another name by then.
-fn refuse_running(folder: &Path) -> Result<(), BackupError> {
-    if !folder.join(DATABASE_FILE).exists() {
-        return Ok(());
-    }
-    match Stopped::take(folder) {
-        Err(error @ OpenError::InUse { .. }) => Err(refused(format!(
-            "{}; a backup is restored while its server is stopped",
-            error
-                .to_string()
-                .trim_end_matches(" or choose another data_dir")
-                .trim_end_matches(',')
+    match asked.workflows_dir {
+        Some(folder) if !is_empty(folder)? => Err(refused(format!(
+            "{} is not empty: name a new folder with --workflows-dir, nothing of yours is written over",
+            words::shown_path(folder)
         ))),
-        // What cannot be taken for another reason may be why somebody restores.
         _ => Ok(()),
     }
 }
 
-/// `data.before-restore-20261117T143000Z`.
-fn free_name(place: &Path, now: Timestamp) -> PathBuf {
-    let named = |n: u32| {
-        let mut name = place.as_os_str().to_os_string();
-        name.push(format!(".before-restore-{}", stamp(now)));
-        if n > 0 {
-            name.push(format!("-{n}"));
+/// What is there already, besides what is made and left there by a restore itself.
+fn in_the_way(folder: &Path) -> io::Result<Vec<OsString>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let names = entries.map(|entry| entry.map(|entry| entry.file_name()));
+    let mut names = names.collect::<io::Result<Vec<OsString>>>()?;
+    names.retain(|name| {
+        let is_ours = |ours| name == ours;
+        let is_ours = [LOCK_FILE, RESTORING_FILE, STAGING]
+            .into_iter()
+            .any(is_ours);
+        !is_ours && !name.to_string_lossy().starts_with(ASIDE)
+    });
+    Ok(names)
+}
+
+/// What was unpacked comes into the place; what is there goes into a folder of its own, whose name is returned. If one thing
+/// cannot be moved, the others go back.
+fn swap(data: &Path, place: &Path, now: Timestamp) -> io::Result<Option<PathBuf>> {
+    let (old, new) = (in_the_way(place)?, in_the_way(data)?);
+    let aside = (!old.is_empty()).then(|| free_name(place, now));
+    let mut moves: Vec<(PathBuf, PathBuf)> = Vec::new();
+    if let Some(aside) = &aside {
+        DirBuilder::new().mode(0o700).create(aside)?;
+        moves.extend(old.iter().map(|name| (place.join(name), aside.join(name))));
+    }
+    moves.extend(new.iter().map(|name| (data.join(name), place.join(name))));
+
+    let mark = place.join(RESTORING_FILE);
+    let was_marked = mark.exists();
+    File::create(&mark)?;
+    sync(place)?;
+    for (done, (from, to)) in moves.iter().enumerate() {
+        let Err(error) = fs::rename(from, to) else {
+            continue;
+        };
+        let back = |(from, to): &(PathBuf, PathBuf)| fs::rename(to, from);
+        moves[..done].iter().rev().try_for_each(back)?;
+        if !was_marked {
+            fs::remove_file(&mark)?;
         }
-        PathBuf::from(name)
+        if let Some(aside) = &aside {
+            // It is empty: in nobody's way.
+            let _ = fs::remove_dir(aside);
+        }
+        return Err(error);
+    }
+    if let Some(aside) = &aside {
+        sync(aside)?;
+    }
+    sync(place)?;
+    fs::remove_file(&mark)?;
+    sync(place)?;
+    Ok(aside)
+}
+
+/// `before-restore-20261117T143000Z`.
+fn free_name(place: &Path, now: Timestamp) -> PathBuf {
+    let named = |n: u32| match n {
+        0 => place.join(format!("{ASIDE}{}", stamp(now))),
+        n => place.join(format!("{ASIDE}{}-{n}", stamp(now))),
     };
     let free = (0..)
         .map(named)
@@ -231,15 +302,8 @@ fn free_name(place: &Path, now: Timestamp) -> PathBuf {
     free.expect("there is a number that nobody took")
 }
 
-/// What is in one folder comes into the other; the database last, so that half of it is never taken for all.
-fn fill(from: &Path, to: &Path) -> io::Result<()> {
-    let names = fs::read_dir(from)?.map(|entry| entry.map(|entry| entry.file_name()));
-    let mut names = names.collect::<io::Result<Vec<_>>>()?;
-    names.sort_by_key(|name| name == DATABASE_FILE);
-    for name in names {
-        fs::rename(from.join(&name), to.join(&name))?;
-    }
-    Ok(())
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
 }
 
 /// To another disk if it must be.
@@ -274,5 +338,5 @@ fn sync_below(folder: &Path) -> io::Result<()> {
             sync_below(&entry.path())?;
         }
     }
-    File::open(folder)?.sync_all()
+    sync(folder)
 }

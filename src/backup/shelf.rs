@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{Backup, BackupError, free_bytes, look, stamp};
+use super::{Backup, BackupError, Staging, free_bytes, look, stamp};
 use crate::domain::Timestamp;
+use crate::store::{CopyError, GoOn};
 use crate::words;
 
 const SUFFIX: &str = ".tar.gz";
@@ -37,6 +38,13 @@ pub struct Shelved {
     pub bytes: u64,
 }
 
+impl Shelved {
+    /// It bears a time that is still to come: a clock was wrong then, or is now.
+    pub fn is_ahead(&self, now: Timestamp) -> bool {
+        self.made_at.0 > now.0
+    }
+}
+
 impl Shelf {
     pub fn new(folder: &Path, installation: &str, keep: usize) -> Shelf {
         let short: String = installation.chars().take(8).collect();
@@ -47,8 +55,12 @@ impl Shelf {
         }
     }
 
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// Another installation may copy into the same folder at the same time.
+    pub fn staging(&self) -> Staging {
+        Staging {
+            folder: self.folder.clone(),
+            prefix: format!("{}copy.", self.prefix),
+        }
     }
 
     /// Whoever is not there yet is made, for nobody else to look into.
@@ -58,8 +70,9 @@ impl Shelf {
         made.map_err(|error| BackupError::Target(self.folder.clone(), error))
     }
 
-    /// The newest last.
-    pub fn list(&self) -> Vec<Shelved> {
+    /// In the order in which they were made, the newest last. What bears a time that is still to come was made before somebody
+    /// set the clock back, so it is older than all the others.
+    pub fn list(&self, now: Timestamp) -> Vec<Shelved> {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let shelved = entries.filter_map(|entry| {
             let name = entry.file_name();
@@ -75,20 +88,12 @@ impl Shelf {
             })
         });
         let mut shelved: Vec<Shelved> = shelved.collect();
-        shelved.sort_by_key(|shelved| shelved.made_at.0);
+        shelved.sort_by_key(|shelved| (!shelved.is_ahead(now), shelved.made_at.0));
         shelved
     }
 
-    pub fn last(&self) -> Option<Shelved> {
-        self.list().pop()
-    }
-
     /// Takes a backup in: all of it, or nothing.
-    pub fn put(
-        &self,
-        mut backup: Backup,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<Shelved, BackupError> {
+    pub fn put(&self, mut backup: Backup, go_on: &GoOn) -> Result<Shelved, BackupError> {
         let made_at = backup.manifest().made_at.0;
         let name = format!("{}{}{SUFFIX}", self.prefix, stamp(made_at));
         let file = self.folder.join(&name);
@@ -114,12 +119,7 @@ impl Shelf {
         })
     }
 
-    fn write(
-        &self,
-        backup: &mut Backup,
-        part: &Path,
-        go_on: &dyn Fn() -> bool,
-    ) -> Result<(), BackupError> {
+    fn write(&self, backup: &mut Backup, part: &Path, go_on: &GoOn) -> Result<(), BackupError> {
         let target = |error| BackupError::Target(part.into(), error);
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).read(true).mode(0o600);
@@ -133,7 +133,7 @@ impl Shelf {
                 break;
             }
             if !go_on() {
-                return Err(crate::store::CopyError::GivenUp.into());
+                return Err(CopyError::GivenUp.into());
             }
             if until_look < bytes as u64 {
                 self.refuse_full()?;
@@ -147,6 +147,7 @@ impl Shelf {
         drop(out);
         // What the disk gives back is what counts.
         let read = File::open(part).map_err(target)?;
+        let read = GivenUp { read, go_on };
         look(BufReader::new(read)).map(|_| ())
     }
 
@@ -175,9 +176,9 @@ impl Shelf {
         }
     }
 
-    /// Removes all but the newest. Called when one more is there: never before.
-    pub fn rotate(&self) -> Vec<PathBuf> {
-        let list = self.list();
+    /// Removes all but the newest. Called when one more is there, with when it was made: never before.
+    pub fn rotate(&self, made_at: Timestamp) -> Vec<PathBuf> {
+        let list = self.list(made_at);
         let old = list.len().saturating_sub(self.keep);
         let mut removed = Vec::new();
         for shelved in &list[..old] {
@@ -189,6 +190,21 @@ impl Shelf {
             }
         }
         removed
+    }
+}
+
+/// A file that is read until nobody wants it any more.
+struct GivenUp<'a> {
+    read: File,
+    go_on: &'a GoOn,
+}
+
+impl Read for GivenUp<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match (self.go_on)() {
+            true => self.read.read(buffer),
+            false => Err(io::Error::other(CopyError::GivenUp)),
+        }
     }
 }
 
@@ -225,9 +241,9 @@ mod tests {
         ] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        let last = shelf.last().unwrap();
-        assert_eq!(stamp(last.made_at), "20260102T000000Z");
-        let removed = shelf.rotate();
+        let now = read_stamp("20260102T000000Z").unwrap();
+        assert_eq!(shelf.list(now).last().unwrap().made_at, now);
+        let removed = shelf.rotate(now);
         assert_eq!(
             removed,
             [folder
@@ -235,6 +251,24 @@ mod tests {
                 .join("stepward-1a2b3c4d-20251231T235959Z.tar.gz")]
         );
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 6);
-        assert!(shelf.rotate().is_empty());
+        assert!(shelf.rotate(now).is_empty());
+    }
+
+    #[test]
+    fn what_a_clock_ahead_of_time_left_goes_before_what_was_made_since() {
+        let folder = tempfile::tempdir().unwrap();
+        let shelf = Shelf::new(folder.path(), "1a2b3c4d5e6f", 2);
+        let file = |at: &str| folder.path().join(format!("stepward-1a2b3c4d-{at}.tar.gz"));
+        let [first, second, later] = ["20260101T000000Z", "20260102T000000Z", "20990101T000000Z"];
+        for at in [first, second, later] {
+            fs::write(file(at), "").unwrap();
+        }
+        assert_eq!(shelf.rotate(read_stamp(second).unwrap()), [file(later)]);
+        // With room for one alone it is the one that was just made.
+        fs::write(file(later), "").unwrap();
+        let shelf = Shelf::new(folder.path(), "1a2b3c4d5e6f", 1);
+        let removed = shelf.rotate(read_stamp(first).unwrap());
+        assert_eq!(removed, [file(second), file(later)]);
+        assert!(file(first).exists());
     }
 }

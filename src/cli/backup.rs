@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -18,11 +19,11 @@ use super::look::Show;
 use super::reach::{NamedBy, Reach, Remote, token_variable};
 use super::say::{answer, answer_json, is_written, say};
 use super::words::{bytes, count, moment, shown_path};
-use crate::backup::{self, Backup, BackupError, Contents, Manifest, Noted, Sources};
+use crate::backup::{self, Backup, BackupError, Contents, Manifest, Noted, Sources, Staging};
 use crate::certificate::Trust;
 use crate::clock::wall_time;
 use crate::config::read_token;
-use crate::store::{DATABASE_FILE, Stopped};
+use crate::store::{DATABASE_FILE, GoOn, Stopped};
 use crate::wire::Time;
 
 /// The database is copied before the first byte comes.
@@ -101,8 +102,8 @@ impl HeldJson {
             installation: manifest.installation.clone(),
             schema_version: manifest.schema_version,
             bytes: manifest.bytes(),
-            files: manifest.files.len(),
-            logs: manifest.logs(),
+            files: manifest.count(),
+            logs: manifest.logs.count,
             workflows: manifest.workflows(),
             left_out: manifest.left_out.clone(),
         }
@@ -229,7 +230,7 @@ fn of_folder(stopped: &Stopped, config: Option<&Path>) -> anyhow::Result<Backup>
         data_dir: stopped.folder().to_path_buf(),
         workflows_dir: workflows_folder(&settings).filter(|_| is_its_own),
         settings_file: file.filter(|_| is_its_own),
-        staging: stopped.folder().to_path_buf(),
+        staging: Staging::in_data(stopped.folder()),
         apart: settings.backup.dir.iter().cloned().collect(),
     };
     if !is_its_own {
@@ -238,7 +239,8 @@ fn of_folder(stopped: &Stopped, config: Option<&Path>) -> anyhow::Result<Backup>
         );
     }
     let from = backup::From::Stopped(stopped);
-    Ok(backup::begin(from, sources, wall_time(), &|| true)?)
+    let go_on: GoOn = Arc::new(|| true);
+    Ok(backup::begin(from, sources, wall_time(), &go_on)?)
 }
 
 fn same(one: &Path, other: &Path) -> bool {

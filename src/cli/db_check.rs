@@ -1,8 +1,10 @@
 //! `stepward db check`: every rule that the database must keep.
 
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 
@@ -11,7 +13,10 @@ use super::files::server_config;
 use super::look::Show;
 use super::say::{answer, answer_json, say};
 use super::words::{bytes, count, printable, shell_path, shown_path};
-use crate::store::{Breach, DATABASE_FILE, OpenError, Store, StoreOptions};
+use crate::store::{
+    Breach, CopyError, DATABASE_FILE, FileSize, OpenError, SCHEMA_VERSION, Stopped, Store,
+    StoreOptions,
+};
 
 #[derive(Args)]
 #[command(before_help = "\
@@ -36,6 +41,7 @@ const FREE_BYTES_TOLD: i64 = 16 << 20;
 struct CheckedJson {
     folder: PathBuf,
     ok: bool,
+    schema_version: i64,
     /// In the file, and used for nothing.
     free_bytes: Option<i64>,
     breaches: Vec<BreachJson>,
@@ -45,6 +51,33 @@ struct CheckedJson {
 struct BreachJson {
     rule: &'static str,
     what: String,
+}
+
+fn look(opened: Result<Store, OpenError>) -> anyhow::Result<(Option<FileSize>, Vec<Breach>)> {
+    match opened {
+        Ok(store) => {
+            let size = store.read(|tx| tx.file_size())?;
+            Ok((Some(size), store.read(|tx| tx.breaches())?))
+        }
+        Err(OpenError::Corrupt { detail, .. }) => Ok((None, vec![Breach::of_pages(detail)])),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The rules are those of today's tables, and a check must not upgrade what an older server may go on with.
+fn breaches_of_copy(folder: &Path) -> anyhow::Result<Vec<Breach>> {
+    let stopped = Stopped::take(folder)?;
+    let aside = tempfile::Builder::new().prefix("stepward-check.").tempdir();
+    let aside = aside.context("there is no room for a copy, name another folder with TMPDIR")?;
+    let file = aside.path().join(DATABASE_FILE);
+    if let Err(error) = stopped.copy_to(&file, &(Arc::new(|| true) as _)) {
+        return match error {
+            CopyError::Corrupt(detail) => Ok(vec![Breach::of_pages(detail)]),
+            error => Err(error.into()),
+        };
+    }
+    let (_, breaches) = look(Store::open(aside.path(), StoreOptions::default()))?;
+    Ok(breaches)
 }
 
 pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
@@ -64,14 +97,13 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
             folder.display()
         )));
     }
-    let mut size = None;
-    let breaches = match Store::open(&folder, StoreOptions::default()) {
-        Ok(store) => {
-            size = Some(store.read(|tx| tx.file_size())?);
-            store.read(|tx| tx.breaches())?
+    let mut schema_version = SCHEMA_VERSION;
+    let (size, breaches) = match Store::open(&folder, StoreOptions::looking()) {
+        Err(OpenError::Older { found, .. }) => {
+            schema_version = found;
+            (None, breaches_of_copy(&folder)?)
         }
-        Err(OpenError::Corrupt { detail, .. }) => vec![Breach::of_pages(detail)],
-        Err(error) => return Err(error.into()),
+        opened => look(opened)?,
     };
     let exit = match breaches.is_empty() {
         true => Exit::Success,
@@ -85,10 +117,17 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
         answer_json(&CheckedJson {
             folder,
             ok: exit == Exit::Success,
+            schema_version,
             free_bytes: size.map(|size| size.free_bytes()),
             breaches: breaches.collect(),
         });
         return Ok(exit);
+    }
+    if schema_version < SCHEMA_VERSION {
+        say(format!(
+            "it has schema version {schema_version}, which the next start of the server upgrades to {SCHEMA_VERSION}: \
+             a copy was upgraded and looked at"
+        ));
     }
     for breach in &breaches {
         answer(printable(&breach.to_string()));

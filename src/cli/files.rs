@@ -3,6 +3,9 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::process::{Gid, Uid};
+use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
+
 use super::exit::Fault;
 use crate::config::{ConfigError, ServerConfig};
 use crate::server::StartError;
@@ -33,6 +36,24 @@ pub fn refuse_anothers(folder: &Path) -> anyhow::Result<()> {
             "{} belongs to user {owner}, and files of root would lock that user out: run this with sudo -u '#{owner}'",
             folder.display()
         ))),
+    }
+}
+
+/// Root goes on as whoever owns the folder: what it makes there is the owner's, and it is led nowhere by links that the owner may
+/// put there. To be called before there is a second thread.
+pub fn become_owner(folder: &Path) -> anyhow::Result<()> {
+    let found = folder.metadata().ok();
+    let is_root = rustix::process::geteuid().is_root();
+    let Some(found) = found.filter(|found| is_root && found.uid() != 0) else {
+        return Ok(());
+    };
+    let became = set_thread_groups(&[])
+        .and_then(|()| set_thread_gid(Gid::from_raw(found.gid())))
+        .and_then(|()| set_thread_uid(Uid::from_raw(found.uid())));
+    match became {
+        Ok(()) => Ok(()),
+        // A root that may not do so.
+        Err(_) => refuse_anothers(folder),
     }
 }
 

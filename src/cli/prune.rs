@@ -122,7 +122,11 @@ fn offline(folder: PathBuf, older_ms: Option<i64>, dry_run: bool) -> anyhow::Res
     }
     let config = server_config(None)?;
     let bounds = config.retention.bounds();
-    let store = Store::open(&folder, StoreOptions::default())?;
+    let options = match dry_run {
+        true => StoreOptions::looking(),
+        false => StoreOptions::default(),
+    };
+    let store = Store::open(&folder, options)?;
     let logs = Logs::open(&folder.join(LOGS_FOLDER), LogLimits::default())?;
     let now = Now {
         wall: wall_time(),

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::backup::{HeldJson, opened, refused};
 use super::exit::{Exit, Fault};
-use super::files::refuse_anothers;
+use super::files::become_owner;
 use super::look::Show;
 use super::say::{answer, answer_json, say};
 use super::words::{shell_path, shown_path};
@@ -29,7 +29,7 @@ pub struct RestoreArgs {
     /// Where the workflow files go; `workflows` in the data folder if left out. What is there is never written over.
     #[arg(long, value_name = "FOLDER")]
     workflows_dir: Option<PathBuf>,
-    /// Moves a data folder that is in the way aside, to FOLDER.before-restore-TIME.
+    /// Moves what is in the way aside, to FOLDER/before-restore-TIME.
     #[arg(long)]
     force: bool,
     /// Looks at everything as if it were restored, and says what is in it.
@@ -77,7 +77,7 @@ pub fn run(args: RestoreArgs) -> anyhow::Result<Exit> {
     if data_dir.as_os_str().is_empty() {
         return Err(Fault::usage("--data-dir is empty, name a folder"));
     }
-    refuse_anothers(data_dir)?;
+    become_owner(data_dir)?;
     let asked = Restore {
         data_dir,
         workflows_dir: args.workflows_dir.as_deref(),

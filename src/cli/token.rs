@@ -30,7 +30,7 @@ use crate::language::duration;
 use crate::secrets::random_secret;
 use crate::server::api::show;
 use crate::server::api::tokens::Drawn;
-use crate::store::{DATABASE_FILE, Store, StoreOptions};
+use crate::store::{DATABASE_FILE, LOCK_FILE, Store, StoreOptions};
 use crate::wire::api::{MadeTokenJson, MeJson, NewTokenRequest, TokenJson};
 
 #[derive(Args)]
@@ -206,7 +206,7 @@ fn expiry_secs(text: &str) -> Result<u32, String> {
 }
 
 fn new(args: NewArgs) -> anyhow::Result<Exit> {
-    let folder = args.place.folder()?;
+    let folder = args.place.folder(StoreOptions::default())?;
     if let Some(file) = &args.to {
         // Before there is a token that nobody would get to see.
         keep(file, "")?;
@@ -276,7 +276,7 @@ fn new(args: NewArgs) -> anyhow::Result<Exit> {
 }
 
 fn list(args: LsArgs) -> anyhow::Result<Exit> {
-    let tokens = match args.place.folder()? {
+    let tokens = match args.place.folder(StoreOptions::looking())? {
         Some(folder) => folder.all()?,
         None => {
             let remote = args.place.reach.server()?;
@@ -330,7 +330,7 @@ fn table(tokens: &[TokenJson], look: &Look) -> Columns {
 }
 
 fn revoke(args: RevokeArgs) -> anyhow::Result<Exit> {
-    let token: TokenJson = match args.place.folder()? {
+    let token: TokenJson = match args.place.folder(StoreOptions::default())? {
         Some(folder) => folder.revoke(&args.token)?,
         None => {
             let remote = args.place.reach.server()?;
@@ -353,9 +353,9 @@ fn revoke(args: RevokeArgs) -> anyhow::Result<Exit> {
 
 impl Place {
     /// The data folder, if it is to be opened here.
-    fn folder(&self) -> anyhow::Result<Option<DataFolder>> {
+    fn folder(&self, options: StoreOptions) -> anyhow::Result<Option<DataFolder>> {
         let folder = self.data_dir.as_deref();
-        folder.map(DataFolder::open).transpose()
+        folder.map(|it| DataFolder::open(it, options)).transpose()
     }
 }
 
@@ -366,7 +366,7 @@ struct DataFolder {
 }
 
 impl DataFolder {
-    fn open(folder: &Path) -> anyhow::Result<DataFolder> {
+    fn open(folder: &Path, options: StoreOptions) -> anyhow::Result<DataFolder> {
         let shown = folder.display();
         if let Some((announced, _)) = announce::of_folder(folder) {
             let url = announced.url;
@@ -384,7 +384,7 @@ impl DataFolder {
                 "{shown} is no data folder: it has files, and no {DATABASE_FILE}"
             )));
         }
-        let store = Store::open(folder, StoreOptions::default())?;
+        let store = Store::open(folder, options)?;
         let settings = Settings::default();
         let now = SystemClock::continuing(store.begun_up(), &settings).now();
         let engine = Engine::new(store, settings).by(CONSOLE);
@@ -418,8 +418,10 @@ impl DataFolder {
     }
 }
 
+/// Besides what is left by whoever held it for a while.
 fn has_files(folder: &Path) -> bool {
-    fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_some())
+    let mut entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.any(|entry| entry.file_name() != LOCK_FILE)
 }
 
 fn file(args: FileArgs) -> anyhow::Result<Exit> {

@@ -1,4 +1,5 @@
-//! Backups: handed to whoever asks, and made by themselves as the settings say. One at a time: each copies the database.
+//! Backups: handed to whoever asks, and made by themselves as the settings say. One at a time of either kind: each copies the
+//! database, and whoever reads slowly keeps nobody but others who ask from theirs.
 //!
 //! When the next one is due is told by the files that are there, so a restart changes nothing. One that could not be made is
 //! told once, stays a problem until there is another, and is tried again. A backup never makes anything else wait, and leaves a
@@ -13,12 +14,13 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use crate::backup::{self, Backup, BackupError, Noted, Shelf, Shelved, Sources};
+use crate::backup::{self, Backup, BackupError, Noted, Shelf, Shelved, Sources, Staging};
 use crate::clock::SystemClock;
 use crate::config::{Origin, ServerConfig, Setting};
 use crate::domain::Timestamp;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::engine::Engine;
+use crate::store::GoOn;
 use crate::wire::api::{BackupFailureJson, BackupJson, BackupsJson};
 use crate::words;
 
@@ -30,8 +32,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 
 pub struct Backups {
     maker: Arc<Maker>,
-    /// `None`: the settings ask for none.
-    stop: Option<Sender<()>>,
+    /// Its end ends the thread. `None`: the settings ask for none.
+    wake: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -42,12 +44,12 @@ struct Maker {
     settings_file: Option<PathBuf>,
     shelf: Option<Shelf>,
     is_busy: Arc<AtomicBool>,
-    is_stopping: AtomicBool,
+    is_stopping: Arc<AtomicBool>,
     /// Since when, and why.
     failed: Mutex<Option<(Timestamp, String)>>,
 }
 
-/// The one who copies, for as long as this lives.
+/// The one who is handed a backup, for as long as this lives.
 struct Turn(Arc<AtomicBool>);
 
 impl Drop for Turn {
@@ -103,21 +105,21 @@ impl Backups {
             settings_file,
             shelf,
             is_busy: Arc::default(),
-            is_stopping: AtomicBool::new(false),
+            is_stopping: Arc::default(),
             failed: Mutex::new(None),
         });
         let mut backups = Backups {
             maker,
-            stop: None,
+            wake: None,
             thread: None,
         };
         if backups.maker.shelf.is_some() {
-            let (stop, stopped) = bounded(0);
+            let (wake, stopped) = bounded(0);
             let maker = backups.maker.clone();
             let thread = std::thread::Builder::new()
                 .name("backup".to_string())
                 .spawn(move || maker.run(&stopped))?;
-            backups.stop = Some(stop);
+            backups.wake = Some(wake);
             backups.thread = Some(thread);
         }
         Ok(backups)
@@ -126,7 +128,7 @@ impl Backups {
     /// Copies the database, which takes seconds; the rest is read as it is sent.
     pub fn begin(&self) -> Result<Handed, Refusal> {
         let turn = self.maker.turn().ok_or(Refusal::Busy)?;
-        let staging = self.maker.config.data_dir.clone();
+        let staging = Staging::in_data(&self.maker.config.data_dir);
         let backup = self.maker.make(staging).map_err(Refusal::Failed)?;
         Ok(Handed {
             backup,
@@ -136,23 +138,34 @@ impl Backups {
         })
     }
 
+    /// Whatever is being copied is given up, and nothing is begun any more.
+    pub fn stop(&self) {
+        self.maker.is_stopping.store(true, Ordering::Relaxed);
+    }
+
     /// As it is now.
     pub fn look(&self) -> BackupsJson {
         let maker = &self.maker;
         let settings = &maker.config.backup;
-        let last = maker.shelf.as_ref().and_then(Shelf::last);
+        let now = maker.clock.now().wall;
+        let shelved = maker.shelf.as_ref().map(|shelf| shelf.list(now));
+        let shelved = shelved.unwrap_or_default();
+        let last = shelved.last().filter(|last| !last.is_ahead(now));
+        let ahead = shelved.iter().rfind(|shelved| shelved.is_ahead(now));
+        let shown = |shelved: &Shelved| BackupJson {
+            file: words::shown_path(&shelved.file),
+            made_at: shelved.made_at.into(),
+            bytes: shelved.bytes,
+        };
         let failed = maker.failed.lock().unwrap_or_else(PoisonError::into_inner);
         BackupsJson {
             dir: settings.dir.as_deref().map(words::shown_path),
             every_hours: settings.every_hours,
             keep: settings.keep,
             last_taken_at: backup::noted(&maker.config.data_dir).map(|noted| noted.made_at),
-            last: last.as_ref().map(|shelved| BackupJson {
-                file: words::shown_path(&shelved.file),
-                made_at: shelved.made_at.into(),
-                bytes: shelved.bytes,
-            }),
-            next_at: (maker.shelf.as_ref()).map(|_| maker.due(last.as_ref()).into()),
+            last: last.map(shown),
+            ahead: ahead.map(shown),
+            next_at: (maker.shelf.as_ref()).map(|shelf| maker.due(shelf, now).into()),
             failed: failed.as_ref().map(|(since, message)| BackupFailureJson {
                 since: (*since).into(),
                 message: message.clone(),
@@ -163,8 +176,8 @@ impl Backups {
 
 impl Drop for Backups {
     fn drop(&mut self) {
-        self.maker.is_stopping.store(true, Ordering::Relaxed);
-        self.stop = None;
+        self.stop();
+        self.wake = None;
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -179,11 +192,12 @@ impl Maker {
         (!was_busy).then(|| Turn(self.is_busy.clone()))
     }
 
-    fn goes_on(&self) -> bool {
-        !self.is_stopping.load(Ordering::Relaxed)
+    fn go_on(&self) -> GoOn {
+        let is_stopping = self.is_stopping.clone();
+        Arc::new(move || !is_stopping.load(Ordering::Relaxed))
     }
 
-    fn make(&self, staging: PathBuf) -> Result<Backup, BackupError> {
+    fn make(&self, staging: Staging) -> Result<Backup, BackupError> {
         let sources = Sources {
             data_dir: self.config.data_dir.clone(),
             workflows_dir: self.config.workflows_dir.clone(),
@@ -192,7 +206,7 @@ impl Maker {
             apart: self.config.backup.dir.iter().cloned().collect(),
         };
         let from = backup::From::Running(&self.engine.store);
-        backup::begin(from, sources, self.clock.now().wall, &|| self.goes_on())
+        backup::begin(from, sources, self.clock.now().wall, &self.go_on())
     }
 
     fn note(&self, backup: &Backup) {
@@ -203,31 +217,27 @@ impl Maker {
         backup::note(&self.config.data_dir, noted);
     }
 
-    /// A clock that was set back does not keep us from making any for years.
-    fn due(&self, last: Option<&Shelved>) -> Timestamp {
-        let now = self.clock.now().wall;
+    /// One that bears a time to come says nothing of when the next is due: else there would be none until then.
+    fn due(&self, shelf: &Shelf, now: Timestamp) -> Timestamp {
         let every_ms = i64::from(self.config.backup.every_hours) * HOUR_MS;
-        let due = last.map_or(now.0, |last| last.made_at.0 + every_ms);
-        Timestamp(due.min(now.0 + every_ms))
+        let last = shelf.list(now).pop().filter(|last| !last.is_ahead(now));
+        Timestamp(last.map_or(now.0, |last| last.made_at.0 + every_ms))
     }
 
     fn run(&self, stopped: &Receiver<()>) {
-        let mut not_before = i64::MIN;
+        let shelf = self.shelf.as_ref().expect("there is one, or no thread");
+        let mut not_before = self.clock.now().up;
         loop {
-            let now = self.clock.now().wall;
-            let last = self.shelf.as_ref().and_then(Shelf::last);
-            if self.due(last.as_ref()).0 <= now.0 && not_before <= now.0 {
-                // Somebody else has his turn: in a while.
-                if let Some(_turn) = self.turn() {
-                    let shelved = self.shelve();
-                    if !self.goes_on() {
-                        return;
-                    }
-                    if shelved.is_err() {
-                        not_before = now.0 + AGAIN_MS;
-                    }
-                    self.tell(shelved);
+            let now = self.clock.now();
+            if self.due(shelf, now.wall).0 <= now.wall.0 && not_before <= now.up {
+                let shelved = self.shelve(shelf);
+                if self.is_stopping.load(Ordering::Relaxed) {
+                    return;
                 }
+                if shelved.is_err() {
+                    not_before = now.up.plus_ms(AGAIN_MS);
+                }
+                self.tell(shelved);
             }
             match stopped.recv_timeout(LOOK_EVERY) {
                 Err(RecvTimeoutError::Timeout) => {}
@@ -236,12 +246,11 @@ impl Maker {
         }
     }
 
-    fn shelve(&self) -> Result<Shelved, BackupError> {
-        let shelf = self.shelf.as_ref().expect("there is one, or no thread");
+    fn shelve(&self, shelf: &Shelf) -> Result<Shelved, BackupError> {
         shelf.open()?;
-        let backup = self.make(shelf.folder().to_path_buf())?;
-        let shelved = shelf.put(backup, &|| self.goes_on())?;
-        shelf.rotate();
+        let backup = self.make(shelf.staging())?;
+        let shelved = shelf.put(backup, &self.go_on())?;
+        shelf.rotate(shelved.made_at);
         Ok(shelved)
     }
 
@@ -276,5 +285,53 @@ impl Maker {
         if let Err(error) = self.engine.tell(event, now) {
             log::warn!("what became of a backup could not be recorded: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::settings::Settings;
+    use crate::store::{Store, StoreOptions};
+
+    #[test]
+    fn whoever_reads_a_backup_slowly_keeps_none_from_being_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, shelf) = (folder.path().join("data"), folder.path().join("shelf"));
+        let store = Store::open(&data, StoreOptions::default()).unwrap();
+        let settings = Settings::default();
+        let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
+        let maker = Arc::new(Maker {
+            engine: Engine::new(store, settings),
+            clock,
+            config: ServerConfig {
+                data_dir: data,
+                ..ServerConfig::default()
+            },
+            settings_file: None,
+            shelf: Some(Shelf::new(&shelf, "1a2b3c4d", 1)),
+            is_busy: Arc::default(),
+            is_stopping: Arc::default(),
+            failed: Mutex::new(None),
+        });
+        let backups = Backups {
+            maker: maker.clone(),
+            wake: None,
+            thread: None,
+        };
+        let unread = backups.begin().ok().unwrap();
+        assert!(matches!(backups.begin(), Err(Refusal::Busy)));
+
+        let (wake, stopped) = bounded(0);
+        let thread = std::thread::spawn(move || maker.run(&stopped));
+        let is_made = || backups.look().last.is_some();
+        let made = (0..1_000).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            is_made()
+        });
+        drop(wake);
+        thread.join().unwrap();
+        assert!(made);
+        drop(unread);
     }
 }

@@ -433,6 +433,8 @@ impl Server {
         };
         // First of all, so that whoever comes while the others end is told why there is no answer.
         self.front.close();
+        // Whoever waits for a copy of the database is answered, and lets go of his thread.
+        app.backups.stop();
         app.waiting.stop();
         app.streams.stop();
         self.front.stop();

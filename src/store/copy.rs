@@ -5,10 +5,11 @@
 //! as it takes, the write-ahead log cannot be begun anew and grows by what is written meanwhile.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::backup::{Backup, StepResult};
-use rusqlite::{Connection, OpenFlags, named_params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, named_params};
 
 use super::invariants::Breach;
 use super::schema::{self, DATABASE_FILE, FolderLock, OpenError};
@@ -21,6 +22,12 @@ pub const STATEMENTS: &[&str] = &[ATTEMPTS_OF_JOB, INSTALLATION];
 /// 4 MiB: between two of these others may use the disk, and whoever waits for the copy may give it up.
 const PAGES_AT_ONCE: i32 = 1_000;
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// The same between two looks at the copy: of so many steps of the library.
+const STEPS_AT_ONCE: i32 = 1_000;
+
+/// Asked again and again while something long is done. `false`: it is given up.
+pub type GoOn = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// Why there is no copy. One line each.
 #[derive(Debug, thiserror::Error)]
@@ -59,8 +66,8 @@ impl Copy {
 }
 
 impl Store {
-    /// Copies what is committed now to a new file. `go_on` is asked again and again.
-    pub fn copy_to(&self, file: &Path, go_on: &dyn Fn() -> bool) -> Result<Copy, CopyError> {
+    /// Copies what is committed now to a new file.
+    pub fn copy_to(&self, file: &Path, go_on: &GoOn) -> Result<Copy, CopyError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         copy(&self.folder().join(DATABASE_FILE), flags, file, go_on)
     }
@@ -87,18 +94,13 @@ impl Stopped {
     }
 
     /// The server may have been killed: what its log holds is taken in first, as its next start would.
-    pub fn copy_to(&self, file: &Path, go_on: &dyn Fn() -> bool) -> Result<Copy, CopyError> {
+    pub fn copy_to(&self, file: &Path, go_on: &GoOn) -> Result<Copy, CopyError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         copy(&self.folder.join(DATABASE_FILE), flags, file, go_on)
     }
 }
 
-fn copy(
-    from: &Path,
-    flags: OpenFlags,
-    to: &Path,
-    go_on: &dyn Fn() -> bool,
-) -> Result<Copy, CopyError> {
+fn copy(from: &Path, flags: OpenFlags, to: &Path, go_on: &GoOn) -> Result<Copy, CopyError> {
     let folder = from.parent().unwrap_or(from);
     let refuse = |source| match schema::sqlite_refusal(folder, from, source) {
         OpenError::Corrupt { detail, .. } => CopyError::Corrupt(detail),
@@ -135,8 +137,10 @@ fn copy(
     // It came with a write-ahead log of its own, in files beside it that nobody would take along.
     let plain = target.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()));
     plain.map_err(unwritten)?;
-    let found = (target.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0)))
-        .map_err(|error| CopyError::Corrupt(super::in_one_line(&error)))?;
+    let found = sound(&target, go_on).map_err(|error| match error.sqlite_error_code() {
+        Some(ErrorCode::OperationInterrupted) => CopyError::GivenUp,
+        _ => CopyError::Corrupt(super::in_one_line(&error)),
+    })?;
     if found != "ok" {
         return Err(CopyError::Corrupt(Breach::of_pages(found).what));
     }
@@ -147,6 +151,15 @@ fn copy(
         connection: target,
         schema_version,
     })
+}
+
+/// `ok`, or what is wrong with its pages.
+fn sound(target: &Connection, go_on: &GoOn) -> rusqlite::Result<String> {
+    let go_on = go_on.clone();
+    target.progress_handler(STEPS_AT_ONCE, Some(move || !go_on()))?;
+    let found = target.query_row("PRAGMA quick_check(1)", [], |row| row.get(0));
+    target.progress_handler(0, None::<fn() -> bool>)?;
+    found
 }
 
 /// What was found in a copy that is to be used again.

@@ -95,6 +95,7 @@ struct Trace {
 }
 
 pub fn examine(folder: &Path) -> Result<Examined, ExamineError> {
+    schema::refuse_half_restored(folder).map_err(ExamineError::Refused)?;
     let file = folder.join(DATABASE_FILE);
     for _ in 0..LOOKS_MAX {
         let trace = trace(&file)?;

@@ -48,7 +48,7 @@ use crate::secrets::Sealer;
 pub use assignments::{Claim, Demand, Held, JobPayload, NextClaim};
 pub use attempts::{FormerAttempt, FormerOutcome};
 pub use census::OpenRows;
-pub use copy::{Copy, CopyError, Stopped, Taken, take_copy};
+pub use copy::{Copy, CopyError, GoOn, Stopped, Taken, take_copy};
 pub use definitions::{Frozen, hex_sha256};
 pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;
@@ -56,7 +56,10 @@ pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
 pub use retention::{FileSize, FireRef, Named, RemovedPiece, RootJob};
-pub use schema::{DATABASE_FILE, OpenError, SCHEMA_VERSION, compact};
+pub use schema::{
+    DATABASE_FILE, FolderLock, LOCK_FILE, OpenError, RESTORING_FILE, SCHEMA_VERSION, compact,
+    hold_folder,
+};
 pub use steps::{Ending, NewStep};
 pub use workers::SessionView;
 pub use writer::Joiner;
@@ -160,6 +163,18 @@ pub struct StoreOptions {
     pub on_commit: Option<CommitObserver>,
     /// What links to this server begin with, without a slash at its end. Empty: whoever reads them knows.
     pub public_url: String,
+    /// `false`: a database of an older version is refused and stays as it is.
+    pub upgrades: bool,
+}
+
+impl StoreOptions {
+    /// For whoever only looks: an older stepward may be what the folder is used with.
+    pub fn looking() -> StoreOptions {
+        StoreOptions {
+            upgrades: false,
+            ..StoreOptions::default()
+        }
+    }
 }
 
 impl Default for StoreOptions {
@@ -171,6 +186,7 @@ impl Default for StoreOptions {
             on_statement: None,
             on_commit: None,
             public_url: String::new(),
+            upgrades: true,
         }
     }
 }
@@ -218,7 +234,8 @@ const DEFINITIONS_KEPT_MAX: usize = 256;
 
 impl Store {
     pub fn open(folder: &Path, options: StoreOptions) -> Result<Store, OpenError> {
-        let (lock, connection) = schema::open(folder, options.on_statement.as_ref())?;
+        let (lock, connection) =
+            schema::open(folder, options.upgrades, options.on_statement.as_ref())?;
         schema::refuse_lost_key(&connection, folder)?;
         let sealer = Sealer::open(folder).map_err(|source| OpenError::Folder {
             folder: folder.into(),

@@ -95,6 +95,8 @@ pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 pub const DATABASE_FILE: &str = "stepward.db";
 const WAL_FILE: &str = "stepward.db-wal";
 pub const LOCK_FILE: &str = "LOCK";
+/// Is there while one database takes the place of another.
+pub const RESTORING_FILE: &str = "RESTORING";
 
 /// Checking every page takes longer the larger the file is; above these sizes it is left to `stepward db check`.
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
@@ -142,6 +144,15 @@ pub enum OpenError {
         known: i64,
     },
     #[error(
+        "{file} has schema version {found}, which a start of the server upgrades to {known}: until then this command, which changes \
+         nothing, cannot look into it"
+    )]
+    Older {
+        file: PathBuf,
+        found: i64,
+        known: i64,
+    },
+    #[error(
         "{file} is corrupt ({detail}), restore it from a backup: stepward restore FILE --data-dir {} --force",
         crate::words::shell_path(file.parent().unwrap_or(file))
     )]
@@ -167,6 +178,12 @@ pub enum OpenError {
     )]
     KeyLost { file: PathBuf, sealed: String },
     #[error(
+        "data folder {} is half restored, do it again: stepward restore FILE --data-dir {} --force (what was there before is in its \
+         folder before-restore-TIME)",
+        folder.display(), folder.display()
+    )]
+    HalfRestored { folder: PathBuf },
+    #[error(
         "{file} cannot have a write-ahead log (its journal mode stays {mode}), choose a local data_dir"
     )]
     NoWal { file: PathBuf, mode: String },
@@ -187,14 +204,16 @@ pub struct FolderLock {
 
 /// Takes the folder and makes the database in it ready for use.
 ///
-/// `observer` is called before each statement of an upgrade.
+/// `observer` is called before each statement of an upgrade. Without `upgrades` what needs one is refused.
 pub fn open(
     folder: &Path,
+    upgrades: bool,
     observer: Option<&StatementObserver>,
 ) -> Result<(FolderLock, Connection), OpenError> {
     make_folder(folder)?;
     refuse_network_filesystem(folder)?;
     let lock = lock_folder(folder)?;
+    refuse_half_restored(folder)?;
     refuse_full_disk(folder)?;
     let file = folder.join(DATABASE_FILE);
     let crashed = folder.join(WAL_FILE).exists();
@@ -209,6 +228,9 @@ pub fn open(
     };
     if bytes <= checked_bytes_max {
         quick_check(&connection, &file)?;
+    }
+    if !upgrades {
+        refuse_older(&connection, folder, &file)?;
     }
     bring_up_to_date(&connection, folder, &file, UPGRADES, observer)?;
     refuse_incomplete(&connection, folder, &file)?;
@@ -261,7 +283,25 @@ fn refuse_full_disk(folder: &Path) -> Result<(), OpenError> {
 pub fn lock_existing(folder: &Path) -> Result<FolderLock, OpenError> {
     let found = folder.join(DATABASE_FILE).metadata();
     found.map_err(|cause| refusal(folder, cause))?;
+    let lock = lock_folder(folder)?;
+    refuse_half_restored(folder)?;
+    Ok(lock)
+}
+
+/// For whoever fills a folder, whatever is in it by now. One that is not there is made.
+pub fn hold_folder(folder: &Path) -> Result<FolderLock, OpenError> {
+    make_folder(folder)?;
     lock_folder(folder)
+}
+
+/// Without its database it would be taken for a new one.
+pub fn refuse_half_restored(folder: &Path) -> Result<(), OpenError> {
+    match folder.join(RESTORING_FILE).exists() {
+        true => Err(OpenError::HalfRestored {
+            folder: folder.into(),
+        }),
+        false => Ok(()),
+    }
 }
 
 fn lock_folder(folder: &Path) -> Result<FolderLock, OpenError> {
@@ -463,6 +503,18 @@ pub fn refuse_strangers(connection: &Connection, path: &Path) -> Result<(), Open
     }
 }
 
+fn refuse_older(connection: &Connection, folder: &Path, path: &Path) -> Result<(), OpenError> {
+    let found = user_version(connection).map_err(|source| sqlite_refusal(folder, path, source))?;
+    match (1..SCHEMA_VERSION).contains(&found) {
+        true => Err(OpenError::Older {
+            file: path.into(),
+            found,
+            known: SCHEMA_VERSION,
+        }),
+        false => Ok(()),
+    }
+}
+
 fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row(
         "SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)",
@@ -556,6 +608,8 @@ fn bring_up_to_date(
         if copy.exists() {
             std::fs::remove_file(&copy).map_err(|cause| refusal(folder, cause))?;
         }
+        // Empty, and nobody else's to read: what SQLite makes itself, others may.
+        open_private(&copy).map_err(|cause| refusal(folder, cause))?;
         let copy_name = copy.to_string_lossy();
         begin("VACUUM INTO");
         connection
@@ -593,7 +647,7 @@ fn page_bytes(connection: &Connection) -> rusqlite::Result<u64> {
 
 /// Rewrites the database of a folder that nobody else uses. Returns its bytes before and after.
 pub fn compact(folder: &Path) -> Result<(u64, u64), OpenError> {
-    let (_lock, connection) = open(folder, None)?;
+    let (_lock, connection) = open(folder, true, None)?;
     let file = folder.join(DATABASE_FILE);
     let refuse = |source| sqlite_refusal(folder, &file, source);
     let before = page_bytes(&connection).map_err(refuse)?;

@@ -866,6 +866,9 @@ pub struct BackupsJson {
     pub last_taken_at: Option<Time>,
     /// The newest that is there.
     pub last: Option<BackupJson>,
+    /// One that bears a time still to come: a clock was wrong then, or is now.
+    #[serde(default)]
+    pub ahead: Option<BackupJson>,
     pub next_at: Option<Time>,
     /// Why there is none since.
     pub failed: Option<BackupFailureJson>,

@@ -3,12 +3,14 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use stepward::backup::{self, BackupError, From, Restore, Restored, Sources};
+use stepward::backup::{self, BackupError, From, Restore, Restored, Shelf, Sources, Staging};
 use stepward::domain::Timestamp;
-use stepward::store::{SCHEMA_VERSION, Store, StoreOptions};
+use stepward::store::{CopyError, GoOn, SCHEMA_VERSION, Store, StoreOptions};
 use tempfile::TempDir;
 
 const NOW: Timestamp = Timestamp(1_790_000_000_000);
@@ -29,13 +31,14 @@ fn small() -> Vec<u8> {
         data_dir: data.clone(),
         workflows_dir: Some(workflows),
         settings_file: None,
-        staging: data.clone(),
+        staging: Staging::in_data(&data),
         apart: Vec::new(),
     };
     // A log of an attempt that no step is in: whoever gets that number next must not find it.
     fs::create_dir_all(data.join("logs/7")).unwrap();
     fs::write(data.join("logs/7/9.1.log"), "1 o ghost\n").unwrap();
-    let mut backup = backup::begin(From::Running(&store), sources, NOW, &|| true).unwrap();
+    let go_on: GoOn = Arc::new(|| true);
+    let mut backup = backup::begin(From::Running(&store), sources, NOW, &go_on).unwrap();
     let mut bytes = Vec::new();
     backup.read_to_end(&mut bytes).unwrap();
     assert!(backup.is_whole());
@@ -46,6 +49,52 @@ fn small() -> Vec<u8> {
         .collect();
     assert_eq!(left, Vec::<String>::new(), "the copy has no name any more");
     bytes
+}
+
+#[test]
+fn two_installations_that_share_a_folder_leave_each_others_copies_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy_of = |installation: &str| {
+        let staging = Shelf::new(folder.path(), installation, 1).staging();
+        folder.path().join(format!("{}x", staging.prefix))
+    };
+    let (ours, theirs) = (copy_of("1a2b3c4d5e6f"), copy_of("5e6f1a2b3c4d"));
+    fs::write(&ours, "of one who was killed").unwrap();
+    fs::write(&theirs, "at work").unwrap();
+    let data = folder.path().join("data");
+    let store = Store::open(&data, StoreOptions::default()).unwrap();
+    let sources = Sources {
+        data_dir: data,
+        workflows_dir: None,
+        settings_file: None,
+        staging: Shelf::new(folder.path(), "1a2b3c4d5e6f", 1).staging(),
+        apart: Vec::new(),
+    };
+    let go_on: GoOn = Arc::new(|| true);
+    backup::begin(From::Running(&store), sources, NOW, &go_on).unwrap();
+    assert_eq!((ours.exists(), theirs.exists()), (false, true));
+}
+
+/// Every page is copied at once here, and looking at them is what takes long.
+#[test]
+fn a_copy_that_is_looked_at_can_be_given_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    drop(Store::open(&data, StoreOptions::default()).unwrap());
+    let sql = rusqlite::Connection::open(data.join("stepward.db")).unwrap();
+    sql.execute_batch(
+        "CREATE TABLE ballast (bytes BLOB);
+         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)
+         INSERT INTO ballast SELECT zeroblob(100) FROM n",
+    )
+    .unwrap();
+    drop(sql);
+    let store = Store::open(&data, StoreOptions::default()).unwrap();
+    let was_asked = AtomicBool::new(false);
+    let once: GoOn = Arc::new(move || !was_asked.swap(true, Ordering::Relaxed));
+    let copied = store.copy_to(&folder.path().join("copy"), &once);
+    let told = copied.err();
+    assert!(matches!(told, Some(CopyError::GivenUp)), "{told:?}");
 }
 
 /// The files of an archive, by name.
@@ -89,18 +138,30 @@ fn entry(name: &str, kind: u8, bytes: usize, content: &[u8]) -> Vec<u8> {
 
 const END: [u8; 1024] = [0; 1024];
 
+fn sum(content: &[u8]) -> String {
+    let sum = Sha256::digest(content);
+    sum.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// An archive of these files and a manifest that knows them all; `change` may make it lie.
 fn archive(files: &[(String, Vec<u8>)], change: impl FnOnce(&mut Value)) -> Vec<u8> {
-    let listed = files.iter().map(|(name, content)| {
-        let sum: String = Sha256::digest(content)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        json!({ "name": name, "bytes": content.len(), "sha256": sum })
-    });
+    let is_log = |(name, _): &&(String, Vec<u8>)| name.contains("/data/logs/");
+    let listed = files.iter().filter(|file| !is_log(file));
+    let listed = listed.map(
+        |(name, content)| json!({ "name": name, "bytes": content.len(), "sha256": sum(content) }),
+    );
+    let logs: Vec<&(String, Vec<u8>)> = files.iter().filter(is_log).collect();
+    // As `sha256sum` says it.
+    let lines = logs
+        .iter()
+        .map(|(name, content)| format!("{}  {name}\n", sum(content)));
+    let lines: String = lines.collect();
     let mut manifest = json!({
         "format": "stepward-backup", "format_version": 1, "made_at": "2026-11-17T14:30:00Z", "made_by": "a test",
         "schema_version": SCHEMA_VERSION, "installation": "", "files": listed.collect::<Vec<Value>>(),
+        "logs": {
+            "count": logs.len(), "bytes": logs.iter().map(|(_, content)| content.len()).sum::<usize>(), "sha256": sum(lines.as_bytes()),
+        },
     });
     change(&mut manifest);
     let manifest = serde_json::to_vec(&manifest).unwrap();
@@ -366,6 +427,127 @@ fn a_manifest_that_lies_is_found_out() {
     assert!(refusal(&missing).contains("is missing"));
 }
 
+/// A backup of an installation with so many logs at most, and how many it has.
+fn with_logs(most: usize) -> (Vec<u8>, usize) {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let sql = rusqlite::Connection::open(data.join("stepward.db")).unwrap();
+    sql.execute_batch(include_str!("store/released/version-2.sql"))
+        .unwrap();
+    let mut attempts = sql
+        .prepare("SELECT job_id, step_id, attempt FROM step WHERE attempt > 0")
+        .unwrap();
+    let attempts: Vec<(i64, i64, i64)> = attempts
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .unwrap()
+        .take(most)
+        .collect::<Result<_, _>>()
+        .unwrap();
+    for (job_id, step_id, attempt) in &attempts {
+        let logs = data.join(format!("logs/{job_id}"));
+        fs::create_dir_all(&logs).unwrap();
+        fs::write(logs.join(format!("{step_id}.{attempt}.log")), "1 o x\n").unwrap();
+    }
+    let store = Store::open(&data, StoreOptions::default()).unwrap();
+    let sources = Sources {
+        staging: Staging::in_data(&data),
+        data_dir: data,
+        workflows_dir: None,
+        settings_file: None,
+        apart: Vec::new(),
+    };
+    let go_on: GoOn = Arc::new(|| true);
+    let mut backup = backup::begin(From::Running(&store), sources, NOW, &go_on).unwrap();
+    let mut bytes = Vec::new();
+    backup.read_to_end(&mut bytes).unwrap();
+    (bytes, attempts.len())
+}
+
+#[test]
+fn what_is_said_of_logs_does_not_grow_with_them() {
+    let (one, _) = with_logs(1);
+    let (many, count) = with_logs(usize::MAX);
+    assert!(count >= 5, "{count}");
+    let held = backup::look(&many[..]).unwrap().manifest;
+    assert_eq!(held.logs.count, count);
+    assert_eq!(held.logs.bytes, 6 * count as u64);
+    let manifest = |archive: &[u8]| files(archive).pop().unwrap().1.len();
+    // But for the digits of the numbers.
+    assert!(manifest(&many) <= manifest(&one) + 8);
+
+    // Whoever has a shell can tell as well.
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("backup.tar"), &many).unwrap();
+    let said = std::process::Command::new("sh")
+        .args([
+            "-euc",
+            "tar -xf backup.tar; sha256sum $(tar -tf backup.tar | grep /logs/) | sha256sum",
+        ])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(said.stdout).unwrap();
+    assert_eq!(said, format!("{}  -\n", held.logs.sha256));
+}
+
+/// One sum for all of them, however many there are: each is where it was, as it was, and there is no other.
+#[test]
+fn logs_are_all_there_or_it_is_no_backup() {
+    let mut good = files(&small());
+    good.pop();
+    let key = installation(&good);
+    let with = |logs: &[(&str, &str)], change: &dyn Fn(&mut Value)| {
+        let mut files = good.clone();
+        for (name, content) in logs {
+            let name = format!("stepward-backup/data/logs/{name}");
+            files.push((name, content.as_bytes().to_vec()));
+        }
+        archive(&files, |manifest| {
+            manifest["installation"] = json!(key);
+            change(manifest)
+        })
+    };
+    let logs = [
+        ("7/9.1.log", "one"),
+        ("7/10.1.log", "two"),
+        ("7/10.2.log", "three"),
+        ("12/11.1.log", "four"),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let restored = restore(&with(&logs, &|_| ()), &data, false).unwrap();
+    assert_eq!(restored.contents.manifest.logs.count, 4);
+    assert_eq!(
+        fs::read_to_string(data.join("logs/12/11.1.log")).unwrap(),
+        "four"
+    );
+
+    let sums = with(&logs, &|_| ());
+    let sums: Value = serde_json::from_slice(&files(&sums).pop().unwrap().1).unwrap();
+    let told = |logs: &[(&str, &str)]| {
+        refusal(&with(logs, &|manifest| {
+            manifest["logs"] = sums["logs"].clone()
+        }))
+    };
+    let changed = told(&[logs[0], logs[1], ("7/10.2.log", "THREE"), logs[3]]);
+    assert!(
+        changed.ends_with("its logs are not as they were when they were backed up"),
+        "{changed}"
+    );
+    let missing = told(&logs[..3]);
+    assert!(
+        missing.ends_with("it holds 3 logs, and its manifest knows 4"),
+        "{missing}"
+    );
+    assert!(told(&[logs[0], logs[0]]).ends_with("it is there twice"));
+    let turned = told(&[logs[1], logs[0]]);
+    assert!(
+        turned.ends_with("one that comes after it was there before"),
+        "{turned}"
+    );
+}
+
 /// With the sums right: somebody meant it, or the disk had it so when it was backed up.
 #[test]
 fn a_database_that_is_newer_broken_or_no_database_is_refused() {
@@ -453,7 +635,15 @@ fn what_is_in_its_place_is_moved_aside_if_somebody_says_so_and_never_lost() {
     assert!(!data.join("mine").exists());
     let again = restore(&archive, &data, true).unwrap().moved_aside.unwrap();
     assert_ne!(again, aside);
-    assert_eq!(names(folder.path()).len(), 3);
+    assert!(
+        aside.exists(),
+        "what was moved aside once stays where it is"
+    );
+    assert_eq!(
+        names(folder.path()),
+        ["data"],
+        "nothing is written around it"
+    );
 }
 
 #[test]
@@ -464,6 +654,81 @@ fn nobody_restores_under_a_server_that_runs() {
     let refused = restore(&archive, &data, true).unwrap_err().to_string();
     assert!(refused.contains("is in use by another server"), "{refused}");
     assert!(data.join("mine").exists());
+}
+
+/// A backup from far away: while it comes, somebody does something.
+struct Meanwhile<'a, F: FnMut()> {
+    archive: &'a [u8],
+    act: F,
+}
+
+impl<F: FnMut()> Read for Meanwhile<'_, F> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        (self.act)();
+        self.archive.read(buffer)
+    }
+}
+
+fn restore_while(data: &Path, force: bool, act: impl FnMut()) -> Result<Restored, BackupError> {
+    let archive = small();
+    let asked = Restore {
+        data_dir: data,
+        workflows_dir: None,
+        force,
+        now: NOW,
+    };
+    let archive = archive.as_slice();
+    backup::restore(Meanwhile { archive, act }, &asked)
+}
+
+#[test]
+fn no_server_starts_where_a_backup_is_being_restored() {
+    let (_folder, used) = used();
+    let (new, empty) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    for data in [&used, &new.path().join("data"), empty.path()] {
+        let mut told = None;
+        restore_while(data, data == used, || {
+            let started = Store::open(data, StoreOptions::default()).err();
+            told = Some(started.expect("it must be refused").to_string());
+        })
+        .unwrap();
+        let told = told.unwrap();
+        assert!(told.contains("is in use by another server"), "{told}");
+        drop(Store::open(data, StoreOptions::default()).unwrap());
+    }
+}
+
+#[test]
+fn what_comes_into_an_empty_folder_meanwhile_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let mine = folder.path().join("secret.key");
+    let restored = restore_while(folder.path(), false, || fs::write(&mine, "mine").unwrap());
+    let refused = restored.unwrap_err().to_string();
+    assert!(refused.contains("is not empty"), "{refused}");
+    assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
+    assert_eq!(names(folder.path()), ["LOCK", "secret.key"]);
+}
+
+/// As it is after a power cut between two renames: the former database is aside, the new one not yet there.
+#[test]
+fn a_folder_that_is_half_restored_is_not_taken_for_a_new_one() {
+    let (_folder, data) = used();
+    let aside = data.join("before-restore-20261117T143000Z");
+    fs::create_dir(&aside).unwrap();
+    fs::rename(data.join("stepward.db"), aside.join("stepward.db")).unwrap();
+    fs::write(data.join("RESTORING"), "").unwrap();
+    let refused = Store::open(&data, StoreOptions::default()).err();
+    let refused = refused.expect("it must be refused").to_string();
+    assert!(
+        refused.contains("is half restored, do it again"),
+        "{refused}"
+    );
+    assert!(!data.join("stepward.db").exists());
+
+    // As it says.
+    restore(&small(), &data, true).unwrap();
+    assert!(aside.join("stepward.db").exists());
+    drop(Store::open(&data, StoreOptions::default()).unwrap());
 }
 
 #[test]

@@ -38,8 +38,10 @@ await() {
 }
 # As the units say: their own user, and a folder that systemd makes.
 start_server() {
-  mkdir -p -m 700 /var/lib/stepward
-  chown stepward:stepward /var/lib/stepward
+  for folder in $(sed -n 's/^StateDirectory=//p' /usr/lib/systemd/system/stepward-server.service); do
+    mkdir -p -m 700 /var/lib/$folder
+    chown stepward:stepward /var/lib/$folder
+  done
   as stepward stepward server --config /etc/stepward/server-config.yaml 2>server.said &
   server=$!
   await stepward doctor server --server $url
@@ -82,6 +84,22 @@ kill -TERM $worker $server
 wait $worker
 wait $server
 
+# Backups are made where the settings propose it, and one is restored by the advice of a server whose database is damaged.
+sed -i 's/^#backup:/backup:/' /etc/stepward/server-config.yaml
+start_server
+await sh -c 'ls /var/lib/stepward-backups/*.tar.gz'
+kill -TERM $server
+wait $server
+dd if=/dev/urandom of=/var/lib/stepward/stepward.db bs=4096 seek=1 count=8 conv=notrunc 2>/dev/null
+! (as stepward stepward server --config /etc/stepward/server-config.yaml) 2>server.said || fail "it starts on a damaged database"
+advice=$(sed -n 's/.*restore it from a backup: //p' server.said)
+sh -euc "$(echo "$advice" | sed "s|FILE|$(ls /var/lib/stepward-backups/*.tar.gz)|")" >restore.said 2>&1 || fail "$advice: $(cat restore.said)"
+[ "$(find /var/lib/stepward ! -user stepward)" = "" ] || fail "not its own: $(find /var/lib/stepward ! -user stepward)"
+start_server
+stepward job ls --server $url | grep -q hello || fail "the job is gone"
+kill -TERM $server
+wait $server
+
 # An upgrade keeps what somebody wrote, and asks nothing.
 echo "# mine" >>/etc/stepward/server-config.yaml
 install
@@ -99,8 +117,9 @@ install
 grep -q "# mine" /etc/stepward/server-config.yaml
 [ -s /var/lib/stepward/stepward.db ]
 rm /etc/stepward/workflows/hello.yaml
+rm -r /var/lib/stepward-backups/*
 dpkg --purge stepward </dev/null >dpkg.log 2>&1 || fail "$(cat dpkg.log)"
-for gone in /var/lib/stepward /var/lib/stepward-worker /etc/stepward /usr/share/doc/stepward \
+for gone in /var/lib/stepward /var/lib/stepward-backups /var/lib/stepward-worker /etc/stepward /usr/share/doc/stepward \
   /usr/lib/systemd/system/stepward-server.service /etc/systemd/system/multi-user.target.wants/stepward-server.service; do
   ! [ -e $gone ] && ! [ -L $gone ] || fail "$gone is there after a purge"
 done

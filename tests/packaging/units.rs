@@ -103,6 +103,12 @@ pub fn agree_with_settings() -> Result<(), Failed> {
     let file = |name: &str| project().join("packaging/debian").join(name);
     let server = ServerConfig::load(Some(&file("server-config.yaml")))?;
     let worker = WorkerConfig::load(Some(&file("worker-config.yaml")))?;
+    // As it is once somebody takes the remark away.
+    let text = fs::read_to_string(file("server-config.yaml"))?;
+    let with_backups = tempfile::NamedTempFile::new()?;
+    fs::write(&with_backups, text.replace("\n#backup:", "\nbackup:"))?;
+    let backups = ServerConfig::load(Some(with_backups.path()))?.backup.dir;
+    assert!(backups.is_some());
     assert!(server.listen.ip().is_loopback());
     assert!(server.embedded_worker.is_none());
     let url = format!("http://{}", server.listen);
@@ -119,8 +125,13 @@ pub fn agree_with_settings() -> Result<(), Failed> {
             line.unwrap_or_else(|| panic!("{name} has no {key}"))
                 .to_string()
         };
-        let folder = format!("/var/lib/{}", value("StateDirectory"));
+        let folders = value("StateDirectory");
+        let mut folders = folders.split(' ').map(|name| format!("/var/lib/{name}"));
+        let folder = folders.next().unwrap_or_default();
         assert_eq!(folder, data_dir.display().to_string());
+        let backups = backups.iter().filter(|_| data_dir == &server.data_dir);
+        let backups: Vec<String> = backups.map(|it| it.display().to_string()).collect();
+        assert_eq!(folders.collect::<Vec<String>>(), backups);
         assert_eq!(folder, value("WorkingDirectory"));
         assert_eq!(value("Type"), "notify");
         assert!(value("ExecStart").starts_with("/usr/bin/stepward "));

@@ -299,6 +299,71 @@ fn one_file_is_all_or_nothing_and_for_its_owner_alone() {
     house.check();
 }
 
+/// As a package has it: the folder is the server's, what is around it is root's, and root follows the advice.
+#[test]
+fn root_restores_for_whoever_owns_the_folder() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    const OWNER: u32 = 61_001;
+    let mut house = House::with(WORK);
+    take(&house, "one.tar");
+    house.stop_server();
+    fs::set_permissions(house.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let data = house.path("data");
+    let chowned = std::process::Command::new("chown")
+        .args(["-R", &format!("{OWNER}:{OWNER}")])
+        .arg(&data)
+        .status();
+    assert!(chowned.unwrap().success());
+    let restored = restore(&house, &["one.tar", "--data-dir", "data", "--force"]);
+    assert_eq!(restored.code, Some(0), "{restored:?}");
+    let others = std::process::Command::new("find")
+        .arg(&data)
+        .args(["!", "-user", &OWNER.to_string()])
+        .output()
+        .unwrap();
+    assert!(
+        others.status.success() && others.stdout.is_empty(),
+        "{others:?}"
+    );
+    let aside = shelf(&data)
+        .into_iter()
+        .find(|it| it.starts_with("before-restore-"));
+    assert!(data.join(aside.unwrap()).join("stepward.db").exists());
+}
+
+#[test]
+fn a_server_that_stops_does_not_wait_for_a_copy_of_its_database() {
+    let mut house = House::with(WORK);
+    house.stop_server();
+    let sql = rusqlite::Connection::open(house.path("data/stepward.db")).unwrap();
+    sql.execute_batch(
+        "CREATE TABLE ballast (bytes BLOB);
+         WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60000)
+         INSERT INTO ballast SELECT zeroblob(4000) FROM n",
+    )
+    .unwrap();
+    drop(sql);
+    house.start_server();
+    let (folder, url) = (house.folder.path().to_path_buf(), house.url());
+    let taking = std::thread::spawn(move || {
+        let mut taking = crate::typed::command(&folder, &["backup", "large.tar"]);
+        taking.env("STEPWARD_SERVER_URL", url).output().unwrap()
+    });
+    await_that("it is being copied", || {
+        let names = shelf(&house.path("data"));
+        names
+            .iter()
+            .any(|it| it.starts_with("backup-copy."))
+            .then_some(())
+    });
+    house.stop_server();
+    let told = taking.join().unwrap();
+    let told = String::from_utf8_lossy(&told.stderr);
+    assert!(told.contains("the server stops"), "{told}");
+}
+
 /// So that a server of a house makes backups by itself.
 fn shelved(house_settings: &str, folder: &std::path::Path, keep: u32) -> String {
     let folder = folder.display();
@@ -366,6 +431,38 @@ fn backups_are_made_by_themselves_go_on_after_a_restart_and_old_ones_go() {
     let names = shelf(&folder);
     assert_eq!(names.len(), 2, "{names:?}");
     assert_eq!(names[0], format!("{prefix}-20200104T000000Z.tar.gz"));
+    house.check();
+}
+
+/// The clock was years ahead when one was made, and was set right since.
+#[test]
+fn a_backup_of_a_time_to_come_does_not_keep_others_from_being_made() {
+    let shelf_folder = tempfile::tempdir().unwrap();
+    let folder = shelf_folder.path().join("backups");
+    let mut house = House::with_settings(WORK, &shelved(SETTINGS, &folder, 2));
+    let made = |house: &House| {
+        let events = house.all_events();
+        events.iter().filter(|it| it.kind == "backup_made").count()
+    };
+    await_that("the first is made", || (made(&house) == 1).then_some(()));
+    house.stop_server();
+    let names = shelf(&folder);
+    let (prefix, _) = names[0].rsplit_once('-').unwrap();
+    let ahead = format!("{prefix}-20990101T000000Z.tar.gz");
+    fs::rename(folder.join(&names[0]), folder.join(&ahead)).unwrap();
+    house.start_server();
+    await_that("another is made", || (made(&house) == 2).then_some(()));
+    let names = shelf(&folder);
+    assert_eq!(names.len(), 2, "{names:?}");
+    let told: BackupsJson = house.get("/api/backups");
+    assert!(told.last.unwrap().file.ends_with(&names[0]));
+    assert!(told.ahead.unwrap().file.ends_with(&ahead));
+    let status = typed(&house, &["status"]);
+    assert!(status.stdout.contains("bears a time"), "{status:?}");
+    let config = house.path("server.yaml");
+    let doctor = ["doctor", "database", "--config", config.to_str().unwrap()];
+    let doctor = typed(&house, &doctor);
+    assert!(doctor.stdout.contains("still to come"), "{doctor:?}");
     house.check();
 }
 

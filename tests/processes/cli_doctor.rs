@@ -318,6 +318,49 @@ fn flipped_bytes_in_the_database_are_found() {
     house.check();
 }
 
+/// An older stepward may be what its server is run with.
+#[test]
+fn commands_that_only_look_leave_an_older_database_as_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    fs::create_dir(&data).unwrap();
+    let sql = rusqlite::Connection::open(data.join("stepward.db")).unwrap();
+    sql.pragma_update(None, "journal_mode", "WAL").unwrap();
+    sql.execute_batch(include_str!("../it/store/released/version-1.sql"))
+        .unwrap();
+    drop(sql);
+    let before = fs::read(data.join("stepward.db")).unwrap();
+
+    let checked = typed_in(folder.path(), &["db", "check", "data"]);
+    assert_eq!(checked.code, Some(0), "{checked:?}");
+    assert!(checked.stdout.contains("every rule holds"), "{checked:?}");
+    let told = "it has schema version 1, which the next start of the server upgrades";
+    assert!(checked.stderr.contains(told), "{checked:?}");
+    for words in [
+        &["token", "ls", "--data-dir", "data"][..],
+        &["prune", "--dry-run", "--data-dir", "data"],
+    ] {
+        let refused = typed_in(folder.path(), words);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(
+            refused.stderr.contains("has schema version 1"),
+            "{refused:?}"
+        );
+    }
+    let after = fs::read(data.join("stepward.db")).unwrap();
+    assert!(before == after, "the database was changed");
+    assert!(!data.join("stepward.db.version-1").exists());
+
+    // A rule that it breaks is found nevertheless.
+    let sql = rusqlite::Connection::open(data.join("stepward.db")).unwrap();
+    sql.execute("UPDATE server SET service_clock_up = -1", [])
+        .unwrap();
+    drop(sql);
+    let checked = typed_in(folder.path(), &["db", "check", "data", "--json"]);
+    assert_eq!(checked.code, Some(1), "{checked:?}");
+    assert_eq!(checked.json()["schema_version"], 1);
+}
+
 #[test]
 fn a_rule_that_the_database_breaks_is_found() {
     let house = with_jobs();

@@ -22,10 +22,13 @@ const NAMES_MAX: u32 = 1_000;
 /// The last one, and why the server makes no newer one, if it is to and cannot.
 pub fn look(case: &Case, folder: &Path) -> Vec<Finding> {
     let mut found = vec![last(folder)];
-    if let Ok(server) = case.answering()
-        && let Ok(backups) = server.get::<BackupsJson>("/api/backups")
-        && let Some(failed) = &backups.failed
-    {
+    let Ok(server) = case.answering() else {
+        return found;
+    };
+    let Ok(backups) = server.get::<BackupsJson>("/api/backups") else {
+        return found;
+    };
+    if let Some(failed) = &backups.failed {
         let since = ago(failed.since);
         let message = format!(
             "the server could make no backup, first {since}: {}",
@@ -33,6 +36,15 @@ pub fn look(case: &Case, folder: &Path) -> Vec<Finding> {
         );
         let fix = "mend what it says: it is tried again every ten minutes";
         found.push(Finding::problem(message).fix(fix));
+    }
+    if let Some(ahead) = &backups.ahead {
+        let message = format!(
+            "backup {} is of {}, which is still to come",
+            ahead.file,
+            moment(ahead.made_at)
+        );
+        let fix = "set the clock right; if it is, move that file away";
+        found.push(Finding::warning(message).fix(fix));
     }
     found
 }

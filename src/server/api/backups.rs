@@ -21,7 +21,9 @@ pub fn take(app: &App, request: &Request) -> Result<Reply, ApiError> {
         return Ok(response.into());
     }
     let handed = app.backups.begin().map_err(|refusal| match refusal {
-        Refusal::Busy => ApiError::new(503, "busy", "another backup is being made, try again"),
+        Refusal::Busy => {
+            ApiError::new(503, "busy", "another backup is being handed out, try again")
+        }
         Refusal::Failed(error) => ApiError::new(500, "backup_failed", error.to_string()),
     })?;
     // Whoever has one has the secrets: who took it is written down.

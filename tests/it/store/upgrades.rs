@@ -111,9 +111,30 @@ fn a_database_of_every_released_version_opens_and_keeps_every_row() {
         if copy.exists() {
             assert_eq!(version(&copy), old);
             assert_eq!(rows(&copy), before, "version {old}");
+            let mode = std::fs::metadata(&copy).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "it holds what the database holds");
         }
         // And again: there is nothing left to do.
         drop(Store::open(folder.path(), StoreOptions::default()).unwrap());
+    }
+}
+
+#[test]
+fn whoever_only_looks_upgrades_nothing() {
+    for &(old, sql) in RELEASED {
+        let folder = tempfile::tempdir().unwrap();
+        make(folder.path(), sql);
+        let file = folder.path().join("stepward.db");
+        let opened = Store::open(folder.path(), StoreOptions::looking());
+        if old == SCHEMA_VERSION {
+            drop(opened.unwrap());
+            continue;
+        }
+        let refused = opened.err().expect("it must be refused").to_string();
+        let told = format!("has schema version {old}, which a start of the server upgrades");
+        assert!(refused.contains(&told), "{refused}");
+        assert_eq!(refused.lines().count(), 1, "{refused}");
+        assert_eq!(version(&file), old);
     }
 }
 
