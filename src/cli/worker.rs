@@ -94,6 +94,9 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         Err(EndError::NotAllowed) => {
             Err(Fault::new(Exit::NotAllowed, token.refused_by(url)).into())
         }
+        Err(EndError::ShutOut { untold }) => {
+            Err(Fault::new(Exit::NotAllowed, shut_out_by(url, untold)).into())
+        }
         Err(EndError::Other(why)) => Err(Fault::new(Exit::Error, why).into()),
     }
 }
@@ -189,6 +192,18 @@ impl Token {
              token_file in the worker's settings, or set STEPWARD_TOKEN"
         )
     }
+}
+
+/// It was let in before: its token was revoked since, or has expired.
+fn shut_out_by(url: &str, untold: usize) -> String {
+    let results = match untold {
+        0 => String::new(),
+        untold => format!(", and {} could not be told to it", count(untold, "result")),
+    };
+    format!(
+        "the server at {url} does not take this worker's token any more{results}: ask there for an enrolment, \
+         which `stepward token new NAME --role enrolment` makes"
+    )
 }
 
 impl WorkerArgs {

@@ -13,6 +13,7 @@ use ureq::http::{Response, StatusCode, Uri};
 use ureq::{Agent, Body, RequestBuilder, Timeout};
 
 use crate::certificate::Trust;
+use crate::domain::token::TokenText;
 use crate::wire::api::Health;
 use crate::wire::{ErrorBody, ErrorDetail};
 
@@ -59,6 +60,8 @@ pub enum Silence {
     Other(String),
 }
 
+const BEARER: &str = "Bearer ";
+
 /// The code of a refusal that is not in our words.
 pub const UNKNOWN: &str = "unknown";
 
@@ -97,7 +100,7 @@ impl Client {
         Client {
             agent,
             url,
-            authorization: token.map(|token| format!("Bearer {token}")),
+            authorization: token.map(|token| format!("{BEARER}{token}")),
         }
     }
 
@@ -125,6 +128,14 @@ impl Client {
             authorization: None,
             ..self.clone()
         }
+    }
+
+    /// Whether the token is refused for good: one of the table was revoked or has expired, while a word that the settings name may be
+    /// put right.
+    pub fn is_shut_out(&self, error: &CallError) -> bool {
+        let shown = self.authorization.as_deref().unwrap_or_default();
+        let is_kept = TokenText::read(shown.trim_start_matches(BEARER)).is_some();
+        is_kept && matches!(error, CallError::Refused { status: 401, .. })
     }
 
     /// Whether calls carry one.

@@ -182,6 +182,8 @@ pub enum EngineError {
     LastAdmin { token_id: TokenId },
     #[error("the enrolment is not known, was used, was revoked or has expired: ask for a new one")]
     EnrolmentRefused,
+    #[error("the token of worker {name} was revoked: it is given nothing more")]
+    TokenRevoked { name: String },
     #[error(
         "worker {name} is another token's: give this machine a folder of its own, or revoke that token first"
     )]

@@ -93,7 +93,7 @@ impl From<EngineError> for ApiError {
             IdempotencyMismatch { .. } => (422, "idempotency_mismatch"),
             AttemptNotFound { .. } => (410, "abort"),
             WorkerDuplicated { .. } => (409, "instance_conflict"),
-            EnrolmentRefused => (401, "unauthorized"),
+            EnrolmentRefused | TokenRevoked { .. } => (401, "unauthorized"),
             WorkerOfAnother { .. } => (403, "forbidden"),
             TooManyWorkers { .. } => (429, "too_many_workers"),
             SessionUnknown => (410, "session_unknown"),

@@ -196,3 +196,71 @@ fn a_worker_enrols_once_and_keeps_its_own_token() {
     third.signal(Signal::TERM);
     third.wait();
 }
+
+#[test]
+fn a_worker_whose_token_is_revoked_says_so_and_is_not_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    settings(folder);
+    let task = "tasks: { one: { flow: { a: { script: 'while [ ! -e gate ]; do sleep 0.1; done', workdir: HERE } } } }";
+    let task = task.replace("HERE", folder.to_str().unwrap());
+    fs::create_dir(folder.join("workflows")).unwrap();
+    fs::write(folder.join("workflows/w.yaml"), task).unwrap();
+    let more = "workflows_dir: workflows\nrecovery: { heartbeat_interval_secs: 1, heartbeat_timeout_secs: 60 }\n";
+    let had = fs::read_to_string(folder.join("server-config.yaml")).unwrap();
+    fs::write(folder.join("server-config.yaml"), had + more).unwrap();
+    let offline = ["--role", "admin", "--data-dir", ".stepward", "--to", "ada"];
+    typed_in(folder, &[&["token", "new", "ada"], &offline[..]].concat());
+    let (_server, url) = serve(folder);
+    let with = |words: &[&str]| typed_in(folder, &[words, &["--token-file", "ada"]].concat());
+    let start = |name: &str| {
+        with(&["token", "new", name, "--role", "worker", "--to", name]);
+        let words = [
+            "worker",
+            "--server",
+            &url,
+            "--token-file",
+            name,
+            "--name",
+            name,
+        ];
+        let data_dir = format!("{name}.d");
+        let words = [&words[..], &["--data-dir", &data_dir]].concat();
+        let worker = Process::start(name, command(folder, &words));
+        await_that("it is let in", || {
+            worker.said().contains("session opened").then_some(())
+        });
+        worker
+    };
+    let shut_out =
+        format!("stepward: the server at {url} does not take this worker's token any more");
+
+    let idle = start("idle");
+    with(&["token", "revoke", "idle"]);
+    assert_eq!(idle.code(), Some(4), "{}", idle.said());
+    assert!(
+        idle.said().contains(&format!("{shut_out}: ask")),
+        "{}",
+        idle.said()
+    );
+    assert!(!idle.said().contains("drained"), "{}", idle.said());
+
+    let busy = start("busy");
+    let job = with(&["run", "one", "--detach"]);
+    assert_eq!(job.code, Some(0), "{job:?}");
+    await_that("it runs", || {
+        let job = with(&["job", "show", "1", "--json"]).json();
+        (job["steps"][0]["status"] == "running").then_some(())
+    });
+    with(&["token", "revoke", "busy"]);
+    await_that("it knows", || {
+        busy.said()
+            .contains("its result cannot be told")
+            .then_some(())
+    });
+    fs::write(folder.join("gate"), "").unwrap();
+    assert_eq!(busy.code(), Some(4), "{}", busy.said());
+    let untold = format!("{shut_out}, and 1 result could not be told to it: ask");
+    assert!(busy.said().contains(&untold), "{}", busy.said());
+    assert!(!busy.said().contains("again and again"), "{}", busy.said());
+}
