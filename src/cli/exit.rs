@@ -89,6 +89,9 @@ impl Exit {
         if let Some(fault) = error.downcast_ref::<ConfigError>() {
             return Exit::of_settings(fault);
         }
+        if is_about_settings(error) {
+            return Invalid;
+        }
         error
             .downcast_ref::<CallError>()
             .map_or(Error, Exit::of_call)
@@ -99,10 +102,29 @@ impl Exit {
             ConfigError::Unreadable { source, .. } if source.kind() == ErrorKind::NotFound => {
                 NotFound
             }
-            ConfigError::Unreadable { .. } => Error,
-            ConfigError::Invalid { .. } | ConfigError::Refused(_) => Invalid,
+            ConfigError::Unreadable { .. }
+            | ConfigError::Invalid { .. }
+            | ConfigError::Refused(_) => Invalid,
         }
     }
+}
+
+/// Settings that were read, and with which nothing can start: starting again would not help.
+fn is_about_settings(error: &anyhow::Error) -> bool {
+    use crate::{server, worker};
+    let of_server = error.downcast_ref().is_some_and(|error| {
+        use server::StartError::*;
+        matches!(error, Config(_) | NoToken { .. })
+    });
+    let of_worker = error.downcast_ref().is_some_and(|error| {
+        use worker::StartError::*;
+        matches!(error, Config(_) | Settings(_) | NoServer)
+    });
+    let of_enrolment = error.downcast_ref().is_some_and(|error| {
+        use worker::enrol::EnrolError::*;
+        matches!(error, Config(_) | NoServer)
+    });
+    of_server || of_worker || of_enrolment
 }
 
 impl From<Exit> for ExitCode {

@@ -74,11 +74,14 @@ pub fn read(file: &Path) -> Result<String, ConfigError> {
         return Err(invalid("is not a plain file"));
     }
     let mut text = String::new();
-    let bytes = opened.take(BYTES_MAX + 1).read_to_string(&mut text);
-    if bytes.map_err(unreadable)? as u64 > BYTES_MAX {
-        return Err(invalid("is longer than 1 MiB"));
+    match opened.take(BYTES_MAX + 1).read_to_string(&mut text) {
+        Ok(bytes) if bytes as u64 > BYTES_MAX => Err(invalid("is longer than 1 MiB")),
+        Ok(_) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(invalid("is not text in UTF-8"))
+        }
+        Err(error) => Err(unreadable(error)),
     }
-    Ok(text)
 }
 
 /// What is to know about a kind of settings.

@@ -32,7 +32,7 @@ fn the_first_token_is_made_as_the_refusal_says() {
     let folder = folder.path();
     settings(folder);
     let refused = typed_in(folder, &["server"]);
-    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert_eq!(refused.code, Some(3), "{refused:?}");
     let says = "stepward token new NAME --role admin --data-dir .stepward";
     assert!(refused.stderr.contains(says), "{refused:?}");
     let new = ["token", "new", "ada", "--role", "admin"];
