@@ -66,10 +66,10 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         return fleet::run(verb);
     }
     let file = config_file(args.config.as_deref(), WORKER_CONFIG);
+    process::begin_by(file.as_deref(), args.log_format);
     let given = GivenToken::of(&args)?;
     let config = WorkerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
     let (config, token) = with_server(config, given)?;
-    process::begin(config.log);
     // Its environment may hold the token, and steps run as the same user.
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         log::warn!("steps can look into this worker's environment: {error}");
