@@ -19,7 +19,7 @@ use serde_yaml::Value;
 pub use log::{Log, LogFormat, LogLevel};
 pub use notify::{Means, Notify, NotifyTarget, Reference, Text};
 pub use origin::{Given, Origin, Setting, in_force};
-pub use server::{Auth, Defaults, Recovery, ServerConfig, Tls, listen_address};
+pub use server::{Auth, Defaults, MAKE_CERTIFICATE, Recovery, ServerConfig, Tls, listen_address};
 pub use worker::{Docker, Kubernetes, WorkerConfig, WorkerLimits, leads_to_a_host};
 
 /// Why settings are not taken. One line: which file, what, what to do.

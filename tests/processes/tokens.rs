@@ -264,3 +264,18 @@ fn a_worker_whose_token_is_revoked_says_so_and_is_not_allowed() {
     assert!(busy.said().contains(&untold), "{}", busy.said());
     assert!(!busy.said().contains("again and again"), "{}", busy.said());
 }
+
+#[test]
+fn who_has_no_admin_is_told_so_and_what_to_paste() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let settings = "listen: 127.0.0.1:0\ndata_dir: my data\nauth: { required: true }\n";
+    fs::write(folder.join("server-config.yaml"), settings).unwrap();
+    let new = ["token", "new", "eve", "--role", "viewer"];
+    let made = typed_in(folder, &[&new[..], &["--data-dir", "my data"]].concat());
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let refused = typed_in(folder, &["server"]);
+    let says = "nobody has a good token of role admin: make one with \
+                `stepward token new NAME --role admin --data-dir 'my data'`";
+    assert!(refused.stderr.contains(says), "{refused:?}");
+}
