@@ -70,6 +70,14 @@ fn the_first_token_is_made_as_the_refusal_says() {
     );
     let listed = with(&["token", "ls"]);
     assert!(listed.stdout.contains("bob\tviewer\tgood"), "{listed:?}");
+    // Who did what, from now on and before there was a server.
+    for (actor, did) in [
+        ("ada", "bob, viewer\tada\n"),
+        ("console", "ada, admin\tconsole\n"),
+    ] {
+        let told = with(&["events", "--actor", actor]).stdout;
+        assert!(told.ends_with(did) && told.lines().count() == 1, "{told}");
+    }
     assert_eq!(with(&["token", "revoke", "bob"]).code, Some(0));
     assert_eq!(bob(&["job", "ls"]).code, Some(4));
     for wrong in [
@@ -248,6 +256,8 @@ fn a_worker_whose_token_is_revoked_says_so_and_is_not_allowed() {
     let busy = start("busy");
     let job = with(&["run", "one", "--detach"]);
     assert_eq!(job.code, Some(0), "{job:?}");
+    let shown = with(&["job", "show", "1"]).stdout;
+    assert!(shown.contains("\nby\tada\n"), "{shown}");
     await_that("it runs", || {
         let job = with(&["job", "show", "1", "--json"]).json();
         (job["steps"][0]["status"] == "running").then_some(())

@@ -723,6 +723,12 @@ fn whoever_changes_something_is_named_in_what_is_recorded() {
         let by_ada = by_ada.iter().filter(|event| event["actor"] == "ada");
         assert_eq!(by_ada.count(), count, "{kind}");
     }
+    let cookie = guarded.log_in(&guarded.tokens["viewer"]);
+    for (page, shown) in [("/events", "<td>ada</td>"), ("/jobs/1", "by submit (ada)")] {
+        let page = guarded.house.ask("GET", page, &cookie, b"").text();
+        let page = page.replace("</span>", "");
+        assert!(page.contains(shown), "{shown}: {page}");
+    }
     // What nobody did by hand bears no name.
     assert!(
         guarded
