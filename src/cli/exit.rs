@@ -69,15 +69,22 @@ impl Exit {
     pub fn of_call(error: &CallError) -> Exit {
         match error {
             CallError::Unreachable(_) => Unreachable,
-            CallError::Refused { status, error } => match (status, error.code.as_str()) {
-                // Something else sits at this address.
-                (_, UNKNOWN | NO_ROUTE) => Unreachable,
-                (401 | 403, _) => NotAllowed,
-                (404, _) => NotFound,
-                (409, _) => Conflict,
-                (400 | 413 | 415 | 422, _) => Invalid,
-                _ => Error,
-            },
+            // Something else sits at this address.
+            CallError::Refused { error, .. } if [UNKNOWN, NO_ROUTE].contains(&&*error.code) => {
+                Unreachable
+            }
+            CallError::Refused { status, .. } => Exit::of_status(*status),
+        }
+    }
+
+    /// As the API says no.
+    pub fn of_status(status: u16) -> Exit {
+        match status {
+            401 | 403 => NotAllowed,
+            404 => NotFound,
+            409 => Conflict,
+            400 | 413 | 415 | 422 => Invalid,
+            _ => Error,
         }
     }
 

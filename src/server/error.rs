@@ -88,6 +88,7 @@ impl From<EngineError> for ApiError {
             | WorkerAmbiguous { .. }
             | WorkerDrained { .. }
             | TokenAmbiguous { .. }
+            | TokenNameTaken { .. }
             | LastAdmin { .. }
             | WorkerHolds { .. } => (409, "conflict"),
             IdempotencyMismatch { .. } => (422, "idempotency_mismatch"),

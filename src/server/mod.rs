@@ -29,7 +29,7 @@ mod auth;
 mod backups;
 mod catalogue;
 mod download;
-mod error;
+pub mod error;
 mod exchange;
 mod handlers;
 mod http;

@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::process::Signal;
 
 use crate::house::{Process, await_that};
-use crate::typed::{command, typed_in};
+use crate::typed::{Typed, command, typed_in};
 
 /// A folder with the settings of a server that asks everybody, also on loopback.
 fn settings(folder: &Path) {
@@ -288,4 +288,34 @@ fn who_has_no_admin_is_told_so_and_what_to_paste() {
     let says = "nobody has a good token of role admin: make one with \
                 `stepward token new NAME --role admin --data-dir 'my data'`";
     assert!(refused.stderr.contains(says), "{refused:?}");
+}
+
+#[test]
+fn a_name_is_one_good_token_and_is_found_when_it_has_ended_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    settings(folder);
+    let stopped =
+        |words: &[&str]| typed_in(folder, &[words, &["--data-dir", ".stepward"]].concat());
+    let new = ["token", "new", "ada", "--role", "admin"];
+    stopped(&[&new[..], &["--to", "ada.token"]].concat());
+    let check = |with: &dyn Fn(&[&str]) -> Typed| {
+        let short = ["token", "new", "q", "--role", "viewer", "--expires", "1s"];
+        assert_eq!(with(&short).code, Some(0));
+        await_that("it has expired", || {
+            let listed = with(&["token", "ls"]).stdout;
+            listed.contains("q\tviewer\texpired").then_some(())
+        });
+        let revoked = with(&["token", "revoke", "q"]);
+        assert_eq!(revoked.code, Some(0), "{revoked:?}");
+        let unknown = with(&["token", "revoke", "nobody"]);
+        assert_eq!(unknown.code, Some(5), "{unknown:?}");
+        let taken = with(&new);
+        assert_eq!(taken.code, Some(7), "{taken:?}");
+        let why = "token 1 is called \"ada\" and lets somebody in";
+        assert!(taken.stderr.contains(why), "{taken:?}");
+    };
+    check(&stopped);
+    let (_server, _) = serve(folder);
+    check(&|words| typed_in(folder, &[words, &["--token-file", "ada.token"]].concat()));
 }
