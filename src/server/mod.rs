@@ -129,6 +129,8 @@ pub struct App {
     logs: Logs,
     /// For its end alone.
     _log_sync: LogSync,
+    /// What is shown. `None`: plain HTTP is spoken.
+    certificate: Option<Arc<Identity>>,
     waiting: Waiting,
     streams: Streams,
     downloads: Downloads,
@@ -350,6 +352,7 @@ impl Server {
             workflows: catalogue,
             workflows_dir: folder.map(|folder| folder.canonicalize().unwrap_or(folder.clone())),
             downloads: Downloads::default(),
+            certificate: identity.clone(),
             engine,
             clock,
             logs,
