@@ -69,6 +69,7 @@ impl Exit {
     pub fn of_call(error: &CallError) -> Exit {
         match error {
             CallError::Unreachable(_) => Unreachable,
+            CallError::Refused { .. } if error.is_about_token() => NotAllowed,
             // Something else sits at this address.
             CallError::Refused { error, .. } if [UNKNOWN, NO_ROUTE].contains(&&*error.code) => {
                 Unreachable

@@ -41,7 +41,18 @@ impl CallError {
     pub fn passes(&self) -> bool {
         match self {
             CallError::Unreachable(_) => true,
+            CallError::Refused { .. } if self.is_about_token() => false,
             CallError::Refused { status, .. } => matches!(status, 429 | 502..=504),
+        }
+    }
+
+    /// Whether the token is missing or wrong. Whoever shows a right one is let in, however many wrong ones came from the same address.
+    pub fn is_about_token(&self) -> bool {
+        match self {
+            CallError::Unreachable(_) => false,
+            CallError::Refused { status, error } => {
+                *status == 401 || error.code == TOO_MANY_GUESSES
+            }
         }
     }
 }
@@ -59,6 +70,9 @@ pub enum Silence {
     #[error("{0}")]
     Other(String),
 }
+
+/// The code of a 401 for whom it was said too often.
+const TOO_MANY_GUESSES: &str = "too_many_guesses";
 
 const BEARER: &str = "Bearer ";
 
@@ -135,7 +149,7 @@ impl Client {
     pub fn is_shut_out(&self, error: &CallError) -> bool {
         let shown = self.authorization.as_deref().unwrap_or_default();
         let is_kept = TokenText::read(shown.trim_start_matches(BEARER)).is_some();
-        is_kept && matches!(error, CallError::Refused { status: 401, .. })
+        is_kept && error.is_about_token()
     }
 
     /// Whether calls carry one.

@@ -197,9 +197,7 @@ impl Caller {
                 return Err(Trouble::Unreachable);
             }
             // A word that was good once may be so again: only who never had one must ask a person.
-            Err(CallError::Refused { status: 401, .. })
-                if what == "sessions" && !self.was_welcome =>
-            {
+            Err(error) if what == "sessions" && !self.was_welcome && error.is_about_token() => {
                 self.sent_away = Some(EndError::NotAllowed);
                 return Err(Trouble::Unreachable);
             }

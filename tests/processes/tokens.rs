@@ -1,9 +1,12 @@
 //! Tokens with the real binary: the first one of a new server, a worker that enrols, and what becomes of who has none.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Signal;
+use stepward::client::Client;
 
 use crate::house::{Process, await_that};
 use crate::typed::{Typed, command, typed_in};
@@ -318,4 +321,44 @@ fn a_name_is_one_good_token_and_is_found_when_it_has_ended_too() {
     check(&stopped);
     let (_server, _) = serve(folder);
     check(&|words| typed_in(folder, &[words, &["--token-file", "ada.token"]].concat()));
+}
+
+#[test]
+fn who_follows_with_a_revoked_token_is_told_so_however_many_wrong_ones_came_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    settings(folder);
+    let new = ["token", "new", "ada", "--role", "admin", "--to", "ada"];
+    typed_in(folder, &[&new[..], &["--data-dir", ".stepward"]].concat());
+    let (_server, url) = serve(folder);
+    let with = |words: &[&str]| typed_in(folder, &[words, &["--token-file", "ada"]].concat());
+    with(&["token", "new", "bob", "--role", "viewer", "--to", "bob"]);
+    let words = ["events", "-f", "--token-file", "bob"];
+    let follower = Process::start("bob", command(folder, &words));
+    let token = fs::read_to_string(folder.join("ada")).unwrap();
+    let client = Client::new(&url, Some(token.trim()));
+    await_that("it follows", || {
+        let mut metrics = String::new();
+        let mut answer = client.text("/metrics", Duration::from_secs(10)).unwrap();
+        answer.read_to_string(&mut metrics).unwrap();
+        metrics
+            .contains("\nstepward_event_streams 1\n")
+            .then_some(())
+    });
+    fs::write(folder.join("wrong"), "wrongwrongwrongwrong").unwrap();
+    let wrong = || typed_in(folder, &["job", "ls", "--token-file", "wrong"]);
+    await_that("the address is slowed down", || {
+        wrong()
+            .stderr
+            .contains("too many wrong tokens")
+            .then_some(())
+    });
+    with(&["token", "revoke", "bob"]);
+    assert_eq!(follower.code(), Some(4), "{}", follower.said());
+    let said = follower.said();
+    assert!(said.contains("does not take this token"), "{said}");
+    assert!(said.contains("too many wrong tokens"), "{said}");
+    assert!(!said.contains("429"), "{said}");
+    let slowed = wrong();
+    assert_eq!(slowed.code, Some(4), "{slowed:?}");
 }
