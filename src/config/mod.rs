@@ -135,7 +135,7 @@ fn in_plain_words(fault: &str) -> String {
         ("found unit value", "found nothing"),
         ("found map", "found a list of settings"),
         ("found sequence", "found a list"),
-        ("expected u32", "expected a whole number, 0 or more"),
+        ("expected u32", "expected a whole number, 0 to 4294967295"),
         ("expected u64", "expected a whole number, 0 or more"),
         ("expected usize", "expected a whole number, 0 or more"),
         ("expected a sequence", "expected a list"),

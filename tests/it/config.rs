@@ -112,7 +112,7 @@ fn what_makes_no_sense_is_refused() {
 
 #[test]
 fn what_is_expected_is_said_in_the_words_of_settings() {
-    let number = "expected a whole number, 0 or more";
+    let number = "expected a whole number, 0 to 4294967295";
     let address = "write an address such as 127.0.0.1:7717, names are not looked up";
     for (text, expected) in [
         (
@@ -130,6 +130,10 @@ fn what_is_expected_is_said_in_the_words_of_settings() {
         (
             "recovery: { ack_timeout_secs: soon }",
             &format!("recovery.ack_timeout_secs: found string \"soon\", {number}"),
+        ),
+        (
+            "backup: { every_hours: 999999999999 }",
+            &format!("backup.every_hours: found integer `999999999999`, {number}"),
         ),
         (
             "recovery: { ack_timeout_secs: -1 }",
