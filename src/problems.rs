@@ -28,6 +28,11 @@ pub const DISK_BYTES_LOW: u64 = 100 << 20;
 /// How it says so.
 pub const DISK_NEARLY_FULL: &str = "the disk of the data folder is nearly full";
 
+/// Whoever renews by a timer does it sooner.
+const CERTIFICATE_LEFT_MS: i64 = 7 * 86_400_000;
+/// How what a server says of its certificate begins.
+const CERTIFICATE: &str = "the certificate";
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     pub code: String,
@@ -75,6 +80,7 @@ pub fn problems(told: &Told) -> Vec<Problem> {
     });
     let mut problems: Vec<Problem> = not_ready.collect();
     problems.extend(nearly_full(told.health));
+    problems.extend(certificate(told.health));
     problems.extend(broken_files(told.workflows));
     problems.extend(nobody_works(
         told.workers,
@@ -87,6 +93,22 @@ pub fn problems(told: &Told) -> Vec<Problem> {
     problems.extend(told.backups.and_then(|it| backup_ahead(it, told.now)));
     problems.extend(failures(told.failed, told.failed_more, told.now));
     problems
+}
+
+/// What a server says of the certificate that it shows, before clients do.
+pub fn certificate_ends(ends: Timestamp, now: Timestamp) -> Option<String> {
+    let left_ms = ends.0 - now.0;
+    match left_ms {
+        ..=0 => Some(format!(
+            "{CERTIFICATE} has expired {} ago, clients refuse it",
+            duration(-left_ms)
+        )),
+        1..CERTIFICATE_LEFT_MS => Some(format!(
+            "{CERTIFICATE} ends in {}, from then on clients refuse it",
+            duration(left_ms)
+        )),
+        _ => None,
+    }
 }
 
 /// Of jobs that failed, newest first: those of the last day that are nobody's child.
@@ -158,6 +180,17 @@ fn nearly_full(health: &Health) -> Option<Problem> {
         code: "disk_nearly_full".to_string(),
         message: DISK_NEARLY_FULL.to_string(),
         fix: "make room, or keep less: stepward prune --jobs-older 30d --dry-run".to_string(),
+        page: "/settings".to_string(),
+    })
+}
+
+fn certificate(health: &Health) -> Option<Problem> {
+    let mut warnings = health.warnings.iter();
+    let told = warnings.find(|told| told.starts_with(CERTIFICATE))?;
+    Some(Problem {
+        code: "certificate_ends".to_string(),
+        message: told.clone(),
+        fix: "renew it, the server takes the new one without a restart".to_string(),
         page: "/settings".to_string(),
     })
 }
@@ -348,5 +381,21 @@ fn at_least(n: usize, noun: &str, more: bool) -> String {
     match more {
         true => format!("at least {}", count(n, noun)),
         false => count(n, noun),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_a_problem_in_its_last_week_and_from_then_on() {
+        const DAY_MS: i64 = 86_400_000;
+        let ends = Timestamp(100 * DAY_MS);
+        let at = |day: i64| certificate_ends(ends, Timestamp(day * DAY_MS));
+        assert_eq!(at(93), None);
+        let told = at(94).unwrap();
+        assert!(told.starts_with("the certificate ends in 6d"), "{told}");
+        assert!(at(100).unwrap().contains("has expired"));
     }
 }

@@ -253,12 +253,19 @@ fn same(one: &Path, other: &Path) -> bool {
 /// All of it, or no file. What was written is read back before it gets its name.
 fn write(mut stream: impl Read, file: &Path, force: bool) -> anyhow::Result<Contents> {
     if file == Path::new("-") {
-        let tee = Tee {
+        let mut tee = Tee {
             stream,
             out: io::stdout().lock(),
+            unwritten: None,
         };
-        let contents = backup::look(tee)
-            .map_err(|error| anyhow::anyhow!("{error}; what was written is no backup"))?;
+        let looked = backup::look(&mut tee);
+        if let Some(error) = tee.unwritten {
+            return Err(anyhow::anyhow!(
+                "stdout cannot be written: {error}; what was written is no backup"
+            ));
+        }
+        let contents =
+            looked.map_err(|error| anyhow::anyhow!("{error}; what was written is no backup"))?;
         is_written(io::stdout().lock().flush());
         return Ok(contents);
     }
@@ -299,12 +306,18 @@ fn write(mut stream: impl Read, file: &Path, force: bool) -> anyhow::Result<Cont
 struct Tee<R, W> {
     stream: R,
     out: W,
+    /// Why it could not go out: whoever looks takes it for the fault of what it reads.
+    unwritten: Option<io::Error>,
 }
 
 impl<R: Read, W: Write> Read for Tee<R, W> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let bytes = self.stream.read(buffer)?;
-        self.out.write_all(&buffer[..bytes])?;
+        self.out.write_all(&buffer[..bytes]).map_err(|error| {
+            let told = io::Error::from(error.kind());
+            self.unwritten = Some(error);
+            told
+        })?;
         Ok(bytes)
     }
 }

@@ -11,7 +11,7 @@ use super::look::{Ink, Look, Show};
 use super::reach::{Reach, Remote, in_url, name};
 use super::say::{answer_json_line, answer_json_list, nobody_reads, print, say};
 use super::table::{Cell, Table};
-use super::words::{fit, moment, printable, time_of_day};
+use super::words::{fit, moment, printable, time_of_day, width};
 use crate::clock::wall_time;
 use crate::domain::event::EventKind;
 use crate::language::words::did_you_mean;
@@ -29,8 +29,9 @@ const PAGE: usize = 500;
     before_help = "Examples:\n  \
     stepward events                      the newest fifty\n  \
     stepward events -f --job latest      of one job, as they happen\n  \
+    stepward events --actor ada          what ada did, or had done\n  \
     stepward events --phase 4 -n 10      what recovery did about steps that nobody could run",
-    after_help = "Columns: time, kind, phase, subject, message"
+    after_help = "Columns: time, kind, phase, subject, message, by"
 )]
 pub struct EventsArgs {
     /// Goes on with what happens from now on.
@@ -45,6 +46,9 @@ pub struct EventsArgs {
     /// Only what this phase of recovery did, 1 to 4.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=4))]
     phase: Option<u8>,
+    /// Only what happened by a call of this one: a person by the name of the token, or local, settings, console.
+    #[arg(long, value_name = "NAME", value_parser = name)]
+    actor: Option<String>,
     /// Only this kind, such as job_failed.
     #[arg(long)]
     kind: Option<String>,
@@ -65,6 +69,7 @@ struct Wanted {
     job_id: Option<i64>,
     worker: Option<String>,
     phase: Option<u8>,
+    actor: Option<String>,
     kind: Option<String>,
 }
 
@@ -98,6 +103,7 @@ pub fn run(args: EventsArgs) -> anyhow::Result<Exit> {
         job_id,
         worker: args.worker,
         phase: args.phase,
+        actor: args.actor,
         kind: args.kind,
     };
     let default = if args.follow { NEWEST_BEFORE } else { NEWEST };
@@ -145,6 +151,7 @@ impl Wanted {
             .is_none_or(|job_id| event.job_id == Some(job_id))
             && self.worker.as_ref().is_none_or(is_worker)
             && self.phase.is_none_or(|phase| event.phase == Some(phase))
+            && (self.actor.as_ref()).is_none_or(|actor| event.actor.as_ref() == Some(actor))
             && self.kind.as_ref().is_none_or(|kind| event.kind == *kind)
     }
 
@@ -277,7 +284,7 @@ pub fn table(events: &[EventJson], look: &Look) -> Table {
                 Cell::new(when(event.at, look)).ink(Ink::Faint),
                 Cell::new(kind(event)).ink(ink(event)),
             ]);
-            table.note(&event.message);
+            table.note(&format!("{}{}", event.message, by(event)));
         }
         return table;
     }
@@ -288,12 +295,13 @@ pub fn table(events: &[EventJson], look: &Look) -> Table {
         }
         return table;
     }
-    let mut table = Table::new(&["TIME", "KIND", "SUBJECT", "MESSAGE"]);
+    let mut table = Table::new(&["TIME", "KIND", "SUBJECT", "BY", "MESSAGE"]);
     for event in events {
         table.row(vec![
             Cell::new(when(event.at, look)).ink(Ink::Faint),
             Cell::new(kind(event)).ink(ink(event)),
             Cell::new(subject(event)),
+            Cell::new(event.actor.as_deref().unwrap_or("-")),
             Cell::new(&event.message),
         ]);
     }
@@ -301,7 +309,7 @@ pub fn table(events: &[EventJson], look: &Look) -> Table {
 }
 
 /// For programs: each value by itself.
-const COLUMNS: [&str; 5] = ["TIME", "KIND", "PHASE", "SUBJECT", "MESSAGE"];
+const COLUMNS: [&str; 6] = ["TIME", "KIND", "PHASE", "SUBJECT", "MESSAGE", "BY"];
 
 fn whole(event: &EventJson) -> Vec<Cell> {
     let phase = event.phase.map(|phase| phase.to_string());
@@ -311,6 +319,7 @@ fn whole(event: &EventJson) -> Vec<Cell> {
         Cell::new(phase.as_deref().unwrap_or("-")),
         Cell::new(subject(event)),
         Cell::new(&event.message),
+        Cell::new(event.actor.as_deref().unwrap_or("-")),
     ]
 }
 
@@ -344,12 +353,19 @@ fn line(event: &EventJson, look: &Look) -> String {
         begin.push_str("\n  ");
         used = used.min(2);
     }
+    let by = printable(&by(event));
     let room = look
         .width
         .unwrap_or(usize::MAX)
-        .saturating_sub(used)
+        .saturating_sub(used + width(&by))
         .max(20);
-    format!("{begin}{}\n", fit(&message, room, look.ellipsis()))
+    format!("{begin}{}{by}\n", fit(&message, room, look.ellipsis()))
+}
+
+/// ` (by ada)`, behind what happened.
+fn by(event: &EventJson) -> String {
+    let actor = event.actor.as_ref();
+    actor.map_or_else(String::new, |actor| format!(" (by {actor})"))
 }
 
 /// The time alone if it was today.

@@ -69,15 +69,23 @@ impl Exit {
     pub fn of_call(error: &CallError) -> Exit {
         match error {
             CallError::Unreachable(_) => Unreachable,
-            CallError::Refused { status, error } => match (status, error.code.as_str()) {
-                // Something else sits at this address.
-                (_, UNKNOWN | NO_ROUTE) => Unreachable,
-                (401 | 403, _) => NotAllowed,
-                (404, _) => NotFound,
-                (409, _) => Conflict,
-                (400 | 413 | 415 | 422, _) => Invalid,
-                _ => Error,
-            },
+            CallError::Refused { .. } if error.is_about_token() => NotAllowed,
+            // Something else sits at this address.
+            CallError::Refused { error, .. } if [UNKNOWN, NO_ROUTE].contains(&&*error.code) => {
+                Unreachable
+            }
+            CallError::Refused { status, .. } => Exit::of_status(*status),
+        }
+    }
+
+    /// As the API says no.
+    pub fn of_status(status: u16) -> Exit {
+        match status {
+            401 | 403 => NotAllowed,
+            404 => NotFound,
+            409 => Conflict,
+            400 | 413 | 415 | 422 => Invalid,
+            _ => Error,
         }
     }
 
@@ -89,6 +97,9 @@ impl Exit {
         if let Some(fault) = error.downcast_ref::<ConfigError>() {
             return Exit::of_settings(fault);
         }
+        if is_about_settings(error) {
+            return Invalid;
+        }
         error
             .downcast_ref::<CallError>()
             .map_or(Error, Exit::of_call)
@@ -99,10 +110,29 @@ impl Exit {
             ConfigError::Unreadable { source, .. } if source.kind() == ErrorKind::NotFound => {
                 NotFound
             }
-            ConfigError::Unreadable { .. } => Error,
-            ConfigError::Invalid { .. } | ConfigError::Refused(_) => Invalid,
+            ConfigError::Unreadable { .. }
+            | ConfigError::Invalid { .. }
+            | ConfigError::Refused(_) => Invalid,
         }
     }
+}
+
+/// Settings that were read, and with which nothing can start: starting again would not help.
+fn is_about_settings(error: &anyhow::Error) -> bool {
+    use crate::{server, worker};
+    let of_server = error.downcast_ref().is_some_and(|error| {
+        use server::StartError::*;
+        matches!(error, Config(_) | NoToken { .. })
+    });
+    let of_worker = error.downcast_ref().is_some_and(|error| {
+        use worker::StartError::*;
+        matches!(error, Config(_) | Settings(_) | NoServer)
+    });
+    let of_enrolment = error.downcast_ref().is_some_and(|error| {
+        use worker::enrol::EnrolError::*;
+        matches!(error, Config(_) | NoServer)
+    });
+    of_server || of_worker || of_enrolment
 }
 
 impl From<Exit> for ExitCode {

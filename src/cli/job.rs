@@ -18,7 +18,7 @@ use crate::clock::wall_time;
 use crate::domain::Json;
 use crate::domain::job::{JobState, Source};
 use crate::domain::reason::Reason;
-use crate::wire::api::{JobJson, List, StepJson, TaskJson};
+use crate::wire::api::{EventJson, JobJson, List, StepJson, TaskJson};
 use crate::wire::{Raw, Time};
 
 /// So many a page of the API holds at most.
@@ -292,7 +292,9 @@ fn show(args: ShowArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::Success);
     }
     let look = args.show.look();
-    let mut text = head(&job, &look).text(&look);
+    let first: List<EventJson> = remote.get(&format!("/api/jobs/{}/events?limit=1", job.id))?;
+    let made_by = first.items.into_iter().next().and_then(|event| event.actor);
+    let mut text = head(&job, made_by, &look).text(&look);
     let steps = job.steps.as_deref().unwrap_or_default();
     text.push('\n');
     text.push_str(&steps_table(steps, &look).text(&look));
@@ -305,7 +307,8 @@ fn show(args: ShowArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-fn head(job: &JobJson, look: &Look) -> Sheet {
+/// `made_by`: who asked for it, if somebody did.
+fn head(job: &JobJson, made_by: Option<String>, look: &Look) -> Sheet {
     let mut sheet = Sheet::default();
     sheet.line("job", job.id.to_string());
     sheet.line("task", &job.task);
@@ -320,6 +323,7 @@ fn head(job: &JobJson, look: &Look) -> Sheet {
             None => job.source.clone(),
         },
     );
+    sheet.line_of("by", made_by);
     let parent = job.parent.as_ref();
     sheet.line_of(
         "parent",

@@ -218,7 +218,7 @@ pub fn run() -> ExitCode {
         // What others wrote may be in it, and how they called their files.
         let told = say::in_words(&error);
         let lines: Vec<String> = told.lines().map(words::printable).collect();
-        say::say(lines.join("\n"));
+        own_log::say_fault(lines.join("\n"));
         Exit::of(&error)
     });
     in_the_end(exit).into()

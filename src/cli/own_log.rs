@@ -16,7 +16,7 @@ use log::{Level, Record};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
-use super::say::spoken;
+use super::say::{self, spoken};
 use crate::config::LogFormat;
 use crate::domain::limits::clip;
 use crate::words::turns_reading;
@@ -73,6 +73,18 @@ pub fn say(line: impl Display) {
         }
         // Nobody hears it; what it is about happens all the same.
         _ => drop(Stderr.write_all(spoken(line).as_bytes())),
+    }
+}
+
+/// The last line: why it ends. As everything before it, and as whatever went wrong where nothing was set up.
+pub fn say_fault(line: impl Display) {
+    match SHAPE.get() {
+        Some(shape) if !shape.is_plain() && log::log_enabled!(target: "stepward", Level::Error) => {
+            let text = line.to_string();
+            text.lines()
+                .for_each(|line| log::error!(target: "stepward", "{line}"));
+        }
+        _ => say::say(line),
     }
 }
 

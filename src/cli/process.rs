@@ -1,5 +1,7 @@
 //! What a process that stays does first: its log, its limits, its signals.
 
+use std::path::Path;
+
 use crossbeam_channel::{Receiver, unbounded};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -14,6 +16,15 @@ pub const ENDS_WITH: &str = "STEPWARD_ENDS_WITH";
 
 pub fn begin(log: Log) {
     begin_logging(log.format, log.level.as_str());
+}
+
+/// Before its settings are checked, so that what is wrong with them is told as everything else.
+pub fn begin_by(file: Option<&Path>, format: Option<LogFormat>) {
+    let log = Log::of_file(file);
+    begin(Log {
+        format: format.unwrap_or(log.format),
+        ..log
+    });
 }
 
 /// `filter` is what the log holds unless the environment says otherwise.

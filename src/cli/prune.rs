@@ -91,7 +91,7 @@ pub fn run(args: PruneArgs) -> anyhow::Result<Exit> {
         let stay = if all.needed == 1 { "stays" } else { "stay" };
         let needed = count(all.needed as usize, "job");
         answer(format!(
-            "{needed} {stay}: kept by somebody, retried or hooked by a job that stays, or promised to an idempotency key"
+            "{needed} {stay}: kept by somebody, or retried or hooked by a job that stays"
         ));
     }
     Ok(Exit::Success)

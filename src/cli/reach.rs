@@ -247,8 +247,9 @@ impl Remote {
                 CallError::Unreachable(Silence::Other(why)) => {
                     format!("the server at {url} does not answer: {why}{self}")
                 }
-                CallError::Refused { status: 401, .. } => {
-                    return Fault::new(Exit::NotAllowed, self.not_let_in()).into();
+                CallError::Refused { status: 401, .. } => self.not_let_in(),
+                CallError::Refused { error, .. } if call.is_about_token() => {
+                    format!("{}; {}", self.not_let_in(), error.message)
                 }
                 CallError::Refused { error, .. } if error.code == UNKNOWN => {
                     let said = printable(&error.message);

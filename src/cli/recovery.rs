@@ -58,7 +58,7 @@ struct ForecastArgs {
     before_help = "Examples:\n  \
     stepward recovery history\n  \
     stepward recovery history -n 500 --json",
-    after_help = "Columns: time, kind, phase, subject, message"
+    after_help = "Columns: time, kind, phase, subject, message, by"
 )]
 struct HistoryArgs {
     /// So many, the newest.

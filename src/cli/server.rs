@@ -50,11 +50,11 @@ pub struct ServerArgs {
 
 pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let file = config_file(args.config.as_deref(), SERVER_CONFIG);
+    process::begin_by(file.as_deref(), args.log_format);
     let config = ServerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
     if let Some(folder) = &config.workflows_dir {
         check_workflows_dir(folder)?;
     }
-    process::begin(config.log);
     let signals = process::signals()?;
     let worker = embedded::settings(&config)?;
     let known = settings::of_running::<ServerArgs>("server", &config, file.as_deref());

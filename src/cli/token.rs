@@ -25,11 +25,12 @@ use crate::client::CallError;
 use crate::clock::SystemClock;
 use crate::domain::token::{CONSOLE, Role};
 use crate::domain::{Now, TokenId};
-use crate::engine::{Engine, Settings};
+use crate::engine::{Engine, EngineError, Settings};
 use crate::language::duration;
 use crate::secrets::random_secret;
 use crate::server::api::show;
 use crate::server::api::tokens::Drawn;
+use crate::server::error::ApiError;
 use crate::store::{DATABASE_FILE, LOCK_FILE, Store, StoreOptions};
 use crate::wire::api::{MadeTokenJson, MeJson, NewTokenRequest, TokenJson};
 
@@ -395,7 +396,7 @@ impl DataFolder {
         let role = role(&asked.role).map_err(anyhow::Error::msg)?;
         let drawn = Drawn::of(asked, role, CONSOLE, self.now);
         let drawn = drawn.map_err(|error| anyhow!("no randomness is to be had: {error}"))?;
-        let (token, text) = drawn.make(&self.engine, self.now)?;
+        let (token, text) = drawn.make(&self.engine, self.now).map_err(refused)?;
         Ok(MadeTokenJson {
             text,
             token: show::token(&token, self.now),
@@ -411,10 +412,21 @@ impl DataFolder {
     }
 
     fn revoke(&self, selector: &str) -> anyhow::Result<TokenJson> {
-        let token_id = self.engine.select_token(selector, self.now)?;
+        let selected = self.engine.select_token(selector, self.now);
         // Whoever has the folder can make another.
-        let token = self.engine.revoke_token(token_id, false, self.now)?;
-        Ok(show::token(&token, self.now))
+        let revoked = selected.and_then(|id| self.engine.revoke_token(id, false, self.now));
+        Ok(show::token(&revoked.map_err(refused)?, self.now))
+    }
+}
+
+/// As a server would refuse it, which keeps to itself what its database says.
+fn refused(error: EngineError) -> anyhow::Error {
+    match error {
+        EngineError::Store(error) => error.into(),
+        error => {
+            let refused = ApiError::from(error);
+            Fault::new(Exit::of_status(refused.status), refused.message).into()
+        }
     }
 }
 

@@ -66,10 +66,10 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         return fleet::run(verb);
     }
     let file = config_file(args.config.as_deref(), WORKER_CONFIG);
+    process::begin_by(file.as_deref(), args.log_format);
     let given = GivenToken::of(&args)?;
     let config = WorkerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
     let (config, token) = with_server(config, given)?;
-    process::begin(config.log);
     // Its environment may hold the token, and steps run as the same user.
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         log::warn!("steps can look into this worker's environment: {error}");
@@ -93,6 +93,9 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         Ok(exit) => Ok(exit),
         Err(EndError::NotAllowed) => {
             Err(Fault::new(Exit::NotAllowed, token.refused_by(url)).into())
+        }
+        Err(EndError::ShutOut { untold }) => {
+            Err(Fault::new(Exit::NotAllowed, shut_out_by(url, untold)).into())
         }
         Err(EndError::Other(why)) => Err(Fault::new(Exit::Error, why).into()),
     }
@@ -189,6 +192,18 @@ impl Token {
              token_file in the worker's settings, or set STEPWARD_TOKEN"
         )
     }
+}
+
+/// It was let in before: its token was revoked since, or has expired.
+fn shut_out_by(url: &str, untold: usize) -> String {
+    let results = match untold {
+        0 => String::new(),
+        untold => format!(", and {} could not be told to it", count(untold, "result")),
+    };
+    format!(
+        "the server at {url} does not take this worker's token any more{results}: ask there for an enrolment, \
+         which `stepward token new NAME --role enrolment` makes"
+    )
 }
 
 impl WorkerArgs {

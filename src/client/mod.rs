@@ -13,6 +13,7 @@ use ureq::http::{Response, StatusCode, Uri};
 use ureq::{Agent, Body, RequestBuilder, Timeout};
 
 use crate::certificate::Trust;
+use crate::domain::token::TokenText;
 use crate::wire::api::Health;
 use crate::wire::{ErrorBody, ErrorDetail};
 
@@ -40,7 +41,18 @@ impl CallError {
     pub fn passes(&self) -> bool {
         match self {
             CallError::Unreachable(_) => true,
+            CallError::Refused { .. } if self.is_about_token() => false,
             CallError::Refused { status, .. } => matches!(status, 429 | 502..=504),
+        }
+    }
+
+    /// Whether the token is missing or wrong. Whoever shows a right one is let in, however many wrong ones came from the same address.
+    pub fn is_about_token(&self) -> bool {
+        match self {
+            CallError::Unreachable(_) => false,
+            CallError::Refused { status, error } => {
+                *status == 401 || error.code == TOO_MANY_GUESSES
+            }
         }
     }
 }
@@ -58,6 +70,11 @@ pub enum Silence {
     #[error("{0}")]
     Other(String),
 }
+
+/// The code of a 401 for whom it was said too often.
+const TOO_MANY_GUESSES: &str = "too_many_guesses";
+
+const BEARER: &str = "Bearer ";
 
 /// The code of a refusal that is not in our words.
 pub const UNKNOWN: &str = "unknown";
@@ -97,7 +114,7 @@ impl Client {
         Client {
             agent,
             url,
-            authorization: token.map(|token| format!("Bearer {token}")),
+            authorization: token.map(|token| format!("{BEARER}{token}")),
         }
     }
 
@@ -125,6 +142,14 @@ impl Client {
             authorization: None,
             ..self.clone()
         }
+    }
+
+    /// Whether the token is refused for good: one of the table was revoked or has expired, while a word that the settings name may be
+    /// put right.
+    pub fn is_shut_out(&self, error: &CallError) -> bool {
+        let shown = self.authorization.as_deref().unwrap_or_default();
+        let is_kept = TokenText::read(shown.trim_start_matches(BEARER)).is_some();
+        is_kept && error.is_about_token()
     }
 
     /// Whether calls carry one.

@@ -19,7 +19,7 @@ use serde_yaml::Value;
 pub use log::{Log, LogFormat, LogLevel};
 pub use notify::{Means, Notify, NotifyTarget, Reference, Text};
 pub use origin::{Given, Origin, Setting, in_force};
-pub use server::{Auth, Defaults, Recovery, ServerConfig, Tls, listen_address};
+pub use server::{Auth, Defaults, MAKE_CERTIFICATE, Recovery, ServerConfig, Tls, listen_address};
 pub use worker::{Docker, Kubernetes, WorkerConfig, WorkerLimits, leads_to_a_host};
 
 /// Why settings are not taken. One line: which file, what, what to do.
@@ -74,11 +74,14 @@ pub fn read(file: &Path) -> Result<String, ConfigError> {
         return Err(invalid("is not a plain file"));
     }
     let mut text = String::new();
-    let bytes = opened.take(BYTES_MAX + 1).read_to_string(&mut text);
-    if bytes.map_err(unreadable)? as u64 > BYTES_MAX {
-        return Err(invalid("is longer than 1 MiB"));
+    match opened.take(BYTES_MAX + 1).read_to_string(&mut text) {
+        Ok(bytes) if bytes as u64 > BYTES_MAX => Err(invalid("is longer than 1 MiB")),
+        Ok(_) => Ok(text),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(invalid("is not text in UTF-8"))
+        }
+        Err(error) => Err(unreadable(error)),
     }
-    Ok(text)
 }
 
 /// What is to know about a kind of settings.
@@ -132,7 +135,7 @@ fn in_plain_words(fault: &str) -> String {
         ("found unit value", "found nothing"),
         ("found map", "found a list of settings"),
         ("found sequence", "found a list"),
-        ("expected u32", "expected a whole number, 0 or more"),
+        ("expected u32", "expected a whole number, 0 to 4294967295"),
         ("expected u64", "expected a whole number, 0 or more"),
         ("expected usize", "expected a whole number, 0 or more"),
         ("expected a sequence", "expected a list"),

@@ -11,6 +11,11 @@ use super::notify;
 use super::{ConfigError, Log, Notify, WorkerConfig, read_token};
 use crate::domain::retention::Retention as Bounds;
 use crate::domain::settings::Settings;
+use crate::words::shell_path;
+
+/// What the README says, too: a certificate of one's own.
+pub const MAKE_CERTIFICATE: &str = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 365 \
+    -keyout key.pem -out cert.pem -subj /CN=jobs -addext subjectAltName=DNS:localhost && chmod 600 key.pem";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, expecting = "a list of settings")]
@@ -246,6 +251,12 @@ impl ServerConfig {
         !self.listen.ip().is_loopback() || self.auth.required || self.auth.token_file.is_some()
     }
 
+    /// What to type where nobody can be let in as an admin.
+    pub fn first_token(&self) -> String {
+        let data_dir = shell_path(&self.data_dir);
+        format!("stepward token new NAME --role admin --data-dir {data_dir}")
+    }
+
     /// What opens everything, if there is a file for it.
     pub fn token(&self) -> Result<Option<String>, ConfigError> {
         self.auth.token_file.as_deref().map(read_token).transpose()
@@ -385,10 +396,18 @@ impl ServerConfig {
             }
             (None, None) if self.listen.ip().is_loopback() || self.plain_http => return Ok(()),
             (None, None) => {
+                // The next thing that would be missed: one start is enough to learn of both.
+                let token = match self.auth.token_file {
+                    Some(_) => String::new(),
+                    None => format!(
+                        "; unless somebody has a good token of role admin, make one with `{}`",
+                        self.first_token()
+                    ),
+                };
                 return Err(format!(
-                    "listen is {}, and what others send there could be read by anybody between: name a certificate and its \
-                     key with tls.cert_file and tls.key_file, or write plain_http: true if a tunnel, a proxy or a network \
-                     that you trust is between",
+                    "listen is {}, and what others send there could be read by anybody between: make a certificate with \
+                     `{MAKE_CERTIFICATE}`, or take one that you have, and name it and its key with tls.cert_file and \
+                     tls.key_file, or write plain_http: true if a tunnel, a proxy or a network that you trust is between{token}",
                     self.listen
                 ));
             }

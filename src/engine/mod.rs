@@ -178,10 +178,16 @@ pub enum EngineError {
     NoTokenFits { selector: String },
     #[error("several tokens are called {name}, name one by its number: {}", .numbers.join(", "))]
     TokenAmbiguous { name: String, numbers: Vec<String> },
+    #[error(
+        "token {token_id} is called {name} and lets somebody in: revoke it first, or take another name"
+    )]
+    TokenNameTaken { name: String, token_id: TokenId },
     #[error("token {token_id} is the last one of an admin: make another before it goes")]
     LastAdmin { token_id: TokenId },
     #[error("the enrolment is not known, was used, was revoked or has expired: ask for a new one")]
     EnrolmentRefused,
+    #[error("the token of worker {name} was revoked: it is given nothing more")]
+    TokenRevoked { name: String },
     #[error(
         "worker {name} is another token's: give this machine a folder of its own, or revoke that token first"
     )]

@@ -27,12 +27,27 @@ impl Engine {
         check_count("held attempts", poll.held.len())?;
         let settings = self.settings;
         let answer = self.write_contact(poll.session_key.clone(), now, move |tx| {
-            let session = current_session(tx, &poll.session_key)?;
+            let session = asking_session(tx, &poll.session_key)?;
             sign_of_life(tx, &session, now)?;
             answer_poll(tx, &settings, &session, poll.free_slots, &poll.held, now)
         })?;
         self.render(answer, now)
     }
+}
+
+/// The session, if it is its worker's current one. Who is drained since the token was revoked hears of that instead: it was let in
+/// before, and may have waited since.
+pub(super) fn asking_session(tx: &Tx, session_key: &str) -> Result<SessionView, EngineError> {
+    let session = current_session(tx, session_key)?;
+    if session.draining
+        && let Some(token_id) = tx.owner_of_worker(session.worker_id)?
+        && let Some(token) = tx.token(token_id)?
+        && token.ended_at.is_some()
+    {
+        let name = session.worker_name;
+        return Err(EngineError::TokenRevoked { name });
+    }
+    Ok(session)
 }
 
 /// For a session that is its worker's current one and has given its sign of life.

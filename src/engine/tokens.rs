@@ -26,6 +26,11 @@ impl Engine {
     pub fn make_token(&self, mut token: NewToken, now: Now) -> Result<Token, EngineError> {
         check(&mut token, now)?;
         self.write(now, move |tx| {
+            // Events name people by it.
+            if let [taken, ..] = named(tx, &token.name, now)?.good.as_slice() {
+                let (name, token_id) = (shorten(&token.name), *taken);
+                return Err(EngineError::TokenNameTaken { name, token_id });
+            }
             let token_id = tx.insert_token(&token, now)?;
             let made = existing(tx, token_id)?;
             let text = format!("token {token_id} was made: {}, {}", made.name, made.role);
@@ -166,7 +171,7 @@ impl Engine {
             .read(|tx| Ok(tx.has_other_admin(TokenId(0), now)?))
     }
 
-    /// By its number, or by its name if no other good one has it.
+    /// By its number, or by its name: the good one, or else the last one that was.
     pub fn select_token(&self, selector: &str, now: Now) -> Result<TokenId, EngineError> {
         let fits_none = || EngineError::NoTokenFits {
             selector: shorten(selector),
@@ -176,14 +181,13 @@ impl Engine {
                 let found = tx.token(TokenId(number))?;
                 return Ok(found.ok_or_else(fits_none)?.token_id);
             }
-            let mut fitting = tx.tokens_after(TokenId(0), u32::MAX)?;
-            fitting.retain(|token| token.name == selector && token.is_good(now.wall));
-            match fitting.as_slice() {
-                [] => Err(fits_none()),
-                [one] => Ok(one.token_id),
+            let Named { good, ended } = named(tx, selector, now)?;
+            match good.as_slice() {
+                [] => ended.last().copied().ok_or_else(fits_none),
+                [one] => Ok(*one),
                 many => Err(EngineError::TokenAmbiguous {
                     name: shorten(selector),
-                    numbers: many.iter().map(|one| one.token_id.to_string()).collect(),
+                    numbers: many.iter().map(ToString::to_string).collect(),
                 }),
             }
         })
@@ -202,6 +206,25 @@ fn existing(tx: &Tx, token_id: TokenId) -> Result<Token, EngineError> {
     let token = tx.token(token_id)?;
     token.ok_or_else(|| EngineError::NoTokenFits {
         selector: token_id.to_string(),
+    })
+}
+
+/// Tokens of one name, each in the order in which they were made.
+struct Named {
+    good: Vec<TokenId>,
+    ended: Vec<TokenId>,
+}
+
+fn named(tx: &Tx, name: &str, now: Now) -> Result<Named, EngineError> {
+    let mut tokens = tx.tokens_after(TokenId(0), u32::MAX)?;
+    tokens.retain(|token| token.name == name);
+    let (good, ended): (Vec<Token>, Vec<Token>) = tokens
+        .into_iter()
+        .partition(|token| token.is_good(now.wall));
+    let ids = |tokens: Vec<Token>| tokens.iter().map(|token| token.token_id).collect();
+    Ok(Named {
+        good: ids(good),
+        ended: ids(ended),
     })
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use super::heartbeat::current_session;
-use super::poll::answer_poll;
+use super::poll::{answer_poll, asking_session};
 use super::{Engine, EngineError, Settings};
 use crate::domain::protocol::{Poll, PollAnswer};
 use crate::domain::worker::WorkerState;
@@ -94,7 +94,7 @@ fn answer_one(
     now: Now,
 ) -> Result<PollAnswer, EngineError> {
     tx.happens_at(now.up);
-    let session = current_session(tx, &poll.session_key)?;
+    let session = asking_session(tx, &poll.session_key)?;
     // It was given up while its poll waited, and has not spoken since.
     if session.worker_state == WorkerState::Inactive {
         return Ok(PollAnswer::default());

@@ -168,6 +168,8 @@ pub struct Metrics {
     assignments: Box<[Counter]>,
     fires: Box<[Counter]>,
     fenced_reports: Counter,
+    /// Moved by whoever makes them: only the first of several in a row is an event.
+    pub backup_failures: Counter,
     recovery_actions: Box<[Counter]>,
     step_wait_seconds: Histogram,
     step_duration_seconds: Histogram,
@@ -185,6 +187,7 @@ impl Default for Metrics {
             assignments: counters(Assignment::ALL.len()),
             fires: counters(FireOutcome::ALL.len()),
             fenced_reports: Counter::default(),
+            backup_failures: Counter::default(),
             recovery_actions: counters(Phase::ALL.len() * ACTION_COLUMNS),
             step_wait_seconds: Histogram::new(WAIT_SECONDS),
             step_duration_seconds: Histogram::new(RUN_SECONDS),
@@ -284,6 +287,14 @@ impl Metrics {
             "Attempts whose report was turned away, because the step had gone on without them.";
         let fenced = self.fenced_reports.count();
         page.alone("stepward_fenced_reports_total", Kind::Counter, help, fenced);
+        let help = "Backups into backup.dir that could not be made, each try by itself.";
+        let failures = self.backup_failures.count();
+        page.alone(
+            "stepward_backup_failures_total",
+            Kind::Counter,
+            help,
+            failures,
+        );
         self.write_recovery(page);
         let help = "Due times of schedules, by what became of each. Many that were missed at once count once; one that was queued counts again when it is settled.";
         page.family("stepward_schedule_fires_total", Kind::Counter, help);

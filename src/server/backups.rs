@@ -275,6 +275,7 @@ impl Maker {
                 let since = failed.as_ref().map(|(since, _)| *since);
                 *failed = Some((since.unwrap_or(now.wall), error.to_string()));
                 log::error!("no backup could be made: {error}");
+                self.engine.store.metrics().backup_failures.add(1);
                 if since.is_some() {
                     return;
                 }

@@ -88,13 +88,14 @@ impl From<EngineError> for ApiError {
             | WorkerAmbiguous { .. }
             | WorkerDrained { .. }
             | TokenAmbiguous { .. }
+            | TokenNameTaken { .. }
             | LastAdmin { .. }
             | WorkerHolds { .. } => (409, "conflict"),
             IdempotencyMismatch { .. } => (422, "idempotency_mismatch"),
             AttemptNotFound { .. } => (410, "abort"),
             WorkerDuplicated { .. } => (409, "instance_conflict"),
             WorkerNameTaken { .. } => (409, "name_taken"),
-            EnrolmentRefused => (401, "unauthorized"),
+            EnrolmentRefused | TokenRevoked { .. } => (401, "unauthorized"),
             WorkerOfAnother { .. } => (403, "forbidden"),
             TooManyWorkers { .. } => (429, "too_many_workers"),
             SessionUnknown => (410, "session_unknown"),

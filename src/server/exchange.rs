@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
+use regex_lite::Regex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -122,7 +123,10 @@ impl Request {
             return Err(ApiError::invalid("the body is a list, expected an object"));
         }
         serde_json::from_slice(body).map_err(|error| {
-            let message = format!("the body is not understood: {error}");
+            let message = format!(
+                "the body is not understood: {}",
+                in_plain_words(&error, body)
+            );
             match error.is_data() {
                 true => ApiError::invalid(message),
                 false => ApiError::new(400, "invalid_json", message),
@@ -252,4 +256,45 @@ impl From<Response> for Reply {
     fn from(response: Response) -> Reply {
         Reply::Now(response)
     }
+}
+
+/// Serde speaks of Rust's types, and of a value without the field that has it.
+fn in_plain_words(error: &serde_json::Error, body: &[u8]) -> String {
+    const WORDS: [(&str, &str); 4] = [
+        (r"invalid (type|value): ", "found "),
+        (
+            r"expected [iu](8|16|32|64|size)\b",
+            "expected a whole number",
+        ),
+        (
+            r"expected (struct \w+|a map)( with \d+ elements?)?",
+            "expected an object",
+        ),
+        (r"expected a sequence", "expected a list"),
+    ];
+    let replaced = |said: String, (serde, ours): (&str, &str)| {
+        let serde = Regex::new(serde).expect("it is tried by a test");
+        serde.replace_all(&said, ours).into_owned()
+    };
+    let said = error.to_string();
+    let names_field = !said.starts_with("invalid ");
+    let said = WORDS.into_iter().fold(said, replaced);
+    match field_before(error, body) {
+        Some(field) if !names_field => format!("field {field}: {said}"),
+        _ => said,
+    }
+}
+
+/// The last field that begins before the place of a fault.
+fn field_before(error: &serde_json::Error, body: &[u8]) -> Option<String> {
+    let lines = body.split_inclusive(|byte| *byte == b'\n');
+    let above: usize = lines
+        .take(error.line().checked_sub(1)?)
+        .map(<[u8]>::len)
+        .sum();
+    let before = body.get(..above + error.column())?;
+    let before = String::from_utf8_lossy(before);
+    let field = Regex::new(r#""([^"\\]+)"\s*:"#).expect("it is tried by a test");
+    let last = field.captures_iter(&before).last()?;
+    Some(last[1].to_string())
 }

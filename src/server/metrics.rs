@@ -11,6 +11,7 @@ use super::App;
 use super::error::ApiError;
 use super::exchange::{Reply, Request, Response};
 use super::web::gzip;
+use crate::backup;
 use crate::clock::monotonic_ms;
 use crate::disk::free_bytes;
 use crate::domain::reason::Waiting;
@@ -78,6 +79,17 @@ fn write(app: &App, page: &mut Page) -> Result<(), ApiError> {
     let name = "stepward_recovery_last_sweep_timestamp_seconds";
     let last_secs = last.map_or(0.0, |last| last.at.0 as f64 / 1e3);
     page.alone(name, Kind::Gauge, help, last_secs);
+    let help = "When the last backup was made, into backup.dir or by hand. 0: never.";
+    let name = "stepward_backup_last_success_timestamp_seconds";
+    let noted = backup::noted(&app.config.data_dir);
+    let made_secs = noted.map_or(0.0, |noted| noted.made_at.0.0 as f64 / 1e3);
+    page.alone(name, Kind::Gauge, help, made_secs);
+    let help =
+        "When the certificate ends that is shown now. 0: there is none, plain HTTP is spoken.";
+    let name = "stepward_certificate_expires_timestamp_seconds";
+    let holds = app.certificate.as_ref().and_then(|shown| shown.holds());
+    let ends_secs = holds.map_or(0.0, |(_, ends)| ends.0 as f64 / 1e3);
+    page.alone(name, Kind::Gauge, help, ends_secs);
     app.meter.write(page);
     let help = "Polls of workers that wait for something to do.";
     let polls = app.waiting.count() as u64;

@@ -29,7 +29,7 @@ mod auth;
 mod backups;
 mod catalogue;
 mod download;
-mod error;
+pub mod error;
 mod exchange;
 mod handlers;
 mod http;
@@ -104,12 +104,11 @@ pub enum StartError {
         source: std::io::Error,
     },
     #[error(
-        "{why}, and nobody has a token yet: make one with `stepward token new NAME --role admin --data-dir {data_dir}` and start \
-         again{or_else}"
+        "{why}, and nobody has a good token of role admin: make one with `{make}` and start again{or_else}"
     )]
     NoToken {
         why: String,
-        data_dir: PathBuf,
+        make: String,
         or_else: &'static str,
     },
     #[error("there is no randomness to be had: {0}")]
@@ -130,6 +129,8 @@ pub struct App {
     logs: Logs,
     /// For its end alone.
     _log_sync: LogSync,
+    /// What is shown. `None`: plain HTTP is spoken.
+    certificate: Option<Arc<Identity>>,
     waiting: Waiting,
     streams: Streams,
     downloads: Downloads,
@@ -289,16 +290,12 @@ impl Server {
                 true => "auth.required is true".to_string(),
                 false => format!("listen is {}, which others can reach", config.listen),
             };
-            let data_dir = config.data_dir.clone();
+            let make = config.first_token();
             let or_else = match config.listen.ip().is_loopback() {
                 true => "",
                 false => ", or listen on 127.0.0.1",
             };
-            return Err(StartError::NoToken {
-                why,
-                data_dir,
-                or_else,
-            });
+            return Err(StartError::NoToken { why, make, or_else });
         }
         gate.load(&engine)?;
         let installation = engine.installation_key()?;
@@ -355,6 +352,7 @@ impl Server {
             workflows: catalogue,
             workflows_dir: folder.map(|folder| folder.canonicalize().unwrap_or(folder.clone())),
             downloads: Downloads::default(),
+            certificate: identity.clone(),
             engine,
             clock,
             logs,

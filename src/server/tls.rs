@@ -68,6 +68,11 @@ impl Identity {
         self.in_force().config.clone()
     }
 
+    /// When the certificate that is shown begins and ends to hold. `None`: it does not say so in words of ours.
+    pub fn holds(&self) -> Option<(Timestamp, Timestamp)> {
+        certificate::holds(&self.in_force().certificate)
+    }
+
     fn in_force(&self) -> Arc<InForce> {
         let in_force = self.in_force.read();
         in_force.unwrap_or_else(PoisonError::into_inner).clone()

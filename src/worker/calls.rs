@@ -196,13 +196,12 @@ impl Caller {
                 self.sent_away = Some(EndError::Other(error.message));
                 return Err(Trouble::Unreachable);
             }
-            // A token that was good once may be so again: only who never had one must ask a person.
-            Err(CallError::Refused { status: 401, .. })
-                if what == "sessions" && !self.was_welcome =>
-            {
+            // A word that was good once may be so again: only who never had one must ask a person.
+            Err(error) if what == "sessions" && !self.was_welcome && error.is_about_token() => {
                 self.sent_away = Some(EndError::NotAllowed);
                 return Err(Trouble::Unreachable);
             }
+            Err(error) if self.client.is_shut_out(&error) => return Err(Trouble::ShutOut),
             Err(_) if self.waits.strong_count() == 0 => return Err(Trouble::Unreachable),
             Err(error) => {
                 let trouble = match error {

@@ -60,6 +60,8 @@ pub enum Trouble {
     Unreachable,
     SessionUnknown,
     SessionReplaced,
+    /// Its token lets nobody in any more.
+    ShutOut,
 }
 
 /// What the process around it does, in this order.
@@ -135,6 +137,8 @@ pub struct Machine {
     shutting_down: bool,
     /// Whether the server knows.
     drain_is_known: bool,
+    /// Nobody listens any more. What runs may end, but how it ended stays on disk.
+    shut_out: bool,
     left: bool,
 }
 
@@ -245,6 +249,7 @@ impl Machine {
             draining: false,
             shutting_down: false,
             drain_is_known: false,
+            shut_out: false,
             left: false,
         }
     }
@@ -257,6 +262,11 @@ impl Machine {
             | Event::Reported(key, _)
             | Event::Drained(key, _)
                 if !self.is_current(&key) => {}
+            Event::Opened(Err(Trouble::ShutOut))
+            | Event::Beaten(_, Err(Trouble::ShutOut))
+            | Event::Polled(_, Err(Trouble::ShutOut))
+            | Event::Reported(_, Err(Trouble::ShutOut))
+            | Event::Drained(_, Err(Trouble::ShutOut)) => self.end_all_calls(&mut orders),
             Event::Tick => {}
             Event::Opened(answer) => self.opened(answer, now, &mut orders),
             Event::Beaten(_, answer) => self.beaten(answer, now, &mut orders),
@@ -294,6 +304,11 @@ impl Machine {
         matches!(self.session, Session::Open { .. })
     }
 
+    /// Whether its token lets nobody in any more; and with how many results that nobody has heard.
+    pub fn is_shut_out(&self) -> Option<usize> {
+        self.shut_out.then_some(self.spool.len())
+    }
+
     fn is_current(&self, session_key: &str) -> bool {
         matches!(&self.session, Session::Open { key, .. } if key == session_key)
     }
@@ -301,6 +316,7 @@ impl Machine {
     /// When it wants to be told that time has passed, if nothing happens before.
     pub fn wakes_at(&self) -> Moment {
         let calls = match &self.session {
+            _ if self.shut_out => Vec::new(),
             Session::Closed if self.draining => Vec::new(),
             Session::Closed => vec![self.opening.wakes_at()],
             Session::Open { .. } => {
@@ -351,7 +367,7 @@ impl Machine {
                 }
             }
             Err(Trouble::Unreachable) => self.opening.met_trouble(now, self.spread()),
-            Err(Trouble::SessionReplaced | Trouble::SessionUnknown) => {
+            Err(Trouble::SessionReplaced | Trouble::SessionUnknown | Trouble::ShutOut) => {
                 self.sessions += 1;
                 self.opening.met_trouble(now, self.spread());
             }
@@ -594,6 +610,20 @@ impl Machine {
         });
     }
 
+    /// What waits for the server's yes never has it.
+    fn end_all_calls(&mut self, orders: &mut Vec<Order>) {
+        self.shut_out = true;
+        self.drain(orders);
+        self.declining.clear();
+        self.attempts.retain(|attempt, held| {
+            let unstarted = matches!(held.phase, Phase::Starting);
+            if unstarted {
+                orders.push(gently(*attempt));
+            }
+            !unstarted
+        });
+    }
+
     /// What still runs is ended, and reported so; a second word of this kind is none.
     fn shut_down(&mut self, orders: &mut Vec<Order>) {
         self.drain(orders);
@@ -683,6 +713,12 @@ impl Machine {
         };
         let key = key.clone();
         self.end_what_is_over(now, orders);
+        if self.shut_out {
+            if self.attempts.is_empty() && self.ending.is_empty() {
+                self.leave(orders);
+            }
+            return;
+        }
         if self.beating.is_due(now) {
             self.beating.send(now);
             self.seq += 1;

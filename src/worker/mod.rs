@@ -97,6 +97,9 @@ pub enum EndError {
     /// At the very first call: it never was this server's.
     #[error("the server does not take its token")]
     NotAllowed,
+    /// With how many results that could not be told.
+    #[error("the server does not take its token any more")]
+    ShutOut { untold: usize },
     #[error("{0}")]
     Other(String),
 }
@@ -342,7 +345,13 @@ impl WorkerLoop {
                 Event::Ended { attempt, .. } => Some(*attempt),
                 _ => None,
             };
+            let was_shut_out = self.machine.is_shut_out().is_some();
             let orders = self.machine.handle(event, now);
+            if self.machine.is_shut_out().is_some() && !was_shut_out {
+                log::error!(
+                    "the server does not take this worker's token any more: what runs may end, its result cannot be told"
+                );
+            }
             let kept = |order: &Order| matches!(order, Order::Keep(_));
             if let Some(attempt) = ended.filter(|_| !orders.iter().any(kept)) {
                 // Nobody wants to know how it ended.
@@ -350,7 +359,10 @@ impl WorkerLoop {
             }
             for order in orders {
                 if self.carry_out(order) {
-                    return Ok(());
+                    return match self.machine.is_shut_out() {
+                        Some(untold) => Err(EndError::ShutOut { untold }),
+                        None => Ok(()),
+                    };
                 }
             }
         }

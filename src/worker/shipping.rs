@@ -67,6 +67,7 @@ impl Shipping {
             parcels: BTreeMap::new(),
             trouble_pause: TROUBLE_PAUSE,
             not_before: Instant::now(),
+            is_shut_out: false,
         };
         let thread = std::thread::Builder::new()
             .name("worker-logs".to_string())
@@ -117,6 +118,8 @@ struct Shipper {
     trouble_pause: Duration,
     /// The server did not answer: nothing is sent before.
     not_before: Instant,
+    /// Its token lets nobody in any more: whoever has a better one sends what is left.
+    is_shut_out: bool,
 }
 
 struct Parcel {
@@ -132,7 +135,7 @@ struct Parcel {
 }
 
 impl Shipper {
-    /// Ends when nobody can hand in anything any more. What is left is sent by the next life.
+    /// Ends when nobody can hand in anything any more, or nobody takes it. What is left is sent by the next life.
     fn run(mut self, inbox: &Receiver<Message>) {
         loop {
             let now = Instant::now();
@@ -151,6 +154,9 @@ impl Shipper {
                 self.take(message);
             }
             self.send_what_is_due();
+            if self.is_shut_out {
+                return;
+            }
         }
     }
 
@@ -253,6 +259,7 @@ impl Shipper {
             }
             Err(error) => {
                 log::debug!("the log of {attempt} could not be sent: {error}");
+                self.is_shut_out = self.client.is_shut_out(&error);
                 Err(())
             }
         }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Serialize;
-use stepward::config::{ServerConfig, WorkerConfig};
+use stepward::config::{MAKE_CERTIFICATE, ServerConfig, WorkerConfig};
 
 /// Every key of a settings value, as `a.b`.
 fn keys(value: &impl Serialize) -> Vec<String> {
@@ -112,7 +112,7 @@ fn what_makes_no_sense_is_refused() {
 
 #[test]
 fn what_is_expected_is_said_in_the_words_of_settings() {
-    let number = "expected a whole number, 0 or more";
+    let number = "expected a whole number, 0 to 4294967295";
     let address = "write an address such as 127.0.0.1:7717, names are not looked up";
     for (text, expected) in [
         (
@@ -130,6 +130,10 @@ fn what_is_expected_is_said_in_the_words_of_settings() {
         (
             "recovery: { ack_timeout_secs: soon }",
             &format!("recovery.ack_timeout_secs: found string \"soon\", {number}"),
+        ),
+        (
+            "backup: { every_hours: 999999999999 }",
+            &format!("backup.every_hours: found integer `999999999999`, {number}"),
         ),
         (
             "recovery: { ack_timeout_secs: -1 }",
@@ -206,12 +210,23 @@ fn settings_are_checked_when_all_are_there() {
 fn what_others_send_is_encrypted_unless_somebody_says_otherwise() {
     let open = "listen: 0.0.0.0:7717\nauth: { token_file: token }\n";
     let tls = "tls: { cert_file: cert.pem, key_file: key.pem }\n";
-    assert_eq!(
-        server(open).unwrap_err(),
-        "server.yaml: listen is 0.0.0.0:7717, and what others send there could be read by anybody between: name a \
-         certificate and its key with tls.cert_file and tls.key_file, or write plain_http: true if a tunnel, a proxy or a \
-         network that you trust is between"
+    let refused = format!(
+        "server.yaml: listen is 0.0.0.0:7717, and what others send there could be read by anybody between: make a \
+         certificate with `{MAKE_CERTIFICATE}`, or take one that you have, and name it and its key with tls.cert_file and \
+         tls.key_file, or write plain_http: true if a tunnel, a proxy or a network that you trust is between"
     );
+    assert_eq!(server(open).unwrap_err(), refused);
+    // Who has to make a token, too, is told at once.
+    let token = "; unless somebody has a good token of role admin, make one with \
+                 `stepward token new NAME --role admin --data-dir 'my data'`";
+    assert_eq!(
+        server("listen: 0.0.0.0:7717\ndata_dir: my data").unwrap_err(),
+        refused + token
+    );
+    for command in MAKE_CERTIFICATE.split(" && ") {
+        let readme = include_str!("../../README.md");
+        assert!(readme.lines().any(|line| line == command), "{command}");
+    }
     for enough in [tls, "plain_http: true"] {
         server(&format!("{open}{enough}")).unwrap();
         server(enough).unwrap();

@@ -113,9 +113,10 @@ pub fn agree_with_settings() -> Result<(), Failed> {
     assert!(server.embedded_worker.is_none());
     let url = format!("http://{}", server.listen);
     assert_eq!(worker.server_url.as_deref(), Some(url.as_str()));
-    for (name, data_dir) in [
-        ("stepward-server", &server.data_dir),
-        ("stepward-worker", &worker.data_dir),
+    // Usage, settings, files; and of who shows a token, that it is not taken: starting again mends none of them.
+    for (name, data_dir, lasting) in [
+        ("stepward-server", &server.data_dir, "2 3 5"),
+        ("stepward-worker", &worker.data_dir, "2 3 4 5"),
     ] {
         let text = fs::read_to_string(unit(name))?;
         let value = |key: &str| {
@@ -125,6 +126,7 @@ pub fn agree_with_settings() -> Result<(), Failed> {
             line.unwrap_or_else(|| panic!("{name} has no {key}"))
                 .to_string()
         };
+        assert_eq!(value("RestartPreventExitStatus"), lasting);
         let folders = value("StateDirectory");
         let mut folders = folders.split(' ').map(|name| format!("/var/lib/{name}"));
         let folder = folders.next().unwrap_or_default();

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use stepward::client::Client;
 use stepward::wire::api::{BackupsJson, JobJson, List};
 
 use crate::house::{House, PATIENT, SETTINGS, await_that, check_database};
@@ -486,6 +489,14 @@ fn a_backup_that_cannot_be_made_is_told_once_and_hurts_nobody() {
     );
     let told: BackupsJson = house.get("/api/backups");
     assert!(told.failed.is_some() && told.last.is_none());
+    let mut metrics = String::new();
+    let client = Client::new(&house.url(), None);
+    let mut answer = client.text("/metrics", Duration::from_secs(10)).unwrap();
+    answer.read_to_string(&mut metrics).unwrap();
+    for counted in ["failures_total 1", "last_success_timestamp_seconds 0"] {
+        let line = format!("\nstepward_backup_{counted}\n");
+        assert!(metrics.contains(&line), "{line}: {metrics}");
+    }
     let status = typed(&house, &["status", "--json"]);
     let problems = status.json()["problems"].clone();
     assert_eq!(problems[0]["code"], "backup_failed", "{problems}");

@@ -495,6 +495,10 @@ fn an_answer_that_cannot_be_written_is_no_success() {
     let told = piped(&house, "stepward run bad --json > /dev/full");
     assert_eq!(told.code, Some(10), "{told:?}");
     assert!(told.stderr.contains("cannot be written"), "{told:?}");
+    let told = piped(&house, "stepward backup - > /dev/full");
+    assert_eq!(told.code, Some(1), "{told:?}");
+    let fault = "stepward: stdout cannot be written: No space left on device";
+    assert!(told.stderr.contains(fault), "{told:?}");
     // Who has read enough is not told.
     let told = piped(
         &house,

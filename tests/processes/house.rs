@@ -608,10 +608,15 @@ impl Process {
 
     /// Waits for its end by itself: whether that was a success.
     pub fn wait(self) -> bool {
-        await_that("the process ends", || {
+        self.code() == Some(0)
+    }
+
+    /// With which code it ends by itself.
+    pub fn code(&self) -> Option<i32> {
+        let ended = await_that("the process ends", || {
             self.child.lock().unwrap().try_wait().unwrap()
-        })
-        .success()
+        });
+        ended.code()
     }
 
     /// After a SIGSTOP: every thread has obeyed.

@@ -89,6 +89,42 @@ fn for_a_collector_every_line_is_an_object() {
     }
 }
 
+/// All that a server says that does not start.
+fn refusal(settings: &str, args: &[&str], to_journal: bool) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("server.yaml");
+    std::fs::write(&file, settings).unwrap();
+    let (mut said, stderr) = pipe().unwrap();
+    let place = fstat(stderr.as_fd()).unwrap();
+    let stream = format!("{}:{}", place.st_dev, place.st_ino);
+    let variables = [("JOURNAL_STREAM", stream)];
+    let args = [&["--config", file.to_str().unwrap()], args].concat();
+    let variables = &variables[..usize::from(to_journal)];
+    let mut child = server(folder.path(), &args, variables, stderr);
+    assert!(!child.wait().unwrap().success());
+    let mut text = String::new();
+    said.read_to_string(&mut text).unwrap();
+    text
+}
+
+#[test]
+fn why_it_does_not_start_is_told_as_everything_else() {
+    let no_token = "auth: { required: true }\n";
+    let unknown = "log: { format: json }\nlistn: 1\n";
+    let json = ["--log-format", "json"];
+    for (settings, args) in [(no_token, &json[..]), (unknown, &[]), ("listn: 1\n", &json)] {
+        let said = refusal(settings, args, false);
+        let line: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said}"));
+        assert_eq!(line["level"], "error", "{said}");
+    }
+    for settings in [no_token, "listn: 1\n"] {
+        let said = refusal(settings, &[], true);
+        assert!(said.starts_with("<3>stepward: "), "{said}");
+        let said = refusal(settings, &[], false);
+        assert!(said.starts_with("stepward: "), "{said}");
+    }
+}
+
 #[test]
 fn a_level_and_a_format_of_the_settings_are_taken_and_others_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,9 @@
 //! Where settings come from, what is wrong with them, and a server that goes on whatever becomes of its own worker and its audience.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
@@ -475,5 +476,52 @@ fn what_flags_say_is_refused_in_words_that_help() {
     ] {
         let said = refused(&mut command(words));
         assert!(said.contains(told), "{words:?}: {said}");
+    }
+}
+
+/// Starting again would not help, and a service manager that knows the code does not.
+#[test]
+fn whatever_is_wrong_with_settings_ends_with_the_same_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let short = folder.path().join("short");
+    fs::write(&short, "short").unwrap();
+    let (certificate, key) = (
+        folder.path().join("cert.pem"),
+        folder.path().join("key.pem"),
+    );
+    let made = rcgen::generate_simple_self_signed(["localhost".to_string()]).unwrap();
+    fs::write(&certificate, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
+    let here = folder.path().display();
+    let settings = |text: String| text.into_bytes();
+    for (settings, fault) in [
+        (b"auth: { required: true }".to_vec(), "token new NAME"),
+        (
+            settings(format!("auth: {{ token_file: {here}/none }}")),
+            "none",
+        ),
+        (
+            settings(format!("auth: {{ token_file: {here}/short }}")),
+            "holds no token",
+        ),
+        (
+            settings(format!(
+                "tls: {{ cert_file: {here}/cert.pem, key_file: {here}/key.pem }}"
+            )),
+            "chmod",
+        ),
+        (b"listen: 7717".to_vec(), "listen"),
+        (b"# caf\xe9".to_vec(), "is not text in UTF-8"),
+    ] {
+        let file = folder.path().join("settings.yaml");
+        fs::write(&file, settings).unwrap();
+        let mut command = Command::new(BINARY);
+        command.arg("server").arg("--config").arg(&file);
+        command.arg("--data-dir").arg(folder.path().join("data"));
+        let output = command.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        assert!(said.contains(fault), "{fault}: {said}");
     }
 }

@@ -196,3 +196,16 @@ fn the_doctor_looks_at_the_certificate_before_clients_do() {
             .then_some(())
     });
 }
+
+/// As docker runs it: in the data folder, and without a word about the address.
+#[test]
+fn the_health_check_of_the_image_finds_a_server_that_speaks_tls() {
+    let image = include_str!("../../packaging/Dockerfile");
+    let line = image.lines().find(|line| line.starts_with("HEALTHCHECK"));
+    let (_, words) = line.unwrap().split_once("CMD ").unwrap();
+    let words: Vec<String> = serde_json::from_str(words).unwrap();
+    let site = Site::new("elsewhere");
+    let (_server, _) = site.start();
+    let told = typed(&site.folder.path().join(".stepward"), &words[1..].join(" "));
+    assert_eq!(told.code, Some(0), "{told:?}");
+}

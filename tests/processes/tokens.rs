@@ -1,13 +1,15 @@
 //! Tokens with the real binary: the first one of a new server, a worker that enrols, and what becomes of who has none.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
+use stepward::client::Client;
 
 use crate::house::{Process, await_that};
-use crate::typed::{command, typed_in};
+use crate::typed::{Typed, command, typed_in};
 
 /// A folder with the settings of a server that asks everybody, also on loopback.
 fn settings(folder: &Path) {
@@ -33,7 +35,7 @@ fn the_first_token_is_made_as_the_refusal_says() {
     let folder = folder.path();
     settings(folder);
     let refused = typed_in(folder, &["server"]);
-    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert_eq!(refused.code, Some(3), "{refused:?}");
     let says = "stepward token new NAME --role admin --data-dir .stepward";
     assert!(refused.stderr.contains(says), "{refused:?}");
     let new = ["token", "new", "ada", "--role", "admin"];
@@ -71,6 +73,14 @@ fn the_first_token_is_made_as_the_refusal_says() {
     );
     let listed = with(&["token", "ls"]);
     assert!(listed.stdout.contains("bob\tviewer\tgood"), "{listed:?}");
+    // Who did what, from now on and before there was a server.
+    for (actor, did) in [
+        ("ada", "bob, viewer\tada\n"),
+        ("console", "ada, admin\tconsole\n"),
+    ] {
+        let told = with(&["events", "--actor", actor]).stdout;
+        assert!(told.ends_with(did) && told.lines().count() == 1, "{told}");
+    }
     assert_eq!(with(&["token", "revoke", "bob"]).code, Some(0));
     assert_eq!(bob(&["job", "ls"]).code, Some(4));
     for wrong in [
@@ -209,4 +219,159 @@ fn a_worker_enrols_once_and_keeps_its_own_token() {
     );
     third.signal(Signal::TERM);
     third.wait();
+}
+
+#[test]
+fn a_worker_whose_token_is_revoked_says_so_and_is_not_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    settings(folder);
+    let task = "tasks: { one: { flow: { a: { script: 'while [ ! -e gate ]; do sleep 0.1; done', workdir: HERE } } } }";
+    let task = task.replace("HERE", folder.to_str().unwrap());
+    fs::create_dir(folder.join("workflows")).unwrap();
+    fs::write(folder.join("workflows/w.yaml"), task).unwrap();
+    let more = "workflows_dir: workflows\nrecovery: { heartbeat_interval_secs: 1, heartbeat_timeout_secs: 60 }\n";
+    let had = fs::read_to_string(folder.join("server-config.yaml")).unwrap();
+    fs::write(folder.join("server-config.yaml"), had + more).unwrap();
+    let offline = ["--role", "admin", "--data-dir", ".stepward", "--to", "ada"];
+    typed_in(folder, &[&["token", "new", "ada"], &offline[..]].concat());
+    let (_server, url) = serve(folder);
+    let with = |words: &[&str]| typed_in(folder, &[words, &["--token-file", "ada"]].concat());
+    let start = |name: &str| {
+        with(&["token", "new", name, "--role", "worker", "--to", name]);
+        let words = [
+            "worker",
+            "--server",
+            &url,
+            "--token-file",
+            name,
+            "--name",
+            name,
+        ];
+        let data_dir = format!("{name}.d");
+        let words = [&words[..], &["--data-dir", &data_dir]].concat();
+        let worker = Process::start(name, command(folder, &words));
+        await_that("it is let in", || {
+            worker.said().contains("session opened").then_some(())
+        });
+        worker
+    };
+    let shut_out =
+        format!("stepward: the server at {url} does not take this worker's token any more");
+
+    let idle = start("idle");
+    with(&["token", "revoke", "idle"]);
+    assert_eq!(idle.code(), Some(4), "{}", idle.said());
+    assert!(
+        idle.said().contains(&format!("{shut_out}: ask")),
+        "{}",
+        idle.said()
+    );
+    assert!(!idle.said().contains("drained"), "{}", idle.said());
+
+    let busy = start("busy");
+    let job = with(&["run", "one", "--detach"]);
+    assert_eq!(job.code, Some(0), "{job:?}");
+    let shown = with(&["job", "show", "1"]).stdout;
+    assert!(shown.contains("\nby\tada\n"), "{shown}");
+    await_that("it runs", || {
+        let job = with(&["job", "show", "1", "--json"]).json();
+        (job["steps"][0]["status"] == "running").then_some(())
+    });
+    with(&["token", "revoke", "busy"]);
+    await_that("it knows", || {
+        busy.said()
+            .contains("its result cannot be told")
+            .then_some(())
+    });
+    fs::write(folder.join("gate"), "").unwrap();
+    assert_eq!(busy.code(), Some(4), "{}", busy.said());
+    let untold = format!("{shut_out}, and 1 result could not be told to it: ask");
+    assert!(busy.said().contains(&untold), "{}", busy.said());
+    assert!(!busy.said().contains("again and again"), "{}", busy.said());
+}
+
+#[test]
+fn who_has_no_admin_is_told_so_and_what_to_paste() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let settings = "listen: 127.0.0.1:0\ndata_dir: my data\nauth: { required: true }\n";
+    fs::write(folder.join("server-config.yaml"), settings).unwrap();
+    let new = ["token", "new", "eve", "--role", "viewer"];
+    let made = typed_in(folder, &[&new[..], &["--data-dir", "my data"]].concat());
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let refused = typed_in(folder, &["server"]);
+    let says = "nobody has a good token of role admin: make one with \
+                `stepward token new NAME --role admin --data-dir 'my data'`";
+    assert!(refused.stderr.contains(says), "{refused:?}");
+}
+
+#[test]
+fn a_name_is_one_good_token_and_is_found_when_it_has_ended_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    settings(folder);
+    let stopped =
+        |words: &[&str]| typed_in(folder, &[words, &["--data-dir", ".stepward"]].concat());
+    let new = ["token", "new", "ada", "--role", "admin"];
+    stopped(&[&new[..], &["--to", "ada.token"]].concat());
+    let check = |with: &dyn Fn(&[&str]) -> Typed| {
+        let short = ["token", "new", "q", "--role", "viewer", "--expires", "1s"];
+        assert_eq!(with(&short).code, Some(0));
+        await_that("it has expired", || {
+            let listed = with(&["token", "ls"]).stdout;
+            listed.contains("q\tviewer\texpired").then_some(())
+        });
+        let revoked = with(&["token", "revoke", "q"]);
+        assert_eq!(revoked.code, Some(0), "{revoked:?}");
+        let unknown = with(&["token", "revoke", "nobody"]);
+        assert_eq!(unknown.code, Some(5), "{unknown:?}");
+        let taken = with(&new);
+        assert_eq!(taken.code, Some(7), "{taken:?}");
+        let why = "token 1 is called \"ada\" and lets somebody in";
+        assert!(taken.stderr.contains(why), "{taken:?}");
+    };
+    check(&stopped);
+    let (_server, _) = serve(folder);
+    check(&|words| typed_in(folder, &[words, &["--token-file", "ada.token"]].concat()));
+}
+
+#[test]
+fn who_follows_with_a_revoked_token_is_told_so_however_many_wrong_ones_came_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    settings(folder);
+    let new = ["token", "new", "ada", "--role", "admin", "--to", "ada"];
+    typed_in(folder, &[&new[..], &["--data-dir", ".stepward"]].concat());
+    let (_server, url) = serve(folder);
+    let with = |words: &[&str]| typed_in(folder, &[words, &["--token-file", "ada"]].concat());
+    with(&["token", "new", "bob", "--role", "viewer", "--to", "bob"]);
+    let words = ["events", "-f", "--token-file", "bob"];
+    let follower = Process::start("bob", command(folder, &words));
+    let token = fs::read_to_string(folder.join("ada")).unwrap();
+    let client = Client::new(&url, Some(token.trim()));
+    await_that("it follows", || {
+        let mut metrics = String::new();
+        let mut answer = client.text("/metrics", Duration::from_secs(10)).unwrap();
+        answer.read_to_string(&mut metrics).unwrap();
+        metrics
+            .contains("\nstepward_event_streams 1\n")
+            .then_some(())
+    });
+    fs::write(folder.join("wrong"), "wrongwrongwrongwrong").unwrap();
+    let wrong = || typed_in(folder, &["job", "ls", "--token-file", "wrong"]);
+    await_that("the address is slowed down", || {
+        wrong()
+            .stderr
+            .contains("too many wrong tokens")
+            .then_some(())
+    });
+    with(&["token", "revoke", "bob"]);
+    assert_eq!(follower.code(), Some(4), "{}", follower.said());
+    let said = follower.said();
+    assert!(said.contains("does not take this token"), "{said}");
+    assert!(said.contains("too many wrong tokens"), "{said}");
+    assert!(!said.contains("429"), "{said}");
+    let slowed = wrong();
+    assert_eq!(slowed.code, Some(4), "{slowed:?}");
 }

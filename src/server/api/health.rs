@@ -2,7 +2,8 @@
 
 use crate::clock::monotonic_ms;
 use crate::disk::free_bytes;
-use crate::problems::{DISK_BYTES_LOW, DISK_NEARLY_FULL};
+use crate::domain::Timestamp;
+use crate::problems::{DISK_BYTES_LOW, DISK_NEARLY_FULL, certificate_ends};
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
@@ -49,6 +50,7 @@ pub fn look(app: &App) -> Health {
         problems,
         warnings: (workflows_warning(app).into_iter())
             .chain(disk_warning(app))
+            .chain(certificate_warning(app, now.wall))
             .collect(),
         version: Some(env!("CARGO_PKG_VERSION").to_string()),
         now: Some(now.wall.into()),
@@ -69,6 +71,11 @@ fn workflows_warning(app: &App) -> Option<String> {
 fn disk_warning(app: &App) -> Option<String> {
     let free = free_bytes(app.engine.store.folder())?;
     (free < DISK_BYTES_LOW).then(|| DISK_NEARLY_FULL.to_string())
+}
+
+fn certificate_warning(app: &App, now: Timestamp) -> Option<String> {
+    let (_, ends) = app.certificate.as_ref()?.holds()?;
+    certificate_ends(ends, now)
 }
 
 /// What is wrong with a sweeper whose last sweep is so old.

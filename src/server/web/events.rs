@@ -88,7 +88,7 @@ pub fn table(events: &[EventJson], now: Now, with_job: bool) -> Markup {
             table.events {
                 caption.hidden { "What happened, and when" }
                 thead { tr {
-                    th scope="col" { "when" } th scope="col" { "what" } th scope="col" { "in words" }
+                    th scope="col" { "when" } th scope="col" { "what" } th scope="col" { "in words" } th scope="col" { "by" }
                     @if with_job { th scope="col" { "job" } }
                     th.wide scope="col" { "step" } th.wide scope="col" { "worker" } th scope="col" { "phase" }
                 } }
@@ -106,6 +106,7 @@ fn row(event: &EventJson, now: Now, with_job: bool) -> Markup {
             td.number { (parts::ago(event.at, now)) }
             td { span class={ "state state-" (shade(&event.kind)) } { (event.kind) } }
             td.wrap { (event.message) }
+            td { @if let Some(actor) = &event.actor { (actor) } @else { (parts::none()) } }
             @if with_job {
                 td { @if let Some(job) = event.job_id { a data-open href=(links::job(job)) { (job) } } @else { (parts::none()) } }
             }

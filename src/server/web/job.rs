@@ -37,12 +37,14 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
         .engine
         .story_before(job_id, EventSeq(i64::MAX), EVENTS)?;
     story.reverse();
+    let first = app.engine.story(job_id, EventSeq(0), 1)?;
+    let made_by = first.into_iter().next().and_then(|told| told.event.actor);
     let related = app.engine.descendants(job_id, RELATED)?;
     let all = job.steps.as_deref().unwrap_or_default();
     let selected = selected(request, &why, all)?;
     let story: Vec<EventJson> = story.into_iter().map(show::event).collect();
     let main = html! {
-        (head(&job, &view))
+        (head(&job, made_by.as_deref(), &view))
         (banner(&job, &why, &view))
         (decisions(&job, all))
         div.pictures #pictures {
@@ -100,14 +102,15 @@ fn selected<'s>(
         .or_else(|| all.iter().rfind(is("completed"))))
 }
 
-fn head(job: &JobJson, view: &View) -> Markup {
+/// `made_by`: who asked for it, if somebody did.
+fn head(job: &JobJson, made_by: Option<&str>, view: &View) -> Markup {
     let is_open = job.ended_at.is_none();
     html! {
         div.title {
             h1 { a href=(links::task(&job.task)) { (job.task) } " " span.count { "job " (job.id) } }
             (parts::state(&job.status))
             span { (parts::took(job.started_at, job.ended_at, view.now)) }
-            span.note { "made " (parts::ago(job.created_at, view.now)) " by " (by(job)) }
+            span.note { "made " (parts::ago(job.created_at, view.now)) " by " (by(job)) @if let Some(actor) = made_by { " (" (actor) ")" } }
             div.actions {
                 @if is_open { a.button data-dialog href={ (links::job(job.id)) "/cancel" } { "Cancel…" } }
                 @else {

@@ -29,7 +29,13 @@ pub fn log_in(app: &App, request: &Request) -> Result<Reply, ApiError> {
             told.tell_quietly(event, app.clock.now())?;
             Response::see_other(within(next)).header("set-cookie", cookie)
         }
-        Err(error) => page(error.status, next, Some(&error.message)),
+        Err(error) => {
+            let refused = page(error.status, next, Some(&error.message));
+            match error.retry_after_secs {
+                Some(secs) => refused.header("retry-after", secs.to_string()),
+                None => refused,
+            }
+        }
     }
     .into())
 }

@@ -108,7 +108,7 @@ pub fn ask_new(app: &App, request: &Request) -> Result<Reply, ApiError> {
                 }
             }
             div.field { label for="token-tags" { "Tags " span.note { "(workers: all that it may offer, with commas; empty: anything)" } } input #token-tags name="tags" autocomplete="off"; }
-            div.field { label for="token-expires" { "Ends after " span.note { "(such as 90d; empty: never)" } } input #token-expires name="expires" autocomplete="off"; }
+            div.field { label for="token-expires" { "Ends after " span.note { "(such as 90d; empty: never, or within an hour for an enrolment)" } } input #token-expires name="expires" autocomplete="off"; }
         },
         action: "/settings/tokens/new".to_string(),
         button: "Make it",
@@ -137,7 +137,18 @@ pub fn make(app: &App, request: &Request) -> Result<Reply, ApiError> {
         expires_in_secs,
     };
     let view = View::begin(app, request)?;
-    let (token, text) = api::made(app, request, asked)?;
+    let made = api::made(app, request, asked);
+    let (token, text) = made.map_err(|error| match error.status {
+        // A page that is loaded again sends its form again.
+        409 => ApiError {
+            message: format!(
+                "{}. If this very form made it: its text was shown once, and cannot be shown again",
+                error.message
+            ),
+            ..error
+        },
+        _ => error,
+    })?;
     let how = match token.role {
         Role::Worker | Role::Enrolment => start_worker(&view.address(), true),
         _ => format!(

@@ -46,6 +46,9 @@ const PROMISED: &[(&str, &str, &str, &str)] = &[
         "assigned started declined worker_lost worker_restarted worker_deleted ack_timeout prepare_timeout exhausted",
     ),
     ("fenced_reports_total", "counter", "", ""),
+    ("backup_failures_total", "counter", "", ""),
+    ("backup_last_success_timestamp_seconds", "gauge", "", ""),
+    ("certificate_expires_timestamp_seconds", "gauge", "", ""),
     (
         "schedule_fires_total",
         "counter",

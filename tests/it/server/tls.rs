@@ -189,6 +189,23 @@ fn an_expired_certificate_is_shown_and_refused_by_those_who_check_it() {
     );
     // Its own worker, and whoever else has the very certificate, is not locked out.
     house.reach("localhost", Some(&house.trust())).unwrap();
+    // And whoever looks after it is told: by a problem on the first page, by a number to alert on.
+    let url = format!("https://{}", house.house.server.address());
+    let client = Client::trusting(&url, None, Some(&house.trust()));
+    let shown = |path: &str| {
+        let mut text = String::new();
+        let mut body = client.text(path, PATIENCE).unwrap();
+        body.read_to_string(&mut text).unwrap();
+        text
+    };
+    let overview = shown("/");
+    assert!(
+        overview.contains("the certificate has expired"),
+        "{overview}"
+    );
+    let metrics = shown("/metrics");
+    let ends = "\nstepward_certificate_expires_timestamp_seconds 1009843200\n";
+    assert!(metrics.contains(ends), "{metrics}");
 }
 
 #[test]

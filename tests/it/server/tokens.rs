@@ -727,6 +727,12 @@ fn whoever_changes_something_is_named_in_what_is_recorded() {
         let by_ada = by_ada.iter().filter(|event| event["actor"] == "ada");
         assert_eq!(by_ada.count(), count, "{kind}");
     }
+    let cookie = guarded.log_in(&guarded.tokens["viewer"]);
+    for (page, shown) in [("/events", "<td>ada</td>"), ("/jobs/1", "by submit (ada)")] {
+        let page = guarded.house.ask("GET", page, &cookie, b"").text();
+        let page = page.replace("</span>", "");
+        assert!(page.contains(shown), "{shown}: {page}");
+    }
     // What nobody did by hand bears no name.
     assert!(
         guarded
@@ -850,4 +856,79 @@ fn a_server_that_others_reach_does_not_start_before_somebody_has_a_token() {
         "{why}"
     );
     assert!(start(&|_| ()).is_ok(), "on loopback nobody is asked");
+}
+
+#[test]
+fn a_request_that_is_not_understood_is_told_which_field_in_plain_words() {
+    let guarded = Guarded::new();
+    for (body, told) in [
+        (
+            json!({"name": "x", "role": "viewer", "expires_in_secs": "soon"}),
+            "field expires_in_secs: found string \"soon\", expected a whole number at line 1",
+        ),
+        (
+            json!({"name": ["x"], "role": "viewer"}),
+            "field name: found sequence, expected a string at line 1",
+        ),
+        (
+            json!("x"),
+            "found string \"x\", expected an object at line 1",
+        ),
+        (json!({"name": "x"}), "missing field `role` at line 1"),
+    ] {
+        let refused = guarded.admin("POST", "/api/tokens", &body);
+        assert_eq!(refused.status, 422);
+        let text = refused.json()["error"]["message"]
+            .as_str()
+            .unwrap()
+            .to_string();
+        assert!(text.contains(told), "{told}: {text}");
+    }
+}
+
+#[test]
+fn a_form_that_is_sent_twice_makes_one_token() {
+    let guarded = Guarded::new();
+    let cookie = guarded.log_in(&guarded.tokens["admin"]);
+    let asked = guarded
+        .house
+        .ask("GET", "/settings/tokens/new", &cookie, b"")
+        .text();
+    assert!(
+        asked.contains("or within an hour for an enrolment"),
+        "{asked}"
+    );
+    let proof = asked.split("name=\"page\" value=\"").nth(1).unwrap();
+    let proof = proof.split('"').next().unwrap();
+    let form = format!("page={proof}&name=bob&role=viewer");
+    let head = format!("{FORM}{cookie}");
+    let send = || (guarded.house).ask("POST", "/settings/tokens/new", &head, form.as_bytes());
+    assert_eq!(send().status, 200);
+    let again = send();
+    assert_eq!(again.status, 409);
+    assert!(
+        again.text().contains("its text was shown once"),
+        "{}",
+        again.text()
+    );
+    assert_eq!(
+        guarded
+            .events("token_made")
+            .iter()
+            .filter(|made| made["message"].as_str().unwrap().contains("bob"))
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn a_form_that_guesses_is_told_when_to_come_again() {
+    let guarded = Guarded::new();
+    let guess = || (guarded.house).ask("POST", "/login", FORM, b"token=wrongwrongwrongwrong");
+    let slowed = (0..100)
+        .map(|_| guess())
+        .find(|answer| answer.status == 429)
+        .unwrap();
+    let secs: u64 = slowed.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=300).contains(&secs), "{secs}");
 }

@@ -363,6 +363,25 @@ fn a_worker_that_the_server_drains_leaves_when_it_is_done() {
 }
 
 #[test]
+fn a_worker_that_is_shut_out_calls_nobody_and_leaves_when_what_runs_has_ended() {
+    let mut mind = Mind::open();
+    let (one, two) = (attempt(1, 1), attempt(2, 1));
+    mind.run(assignment(one));
+    mind.tell(given(vec![assignment(two)]));
+    mind.tell(Event::Prepared(two));
+    let orders = mind.tell(Event::Beaten(life(), Err(Trouble::ShutOut)));
+    assert_eq!(kills(&orders), [two], "it never has the server's yes");
+    assert!(!leaves(&orders));
+    assert!(mind.wait(60_000).is_empty());
+    let orders = mind.tell(ended(one));
+    assert!(
+        matches!(&orders[..], [Order::Keep(_), Order::Leave]),
+        "{orders:?}"
+    );
+    assert_eq!(mind.machine.is_shut_out(), Some(1));
+}
+
+#[test]
 fn two_attempts_of_one_step_are_two_things() {
     let mut mind = Mind::open();
     let (first, second) = (attempt(1, 1), attempt(1, 2));
