@@ -119,17 +119,16 @@ impl Exit {
 
 /// Settings that were read, and with which nothing can start: starting again would not help.
 fn is_about_settings(error: &anyhow::Error) -> bool {
-    use crate::{server, worker};
     let of_server = error.downcast_ref().is_some_and(|error| {
-        use server::StartError::*;
+        use crate::server::StartError::*;
         matches!(error, Config(_) | NoToken { .. })
     });
     let of_worker = error.downcast_ref().is_some_and(|error| {
-        use worker::StartError::*;
+        use crate::worker::StartError::*;
         matches!(error, Config(_) | Settings(_) | NoServer)
     });
     let of_enrolment = error.downcast_ref().is_some_and(|error| {
-        use worker::enrol::EnrolError::*;
+        use crate::worker::enrol::EnrolError::*;
         matches!(error, Config(_) | NoServer)
     });
     of_server || of_worker || of_enrolment
