@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -449,6 +450,9 @@ fn with_logs(most: usize) -> (Vec<u8>, usize) {
         fs::create_dir_all(&logs).unwrap();
         fs::write(logs.join(format!("{step_id}.{attempt}.log")), "1 o x\n").unwrap();
     }
+    let key = data.join("secret.key");
+    fs::write(&key, [7; 32]).unwrap();
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
     let store = Store::open(&data, StoreOptions::default()).unwrap();
     let sources = Sources {
         staging: Staging::in_data(&data),
