@@ -212,12 +212,13 @@ pub fn open(
 ) -> Result<(FolderLock, Connection), OpenError> {
     make_folder(folder)?;
     refuse_network_filesystem(folder)?;
+    let was_locked = folder.join(LOCK_FILE).exists();
     let lock = lock_folder(folder)?;
     refuse_half_restored(folder)?;
     refuse_full_disk(folder)?;
     let file = folder.join(DATABASE_FILE);
     let crashed = folder.join(WAL_FILE).exists();
-    refuse_lost(folder, &file)?;
+    refuse_lost(folder, &file, was_locked)?;
     let bytes = inspect_file(folder, &file)?;
     let connection = open_writer(folder, &file)?;
     refuse_strangers(&connection, &file)?;
@@ -332,7 +333,7 @@ fn lock_folder(folder: &Path) -> Result<FolderLock, OpenError> {
 }
 
 /// A database that was there and is gone is not made anew: its logs would be nobody's, and go.
-fn refuse_lost(folder: &Path, file: &Path) -> Result<(), OpenError> {
+fn refuse_lost(folder: &Path, file: &Path, was_locked: bool) -> Result<(), OpenError> {
     let state = match file.metadata() {
         Ok(found) if found.len() > 0 => return Ok(()),
         Ok(_) => "empty",
@@ -342,11 +343,13 @@ fn refuse_lost(folder: &Path, file: &Path) -> Result<(), OpenError> {
         let entries = std::fs::read_dir(folder.join(name));
         entries.is_ok_and(|mut entries| entries.next().is_some())
     };
+    let is_there = |name: &str| folder.join(name).exists();
     let sign = match () {
-        () if folder.join(KEY_FILE).exists() => KEY_FILE,
         () if has_some("logs") => "logs",
-        // An empty one has its first pages there.
-        () if state == "missing" && folder.join(WAL_FILE).exists() => WAL_FILE,
+        () if is_there("workflows.good.json") => "workflows.good.json",
+        // An empty one may be of a start that was killed: then its first pages are in the log, and a key may have been laid there.
+        () if state == "missing" && is_there(WAL_FILE) => WAL_FILE,
+        () if state == "missing" && is_there(KEY_FILE) && was_locked => KEY_FILE,
         () => return Ok(()),
     };
     Err(OpenError::Lost {

@@ -128,18 +128,10 @@ fn is_taken(
     let nobody = DrainRequest {
         session: "of nobody".to_string(),
     };
-    patiently(signals, || {
-        let answer: Result<IgnoredAny, _> = client.post("/api/worker/drain", &nobody, TIMEOUT);
-        match answer {
-            // Who shows a right one is let in however many wrong ones came from there.
-            Err(CallError::Refused {
-                status: 401 | 429, ..
-            }) => Ok(false),
-            Err(error) if error.passes() => Err(error),
-            _ => Ok(true),
-        }
-    })?
-    .map_err(|error| EnrolError::Other(error.to_string()))
+    let answer: Result<IgnoredAny, _> = patiently(signals, || {
+        client.post("/api/worker/drain", &nobody, TIMEOUT)
+    })?;
+    Ok(!answer.is_err_and(|error| error.is_about_token()))
 }
 
 fn exchange(
@@ -161,9 +153,12 @@ fn exchange(
     let answer: Result<EnrolAnswer, _> = patiently(signals, || {
         client.post("/api/worker/enrol", &request, TIMEOUT)
     })?;
+    let is_refused = answer.as_ref().is_err_and(CallError::is_about_token);
     match answer {
         Ok(answer) => Ok(answer.token_id),
-        Err(CallError::Refused { status: 401, error }) => Err(EnrolError::Refused(error.message)),
+        Err(CallError::Refused { error, .. }) if is_refused => {
+            Err(EnrolError::Refused(error.message))
+        }
         Err(error) => {
             let fault = format!("the server at {server} does not enrol this worker: {error}");
             Err(EnrolError::Other(fault))
@@ -171,7 +166,7 @@ fn exchange(
     }
 }
 
-/// Asks until there is an answer: one that says no more than "later" is none, whatever it is about.
+/// Asks until there is an answer: one that says no more than "later" is none, unless it is about the token.
 fn patiently<T>(
     signals: &Receiver<()>,
     ask: impl Fn() -> Result<T, CallError>,
@@ -179,7 +174,7 @@ fn patiently<T>(
     let mut is_told = false;
     loop {
         let error = match ask() {
-            Err(error) if error.passes() => error,
+            Err(error) if error.passes() && !error.is_about_token() => error,
             answer => return Ok(answer),
         };
         if !is_told {

@@ -320,7 +320,7 @@ fn a_server_whose_database_is_taken_away_ends_and_does_not_begin_anew() {
         .unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(
-        !refused.status.success() && said.contains("is missing, and secret.key"),
+        !refused.status.success() && said.contains("stepward.db is missing, and "),
         "{said}"
     );
     std::fs::rename(&aside, &file).unwrap();

@@ -206,12 +206,12 @@ fn a_database_that_is_gone_is_not_made_anew() {
     let whole = fs::read(database(&folder)).unwrap();
     fs::write(database(&folder), "").unwrap();
     let refused = refusal(&folder);
-    assert!(refused.contains("stepward.db is empty, and secret.key beside it"));
+    assert!(refused.contains("stepward.db is empty, and logs beside it"));
     assert!(refused.contains("stepward restore FILE --data-dir"));
     fs::remove_file(database(&folder)).unwrap();
-    assert!(refusal(&folder).contains("stepward.db is missing, and secret.key beside it"));
-    fs::remove_file(folder.path().join("secret.key")).unwrap();
     assert!(refusal(&folder).contains("stepward.db is missing, and logs beside it"));
+    fs::remove_dir_all(folder.path().join("logs")).unwrap();
+    assert!(refusal(&folder).contains("stepward.db is missing, and secret.key beside it"));
     assert!(!database(&folder).exists(), "it is left as it was");
     fs::write(database(&folder), whole).unwrap();
     open(&folder).unwrap();
