@@ -1,6 +1,5 @@
 //! `stepward db check`: every rule that the database must keep.
 
-use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +13,6 @@ use super::files::server_config;
 use super::look::Show;
 use super::say::{answer, answer_json, say};
 use super::words::{bytes, count, printable, shell_path, shown_path};
-use crate::secrets::KEY_FILE;
 use crate::store::{
     Breach, CopyError, DATABASE_FILE, FileSize, OpenError, SCHEMA_VERSION, Stopped, Store,
     StoreOptions,
@@ -78,12 +76,7 @@ fn breaches_of_copy(folder: &Path) -> anyhow::Result<Vec<Breach>> {
             error => Err(error.into()),
         };
     }
-    // A store with sealed inputs is not opened without it.
-    let key = folder.join(KEY_FILE);
-    if key.exists() {
-        fs::copy(&key, aside.path().join(KEY_FILE)).context("the key cannot be read")?;
-    }
-    let (_, breaches) = look(Store::open(aside.path(), StoreOptions::default()))?;
+    let (_, breaches) = look(Store::open(aside.path(), StoreOptions::of_copy()))?;
     Ok(breaches)
 }
 

@@ -73,7 +73,12 @@ impl Engine {
                 return Ok(None);
             }
             if let Some(owner) = owner
-                && tx.is_name_of_another(&registration.name, owner)?
+                && tx.is_name_of_another(
+                    &registration.name,
+                    &registration.instance_key,
+                    owner,
+                    now,
+                )?
             {
                 return Err(EngineError::WorkerNameTaken {
                     name: registration.name.clone(),

@@ -192,7 +192,7 @@ pub fn take_copy(folder: &Path, event: NewEvent, wall: Timestamp) -> Result<Take
         }
         schema::user_version(&connection).map_err(refuse)?
     };
-    let store = Store::open(folder, StoreOptions::default()).map_err(CopyError::Open)?;
+    let store = Store::open(folder, StoreOptions::of_copy()).map_err(CopyError::Open)?;
     let failed = |error: StoreError| CopyError::Unwritten(error.to_string());
     let breaches = store.read(|tx| tx.rule_breaches()).map_err(failed)?;
     let installation = store.read(|tx| tx.installation_key()).map_err(failed)?;

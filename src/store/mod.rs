@@ -165,9 +165,19 @@ pub struct StoreOptions {
     pub public_url: String,
     /// `false`: a database of an older version is refused and stays as it is.
     pub upgrades: bool,
+    /// It is not opened without its key, if only that opens some of its inputs.
+    pub needs_key: bool,
 }
 
 impl StoreOptions {
+    /// For a copy, which may have been made without the key.
+    pub fn of_copy() -> StoreOptions {
+        StoreOptions {
+            needs_key: false,
+            ..StoreOptions::default()
+        }
+    }
+
     /// For whoever only looks: an older stepward may be what the folder is used with.
     pub fn looking() -> StoreOptions {
         StoreOptions {
@@ -186,6 +196,7 @@ impl Default for StoreOptions {
             on_statement: None,
             on_commit: None,
             public_url: String::new(),
+            needs_key: true,
             upgrades: true,
         }
     }
@@ -236,7 +247,9 @@ impl Store {
     pub fn open(folder: &Path, options: StoreOptions) -> Result<Store, OpenError> {
         let (lock, connection) =
             schema::open(folder, options.upgrades, options.on_statement.as_ref())?;
-        schema::refuse_lost_key(&connection, folder)?;
+        if options.needs_key {
+            schema::refuse_lost_key(&connection, folder)?;
+        }
         let sealer = Sealer::open(folder).map_err(|source| OpenError::Folder {
             folder: folder.into(),
             source,

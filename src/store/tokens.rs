@@ -97,7 +97,14 @@ const OWNER_OF_SESSION: &str = "
 ";
 
 const IS_NAME_OF_ANOTHER: &str = "
-    SELECT 1 FROM worker WHERE name = :name AND state = 'active' AND token_id IS NOT NULL AND token_id <> :token_id
+    SELECT 1
+      FROM worker AS w
+     WHERE w.name = :name AND w.state = 'active' AND w.token_id IS NOT NULL
+       AND w.token_id <> :token_id
+       AND w.instance_key <> :instance_key
+       AND (w.token_id = 0 OR EXISTS (SELECT 1 FROM token AS t
+                                       WHERE t.token_id = w.token_id AND t.ended_at IS NULL
+                                         AND (t.expires_at IS NULL OR t.expires_at > :wall)))
 ";
 
 const WORKERS_OF_TOKEN: &str = "
@@ -148,10 +155,20 @@ impl Tx<'_> {
         Ok(tokens)
     }
 
-    /// A worker of that name is there, and came with another token.
-    pub fn is_name_of_another(&self, name: &str, token_id: TokenId) -> Result<bool, StoreError> {
-        let params = named_params! {":name": name, ":token_id": token_id.0};
-        Ok(self.sql(IS_NAME_OF_ANOTHER)?.exists(params)?)
+    /// Another worker of that name is there, and came with another token that is good.
+    pub fn is_name_of_another(
+        &self,
+        name: &str,
+        instance_key: &str,
+        token_id: TokenId,
+        now: Now,
+    ) -> Result<bool, StoreError> {
+        Ok(self.sql(IS_NAME_OF_ANOTHER)?.exists(named_params! {
+            ":name": name,
+            ":instance_key": instance_key,
+            ":token_id": token_id.0,
+            ":wall": now.wall.0,
+        })?)
     }
 
     /// Whether anybody but this token has the role of an admin.

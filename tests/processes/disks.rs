@@ -125,7 +125,9 @@ fn a_run_in_one_process_on_a_full_disk_says_so_and_can_be_stopped() {
 fn a_run_on_a_small_disk() {
     let disk = PathBuf::from(std::env::var_os("disk").expect("started by the test above"));
     let folder = tempfile::tempdir().unwrap();
-    let workflow = "tasks: { loud: { flow: { a: { script: 'seq 1 2000000; sleep 600' } } } }";
+    let fill = disk.join("fill");
+    let script = format!("cat /dev/zero > {}; sleep 600", fill.display());
+    let workflow = format!("tasks: {{ loud: {{ flow: {{ a: {{ script: '{script}' }} }} }} }}");
     fs::write(folder.path().join("loud.yaml"), workflow).unwrap();
     let run = on_full_disk(&folder, &disk);
     run.signal(Signal::INT);
