@@ -35,7 +35,7 @@ const WAL_PAGES_DUE: i32 = 4_000;
 /// Readers that begin one after another can keep the log from ever beginning anew. At this length, 64 MB, the writer waits for them.
 const WAL_PAGES_MAX: i32 = 16_000;
 /// Each has what it reads in a fraction of this.
-const READERS_WAITED_FOR: Duration = Duration::from_secs(1);
+const READERS_WAITED_FOR: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_millis(50);
 
 /// A call's life, so that one whose caller gave up never runs.

@@ -114,9 +114,9 @@ fn the_log_of_the_database_stays_short_though_somebody_always_reads() {
         }
         stop.store(true, Ordering::Relaxed);
     });
-    // 64 MB, what comes until the next look, and some for a machine that is busy.
+    // 64 MB, what comes until the next look, and as much again for a machine that is busy.
     assert!(
-        most <= 100 << 20,
+        most <= 150 << 20,
         "{most} bytes of more than 200 MB that were written"
     );
 }
