@@ -1,5 +1,6 @@
 //! Room on the disk of a folder.
 
+use std::io;
 use std::path::Path;
 
 use rustix::fs::{StatVfs, statvfs};
@@ -9,21 +10,23 @@ use rustix::fs::{StatVfs, statvfs};
 const RESERVE_BYTES_MIN: u64 = 2 << 20;
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
 
-/// `None`: it cannot be asked.
-pub fn free_bytes(folder: &Path) -> Option<u64> {
-    statvfs(folder).ok().map(|found| free(&found))
+pub fn free_bytes(folder: &Path) -> io::Result<u64> {
+    Ok(free(&statvfs(folder)?))
 }
 
 /// Whether so many bytes of a log may still be written there. Where that cannot be asked it is tried.
 pub fn has_room_for_log(folder: &Path, bytes: usize) -> bool {
-    let Ok(found) = statvfs(folder) else {
-        return true;
-    };
-    let all = found.f_blocks.saturating_mul(found.f_frsize);
-    let reserve = (all / 20).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
-    free(&found) >= reserve.saturating_add(bytes as u64)
+    statvfs(folder).map_or(true, |found| {
+        let all = found.f_blocks.saturating_mul(found.f_frsize);
+        let reserve = (all / 20).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
+        free(&found) >= reserve.saturating_add(bytes as u64)
+    })
 }
 
+/// A disk that has no such numbers is not full.
 fn free(found: &StatVfs) -> u64 {
-    found.f_bavail.saturating_mul(found.f_frsize)
+    match found.f_blocks {
+        0 => u64::MAX,
+        _ => found.f_bavail.saturating_mul(found.f_frsize),
+    }
 }

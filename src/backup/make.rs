@@ -14,8 +14,9 @@ use sha2::{Digest, Sha256};
 use super::open::log_of;
 use super::{
     BackupError, DATA, FORMAT, FORMAT_VERSION, LOGS_FOLDER, LogSums, MANIFEST, Manifest,
-    ManifestFile, ROOT, SETTINGS, WORKFLOWS, WORKFLOWS_FILE, free_bytes, hex, tar,
+    ManifestFile, ROOT, SETTINGS, WORKFLOWS, WORKFLOWS_FILE, hex, tar,
 };
+use crate::disk::free_bytes;
 use crate::domain::{JobId, Timestamp};
 use crate::secrets::KEY_FILE;
 use crate::store::{Copy, DATABASE_FILE, GoOn, Stopped, Store};

@@ -209,8 +209,3 @@ fn stamp(at: Timestamp) -> String {
         Err(_) => at.0.to_string(),
     }
 }
-
-fn free_bytes(folder: &Path) -> io::Result<u64> {
-    let found = rustix::fs::statvfs(folder)?;
-    Ok(found.f_bavail.saturating_mul(found.f_frsize))
-}

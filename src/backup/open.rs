@@ -13,8 +13,9 @@ use sha2::{Digest, Sha256};
 use super::make::{attempt_of, number};
 use super::{
     BackupError, DATA, FORMAT, FORMAT_VERSION, LOGS_FOLDER, LogSums, MANIFEST, Manifest,
-    ManifestFile, ROOT, SETTINGS, WORKFLOWS, WORKFLOWS_FILE, free_bytes, hex, tar,
+    ManifestFile, ROOT, SETTINGS, WORKFLOWS, WORKFLOWS_FILE, hex, tar,
 };
+use crate::disk::free_bytes;
 use crate::secrets::KEY_FILE;
 use crate::store::{DATABASE_FILE, SCHEMA_VERSION};
 use crate::words;

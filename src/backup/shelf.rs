@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::{Backup, BackupError, Staging, free_bytes, look, stamp};
+use super::{Backup, BackupError, Staging, look, stamp};
+use crate::disk::free_bytes;
 use crate::domain::Timestamp;
 use crate::store::{CopyError, GoOn};
 use crate::words;

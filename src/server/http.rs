@@ -887,7 +887,6 @@ impl From<Response> for Outgoing {
 }
 
 impl Outgoing {
-    /// `busy`: its connection is, until all of it is sent.
     /// Long ones take room until they are sent, or whoever asked is gone.
     fn within(mut self, room: &Arc<Semaphore>) -> Outgoing {
         const SHORT: usize = 64 << 10;
@@ -905,6 +904,7 @@ impl Outgoing {
         self
     }
 
+    /// `busy`: its connection is, until all of it is sent.
     fn into_hyper(self, busy: Option<Busy>) -> hyper::Response<OutBody> {
         let Response {
             status,
@@ -949,6 +949,7 @@ struct OutBody {
     _busy: Option<Busy>,
 }
 
+/// What gives its room back when nobody holds it any more, the library included.
 struct HeldBytes {
     bytes: Bytes,
     _taken: OwnedSemaphorePermit,

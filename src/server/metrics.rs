@@ -169,7 +169,7 @@ fn write_disk(app: &App, page: &mut Page) {
         let help = "Size of the logs of steps, as they were last measured: a few seconds ago, longer if there are many.";
         page.alone("stepward_log_bytes", Kind::Gauge, help, bytes);
     }
-    if let Some(bytes) = free_bytes(folder) {
+    if let Ok(bytes) = free_bytes(folder) {
         let help = "Room that is left where the data folder is.";
         page.alone("stepward_disk_free_bytes", Kind::Gauge, help, bytes);
     }

@@ -10,10 +10,11 @@ use rusqlite::config::DbConfig;
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::limits::Limit;
 use rusqlite::{Batch, Connection, ErrorCode, OpenFlags};
-use rustix::fs::{FlockOperation, flock, statfs, statvfs};
+use rustix::fs::{FlockOperation, flock, statfs};
 use rustix::io::Errno;
 
 use super::{StatementObserver, in_one_line};
+use crate::disk;
 use crate::secrets::KEY_FILE;
 use crate::words::count;
 
@@ -269,8 +270,7 @@ fn refuse_network_filesystem(folder: &Path) -> Result<(), OpenError> {
 }
 
 fn refuse_full_disk(folder: &Path) -> Result<(), OpenError> {
-    let found = statvfs(folder).map_err(|cause| refusal(folder, cause.into()))?;
-    let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
+    let free_bytes = disk::free_bytes(folder).map_err(|cause| refusal(folder, cause))?;
     if free_bytes < FREE_BYTES_MIN {
         return Err(OpenError::Full {
             folder: folder.into(),

@@ -8,6 +8,7 @@ use super::case::Case;
 use super::{Finding, Looked, Status};
 use crate::cli::words::{bytes, duration, shell_path};
 use crate::clock::wall_time;
+use crate::disk::free_bytes;
 use crate::domain::Timestamp;
 use crate::problems::DISK_BYTES_LOW;
 
@@ -67,9 +68,9 @@ fn probe(
         return None;
     }
     seen.push(device);
-    let free = match rustix::fs::statvfs(there) {
-        Ok(found) => found.f_bavail.saturating_mul(found.f_frsize),
-        Err(error) => return Some(unseen(error.into())),
+    let free = match free_bytes(there) {
+        Ok(free) => free,
+        Err(error) => return Some(unseen(error)),
     };
     let (status, message) = verdict(free, pace);
     let finding = Finding::new(status, format!("{what} {shown}: {message}"));

@@ -25,6 +25,7 @@ use super::reach::{Reach, Remote};
 use super::say::{answer_json, say};
 use super::words::{duration, printable, shell_word};
 use crate::clock::{monotonic_ms, wall_time};
+use crate::disk::free_bytes;
 use crate::language;
 use crate::wire::api::{CancelRequest, JobJson};
 use crate::worker::marked::marked;
@@ -266,10 +267,9 @@ fn logs_of(
     beside(remote.clone(), job_id, style)
 }
 
-/// Where nothing more can be written. A disk that has no such numbers is not full.
+/// Where nothing more can be written.
 fn full(folder: &Path) -> Option<String> {
-    let disk = rustix::fs::statvfs(folder).ok()?;
-    let is_full = disk.f_blocks > 0 && disk.f_bavail * disk.f_frsize < FULL_BYTES;
+    let is_full = free_bytes(folder).ok()? < FULL_BYTES;
     is_full.then(|| "the disk is full".to_string())
 }
 

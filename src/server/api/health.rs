@@ -69,7 +69,7 @@ fn workflows_warning(app: &App) -> Option<String> {
 }
 
 fn disk_warning(app: &App) -> Option<String> {
-    let free = free_bytes(app.engine.store.folder())?;
+    let free = free_bytes(app.engine.store.folder()).ok()?;
     (free < DISK_BYTES_LOW).then(|| DISK_NEARLY_FULL.to_string())
 }
 
