@@ -68,6 +68,7 @@ pub mod worker; // who runs the steps
 
 pub mod clock; // what time it is
 pub mod disk; // how much room there is
+pub mod lock; // who has a folder
 
 pub mod service; // who watches over the process
 

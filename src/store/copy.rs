@@ -12,10 +12,11 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags, named_params};
 
 use super::invariants::Breach;
-use super::schema::{self, DATABASE_FILE, FolderLock, OpenError};
+use super::schema::{self, DATABASE_FILE, OpenError};
 use super::{Store, StoreError, StoreOptions, Tx};
 use crate::domain::event::NewEvent;
 use crate::domain::{JobId, Now, Timestamp};
+use crate::lock::Lock;
 
 pub const STATEMENTS: &[&str] = &[ATTEMPTS_OF_JOB, INSTALLATION];
 
@@ -76,7 +77,7 @@ impl Store {
 /// A data folder whose server is stopped, and stays so for as long as this lives.
 pub struct Stopped {
     folder: PathBuf,
-    _lock: FolderLock,
+    _lock: Lock,
 }
 
 impl Stopped {

@@ -42,6 +42,7 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Params, Rows};
 use crate::domain::outbox::Target;
 use crate::domain::task::Definition;
 use crate::domain::{DefinitionId, EventSeq, JobId, Uptime, WorkerId};
+use crate::lock::Lock;
 use crate::metrics::{Fact, Metrics};
 use crate::secrets::Sealer;
 
@@ -57,8 +58,7 @@ pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
 pub use retention::{FileSize, FireRef, Named, RemovedPiece, RootJob};
 pub use schema::{
-    DATABASE_FILE, FolderLock, LOCK_FILE, OpenError, RESTORING_FILE, SCHEMA_VERSION, compact,
-    hold_folder,
+    DATABASE_FILE, LOCK_FILE, OpenError, RESTORING_FILE, SCHEMA_VERSION, compact, hold_folder,
 };
 pub use steps::{Ending, NewStep};
 pub use workers::SessionView;
@@ -215,7 +215,7 @@ struct Inner {
     shared: Arc<Shared>,
     folder: PathBuf,
     begun_up: Uptime,
-    _lock: schema::FolderLock,
+    _lock: Lock,
 }
 
 /// What the writer thread and the readers have in common.

@@ -10,11 +10,12 @@ use rusqlite::config::DbConfig;
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::limits::Limit;
 use rusqlite::{Batch, Connection, ErrorCode, OpenFlags};
-use rustix::fs::{FlockOperation, flock, statfs};
+use rustix::fs::statfs;
 use rustix::io::Errno;
 
 use super::{StatementObserver, in_one_line};
 use crate::disk;
+use crate::lock::Lock;
 use crate::secrets::KEY_FILE;
 use crate::words::count;
 
@@ -197,12 +198,6 @@ pub enum OpenError {
     },
 }
 
-/// The folder, held for as long as this lives: no second process gets in.
-#[derive(Debug)]
-pub struct FolderLock {
-    _file: File,
-}
-
 /// Takes the folder and makes the database in it ready for use.
 ///
 /// `observer` is called before each statement of an upgrade. Without `upgrades` what needs one is refused.
@@ -210,7 +205,7 @@ pub fn open(
     folder: &Path,
     upgrades: bool,
     observer: Option<&StatementObserver>,
-) -> Result<(FolderLock, Connection), OpenError> {
+) -> Result<(Lock, Connection), OpenError> {
     make_folder(folder)?;
     refuse_network_filesystem(folder)?;
     let was_locked = folder.join(LOCK_FILE).exists();
@@ -281,7 +276,7 @@ fn refuse_full_disk(folder: &Path) -> Result<(), OpenError> {
 }
 
 /// The same for whoever brings no folder into being: only one that holds a database is taken.
-pub fn lock_existing(folder: &Path) -> Result<FolderLock, OpenError> {
+pub fn lock_existing(folder: &Path) -> Result<Lock, OpenError> {
     let found = folder.join(DATABASE_FILE).metadata();
     found.map_err(|cause| refusal(folder, cause))?;
     let lock = lock_folder(folder)?;
@@ -290,7 +285,7 @@ pub fn lock_existing(folder: &Path) -> Result<FolderLock, OpenError> {
 }
 
 /// For whoever fills a folder, whatever is in it by now. One that is not there is made.
-pub fn hold_folder(folder: &Path) -> Result<FolderLock, OpenError> {
+pub fn hold_folder(folder: &Path) -> Result<Lock, OpenError> {
     make_folder(folder)?;
     lock_folder(folder)
 }
@@ -305,31 +300,32 @@ pub fn refuse_half_restored(folder: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn lock_folder(folder: &Path) -> Result<FolderLock, OpenError> {
-    let mut file = open_private(&folder.join(LOCK_FILE)).map_err(|cause| refusal(folder, cause))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(Errno::WOULDBLOCK) => {
-            let mut pid = String::new();
-            // Who holds it is a courtesy; that it is held is the message.
-            let _ = file.read_to_string(&mut pid);
-            let owner = match pid.trim() {
-                "" => String::new(),
-                pid => format!(" (process {pid})"),
-            };
-            return Err(OpenError::InUse {
-                folder: folder.into(),
-                owner,
-            });
-        }
-        Err(cause) => return Err(refusal(folder, cause.into())),
-    }
-    let written = file
+fn lock_folder(folder: &Path) -> Result<Lock, OpenError> {
+    let file = folder.join(LOCK_FILE);
+    let lock = open_private(&file).map_err(|cause| refusal(folder, cause))?;
+    let mut lock = Lock::take(lock).map_err(|cause| match cause {
+        Errno::WOULDBLOCK => OpenError::InUse {
+            folder: folder.into(),
+            owner: owner(&file),
+        },
+        cause => refusal(folder, cause.into()),
+    })?;
+    let held = lock.file();
+    let written = held
         .set_len(0)
-        .and_then(|()| file.rewind())
-        .and_then(|()| writeln!(file, "{}", std::process::id()));
+        .and_then(|()| held.rewind())
+        .and_then(|()| writeln!(held, "{}", std::process::id()));
     written.map_err(|cause| refusal(folder, cause))?;
-    Ok(FolderLock { _file: file })
+    Ok(lock)
+}
+
+/// Who holds it is a courtesy; that it is held is the message.
+fn owner(lock_file: &Path) -> String {
+    let pid = std::fs::read_to_string(lock_file).unwrap_or_default();
+    match pid.trim() {
+        "" => String::new(),
+        pid => format!(" (process {pid})"),
+    }
 }
 
 /// A database that was there and is gone is not made anew: its logs would be nobody's, and go.

@@ -4,13 +4,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::executor::Place;
 use crate::domain::protocol::Spooled;
 use crate::domain::{AttemptRef, StepId};
+use crate::lock::Lock;
 use crate::wire::worker::SpooledJson;
 
 /// Why a folder is not taken. One line: what is wrong, what to do.
@@ -32,7 +32,7 @@ pub struct Folder {
     path: PathBuf,
     /// The same over all lives of the worker.
     pub instance_key: String,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Folder {
@@ -51,13 +51,12 @@ impl Folder {
         let lock_file = path.join("lock");
         let lock = private(OpenOptions::new().write(true).create(true)).open(&lock_file);
         let lock = lock.map_err(unusable(&lock_file))?;
-        match take(&lock) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                return Err(FolderError::Taken { folder: path });
-            }
-            Err(error) => return Err(unusable(&lock_file)(error.into())),
-        }
+        let lock = Lock::take(lock).map_err(|error| match error {
+            Errno::WOULDBLOCK => FolderError::Taken {
+                folder: path.clone(),
+            },
+            error => unusable(&lock_file)(error.into()),
+        })?;
         let instance_file = path.join("instance");
         let instance_key = instance_key(&instance_file).map_err(unusable(&instance_file))?;
         Ok(Folder {
@@ -157,19 +156,6 @@ impl Folder {
         let name = format!("{}.json", file_name(attempt));
         self.path.join(SPOOL).join(name)
     }
-}
-
-/// A worker that was just killed may take a moment to be gone.
-fn take(lock: &File) -> rustix::io::Result<()> {
-    const TRIES: u32 = 20;
-    const PAUSE: Duration = Duration::from_millis(50);
-    for _ in 0..TRIES {
-        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
-            Err(rustix::io::Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
-            taken => return taken,
-        }
-    }
-    flock(lock, FlockOperation::NonBlockingLockExclusive)
 }
 
 const SPOOL: &str = "spool";
