@@ -233,7 +233,7 @@ fn read_manifest(source: &mut impl Read, bytes: u64) -> Result<Manifest, BackupE
     }
     let mut json = Vec::new();
     let read = source.take(bytes).read_to_end(&mut json);
-    let read = read.map_err(BackupError::Unreadable)?;
+    let read = read.map_err(tar::ended)?;
     if read as u64 != bytes {
         return Err(BackupError::Truncated);
     }

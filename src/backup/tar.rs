@@ -85,7 +85,7 @@ pub fn next_entry(source: &mut impl Read) -> Result<Option<Entry>, BackupError> 
         return match io::copy(&mut source.take(RECORD_MAX + 1), &mut io::sink()) {
             Ok(0..=RECORD_MAX) => Ok(None),
             Ok(_) => Err(damaged("something follows its end")),
-            Err(error) => Err(BackupError::Unreadable(error)),
+            Err(error) => Err(ended(error)),
         };
     }
     if octal(&block[148..156]) != Some(u64::from(checksum(&block))) || &block[257..262] != b"ustar"
@@ -133,6 +133,8 @@ fn read_block(source: &mut impl Read, block: &mut [u8; BLOCK]) -> Result<(), Bac
 pub fn ended(error: io::Error) -> BackupError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => BackupError::Truncated,
+        // What its gzip says.
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => damaged(&error.to_string()),
         _ => BackupError::Unreadable(error),
     }
 }

@@ -890,15 +890,16 @@ pub struct BackupFailureJson {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Health {
     pub status: String,
+    /// From here on told by `/readyz`, to whoever shows a token if tokens are asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
     /// Nothing stops because of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Of the program that serves. Told by `/readyz`.
+    /// Of the program that serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// What the server takes for the time. Told by `/readyz`.
+    /// What the server takes for the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<Time>,
 }

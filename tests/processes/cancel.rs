@@ -22,6 +22,11 @@ tasks:
       work: { script: SLEEP, on_worker_loss: retry }
 ";
 
+/// Whoever waits for the end of the grace is found out.
+fn long_grace() -> String {
+    PATIENT.replace("cancel_grace_secs: 2", "cancel_grace_secs: 30")
+}
+
 /// With a worker that is in the middle of the step.
 fn at_work(workflows: &str, settings: &str) -> (House, Worker, i64) {
     let mut house = House::with_settings(workflows, settings);
@@ -40,26 +45,27 @@ fn await_second_attempt(house: &House, job_id: i64) {
     house.await_asleep(1);
 }
 
-fn assert_stopped_within_a_second(house: &House, job_id: i64) {
+/// Neither by the next heartbeat, nor when the grace is over.
+fn assert_stopped_at_once(house: &House, job_id: i64) {
     let begun = Instant::now();
     house.cancel(job_id);
     house.await_job(job_id, "cancelled");
     house.await_nobody_asleep();
     assert!(
-        begun.elapsed() < Duration::from_secs(1),
+        begun.elapsed() < Duration::from_secs(10),
         "{:?}",
         begun.elapsed()
     );
 }
 
 #[test]
-fn a_running_process_is_stopped_within_a_second() {
+fn a_running_process_is_stopped_at_once() {
     let workflows = LONG.replace("SLEEP", "'(setsid SLEEP &); SLEEP'");
-    let mut house = House::with_settings(&workflows, PATIENT);
+    let mut house = House::with_settings(&workflows, &long_grace());
     let _worker = house.worker(1);
     let job_id = house.submit("long");
     house.await_asleep(2);
-    assert_stopped_within_a_second(&house, job_id);
+    assert_stopped_at_once(&house, job_id);
     house.await_log_line(job_id, "work", "stopped: 3 processes killed, none left");
     house.ends(&[
         "worker_registered w1",
@@ -149,10 +155,10 @@ fn a_cancel_ends_when_the_worker_restarts_after_it() {
 
 #[test]
 fn a_cancel_ends_when_the_worker_has_restarted() {
-    let (house, mut worker, job_id) = at_work(LONG_AGAIN, PATIENT);
+    let (house, mut worker, job_id) = at_work(LONG_AGAIN, &long_grace());
     worker.kill_and_restart();
     await_second_attempt(&house, job_id);
-    assert_stopped_within_a_second(&house, job_id);
+    assert_stopped_at_once(&house, job_id);
     house.ends(&[
         "worker_registered w1",
         "job_submitted 1",
@@ -190,11 +196,11 @@ fn a_cancel_ends_when_the_worker_is_deleted_after_it() {
 
 #[test]
 fn a_cancel_ends_when_the_worker_has_been_deleted() {
-    let (house, _worker, job_id) = at_work(LONG_AGAIN, PATIENT);
+    let (house, _worker, job_id) = at_work(LONG_AGAIN, &long_grace());
     let worker_id = house.workers()[0].id;
     assert_eq!(house.delete_worker(worker_id, true), 200);
     await_second_attempt(&house, job_id);
-    assert_stopped_within_a_second(&house, job_id);
+    assert_stopped_at_once(&house, job_id);
     house.ends(&[
         "worker_registered w1",
         "job_submitted 1",

@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -132,7 +131,7 @@ tasks:
 }
 
 #[test]
-fn what_a_step_prints_is_there_within_a_second_or_so() {
+fn what_a_step_prints_is_there_while_it_runs() {
     let workflows = "
 tasks:
   slow:
@@ -143,16 +142,10 @@ tasks:
     let _worker = house.worker(1);
     let job_id = house.submit("slow");
     house.await_step(job_id, "work", "running");
-    let begun = std::time::Instant::now();
     await_that("both are visible while it runs", || {
         let lines = house.log_lines(job_id, "work");
         (lines == ["first", "half"]).then_some(())
     });
-    assert!(
-        begun.elapsed() < Duration::from_secs(3),
-        "{:?}",
-        begun.elapsed()
-    );
     house.open_gate();
     house.await_job(job_id, "completed");
     let lines = house.log_lines(job_id, "work");

@@ -222,7 +222,7 @@ fn server() -> Vec<Operation> {
             .answers(200, "Health", "It does."),
         get("/readyz", "showReadiness", "Whether the server can write and recovery is awake.")
             .answers(200, "Health", "It can work.")
-            .answers(503, "Health", "It cannot, and `problems` says why."),
+            .answers(503, "Health", "It cannot, and `problems` says why to whoever may know."),
         get("/metrics", "showMetrics", "What was counted, and what there is now, for Prometheus.")
             .answers_as(200, &[(CONTENT_TYPE, schema("string"))], "Prometheus text."),
         get("/api/openapi.json", "showOpenapi", "This document.")

@@ -266,7 +266,11 @@ fn with_a_token_only_health_is_everyones() {
     let mut refusals = Vec::new();
     for (method, path, _) in ROUTES {
         if *path == "/healthz" || *path == "/readyz" {
-            assert_ne!(house.ask(method, path, "", b"").status, 401);
+            let answer = house.ask(method, path, "", b"");
+            assert_ne!(answer.status, 401);
+            // What it is, and how it is, is for those who are let in.
+            let told: Vec<String> = answer.json().as_object().unwrap().keys().cloned().collect();
+            assert_eq!(told, ["status"], "{path}");
             continue;
         }
         for headers in [
@@ -290,6 +294,8 @@ fn with_a_token_only_health_is_everyones() {
     assert_eq!(refusals.len(), 1, "{refusals:?}");
     let headers = "authorization: Bearer a-token-of-some-length\r\n";
     assert_eq!(house.ask("GET", "/api/jobs", headers, b"").status, 200);
+    let ready = house.ask("GET", "/readyz", headers, b"").json();
+    assert_eq!(ready["version"], env!("CARGO_PKG_VERSION"));
     let stream = "accept: text/event-stream\r\n";
     assert_eq!(house.ask("GET", "/api/events", stream, b"").status, 401);
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use stepward::server::Limits;
@@ -244,6 +245,7 @@ fn requests_are_counted_by_the_pattern_of_their_route_whatever_is_asked_for() {
 fn whoever_asks_within_a_second_is_told_the_same_and_a_squeezed_answer_is_the_same_text() {
     let house = ServerHouse::new();
     let page = scrape(&house);
+    let begun = Instant::now();
     let shared = std::thread::scope(|scope| {
         let asking: Vec<_> = (0..8)
             .map(|_| scope.spawn(|| house.get("/metrics").text()))
@@ -254,9 +256,10 @@ fn whoever_asks_within_a_second_is_told_the_same_and_a_squeezed_answer_is_the_sa
             .collect();
         texts.len()
     });
+    let seconds = begun.elapsed().as_secs() as usize;
     assert!(
-        shared <= 2,
-        "{shared} answers, of which at most one second lies between"
+        shared <= seconds + 2,
+        "{shared} answers, one for each second and the ends of it"
     );
     assert!(page.samples.len() > 500);
     let squeezed = house.ask("GET", "/metrics", "accept-encoding: gzip\r\n", b"");
