@@ -10,6 +10,11 @@ use rustix::fs::{StatVfs, statvfs};
 const RESERVE_BYTES_MIN: u64 = 2 << 20;
 const RESERVE_BYTES_MAX: u64 = 64 << 20;
 
+/// What is left alone on the disk of a folder by whoever can do without.
+pub fn reserve_bytes(folder: &Path) -> io::Result<u64> {
+    Ok(reserve(&statvfs(folder)?))
+}
+
 pub fn free_bytes(folder: &Path) -> io::Result<u64> {
     Ok(free(&statvfs(folder)?))
 }
@@ -17,10 +22,13 @@ pub fn free_bytes(folder: &Path) -> io::Result<u64> {
 /// Whether so many bytes of a log may still be written there. Where that cannot be asked it is tried.
 pub fn has_room_for_log(folder: &Path, bytes: usize) -> bool {
     statvfs(folder).map_or(true, |found| {
-        let all = found.f_blocks.saturating_mul(found.f_frsize);
-        let reserve = (all / 20).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX);
-        free(&found) >= reserve.saturating_add(bytes as u64)
+        free(&found) >= reserve(&found).saturating_add(bytes as u64)
     })
+}
+
+fn reserve(found: &StatVfs) -> u64 {
+    let all = found.f_blocks.saturating_mul(found.f_frsize);
+    (all / 20).clamp(RESERVE_BYTES_MIN, RESERVE_BYTES_MAX)
 }
 
 /// A disk that has no such numbers is not full.

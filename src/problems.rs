@@ -32,6 +32,7 @@ pub const DISK_NEARLY_FULL: &str = "the disk of the data folder is nearly full";
 const CERTIFICATE_LEFT_MS: i64 = 7 * 86_400_000;
 /// How what a server says of its certificate begins.
 const CERTIFICATE: &str = "the certificate";
+const CERTIFICATE_REFUSED: &str = "the new certificate is refused and the former one stays";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
@@ -81,6 +82,7 @@ pub fn problems(told: &Told) -> Vec<Problem> {
     let mut problems: Vec<Problem> = not_ready.collect();
     problems.extend(nearly_full(told.health));
     problems.extend(certificate(told.health));
+    problems.extend(refused_certificate(told.health));
     problems.extend(broken_files(told.workflows));
     problems.extend(nobody_works(
         told.workers,
@@ -109,6 +111,11 @@ pub fn certificate_ends(ends: Timestamp, now: Timestamp) -> Option<String> {
         )),
         _ => None,
     }
+}
+
+/// What is said of files that do not make sense, in the place of those that a server still shows.
+pub fn certificate_refused(fault: &str) -> String {
+    format!("{CERTIFICATE_REFUSED}: {fault}")
 }
 
 /// Of jobs that failed, newest first: those of the last day that are nobody's child.
@@ -191,6 +198,19 @@ fn certificate(health: &Health) -> Option<Problem> {
         code: "certificate_ends".to_string(),
         message: told.clone(),
         fix: "renew it, the server takes the new one without a restart".to_string(),
+        page: "/settings".to_string(),
+    })
+}
+
+/// Nothing is wrong yet, but the next start would fail.
+fn refused_certificate(health: &Health) -> Option<Problem> {
+    let mut warnings = health.warnings.iter();
+    let told = warnings.find(|told| told.starts_with(CERTIFICATE_REFUSED))?;
+    Some(Problem {
+        code: "certificate_refused".to_string(),
+        message: told.clone(),
+        fix: "put two files there that belong together, the server takes them without a restart"
+            .to_string(),
         page: "/settings".to_string(),
     })
 }

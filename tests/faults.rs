@@ -386,7 +386,7 @@ fn full_at_start() -> Result<(), Failed> {
         "head -c 1900000 /dev/zero > \"$disk/ballast\"; \"$me\" child open \"$disk/data\"",
     )?;
     let full = said.starts_with("the disk of data folder DISK/data is full (")
-        && said.ends_with(" bytes free), make room and start again\n");
+        && said.ends_with(" bytes free), make room and try again\n");
     if full { Ok(()) } else { Err(said.into()) }
 }
 

@@ -10,21 +10,20 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
+use tempfile::NamedTempFile;
 
 use super::open::log_of;
 use super::{
-    BackupError, DATA, FORMAT, FORMAT_VERSION, LOGS_FOLDER, LogSums, MANIFEST, Manifest,
-    ManifestFile, ROOT, SETTINGS, WORKFLOWS, WORKFLOWS_FILE, hex, tar,
+    ANOTHER_DISK, BackupError, DATA, FORMAT, FORMAT_VERSION, LOGS_FOLDER, LogSums, MANIFEST,
+    Manifest, ManifestFile, ROOT, SETTINGS, WORKFLOWS, WORKFLOWS_FILE, hex, tar,
 };
-use crate::disk::free_bytes;
+use crate::disk::{free_bytes, reserve_bytes};
 use crate::domain::{JobId, Timestamp};
 use crate::secrets::KEY_FILE;
 use crate::store::{Copy, DATABASE_FILE, GoOn, Stopped, Store};
 use crate::wire::Time;
 use crate::words;
 
-/// What a disk keeps for its server.
-const RESERVED_BYTES: u64 = 64 << 20;
 /// Of the workflows folder: what is larger, deeper or more is no workflow.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const FILES_MAX: usize = 10_000;
@@ -53,15 +52,44 @@ pub struct Staging {
     pub folder: PathBuf,
     /// What the copy's name begins with. Whatever else is called so was left by somebody who was killed.
     pub prefix: String,
+    /// Where else, should there be no room.
+    pub instead: Option<PathBuf>,
 }
 
 impl Staging {
-    /// The data folder itself, which nobody shares.
+    /// The data folder itself, which nobody shares. One whose disk is nearly full is what somebody may want a backup of.
     pub fn in_data(folder: &Path) -> Staging {
         Staging {
             folder: folder.into(),
             prefix: "backup-copy.".to_string(),
+            instead: Some(std::env::temp_dir()),
         }
+    }
+
+    /// A file for so many bytes. Half of what logs leave free is left to the server.
+    fn file(&self, bytes: u64) -> Result<NamedTempFile, BackupError> {
+        remove_leftovers(&self.folder, &self.prefix);
+        let mut refused = None;
+        for folder in [&self.folder].into_iter().chain(&self.instead) {
+            let target = |error| BackupError::Target(folder.clone(), error);
+            let free = free_bytes(folder).map_err(target)?;
+            let needed = bytes + reserve_bytes(folder).map_err(target)? / 2;
+            if free >= needed {
+                let mut named = tempfile::Builder::new();
+                let made = named.prefix(&self.prefix).tempfile_in(folder);
+                return made.map_err(target);
+            }
+            refused.get_or_insert(BackupError::NoRoom {
+                folder: folder.clone(),
+                free: words::bytes(free),
+                needed: words::bytes(needed),
+                instead: match self.instead {
+                    Some(_) => "let TMPDIR name a folder that has more",
+                    None => ANOTHER_DISK,
+                },
+            });
+        }
+        Err(refused.expect("there was one at least"))
     }
 }
 
@@ -102,20 +130,9 @@ pub fn begin(
     go_on: &GoOn,
 ) -> Result<Backup, BackupError> {
     let database = sources.data_dir.join(DATABASE_FILE);
-    let needed = length(&database) + length(&database.with_extension("db-wal")) + RESERVED_BYTES;
-    let Staging { folder, prefix } = &sources.staging;
-    let target = |error| BackupError::Target(folder.clone(), error);
-    let free = free_bytes(folder).map_err(target)?;
-    if free < needed {
-        return Err(BackupError::NoRoom {
-            folder: folder.clone(),
-            free: words::bytes(free),
-            needed: words::bytes(needed),
-        });
-    }
-    remove_leftovers(folder, prefix);
-    let staged = tempfile::Builder::new().prefix(prefix).tempfile_in(folder);
-    let staged = staged.map_err(target)?;
+    let bytes = length(&database) + length(&database.with_extension("db-wal"));
+    let staged = sources.staging.file(bytes)?;
+    let target = |error| BackupError::Target(sources.staging.folder.clone(), error);
     let copy = match from {
         From::Running(store) => store.copy_to(staged.path(), go_on),
         From::Stopped(stopped) => stopped.copy_to(staged.path(), go_on),

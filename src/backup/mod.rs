@@ -35,6 +35,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::domain::Timestamp;
+use crate::secrets::KEY_FILE;
 use crate::store::CopyError;
 use crate::wire::Time;
 
@@ -57,6 +58,8 @@ const MANIFEST: &str = "stepward-backup/manifest.json";
 const FORMAT: &str = "stepward-backup";
 const FORMAT_VERSION: u32 = 1;
 
+const ANOTHER_DISK: &str = "choose another disk";
+
 /// Why there is no backup, or none that is believed. One line each: what is wrong, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
@@ -66,11 +69,12 @@ pub enum BackupError {
     Source(PathBuf, io::Error),
     #[error("{0} cannot be written: {1}")]
     Target(PathBuf, io::Error),
-    #[error("{folder} has {free} free, and {needed} are needed: make room, or choose another disk")]
+    #[error("{folder} has {free} free, and {needed} are needed: make room, or {instead}")]
     NoRoom {
         folder: PathBuf,
         free: String,
         needed: String,
+        instead: &'static str,
     },
     #[error("{0} is too large, or its name too long, for a tar")]
     TooLarge(String),
@@ -168,6 +172,11 @@ impl Manifest {
     /// Of all files, logs too.
     pub fn count(&self) -> usize {
         self.files.len() + self.logs.count
+    }
+
+    pub fn has_key(&self) -> bool {
+        let key = format!("{DATA}{KEY_FILE}");
+        self.files.iter().any(|file| file.name == key)
     }
 
     pub fn workflows(&self) -> usize {

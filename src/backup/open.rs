@@ -186,6 +186,7 @@ fn make_file(folder: &Path, place: &Path, bytes: u64) -> Result<File, BackupErro
             folder: folder.into(),
             free: words::bytes(free),
             needed: words::bytes(bytes.saturating_add(RESERVED_BYTES)),
+            instead: super::ANOTHER_DISK,
         });
     }
     if let Some(above) = place.parent() {

@@ -3,7 +3,7 @@
 //!
 //! The place is held as a server holds it, from before the first byte is read until after the last rename: none starts meanwhile.
 //! The folder around it is not touched: it may be another's, or the place may be where a disk is. Who is killed between the
-//! renames leaves a mark, and no server starts there before it was restored again.
+//! renames leaves a mark, and who is killed while it unpacks the folder that it unpacks to: no server begins anew there.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File};
@@ -17,12 +17,11 @@ use crate::domain::Timestamp;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::lock::Lock;
 use crate::store::{
-    CopyError, DATABASE_FILE, LOCK_FILE, OpenError, RESTORING_FILE, Taken, hold_folder, take_copy,
+    CopyError, DATABASE_FILE, LOCK_FILE, OpenError, RESTORING_FILE, Taken, UNPACKING_FOLDER,
+    hold_folder, take_copy,
 };
 use crate::words;
 
-/// In the place, while it is unpacked.
-const STAGING: &str = ".stepward-restoring";
 /// In the place: what was there before, and when it ceased to be.
 const ASIDE: &str = "before-restore-";
 
@@ -74,13 +73,13 @@ pub fn restore(source: impl Read, asked: &Restore) -> Result<Restored, BackupErr
     }
     refuse_in_the_way(&place, asked)?;
     let mut held = Held::take(&place)?;
-    let staging = place.join(STAGING);
+    let staging = place.join(UNPACKING_FOLDER);
     if staging.exists() {
         // Of one who was killed: whoever unpacks here holds the folder.
         fs::remove_dir_all(&staging).map_err(target)?;
     }
     let beside = tempfile::Builder::new()
-        .prefix(STAGING)
+        .prefix(UNPACKING_FOLDER)
         .rand_bytes(0)
         .tempdir_in(&place)
         .map_err(target)?;
@@ -242,7 +241,7 @@ fn in_the_way(folder: &Path) -> io::Result<Vec<OsString>> {
     let mut names = names.collect::<io::Result<Vec<OsString>>>()?;
     names.retain(|name| {
         let is_ours = |ours| name == ours;
-        let is_ours = [LOCK_FILE, RESTORING_FILE, STAGING]
+        let is_ours = [LOCK_FILE, RESTORING_FILE, UNPACKING_FOLDER]
             .into_iter()
             .any(is_ours);
         !is_ours && !name.to_string_lossy().starts_with(ASIDE)

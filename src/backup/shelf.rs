@@ -61,6 +61,7 @@ impl Shelf {
         Staging {
             folder: self.folder.clone(),
             prefix: format!("{}copy.", self.prefix),
+            instead: None,
         }
     }
 
@@ -160,6 +161,7 @@ impl Shelf {
                 folder: self.folder.clone(),
                 free: words::bytes(free),
                 needed: words::bytes(RESERVED_BYTES),
+                instead: super::ANOTHER_DISK,
             }),
             false => Ok(()),
         }

@@ -163,13 +163,18 @@ pub fn run(args: BackupArgs) -> anyhow::Result<Exit> {
             held
         }
     };
+    let secret = match held.manifest.has_key() {
+        true => "it holds the key of the server's secrets: keep it as safe as the data folder",
+        false => {
+            "it holds no key, as the data folder has none: nothing that was sealed with one can be opened"
+        }
+    };
     let held = HeldJson::of(&file, &held.manifest);
     for left_out in &held.left_out {
         say(format!(
             "{left_out} of the workflows folder is left out: it is too large, or no plain file"
         ));
     }
-    let secret = "it holds the key of the server's secrets: keep it as safe as the data folder";
     match (is_stdout, args.show.json) {
         (true, _) => say(format!("backup {}; {secret}", held.in_words())),
         (false, true) => {
@@ -213,6 +218,7 @@ fn source(args: &BackupArgs) -> anyhow::Result<Source> {
         Ok(Source::Server(Box::new(remote)))
     };
     if let Some(folder) = &args.data_dir {
+        args.reach.or_folder(folder)?;
         return of_folder(folder.clone());
     }
     match args.reach.find()? {
@@ -276,6 +282,7 @@ fn write(mut stream: impl Read, file: &Path, force: bool) -> anyhow::Result<Cont
     let mut part = tempfile::Builder::new()
         .prefix(".stepward-backup.")
         .tempfile_in(folder.unwrap_or(Path::new(".")))
+        .map_err(|error| io::Error::from(error.kind()))
         .with_context(unwritten)?;
     let extension = file.extension().unwrap_or_default();
     let squeeze = extension == "gz" || extension == "tgz";

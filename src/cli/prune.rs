@@ -34,7 +34,7 @@ pub struct PruneArgs {
     #[arg(long)]
     dry_run: bool,
     /// Of a server that is stopped.
-    #[arg(long, value_name = "FOLDER", conflicts_with = "server")]
+    #[arg(long, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
     #[command(flatten)]
     show: Show,
@@ -56,7 +56,10 @@ pub fn run(args: PruneArgs) -> anyhow::Result<Exit> {
         ..PrunedJson::default()
     };
     let mut prune = match &args.data_dir {
-        Some(folder) => offline(folder.clone(), older_ms, args.dry_run)?,
+        Some(folder) => {
+            args.reach.or_folder(folder)?;
+            offline(folder.clone(), older_ms, args.dry_run)?
+        }
         None => online(args.reach.server()?, older_ms, args.dry_run),
     };
     // What was retried stays until its retry is gone: once more through all, as long as that lets any go.

@@ -26,10 +26,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const HEADING: &str = "Which server";
 
+const SERVER_VARIABLE: &str = "STEPWARD_SERVER_URL";
+
 #[derive(Args, Clone, Default)]
 pub struct Reach {
     /// The server, such as http://127.0.0.1:7717; else that of the `.stepward` folder here or above.
-    #[arg(long, value_name = "URL", env = "STEPWARD_SERVER_URL", help_heading = HEADING)]
+    #[arg(long, value_name = "URL", env = SERVER_VARIABLE, help_heading = HEADING)]
     pub server: Option<String>,
     /// A file with its token; else STEPWARD_TOKEN.
     #[arg(long, value_name = "FILE", env = "STEPWARD_TOKEN_FILE", help_heading = HEADING)]
@@ -59,6 +61,22 @@ pub enum NamedBy {
 }
 
 impl Reach {
+    /// A folder that is named goes before the server that the environment names; two flags contradict each other.
+    pub fn or_folder(&self, folder: &Path) -> anyhow::Result<()> {
+        match self.server_is_typed() {
+            true => Err(Fault::usage(format!(
+                "--data-dir {} and --server name two places, leave one of them out",
+                printable(&folder.display().to_string())
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    pub fn server_is_typed(&self) -> bool {
+        let named = std::env::var(SERVER_VARIABLE).ok();
+        self.server.is_some() && self.server != named
+    }
+
     /// Whoever is named. Nobody has asked yet whether it is there.
     pub fn find(&self) -> anyhow::Result<Option<Remote>> {
         let mut token = match &self.token_file {

@@ -122,7 +122,7 @@ struct RevokeArgs {
 #[derive(Args)]
 struct Place {
     /// The data folder of a server that does not run.
-    #[arg(long, value_name = "FOLDER", conflicts_with = "server")]
+    #[arg(long, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
     #[command(flatten)]
     reach: Reach,
@@ -355,8 +355,11 @@ fn revoke(args: RevokeArgs) -> anyhow::Result<Exit> {
 impl Place {
     /// The data folder, if it is to be opened here.
     fn folder(&self, options: StoreOptions) -> anyhow::Result<Option<DataFolder>> {
-        let folder = self.data_dir.as_deref();
-        folder.map(|it| DataFolder::open(it, options)).transpose()
+        let Some(folder) = &self.data_dir else {
+            return Ok(None);
+        };
+        self.reach.or_folder(folder)?;
+        DataFolder::open(folder, options).map(Some)
     }
 }
 

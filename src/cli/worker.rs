@@ -94,12 +94,19 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         Err(EndError::NotAllowed) => {
             Err(Fault::new(Exit::NotAllowed, token.refused_by(url)).into())
         }
+        Err(EndError::OfAnotherRole(why)) => {
+            let fault = format!("the server at {url} says: {why}; {ASK_FOR_ENROLMENT}");
+            Err(Fault::new(Exit::NotAllowed, fault).into())
+        }
         Err(EndError::ShutOut { untold }) => {
             Err(Fault::new(Exit::NotAllowed, shut_out_by(url, untold)).into())
         }
         Err(EndError::Other(why)) => Err(Fault::new(Exit::Error, why).into()),
     }
 }
+
+const ASK_FOR_ENROLMENT: &str =
+    "ask there for an enrolment, which `stepward token new NAME --role enrolment` makes";
 
 /// A token, and who named it.
 struct Token {
@@ -201,8 +208,7 @@ fn shut_out_by(url: &str, untold: usize) -> String {
         untold => format!(", and {} could not be told to it", count(untold, "result")),
     };
     format!(
-        "the server at {url} does not take this worker's token any more{results}: ask there for an enrolment, \
-         which `stepward token new NAME --role enrolment` makes"
+        "the server at {url} does not take this worker's token any more{results}: {ASK_FOR_ENROLMENT}"
     )
 }
 

@@ -25,13 +25,32 @@ pub use worker::{Docker, Kubernetes, WorkerConfig, WorkerLimits, leads_to_a_host
 /// Why settings are not taken. One line: which file, what, what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    #[error("{file} cannot be read: {source}")]
-    Unreadable { file: PathBuf, source: io::Error },
+    #[error("{file} cannot be read: {source}{}", named_by.map_or_else(String::new, |name| format!("; {name} names it")))]
+    Unreadable {
+        file: PathBuf,
+        source: io::Error,
+        /// The setting, where it is not the settings file itself.
+        named_by: Option<&'static str>,
+    },
     #[error("{file}: {fault}")]
     Invalid { file: PathBuf, fault: String },
     /// The file alone would do, or there is none: it has to do with flags or the environment.
     #[error("{0}")]
     Refused(String),
+}
+
+impl ConfigError {
+    /// Where the name of a file that is not there comes from.
+    pub fn named_by(self, setting: &'static str) -> ConfigError {
+        match self {
+            ConfigError::Unreadable { file, source, .. } => ConfigError::Unreadable {
+                file,
+                source,
+                named_by: Some(setting),
+            },
+            other => other,
+        }
+    }
 }
 
 /// A token stands alone in its file. Short ones can be guessed.
@@ -58,6 +77,7 @@ pub fn read(file: &Path) -> Result<String, ConfigError> {
     let unreadable = |source| ConfigError::Unreadable {
         file: file.into(),
         source,
+        named_by: None,
     };
     let invalid = |fault: &str| ConfigError::Invalid {
         file: file.into(),
@@ -129,12 +149,16 @@ fn parse<T: Settings>(text: &str) -> Result<T, String> {
 
 /// Serde speaks of Rust's types.
 fn in_plain_words(fault: &str) -> String {
-    const WORDS: [(&str, &str); 15] = [
+    const WORDS: [(&str, &str); 16] = [
         ("invalid type: ", "found "),
         ("invalid value: ", "found "),
         ("found unit value", "found nothing"),
         ("found map", "found a list of settings"),
         ("found sequence", "found a list"),
+        (
+            "expected a list of settings",
+            "expected settings, each as KEY: VALUE",
+        ),
         ("expected u32", "expected a whole number, 0 to 4294967295"),
         ("expected u64", "expected a whole number, 0 or more"),
         ("expected usize", "expected a whole number, 0 or more"),

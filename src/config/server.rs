@@ -259,7 +259,10 @@ impl ServerConfig {
 
     /// What opens everything, if there is a file for it.
     pub fn token(&self) -> Result<Option<String>, ConfigError> {
-        self.auth.token_file.as_deref().map(read_token).transpose()
+        let token = self.auth.token_file.as_deref().map(read_token);
+        token
+            .transpose()
+            .map_err(|fault| fault.named_by("auth.token_file"))
     }
 
     /// How it is reached at this address.
@@ -435,6 +438,15 @@ impl Tls {
 
 impl super::Settings for ServerConfig {
     fn misunderstanding(file: &Value) -> Option<String> {
+        if let Some(backup) = file.get("backup")
+            && backup.get("dir").is_none()
+            && ["every_hours", "keep"]
+                .iter()
+                .any(|key| backup.get(key).is_some())
+        {
+            let fault = "backup has no dir, so none would be made: name the folder that backups go to, or leave backup out";
+            return Some(fault.to_string());
+        }
         match file.get("embedded_worker")? {
             Value::Bool(true) => {
                 let write = "write embedded_worker: {} for a worker with the default settings";

@@ -121,7 +121,8 @@ impl WorkerConfig {
 
     /// Whom it believes, if there is a file for it; else whom everybody believes.
     pub fn trust(&self) -> Result<Option<Trust>, ConfigError> {
-        self.ca_file.as_deref().map(Trust::of_file).transpose()
+        let trust = self.ca_file.as_deref().map(Trust::of_file);
+        trust.transpose().map_err(|fault| fault.named_by("ca_file"))
     }
 
     pub fn check(&self) -> Result<(), String> {

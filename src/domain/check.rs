@@ -768,6 +768,16 @@ pub fn image_fault(image: &str) -> Option<Fault> {
     })
 }
 
+/// The first tag that is none, and what one is.
+pub fn bad_tag(tags: &[String]) -> Option<String> {
+    let bad = tags.iter().find(|tag| tag_fault(tag).is_some())?;
+    Some(format!(
+        "{} is not allowed, a tag is 1 to {} letters, figures or signs of . _ : / - =",
+        limits::shorten(bad),
+        limits::TAG_BYTES_MAX
+    ))
+}
+
 /// What is wrong with a tag, of a step or of a worker.
 pub fn tag_fault(tag: &str) -> Option<Fault> {
     let (bytes, bytes_max) = (tag.len(), limits::TAG_BYTES_MAX);

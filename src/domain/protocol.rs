@@ -46,6 +46,8 @@ pub struct OpenedSession {
     pub settings: Settings,
     /// What became of each spooled result, in order.
     pub spooled: Vec<Verdict>,
+    /// Tags that it named and its token does not let it offer.
+    pub withheld: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! A worker: a machine or process that runs steps; its state, its flags, and what it may be given.
 
-use super::check::tag_fault;
-use super::limits::{self, shorten};
+use super::check::bad_tag;
+use super::limits;
 use super::{Now, SessionId, Timestamp, Uptime, WorkerId, words};
 
 words! {
@@ -57,8 +57,7 @@ pub fn offer_fault(slots: u32, tags: &[String]) -> Option<(&'static str, String)
             format!("are {count}, at most {tags_max} are allowed"),
         ));
     }
-    let bad = tags.iter().find(|tag| tag_fault(tag).is_some())?;
-    Some(("tag", format!("{} is not allowed", shorten(bad))))
+    bad_tag(tags).map(|fault| ("tag", fault))
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

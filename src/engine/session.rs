@@ -46,6 +46,7 @@ impl Engine {
         check(&registration)?;
         check_count("spooled results", spooled.len())?;
         let withheld = withhold(&mut registration, owner.as_ref());
+        let told = withheld.clone();
         let owner = owner.map(|owner| owner.token_id);
         let settings = self.settings;
         let name = registration.name.clone();
@@ -123,9 +124,14 @@ impl Engine {
                 session_id,
                 settings,
                 spooled: verdicts,
+                withheld: Vec::new(),
             }))
         })?;
-        opened.ok_or(EngineError::WorkerDuplicated { name })
+        let opened = opened.ok_or(EngineError::WorkerDuplicated { name })?;
+        Ok(OpenedSession {
+            withheld: told,
+            ..opened
+        })
     }
 }
 
@@ -231,6 +237,7 @@ fn reopen(
         session_id: session.session_id,
         settings: *settings,
         spooled: verdicts,
+        withheld: Vec::new(),
     })
 }
 

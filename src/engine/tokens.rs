@@ -5,7 +5,7 @@
 use super::check::check_text;
 use super::facts::Facts;
 use super::{Engine, EngineError};
-use crate::domain::check::tag_fault;
+use crate::domain::check::bad_tag;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits::{self, shorten};
 use crate::domain::token::{CONSOLE, LOCAL, NewToken, OF_SETTINGS, Role, Token};
@@ -265,9 +265,8 @@ fn check(token: &mut NewToken, now: Now) -> Result<(), EngineError> {
         }
         tags.sort();
         tags.dedup();
-        let bad = tags.iter().find(|tag| tag_fault(tag).is_some());
-        if let Some(bad) = bad {
-            return invalid("tag", format!("{} is not allowed", shorten(bad)));
+        if let Some(fault) = bad_tag(tags) {
+            return invalid("tag", fault);
         }
         if tags.is_empty() || tags.len() > limits::STEP_TAGS_MAX {
             let max = limits::STEP_TAGS_MAX;

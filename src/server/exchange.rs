@@ -260,8 +260,16 @@ impl From<Response> for Reply {
 
 /// Serde speaks of Rust's types, and of a value without the field that has it.
 fn in_plain_words(error: &serde_json::Error, body: &[u8]) -> String {
-    const WORDS: [(&str, &str); 4] = [
+    const WORDS: [(&str, &str); 6] = [
         (r"invalid (type|value): ", "found "),
+        (
+            r"expected i32\b",
+            "expected a whole number, -2147483648 to 2147483647",
+        ),
+        (
+            r"expected u32\b",
+            "expected a whole number, 0 to 4294967295",
+        ),
         (
             r"expected [iu](8|16|32|64|size)\b",
             "expected a whole number",

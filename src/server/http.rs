@@ -700,6 +700,9 @@ async fn read(
         cookie: joined(&head.headers, "cookie", "; "),
         all: Vec::new(),
     };
+    if headers.host.is_none() && head.version == hyper::Version::HTTP_11 {
+        return Err(refuse(400, "bad_request", "the request names no host"));
+    }
     let Admitted {
         route,
         params,

@@ -7,7 +7,7 @@ use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub struct Identity {
     cert_file: PathBuf,
     key_file: PathBuf,
     in_force: RwLock<Arc<InForce>>,
+    /// Why the files as they are now are not what is shown.
+    refused: Mutex<Option<String>>,
     /// Where it is told which one is.
     shown_file: OnceLock<PathBuf>,
 }
@@ -54,6 +56,7 @@ impl Identity {
             cert_file: cert_file.into(),
             key_file: key_file.into(),
             in_force: RwLock::new(Arc::new(in_force)),
+            refused: Mutex::default(),
             shown_file: OnceLock::new(),
         })
     }
@@ -71,6 +74,12 @@ impl Identity {
     /// When the certificate that is shown begins and ends to hold. `None`: it does not say so in words of ours.
     pub fn holds(&self) -> Option<(Timestamp, Timestamp)> {
         certificate::holds(&self.in_force().certificate)
+    }
+
+    /// Why the server would not start again with the files as they are now.
+    pub fn refused(&self) -> Option<String> {
+        let refused = self.refused.lock();
+        refused.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn in_force(&self) -> Arc<InForce> {
@@ -97,7 +106,10 @@ impl Identity {
 
     fn renew(&self) {
         let cert_file = self.cert_file.display();
-        match load(&self.cert_file, &self.key_file) {
+        let loaded = load(&self.cert_file, &self.key_file);
+        let refused = loaded.as_ref().err().map(ToString::to_string);
+        *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = refused;
+        match loaded {
             Ok(renewed) => {
                 let (former, renewed) = (self.in_force(), Arc::new(renewed));
                 // At no instant is one shown that is not told.
@@ -139,8 +151,8 @@ impl Look {
 }
 
 fn load(cert_file: &Path, key_file: &Path) -> Result<InForce, ConfigError> {
-    let chain = certificate::in_file(cert_file)?;
-    let key = read_key(key_file)?;
+    let chain = certificate::in_file(cert_file).map_err(|it| it.named_by("tls.cert_file"))?;
+    let key = read_key(key_file).map_err(|it| it.named_by("tls.key_file"))?;
     let certificate = chain[0].clone();
     let provider = Arc::new(ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)

@@ -58,7 +58,8 @@ pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
 pub use retention::{FileSize, FireRef, Named, RemovedPiece, RootJob};
 pub use schema::{
-    DATABASE_FILE, LOCK_FILE, OpenError, RESTORING_FILE, SCHEMA_VERSION, compact, hold_folder,
+    DATABASE_FILE, LOCK_FILE, OpenError, RESTORING_FILE, SCHEMA_VERSION, UNPACKING_FOLDER, compact,
+    hold_folder,
 };
 pub use steps::{Ending, NewStep};
 pub use workers::SessionView;

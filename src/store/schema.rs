@@ -99,6 +99,8 @@ const WAL_FILE: &str = "stepward.db-wal";
 pub const LOCK_FILE: &str = "LOCK";
 /// Is there while one database takes the place of another.
 pub const RESTORING_FILE: &str = "RESTORING";
+/// While a backup is unpacked, before anything of it comes into the folder itself.
+pub const UNPACKING_FOLDER: &str = ".stepward-restoring";
 
 /// Checking every page takes longer the larger the file is; above these sizes it is left to `stepward db check`.
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
@@ -126,13 +128,18 @@ pub enum OpenError {
     )]
     ReadOnly { folder: PathBuf, cause: String },
     #[error(
-        "the disk of data folder {folder} is full ({free_bytes} bytes free), make room and start again"
+        "the disk of data folder {folder} is full ({free_bytes} bytes free), make room and try again"
     )]
     Full { folder: PathBuf, free_bytes: u64 },
     #[error(
         "data folder {folder} is on a network filesystem ({kind}), where SQLite loses data; choose a local data_dir"
     )]
     NetworkFilesystem { folder: PathBuf, kind: &'static str },
+    #[error(
+        "{file} is {kind}, the database must be a file of the data folder itself: move it there, or let data_dir name the folder \
+         that it is in"
+    )]
+    NoFile { file: PathBuf, kind: &'static str },
     #[error("{file} is not a database, move it away or choose another data_dir")]
     NotADatabase { file: PathBuf },
     #[error("{file} is a database of another program, choose another data_dir")]
@@ -174,7 +181,7 @@ pub enum OpenError {
     )]
     Crafted { file: PathBuf, what: String },
     #[error(
-        "{} is missing, without which {sealed} cannot be opened: put it back, every backup has it; or make another and do \
+        "{} is missing, without which {sealed} cannot be opened: put it back, a backup of the folder has it if the folder had it; or make another and do \
          without them: head -c 32 /dev/urandom > {0} && chmod 600 {0}",
         crate::words::shell_path(file)
     )]
@@ -213,6 +220,7 @@ pub fn open(
     refuse_half_restored(folder)?;
     refuse_full_disk(folder)?;
     let file = folder.join(DATABASE_FILE);
+    refuse_no_file(&file)?;
     let crashed = folder.join(WAL_FILE).exists();
     refuse_lost(folder, &file, was_locked)?;
     let bytes = inspect_file(folder, &file)?;
@@ -232,6 +240,10 @@ pub fn open(
     bring_up_to_date(&connection, folder, &file, UPGRADES, observer)?;
     refuse_incomplete(&connection, folder, &file)?;
     prove_writable(&connection, folder, &file)?;
+    if upgrades {
+        // Of a restore that was killed before it had touched anything.
+        let _ = std::fs::remove_dir_all(folder.join(UNPACKING_FOLDER));
+    }
     Ok((lock, connection))
 }
 
@@ -277,8 +289,9 @@ fn refuse_full_disk(folder: &Path) -> Result<(), OpenError> {
 
 /// The same for whoever brings no folder into being: only one that holds a database is taken.
 pub fn lock_existing(folder: &Path) -> Result<Lock, OpenError> {
-    let found = folder.join(DATABASE_FILE).metadata();
-    found.map_err(|cause| refusal(folder, cause))?;
+    let file = folder.join(DATABASE_FILE);
+    file.metadata().map_err(|cause| refusal(folder, cause))?;
+    refuse_no_file(&file)?;
     let lock = lock_folder(folder)?;
     refuse_half_restored(folder)?;
     Ok(lock)
@@ -292,7 +305,10 @@ pub fn hold_folder(folder: &Path) -> Result<Lock, OpenError> {
 
 /// Without its database it would be taken for a new one.
 pub fn refuse_half_restored(folder: &Path) -> Result<(), OpenError> {
-    match folder.join(RESTORING_FILE).exists() {
+    let is_there = |name: &str| folder.join(name).exists();
+    let is_half =
+        is_there(RESTORING_FILE) || (is_there(UNPACKING_FOLDER) && !is_there(DATABASE_FILE));
+    match is_half {
         true => Err(OpenError::HalfRestored {
             folder: folder.into(),
         }),
@@ -326,6 +342,21 @@ fn owner(lock_file: &Path) -> String {
         "" => String::new(),
         pid => format!(" (process {pid})"),
     }
+}
+
+/// By a link two folders could have one database, each with a lock of its own.
+fn refuse_no_file(file: &Path) -> Result<(), OpenError> {
+    let found = file.symlink_metadata().map(|found| found.file_type());
+    let kind = match found {
+        Ok(kind) if kind.is_symlink() => "a symbolic link",
+        Ok(kind) if kind.is_dir() => "a folder",
+        Ok(kind) if !kind.is_file() => "a device or a pipe",
+        _ => return Ok(()),
+    };
+    Err(OpenError::NoFile {
+        file: file.into(),
+        kind,
+    })
 }
 
 /// A database that was there and is gone is not made anew: its logs would be nobody's, and go.

@@ -36,7 +36,9 @@ impl<'de> Deserialize<'de> for Time {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
         let text = String::deserialize(deserializer)?;
         let time: jiff::Timestamp = text.parse().map_err(|_| {
-            serde::de::Error::custom("expected a time such as 2026-01-31T08:00:00Z")
+            serde::de::Error::custom(
+                "expected a time such as 2026-01-31T08:00:00Z, before 9999-12-30T22:00:00Z",
+            )
         })?;
         Ok(Time(Timestamp(time.as_millisecond())))
     }

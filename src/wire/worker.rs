@@ -241,6 +241,9 @@ pub struct SessionAnswer {
     pub installation: String,
     pub settings: SettingsJson,
     pub spooled: Vec<VerdictJson>,
+    /// Tags that it named and its token does not let it offer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub withheld: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -339,6 +342,7 @@ impl SessionAnswer {
             installation: installation.to_string(),
             settings: opened.settings.into(),
             spooled: results(opened.spooled, faults),
+            withheld: opened.withheld,
         }
     }
 }
@@ -350,6 +354,7 @@ impl From<SessionAnswer> for OpenedSession {
             session_id: SessionId(answer.session_id),
             settings: answer.settings.into(),
             spooled: verdicts(answer.spooled),
+            withheld: answer.withheld,
         }
     }
 }

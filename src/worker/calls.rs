@@ -163,6 +163,12 @@ impl Caller {
             }
             self.was_welcome = true;
             log::info!("session opened as worker {}", opened.worker_id);
+            if !opened.withheld.is_empty() {
+                log::warn!(
+                    "its token does not let it offer {}, so no step comes to it by that",
+                    opened.withheld.join(", ")
+                );
+            }
         }
         WorkerEvent::Mind(Event::Opened(answer.map(Into::into)))
     }
@@ -199,6 +205,12 @@ impl Caller {
             // A word that was good once may be so again: only who never had one must ask a person.
             Err(error) if what == "sessions" && !self.was_welcome && error.is_about_token() => {
                 self.sent_away = Some(EndError::NotAllowed);
+                return Err(Trouble::Unreachable);
+            }
+            Err(CallError::Refused { status: 403, error })
+                if what == "sessions" && !self.was_welcome =>
+            {
+                self.sent_away = Some(EndError::OfAnotherRole(error.message));
                 return Err(Trouble::Unreachable);
             }
             Err(error) if self.client.is_shut_out(&error) => return Err(Trouble::ShutOut),

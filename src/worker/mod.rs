@@ -97,6 +97,9 @@ pub enum EndError {
     /// At the very first call: it never was this server's.
     #[error("the server does not take its token")]
     NotAllowed,
+    /// The same with a token that is good for something else, in the server's words.
+    #[error("{0}")]
+    OfAnotherRole(String),
     /// With how many results that could not be told.
     #[error("the server does not take its token any more")]
     ShutOut { untold: usize },

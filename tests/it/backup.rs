@@ -736,6 +736,34 @@ fn a_folder_that_is_half_restored_is_not_taken_for_a_new_one() {
     drop(Store::open(&data, StoreOptions::default()).unwrap());
 }
 
+/// As it is when whoever unpacks a backup is killed.
+#[test]
+fn a_folder_in_which_a_backup_is_half_unpacked_is_not_taken_for_a_new_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let unpacked = data.join(".stepward-restoring/data");
+    fs::create_dir_all(&unpacked).unwrap();
+    fs::write(unpacked.join("stepward.db"), "half of it").unwrap();
+    let refused = Store::open(&data, StoreOptions::default()).err();
+    let refused = refused.expect("it must be refused").to_string();
+    assert!(
+        refused.contains("is half restored, do it again"),
+        "{refused}"
+    );
+    assert!(!data.join("stepward.db").exists());
+    // As it says; nothing was there before.
+    let restored = restore(&small(), &data, true).unwrap();
+    assert_eq!(restored.moved_aside, None);
+    drop(Store::open(&data, StoreOptions::default()).unwrap());
+
+    // Where a database is, nothing of it has been touched, and what is left of the other goes.
+    fs::create_dir_all(&unpacked).unwrap();
+    drop(Store::open(&data, StoreOptions::looking()).unwrap());
+    assert!(unpacked.exists(), "whoever looks changes nothing");
+    drop(Store::open(&data, StoreOptions::default()).unwrap());
+    assert!(!data.join(".stepward-restoring").exists());
+}
+
 #[test]
 fn files_of_the_user_are_not_written_over() {
     let archive = small();

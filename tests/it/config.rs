@@ -104,6 +104,8 @@ fn what_makes_no_sense_is_refused() {
     ] {
         assert_eq!(server(text).unwrap_err(), expected);
     }
+    let nowhere = server("backup: { every_hours: 2 }").unwrap_err();
+    assert!(nowhere.contains("backup has no dir"), "{nowhere}");
     let unknown = server("recovry: {}").unwrap_err();
     assert!(unknown.contains("unknown key `recovry`"), "{unknown}");
     assert!(server("recovery: { heartbeat_timeout_secs: -1 }").is_err());
@@ -117,11 +119,11 @@ fn what_is_expected_is_said_in_the_words_of_settings() {
     for (text, expected) in [
         (
             "hello",
-            "found string \"hello\", expected a list of settings",
+            "found string \"hello\", expected settings, each as KEY: VALUE",
         ),
         (
             "recovery: 5",
-            "recovery: found integer `5`, expected a list of settings",
+            "recovery: found integer `5`, expected settings, each as KEY: VALUE",
         ),
         (
             "recovery: { ack_timeout_secs: }",
@@ -132,7 +134,7 @@ fn what_is_expected_is_said_in_the_words_of_settings() {
             &format!("recovery.ack_timeout_secs: found string \"soon\", {number}"),
         ),
         (
-            "backup: { every_hours: 999999999999 }",
+            "backup: { dir: copies, every_hours: 999999999999 }",
             &format!("backup.every_hours: found integer `999999999999`, {number}"),
         ),
         (

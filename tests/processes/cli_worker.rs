@@ -140,6 +140,62 @@ fn a_worker_with_the_wrong_token_says_which_and_ends() {
 }
 
 #[test]
+fn a_worker_with_a_token_of_another_role_says_so_and_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, url) = server(folder.path(), "");
+    // The token of the settings is an admin's, and opens everything.
+    let made = typed_in(
+        folder.path(),
+        &["token", "new", "ada", "--role", "viewer", "--json"],
+    );
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let token = made.json()["text"].as_str().unwrap().to_string();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let words = ["worker", "--server", &url, "--token", &token];
+    let said: Typed = command(elsewhere.path(), &words).output().unwrap().into();
+    assert_eq!(said.code, Some(4), "{said:?}");
+    let why =
+        "this takes a token of role worker, and ada is of role viewer; ask there for an enrolment";
+    assert!(said.stderr.contains(why), "{said:?}");
+}
+
+#[test]
+fn a_worker_is_told_what_its_token_does_not_let_it_offer() {
+    let folder = tempfile::tempdir().unwrap();
+    let (_server, url) = server(folder.path(), "");
+    let made = typed_in(
+        folder.path(),
+        &[
+            "token",
+            "new",
+            "edge",
+            "--role",
+            "worker",
+            "--tags",
+            "script,gpu",
+            "--json",
+        ],
+    );
+    assert_eq!(made.code, Some(0), "{made:?}");
+    let token = made.json()["text"].as_str().unwrap().to_string();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let words = [
+        "worker",
+        "--server",
+        &url,
+        "--token",
+        &token,
+        "--tags",
+        "script,gpu,extra",
+    ];
+    let worker = Process::start("w", command(elsewhere.path(), &words));
+    await_that("it says so", || {
+        let told = "its token does not let it offer extra, ";
+        worker.said().contains(told).then_some(())
+    });
+}
+
+#[test]
 fn a_worker_whose_token_was_changed_is_refused_and_stays() {
     let folder = tempfile::tempdir().unwrap();
     let beats = "recovery: { heartbeat_interval_secs: 1, heartbeat_timeout_secs: 60 }\n";

@@ -12,7 +12,7 @@ use stepward::wire::api::{JobJson, SubmitRequest};
 
 use crate::house::{House, Process, await_that, words};
 use crate::ledger::{self, AWAIT_GATE, BEGIN, END};
-use crate::typed::command;
+use crate::typed::{command, typed};
 
 /// Runs the story below in a mount namespace of its own, with a small disk.
 #[test]
@@ -63,6 +63,17 @@ fn on_a_small_disk() {
     let worker = house.worker(1);
     let running = house.submit("gated");
     house.await_step(running, "work", "running");
+    // Somebody saves what there is while a little room is left: not enough for a copy of the database beside it.
+    let ballast = fill(&disk);
+    let file = fs::File::options().write(true).open(&ballast).unwrap();
+    let bytes = file.metadata().unwrap().len();
+    file.set_len(bytes - (1 << 20)).unwrap();
+    drop(file);
+    let saved = typed(&house, &["backup", "saved.tar"]);
+    assert_eq!(saved.code, Some(0), "{saved:?}");
+    let whole = typed(&house, &["backup", "verify", "saved.tar"]);
+    assert_eq!(whole.code, Some(0), "{whole:?}");
+
     let ballast = fill(&disk);
     let mut accepted = Vec::new();
     let refusal = await_that("the disk is full", || {
@@ -101,7 +112,11 @@ fn on_a_small_disk() {
     assert_eq!(job.steps.unwrap()[0].exit_code, Some(3));
     // How many had room is open. They run one after the other, each to its own end: no recovery acted, nobody was given up.
     let mut expected = vec!["worker_registered w1".to_string()];
-    let submitted = std::iter::once(running).chain(accepted.iter().copied());
+    expected.extend([
+        format!("job_submitted {running}"),
+        "backup_made".to_string(),
+    ]);
+    let submitted = accepted.iter().copied();
     expected.extend(submitted.map(|job_id| format!("job_submitted {job_id}")));
     for job_id in std::iter::once(running).chain(accepted) {
         house.await_job(job_id, "failed");

@@ -98,6 +98,15 @@ fn its_own_worker_and_the_commands_of_its_folder_believe_the_certificate_whateve
             .then_some(())
     });
     assert_eq!(typed(here, "run hello").code, Some(0));
+    let told = typed(here, "status");
+    let refused = "the new certificate is refused and the former one stays: key.pem: holds no key";
+    assert!(told.stdout.contains(refused), "{told:?}");
+    // And is forgotten with the next good pair.
+    site.certify("jobs.example.org");
+    await_that("nothing is wrong any more", || {
+        let told = typed(here, "status");
+        (!told.stdout.contains("is refused")).then_some(())
+    });
     server.signal(Signal::TERM);
     assert_eq!(server.said().matches("the former one stays").count(), 1);
     assert!(server.wait());

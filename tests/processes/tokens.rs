@@ -222,6 +222,30 @@ fn a_worker_enrols_once_and_keeps_its_own_token() {
 }
 
 #[test]
+fn a_folder_that_is_named_goes_before_the_server_of_the_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for words in [
+        &["token", "new", "ada", "--role", "admin"][..],
+        &["token", "ls"],
+        &["prune", "--jobs-older", "1d"],
+        &["backup", "data.tar"],
+    ] {
+        let words = [words, &["--data-dir", "data"]].concat();
+        let mut asked = command(folder, &words);
+        // Where nobody is.
+        asked.env("STEPWARD_SERVER_URL", "http://127.0.0.1:1");
+        let told: Typed = asked.output().unwrap().into();
+        assert_eq!(told.code, Some(0), "{words:?}: {told:?}");
+        let both = [&words[..], &["--server", "http://127.0.0.1:2"]].concat();
+        let _ = fs::remove_file(folder.join("data.tar"));
+        let told = typed_in(folder, &both);
+        assert_eq!(told.code, Some(2), "{both:?}: {told:?}");
+        assert!(told.stderr.contains("leave one of them out"), "{told:?}");
+    }
+}
+
+#[test]
 fn a_worker_whose_token_is_revoked_says_so_and_is_not_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

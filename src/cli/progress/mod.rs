@@ -111,7 +111,7 @@ impl Place {
         let mut suffix = String::new();
         let by_flag = |name: &str, value: &str| std::env::var(name).as_deref() != Ok(value);
         if let Some(url) = &reach.server
-            && by_flag("STEPWARD_SERVER_URL", url)
+            && reach.server_is_typed()
         {
             suffix.push_str(&format!(" --server {}", shell_word(url)));
         }

@@ -3,7 +3,7 @@
 use crate::clock::monotonic_ms;
 use crate::disk::free_bytes;
 use crate::domain::Timestamp;
-use crate::problems::{DISK_BYTES_LOW, DISK_NEARLY_FULL, certificate_ends};
+use crate::problems::{DISK_BYTES_LOW, DISK_NEARLY_FULL, certificate_ends, certificate_refused};
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
@@ -58,6 +58,7 @@ pub fn look(app: &App) -> Health {
         warnings: (workflows_warning(app).into_iter())
             .chain(disk_warning(app))
             .chain(certificate_warning(app, now.wall))
+            .chain(refused_certificate_warning(app))
             .collect(),
         version: Some(env!("CARGO_PKG_VERSION").to_string()),
         now: Some(now.wall.into()),
@@ -83,6 +84,11 @@ fn disk_warning(app: &App) -> Option<String> {
 fn certificate_warning(app: &App, now: Timestamp) -> Option<String> {
     let (_, ends) = app.certificate.as_ref()?.holds()?;
     certificate_ends(ends, now)
+}
+
+fn refused_certificate_warning(app: &App) -> Option<String> {
+    let fault = app.certificate.as_ref()?.refused()?;
+    Some(certificate_refused(&fault))
 }
 
 /// What is wrong with a sweeper whose last sweep is so old.

@@ -312,7 +312,10 @@ fn a_worker_that_makes_no_sense_is_refused() {
             .to_string()
     };
     assert_eq!(open(&[], 0, "ann"), "slots are 0, expected 1 to 10000");
-    assert_eq!(open(&["a b"], 1, "ann"), r#"tag "a b" is not allowed"#);
+    assert_eq!(
+        open(&["a b"], 1, "ann"),
+        r#"tag "a b" is not allowed, a tag is 1 to 64 letters, figures or signs of . _ : / - ="#
+    );
     assert_eq!(open(&[], 1, ""), "worker name is empty");
     assert_eq!(house.events(), []);
 }

@@ -279,6 +279,7 @@ fn of_bytes(table: &mut Table) {
         format!("{} / HTTP/1.1\r\n\r\n", "X".repeat(10_000)),
         &[0, 400, 405, 414, 421, 431],
     );
+    table.raw("no host", "GET /api/jobs HTTP/1.1\r\n\r\n", &[400]);
     table.raw("HTTP/0.9", "GET /api/jobs\r\n\r\n", &[0, 400]);
     table.raw(
         "HTTP/2 without having asked",

@@ -272,9 +272,11 @@ fn a_start_refuses_files_that_no_client_could_believe() {
         }
     };
     let (cert, key) = (Some(one.cert.as_str()), Some(one.key.as_str()));
-    let none = "cert.pem cannot be read: No such file or directory (os error 2)";
+    let none =
+        "cert.pem cannot be read: No such file or directory (os error 2); tls.cert_file names it";
     assert_eq!(refused(None, key, 0o600), none);
-    let none = "key.pem cannot be read: No such file or directory (os error 2)";
+    let none =
+        "key.pem cannot be read: No such file or directory (os error 2); tls.key_file names it";
     assert_eq!(refused(cert, None, 0o600), none);
     assert_eq!(
         refused(key, key, 0o600),

@@ -864,7 +864,7 @@ fn a_request_that_is_not_understood_is_told_which_field_in_plain_words() {
     for (body, told) in [
         (
             json!({"name": "x", "role": "viewer", "expires_in_secs": "soon"}),
-            "field expires_in_secs: found string \"soon\", expected a whole number at line 1",
+            "field expires_in_secs: found string \"soon\", expected a whole number, 0 to 4294967295 at line 1",
         ),
         (
             json!({"name": ["x"], "role": "viewer"}),

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 use rusqlite::Connection;
 use stepward::domain::Uptime;
@@ -92,6 +93,31 @@ fn a_file_that_is_no_database_is_refused_and_left_alone() {
         );
         assert_eq!(fs::read(database(&folder)).unwrap(), content);
     }
+}
+
+#[test]
+fn a_database_that_is_no_file_of_the_folder_is_refused() {
+    let other = tempfile::tempdir().unwrap();
+    drop(open(&other).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |kind: &str| {
+        let told = refusal(&folder);
+        let said = format!(
+            "{} is {kind}, the database must be a file",
+            database(&folder).display()
+        );
+        assert!(told.starts_with(&said), "{told}");
+    };
+    // Two servers would have it, each with a lock of its own.
+    std::os::unix::fs::symlink(database(&other), database(&folder)).unwrap();
+    refused("a symbolic link");
+    fs::remove_file(database(&folder)).unwrap();
+    fs::create_dir(database(&folder)).unwrap();
+    refused("a folder");
+    fs::remove_dir(database(&folder)).unwrap();
+    let made = Command::new("mkfifo").arg(database(&folder)).status();
+    assert!(made.unwrap().success());
+    refused("a device or a pipe");
 }
 
 #[test]

@@ -79,6 +79,7 @@ fn opened(spooled: Vec<Verdict>) -> Event {
         session_id: SessionId(1),
         settings: Settings::default(),
         spooled,
+        withheld: Vec::new(),
     }))
 }
 
