@@ -14,6 +14,7 @@ use super::reach::{Reach, Remote, in_url, name};
 use super::say::{print, print_bytes, say};
 use super::words::{duration, printable, shell_word, width};
 use crate::language::words::did_you_mean;
+use crate::problems::DISK_NEARLY_FULL;
 use crate::wire::api::{JobJson, LogLineJson, LogsJson, StepJson};
 
 /// The virtual step whose log is what the server did about the job.
@@ -353,7 +354,18 @@ impl Logs<'_> {
         if is_empty {
             say(self.why_empty(only_failed, &shown));
         }
+        self.say_what_may_be_missing();
         Ok(())
+    }
+
+    /// On a disk that is nearly full logs are not taken any more: their workers keep them.
+    fn say_what_may_be_missing(&self) {
+        let health = self.remote.client.ready(PATIENCE);
+        if health.is_ok_and(|health| health.warnings.iter().any(|it| it == DISK_NEARLY_FULL)) {
+            say(format!(
+                "{DISK_NEARLY_FULL}, so what was printed last may still wait at its worker: make room, and it comes"
+            ));
+        }
     }
 
     fn why_empty(&self, only_failed: bool, shown: &[&StepJson]) -> String {

@@ -38,12 +38,7 @@ pub fn server(named: Option<&Path>, words: &[OsString]) -> anyhow::Result<Known<
     // `false` says nothing.
     given.retain(|given| given.key != "embedded_worker" || args.embedded_worker);
     let loaded = ServerConfig::load_with(file.as_deref(), |config| args.put_over(config));
-    let mut config = loaded.map_err(refused)?;
-    if let Some(folder) = embedded::folder(&config)
-        && let Some(worker) = &mut config.embedded_worker
-    {
-        worker.data_dir = folder;
-    }
+    let config = with_folder(loaded.map_err(refused)?);
     let settings = in_force(&config, file.as_deref(), &given);
     let mut settings = settings.map_err(refused)?;
     as_embedded(&mut settings);
@@ -65,7 +60,8 @@ pub fn of_running<A: Args>(
     let words: Vec<OsString> = words.skip(1).collect();
     // Flags that are not of the verb alone are not understood here: then it is not known who said what.
     let given = given::<A>(verb, &words).map_or_else(|_| Vec::new(), |(_, given)| given);
-    let mut settings = in_force(config, file, &given).unwrap_or_default();
+    let config = with_folder(config.clone());
+    let mut settings = in_force(&config, file, &given).unwrap_or_default();
     as_embedded(&mut settings);
     for setting in &mut settings {
         if setting.is_changed() && setting.origin == Origin::Default {
@@ -73,6 +69,16 @@ pub fn of_running<A: Args>(
         }
     }
     settings
+}
+
+/// With the folder that its worker has, if the settings leave that open.
+fn with_folder(mut config: ServerConfig) -> ServerConfig {
+    if let Some(folder) = embedded::folder(&config)
+        && let Some(worker) = &mut config.embedded_worker
+    {
+        worker.data_dir = folder;
+    }
+    config
 }
 
 /// Its defaults are those of every worker. How it reaches the server nobody can say but the server.

@@ -13,9 +13,9 @@ use crate::domain::{AttemptRef, StepId};
 use crate::engine::EngineError;
 use crate::logs::AppendError;
 use crate::wire::worker::{
-    DrainRequest, EnrolAnswer, EnrolRequest, HeartbeatAnswer, HeartbeatRequest, LogAnswer,
-    PollAnswerJson, PollRequest, Readable, ReportsAnswerJson, ReportsRequest, SessionAnswer,
-    SessionRequest,
+    DrainRequest, EnrolAnswer, EnrolRequest, HeartbeatAnswer, HeartbeatRequest, LOG_NOT_WRITTEN,
+    LogAnswer, PollAnswerJson, PollRequest, Readable, ReportsAnswerJson, ReportsRequest,
+    SessionAnswer, SessionRequest,
 };
 
 /// No proxy in between should take a waiting poll for a dead one.
@@ -163,7 +163,7 @@ pub fn append_log(app: &App, request: &Request) -> Result<Reply, ApiError> {
     // Whoever sends it keeps it meanwhile.
     if !has_room_for_log(app.engine.store.folder(), request.body.len()) {
         let message = "the disk of the data folder is nearly full, and what is left is not for logs: make room there";
-        return Err(ApiError::new(503, "log_not_written", message));
+        return Err(ApiError::new(503, LOG_NOT_WRITTEN, message));
     }
     let appended = (app.logs).append(owner.job_id, attempt, offset, &request.body);
     let (length, full) = match appended {
@@ -177,7 +177,7 @@ pub fn append_log(app: &App, request: &Request) -> Result<Reply, ApiError> {
         Err(AppendError::Io(error)) => {
             log::error!("a log could not be written: {error}");
             let message = "the log could not be written, send it again later";
-            return Err(ApiError::new(503, "log_not_written", message));
+            return Err(ApiError::new(503, LOG_NOT_WRITTEN, message));
         }
     };
     let abort = !owner.live;

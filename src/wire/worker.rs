@@ -15,6 +15,9 @@ use crate::domain::settings::Settings;
 use crate::domain::task::{Action, Runner};
 use crate::domain::{AttemptRef, JobId, SessionId, StepId, WorkerId};
 
+/// A log that is not taken now, and will be later.
+pub const LOG_NOT_WRITTEN: &str = "log_not_written";
+
 /// Why a message is not understood, in one sentence.
 pub type Fault = String;
 

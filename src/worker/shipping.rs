@@ -20,7 +20,7 @@ use super::folder::Folder;
 use super::machine::Event;
 use crate::client::{CallError, Client};
 use crate::domain::AttemptRef;
-use crate::wire::worker::LogAnswer;
+use crate::wire::worker::{LOG_NOT_WRITTEN, LogAnswer};
 
 /// In one piece.
 const PIECE_BYTES: usize = 256 << 10;
@@ -67,6 +67,7 @@ impl Shipping {
             parcels: BTreeMap::new(),
             trouble_pause: TROUBLE_PAUSE,
             not_before: Instant::now(),
+            is_held_back: false,
             is_shut_out: false,
         };
         let thread = std::thread::Builder::new()
@@ -118,6 +119,8 @@ struct Shipper {
     trouble_pause: Duration,
     /// The server did not answer: nothing is sent before.
     not_before: Instant,
+    /// The server answers, and does not take logs now: told once for each time that lasts.
+    is_held_back: bool,
     /// Its token lets nobody in any more: whoever has a better one sends what is left.
     is_shut_out: bool,
 }
@@ -239,6 +242,9 @@ impl Shipper {
         );
         match self.client.put::<LogAnswer>(&path, &piece, TIMEOUT) {
             Ok(answer) => {
+                if std::mem::take(&mut self.is_held_back) {
+                    log::info!("the server takes logs again");
+                }
                 parcel.offset = answer.length;
                 parcel.refused = answer.full;
                 let is_last = piece.len() < PIECE_BYTES;
@@ -259,6 +265,12 @@ impl Shipper {
             }
             Err(error) => {
                 log::debug!("the log of {attempt} could not be sent: {error}");
+                if let CallError::Refused { error, .. } = &error
+                    && error.code == LOG_NOT_WRITTEN
+                    && !std::mem::replace(&mut self.is_held_back, true)
+                {
+                    log::warn!("logs are refused and wait here: {}", error.message);
+                }
                 self.is_shut_out = self.client.is_shut_out(&error);
                 Err(())
             }

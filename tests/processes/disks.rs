@@ -104,6 +104,17 @@ fn on_a_small_disk() {
     await_that("the result is kept by the worker", || {
         (worker.spooled() > 0).then_some(())
     });
+    // What it printed is not lost either, and nobody is told that this was all.
+    await_that("the worker says that it keeps logs", || {
+        let said = worker.process().said();
+        said.contains("logs are refused and wait here")
+            .then_some(())
+    });
+    let told = typed(&house, &["logs", &running.to_string()]);
+    assert!(
+        told.stderr.contains("may still wait at its worker"),
+        "{told:?}"
+    );
     // Longer than a worker may be silent: it is the server that cannot hear.
     std::thread::sleep(Duration::from_secs(5));
     assert_eq!(house.job(running).status, "running");

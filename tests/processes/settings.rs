@@ -197,6 +197,20 @@ fn a_check_whose_reader_has_gone_still_tells_by_its_exit_code() {
 }
 
 #[test]
+fn the_page_of_settings_shows_where_the_worker_of_the_server_has_its_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::start(server(folder.path(), "embedded_worker: {}"), folder.path());
+    let client = run.client(None);
+    await_worker(&client);
+    let page = client.text("/settings", TIMEOUT).unwrap();
+    let page = std::io::read_to_string(page).unwrap();
+    assert!(folder.path().join("data/worker").is_dir());
+    assert!(page.contains("/data/worker"), "{page}");
+    assert!(!page.contains(".stepward-worker</"), "{page}");
+    run.stop();
+}
+
+#[test]
 fn a_drained_worker_of_the_server_stays_away_and_the_server_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = Run::start(server(folder.path(), "embedded_worker: {}"), folder.path());
