@@ -16,7 +16,7 @@ use super::port_owner;
 use super::process;
 use super::settings;
 use super::worker::introduce;
-use crate::config::{LogFormat, ServerConfig, listen_address};
+use crate::config::{LogFormat, Origin, ServerConfig, Setting, listen_address};
 use crate::language::render;
 use crate::server::Server;
 use crate::service::ServiceManager;
@@ -58,6 +58,7 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let signals = process::signals()?;
     let worker = embedded::settings(&config)?;
     let known = settings::of_running::<ServerArgs>("server", &config, file.as_deref());
+    let forgotten = has_forgotten_dir(&known);
     let manager = ServiceManager::of_process();
     manager.status("opening the database");
     let server = Server::start_watched(&config, known, manager.clone());
@@ -85,6 +86,11 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
         say(format!(
             "every user of this machine can read {file}, which opens everything here: chmod o= {file}"
         ));
+    }
+    if forgotten {
+        say(
+            "no backups are made: the settings say how, and not where; name a folder with backup.dir",
+        );
     }
     if let Some(folder) = unserved(&config) {
         say(format!(
@@ -126,6 +132,18 @@ fn is_open(file: &Path) -> bool {
     const READ_BY_OTHERS: u32 = 0o004;
     file.metadata()
         .is_ok_and(|found| found.permissions().mode() & READ_BY_OTHERS != 0)
+}
+
+/// Whoever says how often wants some.
+fn has_forgotten_dir(settings: &[Setting]) -> bool {
+    let is_written = |key: &str| {
+        let of_file = |known: &&Setting| matches!(known.origin, Origin::File(..));
+        settings
+            .iter()
+            .filter(of_file)
+            .any(|known| known.key == key)
+    };
+    !is_written("backup.dir") && (is_written("backup.every_hours") || is_written("backup.keep"))
 }
 
 fn stopping(manager: &ServiceManager) {

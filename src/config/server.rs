@@ -438,15 +438,6 @@ impl Tls {
 
 impl super::Settings for ServerConfig {
     fn misunderstanding(file: &Value) -> Option<String> {
-        if let Some(backup) = file.get("backup")
-            && backup.get("dir").is_none()
-            && ["every_hours", "keep"]
-                .iter()
-                .any(|key| backup.get(key).is_some())
-        {
-            let fault = "backup has no dir, so none would be made: name the folder that backups go to, or leave backup out";
-            return Some(fault.to_string());
-        }
         match file.get("embedded_worker")? {
             Value::Bool(true) => {
                 let write = "write embedded_worker: {} for a worker with the default settings";

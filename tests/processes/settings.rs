@@ -197,6 +197,18 @@ fn a_check_whose_reader_has_gone_still_tells_by_its_exit_code() {
 }
 
 #[test]
+fn backups_that_nobody_said_where_to_make_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Run::start(
+        server(folder.path(), "backup: { every_hours: 2 }"),
+        folder.path(),
+    );
+    let said = run.await_said("no backups are made");
+    assert!(said.ends_with("name a folder with backup.dir"), "{said}");
+    run.stop();
+}
+
+#[test]
 fn the_page_of_settings_shows_where_the_worker_of_the_server_has_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = Run::start(server(folder.path(), "embedded_worker: {}"), folder.path());
