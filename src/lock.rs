@@ -34,7 +34,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing the file would leave it to a command that another thread is about to start: until it runs it has this file open too.
+        // Closing the file would leave it to a command that another thread is about to start: until it runs it has this file open
+        // too. If this fails, closing is what is left.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }

@@ -80,9 +80,7 @@ pub fn problems(told: &Told) -> Vec<Problem> {
         page: "/recovery".to_string(),
     });
     let mut problems: Vec<Problem> = not_ready.collect();
-    problems.extend(nearly_full(told.health));
-    problems.extend(certificate(told.health));
-    problems.extend(refused_certificate(told.health));
+    problems.extend(warned(told.health));
     problems.extend(broken_files(told.workflows));
     problems.extend(nobody_works(
         told.workers,
@@ -180,38 +178,34 @@ fn broken_files(workflows: &ServedWorkflows) -> Vec<Problem> {
     broken.collect()
 }
 
-/// Jobs would wait, and nobody has to submit one to know.
-fn nearly_full(health: &Health) -> Option<Problem> {
-    let is_told = health.warnings.iter().any(|told| told == DISK_NEARLY_FULL);
-    is_told.then(|| Problem {
-        code: "disk_nearly_full".to_string(),
-        message: DISK_NEARLY_FULL.to_string(),
-        fix: "make room, or keep less: stepward prune --jobs-older 30d --dry-run".to_string(),
-        page: "/settings".to_string(),
-    })
-}
-
-fn certificate(health: &Health) -> Option<Problem> {
-    let mut warnings = health.warnings.iter();
-    let told = warnings.find(|told| told.starts_with(CERTIFICATE))?;
-    Some(Problem {
-        code: "certificate_ends".to_string(),
-        message: told.clone(),
-        fix: "renew it, the server takes the new one without a restart".to_string(),
-        page: "/settings".to_string(),
-    })
-}
-
-/// Nothing is wrong yet, but the next start would fail.
-fn refused_certificate(health: &Health) -> Option<Problem> {
-    let mut warnings = health.warnings.iter();
-    let told = warnings.find(|told| told.starts_with(CERTIFICATE_REFUSED))?;
-    Some(Problem {
-        code: "certificate_refused".to_string(),
-        message: told.clone(),
-        fix: "put two files there that belong together, the server takes them without a restart"
-            .to_string(),
-        page: "/settings".to_string(),
+/// What a server warns of, by how that begins: nothing stops because of it yet.
+fn warned(health: &Health) -> impl Iterator<Item = Problem> {
+    const WARNINGS: [(&str, &str, &str); 3] = [
+        (
+            DISK_NEARLY_FULL,
+            "disk_nearly_full",
+            "make room, or keep less: stepward prune --jobs-older 30d --dry-run",
+        ),
+        (
+            CERTIFICATE,
+            "certificate_ends",
+            "renew it, the server takes the new one without a restart",
+        ),
+        (
+            CERTIFICATE_REFUSED,
+            "certificate_refused",
+            "put two files there that belong together, the server takes them without a restart",
+        ),
+    ];
+    WARNINGS.into_iter().filter_map(|(begins, code, fix)| {
+        let mut warnings = health.warnings.iter();
+        let told = warnings.find(|told| told.starts_with(begins))?;
+        Some(Problem {
+            code: code.to_string(),
+            message: told.clone(),
+            fix: fix.to_string(),
+            page: "/settings".to_string(),
+        })
     })
 }
 

@@ -282,6 +282,7 @@ fn write(mut stream: impl Read, file: &Path, force: bool) -> anyhow::Result<Cont
     let mut part = tempfile::Builder::new()
         .prefix(".stepward-backup.")
         .tempfile_in(folder.unwrap_or(Path::new(".")))
+        // Without the name that it has for a while, of which nobody knows.
         .map_err(|error| io::Error::from(error.kind()))
         .with_context(unwritten)?;
     let extension = file.extension().unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Which server a command speaks to, and the speaking. Nothing is connected to that nobody named: a flag, the environment,
 //! or the `.stepward/` of this folder or one above.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,6 +28,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const HEADING: &str = "Which server";
 
 const SERVER_VARIABLE: &str = "STEPWARD_SERVER_URL";
+pub const TOKEN_FILE_VARIABLE: &str = "STEPWARD_TOKEN_FILE";
+
+/// Whether a value was given by a flag, not by its variable.
+pub fn is_typed(given: Option<&OsStr>, variable: &str) -> bool {
+    given.is_some() && given != std::env::var_os(variable).as_deref()
+}
 
 #[derive(Args, Clone, Default)]
 pub struct Reach {
@@ -34,7 +41,7 @@ pub struct Reach {
     #[arg(long, value_name = "URL", env = SERVER_VARIABLE, help_heading = HEADING)]
     pub server: Option<String>,
     /// A file with its token; else STEPWARD_TOKEN.
-    #[arg(long, value_name = "FILE", env = "STEPWARD_TOKEN_FILE", help_heading = HEADING)]
+    #[arg(long, value_name = "FILE", env = TOKEN_FILE_VARIABLE, help_heading = HEADING)]
     pub token_file: Option<PathBuf>,
     /// A file with its certificate, or with the one that signed it; else those of public authorities.
     #[arg(long, value_name = "FILE", env = "STEPWARD_CA_FILE", help_heading = HEADING)]
@@ -73,8 +80,12 @@ impl Reach {
     }
 
     pub fn server_is_typed(&self) -> bool {
-        let named = std::env::var(SERVER_VARIABLE).ok();
-        self.server.is_some() && self.server != named
+        is_typed(self.server.as_deref().map(OsStr::new), SERVER_VARIABLE)
+    }
+
+    pub fn token_file_is_typed(&self) -> bool {
+        let file = self.token_file.as_deref().map(Path::as_os_str);
+        is_typed(file, TOKEN_FILE_VARIABLE)
     }
 
     /// Whoever is named. Nobody has asked yet whether it is there.

@@ -13,7 +13,7 @@ use super::files::{WORKER_CONFIG, config_file};
 use super::fleet::{self, FleetVerb};
 use super::own_log::say;
 use super::process;
-use super::reach::{here, token_word};
+use super::reach::{TOKEN_FILE_VARIABLE, here, is_typed, token_word};
 use super::words::count;
 use crate::config::{LogFormat, WorkerConfig, read_token};
 use crate::domain::token::TokenText;
@@ -131,14 +131,11 @@ enum GivenToken {
 impl GivenToken {
     /// A flag comes before a variable. Of two variables the file comes first, as in every other command.
     fn of(args: &WorkerArgs) -> anyhow::Result<GivenToken> {
-        let is_flag = |given: Option<&OsStr>, variable: &str| {
-            given.is_some() && given != std::env::var_os(variable).as_deref()
-        };
         let word = args.token.as_deref().map(OsStr::new);
         let file = args.token_file.as_deref().map(Path::as_os_str);
         let by_flag = (
-            is_flag(word, "STEPWARD_TOKEN"),
-            is_flag(file, "STEPWARD_TOKEN_FILE"),
+            is_typed(word, "STEPWARD_TOKEN"),
+            is_typed(file, TOKEN_FILE_VARIABLE),
         );
         if by_flag == (true, true) {
             let fault = "--token and --token-file both name a token, give one of them";

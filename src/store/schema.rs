@@ -181,14 +181,14 @@ pub enum OpenError {
     )]
     Crafted { file: PathBuf, what: String },
     #[error(
-        "{} is missing, without which {sealed} cannot be opened: put it back, a backup of the folder has it if the folder had it; or make another and do \
-         without them: head -c 32 /dev/urandom > {0} && chmod 600 {0}",
+        "{} is missing, without which {sealed} cannot be opened: put it back, a backup of the folder has it if the folder had it; \
+         or make another and do without them: head -c 32 /dev/urandom > {0} && chmod 600 {0}",
         crate::words::shell_path(file)
     )]
     KeyLost { file: PathBuf, sealed: String },
     #[error(
-        "data folder {} is half restored, do it again: stepward restore FILE --data-dir {} --force (what was there before is in its \
-         folder before-restore-TIME)",
+        "data folder {} is half restored, do it again: stepward restore FILE --data-dir {} --force (what was there before, if anything, \
+         is in its folder before-restore-TIME)",
         folder.display(), folder.display()
     )]
     HalfRestored { folder: PathBuf },
@@ -241,7 +241,7 @@ pub fn open(
     refuse_incomplete(&connection, folder, &file)?;
     prove_writable(&connection, folder, &file)?;
     if upgrades {
-        // Of a restore that was killed before it had touched anything.
+        // Of a restore that was killed before it had touched anything: in nobody's way but the disk's.
         let _ = std::fs::remove_dir_all(folder.join(UNPACKING_FOLDER));
     }
     Ok((lock, connection))

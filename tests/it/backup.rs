@@ -714,6 +714,16 @@ fn what_comes_into_an_empty_folder_meanwhile_is_not_written_over() {
     assert_eq!(names(folder.path()), ["LOCK", "secret.key"]);
 }
 
+fn assert_half_restored(data: &Path) {
+    let refused = Store::open(data, StoreOptions::default()).err();
+    let refused = refused.expect("it must be refused").to_string();
+    assert!(
+        refused.contains("is half restored, do it again"),
+        "{refused}"
+    );
+    assert!(!data.join("stepward.db").exists());
+}
+
 /// As it is after a power cut between two renames: the former database is aside, the new one not yet there.
 #[test]
 fn a_folder_that_is_half_restored_is_not_taken_for_a_new_one() {
@@ -722,13 +732,7 @@ fn a_folder_that_is_half_restored_is_not_taken_for_a_new_one() {
     fs::create_dir(&aside).unwrap();
     fs::rename(data.join("stepward.db"), aside.join("stepward.db")).unwrap();
     fs::write(data.join("RESTORING"), "").unwrap();
-    let refused = Store::open(&data, StoreOptions::default()).err();
-    let refused = refused.expect("it must be refused").to_string();
-    assert!(
-        refused.contains("is half restored, do it again"),
-        "{refused}"
-    );
-    assert!(!data.join("stepward.db").exists());
+    assert_half_restored(&data);
 
     // As it says.
     restore(&small(), &data, true).unwrap();
@@ -744,13 +748,7 @@ fn a_folder_in_which_a_backup_is_half_unpacked_is_not_taken_for_a_new_one() {
     let unpacked = data.join(".stepward-restoring/data");
     fs::create_dir_all(&unpacked).unwrap();
     fs::write(unpacked.join("stepward.db"), "half of it").unwrap();
-    let refused = Store::open(&data, StoreOptions::default()).err();
-    let refused = refused.expect("it must be refused").to_string();
-    assert!(
-        refused.contains("is half restored, do it again"),
-        "{refused}"
-    );
-    assert!(!data.join("stepward.db").exists());
+    assert_half_restored(&data);
     // As it says; nothing was there before.
     let restored = restore(&small(), &data, true).unwrap();
     assert_eq!(restored.moved_aside, None);

@@ -139,17 +139,22 @@ fn a_worker_with_the_wrong_token_says_which_and_ends() {
     }
 }
 
+/// By the token of the settings, which opens everything.
+fn new_token(folder: &Path, words: &str) -> String {
+    let words: Vec<&str> = ["token", "new", "--json"]
+        .into_iter()
+        .chain(words.split(' '))
+        .collect();
+    let made = typed_in(folder, &words);
+    assert_eq!(made.code, Some(0), "{made:?}");
+    made.json()["text"].as_str().unwrap().to_string()
+}
+
 #[test]
 fn a_worker_with_a_token_of_another_role_says_so_and_ends() {
     let folder = tempfile::tempdir().unwrap();
     let (_server, url) = server(folder.path(), "");
-    // The token of the settings is an admin's, and opens everything.
-    let made = typed_in(
-        folder.path(),
-        &["token", "new", "ada", "--role", "viewer", "--json"],
-    );
-    assert_eq!(made.code, Some(0), "{made:?}");
-    let token = made.json()["text"].as_str().unwrap().to_string();
+    let token = new_token(folder.path(), "ada --role viewer");
     let elsewhere = tempfile::tempdir().unwrap();
     let words = ["worker", "--server", &url, "--token", &token];
     let said: Typed = command(elsewhere.path(), &words).output().unwrap().into();
@@ -163,31 +168,10 @@ fn a_worker_with_a_token_of_another_role_says_so_and_ends() {
 fn a_worker_is_told_what_its_token_does_not_let_it_offer() {
     let folder = tempfile::tempdir().unwrap();
     let (_server, url) = server(folder.path(), "");
-    let made = typed_in(
-        folder.path(),
-        &[
-            "token",
-            "new",
-            "edge",
-            "--role",
-            "worker",
-            "--tags",
-            "script,gpu",
-            "--json",
-        ],
-    );
-    assert_eq!(made.code, Some(0), "{made:?}");
-    let token = made.json()["text"].as_str().unwrap().to_string();
+    let token = new_token(folder.path(), "edge --role worker --tags script,gpu");
     let elsewhere = tempfile::tempdir().unwrap();
-    let words = [
-        "worker",
-        "--server",
-        &url,
-        "--token",
-        &token,
-        "--tags",
-        "script,gpu,extra",
-    ];
+    let words = ["worker", "--server", &url, "--token", &token];
+    let words = [&words[..], &["--tags", "script,gpu,extra"]].concat();
     let worker = Process::start("w", command(elsewhere.path(), &words));
     await_that("it says so", || {
         let told = "its token does not let it offer extra, ";

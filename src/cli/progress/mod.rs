@@ -109,14 +109,13 @@ impl Place {
     /// Whoever said in a flag which server it is has to say so again.
     pub fn at_server(reach: &Reach) -> Place {
         let mut suffix = String::new();
-        let by_flag = |name: &str, value: &str| std::env::var(name).as_deref() != Ok(value);
         if let Some(url) = &reach.server
             && reach.server_is_typed()
         {
             suffix.push_str(&format!(" --server {}", shell_word(url)));
         }
         if let Some(file) = reach.token_file.as_ref().and_then(|file| file.to_str())
-            && by_flag("STEPWARD_TOKEN_FILE", file)
+            && reach.token_file_is_typed()
         {
             suffix.push_str(&format!(" --token-file {}", shell_word(file)));
         }

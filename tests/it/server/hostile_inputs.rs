@@ -720,6 +720,9 @@ fn nothing_that_is_sent_makes_loses_or_breaks_anything() {
         std::fs::write(&file, TOKEN).unwrap();
         config.auth.token_file = Some(file);
     });
+    for house in [&open, &guarded] {
+        until("it is ready", || house.get("/readyz").status == 200);
+    }
     open.submit("hello");
     let (ann, _bob) = (open.worker("ann", &[], 1), open.worker("bob", &[], 1));
     let greet = ann.begin();

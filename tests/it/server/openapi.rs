@@ -519,6 +519,7 @@ fn what_the_server_answers_is_what_is_described() {
         document: Document::of(&house),
         asked: RefCell::default(),
     };
+    until("it is ready", || house.get("/readyz").status == 200);
     for path in [
         "/healthz",
         "/readyz",
