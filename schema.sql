@@ -12,7 +12,10 @@ CREATE TABLE server (
     only_row         INTEGER PRIMARY KEY CHECK (only_row = 1),
     installation_key TEXT    NOT NULL,              -- random; workers refuse another installation's server
     service_clock_up INTEGER NOT NULL,              -- where the next life of the server continues the service clock
-    change_seq       INTEGER NOT NULL DEFAULT 0     -- the highest of jobs that are gone: none is given twice
+    change_seq       INTEGER NOT NULL DEFAULT 0,    -- the highest of jobs that are gone: none is given twice
+    lineage          TEXT    NOT NULL DEFAULT '',   -- random; new after a restore, or when a person accepts an older database
+    epoch            INTEGER NOT NULL DEFAULT 0,    -- number of starts of a server in this lineage
+    commit_number    INTEGER NOT NULL DEFAULT 0     -- number of the last group commit; stepward.mark holds a copy of it
 ) STRICT;
 
 -- How far things had come when: one row an hour. What is at most as high as in a row is at least as old as the row, so the

@@ -91,6 +91,10 @@ const UPGRADES: &[&str] = &[
     CREATE INDEX session_of_worker ON session (worker_id);
     CREATE INDEX idempotency_by_job ON idempotency (job_id);
     CREATE INDEX schedule_fire_by_age ON schedule_fire (at) WHERE job_id IS NULL AND outcome <> 'queued';
+", "
+    ALTER TABLE server ADD COLUMN lineage TEXT NOT NULL DEFAULT '';
+    ALTER TABLE server ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE server ADD COLUMN commit_number INTEGER NOT NULL DEFAULT 0;
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 
@@ -711,22 +715,30 @@ fn in_one_transaction(
     tx.commit()
 }
 
-/// A disk may be full or read-only in ways that only a write shows. The first one also names the installation.
+/// Writes the row of the installation, because some full or read-only disks are noticed only by a write.
+///
+/// A new database gets its installation key and its lineage here; a database of schema version 3 or older gets its lineage.
 fn prove_writable(connection: &Connection, folder: &Path, path: &Path) -> Result<(), OpenError> {
+    let installation_key = random_key(folder)?;
+    let lineage = random_key(folder)?;
+    connection
+        .execute(
+            "INSERT INTO server (only_row, installation_key, service_clock_up, lineage) VALUES (1, ?1, 0, ?2)
+             ON CONFLICT (only_row) DO UPDATE SET lineage = CASE lineage WHEN '' THEN excluded.lineage ELSE lineage END",
+            [installation_key, lineage],
+        )
+        .map(|_| ())
+        .map_err(|source| sqlite_refusal(folder, path, source))
+}
+
+/// Returns 128 random bits in hexadecimal.
+fn random_key(folder: &Path) -> Result<String, OpenError> {
     let mut key = [0; 16];
     getrandom::fill(&mut key).map_err(|cause| OpenError::Folder {
         folder: folder.into(),
         source: io::Error::other(cause.to_string()),
     })?;
-    let key: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
-    connection
-        .execute(
-            "INSERT INTO server (only_row, installation_key, service_clock_up) VALUES (1, ?1, 0)
-             ON CONFLICT (only_row) DO UPDATE SET service_clock_up = service_clock_up",
-            [key],
-        )
-        .map(|_| ())
-        .map_err(|source| sqlite_refusal(folder, path, source))
+    Ok(key.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 pub fn sqlite_refusal(folder: &Path, file: &Path, source: rusqlite::Error) -> OpenError {
