@@ -15,6 +15,7 @@ mod events;
 mod examine;
 mod invariants;
 mod jobs;
+mod lineage;
 mod loops;
 mod outbox;
 mod queue;
@@ -54,12 +55,13 @@ pub use definitions::{Frozen, hex_sha256};
 pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
+pub use lineage::Lineage;
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
 pub use retention::{FileSize, FireRef, Named, RemovedPiece, RootJob};
 pub use schema::{
     DATABASE_FILE, LOCK_FILE, OpenError, RESTORING_FILE, SCHEMA_VERSION, UNPACKING_FOLDER, compact,
-    hold_folder,
+    hold_folder, random_key,
 };
 pub use steps::{Ending, NewStep};
 pub use workers::SessionView;
@@ -499,6 +501,8 @@ struct Changes {
     recorded_last: Option<EventSeq>,
     /// What is counted of it.
     facts: Vec<Fact>,
+    /// The key of the lineage that the transaction began, if it began one.
+    lineage: Option<String>,
 }
 
 impl Changes {
@@ -511,6 +515,7 @@ impl Changes {
         self.jobs.extend(other.jobs);
         self.definitions.extend(other.definitions);
         self.facts.extend(other.facts);
+        self.lineage = other.lineage.or(self.lineage.take());
     }
 }
 
@@ -645,6 +650,7 @@ pub fn statements() -> Vec<&'static str> {
         definitions::STATEMENTS,
         events::STATEMENTS,
         jobs::STATEMENTS,
+        lineage::STATEMENTS,
         loops::STATEMENTS,
         outbox::STATEMENTS,
         queue::STATEMENTS,

@@ -719,8 +719,12 @@ fn in_one_transaction(
 ///
 /// A new database gets its installation key and its lineage here; a database of schema version 3 or older gets its lineage.
 fn prove_writable(connection: &Connection, folder: &Path, path: &Path) -> Result<(), OpenError> {
-    let installation_key = random_key(folder)?;
-    let lineage = random_key(folder)?;
+    let refuse = |cause: getrandom::Error| OpenError::Folder {
+        folder: folder.into(),
+        source: io::Error::other(cause.to_string()),
+    };
+    let installation_key = random_key().map_err(refuse)?;
+    let lineage = random_key().map_err(refuse)?;
     connection
         .execute(
             "INSERT INTO server (only_row, installation_key, service_clock_up, lineage) VALUES (1, ?1, 0, ?2)
@@ -732,12 +736,9 @@ fn prove_writable(connection: &Connection, folder: &Path, path: &Path) -> Result
 }
 
 /// Returns 128 random bits in hexadecimal.
-fn random_key(folder: &Path) -> Result<String, OpenError> {
+pub fn random_key() -> Result<String, getrandom::Error> {
     let mut key = [0; 16];
-    getrandom::fill(&mut key).map_err(|cause| OpenError::Folder {
-        folder: folder.into(),
-        source: io::Error::other(cause.to_string()),
-    })?;
+    getrandom::fill(&mut key)?;
     Ok(key.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
