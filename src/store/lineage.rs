@@ -3,9 +3,11 @@
 //! Two databases with the same lineage are states of the same history, and the one with the higher commit number is the newer
 //! one. Whoever goes on from an older state on purpose (a restored backup) begins a new lineage.
 
+use rusqlite::named_params;
+
 use super::{StoreError, Tx};
 
-pub const STATEMENTS: &[&str] = &[LINEAGE, BEGIN_NEW_LINEAGE];
+pub const STATEMENTS: &[&str] = &[LINEAGE, BEGIN_NEW_LINEAGE, NUMBER_COMMIT];
 
 /// Which history a database continues, and how far it has come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +24,16 @@ const BEGIN_NEW_LINEAGE: &str = "
     UPDATE server SET lineage = lower(hex(randomblob(16))), epoch = 0 WHERE only_row = 1 RETURNING lineage
 ";
 
+const NUMBER_COMMIT: &str = "UPDATE server SET commit_number = :number WHERE only_row = 1";
+
 impl Tx<'_> {
+    /// Gives the commit of this transaction its number. The writer does that once for each group.
+    pub(super) fn number_commit(&self, number: i64) -> Result<(), StoreError> {
+        self.sql(NUMBER_COMMIT)?
+            .execute(named_params! {":number": number})?;
+        Ok(())
+    }
+
     pub fn lineage(&self) -> Result<Lineage, StoreError> {
         let mut statement = self.sql(LINEAGE)?;
         Ok(statement.query_row([], |row| {
