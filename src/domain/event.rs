@@ -76,6 +76,8 @@ words! {
         BackupFailed = "backup_failed",
         /// The server goes on from a backup.
         BackupRestored = "backup_restored",
+        /// A person started the server with `--accept-older-database`.
+        OlderDatabaseAccepted = "older_database_accepted",
     }
 }
 
