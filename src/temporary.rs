@@ -1,8 +1,8 @@
-//! Temporary folders that a killed process does not leave behind for ever.
+//! Temporary folders and files that a killed process does not leave behind for ever.
 //!
-//! A process holds a lock on a file in each of its temporary folders. The kernel releases the lock when the process ends, however
-//! it ends. Each time a process makes a temporary folder, it removes those whose lock nobody holds: they belonged to processes
-//! that were killed. A lock cannot be mistaken for another process's, as a process id can.
+//! A process holds a lock on each of its temporary files, and on a file in each of its temporary folders. The kernel releases the
+//! lock when the process ends, however it ends. Each time a process makes a temporary folder or file, it removes those whose lock
+//! nobody holds: they belonged to processes that were killed. A lock cannot be mistaken for another process's, as a process id can.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, statat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+use tempfile::NamedTempFile;
 
 /// Every temporary folder of ours has a name that starts with this.
 const NAME_PREFIX: &str = "stepward-";
@@ -70,6 +71,63 @@ impl Drop for TemporaryFolder {
     }
 }
 
+/// Makes a file that only this user can read, whose name starts with the prefix, and removes what killed processes left there under
+/// such a name. The file is removed when the value is dropped.
+pub fn create_file_in(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> {
+    remove_abandoned_files(folder, prefix);
+    for _ in 0..CREATE_TRIES_MAX {
+        let file = (tempfile::Builder::new().prefix(prefix)).tempfile_in(folder)?;
+        match flock(file.as_file(), FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) if is_at(file.as_file(), file.path())? => return Ok(file),
+            // Another process took the file for an abandoned one before it was locked.
+            Ok(()) | Err(Errno::WOULDBLOCK) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Removes files with such a name whose processes have ended.
+pub fn remove_abandoned_files(folder: &Path, prefix: &str) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries {
+        let name = entry.file_name();
+        if !name.as_encoded_bytes().starts_with(prefix.as_bytes()) {
+            continue;
+        }
+        let path = entry.path();
+        if let Some(_lock) = lock_abandoned_file(&path) {
+            match fs::remove_file(&path) {
+                Ok(()) => log::info!("removed {}, left by a killed process", path.display()),
+                Err(error) => log::warn!(
+                    "{} was left by a killed process and cannot be removed: {error}",
+                    path.display()
+                ),
+            }
+        }
+    }
+}
+
+/// The lock of a file of this user whose process has ended. `None` for anything else: a link, another user's, readable by others, or
+/// in use.
+fn lock_abandoned_file(path: &Path) -> Option<File> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let found = path.symlink_metadata().ok()?;
+    if !found.is_file() || found.uid() != geteuid().as_raw() || found.mode() & 0o077 != 0 {
+        return None;
+    }
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    is_at(&file, path).ok()?.then_some(file)
+}
+
+/// Whether this open file is still the file at the path.
+fn is_at(file: &File, path: &Path) -> io::Result<bool> {
+    let held = file.metadata()?;
+    let found = path.symlink_metadata();
+    Ok(found.is_ok_and(|found| (found.dev(), found.ino()) == (held.dev(), held.ino())))
+}
+
 fn random_name() -> io::Result<String> {
     let mut bytes = [0; 6];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
@@ -92,11 +150,7 @@ fn lock_new(folder: &Path) -> io::Result<Option<File>> {
         Err(error) => return Err(error.into()),
     }
     // A process that removes an abandoned folder holds this lock while it does so. Now that the lock is ours, the folder stays.
-    let held = file.metadata()?;
-    let is_there = lock_file
-        .symlink_metadata()
-        .is_ok_and(|found| (found.dev(), found.ino()) == (held.dev(), held.ino()));
-    Ok(is_there.then_some(file))
+    Ok(is_at(&file, &lock_file)?.then_some(file))
 }
 
 /// Removes the temporary folders of processes that have ended. A folder that cannot be removed stays, and is tried again next time.
@@ -251,6 +305,23 @@ mod tests {
             assert!(path(name).symlink_metadata().is_ok(), "{name}");
         }
         assert!(open.exists() && target.exists());
+    }
+
+    #[test]
+    fn the_file_of_a_killed_process_is_removed_and_no_other() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = |name: &str| parent.path().join(name);
+        let living = create_file_in(parent.path(), "copy.").unwrap();
+        let killed = create_file_in(parent.path(), "copy.").unwrap();
+        flock(killed.as_file(), FlockOperation::Unlock).unwrap();
+        let killed = killed.keep().unwrap().1;
+        fs::write(path("copy.of-a-person"), "x").unwrap();
+        fs::set_permissions(path("copy.of-a-person"), fs::Permissions::from_mode(0o644)).unwrap();
+        symlink(path("copy.of-a-person"), path("copy.link")).unwrap();
+        let next = create_file_in(parent.path(), "copy.").unwrap();
+        assert!(!killed.exists());
+        assert!(living.path().exists() && next.path().exists());
+        assert!(path("copy.of-a-person").exists() && path("copy.link").exists());
     }
 
     #[test]
