@@ -81,7 +81,8 @@ pub fn create_file_in(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> 
             Ok(()) if is_at(file.as_file(), file.path())? => return Ok(file),
             // Another process took the file for an abandoned one before it was locked.
             Ok(()) | Err(Errno::WOULDBLOCK) => {}
-            Err(error) => return Err(error.into()),
+            // A file system without locks: nobody can take the file for an abandoned one there.
+            Err(_) => return Ok(file),
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
@@ -147,7 +148,8 @@ fn lock_new(folder: &Path) -> io::Result<Option<File>> {
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => return Ok(None),
-        Err(error) => return Err(error.into()),
+        // A file system without locks: nobody can take the folder for an abandoned one there.
+        Err(_) => return Ok(Some(file)),
     }
     // A process that removes an abandoned folder holds this lock while it does so. Now that the lock is ours, the folder stays.
     Ok(is_at(&file, &lock_file)?.then_some(file))

@@ -69,10 +69,13 @@ impl Staging {
 
     /// A file for so many bytes. Half of what logs leave free is left to the server.
     fn file(&self, bytes: u64) -> Result<NamedTempFile, BackupError> {
+        remove_leftovers(&self.folder, &self.prefix);
+        if let Some(shared) = &self.instead {
+            temporary::remove_abandoned_files(shared, &self.prefix);
+        }
         let mut refused = None;
         for folder in [&self.folder].into_iter().chain(&self.instead) {
             let target = |error| BackupError::Target(folder.clone(), error);
-            temporary::remove_abandoned_files(folder, &self.prefix);
             let free = free_bytes(folder).map_err(target)?;
             let needed = bytes + reserve_bytes(folder).map_err(target)? / 2;
             if free >= needed {
@@ -189,6 +192,17 @@ pub fn begin(
 
 fn length(file: &Path) -> u64 {
     file.metadata().map_or(0, |found| found.len())
+}
+
+/// Removes copies that killed processes left in a folder where nobody else copies under such a name.
+fn remove_leftovers(folder: &Path, prefix: &str) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries {
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
+            // A copy that stays only takes room, and is tried again next time.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn real(path: &Path) -> PathBuf {
