@@ -69,6 +69,8 @@ pub mod worker; // who runs the steps
 pub mod clock; // what time it is
 pub mod disk; // how much room there is
 pub mod lock; // who has a folder
+pub mod temporary; // folders that a killed process does not leave behind
+pub mod whole_file; // files that are replaced as a whole
 
 pub mod service; // who watches over the process
 

@@ -1,6 +1,8 @@
 //! A folder that one process at a time has, by a lock on a file in it.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
@@ -25,6 +27,14 @@ impl Lock {
             }
         }
         Err(Errno::WOULDBLOCK)
+    }
+
+    /// Whether the locked file is still the file at this path. It is not if somebody deleted or replaced the file.
+    pub fn is_at(&self, path: &Path) -> bool {
+        let held = self.file.metadata();
+        let found = path.symlink_metadata();
+        let identity = |file: &Metadata| (file.dev(), file.ino());
+        matches!((held, found), (Ok(held), Ok(found)) if identity(&held) == identity(&found))
     }
 
     pub fn file(&mut self) -> &mut File {

@@ -62,6 +62,10 @@ fn main() {
             "a_step_runs_where_nobody_sees_the_group_of_its_worker",
             in_a_world_of_processes,
         ),
+        Trial::test(
+            "the_first_process_of_a_container_collects_orphans_and_ends_as_its_command_does",
+            first_process,
+        ),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -478,5 +482,58 @@ fn in_a_world_of_processes() -> Result<(), Failed> {
     match ran.status.success() && said.contains("ran") {
         true => Ok(()),
         false => Err(format!("{ran:?}").into()),
+    }
+}
+
+/// Processes that were seen as children of another one, and how they stand.
+fn children(parent: u32) -> Vec<stepward::worker::processes::Process> {
+    let all = stepward::worker::processes::all().into_iter();
+    all.filter(|process| process.parent == parent as i32)
+        .collect()
+}
+
+fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, Failed> {
+    for _ in 0..3_000 {
+        if let Some(found) = look() {
+            return Ok(found);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    Err(format!("in vain: {what}").into())
+}
+
+/// A container in which a process loses its parent, as after `docker exec`, and which is stopped as docker does it.
+fn first_process() -> Result<(), Failed> {
+    use rustix::process::{Pid, Signal, kill_process};
+    let folder = tempfile::tempdir()?;
+    let go = folder.path().join("go");
+    let script = format!(
+        "(while [ ! -e {} ]; do sleep 0.05; done) & exec \"$@\"",
+        go.display()
+    );
+    let mut container = Command::new("unshare")
+        .args(["--map-root-user", "--pid", "--fork", "--mount-proc"])
+        .args(["sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_stepward")])
+        .args(["server", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(folder.path().join("data"))
+        .stderr(std::process::Stdio::null())
+        .spawn()?;
+    let id = container.id();
+    let first = await_that("the first process", || children(id).pop())?;
+    let first = first.pid.as_raw_nonzero().get() as u32;
+    let server = folder.path().join("data/server.json");
+    await_that("the server runs", || server.exists().then_some(()))?;
+    // The orphan and the command itself.
+    let before = children(first).len();
+    std::fs::write(&go, "")?;
+    await_that("the orphan is collected", || {
+        (children(first).len() < before).then_some(())
+    })?;
+    let first = Pid::from_raw(first as i32).expect("a process has a number");
+    kill_process(first, Signal::TERM)?;
+    let status = container.wait()?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(format!("{status}").into()),
     }
 }

@@ -21,6 +21,7 @@ use crate::disk::{free_bytes, reserve_bytes};
 use crate::domain::{JobId, Timestamp};
 use crate::secrets::KEY_FILE;
 use crate::store::{Copy, DATABASE_FILE, GoOn, Stopped, Store};
+use crate::temporary;
 use crate::wire::Time;
 use crate::words;
 
@@ -50,7 +51,7 @@ pub struct Sources {
 /// Where the database is copied to for a while.
 pub struct Staging {
     pub folder: PathBuf,
-    /// What the copy's name begins with. Whatever else is called so was left by somebody who was killed.
+    /// The beginning of the copy's name. Copies that killed processes left are found by it.
     pub prefix: String,
     /// Where else, should there be no room.
     pub instead: Option<PathBuf>,
@@ -69,14 +70,16 @@ impl Staging {
     /// A file for so many bytes. Half of what logs leave free is left to the server.
     fn file(&self, bytes: u64) -> Result<NamedTempFile, BackupError> {
         remove_leftovers(&self.folder, &self.prefix);
+        if let Some(shared) = &self.instead {
+            temporary::remove_abandoned_files(shared, &self.prefix);
+        }
         let mut refused = None;
         for folder in [&self.folder].into_iter().chain(&self.instead) {
             let target = |error| BackupError::Target(folder.clone(), error);
             let free = free_bytes(folder).map_err(target)?;
             let needed = bytes + reserve_bytes(folder).map_err(target)? / 2;
             if free >= needed {
-                let mut named = tempfile::Builder::new();
-                let made = named.prefix(&self.prefix).tempfile_in(folder);
+                let made = temporary::create_file_in(folder, &self.prefix);
                 return made.map_err(target);
             }
             refused.get_or_insert(BackupError::NoRoom {
@@ -191,12 +194,12 @@ fn length(file: &Path) -> u64 {
     file.metadata().map_or(0, |found| found.len())
 }
 
-/// What somebody who was killed while he copied has left. Nobody else copies by this name at the same time.
+/// Removes copies that killed processes left in a folder where nobody else copies under such a name.
 fn remove_leftovers(folder: &Path, prefix: &str) {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     for entry in entries {
         if entry.file_name().to_string_lossy().starts_with(prefix) {
-            // It is in nobody's way but the disk's.
+            // A copy that stays only takes room, and is tried again next time.
             let _ = fs::remove_file(entry.path());
         }
     }

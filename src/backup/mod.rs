@@ -37,6 +37,7 @@ use sha2::{Digest, Sha256};
 use crate::domain::Timestamp;
 use crate::secrets::KEY_FILE;
 use crate::store::CopyError;
+use crate::whole_file;
 use crate::wire::Time;
 
 pub use make::{Backup, From, Sources, Staging, begin};
@@ -199,9 +200,8 @@ pub struct Noted {
 /// For whoever asks when the last one was made; a data folder that does not take the note is backed up all the same.
 pub fn note(data_dir: &Path, noted: Noted) {
     let file = data_dir.join(NOTE);
-    let new = file.with_extension("json.new");
     let json = serde_json::to_vec(&noted).expect("what we note has a JSON form");
-    if let Err(error) = fs::write(&new, json).and_then(|()| fs::rename(&new, &file)) {
+    if let Err(error) = whole_file::write(&file, 0o666, &json) {
         log::warn!("{} cannot be written: {error}", file.display());
     }
 }

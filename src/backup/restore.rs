@@ -19,6 +19,7 @@ use crate::store::{
     CopyError, DATABASE_FILE, FolderLock, LOCK_FILE, OpenError, RESTORING_FILE, Taken,
     UNPACKING_FOLDER, hold_folder, take_copy,
 };
+use crate::temporary::TemporaryFolder;
 use crate::words;
 
 /// In the place: what was there before, and when it ceased to be.
@@ -45,9 +46,7 @@ pub struct Restored {
 
 /// Everything that `restore` looks at, in a folder that goes away.
 pub fn verify(source: impl Read, now: Timestamp) -> Result<Contents, BackupError> {
-    let folder = tempfile::Builder::new()
-        .prefix("stepward-verify.")
-        .tempdir();
+    let folder = TemporaryFolder::create("verify");
     let target = |error| BackupError::Target(std::env::temp_dir(), error);
     let folder = folder.map_err(target)?;
     let contents = unpack(source, folder.path(), Keep::Database)?;

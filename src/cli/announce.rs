@@ -1,9 +1,8 @@
 //! `server.json` in a data folder: where the server of that folder listens, for whoever stands in the folder above.
 
 use std::fs;
-use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
@@ -13,6 +12,7 @@ use super::embedded::from_here;
 use crate::certificate::Trust;
 use crate::config::{ConfigError, ServerConfig};
 use crate::server::tls::SHOWN_FILE;
+use crate::whole_file;
 use crate::worker::processes::Process;
 
 const FILE: &str = "server.json";
@@ -76,17 +76,9 @@ impl Drop for Announcement {
     }
 }
 
-/// Whoever reads at the same time sees all of it or the former one.
+/// A command that reads the file at the same time sees all of it or the former one.
 fn put(file: &Path, announced: &Announced) -> std::io::Result<()> {
-    let new = file.with_extension("json.new");
-    let mut out = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)?;
-    out.write_all(&serde_json::to_vec_pretty(announced)?)?;
-    fs::rename(new, file)
+    whole_file::write(file, 0o600, &serde_json::to_vec_pretty(announced)?)
 }
 
 /// The server that was announced in this folder or the nearest one above, and by which file. Those that have ended do not count:

@@ -24,6 +24,7 @@ use crate::certificate::Trust;
 use crate::clock::wall_time;
 use crate::config::read_token;
 use crate::store::{DATABASE_FILE, GoOn, Stopped};
+use crate::temporary;
 use crate::wire::Time;
 
 /// The database is copied before the first byte comes.
@@ -279,9 +280,7 @@ fn write(mut stream: impl Read, file: &Path, force: bool) -> anyhow::Result<Cont
     let folder = file
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
-    let mut part = tempfile::Builder::new()
-        .prefix(".stepward-backup.")
-        .tempfile_in(folder.unwrap_or(Path::new(".")))
+    let mut part = temporary::create_file_in(folder.unwrap_or(Path::new(".")), ".stepward-backup.")
         // Without the name that it has for a while, of which nobody knows.
         .map_err(|error| io::Error::from(error.kind()))
         .with_context(unwritten)?;

@@ -17,6 +17,7 @@ use crate::store::{
     Breach, CopyError, DATABASE_FILE, FileSize, OpenError, Opening, SCHEMA_VERSION, Stopped, Store,
     StoreOptions,
 };
+use crate::temporary::TemporaryFolder;
 
 #[derive(Args)]
 #[command(before_help = "\
@@ -85,7 +86,7 @@ fn open(folder: &Path) -> anyhow::Result<Result<Store, OpenError>> {
 /// The rules are those of today's tables, and a check must not upgrade what an older server may go on with.
 fn breaches_of_copy(folder: &Path) -> anyhow::Result<Vec<Breach>> {
     let stopped = Stopped::take(folder)?;
-    let aside = tempfile::Builder::new().prefix("stepward-check.").tempdir();
+    let aside = TemporaryFolder::create("check");
     let aside = aside.context("there is no room for a copy, name another folder with TMPDIR")?;
     let file = aside.path().join(DATABASE_FILE);
     if let Err(error) = stopped.copy_to(&file, &(Arc::new(|| true) as _)) {

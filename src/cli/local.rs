@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use crossbeam_channel::{Receiver, after, never, select};
-use tempfile::TempDir;
 
 use super::reach::{NamedBy, Remote};
 use super::say::say;
@@ -17,6 +16,7 @@ use super::words::printable;
 use crate::config::{ServerConfig, WorkerConfig};
 use crate::language::Workflows;
 use crate::server::Server;
+use crate::temporary::TemporaryFolder;
 use crate::wire::api::JobJson;
 use crate::worker::{Worker, marked};
 
@@ -53,15 +53,12 @@ pub struct Local {
     /// What a step gets to end by itself.
     grace: Duration,
     /// For its end alone; last, when nobody uses it any more.
-    _folder: TempDir,
+    _folder: TemporaryFolder,
 }
 
 impl Local {
     pub fn start(options: LocalOptions) -> anyhow::Result<Local> {
-        let folder = tempfile::Builder::new()
-            .prefix("stepward-")
-            .tempdir()
-            .context("no temporary folder can be made")?;
+        let folder = TemporaryFolder::create("run").context("no temporary folder can be made")?;
         let token_file = folder.path().join("token");
         let token = new_token();
         write_secret(&token_file, &token)?;

@@ -20,6 +20,7 @@ mod events;
 mod exit;
 mod explain;
 mod files;
+mod first_process;
 mod fleet;
 mod follow;
 mod found;
@@ -204,6 +205,9 @@ enum ConfigVerb {
 }
 
 pub fn run() -> ExitCode {
+    if let Some(code) = first_process::run() {
+        return code;
+    }
     if let Some(code) = started_by_ours() {
         return code;
     }

@@ -75,34 +75,35 @@ fn raise_descriptors() {
 /// Whoever sends one to a process and then to its group, as `timeout` does, means one. The quickest finger is slower.
 const SAME_SIGNAL_MS: i64 = 30;
 
-/// One message for each SIGTERM, SIGINT or SIGHUP.
+/// Returns a channel that gets one message for each SIGTERM, SIGINT or SIGHUP. To be called once in a process.
+///
+/// `ctrlc` handles the signals. It handles all three, so it cannot be used by a process that was started with SIGHUP ignored, as
+/// `nohup` does: that process has to stay when its terminal goes. Only there `signal-hook` handles the other two.
 pub fn signals() -> anyhow::Result<Receiver<()>> {
     let (sender, signals) = unbounded();
-    let mut taken = vec![SIGINT, SIGTERM];
-    // Whoever starts it with nohup wants it to stay when the terminal goes. `ctrlc` takes all three or SIGINT alone.
-    if !is_ignored(SIGHUP) {
-        taken.push(SIGHUP);
+    let mut sent_ms: Option<i64> = None;
+    let mut notify = move || {
+        let now_ms = monotonic_ms();
+        if sent_ms.is_some_and(|sent_ms| now_ms - sent_ms < SAME_SIGNAL_MS) {
+            return;
+        }
+        sent_ms = Some(now_ms);
+        // Nobody listens any more: the process is ending already.
+        let _ = sender.send(());
+    };
+    if is_ignored(SIGHUP) {
+        let mut taken = Signals::new([SIGINT, SIGTERM])?;
+        std::thread::Builder::new()
+            .name("signals".to_string())
+            .spawn(move || taken.forever().for_each(|_| notify()))?;
+    } else {
+        ctrlc::set_handler(notify)?;
     }
-    let mut taken = Signals::new(taken)?;
-    std::thread::Builder::new()
-        .name("signals".to_string())
-        .spawn(move || {
-            let mut told_ms: Option<i64> = None;
-            for _ in taken.forever() {
-                let now_ms = monotonic_ms();
-                if told_ms.is_some_and(|told_ms| now_ms - told_ms < SAME_SIGNAL_MS) {
-                    continue;
-                }
-                told_ms = Some(now_ms);
-                // Nobody listens any more: the process is ending already.
-                let _ = sender.send(());
-            }
-        })?;
     Ok(signals)
 }
 
-/// Whether the process was started so. Where the kernel does not tell, it was not.
-fn is_ignored(signal: i32) -> bool {
+/// Whether the process was started with this signal ignored. Where the kernel does not tell, it was not.
+pub fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -4,7 +4,7 @@ use super::look::{Ink, Look};
 use super::page::Page;
 use super::words::{count, fit, printable, secs, width};
 use crate::wire::api::{
-    JobWhyJson, OneStepWhyJson, RootCauseJson, ScheduleWhyJson, StepWhyJson, WhyJson,
+    JobWhyJson, OneStepWhyJson, RootCauseJson, ScheduleWhyJson, StepWhyJson, WhyFactJson, WhyJson,
     WhyOutcomeJson, WhyWorkerJson, WorkerWhyJson,
 };
 
@@ -398,11 +398,11 @@ impl<'a> Block<'a> {
     fn open(&mut self, page: &mut Page, why: &WhyJson, status: &str) {
         let names = why.workers.iter().map(|worker| width(&worker.name));
         self.label = names.max().unwrap_or(0).clamp(LABEL_MIN, LABEL_MAX);
-        // Where they have a table, it says the same.
-        if why.workers.is_empty() {
-            for fact in &why.details {
-                page.text(self.indent, &cut(&fact.text, self.look), None);
-            }
+        // The table of workers repeats every fact except why an earlier assignment came back.
+        let has_table = !why.workers.is_empty();
+        let is_shown = |fact: &&WhyFactJson| !has_table || fact.kind == "returned";
+        for fact in why.details.iter().filter(is_shown) {
+            page.text(self.indent, &cut(&fact.text, self.look), None);
         }
         // Where somebody has it, what it needed is past.
         if !why.needs.is_empty() {

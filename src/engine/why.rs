@@ -20,7 +20,7 @@ use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::Action;
 use crate::domain::worker::{Worker, WorkerStanding, WorkerState};
 use crate::domain::{JobId, Now, RequirementId, SessionId, StepId, WorkerId, words};
-use crate::store::Tx;
+use crate::store::{FormerOutcome, Tx};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
@@ -85,6 +85,8 @@ words! {
         /// What `root_cause` says.
         RootCause = "root_cause",
         ChildJob = "child_job",
+        /// Why the latest assignment came back unstarted.
+        Returned = "returned",
     }
 }
 
@@ -96,7 +98,7 @@ impl Fact {
 
     fn label(&self) -> &'static str {
         match self.kind {
-            FactKind::Note | FactKind::Others => "",
+            FactKind::Note | FactKind::Others | FactKind::Returned => "",
             FactKind::Then => "then ",
             FactKind::Last => "last: ",
             FactKind::LastJob => "last job: ",
@@ -555,7 +557,24 @@ impl Asked<'_> {
         };
         let mut why = self.taker(requirement_id)?;
         why.needs = self.tx.requirement_tags(requirement_id)?;
+        why.facts.splice(0..0, self.last_return()?);
         Ok(why)
+    }
+
+    /// Why the latest assignment of this step came back unstarted, for example because the worker's disk is full. `None` if the
+    /// step never came back, or has been started since.
+    fn last_return(&self) -> Result<Option<Fact>, EngineError> {
+        if self.step.returns == 0 {
+            return Ok(None);
+        }
+        let former = self.tx.former_attempts(self.step.step_id)?;
+        let returned = former.iter().rev();
+        let mut returned = returned.filter(|former| former.outcome == FormerOutcome::Returned);
+        let last = returned.next();
+        Ok(last.map(|last| {
+            let text = format!("attempt {}: {}", last.attempt, last.message);
+            Fact::new(FactKind::Returned, text)
+        }))
     }
 
     /// Who will take a step that is there to be taken.
@@ -663,8 +682,9 @@ impl Asked<'_> {
     fn assigned(&self) -> Result<Why, EngineError> {
         let worker = self.worker_name(self.step.worker_id)?;
         let sentence = format!("worker {worker} prepares it for {}", self.since());
+        let silence = self.silence()?.map(Fact::from);
         Ok(Why {
-            facts: self.silence()?.into_iter().map(Fact::from).collect(),
+            facts: self.last_return()?.into_iter().chain(silence).collect(),
             ..Why::new(Waiting::Preparing, sentence)
         })
     }

@@ -1,12 +1,13 @@
 //! The texts that were last good, on disk: a file that is broken while the server starts is served as it was before.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use crate::whole_file;
 
 /// More than this is not kept; a folder that people write has a hundredth of it.
 const BYTES_MAX: usize = 64 << 20;
@@ -30,7 +31,9 @@ struct Kept {
 type Texts = (BTreeMap<PathBuf, String>, BTreeMap<String, String>);
 
 impl Memory {
+    /// Only the server that owns the data folder of `file` may do this.
     pub fn new(folder: &Path, file: &Path) -> Memory {
+        whole_file::remove_draft(file);
         Memory {
             folder: folder.to_path_buf(),
             file: file.to_path_buf(),
@@ -79,16 +82,7 @@ impl Memory {
             fs::remove_file(&self.file)?;
             return Err(io::Error::other(format!("more than {BYTES_MAX} bytes")));
         }
-        let draft = self.file.with_extension("new");
-        let mut options = OpenOptions::new();
-        let options = options.write(true).create(true).truncate(true).mode(0o600);
-        let mut written = options.open(&draft)?;
-        written.write_all(&bytes)?;
-        written.sync_all()?;
-        fs::rename(&draft, &self.file)?;
-        if let Some(folder) = self.file.parent() {
-            File::open(folder)?.sync_all()?;
-        }
+        whole_file::write_durably(&self.file, 0o600, &bytes)?;
         self.written = Some(bytes);
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! A renewed certificate is shown to whoever connects from then on; connections that are there go on. Files that make no sense
 //! change nothing but the log: what was good stays in force.
 
-use std::fs::{self, Metadata};
+use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -20,6 +20,7 @@ use crate::certificate;
 use crate::clock::wall_time;
 use crate::config::{ConfigError, read};
 use crate::domain::Timestamp;
+use crate::whole_file;
 
 /// How often the files are looked at. What has changed is taken when it looks the same once more: certificate and key are
 /// seldom written at the same instant.
@@ -96,9 +97,7 @@ impl Identity {
             .iter()
             .map(|one| certificate::as_text(one))
             .collect();
-        let new = file.with_extension("pem.new");
-        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, file));
-        if let Err(error) = written {
+        if let Err(error) = whole_file::write(file, 0o666, text.as_bytes()) {
             let file = file.display();
             log::warn!("{file} cannot be written, commands here need --ca-file: {error}");
         }

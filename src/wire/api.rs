@@ -552,7 +552,7 @@ pub struct WhyJson {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WhyFactJson {
-    /// `note`, `others`, `then`, `last`, `last_job`, `root_cause` or `child_job`.
+    /// `note`, `others`, `then`, `last`, `last_job`, `root_cause`, `child_job` or `returned`.
     pub kind: String,
     pub text: String,
 }

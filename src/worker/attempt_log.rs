@@ -3,9 +3,9 @@
 //! It may fill up, and so may the disk: then what the step prints is dropped, and the step goes on. What the worker itself
 //! has to say still fits.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -30,6 +30,9 @@ impl Default for LogLimits {
     }
 }
 
+/// How much of what the worker's own commands print while they prepare an attempt is kept, such as the pull of an image.
+const PREPARATION_BYTES_MAX: u64 = 64 << 10;
+
 const NOWHERE: &str = "/dev/null";
 
 /// Whoever sends the log is told through this that there is more. It is called often and must be quick.
@@ -48,6 +51,8 @@ struct Kept {
     bytes: u64,
     dropped_bytes: u64,
     is_full: bool,
+    preparation_bytes: u64,
+    preparation_is_full: bool,
     masks: Masks,
 }
 
@@ -59,11 +64,7 @@ impl AttemptLog {
         masks: Masks,
         on_more: OnMore,
     ) -> io::Result<AttemptLog> {
-        let file = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .mode(0o600)
-            .open(path)?;
+        let file = open(OpenOptions::new().create(true), path)?;
         let bytes = file.metadata()?.len();
         Ok(AttemptLog {
             limits,
@@ -73,6 +74,8 @@ impl AttemptLog {
                 bytes,
                 dropped_bytes: 0,
                 is_full: false,
+                preparation_bytes: 0,
+                preparation_is_full: false,
                 masks,
             }),
             on_more,
@@ -87,6 +90,52 @@ impl AttemptLog {
             self.masks(),
             Arc::new(|| {}),
         )
+    }
+
+    /// Writes the log to its path again, if the file there was deleted or replaced: whoever sends the log reads it by its path.
+    /// What was there instead is removed. Says whether that was necessary.
+    pub fn restore(&self) -> io::Result<bool> {
+        let mut kept = self.kept();
+        let held = kept.file.metadata()?;
+        let found = self.path.symlink_metadata();
+        let identity = |file: &Metadata| (file.dev(), file.ino());
+        if found.is_ok_and(|found| identity(&found) == identity(&held)) {
+            return Ok(false);
+        }
+        if let Some(folder) = self.path.parent() {
+            let is_folder = |found: Metadata| found.is_dir();
+            if !folder.symlink_metadata().is_ok_and(is_folder) {
+                // Nothing is there, or something that is no folder. Making the folder says what is wrong with it.
+                let _ = fs::remove_file(folder);
+            }
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)?;
+        }
+        if self
+            .path
+            .symlink_metadata()
+            .is_ok_and(|found| found.is_dir())
+        {
+            fs::remove_dir_all(&self.path)?;
+        }
+        let draft = self.path.with_extension("new");
+        let copied = kept.copy_to(&draft).and_then(|copy| {
+            fs::rename(&draft, &self.path)?;
+            Ok(copy)
+        });
+        match copied {
+            Ok(copy) => kept.file = copy,
+            Err(error) => {
+                // The caller gets the first error.
+                let _ = fs::remove_file(&draft);
+                return Err(error);
+            }
+        }
+        drop(kept);
+        (self.on_more)();
+        Ok(true)
     }
 
     fn is_unread(&self) -> bool {
@@ -141,6 +190,30 @@ impl AttemptLog {
         (self.on_more)();
     }
 
+    /// The same for what a command of the worker's own prints before the step runs. What goes beyond the limit of the preparation
+    /// is not kept; a line of the worker says so.
+    pub(super) fn append_preparation(&self, records: &[u8], text_bytes: u64) {
+        let mut kept = self.kept();
+        let room = PREPARATION_BYTES_MAX - kept.preparation_bytes;
+        let fits = match kept.preparation_is_full {
+            true => 0,
+            false if records.len() as u64 <= room => records.len(),
+            false => whole_records(records, room as usize),
+        };
+        let is_cut = fits < records.len();
+        let reaches_limit = is_cut && !kept.preparation_is_full;
+        kept.preparation_bytes += fits as u64;
+        kept.preparation_is_full |= is_cut;
+        drop(kept);
+        self.append(&records[..fits], text_bytes);
+        if reaches_limit {
+            self.note(&format!(
+                "preparing the step printed more than {} KiB: the rest is not kept",
+                PREPARATION_BYTES_MAX >> 10
+            ));
+        }
+    }
+
     /// Bytes that the step printed and nobody will see.
     pub fn dropped_bytes(&self) -> u64 {
         self.kept().dropped_bytes
@@ -159,7 +232,31 @@ impl AttemptLog {
     }
 }
 
+fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    options.read(true).append(true).mode(0o600).open(path)
+}
+
 impl Kept {
+    fn copy_to(&self, path: &Path) -> io::Result<File> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut copy = open(OpenOptions::new().create_new(true), path)?;
+        let mut chunk = vec![0; 64 << 10];
+        let mut offset = 0;
+        while offset < self.bytes {
+            let wanted = chunk.len().min((self.bytes - offset) as usize);
+            let count = self.file.read_at(&mut chunk[..wanted], offset)?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            copy.write_all(&chunk[..count])?;
+            offset += count as u64;
+        }
+        Ok(copy)
+    }
+
     fn write(&mut self, records: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(records);
         match written {
@@ -169,6 +266,11 @@ impl Kept {
         }
         written
     }
+}
+
+/// The length of the records that fit into so many bytes.
+fn whole_records(records: &[u8], bytes_max: usize) -> usize {
+    memchr::memrchr(b'\n', &records[..bytes_max]).map_or(0, |end| end + 1)
 }
 
 /// What the worker has to say between what the step prints.

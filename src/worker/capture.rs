@@ -56,25 +56,26 @@ impl Capture {
     ) -> io::Result<Capture> {
         let stdout = Stream::new(stdout, LogStream::Stdout)?;
         let stderr = Stream::new(stderr, LogStream::Stderr)?;
-        Capture::start([stdout, stderr], log)
+        Capture::start([stdout, stderr], log, AttemptLog::append)
     }
 
-    /// Of a command of the worker's own: all that it prints is the worker's word.
+    /// Of a command of the worker's own while it prepares a step: all that the command prints is the worker's word.
     pub fn of_worker(
         (stdout, stderr): (OwnedFd, OwnedFd),
         log: Arc<AttemptLog>,
     ) -> io::Result<Capture> {
         let stdout = Stream::new(stdout, LogStream::Worker)?;
         let stderr = Stream::new(stderr, LogStream::Worker)?;
-        Capture::start([stdout, stderr], log)
+        Capture::start([stdout, stderr], log, AttemptLog::append_preparation)
     }
 
-    fn start(streams: [Stream; 2], log: Arc<AttemptLog>) -> io::Result<Capture> {
+    fn start(streams: [Stream; 2], log: Arc<AttemptLog>, append: Append) -> io::Result<Capture> {
         let (over_rx, over) = io::pipe()?;
         let reader = Reader {
             streams,
             masks: log.masks(),
             log,
+            append,
             output: OutputWatch::default(),
             last_words: None,
             short_mask_noted: false,
@@ -97,10 +98,14 @@ impl Capture {
     }
 }
 
+/// Appends whole records to the log, within the limit for whoever printed them. The number is the bytes of text in them.
+type Append = fn(&AttemptLog, &[u8], u64);
+
 struct Reader {
     streams: [Stream; 2],
     masks: Masks,
     log: Arc<AttemptLog>,
+    append: Append,
     output: OutputWatch,
     last_words: Option<String>,
     short_mask_noted: bool,
@@ -176,8 +181,7 @@ impl Reader {
                 let buffer = std::mem::take(&mut self.buffer);
                 self.take(at, &buffer[..length]);
                 self.buffer = buffer;
-                self.log.append(&self.records, length as u64);
-                self.records.clear();
+                self.write_records(length as u64);
                 length
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => self.read(at),
@@ -288,7 +292,11 @@ impl Reader {
                 stream.write_piece(true, &mut self.records);
             }
         }
-        self.log.append(&self.records, self.records.len() as u64);
+        self.write_records(self.records.len() as u64);
+    }
+
+    fn write_records(&mut self, text_bytes: u64) {
+        (self.append)(&self.log, &self.records, text_bytes);
         self.records.clear();
     }
 
@@ -304,8 +312,7 @@ impl Reader {
             }
             self.end_line(at);
         }
-        self.log.append(&self.records, self.records.len() as u64);
-        self.records.clear();
+        self.write_records(self.records.len() as u64);
     }
 }
 

@@ -1,9 +1,10 @@
 //! A worker's folder: who it is, and what it has not delivered yet. One process at a time.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, OpenOptions};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use rustix::io::Errno;
 
@@ -11,6 +12,7 @@ use super::executor::Place;
 use crate::domain::protocol::Spooled;
 use crate::domain::{AttemptRef, StepId};
 use crate::lock::Lock;
+use crate::whole_file;
 use crate::wire::worker::SpooledJson;
 
 /// Why a folder is not taken. One line: what is wrong, what to do.
@@ -32,7 +34,9 @@ pub struct Folder {
     path: PathBuf,
     /// The same over all lives of the worker.
     pub instance_key: String,
-    _lock: Lock,
+    lock: Mutex<Lock>,
+    /// The installation that this worker belongs to, once it is known.
+    installation: Mutex<Option<String>>,
 }
 
 impl Folder {
@@ -43,46 +47,73 @@ impl Folder {
         };
         // Commands run elsewhere, so it must be a path that means the same everywhere.
         let path = std::path::absolute(path).map_err(unusable(path))?;
-        for folder in [path.clone(), path.join(SPOOL), path.join(ATTEMPTS)] {
-            let mut builder = fs::DirBuilder::new();
-            let made = builder.recursive(true).mode(0o700).create(&folder);
-            made.map_err(unusable(&folder))?;
-        }
-        let lock_file = path.join("lock");
-        let lock = private(OpenOptions::new().write(true).create(true)).open(&lock_file);
-        let lock = lock.map_err(unusable(&lock_file))?;
-        let lock = Lock::take(lock).map_err(|error| match error {
-            Errno::WOULDBLOCK => FolderError::Taken {
-                folder: path.clone(),
-            },
-            error => unusable(&lock_file)(error.into()),
-        })?;
-        let instance_file = path.join("instance");
+        make_folders(&path)?;
+        let lock = take_lock(&path)?;
+        remove_drafts(&path);
+        let instance_file = path.join(INSTANCE);
         let instance_key = instance_key(&instance_file).map_err(unusable(&instance_file))?;
         Ok(Folder {
             path,
             instance_key,
-            _lock: lock,
+            lock: Mutex::new(lock),
+            installation: Mutex::default(),
         })
     }
 
-    /// A file of its own in it.
+    /// Makes the folder again if somebody deleted it while the worker runs, such as a step that ran `rm -rf` on it. An error
+    /// means that the worker cannot keep anything there now, or that another worker uses the folder by now.
+    fn restore(&self) -> Result<(), FolderError> {
+        let mut lock = self.lock.lock().expect("no panic while it is held");
+        if lock.is_at(&self.path.join(LOCK)) {
+            return make_folders(&self.path);
+        }
+        make_folders(&self.path)?;
+        *lock = take_lock(&self.path)?;
+        let unusable = |source| FolderError::Unusable {
+            path: self.path.clone(),
+            source,
+        };
+        let instance_key = self.instance_key.as_bytes();
+        write_whole(&self.path.join(INSTANCE), instance_key).map_err(unusable)?;
+        let installation = self.installation.lock().expect("no panic while it is held");
+        if let Some(installation) = installation.as_deref() {
+            write_whole(&self.path.join(INSTALLATION), installation.as_bytes())
+                .map_err(unusable)?;
+        }
+        log::error!(
+            "the worker's folder {} was deleted while the worker ran, and was made again: results that were not reported yet \
+             may be lost if the worker ends now, and an enrolled worker has to be enrolled again",
+            self.path.display()
+        );
+        Ok(())
+    }
+
+    /// The path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
     /// Pins the worker to the first installation that it meets.
     pub fn belongs_to(&self, installation: &str) -> Result<(), FolderError> {
-        let file = self.path.join("installation");
+        let file = self.path.join(INSTALLATION);
         let unusable = |source| FolderError::Unusable {
             path: file.clone(),
             source,
         };
+        let is_known = |known: &str| {
+            let mut installation = self.installation.lock().expect("no panic while it is held");
+            *installation = Some(known.to_string());
+        };
         match fs::read_to_string(&file) {
-            Ok(known) if known.trim() == installation => Ok(()),
+            Ok(known) if known.trim() == installation => {
+                is_known(installation);
+                Ok(())
+            }
             Ok(_) => Err(FolderError::OtherInstallation { file }),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                write_whole(&file, installation.as_bytes()).map_err(unusable)
+                write_whole(&file, installation.as_bytes()).map_err(unusable)?;
+                is_known(installation);
+                Ok(())
             }
             Err(error) => Err(unusable(error)),
         }
@@ -93,8 +124,18 @@ impl Folder {
         Place { folder }
     }
 
-    /// Remembers whose log it is, for the next life.
-    pub fn note_session(&self, attempt: AttemptRef, session_key: &str) -> io::Result<()> {
+    /// Makes the attempt's folder and writes there which session the attempt belongs to: after a restart the worker sends the
+    /// attempt's log under that session. If that fails, nothing is left behind.
+    pub fn begin(&self, attempt: AttemptRef, session_key: &str) -> io::Result<()> {
+        self.restore().map_err(io::Error::other)?;
+        let begun = self.note_session(attempt, session_key);
+        if begun.is_err() {
+            self.clear(attempt);
+        }
+        begun
+    }
+
+    fn note_session(&self, attempt: AttemptRef, session_key: &str) -> io::Result<()> {
         let place = self.place(attempt);
         fs::DirBuilder::new()
             .recursive(true)
@@ -129,6 +170,7 @@ impl Folder {
 
     /// On disk when it returns.
     pub fn keep(&self, result: &Spooled) -> io::Result<()> {
+        self.restore().map_err(io::Error::other)?;
         let json = serde_json::to_vec(&SpooledJson::from(result)).expect("plain data");
         write_whole(&self.spool_file(result.attempt), &json)
     }
@@ -161,6 +203,46 @@ impl Folder {
 const SPOOL: &str = "spool";
 const ATTEMPTS: &str = "attempts";
 const SESSION: &str = "session";
+const LOCK: &str = "lock";
+const INSTANCE: &str = "instance";
+const INSTALLATION: &str = "installation";
+
+fn make_folders(path: &Path) -> Result<(), FolderError> {
+    for folder in [path.to_path_buf(), path.join(SPOOL), path.join(ATTEMPTS)] {
+        let mut builder = fs::DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(&folder);
+        made.map_err(|source| FolderError::Unusable {
+            path: folder,
+            source,
+        })?;
+    }
+    Ok(())
+}
+
+fn take_lock(path: &Path) -> Result<Lock, FolderError> {
+    let file = path.join(LOCK);
+    let unusable = |source| FolderError::Unusable {
+        path: file.clone(),
+        source,
+    };
+    let opened = private(OpenOptions::new().write(true).create(true)).open(&file);
+    Lock::take(opened.map_err(unusable)?).map_err(|error| match error {
+        Errno::WOULDBLOCK => FolderError::Taken {
+            folder: path.to_path_buf(),
+        },
+        error => unusable(error.into()),
+    })
+}
+
+/// Removes what a killed worker left half written. Nobody else may use the folder.
+fn remove_drafts(path: &Path) {
+    let attempts = fs::read_dir(path.join(ATTEMPTS)).into_iter().flatten();
+    let attempts = attempts.flatten().map(|entry| entry.path());
+    let folders = [path.to_path_buf(), path.join(SPOOL)].into_iter();
+    for folder in folders.chain(attempts) {
+        whole_file::remove_drafts(&folder);
+    }
+}
 
 fn file_name(attempt: AttemptRef) -> String {
     format!("{}.{}", attempt.step_id, attempt.attempt)
@@ -198,18 +280,9 @@ pub fn random_key() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// All of it is on disk under that name, or nothing is.
+/// All of it is on disk under that name, for this user alone, or nothing is.
 pub(super) fn write_whole(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = file.with_extension("new");
-    let mut options = OpenOptions::new();
-    let mut written = private(options.write(true).create(true).truncate(true)).open(&draft)?;
-    written.write_all(bytes)?;
-    written.sync_all()?;
-    fs::rename(&draft, file)?;
-    match file.parent() {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => Ok(()),
-    }
+    whole_file::write_durably(file, 0o600, bytes)
 }
 
 fn read_spooled(file: &Path) -> Option<Spooled> {
@@ -291,9 +364,58 @@ mod tests {
     fn what_a_former_life_left_is_known_with_its_session() {
         let folder = tempfile::tempdir().unwrap();
         let worker = Folder::open(folder.path()).unwrap();
-        worker.note_session(attempt(), "life").unwrap();
+        worker.begin(attempt(), "life").unwrap();
         assert_eq!(worker.leftovers(), [(attempt(), "life".to_string())]);
         worker.clear(attempt());
         assert!(worker.leftovers().is_empty());
+    }
+
+    #[test]
+    fn an_attempt_whose_folder_cannot_be_written_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let worker = Folder::open(folder.path()).unwrap();
+        let place = worker.place(attempt()).folder;
+        // A file cannot replace a folder, so the write fails at its last step, with everything before it on disk.
+        fs::create_dir_all(place.join("session")).unwrap();
+        worker.begin(attempt(), "life").unwrap_err();
+        assert!(!place.exists());
+    }
+
+    #[test]
+    fn what_a_killed_worker_left_half_written_goes_at_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let worker = Folder::open(folder.path()).unwrap();
+        worker.begin(attempt(), "life").unwrap();
+        drop(worker);
+        let drafts = ["instance.new", "spool/7.2.new", "attempts/7.2/session.new"];
+        for draft in drafts {
+            fs::write(folder.path().join(draft), "half").unwrap();
+        }
+        let worker = Folder::open(folder.path()).unwrap();
+        for draft in drafts {
+            assert!(!folder.path().join(draft).exists(), "{draft}");
+        }
+        assert_eq!(worker.leftovers(), [(attempt(), "life".to_string())]);
+    }
+
+    #[test]
+    fn a_folder_that_was_deleted_is_made_again_for_the_same_worker() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("worker");
+        let worker = Folder::open(&path).unwrap();
+        worker.belongs_to("one").unwrap();
+        fs::remove_dir_all(&path).unwrap();
+        worker.begin(attempt(), "life").unwrap();
+        assert_eq!(worker.leftovers(), [(attempt(), "life".to_string())]);
+        assert!(matches!(
+            Folder::open(&path),
+            Err(FolderError::Taken { .. })
+        ));
+        let key = worker.instance_key.clone();
+        drop(worker);
+        let next = Folder::open(&path).unwrap();
+        assert_eq!(next.instance_key, key);
+        next.belongs_to("one").unwrap();
+        assert!(next.belongs_to("two").is_err());
     }
 }

@@ -482,8 +482,9 @@ impl WorkerLoop {
     fn prepare(&mut self, assignment: Assignment, session_key: SessionKey) {
         let attempt = assignment.attempt;
         let place = self.folder.place(attempt);
-        if let Err(error) = self.folder.note_session(attempt, &session_key) {
-            let why = format!("its folder cannot be written: {error}");
+        if let Err(error) = self.folder.begin(attempt, &session_key) {
+            let folder = place.folder.display();
+            let why = format!("the worker cannot write the attempt's folder {folder}: {error}");
             let unprepared = SlotNews::Unprepared { attempt, why };
             self.news.send(unprepared).expect("we hold the receiver");
             return;

@@ -22,6 +22,8 @@ pub struct Process {
     pub ended: bool,
     /// It stands still, by a SIGSTOP or for a debugger.
     pub suspended: bool,
+    /// A signal such as SIGSTOP stopped it. A process that only a debugger holds is not counted.
+    pub stopped_by_signal: bool,
     /// In ticks since the machine started.
     started: u64,
 }
@@ -58,6 +60,7 @@ impl Process {
             session,
             ended: matches!(state, "Z" | "X" | "x"),
             suspended: matches!(state, "T" | "t"),
+            stopped_by_signal: state == "T",
             started,
         })
     }

@@ -32,6 +32,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// How long after the grace it may be made to stand still before it is done without.
 const SUSPENDED_MAX: Duration = Duration::from_millis(500);
 
+/// Interval at which the worker checks that no signal has stopped the supervisor of a running step.
+const STOPPED_SUPERVISOR_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+/// How often the worker resumes the supervisor of one command. After that something stops it on purpose, and the worker kills it.
+const SUPERVISOR_RESUMES_MAX: u32 = 3;
+
 #[derive(Debug, Clone, Copy)]
 pub struct SlotSettings {
     /// Between asking a step to end and killing it.
@@ -119,6 +124,15 @@ impl Slot {
         // Nobody takes it if the attempt is over, which was told.
         let _ = self.orders_tx.send(order);
     }
+}
+
+/// How a command ended, and what the worker had to do for that.
+struct Attended {
+    end: End,
+    /// The command was ordered to stop.
+    stopped: bool,
+    /// How often the worker resumed the supervisor because a signal had stopped it.
+    resumes: u32,
 }
 
 enum Outcome {
@@ -246,10 +260,10 @@ impl Attempt {
         };
         let mut supervised = self.supervise(&invocation, log).map_err(explain)?;
         let capture = Capture::of_worker(supervised.take_pipes(), heard).map_err(explain)?;
-        let (end, stopped) = self.attend(&supervised, 0);
+        let attended = self.attend(&supervised, 0);
         let captured = capture.finish();
-        *is_stopped = stopped;
-        let why = match end.exit {
+        *is_stopped = attended.stopped;
+        let why = match attended.end.exit {
             Exit::Code(0) => return Ok(()),
             Exit::Code(code) => format!("exit code {code}"),
             Exit::Signal(signal) => format!("killed by {}", describe_signal(signal)),
@@ -274,9 +288,10 @@ impl Attempt {
             Ok(capture) => capture,
             Err(error) => return no_start(error),
         };
-        let (end, stopped) = self.attend(&supervised, invocation.cleanup.len() as u32);
+        let attended = self.attend(&supervised, invocation.cleanup.len() as u32);
         let captured = capture.finish();
-        for sentence in notes(&end, stopped) {
+        let damage = self.repair_folder(log);
+        for sentence in notes(&attended) {
             log.note(&sentence);
         }
         match log.dropped_bytes() {
@@ -284,7 +299,36 @@ impl Attempt {
             n => log.note(&format!("{n} bytes of what it printed are not kept")),
         }
         // With what the step itself named to be hidden.
-        self.finished(end.exit, captured.output, &log.masks())
+        let finished = self.finished(attended.end.exit, captured.output, &log.masks());
+        match (finished, damage) {
+            (Finished::Completed { exit_code, .. }, Some(message)) => Finished::Failed {
+                reason: Reason::OutputInvalid,
+                message,
+                exit_code,
+            },
+            (finished, _) => finished,
+        }
+    }
+
+    /// Writes the log again if the step, or somebody else, deleted the attempt's folder while the step ran. Returns a sentence if
+    /// the output or the log of the step is lost: then nobody can say that the step completed.
+    fn repair_folder(&self, log: &AttemptLog) -> Option<String> {
+        let folder = self.place.folder.display();
+        let advice =
+            "let steps write only to $STEPWARD_WORKSPACE, $STEPWARD_TMP and $STEPWARD_OUTPUT";
+        match log.restore() {
+            Ok(false) => None,
+            Ok(true) if self.place.output().symlink_metadata().is_ok() => {
+                log.note("the log file on the worker was deleted while the step ran: the worker wrote it again");
+                None
+            }
+            Ok(true) => Some(format!(
+                "the attempt's folder on the worker was deleted while the step ran, and the step's output with it: {folder}; {advice}"
+            )),
+            Err(error) => Some(format!(
+                "the attempt's folder on the worker was deleted while the step ran, and its log cannot be written again: {folder}: {error}; {advice}"
+            )),
+        }
     }
 
     fn supervise(&self, invocation: &Invocation, log: &AttemptLog) -> io::Result<Supervised> {
@@ -297,11 +341,14 @@ impl Attempt {
         )
     }
 
-    /// Until its end, which may be ordered. `true`: it was.
-    fn attend(&self, supervised: &Supervised, cleanups: u32) -> (End, bool) {
+    /// Waits for the end of the command, and stops the command if that is ordered.
+    fn attend(&self, supervised: &Supervised, cleanups: u32) -> Attended {
         let mut stopped = false;
+        let mut resumes = 0;
+        let mut was_given_up = false;
         let mut orders_rx = self.orders_rx.clone();
-        let (mut looks, mut grace_over, mut too_late) = (never(), never(), never());
+        let mut looks = tick(STOPPED_SUPERVISOR_CHECK_INTERVAL);
+        let (mut grace_over, mut too_late) = (never(), never());
         let mut may_be_suspended = true;
         loop {
             let stop = select! {
@@ -314,18 +361,35 @@ impl Attempt {
                     }
                 },
                 recv(supervised.end()) -> end => {
-                    return (end.expect("an end is always told"), stopped);
+                    let mut end = end.expect("an end is always told");
+                    if let Exit::Unsupervised(why) = &mut end.exit
+                        && was_given_up
+                    {
+                        why.push_str(" after a signal (SIGSTOP) had stopped it again and again");
+                    }
+                    return Attended { end, stopped, resumes };
                 }
                 recv(too_late) -> _ => {
                     supervised.kill_supervisor();
                     continue;
                 }
                 recv(looks) -> _ => {
-                    // A step can do this to its supervisor again and again, but not for longer than it would have lived.
-                    match supervised.is_suspended() {
-                        true if may_be_suspended => supervised.resume(),
-                        true => supervised.kill_supervisor(),
-                        false => {}
+                    let may_resume = match stopped {
+                        true => supervised.is_suspended().then_some(may_be_suspended),
+                        false => (supervised.is_stopped_by_signal())
+                            .then_some(resumes < SUPERVISOR_RESUMES_MAX),
+                    };
+                    match may_resume {
+                        None => {}
+                        Some(true) => {
+                            supervised.resume();
+                            resumes += 1;
+                        }
+                        // A step can stop its supervisor again and again, and must not live longer by doing so.
+                        Some(false) => {
+                            was_given_up = !stopped;
+                            supervised.kill_supervisor();
+                        }
                     }
                     continue;
                 }
@@ -389,15 +453,27 @@ fn failed(reason: Reason, message: String) -> Finished {
     }
 }
 
-/// What there is to say about processes that did not end by themselves.
-fn notes(end: &End, stopped: bool) -> Vec<String> {
+/// What there is to say about processes that did not end by themselves, and about a supervisor that was stopped.
+fn notes(attended: &Attended) -> Vec<String> {
+    let Attended {
+        end,
+        stopped,
+        resumes,
+    } = attended;
     let mut notes = Vec::new();
+    match resumes {
+        0 => {}
+        1 => notes.push("a signal (SIGSTOP) stopped the supervisor of the step: the worker resumed it".to_string()),
+        n => notes.push(format!(
+            "a signal (SIGSTOP) stopped the supervisor of the step {n} times: the worker resumed it each time"
+        )),
+    }
     let left = match end.left {
         0 => "none left".to_string(),
         n => format!("{n} cannot be killed: they hang in a device or are another user's"),
     };
     let killed = count(end.killed);
-    if stopped {
+    if *stopped {
         notes.push(format!("stopped: {killed} killed, {left}"));
     } else if let Exit::Unsupervised(sentence) = &end.exit {
         notes.push(format!("{sentence}: {killed} killed, {left}"));

@@ -130,6 +130,12 @@ impl Supervised {
         supervisor.is_some_and(|supervisor| supervisor.suspended)
     }
 
+    /// Whether a signal such as SIGSTOP has stopped the supervisor, so that it notices nothing, not even the end of its step.
+    pub fn is_stopped_by_signal(&self) -> bool {
+        let supervisor = self.process.and_then(|process| process.seen_again());
+        supervisor.is_some_and(|supervisor| supervisor.stopped_by_signal)
+    }
+
     pub fn resume(&self) {
         if let Some(process) = &self.process {
             process.signal(Signal::CONT);

@@ -107,6 +107,23 @@ fn a_demo_that_is_killed_takes_its_processes_along() {
     await_that("nobody is left", || {
         at_home_in(folder.path()).is_empty().then_some(())
     });
+    // Its folder stays until somebody comes who can remove it: the next command that needs a folder of its own.
+    let left = |name: &str| {
+        let entries = fs::read_dir(folder.path()).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|found| found.starts_with(name)).count()
+    };
+    assert_eq!(left("stepward-demo-"), 1);
+    let file = folder.path().join("hello.yaml");
+    fs::write(
+        &file,
+        "tasks: { hello: { flow: { a: { script: 'true' } } } }",
+    )
+    .unwrap();
+    let mut run = command(folder.path(), &["run", "hello.yaml"]);
+    let typed: Typed = run.env("TMPDIR", folder.path()).output().unwrap().into();
+    assert_eq!(typed.code, Some(0), "{typed:?}");
+    assert_eq!(left("stepward-"), 0);
 }
 
 #[test]

@@ -10,7 +10,6 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use crossbeam_channel::Receiver;
 use rustix::process::{Pid, Signal, getpid, kill_process};
-use tempfile::TempDir;
 
 use crate::cli::announce;
 use crate::cli::exit::{Exit, Fault};
@@ -19,6 +18,7 @@ use crate::cli::process::ENDS_WITH;
 use crate::cli::reach::{NamedBy, Remote};
 use crate::clock::monotonic_ms;
 use crate::config::{Recovery, ServerConfig};
+use crate::temporary::TemporaryFolder;
 use crate::wire::api::{Health, List, WorkerJson};
 use crate::worker::{orphans, own_path, processes};
 
@@ -33,7 +33,7 @@ const GOODBYE_NAPS: u32 = 30;
 const ORPHAN_NAPS: u32 = 100;
 
 pub struct Stage {
-    folder: TempDir,
+    folder: TemporaryFolder,
     token: String,
     children: Vec<(&'static str, Child)>,
     signals: Receiver<()>,
@@ -56,10 +56,7 @@ pub fn timings() -> Recovery {
 
 impl Stage {
     pub fn build(signals: Receiver<()>) -> anyhow::Result<Stage> {
-        let folder = tempfile::Builder::new()
-            .prefix("stepward-demo-")
-            .tempdir()
-            .context("no temporary folder can be made")?;
+        let folder = TemporaryFolder::create("demo").context("no temporary folder can be made")?;
         // What a killed worker leaves becomes ours, so that its end can be waited for.
         orphans::adopt()
             .context("this system does not let the demo keep hold of what it starts")?;

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::links;
 use crate::domain::Now;
 use crate::domain::span::span;
-use crate::wire::api::{WhyJson, WhyOutcomeJson, WhyWorkerJson};
+use crate::wire::api::{WhyFactJson, WhyJson, WhyOutcomeJson, WhyWorkerJson};
 use crate::wire::{Raw, Time};
 
 pub use crate::words::count;
@@ -153,10 +153,16 @@ pub fn why_details(why: &WhyJson, now: Now) -> Markup {
 pub fn why_reasons(why: &WhyJson) -> Markup {
     let is_ended = why.outcome.is_none();
     let is_soon = why.outcome.as_ref().is_some_and(is_soon);
+    let has_table = !why.workers.is_empty();
+    let returned = (why.details.iter()).filter(|fact| has_table && fact.kind == "returned");
+    let returned: Vec<&WhyFactJson> = returned.collect();
     html! {
-        // The table of workers says the same.
-        @if !why.facts.is_empty() && why.workers.is_empty() {
+        // The table of workers repeats every fact except why an earlier assignment came back.
+        @if !why.facts.is_empty() && !has_table {
             ul.facts { @for fact in &why.facts { li { (fact) } } }
+        }
+        @if !returned.is_empty() {
+            ul.facts { @for fact in returned { li { (fact.text) } } }
         }
         @if let Some(root) = &why.root_cause {
             p { "It began with " a href=(links::step(root.job_id, &root.step)) { "job " (root.job_id) ", step " (root.step) }

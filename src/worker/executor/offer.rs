@@ -18,7 +18,8 @@ pub struct Offer {
     pub remarks: Vec<String>,
 }
 
-/// Tries what the tags promise, at most a few seconds each. Tags that promise nothing we know of are taken as they are.
+/// Tries what the wanted tags promise, at most a few seconds each, and nothing that no tag asks for: a cluster is contacted only
+/// for a worker that was told to offer `kubernetes`. Tags that promise nothing we know of are taken as they are.
 pub fn offer(wanted_tags: &[String], tools: &Tools) -> Offer {
     let mut offer = Offer {
         tags: Vec::new(),
@@ -35,10 +36,15 @@ pub fn offer(wanted_tags: &[String], tools: &Tools) -> Offer {
     offer
 }
 
-/// Whether kubectl reaches a cluster, which the tag alone does not ask. An error is one sentence.
+/// Whether kubectl reaches a cluster, for a tag that nobody asked for. An error is one sentence.
 pub fn ask_cluster(kubectl: &str) -> Result<(), String> {
-    let question = words([kubectl, "version", "--request-timeout=2s"]);
-    ask(&question, b"", SHORT_PATIENCE).map(drop)
+    ask(&cluster_question(kubectl, "2s"), b"", SHORT_PATIENCE).map(drop)
+}
+
+/// Prints the version of kubectl and of the cluster, and fails if no cluster answers within the limit.
+fn cluster_question(kubectl: &str, limit: &str) -> Vec<String> {
+    let limit = format!("--request-timeout={limit}");
+    words([kubectl, "version", &limit])
 }
 
 /// Whether docker reaches its server. An error is one sentence.
@@ -59,8 +65,9 @@ pub fn obstacle(tag: &str, docker: &str, kubectl: &str) -> Option<String> {
             "start the docker service and let this user reach it, name another command in docker.command, or drop the tag",
         ),
         "kubernetes" => (
-            words([kubectl, "version", "--client"]),
-            "install kubectl, name another command in kubernetes.command, or drop the tag",
+            cluster_question(kubectl, "4s"),
+            "install kubectl and let this user's kubeconfig name a cluster that answers, name another command in \
+             kubernetes.command, or drop the tag",
         ),
         _ => return None,
     };

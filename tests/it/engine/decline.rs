@@ -118,6 +118,7 @@ fn when_all_have_declined_nobody_waits_for_the_others() {
         "{}",
         why.sentence
     );
+    assert_eq!(why.facts, ["attempt 2: worker bob declined: busy too"]);
     house.clock.advance_ms(10_000);
     assert_eq!(ann.claim_names(1), ["a"]);
 }
@@ -131,4 +132,25 @@ fn a_paused_worker_is_no_alternative() {
     ann.decline(ann.claim().attempt, "busy");
     house.clock.advance_ms(10_000);
     assert_eq!(ann.claim_names(1), ["a"]);
+}
+
+#[test]
+fn why_names_what_an_assignment_was_declined_with_until_the_step_starts() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a")]);
+    let ann = house.worker("ann", &[], 1);
+    ann.decline(ann.claim().attempt, "No space left on device");
+    let fact = "attempt 1: worker ann declined: No space left on device";
+    // Ready, while its worker is passed over and later; with a worker and without; and assigned once more.
+    assert_eq!(house.why(job, "a").facts, [fact]);
+    house.clock.advance_ms(10_000);
+    assert_eq!(house.why(job, "a").facts, [fact]);
+    house.engine.pause(ann.worker_id, house.now()).unwrap();
+    let facts = house.why(job, "a").facts;
+    assert_eq!(facts[0], fact);
+    house.engine.resume(ann.worker_id, house.now()).unwrap();
+    let claimed = ann.claim();
+    assert_eq!(house.why(job, "a").facts, [fact]);
+    ann.start(claimed.attempt);
+    assert_eq!(house.why(job, "a").facts, [] as [&str; 0]);
 }

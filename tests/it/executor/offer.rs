@@ -19,7 +19,7 @@ fn a_worker_that_can_do_everything_offers_everything() {
         remarks: Vec::new(),
     };
     assert_eq!(offer(&wanted, &desk.tools), expected);
-    assert_eq!(desk.ledger(), ["version", "version --client"]);
+    assert_eq!(desk.ledger(), ["version", "version --request-timeout=4s"]);
 }
 
 #[test]
@@ -35,8 +35,29 @@ fn a_tag_that_promises_too_much_is_left_out_with_a_reason() {
         desk.tools.docker
     );
     let kubernetes = "tag kubernetes is not offered: /no/kubectl cannot be started: No such file or directory (os error 2); \
-                      install kubectl, name another command in kubernetes.command, or drop the tag";
+                      install kubectl and let this user's kubeconfig name a cluster that answers, name another command in \
+                      kubernetes.command, or drop the tag";
     assert_eq!(offer.remarks, [docker.as_str(), kubernetes]);
+}
+
+#[test]
+fn kubernetes_is_offered_only_while_a_cluster_answers() {
+    let mut desk = Desk::new();
+    // As kubectl does: its own version, whether or not a cluster answers.
+    let kubectl = "echo 'Client Version: v1.31.0'\n\
+                   case \"$*\" in *--client*) exit 0 ;; esac\n\
+                   [ -e cluster ] || { echo 'The connection to the server was refused' >&2; exit 1; }";
+    desk.tools.kubectl = desk.tool("kubectl", kubectl);
+    let wanted = tags(&["script", "kubernetes"]);
+    let refused = offer(&wanted, &desk.tools);
+    assert_eq!(refused.tags, ["script"]);
+    let remark = format!(
+        "tag kubernetes is not offered: {} said: The connection to the server was refused; ",
+        desk.tools.kubectl
+    );
+    assert!(refused.remarks[0].starts_with(&remark), "{refused:?}");
+    desk.write("cluster", "");
+    assert_eq!(offer(&wanted, &desk.tools).tags, ["kubernetes", "script"]);
 }
 
 #[test]

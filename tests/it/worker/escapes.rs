@@ -73,6 +73,35 @@ fn nor_does_it_below_the_worker_inside_a_server() {
     house.check();
 }
 
+#[test]
+fn a_step_that_deletes_its_workers_folder_is_told_and_the_worker_goes_on() {
+    let workflows = "tasks:
+  delete: { flow: { work: { script: 'echo before; rm -rf \"$(cd ../../.. && pwd)\"; echo after' } } }
+  harmless: { flow: { work: { script: 'echo ran' } } }
+";
+    let mut house = House::with(workflows);
+    let worker = house.worker(1);
+    let deleting = house.submit("delete");
+    let job = house.await_job(deleting, "failed");
+    let step = &job.steps.unwrap()[0];
+    assert_eq!(step.reason.as_deref(), Some("output_invalid"));
+    let message = step.message.as_deref().unwrap();
+    let start = "the attempt's folder on the worker was deleted while the step ran";
+    assert!(message.starts_with(start), "{message}");
+    await_that("the log is whole", || {
+        let lines = house.log_lines(deleting, "work");
+        let printed: Vec<&str> = lines.iter().map(String::as_str).take(2).collect();
+        (printed == ["before", "after"]).then_some(())
+    });
+    let harmless = house.submit("harmless");
+    house.await_job(harmless, "completed");
+    let said = worker.process().said();
+    assert!(said.contains("was deleted while the worker ran"), "{said}");
+    assert!(worker.folder.join("instance").is_file());
+    drop(worker);
+    house.check();
+}
+
 fn zombies_of(parent: u32) -> usize {
     let all = stepward::worker::processes::all().into_iter();
     let children = all.filter(|process| process.parent == parent as i32);

@@ -264,6 +264,47 @@ fn a_secret_is_seen_neither_in_the_log_nor_in_the_reason() {
     assert_eq!(bench.notes(), [short, sentence]);
 }
 
+#[test]
+fn a_step_that_deletes_its_folder_on_the_worker_has_not_completed_and_its_log_is_whole() {
+    let bench = Bench::new();
+    let script = "echo before; rm -rf \"$(dirname \"$STEPWARD_WORKSPACE\")\"; echo after";
+    let finished = bench.finish_script(script);
+    let sentence = format!(
+        "the attempt's folder on the worker was deleted while the step ran, and the step's output with it: {}; \
+         let steps write only to $STEPWARD_WORKSPACE, $STEPWARD_TMP and $STEPWARD_OUTPUT",
+        bench.place.folder.display()
+    );
+    assert_eq!(
+        failed(&finished),
+        (Reason::OutputInvalid, sentence.as_str())
+    );
+    assert_eq!(bench.stdout(), ["before", "after"]);
+    assert_eq!(bench.notes(), [sentence]);
+
+    // A step that failed anyway keeps its own reason.
+    let bench = Bench::new();
+    let finished = bench.finish_script("rm -rf \"$(dirname \"$STEPWARD_TMP\")\"; exit 3");
+    assert_eq!(finished, Finished::exited(3));
+    assert_eq!(bench.notes(), ["exit code 3"]);
+}
+
+#[test]
+fn a_step_that_deletes_or_replaces_its_log_does_not_lose_it() {
+    let note =
+        "the log file on the worker was deleted while the step ran: the worker wrote it again";
+    for replace in [
+        "",
+        "mkdir ../log; touch ../log/x",
+        "ln -s /etc/passwd ../log",
+    ] {
+        let bench = Bench::new();
+        let script = format!("echo before; rm ../log; {replace}\necho after");
+        assert_eq!(bench.finish_script(&script), Finished::completed());
+        assert_eq!(bench.stdout(), ["before", "after"], "{replace}");
+        assert_eq!(bench.notes(), [note, "exit code 0"], "{replace}");
+    }
+}
+
 /// A step in an image that this docker does not have, and what its `pull` does.
 fn pulling(bench: &mut Bench, desk: &Desk, pull: &str) -> Assignment {
     let script = format!(
@@ -290,6 +331,23 @@ fn what_the_worker_runs_for_itself_speaks_in_the_log_as_the_worker() {
     let mut notes = bench.notes();
     notes.sort();
     assert_eq!(notes, ["OUTPUT: 1", "exit code 0", "layer", "unpacked"]);
+    assert_eq!(bench.stdout(), ["ran"]);
+}
+
+#[test]
+fn what_preparing_prints_is_kept_up_to_a_limit_and_the_log_says_so() {
+    let (mut bench, desk) = (Bench::new(), Desk::new());
+    let pull = "yes 'a layer of the image' | head -n 20000; echo last >&2";
+    let assignment = pulling(&mut bench, &desk, pull);
+    let held = bench.run(assignment);
+    assert_eq!(held.finished(), Finished::completed());
+    let marker = "preparing the step printed more than 64 KiB: the rest is not kept";
+    let notes = bench.notes();
+    let (layers, end) = notes.split_at(notes.len() - 2);
+    assert_eq!(end, [marker, "exit code 0"]);
+    assert!(layers.iter().all(|line| line == "a layer of the image"));
+    let bytes = bench.place.log().metadata().unwrap().len();
+    assert!((60 << 10..66 << 10).contains(&bytes), "{bytes} bytes");
     assert_eq!(bench.stdout(), ["ran"]);
 }
 

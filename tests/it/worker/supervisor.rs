@@ -237,6 +237,32 @@ fn a_step_that_makes_its_supervisor_stand_still_ends_within_its_grace() {
 }
 
 #[test]
+fn a_step_that_stops_its_supervisor_and_exits_ends_with_its_exit_code() {
+    let bench = Bench::new();
+    let finished = bench.finish_script("kill -STOP $PPID; echo up; exit 3");
+    assert_eq!(finished, Finished::exited(3));
+    let resumed = "a signal (SIGSTOP) stopped the supervisor of the step: the worker resumed it";
+    assert_eq!(bench.notes(), [resumed, "exit code 3"]);
+    assert_eq!(bench.stdout(), ["up"]);
+}
+
+#[test]
+fn a_step_that_leaves_behind_who_stops_its_supervisor_ends_with_all_of_it() {
+    let bench = Bench::new();
+    let script = "parent=$PPID; (while :; do kill -STOP $parent; done) & exit 0";
+    // The supervisor may be quick enough to kill whoever stops it. Otherwise the worker does without the supervisor.
+    match bench.finish_script(script) {
+        Finished::Completed { .. } => {}
+        finished => {
+            let sentence = "its supervisor was killed by signal 9 (SIGKILL) after a signal (SIGSTOP) had stopped it again and \
+                            again, and the step with it";
+            assert_eq!(failed(&finished), (Reason::Signal, sentence));
+        }
+    }
+    assert_eq!(bench.alive(), 0);
+}
+
+#[test]
 fn a_storm_that_outlives_its_step_ends() {
     let bench = Bench::new();
     let script = "
