@@ -1,7 +1,7 @@
 //! The only place that asks the time. Everything else gets it as an argument.
 
 use std::sync::Mutex;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::domain::settings::Settings;
 use crate::domain::{Now, Timestamp, Uptime};
@@ -99,11 +99,18 @@ impl SystemClock {
     }
 }
 
+/// The wall clock. A clock that is set beyond all calendars reads as the first or last time that can be printed.
 pub fn wall_time() -> Timestamp {
-    Timestamp(match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(since) => since.as_millis() as i64,
-        Err(before) => -(before.duration().as_millis() as i64),
-    })
+    timestamp_of(SystemTime::now())
+}
+
+fn timestamp_of(time: SystemTime) -> Timestamp {
+    let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    let timestamp = match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Timestamp(ms(since)),
+        Err(before) => Timestamp(-ms(before.duration())),
+    };
+    timestamp.printable()
 }
 
 /// How long something takes, for whoever counts it. It decides nothing.
@@ -225,6 +232,20 @@ mod tests {
         };
         assert_eq!(demo.absence_ms(), 2_500);
         assert_eq!(Settings::default().absence_ms(), 10_000);
+    }
+
+    #[test]
+    fn a_clock_beyond_all_calendars_reads_as_the_nearest_printable_time() {
+        let after_1970 = |secs: u64| timestamp_of(UNIX_EPOCH + Duration::from_secs(secs));
+        assert_eq!(after_1970(1_700_000_000), Timestamp(1_700_000_000_000));
+        for secs in [253_402_300_800, 4_000_000_000_000, i64::MAX as u64] {
+            assert_eq!(after_1970(secs), Timestamp::LAST_PRINTABLE, "{secs}");
+        }
+        let before_1970 = |secs: u64| timestamp_of(UNIX_EPOCH - Duration::from_secs(secs));
+        assert_eq!(before_1970(1), Timestamp(-1_000));
+        for secs in [70_000_000_000, i64::MAX as u64] {
+            assert_eq!(before_1970(secs), Timestamp::FIRST_PRINTABLE, "{secs}");
+        }
     }
 
     #[test]

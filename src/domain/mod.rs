@@ -95,6 +95,18 @@ ids! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
+impl Timestamp {
+    /// 0001-01-01T00:00:00Z.
+    pub const FIRST_PRINTABLE: Timestamp = Timestamp(-62_135_596_800_000);
+    /// 9999-12-30T22:00:00Z: the last one that has a calendar date in every time zone.
+    pub const LAST_PRINTABLE: Timestamp = Timestamp(253_402_207_200_000);
+
+    /// The nearest time that has a calendar date with a year of four digits.
+    pub fn printable(self) -> Timestamp {
+        self.clamp(Timestamp::FIRST_PRINTABLE, Timestamp::LAST_PRINTABLE)
+    }
+}
+
 /// Service-clock time: milliseconds the server has been up, over all its lives.
 ///
 /// It cannot jump, and downtime is not in it, so every timeout and every order in a queue is measured on it.
