@@ -25,7 +25,9 @@ use crate::domain::job::Source;
 use crate::domain::reason::Reason;
 use crate::domain::schedule::{Fire, FireOutcome, Overlap, Schedule, Turn};
 use crate::domain::{JobId, Json, Now, ScheduleId, Timestamp};
+use crate::essential::catch_and_count;
 use crate::language::template::{Context, render_value};
+use crate::metrics::PanicPlace;
 use crate::store::{Frozen, StoreError, Tx};
 
 /// One look takes this many schedules; the rest comes with the next one, which is at once.
@@ -56,8 +58,12 @@ impl Engine {
             let queued = tx.released_fires(BATCH_MAX)?;
             Ok::<_, EngineError>((late, queued, tx.due_schedules(now, BATCH_MAX)?))
         })?;
-        let catch_up = |schedule_id| self.catch_up_with(schedule_id, now, task);
-        let fire_queued = |schedule_id| self.fire_queued(schedule_id, now, task);
+        let catch_up = |schedule_id| {
+            self.catch_panic_of(schedule_id, || self.catch_up_with(schedule_id, now, task))
+        };
+        let fire_queued = |schedule_id| {
+            self.catch_panic_of(schedule_id, || self.fire_queued(schedule_id, now, task))
+        };
         // What is made up for is older than what is queued, and that older than what is due now.
         let outcomes = late.into_iter().map(catch_up);
         let outcomes = outcomes.chain(queued.into_iter().map(fire_queued));
@@ -78,6 +84,21 @@ impl Engine {
             .store
             .read(|tx| Ok::<_, EngineError>(tx.earliest_look()?))?;
         Ok(FireRound { fired, next_at })
+    }
+
+    /// A schedule that makes the scheduler panic must not hold up the others.
+    fn catch_panic_of(
+        &self,
+        schedule_id: ScheduleId,
+        work: impl FnOnce() -> Result<usize, EngineError>,
+    ) -> Result<usize, EngineError> {
+        let metrics = self.store.metrics();
+        let item = format_args!("schedule {schedule_id}");
+        let outcome = catch_and_count(metrics, PanicPlace::Scheduler, item, work);
+        outcome.unwrap_or_else(|| {
+            let message = format!("the scheduler, over schedule {schedule_id}");
+            Err(StoreError::Panicked { message }.into())
+        })
     }
 
     /// A person does not want to wait: a job at once, whatever else of this schedule is running.

@@ -5,7 +5,6 @@
 //!
 //! Deliberately not here: what becomes of a due instant (`engine/fire.rs`), when one is (`cron.rs`).
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -15,6 +14,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounde
 use crate::clock::SystemClock;
 use crate::domain::Timestamp;
 use crate::engine::Engine;
+use crate::essential::{catch_and_count, spawn_essential};
+use crate::metrics::PanicPlace;
 use crate::store::Frozen;
 
 /// At the latest after this the clock is read again, and whether a fire that waits for a job may go ahead.
@@ -42,17 +43,15 @@ impl Scheduler {
         tasks: Tasks,
     ) -> std::io::Result<Scheduler> {
         let (wake_tx, wake_rx) = bounded(1);
-        let thread = std::thread::Builder::new()
-            .name("scheduler".to_string())
-            .spawn(move || {
-                let mut looks = Looks {
-                    engine,
-                    clock,
-                    tasks,
-                    seen: None,
-                };
-                looks.run(&wake_rx);
-            })?;
+        let thread = spawn_essential("scheduler", move || {
+            let mut looks = Looks {
+                engine,
+                clock,
+                tasks,
+                seen: None,
+            };
+            looks.run(&wake_rx);
+        })?;
         Ok(Scheduler {
             wake: Some(wake_tx),
             thread: Some(thread),
@@ -76,7 +75,9 @@ impl Drop for Scheduler {
     fn drop(&mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("a panic is caught there");
+            thread
+                .join()
+                .expect("a panic of this thread ends the process");
         }
     }
 }
@@ -92,11 +93,10 @@ struct Looks {
 impl Looks {
     fn run(&mut self, wake: &Receiver<()>) {
         loop {
-            let looked = catch_unwind(AssertUnwindSafe(|| self.look()));
-            let pause_ms = looked.unwrap_or_else(|_| {
-                log::error!("the scheduler met a bug; it goes on");
-                AFTER_FAILURE_MS
-            });
+            let engine = self.engine.clone();
+            let (metrics, item) = (engine.store.metrics(), "a look of the scheduler");
+            let looked = catch_and_count(metrics, PanicPlace::Scheduler, item, || self.look());
+            let pause_ms = looked.unwrap_or(AFTER_FAILURE_MS);
             match wake.recv_timeout(Duration::from_millis(pause_ms as u64)) {
                 Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
