@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::domain::presence::ClockReading;
 use crate::domain::settings::Settings;
 use crate::domain::{Now, Timestamp, Uptime};
 use crate::planted::{Bug, planted};
@@ -88,6 +89,15 @@ impl SystemClock {
         }
     }
 
+    /// The reading that tells an absence from a wall clock that was set, at this moment.
+    pub fn reading(&self, now: Now) -> ClockReading {
+        ClockReading {
+            boot_id: boot_id().to_string(),
+            boot_ms: ms_since(self.begun),
+            wall: now.wall,
+        }
+    }
+
     pub fn hold(&self, held: bool) {
         let mut service = self.service.lock().expect("no panic while it is held");
         service.hold(held);
@@ -130,6 +140,21 @@ impl Stopwatch {
 pub fn monotonic_ms() -> i64 {
     static BEGUN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     ms_since(*BEGUN.get_or_init(Instant::now))
+}
+
+/// Names the boot of the machine. Where the kernel does not tell it, each process counts as a boot.
+fn boot_id() -> &'static str {
+    static BOOT_ID: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    BOOT_ID.get_or_init(|| {
+        let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let told = told.map(|id| id.trim().to_string()).unwrap_or_default();
+        if !told.is_empty() {
+            return told;
+        }
+        let begun = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanos = begun.map_or(0, |since| since.as_nanos());
+        format!("process {} of {nanos}", std::process::id())
+    })
 }
 
 /// A time that never goes back and that goes on while the machine sleeps, so that sleep is seen as the absence it is.

@@ -298,6 +298,9 @@ impl Server {
             return Err(StartError::NoToken { why, make, or_else });
         }
         gate.load(&engine)?;
+        // Before the schedules are loaded: their times are to be on the clock of now.
+        let now = clock.now();
+        engine.follow_clock(None, clock.reading(now), now)?;
         let installation = engine.installation_key()?;
         let origin = Origin::new(&installation, config.public_url.as_deref());
         let thread = StartError::Thread;
