@@ -412,6 +412,8 @@ CREATE TABLE schedule (
     look_at        INTEGER,                          -- when something is to be done; not next_at: that waits for an earlier job
     created_at     INTEGER NOT NULL,
     removed_at     INTEGER,                          -- since when no file has it
+    away_from      INTEGER,                          -- backlog of an absence: its first instant that is not dealt with
+    away_until     INTEGER,                          -- backlog: its end; NULL: not known yet, see src/domain/presence.rs
     UNIQUE (task, name),
     CHECK (overlap = 'skip' OR overlap = 'queue' OR overlap = 'allow' OR overlap = 'cancel_previous'),
     CHECK (CASE catch_up
@@ -427,6 +429,20 @@ CREATE TABLE schedule (
 CREATE INDEX schedule_by_look ON schedule (look_at) WHERE look_at IS NOT NULL AND loaded = 1;
 -- What is made up for one after another.
 CREATE INDEX schedule_that_waits ON schedule (schedule_id) WHERE look_at IS NOT next_at AND loaded = 1;
+
+-- The backlog of an absence.
+CREATE INDEX schedule_with_backlog ON schedule (schedule_id) WHERE away_until IS NOT NULL AND loaded = 1;
+
+-- One row: the last reading of both clocks by the scheduler. It tells an absence from a clock that was set.
+CREATE TABLE presence (
+    only_row        INTEGER PRIMARY KEY CHECK (only_row = 1),
+    boot_id         TEXT    NOT NULL,                -- of the machine's boot
+    boot_ms         INTEGER NOT NULL,                -- milliseconds since that boot
+    wall_at         INTEGER NOT NULL,                -- the wall clock then
+    behind_at       INTEGER,                         -- the wall clock is behind this earlier reading
+    behind_since_ms INTEGER,                         -- since this start, in milliseconds since the boot
+    CHECK ((behind_at IS NULL) = (behind_since_ms IS NULL))
+) STRICT;
 
 -- The ledger: one row per due instant, written in the transaction that makes its job, so that no instant counts twice.
 CREATE TABLE schedule_fire (

@@ -1,8 +1,9 @@
 //! The only place that asks the time. Everything else gets it as an argument.
 
 use std::sync::Mutex;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use crate::domain::presence::ClockReading;
 use crate::domain::settings::Settings;
 use crate::domain::{Now, Timestamp, Uptime};
 use crate::planted::{Bug, planted};
@@ -88,6 +89,15 @@ impl SystemClock {
         }
     }
 
+    /// The reading that tells an absence from a wall clock that was set, at this moment.
+    pub fn reading(&self, now: Now) -> ClockReading {
+        ClockReading {
+            boot_id: boot_id().to_string(),
+            boot_ms: ms_since(self.begun),
+            wall: now.wall,
+        }
+    }
+
     pub fn hold(&self, held: bool) {
         let mut service = self.service.lock().expect("no panic while it is held");
         service.hold(held);
@@ -99,11 +109,18 @@ impl SystemClock {
     }
 }
 
+/// The wall clock. A clock that is set beyond all calendars reads as the first or last time that can be printed.
 pub fn wall_time() -> Timestamp {
-    Timestamp(match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(since) => since.as_millis() as i64,
-        Err(before) => -(before.duration().as_millis() as i64),
-    })
+    timestamp_of(SystemTime::now())
+}
+
+fn timestamp_of(time: SystemTime) -> Timestamp {
+    let ms = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    let timestamp = match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Timestamp(ms(since)),
+        Err(before) => Timestamp(-ms(before.duration())),
+    };
+    timestamp.printable()
 }
 
 /// How long something takes, for whoever counts it. It decides nothing.
@@ -123,6 +140,21 @@ impl Stopwatch {
 pub fn monotonic_ms() -> i64 {
     static BEGUN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     ms_since(*BEGUN.get_or_init(Instant::now))
+}
+
+/// Names the boot of the machine. Where the kernel does not tell it, each process counts as a boot.
+fn boot_id() -> &'static str {
+    static BOOT_ID: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    BOOT_ID.get_or_init(|| {
+        let told = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let told = told.map(|id| id.trim().to_string()).unwrap_or_default();
+        if !told.is_empty() {
+            return told;
+        }
+        let begun = SystemTime::now().duration_since(UNIX_EPOCH);
+        let nanos = begun.map_or(0, |since| since.as_nanos());
+        format!("process {} of {nanos}", std::process::id())
+    })
 }
 
 /// A time that never goes back and that goes on while the machine sleeps, so that sleep is seen as the absence it is.
@@ -225,6 +257,20 @@ mod tests {
         };
         assert_eq!(demo.absence_ms(), 2_500);
         assert_eq!(Settings::default().absence_ms(), 10_000);
+    }
+
+    #[test]
+    fn a_clock_beyond_all_calendars_reads_as_the_nearest_printable_time() {
+        let after_1970 = |secs: u64| timestamp_of(UNIX_EPOCH + Duration::from_secs(secs));
+        assert_eq!(after_1970(1_700_000_000), Timestamp(1_700_000_000_000));
+        for secs in [253_402_300_800, 4_000_000_000_000, i64::MAX as u64] {
+            assert_eq!(after_1970(secs), Timestamp::LAST_PRINTABLE, "{secs}");
+        }
+        let before_1970 = |secs: u64| timestamp_of(UNIX_EPOCH - Duration::from_secs(secs));
+        assert_eq!(before_1970(1), Timestamp(-1_000));
+        for secs in [70_000_000_000, i64::MAX as u64] {
+            assert_eq!(before_1970(secs), Timestamp::FIRST_PRINTABLE, "{secs}");
+        }
     }
 
     #[test]

@@ -67,6 +67,9 @@ pub mod client; // the same from the other side
 pub mod worker; // who runs the steps
 
 pub mod clock; // what time it is
+
+pub mod essential; // what a panic does to the process
+
 pub mod disk; // how much room there is
 pub mod lock; // who has a folder
 pub mod temporary; // folders that a killed process does not leave behind

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::domain::Timestamp;
 use crate::domain::span::span;
 use crate::wire::Time;
 
@@ -16,16 +17,32 @@ pub fn secs(secs: f64) -> String {
     duration((secs * 1_000.0) as i64)
 }
 
-/// RFC 3339 in UTC, without fractions.
-pub fn moment(at: Time) -> String {
-    let time = jiff::Timestamp::from_millisecond(at.0.0);
-    time.map_or_else(|_| at.0.0.to_string(), |time| format!("{time:.0}"))
+/// The time for a calendar. A time that no calendar can print becomes the nearest one that it can: a clock that is set to the
+/// year 20,000 must not make anybody panic.
+pub fn calendar_time(at: Timestamp) -> jiff::Timestamp {
+    let time = jiff::Timestamp::from_millisecond(at.printable().0);
+    time.expect("every printable time is within the range of the library")
 }
 
-/// The same to the millisecond.
+/// RFC 3339 in UTC, without fractions.
+pub fn moment(at: Time) -> String {
+    format!("{:.0}", calendar_time(at.0))
+}
+
+/// RFC 3339 in UTC, with milliseconds.
 pub fn moment_ms(at: Time) -> String {
-    let time = jiff::Timestamp::from_millisecond(at.0.0);
-    time.map_or_else(|_| at.0.0.to_string(), |time| format!("{time:.3}"))
+    rfc3339_ms(at.0)
+}
+
+/// RFC 3339 in UTC, with milliseconds.
+pub fn rfc3339_ms(at: Timestamp) -> String {
+    format!("{:.3}", calendar_time(at))
+}
+
+/// As the header `Date` of HTTP wants it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+pub fn http_date(at: Timestamp) -> String {
+    let date = calendar_time(at).strftime("%a, %d %b %Y %H:%M:%S GMT");
+    date.to_string()
 }
 
 /// `23:04:05.123`, in UTC.
@@ -155,6 +172,27 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_time_can_be_printed() {
+        let last = Timestamp::LAST_PRINTABLE.0;
+        for ms in [last, last + 1, 400_000_000_000_000, i64::MAX] {
+            let at = Timestamp(ms);
+            assert_eq!(rfc3339_ms(at), "9999-12-30T22:00:00.000Z");
+            assert_eq!(moment(Time(at)), "9999-12-30T22:00:00Z");
+            assert_eq!(http_date(at), "Thu, 30 Dec 9999 22:00:00 GMT");
+            assert!(calendar_time(at).in_tz("Pacific/Kiritimati").is_ok());
+        }
+        let first = Timestamp::FIRST_PRINTABLE.0;
+        for ms in [first, first - 1, i64::MIN] {
+            let at = Timestamp(ms);
+            assert_eq!(rfc3339_ms(at), "0001-01-01T00:00:00.000Z");
+            assert_eq!(http_date(at), "Mon, 01 Jan 0001 00:00:00 GMT");
+            assert!(calendar_time(at).in_tz("Pacific/Pago_Pago").is_ok());
+        }
+        let known = Timestamp(784_111_777_000);
+        assert_eq!(http_date(known), "Sun, 06 Nov 1994 08:49:37 GMT");
+    }
 
     #[test]
     fn durations_have_two_units_at_most() {

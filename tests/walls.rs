@@ -320,8 +320,8 @@ const ALONE: &[(&str, &str, &str)] = &[
     ),
     (
         "process::abort",
-        "src/store/writer.rs",
-        "only an unknown commit ends the process",
+        "src/essential.rs",
+        "only an unknown commit or the end of an essential thread ends the process",
     ),
 ];
 
@@ -336,6 +336,35 @@ const MAY_MEASURE: &[&str] = &[
     "src/worker/supervisor.rs",
     "src/worker/tree.rs",
 ];
+
+/// Threads whose panic the process survives, because their owner notices it. All others are started by `spawn_essential`.
+const MAY_START_A_THREAD: &[&str] = &[
+    "src/cli/",
+    "src/essential.rs",
+    "src/outbox/mod.rs",     // one delivery
+    "src/outbox/program.rs", // the output of one program
+    "src/server/download.rs",
+    "src/worker/capture.rs",
+    "src/worker/executor/",
+    "src/worker/shipping.rs", // the removal of one folder
+    "src/worker/slot.rs",
+    "src/worker/supervised.rs",
+    "src/worker/supervisor.rs",
+];
+
+#[test]
+fn a_thread_that_nobody_misses_is_started_where_that_was_thought_of() {
+    for path in sources(Path::new("src")) {
+        let name = path.display().to_string();
+        for (line, text) in code(&path) {
+            let starts = text.contains("thread::Builder") || text.contains("thread::spawn");
+            let may = MAY_START_A_THREAD
+                .iter()
+                .any(|place| name.starts_with(place));
+            assert!(!starts || may, "{name}:{line}: use spawn_essential");
+        }
+    }
+}
 
 fn sources(folder: &Path) -> Vec<PathBuf> {
     if folder.is_file() {

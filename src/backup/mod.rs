@@ -39,6 +39,7 @@ use crate::secrets::KEY_FILE;
 use crate::store::CopyError;
 use crate::whole_file;
 use crate::wire::Time;
+use crate::words::calendar_time;
 
 pub use make::{Backup, From, Sources, Staging, begin};
 pub use open::{Contents, look};
@@ -213,8 +214,6 @@ pub fn noted(data_dir: &Path) -> Option<Noted> {
 
 /// `20261117T143000Z`.
 fn stamp(at: Timestamp) -> String {
-    match jiff::Timestamp::from_millisecond(at.0) {
-        Ok(at) => at.strftime("%Y%m%dT%H%M%SZ").to_string(),
-        Err(_) => at.0.to_string(),
-    }
+    let at = calendar_time(at).strftime("%Y%m%dT%H%M%SZ");
+    at.to_string()
 }

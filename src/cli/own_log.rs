@@ -17,9 +17,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
 use super::say::{self, spoken};
+use crate::clock::wall_time;
 use crate::config::LogFormat;
 use crate::domain::limits::clip;
-use crate::words::turns_reading;
+use crate::wire::Time;
+use crate::words::{moment, rfc3339_ms, turns_reading};
 
 /// As much as a pipe takes without waiting, once it takes anything.
 const AT_ONCE_BYTES: usize = 4_096;
@@ -114,7 +116,7 @@ fn write_record(out: &mut Formatter, record: &Record, shape: Shape) -> io::Resul
     let target = record.target();
     match shape.format {
         LogFormat::Json => {
-            let at = out.timestamp_millis();
+            let at = rfc3339_ms(wall_time());
             let level = record.level().as_str().to_lowercase();
             let (target, message) = (quoted(target), quoted(&message));
             let mut line = match shape.to_journal {
@@ -137,7 +139,7 @@ fn write_record(out: &mut Formatter, record: &Record, shape: Shape) -> io::Resul
             if shape.to_journal {
                 return writeln!(out, "{target}: {line}");
             }
-            let (at, level) = (out.timestamp_seconds(), record.level());
+            let (at, level) = (moment(Time(wall_time())), record.level());
             let style = out.default_level_style(level);
             writeln!(out, "[{at} {style}{level:<5}{style:#} {target}] {line}")
         }

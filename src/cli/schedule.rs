@@ -16,6 +16,7 @@ use crate::cron::Cron;
 use crate::domain::Json;
 use crate::wire::Time;
 use crate::wire::api::{FireJson, JobJson, List, ScheduleJson};
+use crate::words::calendar_time;
 
 /// How many of its last times are shown with a schedule.
 const LAST: usize = 10;
@@ -203,8 +204,7 @@ fn ink(fire: &FireJson) -> Ink {
 
 /// As the clocks of its zone show it.
 fn in_zone(at: Time, zone: &str) -> String {
-    let time = jiff::Timestamp::from_millisecond(at.0.0);
-    let zoned = time.and_then(|time| time.in_tz(zone));
+    let zoned = calendar_time(at.0).in_tz(zone);
     zoned.map_or_else(
         |_| moment(at),
         |zoned| zoned.strftime("%Y-%m-%d %H:%M:%S %:z").to_string(),

@@ -12,6 +12,7 @@ pub mod job;
 pub mod limits;
 pub mod log;
 pub mod outbox;
+pub mod presence;
 pub mod protocol;
 pub mod reason;
 pub mod recovery;
@@ -94,6 +95,23 @@ ids! {
 /// Wall-clock time in milliseconds since 1970, UTC. For display, `not_before` and cron; never for liveness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// 0001-01-01T00:00:00Z.
+    pub const FIRST_PRINTABLE: Timestamp = Timestamp(-62_135_596_800_000);
+    /// 9999-12-30T22:00:00Z: the last one that has a calendar date in every time zone.
+    pub const LAST_PRINTABLE: Timestamp = Timestamp(253_402_207_200_000);
+
+    /// `false`: the time is the first or last that can be printed, or beyond.
+    pub fn is_within_calendars(self) -> bool {
+        self > Timestamp::FIRST_PRINTABLE && self < Timestamp::LAST_PRINTABLE
+    }
+
+    /// The nearest time that has a calendar date with a year of four digits.
+    pub fn printable(self) -> Timestamp {
+        self.clamp(Timestamp::FIRST_PRINTABLE, Timestamp::LAST_PRINTABLE)
+    }
+}
 
 /// Service-clock time: milliseconds the server has been up, over all its lives.
 ///

@@ -107,6 +107,10 @@ pub struct Schedule {
     pub created_at: Timestamp,
     /// Since when no file has it.
     pub removed_at: Option<Timestamp>,
+    /// The first instant of an absence that is still to be made up for. Without `away_until`, the end of the absence is not known
+    /// yet, see `presence.rs`.
+    pub away_from: Option<Timestamp>,
+    pub away_until: Option<Timestamp>,
 }
 
 /// A row of the ledger: what became of one due instant.
@@ -141,6 +145,12 @@ impl Schedule {
         (self.loaded || self.pause().is_some()) && self.look_at.is_some_and(|at| at <= now)
     }
 
+    /// The first and the last instant of an absence that is to be made up for apart from the times to come: the clock was set
+    /// since.
+    pub fn backlog(&self) -> Option<(Timestamp, Timestamp)> {
+        self.away_from.zip(self.away_until)
+    }
+
     /// What is to be made up for waits for the job of an earlier fire.
     pub fn waits(&self) -> bool {
         self.look_at != self.next_at
@@ -163,12 +173,22 @@ impl Schedule {
 
     /// What each of these instants comes to. All of them are due, the oldest first.
     pub fn turns(&self, due: &[Timestamp], now: Timestamp) -> Vec<Turn> {
+        let is_late = |at: &&Timestamp| now.0 - at.0 > ON_TIME_MS;
+        let late = due.iter().filter(is_late).count();
+        self.turns_of(due, late, now)
+    }
+
+    /// What each instant of a backlog comes to: all of them are late, whatever the clock says now.
+    pub fn turns_of_backlog(&self, due: &[Timestamp], now: Timestamp) -> Vec<Turn> {
+        self.turns_of(due, due.len(), now)
+    }
+
+    /// `late`: so many of them, from the first on, are late.
+    fn turns_of(&self, due: &[Timestamp], late: usize, now: Timestamp) -> Vec<Turn> {
         if let Some(pause) = self.pause() {
             let paused = Turn::Pass(FireOutcome::Paused, pause.to_string());
             return vec![paused; due.len()];
         }
-        let is_late = |at: &&Timestamp| now.0 - at.0 > ON_TIME_MS;
-        let late = due.iter().filter(is_late).count();
         // Those from here on are not too late to be made up for.
         let wanted = match self.draft.catch_up {
             CatchUp::None => late,
@@ -186,7 +206,7 @@ impl Schedule {
             if index >= wanted {
                 return Turn::Fire(FireOutcome::CaughtUp);
             }
-            let secs = (now.0 - at.0) / 1_000;
+            let secs = (now.0 - at.0).max(0) / 1_000;
             let policy = self.draft.catch_up.in_words();
             Turn::Pass(
                 FireOutcome::Missed,
@@ -238,6 +258,8 @@ mod tests {
             look_at: None,
             created_at: Timestamp(0),
             removed_at: None,
+            away_from: None,
+            away_until: None,
         }
     }
 

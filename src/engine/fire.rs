@@ -25,7 +25,9 @@ use crate::domain::job::Source;
 use crate::domain::reason::Reason;
 use crate::domain::schedule::{Fire, FireOutcome, Overlap, Schedule, Turn};
 use crate::domain::{JobId, Json, Now, ScheduleId, Timestamp};
+use crate::essential::catch_and_count;
 use crate::language::template::{Context, render_value};
+use crate::metrics::PanicPlace;
 use crate::store::{Frozen, StoreError, Tx};
 
 /// One look takes this many schedules; the rest comes with the next one, which is at once.
@@ -51,15 +53,21 @@ impl Engine {
         now: Now,
         task: &dyn Fn(&str) -> Option<Frozen>,
     ) -> Result<FireRound, EngineError> {
-        let (late, queued, due) = self.store.read(|tx| {
+        let (backlog, late, queued, due) = self.store.read(|tx| {
+            let backlog = tx.backlog_schedules(BATCH_MAX)?;
             let late = tx.released_schedules(BATCH_MAX)?;
             let queued = tx.released_fires(BATCH_MAX)?;
-            Ok::<_, EngineError>((late, queued, tx.due_schedules(now, BATCH_MAX)?))
+            let due = tx.due_schedules(now, BATCH_MAX)?;
+            Ok::<_, EngineError>((backlog, late, queued, due))
         })?;
-        let catch_up = |schedule_id| self.catch_up_with(schedule_id, now, task);
-        let fire_queued = |schedule_id| self.fire_queued(schedule_id, now, task);
+        let catch_up = |schedule_id| {
+            self.catch_panic_of(schedule_id, || self.catch_up_with(schedule_id, now, task))
+        };
+        let fire_queued = |schedule_id| {
+            self.catch_panic_of(schedule_id, || self.fire_queued(schedule_id, now, task))
+        };
         // What is made up for is older than what is queued, and that older than what is due now.
-        let outcomes = late.into_iter().map(catch_up);
+        let outcomes = backlog.into_iter().chain(late).map(catch_up);
         let outcomes = outcomes.chain(queued.into_iter().map(fire_queued));
         let outcomes = outcomes.chain(due.into_iter().map(catch_up));
         let (mut fired, mut failed) = (0, None);
@@ -78,6 +86,21 @@ impl Engine {
             .store
             .read(|tx| Ok::<_, EngineError>(tx.earliest_look()?))?;
         Ok(FireRound { fired, next_at })
+    }
+
+    /// A schedule that makes the scheduler panic must not hold up the others.
+    fn catch_panic_of(
+        &self,
+        schedule_id: ScheduleId,
+        work: impl FnOnce() -> Result<usize, EngineError>,
+    ) -> Result<usize, EngineError> {
+        let metrics = self.store.metrics();
+        let item = format_args!("schedule {schedule_id}");
+        let outcome = catch_and_count(metrics, PanicPlace::Scheduler, item, work);
+        outcome.unwrap_or_else(|| {
+            let message = format!("the scheduler, over schedule {schedule_id}");
+            Err(StoreError::Panicked { message }.into())
+        })
     }
 
     /// A person does not want to wait: a job at once, whatever else of this schedule is running.
@@ -146,15 +169,25 @@ impl Engine {
         let mut refused = None;
         loop {
             let ready = self.store.read(|tx| ready(tx, schedule_id, now))?;
-            let Some((schedule, due)) = ready else {
+            let Some(Ready {
+                schedule,
+                due,
+                is_backlog,
+            }) = ready
+            else {
                 return Ok(made);
             };
+            let turns = match is_backlog {
+                true => schedule.turns_of_backlog(&due.instants, now.wall),
+                false => schedule.turns(&due.instants, now.wall),
+            };
             let batch = Batch {
-                turns: schedule.turns(&due.instants, now.wall),
+                turns,
                 frozen: task(&schedule.draft.task),
                 refused: refused.take(),
                 schedule,
                 due,
+                is_backlog,
             };
             let settings = self.settings;
             let result = self.store.write(move |tx| {
@@ -219,14 +252,32 @@ impl Engine {
 }
 
 /// A schedule with something to do, and the instants to do it for.
-fn ready(
-    tx: &Tx,
-    schedule_id: ScheduleId,
-    now: Now,
-) -> Result<Option<(Schedule, Due)>, EngineError> {
+struct Ready {
+    schedule: Schedule,
+    due: Due,
+    /// They are the backlog of an absence, and not the times that have come.
+    is_backlog: bool,
+}
+
+fn ready(tx: &Tx, schedule_id: ScheduleId, now: Now) -> Result<Option<Ready>, EngineError> {
     let Some(schedule) = tx.schedule(schedule_id)? else {
         return Ok(None);
     };
+    if let Some((from, until)) = schedule.backlog()
+        && (schedule.loaded || schedule.pause().is_some())
+        && (!schedule.makes_up_one_by_one()
+            || schedule.pause().is_some()
+            || tx.live_jobs_of_schedule(schedule_id)?.is_empty())
+    {
+        let mut due = cron_of(&schedule.draft)?.due(from, until, ROWS_MAX);
+        due.next = None;
+        leave_out_rows(tx, &schedule, &mut due)?;
+        return Ok(Some(Ready {
+            schedule,
+            due,
+            is_backlog: true,
+        }));
+    }
     let is_released =
         schedule.waits() && schedule.loaded && tx.live_jobs_of_schedule(schedule_id)?.is_empty();
     if !is_released && !schedule.is_due(now.wall) {
@@ -234,17 +285,27 @@ fn ready(
     }
     let next_at = schedule.next_at.expect("there is something to do");
     let mut due = cron_of(&schedule.draft)?.due(next_at, now.wall, ROWS_MAX);
-    if schedule.makes_up_one_by_one() {
-        // What had its turn while others waited is not one of those that are made up for.
-        let mut without_row = Vec::with_capacity(due.instants.len());
-        for due_at in due.instants {
-            if !tx.has_fire(schedule_id, due_at, false)? {
-                without_row.push(due_at);
-            }
-        }
-        due.instants = without_row;
+    leave_out_rows(tx, &schedule, &mut due)?;
+    Ok(Some(Ready {
+        schedule,
+        due,
+        is_backlog: false,
+    }))
+}
+
+/// What had its turn while others waited is not one of those that are made up for.
+fn leave_out_rows(tx: &Tx, schedule: &Schedule, due: &mut Due) -> Result<(), EngineError> {
+    if !schedule.makes_up_one_by_one() {
+        return Ok(());
     }
-    Ok(Some((schedule, due)))
+    let mut without_row = Vec::with_capacity(due.instants.len());
+    for &due_at in &due.instants {
+        if !tx.has_fire(schedule.schedule_id, due_at, false)? {
+            without_row.push(due_at);
+        }
+    }
+    due.instants = without_row;
+    Ok(())
 }
 
 /// Why nothing of a transaction is kept.
@@ -277,6 +338,8 @@ struct Batch {
     frozen: Option<Frozen>,
     /// An instant that was tried, and why it cannot be.
     refused: Option<(Timestamp, String)>,
+    /// The instants are the backlog of an absence: the next time of the schedule stays as it is.
+    is_backlog: bool,
 }
 
 impl Batch {
@@ -337,8 +400,13 @@ impl Batch {
             break;
         }
         ledger.close()?;
-        let was = self.schedule.next_at.expect("it is due");
-        let moved = tx.move_next(schedule_id, was, waiting.or(look_at), look_at)?;
+        let moved = if self.is_backlog {
+            let was = self.schedule.away_from.expect("it has a backlog");
+            tx.move_backlog(schedule_id, was, waiting.or(look_at))?
+        } else {
+            let was = self.schedule.next_at.expect("it is due");
+            tx.move_next(schedule_id, was, waiting.or(look_at), look_at)?
+        };
         assert!(moved, "nobody moves it within our transaction");
         Ok(made)
     }
@@ -514,7 +582,7 @@ impl<'a> Ledger<'a> {
         outcome: FireOutcome,
         job_id: JobId,
     ) -> Result<(), StoreError> {
-        let late_secs = (self.now.wall.0 - due_at.0) / 1_000;
+        let late_secs = (self.now.wall.0 - due_at.0).max(0) / 1_000;
         let message = match outcome {
             FireOutcome::CaughtUp => format!("caught up {late_secs} s late"),
             _ => String::new(),

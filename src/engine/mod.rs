@@ -13,7 +13,7 @@
 //! | forget_worker | `drain.rs` | time, through the reaper |
 //! | tell | `tell.rs` | the server |
 //! | set_schedules, pause_schedule, resume_schedule, fire_schedule | `schedule.rs` `fire.rs` | the loader, people |
-//! | fire_due, clock_stepped_back | `fire.rs` `schedule.rs` | time, through the scheduler |
+//! | fire_due, follow_clock | `fire.rs` `follow_clock.rs` | time, through the scheduler |
 //! | release_due, recover | `release.rs` `recover.rs` | time, through the sweeper |
 //! | make_token, revoke_token, enrol, note_token_use, log_in, log_out | `tokens.rs` | people, workers |
 //! | set_targets, next_message, tell_delivery, redeliver | `outbox.rs` | time, through the outbox; people |
@@ -38,6 +38,7 @@ mod drain;
 mod facts;
 mod finish;
 mod fire;
+mod follow_clock;
 mod group;
 mod heartbeat;
 mod hooks;

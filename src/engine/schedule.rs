@@ -70,26 +70,6 @@ impl Engine {
         })
     }
 
-    /// The wall clock was set back: what comes again and has its job is passed over, what has none is due again.
-    pub fn clock_stepped_back(&self, now: Now) -> Result<(), EngineError> {
-        self.write(now, move |tx| {
-            for schedule in tx.all_schedules()? {
-                let Some(next_at) = schedule.next_at else {
-                    continue;
-                };
-                let just_before = Timestamp(now.wall.0 - 1);
-                // One that cannot be read any more is reported when it is due.
-                let cron = cron_of(&schedule.draft).ok();
-                let from_now = cron.and_then(|cron| cron.next_after(just_before));
-                let withdrawn = tx.withdraw_fires(schedule.schedule_id, now)?;
-                let earlier = [from_now, withdrawn].into_iter().flatten();
-                let earliest = Some(earlier.fold(next_at, Timestamp::min));
-                tx.move_next(schedule.schedule_id, next_at, earliest, earliest)?;
-            }
-            Ok(())
-        })
-    }
-
     /// Until it is resumed it makes no jobs; the ledger says so of each time that passes.
     pub fn pause_schedule(
         &self,
@@ -252,13 +232,8 @@ fn update(
     let begins_anew = schedule.removed_at.is_some()
         || (&was.cron, &was.timezone) != (&draft.cron, &draft.timezone)
         || (draft.enabled && !was.enabled);
-    // The clock may have been set back since.
-    let withdrawn = tx.withdraw_fires(schedule.schedule_id, now)?;
     let next_at = match schedule.next_at {
-        Some(next_at) if !begins_anew => {
-            let earlier = [next_from_now, withdrawn].into_iter().flatten();
-            Some(earlier.fold(next_at, Timestamp::min))
-        }
+        Some(next_at) if !begins_anew => Some(next_at),
         _ => next_from_now,
     };
     if was.enabled && !draft.enabled {
@@ -272,7 +247,7 @@ fn update(
     }
     let stays = was == draft && schedule.loaded && !schedule.waits() && schedule.next_at == next_at;
     if !stays {
-        tx.update_schedule(schedule.schedule_id, draft, next_at)?;
+        tx.update_schedule(schedule.schedule_id, draft, next_at, begins_anew)?;
     }
     Ok(())
 }

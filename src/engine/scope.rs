@@ -20,6 +20,7 @@ use crate::domain::{JobId, Json, Timestamp};
 use crate::language::template::{self, Context, TemplateFault};
 use crate::language::values::kind;
 use crate::store::Tx;
+use crate::words::rfc3339_ms;
 
 impl From<TemplateFault> for Failure {
     fn from(fault: TemplateFault) -> Failure {
@@ -326,6 +327,5 @@ pub(super) fn texts_in(value: &Value) -> Vec<String> {
 }
 
 pub(super) fn rfc3339(at: Timestamp) -> String {
-    let at = jiff::Timestamp::from_millisecond(at.0).unwrap_or_default();
-    format!("{at:.3}")
+    rfc3339_ms(at)
 }

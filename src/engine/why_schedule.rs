@@ -60,7 +60,7 @@ fn standing(view: &ScheduleView, is_queued: bool) -> ScheduleStanding {
         ScheduleStanding::Paused
     } else if !schedule.draft.enabled {
         ScheduleStanding::Disabled
-    } else if is_queued || schedule.waits() {
+    } else if is_queued || schedule.waits() || schedule.backlog().is_some() {
         ScheduleStanding::Overlap
     } else if schedule.next_at.is_none() {
         ScheduleStanding::NeverDue
@@ -112,7 +112,8 @@ impl Asked<'_> {
                 vec!["change cron in its file".to_string()],
             ),
             Overlap => {
-                let due_at = queued.map(|fire| fire.due_at).or(schedule.next_at);
+                let backlog = schedule.backlog().map(|(from, _)| from);
+                let due_at = queued.map(|fire| fire.due_at).or(backlog).or(schedule.next_at);
                 let fire = due_at.map_or("a fire".to_string(), |at| format!("the fire of {}", moment(at)));
                 let (job, fix) = match earlier.first() {
                     Some(job_id) => (

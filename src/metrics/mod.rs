@@ -8,6 +8,7 @@
 
 pub mod text;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::domain::event::EventKind;
@@ -34,6 +35,24 @@ words! {
         PrepareTimeout = "prepare_timeout",
         /// Once too often: its step has failed.
         Exhausted = "exhausted",
+    }
+}
+
+words! {
+    /// Where a panic was caught that cost one item and not the process. See `essential.rs`.
+    pub enum PanicPlace {
+        /// A call of the store, whoever made it: it was rolled back alone.
+        Transaction = "transaction",
+        Request = "request",
+        Sweeper = "sweeper",
+        Scheduler = "scheduler",
+        Reaper = "reaper",
+        Outbox = "outbox",
+        /// Long polls of workers, and what they are answered.
+        Polls = "polls",
+        EventStreams = "event_streams",
+        Workflows = "workflows",
+        Backup = "backup",
     }
 }
 
@@ -168,6 +187,7 @@ pub struct Metrics {
     assignments: Box<[Counter]>,
     fires: Box<[Counter]>,
     fenced_reports: Counter,
+    pub panics: Arc<PanicCounts>,
     /// Moved by whoever makes them: only the first of several in a row is an event.
     pub backup_failures: Counter,
     recovery_actions: Box<[Counter]>,
@@ -187,6 +207,7 @@ impl Default for Metrics {
             assignments: counters(Assignment::ALL.len()),
             fires: counters(FireOutcome::ALL.len()),
             fenced_reports: Counter::default(),
+            panics: Arc::default(),
             backup_failures: Counter::default(),
             recovery_actions: counters(Phase::ALL.len() * ACTION_COLUMNS),
             step_wait_seconds: Histogram::new(WAIT_SECONDS),
@@ -195,6 +216,26 @@ impl Default for Metrics {
             store_write_seconds: Histogram::new(WRITE_SECONDS),
             store_batch_size: Histogram::new(BATCH_CALLS),
         }
+    }
+}
+
+/// Panics that were caught, by place. Shared with threads that must not keep the store open.
+#[derive(Debug)]
+pub struct PanicCounts(Box<[Counter]>);
+
+impl Default for PanicCounts {
+    fn default() -> PanicCounts {
+        PanicCounts(counters(PanicPlace::ALL.len()))
+    }
+}
+
+impl PanicCounts {
+    pub fn add(&self, place: PanicPlace) {
+        self.0[place as usize].add(1);
+    }
+
+    pub fn count(&self, place: PanicPlace) -> u64 {
+        self.0[place as usize].count()
     }
 }
 
@@ -295,6 +336,11 @@ impl Metrics {
             help,
             failures,
         );
+        let help = "Bugs (panics) of the server that cost one request, one transaction or one other item and not the process, by where they were met.";
+        page.family("stepward_panics_total", Kind::Counter, help);
+        for (place, counter) in PanicPlace::ALL.iter().zip(&self.panics.0) {
+            page.sample(&[("place", place.as_str())], counter.count());
+        }
         self.write_recovery(page);
         let help = "Due times of schedules, by what became of each. Many that were missed at once count once; one that was queued counts again when it is settled.";
         page.family("stepward_schedule_fires_total", Kind::Counter, help);

@@ -10,6 +10,7 @@ use super::header::words;
 use super::message::Letter;
 use super::program;
 use crate::domain::outbox::Sent;
+use crate::words::calendar_time;
 
 pub fn deliver(
     to: &[String],
@@ -32,7 +33,7 @@ fn mail(to: &[String], from: Option<&str>, letter: &Letter) -> Vec<u8> {
     }
     line("To", &to.join(",\r\n "));
     line("Subject", &words(&letter.title).join("\r\n "));
-    let date = jiff::Timestamp::from_millisecond(letter.sent_at.0).unwrap_or_default();
+    let date = calendar_time(letter.sent_at);
     let date = jiff::fmt::rfc2822::to_string(&date.to_zoned(jiff::tz::TimeZone::UTC));
     if let Ok(date) = date {
         line("Date", &date);

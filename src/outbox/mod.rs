@@ -22,6 +22,7 @@ mod slack;
 mod webhook;
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -34,6 +35,8 @@ use crate::clock::{SystemClock, monotonic_ms, wall_time};
 use crate::config::{Means, Notify};
 use crate::domain::outbox::{MessageState, Sent, Target};
 use crate::engine::{Due, Engine, Outgoing};
+use crate::essential::{catch_and_count, spawn_essential};
+use crate::metrics::PanicPlace;
 use message::Letter;
 
 pub use message::{Sender as Origin, message_id};
@@ -45,6 +48,8 @@ const LOOK_MS: i64 = 60_000;
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// How long a delivery that is under way may take once the server stops.
 const STOP_MAX: Duration = Duration::from_secs(1);
+
+const DELIVERY_PANICKED: &str = "the delivery met a bug, the server's log says which";
 
 /// Rings for the threads when messages were posted. Made before the store, which rings it.
 #[derive(Clone)]
@@ -140,9 +145,7 @@ impl Outbox {
                 stop: stop_rx.clone(),
                 stopping: outbox.stopping.clone(),
             };
-            let thread = std::thread::Builder::new()
-                .name(format!("outbox-{name}"))
-                .spawn(move || courier.run())?;
+            let thread = spawn_essential(format!("outbox-{name}"), move || courier.run())?;
             outbox.threads.push(thread);
             outbox.targets.insert(name, means);
         }
@@ -168,9 +171,9 @@ impl Drop for Outbox {
         self.stopping.store(true, Ordering::Relaxed);
         self.stop = None;
         for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                log::error!("a thread of the outbox met a bug");
-            }
+            thread
+                .join()
+                .expect("a panic of these threads ends the process");
         }
     }
 }
@@ -209,7 +212,21 @@ struct Stopped;
 
 impl Courier {
     fn run(&self) {
-        while self.round().is_ok() {}
+        loop {
+            let item = format_args!("a message to {}", self.target);
+            let round = self
+                .catch(item, || self.round())
+                .unwrap_or_else(|| self.pause());
+            if round.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// `None`: the work for this item panicked.
+    fn catch<T>(&self, item: impl Display, work: impl FnOnce() -> T) -> Option<T> {
+        let metrics = self.engine.store.metrics();
+        catch_and_count(metrics, PanicPlace::Outbox, item, work)
     }
 
     fn round(&self) -> Result<(), Stopped> {
@@ -242,14 +259,24 @@ impl Courier {
 
     fn carry(&self, outgoing: &Outgoing) -> Result<(), Stopped> {
         let begun_ms = monotonic_ms();
-        let letter = Letter::new(outgoing, &self.origin, wall_time());
+        let item = format!("message {} to {}", outgoing.message.outbox_id, self.target);
+        let letter = self.catch(&item, || Letter::new(outgoing, &self.origin, wall_time()));
+        let Some(letter) = letter else {
+            // It counts as a try that failed, so that the messages behind it have their turn.
+            return self.write_down(outgoing, &Sent::failed(DELIVERY_PANICKED), 0);
+        };
         let (sent_tx, sent_rx) = bounded(1);
         let (means, stopping) = (self.means.clone(), self.stopping.clone());
+        let engine = self.engine.clone();
         let carrier = std::thread::Builder::new()
             .name("outbox-send".to_string())
             .spawn(move || {
+                let metrics = engine.store.metrics();
+                let sent = catch_and_count(metrics, PanicPlace::Outbox, item, || {
+                    deliver(&means, &letter, &stopping)
+                });
                 // Nobody waits any more if the server stopped meanwhile.
-                let _ = sent_tx.send(deliver(&means, &letter, &stopping));
+                let _ = sent_tx.send(sent.unwrap_or_else(|| Sent::failed(DELIVERY_PANICKED)));
             });
         if let Err(error) = carrier {
             log::error!("no thread to deliver a message with: {error}");
@@ -265,7 +292,7 @@ impl Courier {
             Some(sent) if sent.is_ok || !is_stopping => sent,
             Some(_) => return Err(Stopped),
             None if is_stopping => return Err(Stopped),
-            None => Sent::failed("the delivery met a bug, the server's log says which"),
+            None => Sent::failed(DELIVERY_PANICKED),
         };
         self.write_down(outgoing, &sent, monotonic_ms() - begun_ms)
     }

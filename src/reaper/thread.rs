@@ -1,6 +1,5 @@
 //! The thread of the reaper: a round a minute, and while there is more, one after another with pauses as long as the rounds.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -12,7 +11,9 @@ use crate::clock::{Stopwatch, SystemClock};
 use crate::domain::Timestamp;
 use crate::domain::retention::Retention;
 use crate::engine::Engine;
+use crate::essential::{catch_and_count, spawn_essential};
 use crate::logs::Logs;
+use crate::metrics::PanicPlace;
 
 const INTERVAL: Duration = Duration::from_secs(60);
 const PAUSE_MIN: Duration = Duration::from_millis(5);
@@ -56,13 +57,12 @@ impl Reaper {
         let (stop, stopped) = bounded(0);
         let stats = Arc::<Mutex<ReaperStats>>::default();
         let mut rounds = Rounds {
+            engine: engine.clone(),
             reaping: Reaping::new(engine, logs, retention),
             clock,
             stats: stats.clone(),
         };
-        let thread = std::thread::Builder::new()
-            .name("reaper".to_string())
-            .spawn(move || rounds.run(&stopped))?;
+        let thread = spawn_essential("reaper", move || rounds.run(&stopped))?;
         Ok(Reaper {
             stats,
             stop: Some(stop),
@@ -80,12 +80,15 @@ impl Drop for Reaper {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("a panic is caught there");
+            thread
+                .join()
+                .expect("a panic of this thread ends the process");
         }
     }
 }
 
 struct Rounds {
+    engine: Engine,
     reaping: Reaping,
     clock: Arc<SystemClock>,
     stats: Arc<Mutex<ReaperStats>>,
@@ -95,10 +98,10 @@ impl Rounds {
     fn run(&mut self, stopped: &Receiver<()>) {
         loop {
             let begun = Stopwatch::start();
-            let more = catch_unwind(AssertUnwindSafe(|| self.round())).unwrap_or_else(|_| {
-                log::error!("the reaper met a bug; it goes on");
-                false
-            });
+            let engine = self.engine.clone();
+            let (metrics, item) = (engine.store.metrics(), "a round of the reaper");
+            let more = catch_and_count(metrics, PanicPlace::Reaper, item, || self.round());
+            let more = more.unwrap_or(false);
             // At most half of the time is its own, however much there is to do.
             let pause = match more {
                 true => Duration::from_secs_f64(begun.secs()).clamp(PAUSE_MIN, INTERVAL),

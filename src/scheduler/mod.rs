@@ -1,11 +1,10 @@
 //! Schedules fire: the thread that looks when the next one is due, and has the engine deal with it.
 //!
 //! Due is what the wall clock says, and that may be set forward and back at any time, so it is looked at once a second even if
-//! nothing is due for days. Set forward is as if nobody had been there; set back, what has had its job does not come again.
+//! nothing is due for days. A clock that was set is no absence: how the two are told apart is in `domain/presence.rs`.
 //!
 //! Deliberately not here: what becomes of a due instant (`engine/fire.rs`), when one is (`cron.rs`).
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,8 +12,10 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
 
 use crate::clock::SystemClock;
-use crate::domain::Timestamp;
+use crate::domain::presence::Presence;
 use crate::engine::Engine;
+use crate::essential::{catch_and_count, spawn_essential};
+use crate::metrics::PanicPlace;
 use crate::store::Frozen;
 
 /// At the latest after this the clock is read again, and whether a fire that waits for a job may go ahead.
@@ -22,9 +23,6 @@ const LOOK_MS: i64 = 1_000;
 
 /// What could not be written is tried again after this.
 const AFTER_FAILURE_MS: i64 = 1_000;
-
-/// Clocks are corrected by a little all the time; that is no step.
-const STEP_MS: i64 = 500;
 
 /// The task of this name as it is now.
 pub type Tasks = Arc<dyn Fn(&str) -> Option<Frozen> + Send + Sync>;
@@ -42,17 +40,15 @@ impl Scheduler {
         tasks: Tasks,
     ) -> std::io::Result<Scheduler> {
         let (wake_tx, wake_rx) = bounded(1);
-        let thread = std::thread::Builder::new()
-            .name("scheduler".to_string())
-            .spawn(move || {
-                let mut looks = Looks {
-                    engine,
-                    clock,
-                    tasks,
-                    seen: None,
-                };
-                looks.run(&wake_rx);
-            })?;
+        let thread = spawn_essential("scheduler", move || {
+            let mut looks = Looks {
+                engine,
+                clock,
+                tasks,
+                seen: None,
+            };
+            looks.run(&wake_rx);
+        })?;
         Ok(Scheduler {
             wake: Some(wake_tx),
             thread: Some(thread),
@@ -76,7 +72,9 @@ impl Drop for Scheduler {
     fn drop(&mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("a panic is caught there");
+            thread
+                .join()
+                .expect("a panic of this thread ends the process");
         }
     }
 }
@@ -85,18 +83,17 @@ struct Looks {
     engine: Engine,
     clock: Arc<SystemClock>,
     tasks: Tasks,
-    /// The wall clock at the last look.
-    seen: Option<Timestamp>,
+    /// Both clocks at the last look. `None`: it was in a former life.
+    seen: Option<Presence>,
 }
 
 impl Looks {
     fn run(&mut self, wake: &Receiver<()>) {
         loop {
-            let looked = catch_unwind(AssertUnwindSafe(|| self.look()));
-            let pause_ms = looked.unwrap_or_else(|_| {
-                log::error!("the scheduler met a bug; it goes on");
-                AFTER_FAILURE_MS
-            });
+            let engine = self.engine.clone();
+            let (metrics, item) = (engine.store.metrics(), "a look of the scheduler");
+            let looked = catch_and_count(metrics, PanicPlace::Scheduler, item, || self.look());
+            let pause_ms = looked.unwrap_or(AFTER_FAILURE_MS);
             match wake.recv_timeout(Duration::from_millis(pause_ms as u64)) {
                 Ok(()) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -107,12 +104,14 @@ impl Looks {
     /// Deals with all that is due. Returns when to look again.
     fn look(&mut self) -> i64 {
         let now = self.clock.now();
-        let stepped_back = self.seen.is_some_and(|seen| now.wall.0 < seen.0 - STEP_MS);
-        if stepped_back && let Err(error) = self.engine.clock_stepped_back(now) {
-            log::error!("the clock was set back and schedules could not follow: {error}");
-            return AFTER_FAILURE_MS;
+        let reading = self.clock.reading(now);
+        match self.engine.follow_clock(self.seen.clone(), reading, now) {
+            Ok(seen) => self.seen = Some(seen),
+            Err(error) => {
+                log::error!("schedules cannot follow the clock, they are tried again: {error}");
+                return AFTER_FAILURE_MS;
+            }
         }
-        self.seen = Some(now.wall);
         match self.engine.fire_due(now, self.tasks.as_ref()) {
             Ok(round) => {
                 let now = self.clock.now();

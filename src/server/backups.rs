@@ -20,6 +20,8 @@ use crate::config::{Origin, ServerConfig, Setting};
 use crate::domain::Timestamp;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::engine::Engine;
+use crate::essential::{catch_and_count, spawn_essential};
+use crate::metrics::PanicPlace;
 use crate::store::GoOn;
 use crate::wire::api::{BackupFailureJson, BackupJson, BackupsJson};
 use crate::words;
@@ -116,9 +118,7 @@ impl Backups {
         if backups.maker.shelf.is_some() {
             let (wake, stopped) = bounded(0);
             let maker = backups.maker.clone();
-            let thread = std::thread::Builder::new()
-                .name("backup".to_string())
-                .spawn(move || maker.run(&stopped))?;
+            let thread = spawn_essential("backup", move || maker.run(&stopped))?;
             backups.wake = Some(wake);
             backups.thread = Some(thread);
         }
@@ -230,14 +230,19 @@ impl Maker {
         loop {
             let now = self.clock.now();
             if self.due(shelf, now.wall).0 <= now.wall.0 && not_before <= now.up {
-                let shelved = self.shelve(shelf);
+                let (metrics, item) = (self.engine.store.metrics(), "a backup");
+                let shelved =
+                    catch_and_count(metrics, PanicPlace::Backup, item, || self.shelve(shelf));
                 if self.is_stopping.load(Ordering::Relaxed) {
                     return;
                 }
-                if shelved.is_err() {
+                if !matches!(shelved, Some(Ok(_))) {
                     not_before = now.up.plus_ms(AGAIN_MS);
                 }
-                self.tell(shelved);
+                match shelved {
+                    Some(shelved) => self.tell(shelved),
+                    None => metrics.backup_failures.add(1),
+                }
             }
             match stopped.recv_timeout(LOOK_EVERY) {
                 Err(RecvTimeoutError::Timeout) => {}

@@ -1,12 +1,14 @@
 //! An answer that is too long for one piece: read from disk and sent as fast as the client takes it, never held in memory.
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::error::ApiError;
 use super::exchange::Response;
 use super::http::Answer;
+use crate::essential::panic_text;
 
 /// Downloads at a time, a thread each.
 const DOWNLOADS_MAX: usize = 16;
@@ -75,7 +77,9 @@ fn send(mut download: Download, answer: Answer) {
     };
     let mut piece = vec![0; PIECE_BYTES];
     loop {
-        match download.source.read(&mut piece) {
+        // Dropping the writer would look like the end of the download, so a panic breaks it off as an error does.
+        let read = catch_unwind(AssertUnwindSafe(|| download.source.read(&mut piece)));
+        match read.unwrap_or_else(|panic| Err(io::Error::other(panic_text(&*panic)))) {
             Ok(0) => return,
             Ok(bytes) if writer.write_patiently(piece[..bytes].to_vec().into()) => {}
             Ok(_) => return,

@@ -5,7 +5,6 @@
 //! here it is the one that worked last.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{JoinHandle, Thread};
 
@@ -19,6 +18,8 @@ use super::routes::{self, Access, Route};
 use super::web;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::token::Role;
+use crate::essential::{catch_and_count, spawn_essential};
+use crate::metrics::{PanicCounts, PanicPlace};
 
 /// As many writes can share a commit as there are threads that wait for it. Workers have threads of their own: however much
 /// people read and search, nobody is given up because its heartbeat stood behind them.
@@ -42,6 +43,7 @@ impl Handlers {
         let door = Arc::new(Door {
             gate: app.gate.clone(),
             meter: app.meter.clone(),
+            panics: app.engine.store.metrics().panics.clone(),
             workers: queue(),
             people: queue(),
         });
@@ -56,13 +58,12 @@ impl Handlers {
         for (name, queue, count) in crews {
             for number in 1..=count {
                 let (app, queue) = (app.clone(), queue.clone());
-                let thread = std::thread::Builder::new()
-                    .name(format!("{name}-{number}"))
-                    .spawn(move || {
-                        while let Some(exchange) = queue.take() {
-                            serve(&app, exchange);
-                        }
-                    })?;
+                let thread = spawn_essential(format!("{name}-{number}"), move || {
+                    while let Some(exchange) = queue.take() {
+                        // An exchange that is dropped without an answer is answered with 500.
+                        catch_request(&app, exchange.route, || serve(&app, exchange));
+                    }
+                })?;
                 handlers.threads.push(thread);
             }
         }
@@ -97,6 +98,7 @@ pub struct Admitted {
 pub struct Door {
     gate: Arc<Gate>,
     pub meter: Arc<Meter>,
+    pub panics: Arc<PanicCounts>,
     workers: Arc<Queue>,
     people: Arc<Queue>,
 }
@@ -235,6 +237,12 @@ impl Queue {
     }
 }
 
+/// `None`: the work for this request panicked.
+fn catch_request<T>(app: &App, route: &Route, work: impl FnOnce() -> T) -> Option<T> {
+    let item = format_args!("the request to {}", route.path);
+    catch_and_count(app.engine.store.metrics(), PanicPlace::Request, item, work)
+}
+
 fn serve(app: &App, exchange: Exchange) {
     let Exchange {
         request,
@@ -247,10 +255,8 @@ fn serve(app: &App, exchange: Exchange) {
         return;
     }
     note_who_came(app, &request.caller);
-    let handled = catch_unwind(AssertUnwindSafe(|| (route.handler)(app, request)));
-    let handled = handled.unwrap_or_else(|_| {
-        let path = route.path;
-        log::error!("a bug was met at {path}; the server goes on");
+    let handled = catch_request(app, route, || (route.handler)(app, request));
+    let handled = handled.unwrap_or_else(|| {
         let message = "the server met a fault of its own, its log says which";
         Err(ApiError::new(500, "internal", message))
     });

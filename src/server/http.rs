@@ -8,7 +8,8 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
@@ -36,8 +37,11 @@ use super::handlers::{Admitted, Door, NotQueued};
 use super::places::{Busy, Place, PlaceLimits, Places};
 use super::routes::{self, Access, Route};
 use super::tls::Identity;
-use crate::clock::Stopwatch;
+use crate::clock::{Stopwatch, wall_time};
+use crate::essential::{panic_text, spawn_essential};
+use crate::metrics::{PanicCounts, PanicPlace};
 use crate::wire::NO_ROUTE;
+use crate::words;
 
 /// What one client may cost.
 #[derive(Debug, Clone, Copy)]
@@ -275,9 +279,7 @@ impl Front {
             identity,
             stopping,
         };
-        let thread = std::thread::Builder::new()
-            .name("http".to_string())
-            .spawn(move || run(&runtime, listener, &desk))?;
+        let thread = spawn_essential("http", move || run(&runtime, listener, &desk))?;
         Ok(Front {
             address,
             stop,
@@ -509,12 +511,17 @@ where
     let service = service_fn(move |request| {
         let (desk, place) = (desk.clone(), place.clone());
         // A connection that can be taken apart at its end holds what can be moved.
-        Box::pin(async move { Ok::<_, Infallible>(serve(request, peer, &place, &desk).await) })
+        Box::pin(async move {
+            let served = catch_panic(serve(request, peer, &place, &desk), &desk.door.panics).await;
+            Ok::<_, Infallible>(served.unwrap_or_else(|| Outgoing::from(fault()).into_hyper(None)))
+        })
     });
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(header_timeout)
+        // The library's own panics for years that a date cannot have; `into_hyper` adds it.
+        .auto_date_header(false)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX);
     let mut connection = builder.serve_connection(TokioIo::new(stream), service);
@@ -609,11 +616,30 @@ async fn hand_over(received: Received, desk: &Desk) -> Outgoing {
     match receiver.await {
         Ok(outgoing) => outgoing,
         Err(_) if *desk.stopping.borrow() => stopping(),
-        Err(_) => {
-            let message = "the server met a fault of its own, its log says which";
-            Response::error(500, "internal", message, Vec::new()).into()
-        }
+        Err(_) => fault().into(),
     }
+}
+
+fn fault() -> Response {
+    let message = "the server met a fault of its own, its log says which";
+    Response::error(500, "internal", message, Vec::new())
+}
+
+/// `None`: the future panicked. The connection goes on.
+async fn catch_panic<T>(future: impl Future<Output = T>, panics: &PanicCounts) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(
+        |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
+            Ok(poll) => poll.map(Some),
+            Err(panic) => {
+                panics.add(PanicPlace::Request);
+                let cause = panic_text(&*panic);
+                log::error!("a request met a bug in the server and is skipped: {cause}");
+                Poll::Ready(None)
+            }
+        },
+    )
+    .await
 }
 
 fn stopping() -> Outgoing {
@@ -918,7 +944,8 @@ impl Outgoing {
         } = self.response;
         let mut builder = hyper::Response::builder()
             .status(status)
-            .header("content-type", content_type);
+            .header("content-type", content_type)
+            .header("date", words::http_date(wall_time()));
         for (name, value) in ALWAYS {
             builder = builder.header(*name, *value);
         }
@@ -1023,6 +1050,26 @@ mod tests {
         assert_eq!(answer(60_000).status, 200, "short ones take none");
         drop(unread);
         assert_eq!(answer(80_000).status, 200);
+    }
+
+    #[test]
+    fn a_request_that_panics_is_counted_and_its_connection_goes_on() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let panics = PanicCounts::default();
+        let outcome = runtime.unwrap().block_on(async {
+            let fails = catch_panic(
+                async {
+                    tokio::task::yield_now().await;
+                    panic!("a bug");
+                },
+                &panics,
+            );
+            let failed: Option<()> = fails.await;
+            (failed, catch_panic(async { 7 }, &panics).await)
+        });
+        assert_eq!(outcome, (None, Some(7)));
+        assert_eq!(panics.count(PanicPlace::Request), 1);
+        assert_eq!(fault().status, 500);
     }
 
     #[test]

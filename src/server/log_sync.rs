@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
+use crate::essential::spawn_essential;
 use crate::logs::{Logs, Measure};
 
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -23,9 +24,7 @@ impl LogSync {
         let mut measured = Measure::default();
         measure(&logs, &mut measured);
         let (stop, stopped) = bounded(0);
-        let thread = std::thread::Builder::new()
-            .name("log-sync".to_string())
-            .spawn(move || run(&logs, measured, &stopped))?;
+        let thread = spawn_essential("log-sync", move || run(&logs, measured, &stopped))?;
         Ok(LogSync {
             stop: Some(stop),
             thread: Some(thread),
@@ -36,10 +35,10 @@ impl LogSync {
 impl Drop for LogSync {
     fn drop(&mut self) {
         self.stop = None;
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
-            log::error!("the sync of logs met a bug");
+        if let Some(thread) = self.thread.take() {
+            thread
+                .join()
+                .expect("a panic of this thread ends the process");
         }
     }
 }

@@ -325,6 +325,9 @@ impl Server {
         let begun_at = clock.now().wall;
         let engine = Engine::new(store, settings);
         gate.load(&engine)?;
+        // Before the schedules are loaded: their times are to be on the clock of now.
+        let now = clock.now();
+        engine.follow_clock(None, clock.reading(now), now)?;
         let installation = engine.installation_key()?;
         let origin = Origin::new(&installation, config.public_url.as_deref());
         let thread = StartError::Thread;

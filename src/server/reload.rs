@@ -4,7 +4,6 @@
 //! The thread looks rather than being notified: that works on every filesystem, and a thousand files cost a millisecond.
 
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -17,7 +16,9 @@ use crate::clock::SystemClock;
 use crate::domain::Json;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::engine::{Engine, EngineError};
+use crate::essential::{catch_and_count, spawn_essential};
 use crate::language::{Library, Reloaded, render};
+use crate::metrics::PanicPlace;
 use crate::scheduler::Scheduler;
 use crate::words::count;
 
@@ -99,9 +100,7 @@ impl Watch {
 
     pub fn start(self, scheduler: Arc<Scheduler>) -> io::Result<Reload> {
         let (stop, stopped) = bounded(0);
-        let thread = std::thread::Builder::new()
-            .name("workflows".to_string())
-            .spawn(move || self.run(&scheduler, &stopped))?;
+        let thread = spawn_essential("workflows", move || self.run(&scheduler, &stopped))?;
         Ok(Reload {
             stop: Some(stop),
             thread: Some(thread),
@@ -110,14 +109,15 @@ impl Watch {
 
     fn run(mut self, scheduler: &Scheduler, stopped: &Receiver<()>) {
         while let Err(RecvTimeoutError::Timeout) = stopped.recv_timeout(INTERVAL) {
-            let turn = catch_unwind(AssertUnwindSafe(|| self.turn()));
+            let engine = self.engine.clone();
+            let (metrics, item) = (engine.store.metrics(), "a reload of workflows");
+            let turn = catch_and_count(metrics, PanicPlace::Workflows, item, || self.turn());
             match turn {
-                Ok(Ok(false)) => {}
-                Ok(Ok(true)) => scheduler.wake(),
-                Ok(Err(error)) => {
+                None | Some(Ok(false)) => {}
+                Some(Ok(true)) => scheduler.wake(),
+                Some(Err(error)) => {
                     log::warn!("changed workflows could not be written down: {error}")
                 }
-                Err(_) => log::error!("workflows met a bug while they were loaded; it goes on"),
             }
         }
     }

@@ -4,7 +4,6 @@
 //! lags behind, costs nothing meanwhile, and misses nothing; one that does not read at all is let go, and can resume.
 
 use std::fmt::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -20,6 +19,8 @@ use super::http::{Answer, StreamWriter};
 use super::mailbox::Mailbox;
 use crate::domain::{EventSeq, JobId};
 use crate::engine::{Engine, EngineError};
+use crate::essential::{catch_and_count, spawn_essential};
+use crate::metrics::PanicPlace;
 use crate::wire::api::JobChange;
 
 /// Events that a slow reader may have in front of it. With that many in front of a sign of life it is let go: it can resume.
@@ -99,9 +100,7 @@ impl Streams {
             streams_max,
             count: count.clone(),
         };
-        let thread = std::thread::Builder::new()
-            .name("event-streams".to_string())
-            .spawn(move || teller.run())?;
+        let thread = spawn_essential("event-streams", move || teller.run())?;
         Ok(Streams {
             mailbox,
             count,
@@ -168,15 +167,16 @@ impl Teller {
     fn run(mut self) {
         let mut signed = Instant::now();
         loop {
-            match catch_unwind(AssertUnwindSafe(|| self.turn(&mut signed))) {
-                Ok(false) => {}
-                Ok(true) => break,
-                Err(_) => {
-                    log::error!(
-                        "the thread of event streams met a bug; streams are cut off and can resume"
-                    );
-                    self.open.clear();
-                }
+            let engine = self.engine.clone();
+            let (metrics, item) = (engine.store.metrics(), "a turn of the event streams");
+            let turn = catch_and_count(metrics, PanicPlace::EventStreams, item, || {
+                self.turn(&mut signed)
+            });
+            match turn {
+                Some(false) => {}
+                Some(true) => break,
+                // All streams are cut off. Their clients resume where they were.
+                None => self.open.clear(),
             }
         }
         self.count.store(0, Ordering::Relaxed);

@@ -20,7 +20,9 @@ use crate::certificate;
 use crate::clock::wall_time;
 use crate::config::{ConfigError, read};
 use crate::domain::Timestamp;
+use crate::essential::spawn_essential;
 use crate::whole_file;
+use crate::words::calendar_time;
 
 /// How often the files are looked at. What has changed is taken when it looks the same once more: certificate and key are
 /// seldom written at the same instant.
@@ -186,10 +188,7 @@ fn load(cert_file: &Path, key_file: &Path) -> Result<InForce, ConfigError> {
 
 /// What is wrong with the time of a certificate, after its name.
 pub fn out_of_date((from, until): (Timestamp, Timestamp), now: Timestamp) -> Option<String> {
-    let day = |at: Timestamp| {
-        let at = jiff::Timestamp::from_millisecond(at.0).unwrap_or_default();
-        at.strftime("%Y-%m-%d %H:%M UTC").to_string()
-    };
+    let day = |at: Timestamp| calendar_time(at).strftime("%Y-%m-%d %H:%M UTC").to_string();
     match () {
         () if until <= now => Some(format!("has expired, at {}", day(until))),
         () if from > now => Some(format!("does not hold yet, only from {}", day(from))),
@@ -233,9 +232,7 @@ pub struct Watching {
 impl Watching {
     pub fn start(identity: Arc<Identity>) -> io::Result<Watching> {
         let (stop, stopped) = bounded(0);
-        let thread = std::thread::Builder::new()
-            .name("certificate".to_string())
-            .spawn(move || watch(&identity, &stopped))?;
+        let thread = spawn_essential("certificate", move || watch(&identity, &stopped))?;
         Ok(Watching {
             stop: Some(stop),
             thread: Some(thread),

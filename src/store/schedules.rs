@@ -5,6 +5,7 @@ use rusqlite::{OptionalExtension, Row, named_params};
 use super::rows::{self, word};
 use super::{StoreError, Tx};
 use crate::domain::limits::{self, clip};
+use crate::domain::presence::{ClockBehind, ClockReading, Presence};
 use crate::domain::schedule::{CatchUp, Fire, FireOutcome, Overlap, Schedule, ScheduleDraft};
 use crate::domain::{JobId, Json, Now, ScheduleId, Timestamp};
 use crate::metrics::Fact;
@@ -16,13 +17,18 @@ pub const STATEMENTS: &[&str] = &[
     LOSE_SCHEDULE,
     PAUSE_SCHEDULE,
     MOVE_NEXT,
+    SET_TIMES,
+    MOVE_BACKLOG,
     SCHEDULE,
     SCHEDULE_NAMED,
     ALL_SCHEDULES,
     SCHEDULES_AFTER,
     DUE_SCHEDULES,
     RELEASED_SCHEDULES,
+    BACKLOG_SCHEDULES,
     EARLIEST_LOOK,
+    PRESENCE,
+    SAVE_PRESENCE,
     INSERT_FIRE,
     HAS_FIRE,
     WITHDRAW_FIRES,
@@ -37,7 +43,7 @@ pub const STATEMENTS: &[&str] = &[
 macro_rules! schedule_columns {
     () => {
         "c.schedule_id, c.task, c.name, c.cron, c.timezone, c.input, c.overlap, c.catch_up, c.catch_up_limit, c.enabled,
-         c.paused, c.loaded, c.next_at, c.look_at, c.created_at, c.removed_at"
+         c.paused, c.loaded, c.next_at, c.look_at, c.created_at, c.removed_at, c.away_from, c.away_until"
     };
 }
 
@@ -58,13 +64,13 @@ const UPDATE_SCHEDULE: &str = "
     UPDATE schedule
        SET cron = :cron, timezone = :timezone, input = :input, overlap = :overlap, catch_up = :catch_up,
            catch_up_limit = :catch_up_limit, enabled = :enabled, loaded = 1, next_at = :next_at, look_at = :next_at,
-           removed_at = NULL
+           removed_at = NULL, away_from = iif(:begins_anew, NULL, away_from), away_until = iif(:begins_anew, NULL, away_until)
      WHERE schedule_id = :schedule_id
 ";
 
 const REMOVE_SCHEDULE: &str = "
     UPDATE schedule
-       SET next_at = NULL, look_at = NULL, loaded = 0, removed_at = :wall
+       SET next_at = NULL, look_at = NULL, loaded = 0, removed_at = :wall, away_from = NULL, away_until = NULL
      WHERE schedule_id = :schedule_id
        AND removed_at IS NULL
 ";
@@ -89,6 +95,21 @@ const MOVE_NEXT: &str = "
      WHERE schedule_id = :schedule_id
        AND next_at     = :was
        AND removed_at IS NULL
+";
+
+const SET_TIMES: &str = "
+    UPDATE schedule
+       SET next_at = :next_at, look_at = :next_at, away_from = :away_from, away_until = :away_until
+     WHERE schedule_id = :schedule_id
+       AND removed_at IS NULL
+";
+
+const MOVE_BACKLOG: &str = "
+    UPDATE schedule
+       SET away_from = :away_from, away_until = iif(:away_from IS NULL, NULL, away_until)
+     WHERE schedule_id = :schedule_id
+       AND away_from   = :was
+       AND away_until IS NOT NULL
 ";
 
 const SCHEDULE: &str = concat!(
@@ -139,6 +160,30 @@ const RELEASED_SCHEDULES: &str = "
      LIMIT :limit
 ";
 
+/// One that is made up for one after another waits for the job of an earlier fire, unless it makes no jobs.
+const BACKLOG_SCHEDULES: &str = "
+    SELECT c.schedule_id
+      FROM schedule AS c
+     WHERE c.away_until IS NOT NULL
+       AND c.loaded = 1
+       AND (c.catch_up <> 'all' OR c.overlap = 'allow' OR c.overlap = 'cancel_previous' OR c.paused = 1 OR c.enabled = 0
+            OR NOT EXISTS (SELECT 1 FROM job AS j WHERE j.schedule_id = c.schedule_id AND j.ended_at IS NULL))
+     ORDER BY c.schedule_id
+     LIMIT :limit
+";
+
+const PRESENCE: &str = "
+    SELECT boot_id, boot_ms, wall_at, behind_at, behind_since_ms FROM presence WHERE only_row = 1
+";
+
+const SAVE_PRESENCE: &str = "
+    INSERT INTO presence (only_row, boot_id, boot_ms, wall_at, behind_at, behind_since_ms)
+    VALUES (1, :boot_id, :boot_ms, :wall, :behind_at, :behind_since_ms)
+    ON CONFLICT (only_row) DO UPDATE
+       SET boot_id = excluded.boot_id, boot_ms = excluded.boot_ms, wall_at = excluded.wall_at,
+           behind_at = excluded.behind_at, behind_since_ms = excluded.behind_since_ms
+";
+
 const EARLIEST_LOOK: &str = "
     SELECT min(look_at) FROM schedule WHERE look_at IS NOT NULL AND loaded = 1
 ";
@@ -158,7 +203,7 @@ const WITHDRAW_FIRES: &str = "
      WHERE schedule_id = :schedule_id
        AND at          > :wall
        AND job_id IS NULL
-    RETURNING due_at
+       AND outcome <> 'queued'
 ";
 
 const QUEUED_FIRE: &str = concat!(
@@ -236,12 +281,13 @@ impl Tx<'_> {
         Ok(ScheduleId(self.connection.last_insert_rowid()))
     }
 
-    /// As its file has it now. Whether a person paused it is left as it is.
+    /// As its file has it now. Whether a person paused it is left as it is. One that begins anew has no backlog.
     pub fn update_schedule(
         &self,
         schedule_id: ScheduleId,
         draft: &ScheduleDraft,
         next_at: Option<Timestamp>,
+        begins_anew: bool,
     ) -> Result<(), StoreError> {
         self.sql(UPDATE_SCHEDULE)?.execute(named_params! {
             ":schedule_id": schedule_id.0,
@@ -253,6 +299,7 @@ impl Tx<'_> {
             ":catch_up_limit": catch_up_limit(draft.catch_up),
             ":enabled": draft.enabled,
             ":next_at": next_at.map(|at| at.0),
+            ":begins_anew": begins_anew,
         })?;
         Ok(())
     }
@@ -297,6 +344,77 @@ impl Tx<'_> {
         Ok(moved == 1)
     }
 
+    /// After the clock was set: its next time, and its backlog.
+    pub fn set_times(
+        &self,
+        schedule_id: ScheduleId,
+        next_at: Option<Timestamp>,
+        away_from: Option<Timestamp>,
+        away_until: Option<Timestamp>,
+    ) -> Result<(), StoreError> {
+        self.sql(SET_TIMES)?.execute(named_params! {
+            ":schedule_id": schedule_id.0,
+            ":next_at": next_at.map(|at| at.0),
+            ":away_from": away_from.map(|at| at.0),
+            ":away_until": away_until.map(|at| at.0),
+        })?;
+        Ok(())
+    }
+
+    /// The backlog begins later now. `None`: it is dealt with. Returns false if somebody else moved it first.
+    pub fn move_backlog(
+        &self,
+        schedule_id: ScheduleId,
+        was: Timestamp,
+        away_from: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
+        let moved = self.sql(MOVE_BACKLOG)?.execute(named_params! {
+            ":schedule_id": schedule_id.0,
+            ":was": was.0,
+            ":away_from": away_from.map(|at| at.0),
+        })?;
+        Ok(moved == 1)
+    }
+
+    /// The last reading of both clocks that was saved. `None`: no scheduler has run on this database.
+    pub fn presence(&self) -> Result<Option<Presence>, StoreError> {
+        let mut statement = self.sql(PRESENCE)?;
+        let found = statement.query_row([], |row| {
+            let boot_ms = row.get(1)?;
+            let behind_at: Option<i64> = row.get(3)?;
+            let behind_since_ms: Option<i64> = row.get(4)?;
+            Ok(Presence {
+                reading: ClockReading {
+                    boot_id: row.get(0)?,
+                    boot_ms,
+                    wall: Timestamp(row.get(2)?),
+                },
+                behind: behind_at
+                    .zip(behind_since_ms)
+                    .map(|(last_wall, since_ms)| ClockBehind {
+                        last_wall: Timestamp(last_wall),
+                        since_ms,
+                    }),
+                saved_ms: boot_ms,
+            })
+        });
+        Ok(found.optional()?)
+    }
+
+    pub fn save_presence(&self, presence: &Presence) -> Result<(), StoreError> {
+        let Presence {
+            reading, behind, ..
+        } = presence;
+        self.sql(SAVE_PRESENCE)?.execute(named_params! {
+            ":boot_id": reading.boot_id,
+            ":boot_ms": reading.boot_ms,
+            ":wall": reading.wall.0,
+            ":behind_at": behind.map(|behind| behind.last_wall.0),
+            ":behind_since_ms": behind.map(|behind| behind.since_ms),
+        })?;
+        Ok(())
+    }
+
     pub fn schedule(&self, schedule_id: ScheduleId) -> Result<Option<Schedule>, StoreError> {
         let params = named_params! {":schedule_id": schedule_id.0};
         Ok(self.many_schedules(SCHEDULE, params)?.pop())
@@ -336,6 +454,14 @@ impl Tx<'_> {
         Ok(released.collect::<Result<_, _>>()?)
     }
 
+    /// Those with a backlog that waits for nothing.
+    pub fn backlog_schedules(&self, limit: u32) -> Result<Vec<ScheduleId>, StoreError> {
+        let mut statement = self.sql(BACKLOG_SCHEDULES)?;
+        let params = named_params! {":limit": limit};
+        let found = statement.query_map(params, |row| row.get(0).map(ScheduleId))?;
+        Ok(found.collect::<Result<_, _>>()?)
+    }
+
     /// When something is to be done for one of them all.
     pub fn earliest_look(&self) -> Result<Option<Timestamp>, StoreError> {
         let mut statement = self.sql(EARLIEST_LOOK)?;
@@ -373,21 +499,12 @@ impl Tx<'_> {
         Ok(self.sql(HAS_FIRE)?.query_row(params, |row| row.get(0))?)
     }
 
-    /// Takes back the rows without a job that say they were written later than now: the clock was ahead, and their instants come
-    /// again. Returns the earliest of these.
-    pub fn withdraw_fires(
-        &self,
-        schedule_id: ScheduleId,
-        now: Now,
-    ) -> Result<Option<Timestamp>, StoreError> {
-        let mut statement = self.sql(WITHDRAW_FIRES)?;
+    /// Removes the rows without a job that were written later than now: the clock was ahead, and their instants come again. A
+    /// fire that is queued stays: it waits for a job and not for a time.
+    pub fn withdraw_fires(&self, schedule_id: ScheduleId, now: Now) -> Result<(), StoreError> {
         let params = named_params! {":schedule_id": schedule_id.0, ":wall": now.wall.0};
-        let mut earliest: Option<Timestamp> = None;
-        for due_at in statement.query_map(params, |row| row.get(0).map(Timestamp))? {
-            let due_at = due_at?;
-            earliest = Some(earliest.map_or(due_at, |earliest| earliest.min(due_at)));
-        }
-        Ok(earliest)
+        self.sql(WITHDRAW_FIRES)?.execute(params)?;
+        Ok(())
     }
 
     /// The one that waits for the job of an earlier one.
@@ -519,6 +636,8 @@ fn schedule(row: &Row) -> Result<Schedule, StoreError> {
         look_at: rows::id(row, 13, Timestamp)?,
         created_at: Timestamp(row.get(14)?),
         removed_at: rows::id(row, 15, Timestamp)?,
+        away_from: rows::id(row, 16, Timestamp)?,
+        away_until: rows::id(row, 17, Timestamp)?,
     })
 }
 

@@ -99,6 +99,18 @@ pub const UPGRADES: &[&str] = &[
     ALTER TABLE server ADD COLUMN lineage TEXT NOT NULL DEFAULT '';
     ALTER TABLE server ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE server ADD COLUMN commit_number INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE schedule ADD COLUMN away_from INTEGER;
+    ALTER TABLE schedule ADD COLUMN away_until INTEGER;
+    CREATE INDEX schedule_with_backlog ON schedule (schedule_id) WHERE away_until IS NOT NULL AND loaded = 1;
+    CREATE TABLE presence (
+        only_row        INTEGER PRIMARY KEY CHECK (only_row = 1),
+        boot_id         TEXT    NOT NULL,
+        boot_ms         INTEGER NOT NULL,
+        wall_at         INTEGER NOT NULL,
+        behind_at       INTEGER,
+        behind_since_ms INTEGER,
+        CHECK ((behind_at IS NULL) = (behind_since_ms IS NULL))
+    ) STRICT;
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 

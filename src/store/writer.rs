@@ -5,9 +5,8 @@
 //! group is rolled back and its callers are told; any other error of a commit leaves open whether it happened, so the
 //! process says so and aborts: the next start finds out.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -23,6 +22,10 @@ use rusqlite::{Connection, ErrorCode};
 use super::mark::MarkFile;
 use super::schema::OpenError;
 use super::{Shared, StoreError, Tx};
+use crate::essential::{
+    abort_process, catch_and_count, panic_text, print_last_words, spawn_essential,
+};
+use crate::metrics::PanicPlace;
 use crate::planted::{Bug, planted};
 
 /// A group larger than this gains nothing and makes its first caller wait.
@@ -104,6 +107,7 @@ where
             .as_ref()
             .expect("a call runs before it is answered");
         let result = catch_unwind(AssertUnwindSafe(|| work(tx))).unwrap_or_else(|panic| {
+            tx.shared.metrics.panics.add(PanicPlace::Transaction);
             Err(StoreError::Panicked {
                 message: panic_text(&*panic),
             }
@@ -238,12 +242,6 @@ impl<R, H: FnOnce(R) + Send> Recipient<R> for HandOn<H> {
     }
 }
 
-fn panic_text(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "panic".to_string())
-}
-
 /// A file that the connection has open. SQLite goes on writing into a file that was removed, and the next start would not find it.
 struct WatchedFile {
     path: PathBuf,
@@ -308,30 +306,24 @@ impl Writer {
         let page_bytes: u32 = connection
             .pragma_query_value(None, "page_size", |row| row.get(0))
             .map_err(io::Error::other)?;
-        let answers = std::thread::Builder::new()
-            .name("answers".to_string())
-            .spawn(move || {
-                or_abort("the thread that answers met a bug", || {
-                    let groups = groups_rx.iter();
-                    groups.for_each(|group| group.into_iter().for_each(Call::answer));
-                });
-            })?;
-        let writer = std::thread::Builder::new()
-            .name("writer".to_string())
-            .spawn(move || {
-                let thread = WriterThread {
-                    database,
-                    log,
-                    page_bytes: page_bytes.into(),
-                    mark: RefCell::new(mark),
-                    checked_at: Cell::new(Instant::now()),
-                    connection,
-                    shared,
-                    answers: groups_tx,
-                    wal_pages_old: 0,
-                };
-                or_abort("the writer met a bug", || thread.run(&calls_rx));
-            })?;
+        let answers = spawn_essential("answers", move || {
+            let groups = groups_rx.iter();
+            groups.for_each(|group| group.into_iter().for_each(Call::answer));
+        })?;
+        let writer = spawn_essential("writer", move || {
+            let thread = WriterThread {
+                database,
+                log,
+                page_bytes: page_bytes.into(),
+                mark: RefCell::new(mark),
+                checked_at: Cell::new(Instant::now()),
+                connection,
+                shared,
+                answers: groups_tx,
+                wal_pages_old: 0,
+            };
+            thread.run(&calls_rx);
+        })?;
         Ok(Writer {
             calls: Some(calls_tx),
             threads: vec![writer, answers],
@@ -787,12 +779,13 @@ impl WriterThread {
         };
         group.joined_from = Some(group.calls.len());
         let tx = Tx::new(&self.connection, &self.shared);
-        match catch_unwind(AssertUnwindSafe(|| joiners(&tx))) {
-            Ok(joiners) => group
-                .calls
-                .extend(joiners.into_iter().map(|joiner| joiner.0)),
-            Err(_) => log::error!("a bug was met while looking who joins a commit; it goes on"),
-        }
+        let (metrics, item) = (
+            &self.shared.metrics,
+            "the search for polls that join a commit",
+        );
+        let joiners = catch_and_count(metrics, PanicPlace::Transaction, item, || joiners(&tx));
+        let joiners = joiners.into_iter().flatten();
+        group.calls.extend(joiners.map(|joiner| joiner.0));
     }
 
     fn run_bare(&self, call: &mut dyn Call) -> Ran {
@@ -901,35 +894,4 @@ impl WriterThread {
     fn abort(&self, what: &str, error: &dyn std::fmt::Display) -> ! {
         abort_process(&format!("{what}: {error}"))
     }
-}
-
-/// A process that cannot write or answer any more must not go on as if it could.
-fn or_abort(what: &str, work: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(work)).is_err() {
-        abort_process(what);
-    }
-}
-
-/// Does it however its scope is left.
-struct OnDrop(fn() -> !);
-
-impl Drop for OnDrop {
-    fn drop(&mut self) {
-        (self.0)()
-    }
-}
-
-fn abort_process(what: &str) -> ! {
-    let message =
-        format!("stepward: {what}; stopping at once, the next start recovers what is on disk");
-    // Nothing may come between: a logger or a stderr that cannot be written to must not keep a process that cannot write.
-    let _abort = OnDrop(std::process::abort);
-    print_last_words(&message);
-    std::process::abort()
-}
-
-fn print_last_words(message: &str) {
-    log::error!("{message}");
-    // The logger may be off or buffered; this line should be seen. If it cannot be written, nobody can be told.
-    let _ = writeln!(std::io::stderr(), "{message}");
 }

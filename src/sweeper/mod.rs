@@ -15,11 +15,11 @@ mod phase4_unmatched_steps;
 mod pulse;
 mod thread;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use crate::domain::recovery::{Bounds, Phase, Recovery};
 use crate::domain::{Now, Uptime};
 use crate::engine::{Engine, EngineError, Suspect};
+use crate::essential::catch_and_count;
+use crate::metrics::PanicPlace;
 use crate::store::{StoreError, Tx};
 
 pub use deadline::next_deadline;
@@ -117,7 +117,9 @@ fn sweep_search(engine: &Engine, phase: Phase, find: Find, now: Now, report: &mu
             find(&look, now.up)
         })
     };
-    let found = catch_unwind(AssertUnwindSafe(search)).unwrap_or_else(|_| {
+    let metrics = engine.store.metrics();
+    let item = format_args!("a search of recovery phase {}", phase.number());
+    let found = catch_and_count(metrics, PanicPlace::Sweeper, item, search).unwrap_or_else(|| {
         let message = "the search of a phase".to_string();
         Err(StoreError::Panicked { message }.into())
     });

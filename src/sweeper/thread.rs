@@ -1,7 +1,6 @@
 //! The thread of the sweeper: it wakes at the next moment at which something may be due, and at the latest after the
 //! sweep interval.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -17,6 +16,8 @@ use crate::domain::reason::Reason;
 use crate::domain::recovery::{Deed, Recovery};
 use crate::domain::{Now, Timestamp, Uptime};
 use crate::engine::Engine;
+use crate::essential::{catch_and_count, spawn_essential};
+use crate::metrics::PanicPlace;
 use crate::service::ServiceManager;
 
 /// New deadlines are learnt this often, and the clock is read: a long gap would be an absence.
@@ -47,13 +48,19 @@ pub fn round(engine: &Engine, now: Now) -> Round {
         };
     }
     // What cannot be released has been logged there, and keeps nobody from being recovered.
-    let released = engine.release_due(now);
+    let metrics = engine.store.metrics();
+    let released = catch_and_count(
+        metrics,
+        PanicPlace::Sweeper,
+        "the release of what is due",
+        || engine.release_due(now),
+    );
     let report = sweep_once(engine, now);
     let again_ms = match released {
-        Err(_) => AFTER_FAILURE_MS,
-        Ok(_) if !report.failures.is_empty() => AFTER_FAILURE_MS,
-        Ok(released) if report.more || released > 0 => 0,
-        Ok(_) => LOOK_MS,
+        None | Some(Err(_)) => AFTER_FAILURE_MS,
+        Some(Ok(_)) if !report.failures.is_empty() => AFTER_FAILURE_MS,
+        Some(Ok(released)) if report.more || released > 0 => 0,
+        Some(Ok(_)) => LOOK_MS,
     };
     Round {
         report: Some(report),
@@ -92,16 +99,14 @@ impl Sweeper {
         let (stop_tx, stop_rx) = bounded(0);
         let last = Arc::new(Mutex::new(None));
         let shown = last.clone();
-        let thread = std::thread::Builder::new()
-            .name("sweeper".to_string())
-            .spawn(move || {
-                let rounds = Rounds {
-                    engine,
-                    clock,
-                    last: shown,
-                };
-                rounds.run(&stop_rx, Pulse::new(manager));
-            })?;
+        let thread = spawn_essential("sweeper", move || {
+            let rounds = Rounds {
+                engine,
+                clock,
+                last: shown,
+            };
+            rounds.run(&stop_rx, Pulse::new(manager));
+        })?;
         Ok(Sweeper {
             last,
             stop: Some(stop_tx),
@@ -119,7 +124,9 @@ impl Drop for Sweeper {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("a panic is caught there");
+            thread
+                .join()
+                .expect("a panic of this thread ends the process");
         }
     }
 }
@@ -194,15 +201,14 @@ impl Rounds {
             refusals: 0,
         };
         loop {
-            let looked = catch_unwind(AssertUnwindSafe(|| {
+            let metrics = self.engine.store.metrics();
+            let item = "a round of the sweeper";
+            let looked = catch_and_count(metrics, PanicPlace::Sweeper, item, || {
                 let pause_ms = self.look(&mut plan);
                 pulse.beat(&self.engine, self.clock.now());
                 pause_ms
-            }));
-            let pause_ms = looked.unwrap_or_else(|_| {
-                log::error!("the sweeper met a bug; it goes on");
-                AFTER_FAILURE_MS
             });
+            let pause_ms = looked.unwrap_or(AFTER_FAILURE_MS);
             let pause = Duration::from_millis(pause_ms as u64).min(pulse.wait());
             match stop.recv_timeout(pause) {
                 Err(RecvTimeoutError::Timeout) => {}

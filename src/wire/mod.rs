@@ -17,6 +17,7 @@ use serde_json::value::RawValue;
 
 use crate::domain::limits::shorten;
 use crate::domain::{Json, Timestamp};
+use crate::words::calendar_time;
 
 /// A time as people and programs read it: RFC 3339, UTC, with milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,11 +25,8 @@ pub struct Time(pub Timestamp);
 
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // A time that no calendar has is shown as its number.
-        match jiff::Timestamp::from_millisecond(self.0.0) {
-            Ok(time) => serializer.collect_str(&format_args!("{time:.3}")),
-            Err(_) => serializer.serialize_i64(self.0.0),
-        }
+        let time = calendar_time(self.0);
+        serializer.collect_str(&format_args!("{time:.3}"))
     }
 }
 

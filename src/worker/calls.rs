@@ -11,6 +11,7 @@ use super::machine::{Event, Trouble};
 use super::{EndError, WorkerEvent};
 use crate::client::{CallError, Client};
 use crate::domain::protocol::{Beat, Poll, Registration, Reports, Spooled};
+use crate::essential::spawn_essential;
 use crate::wire::worker::{
     DrainRequest, HeartbeatAnswer, HeartbeatRequest, PollAnswerJson, PollRequest,
     ReportsAnswerJson, ReportsRequest, SessionAnswer, SessionRequest,
@@ -63,9 +64,7 @@ impl Calls {
                 was_welcome: false,
                 waits: Arc::downgrade(&waits),
             };
-            std::thread::Builder::new()
-                .name(format!("worker-{name}"))
-                .spawn(move || caller.run(&calls))?;
+            spawn_essential(format!("worker-{name}"), move || caller.run(&calls))?;
             Ok::<_, std::io::Error>(sender)
         };
         Ok(Calls {

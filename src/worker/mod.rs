@@ -47,6 +47,7 @@ use crate::config::{ConfigError, WorkerConfig};
 use crate::domain::AttemptRef;
 use crate::domain::protocol::{Assignment, Registration, Spooled};
 use crate::domain::settings::Settings;
+use crate::essential::spawn_essential;
 use crate::service::ServiceManager;
 use calls::{Call, Calls};
 use executor::Tools;
@@ -194,15 +195,13 @@ impl Worker {
             told_at: Moment::MIN,
         };
         let (done_tx, done) = crossbeam_channel::bounded(1);
-        let thread = std::thread::Builder::new()
-            .name("worker".to_string())
-            .spawn(move || {
-                let ended = worker.run(&inbox, &slot_news);
-                // Whoever waits has gone.
-                let _ = done_tx.send(());
-                ended
-            })
-            .map_err(thread)?;
+        let thread = spawn_essential("worker", move || {
+            let ended = worker.run(&inbox, &slot_news);
+            // The receiver is gone if nobody waits for the end.
+            let _ = done_tx.send(());
+            ended
+        })
+        .map_err(thread)?;
         Ok(Worker {
             name,
             slots: config.slots,

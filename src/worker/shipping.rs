@@ -20,6 +20,7 @@ use super::folder::Folder;
 use super::machine::Event;
 use crate::client::{CallError, Client};
 use crate::domain::AttemptRef;
+use crate::essential::spawn_essential;
 use crate::wire::worker::{LOG_NOT_WRITTEN, LogAnswer};
 
 /// In one piece.
@@ -70,9 +71,7 @@ impl Shipping {
             is_held_back: false,
             is_shut_out: false,
         };
-        let thread = std::thread::Builder::new()
-            .name("worker-logs".to_string())
-            .spawn(move || shipper.run(&inbox))?;
+        let thread = spawn_essential("worker-logs", move || shipper.run(&inbox))?;
         Ok((Shipping { messages }, thread))
     }
 

@@ -19,6 +19,7 @@ mod sweeper;
 mod backup;
 mod config;
 mod dependencies;
+mod essential;
 mod examples;
 mod import;
 mod readme;

@@ -12,7 +12,6 @@
 mod room;
 
 use std::collections::HashSet;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -28,6 +27,8 @@ use crate::clock::SystemClock;
 use crate::domain::protocol::{Poll, PollAnswer};
 use crate::domain::{AttemptRef, WorkerId};
 use crate::engine::{AskedOnTheWay, Engine, EngineError, Look, Offer};
+use crate::essential::{catch_and_count, spawn_essential};
+use crate::metrics::PanicPlace;
 use crate::wire::worker::PollAnswerJson;
 use room::{LOOK, Room};
 
@@ -86,9 +87,9 @@ impl Waiting {
         let (rendering, to_render) = crossbeam_channel::unbounded();
         let renderer = {
             let (engine, clock) = (engine.clone(), clock.clone());
-            std::thread::Builder::new()
-                .name("assignments".to_string())
-                .spawn(move || render_all(&engine, &clock, &to_render))?
+            spawn_essential("assignments", move || {
+                render_all(&engine, &clock, &to_render)
+            })?
         };
         let host = Host {
             engine,
@@ -97,9 +98,7 @@ impl Waiting {
             room,
             rendering,
         };
-        let thread = std::thread::Builder::new()
-            .name("waiting-polls".to_string())
-            .spawn(move || host.run())?;
+        let thread = spawn_essential("waiting-polls", move || host.run())?;
         Ok(Waiting {
             mailbox,
             moments: AtomicU64::new(0),
@@ -199,15 +198,15 @@ struct Host {
 /// Answers polls whose assignments have to be made first, until nobody sends any more.
 fn render_all(engine: &Engine, clock: &SystemClock, polls: &Receiver<(PollAnswer, Answer)>) {
     for (given, answer) in polls {
-        let rendered = catch_unwind(AssertUnwindSafe(|| engine.render(given, clock.now())));
+        let (metrics, item) = (engine.store.metrics(), "the answer to a poll");
+        let rendered = catch_and_count(metrics, PanicPlace::Polls, item, || {
+            engine.render(given, clock.now())
+        });
         answer.give(match rendered {
-            Ok(Ok(given)) => Response::json(200, &PollAnswerJson::from(&given)),
-            Ok(Err(error)) => ApiError::from(error).response(),
-            Err(_) => {
-                // What it was given comes again with its next poll.
-                log::error!("an assignment met a bug while it was rendered");
-                ApiError::new(500, "internal", "the server met a fault of its own").response()
-            }
+            Some(Ok(given)) => Response::json(200, &PollAnswerJson::from(&given)),
+            Some(Err(error)) => ApiError::from(error).response(),
+            // What the worker was assigned comes again with its next poll.
+            None => ApiError::new(500, "internal", "the server met a fault of its own").response(),
         });
     }
 }
@@ -216,15 +215,13 @@ impl Host {
     fn run(self) {
         let mut swept = Instant::now();
         loop {
-            let turn = catch_unwind(AssertUnwindSafe(|| self.turn(&mut swept)));
+            let (metrics, item) = (self.engine.store.metrics(), "a turn of the waiting polls");
+            let turn = catch_and_count(metrics, PanicPlace::Polls, item, || self.turn(&mut swept));
             match turn {
-                Ok(false) => {}
-                Ok(true) => return self.let_go(),
-                Err(_) => {
-                    // Whoever was lost by it is told so, and asks again.
-                    log::error!("the thread of waiting polls met a bug; it goes on");
-                    self.room.clear_poison();
-                }
+                Some(false) => {}
+                Some(true) => return self.let_go(),
+                // The polls that were lost are answered with an error, and ask again.
+                None => self.room.clear_poison(),
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::domain::Now;
 use crate::domain::span::span;
 use crate::wire::api::{WhyFactJson, WhyJson, WhyOutcomeJson, WhyWorkerJson};
 use crate::wire::{Raw, Time};
+use crate::words;
 
 pub use crate::words::count;
 
@@ -87,8 +88,7 @@ pub fn none() -> Markup {
 
 /// RFC 3339 in UTC.
 pub fn moment(at: Time) -> String {
-    let time = jiff::Timestamp::from_millisecond(at.0.0);
-    time.map_or_else(|_| at.0.0.to_string(), |time| format!("{time:.3}"))
+    words::moment_ms(at)
 }
 
 pub fn tags(tags: &[String]) -> Markup {

@@ -14,6 +14,7 @@ use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 use crate::wire::Time;
 use crate::wire::api::{FireJson, ScheduleJson};
+use crate::words::calendar_time;
 
 const PAGE: u32 = 100;
 
@@ -99,8 +100,7 @@ fn next(schedule: &ScheduleJson, view: &View) -> Markup {
 
 /// Weekday, date and time in the schedule's own zone.
 fn there(at: Time, timezone: &str) -> String {
-    let instant = jiff::Timestamp::from_millisecond(at.0.0);
-    let zoned = instant.and_then(|instant| instant.in_tz(timezone));
+    let zoned = calendar_time(at.0).in_tz(timezone);
     zoned.map_or_else(
         |_| parts::moment(at),
         |zoned| zoned.strftime("%a %Y-%m-%d %H:%M %Z").to_string(),

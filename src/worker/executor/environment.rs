@@ -13,6 +13,7 @@ use crate::domain::Json;
 use crate::domain::limits::shorten;
 use crate::domain::protocol::Assignment;
 use crate::service;
+use crate::words::rfc3339_ms;
 
 /// What a step on this machine has of the worker's own environment. Nothing else: there may be tokens in it.
 const INHERITED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ"];
@@ -57,8 +58,7 @@ pub fn of_step(
         env.insert("EACH_INDEX".to_string(), item.to_string());
     }
     if let Some(at) = assignment.scheduled_at {
-        let at = jiff::Timestamp::from_millisecond(at.0).unwrap_or_default();
-        env.insert("STEPWARD_SCHEDULED_AT".to_string(), format!("{at:.3}"));
+        env.insert("STEPWARD_SCHEDULED_AT".to_string(), rfc3339_ms(at));
     }
     let job_url = format!(
         "{}/jobs/{}",

@@ -101,14 +101,37 @@ fn a_short_absence_is_one_for_a_schedule_of_seconds_too() {
 }
 
 #[test]
-fn a_step_forward_is_an_absence() {
-    let timetable = Timetable::with(schedule("0 * * * *"));
-    timetable.house.clock.step_wall_ms(3 * HOUR);
+fn what_a_short_correction_jumps_over_is_found_a_little_late() {
+    let timetable = Timetable::with(schedule("0 22 * * *"));
+    timetable.advance(29 * MINUTE + 55 * SECOND);
+    timetable.look();
+    timetable.house.clock.step_wall_ms(2 * MINUTE);
     assert_eq!(timetable.look(), 1);
-    assert_eq!(
-        timetable.ledger(),
-        ["22:00 missed", "23:00 missed", "00:00 caught_up"]
-    );
+    assert_eq!(timetable.ledger(), ["22:00 caught_up"]);
+}
+
+#[test]
+fn a_step_forward_is_no_absence() {
+    for catch_up in [CatchUp::None, LATEST, CatchUp::All { max: 100 }] {
+        let timetable = Timetable::with(ScheduleDraft {
+            catch_up,
+            ..schedule("0 * * * *")
+        });
+        timetable.house.clock.step_wall_ms(3 * HOUR);
+        assert_eq!(timetable.look(), 0);
+        assert_eq!(timetable.ledger(), ["22:00 missed"], "it stands for all");
+        let row = &timetable.fires()[0];
+        assert_eq!(row.until_at.map(super::clock_of).as_deref(), Some("01:00"));
+        assert_eq!(row.message, "the clock was set forward over this time");
+        assert_eq!(
+            timetable.told(),
+            [
+                "schedule often of task main missed 2023-11-14T22:00:00.000Z: the clock was set forward over it"
+            ]
+        );
+        assert_eq!(timetable.next_at().as_deref(), Some("01:00"));
+        assert_eq!(timetable.run(MINUTE, 2 * HOUR), 2, "and then as ever");
+    }
 }
 
 #[test]

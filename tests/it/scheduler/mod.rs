@@ -3,15 +3,17 @@
 mod cron;
 mod files;
 mod fire;
+mod hostile_clock;
 mod late;
 mod overlap;
 mod thread;
 
-use std::cell::Cell;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use stepward::domain::event::EventKind;
 use stepward::domain::job::Job;
+use stepward::domain::presence::{ClockReading, Presence};
 use stepward::domain::schedule::{CatchUp, Fire, Overlap, ScheduleDraft};
 use stepward::domain::task::TaskDraft;
 use stepward::domain::{Json, ScheduleId, Timestamp};
@@ -27,7 +29,7 @@ pub const HOUR: i64 = 60 * MINUTE;
 pub struct Timetable {
     pub house: TestHouse,
     pub tasks: BTreeMap<String, Frozen>,
-    seen: Cell<Timestamp>,
+    seen: RefCell<Option<Presence>>,
 }
 
 impl Timetable {
@@ -36,11 +38,48 @@ impl Timetable {
         let house = TestHouse::new();
         house.clock.step_wall_ms(-(43 * MINUTE + 20 * SECOND));
         let main = frozen(vec![TaskDraft::new("main", vec![script("a")])]);
-        Timetable {
-            seen: Cell::new(house.now().wall),
+        let timetable = Timetable {
+            seen: RefCell::default(),
             tasks: BTreeMap::from([("main".to_string(), main)]),
             house,
-        }
+        };
+        timetable.follow_clock("first boot");
+        timetable
+    }
+
+    fn follow_clock(&self, boot: &str) {
+        let now = self.house.now();
+        let reading = ClockReading {
+            boot_id: boot.to_string(),
+            boot_ms: now.up.0,
+            wall: now.wall,
+        };
+        let last = self.seen.take();
+        let seen = self.house.engine.follow_clock(last, reading, now);
+        self.seen.replace(Some(seen.unwrap()));
+    }
+
+    /// The server is killed and started again, in the same boot of the machine.
+    pub fn restart(&self, drafts: &[ScheduleDraft]) {
+        let boot = self.boot();
+        self.seen.take();
+        self.follow_clock(&boot);
+        self.load(drafts);
+    }
+
+    /// The machine is started again, with this wall clock.
+    pub fn reboot(&self, wall: Timestamp, drafts: &[ScheduleDraft]) {
+        let boot = format!("{}, and another", self.boot());
+        self.seen.take();
+        let step_ms = wall.0 - self.house.now().wall.0;
+        self.house.clock.step_wall_ms(step_ms);
+        self.follow_clock(&boot);
+        self.load(drafts);
+    }
+
+    fn boot(&self) -> String {
+        let seen = self.seen.borrow();
+        seen.as_ref().unwrap().reading.boot_id.clone()
     }
 
     /// With this schedule.
@@ -67,11 +106,8 @@ impl Timetable {
 
     /// One look of the scheduler, as its thread does it. Returns how many jobs it made.
     pub fn look(&self) -> usize {
+        self.follow_clock(&self.boot());
         let now = self.house.now();
-        if now.wall < self.seen.get() {
-            self.house.engine.clock_stepped_back(now).unwrap();
-        }
-        self.seen.set(now.wall);
         let task = |name: &str| self.tasks.get(name).cloned();
         self.house.engine.fire_due(now, &task).unwrap().fired
     }

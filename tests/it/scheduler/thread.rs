@@ -10,6 +10,7 @@ use stepward::domain::schedule::{Fire, ScheduleDraft};
 use stepward::domain::task::TaskDraft;
 use stepward::domain::{ScheduleId, Timestamp};
 use stepward::engine::{Engine, Settings};
+use stepward::metrics::PanicPlace;
 use stepward::scheduler::{Scheduler, Tasks};
 use stepward::store::{Store, StoreOptions};
 
@@ -105,6 +106,35 @@ fn a_task_that_makes_it_panic_does_not_end_it() {
     live.load(&[schedule("* * * * * *")]);
     assert_complete(&live.await_fires(3));
     assert!(calls.load(Ordering::Relaxed) > 3);
+}
+
+#[test]
+fn a_schedule_that_always_panics_holds_up_no_other_and_is_counted() {
+    let tasks = main_task();
+    let panics_for_bad = move |name: &str| {
+        assert!(name != "bad", "a bug over one schedule");
+        tasks(name)
+    };
+    let live = live(StoreOptions::default(), Arc::new(panics_for_bad));
+    let bad = ScheduleDraft {
+        task: "bad".to_string(),
+        ..schedule("* * * * * *")
+    };
+    // Of two that are due at once the older one comes first: it is the bad one.
+    live.load(std::slice::from_ref(&bad));
+    live.load(&[bad, schedule("* * * * * *")]);
+    let begun = Instant::now();
+    loop {
+        let good = live.engine.fires(ScheduleId(2), None, 10).unwrap();
+        if good.len() >= 3 {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "{good:?}");
+        std::thread::park_timeout(Duration::from_millis(5));
+    }
+    assert!(live.fires().is_empty(), "the bad one made no job");
+    let panics = &live.engine.store.metrics().panics;
+    assert!(panics.count(PanicPlace::Scheduler) >= 1);
 }
 
 #[test]

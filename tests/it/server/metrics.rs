@@ -48,6 +48,12 @@ const PROMISED: &[(&str, &str, &str, &str)] = &[
     ),
     ("fenced_reports_total", "counter", "", ""),
     ("backup_failures_total", "counter", "", ""),
+    (
+        "panics_total",
+        "counter",
+        "place",
+        "transaction request sweeper scheduler reaper outbox polls event_streams workflows backup",
+    ),
     ("backup_last_success_timestamp_seconds", "gauge", "", ""),
     ("certificate_expires_timestamp_seconds", "gauge", "", ""),
     (
