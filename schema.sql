@@ -286,8 +286,9 @@ CREATE INDEX step_by_child ON step (child_job_id) WHERE child_job_id IS NOT NULL
 -- Removing a step: what was carried over from it.
 CREATE INDEX step_by_origin ON step (origin_step_id) WHERE origin_step_id IS NOT NULL;
 
--- The attempts that did not settle their step: came back unstarted, or were followed by a retry. The last attempt of
--- a step is in the step's own row, so a step that is tried once costs nothing here.
+-- The attempts that did not settle their step: the worker gave the step back before it started, a retry followed, or the
+-- worker was lost and the step was held for a person's decision. The last attempt of a step is in the step's own row
+-- (which then names a session or a child job), so a step that is tried once costs nothing here.
 CREATE TABLE former_attempt (
     step_id     INTEGER NOT NULL REFERENCES step (step_id),
     attempt     INTEGER NOT NULL,

@@ -95,6 +95,15 @@ const UPGRADES: &[&str] = &[
     ALTER TABLE server ADD COLUMN lineage TEXT NOT NULL DEFAULT '';
     ALTER TABLE server ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE server ADD COLUMN commit_number INTEGER NOT NULL DEFAULT 0;
+    INSERT INTO former_attempt (step_id, attempt, worker_id, outcome, reason, message, assigned_at, started_at, ended_at)
+    SELECT s.step_id, s.attempt, s.worker_id, 'failed',
+           coalesce(e.reason, iif(s.state = 'suspended', s.reason, NULL), 'worker_lost'),
+           coalesce(iif(s.state = 'suspended', s.message, e.message), 'the worker was lost while it ran the step'),
+           s.assigned_at, s.started_at, coalesce(s.ready_at, s.started_at)
+      FROM step AS s
+      LEFT JOIN event AS e ON e.step_id = s.step_id AND e.attempt = s.attempt AND e.kind = 'step_held'
+     WHERE s.kind = 'work' AND s.attempt > 0 AND s.started_at IS NOT NULL AND s.session_id IS NULL
+       AND s.worker_id IS NOT NULL;
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 
