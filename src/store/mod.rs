@@ -14,6 +14,7 @@ mod definitions;
 mod events;
 mod examine;
 mod invariants;
+mod job_search;
 mod jobs;
 mod loops;
 mod outbox;
@@ -644,6 +645,7 @@ pub fn statements() -> Vec<&'static str> {
         copy::STATEMENTS,
         definitions::STATEMENTS,
         events::STATEMENTS,
+        job_search::STATEMENTS,
         jobs::STATEMENTS,
         loops::STATEMENTS,
         outbox::STATEMENTS,

@@ -104,6 +104,11 @@ const UPGRADES: &[&str] = &[
       LEFT JOIN event AS e ON e.step_id = s.step_id AND e.attempt = s.attempt AND e.kind = 'step_held'
      WHERE s.kind = 'work' AND s.attempt > 0 AND s.started_at IS NOT NULL AND s.session_id IS NULL
        AND s.worker_id IS NOT NULL;
+    DROP INDEX job_open;
+    CREATE INDEX job_by_state ON job (state, job_id);
+    CREATE INDEX job_by_source ON job (source, job_id);
+    CREATE INDEX job_by_reason ON job (reason, job_id) WHERE reason IS NOT NULL;
+    CREATE INDEX worker_not_deleted ON worker (worker_id) WHERE deleted_at IS NULL;
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 

@@ -48,9 +48,14 @@ fn jobs() -> Vec<Operation> {
         "Words such as `status:failed task:release reason:worker_lost source:schedule since:2d`.";
     let text = schema("string");
     vec![
-        get("/api/jobs", "listJobs", "Jobs, newest first.")
+        get("/api/jobs", "listJobs", "Jobs, newest first. A page with fewer jobs than `limit` and a `next` is possible in two cases: \
+             the inputs on it are large, or each word of `q` fits very many jobs and all together fit almost none.")
             .query("q", "string", narrowed)
             .paged("after", "integer", PAGE, PAGE_MAX)
+            .lists("JobSummary"),
+        get("/api/failures", "listFailures", "Jobs that failed or ran out of time within the last 24 hours and that no other job \
+             started, the last ended first. There is no next page.")
+            .limited(PAGE, PAGE_MAX)
             .lists("JobSummary"),
         get("/api/jobs/{job}", "showJob", "One job with its steps.")
             .answers(200, "Job", "The job."),

@@ -2,6 +2,7 @@
 
 mod group_commit;
 mod invariants;
+pub mod lists;
 mod moves;
 mod open;
 mod statements;
