@@ -238,7 +238,7 @@ fn server() -> Vec<Operation> {
             .answers(200, "Backups", "As it is now."),
         get("/api/retention", "showRetention", "What was removed because it was too old.")
             .answers(200, "Retention", "As it is now."),
-        post("/api/prune", "pruneJobs", "Remove old jobs before their time, one piece of them.")
+        post("/api/prune", "pruneJobs", "Remove old jobs before their time, or the events of jobs that are gone, one piece of them.")
             .optional_body("PruneRequest")
             .answers(200, "Pruned", "What went, or would go."),
     ]
