@@ -79,6 +79,8 @@ CREATE INDEX worker_of_token ON worker (token_id) WHERE token_id IS NOT NULL;
 CREATE INDEX worker_by_name ON worker (name) WHERE state = 'active' AND token_id IS NOT NULL;
 -- Retention: the next worker that nobody has heard of for too long.
 CREATE INDEX worker_by_absence ON worker (seen_up) WHERE state = 'inactive' AND deleted_at IS NULL;
+-- Lists: the workers that were not deleted, however many were.
+CREATE INDEX worker_not_deleted ON worker (worker_id) WHERE deleted_at IS NULL;
 -- Retention: who is kept for the history that names it.
 CREATE INDEX worker_deleted ON worker (worker_id) WHERE deleted_at IS NOT NULL;
 -- Removing a session: whose it is.
@@ -161,8 +163,12 @@ CREATE TABLE job (
 
 -- The latest job that is nobody's child.
 CREATE INDEX job_asked_for ON job (job_id) WHERE parent_step_id IS NULL;
--- What has not ended.
-CREATE INDEX job_open ON job (job_id) WHERE ended_at IS NULL;
+-- Lists: the newest jobs in a state.
+CREATE INDEX job_by_state ON job (state, job_id);
+-- Lists: the newest jobs that were submitted in one way.
+CREATE INDEX job_by_source ON job (source, job_id);
+-- Lists: the newest jobs that ended for one reason.
+CREATE INDEX job_by_reason ON job (reason, job_id) WHERE reason IS NOT NULL;
 -- What went wrong lately, by nobody's wish.
 CREATE INDEX job_in_trouble ON job (ended_at)
     WHERE parent_step_id IS NULL AND (state = 'failed' OR (state = 'cancelled' AND reason IN ('job_timeout', 'queue_timeout')));
@@ -286,8 +292,9 @@ CREATE INDEX step_by_child ON step (child_job_id) WHERE child_job_id IS NOT NULL
 -- Removing a step: what was carried over from it.
 CREATE INDEX step_by_origin ON step (origin_step_id) WHERE origin_step_id IS NOT NULL;
 
--- The attempts that did not settle their step: came back unstarted, or were followed by a retry. The last attempt of
--- a step is in the step's own row, so a step that is tried once costs nothing here.
+-- The attempts that did not settle their step: the worker gave the step back before it started, a retry followed, or the
+-- worker was lost and the step was held for a person's decision. The last attempt of a step is in the step's own row
+-- (which then names a session or a child job), so a step that is tried once costs nothing here.
 CREATE TABLE former_attempt (
     step_id     INTEGER NOT NULL REFERENCES step (step_id),
     attempt     INTEGER NOT NULL,

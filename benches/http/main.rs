@@ -10,6 +10,7 @@
 #[path = "../callers/mod.rs"]
 mod callers;
 mod crew;
+mod history;
 mod line;
 mod load;
 mod pages;
@@ -47,6 +48,8 @@ struct Sizes {
     idle_secs: u64,
     starts: usize,
     looks: usize,
+    /// In two installations that are compared.
+    finished_jobs: [usize; 2],
 }
 
 fn main() {
@@ -68,6 +71,7 @@ fn main() {
             idle_secs: 1,
             starts: 3,
             looks: 20,
+            finished_jobs: [10_000, 100_000],
         }
     } else {
         Sizes {
@@ -81,6 +85,7 @@ fn main() {
             idle_secs: 5,
             starts: 9,
             looks: 200,
+            finished_jobs: [10_000, 1_000_000],
         }
     };
     let args: Vec<String> = std::env::args().collect();
@@ -97,13 +102,14 @@ fn main() {
 type Part = fn(&Sizes) -> Value;
 
 /// What is measured; all of it, unless some are named on the command line.
-const PARTS: [(&str, Part); 6] = [
+const PARTS: [(&str, Part); 7] = [
     ("lives", lives),
     ("latency", latency),
     ("waiting", waiting),
     ("logs", logs),
     ("idle", idle),
     ("pages", pages::pages),
+    ("history", history::history),
 ];
 
 #[rustfmt::skip]
@@ -119,6 +125,7 @@ fn goals(line: &Value) -> Value {
         "start_ms":           below(&line["idle"]["start_ms"], 150.0),
         "job_page_ms":        below(&line["pages"]["job_ended_p50_ms"], 10.0),
         "first_load_kb":      below(&line["pages"]["job_first_load_kb"], 120.0),
+        "many_to_few_jobs":   below(&line["history"]["worst_ratio"], 1.2),
     })
 }
 

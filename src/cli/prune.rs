@@ -12,11 +12,11 @@ use super::say::{answer, answer_json};
 use super::words::count;
 use crate::backup::LOGS_FOLDER;
 use crate::clock::wall_time;
-use crate::domain::{JobId, Now, Timestamp};
+use crate::domain::{EventSeq, JobId, Now, Timestamp};
 use crate::engine::Engine;
 use crate::language::duration;
 use crate::logs::{LogLimits, Logs};
-use crate::reaper::prune_jobs;
+use crate::reaper::{prune_events, prune_jobs};
 use crate::store::{DATABASE_FILE, Store, StoreOptions};
 use crate::wire::api::{PruneRequest, PrunedJson};
 use crate::words::bytes;
@@ -25,12 +25,16 @@ use crate::words::bytes;
 #[command(before_help = "Examples:
   stepward prune --jobs-older 30d --dry-run
   stepward prune --jobs-older 30d
+  stepward prune --jobs-older 30d --events                        and the events of jobs that are gone
   stepward prune --jobs-older 30d --data-dir /var/lib/stepward    the server is stopped")]
 pub struct PruneArgs {
     /// Jobs that ended so long ago, such as 30d; as retention.job_days says if left out.
     #[arg(long, value_name = "AGE")]
     jobs_older: Option<String>,
-    /// Says what would go, and removes nothing.
+    /// Also removes the events of jobs that are gone, however young the events are.
+    #[arg(long)]
+    events: bool,
+    /// Says what would go, and removes nothing. Counts only events of jobs that are gone already.
     #[arg(long)]
     dry_run: bool,
     /// Of a server that is stopped.
@@ -67,7 +71,7 @@ pub fn run(args: PruneArgs) -> anyhow::Result<Exit> {
         let (before, mut after) = (all.jobs, 0);
         all.needed = 0;
         loop {
-            let some = prune(after)?;
+            let some = prune(Piece::Jobs { after })?;
             all.jobs += some.jobs;
             all.log_bytes += some.log_bytes;
             all.needed += some.needed;
@@ -80,6 +84,12 @@ pub fn run(args: PruneArgs) -> anyhow::Result<Exit> {
             break;
         }
     }
+    let mut after = args.events.then_some(0);
+    while let Some(event) = after {
+        let some = prune(Piece::Events { after: event })?;
+        all.events += some.events;
+        after = some.next;
+    }
     if args.show.json {
         answer_json(&all);
         return Ok(Exit::Success);
@@ -90,6 +100,13 @@ pub fn run(args: PruneArgs) -> anyhow::Result<Exit> {
         false => format!("{jobs} removed, with {logs} of logs"),
     };
     answer(said);
+    if args.events {
+        let events = count(all.events as usize, "event");
+        answer(match args.dry_run {
+            true => format!("{events} of jobs that are gone would go"),
+            false => format!("{events} of jobs that are gone removed"),
+        });
+    }
     if all.needed > 0 {
         let stay = if all.needed == 1 { "stays" } else { "stay" };
         let needed = count(all.needed as usize, "job");
@@ -100,14 +117,31 @@ pub fn run(args: PruneArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-type Prune = Box<dyn FnMut(i64) -> anyhow::Result<PrunedJson>>;
+/// What one call removes.
+enum Piece {
+    /// Jobs after this job.
+    Jobs { after: i64 },
+    /// Events of jobs that are gone, after this event.
+    Events { after: i64 },
+}
+
+type Prune = Box<dyn FnMut(Piece) -> anyhow::Result<PrunedJson>>;
 
 fn online(remote: Remote, older_ms: Option<i64>, dry_run: bool) -> Prune {
-    Box::new(move |after| {
-        let request = PruneRequest {
-            jobs_older_secs: older_ms.map(|ms| ms / 1_000),
-            after: Some(after),
-            dry_run,
+    Box::new(move |piece| {
+        let request = match piece {
+            Piece::Jobs { after } => PruneRequest {
+                jobs_older_secs: older_ms.map(|ms| ms / 1_000),
+                after: Some(after),
+                dry_run,
+                events: false,
+            },
+            Piece::Events { after } => PruneRequest {
+                jobs_older_secs: None,
+                after: Some(after),
+                dry_run,
+                events: true,
+            },
         };
         remote.post("/api/prune", &request)
     })
@@ -137,14 +171,26 @@ fn offline(folder: PathBuf, older_ms: Option<i64>, dry_run: bool) -> anyhow::Res
     };
     let until = Timestamp(now.wall.0.saturating_sub(older_ms.unwrap_or(bounds.job_ms)));
     let engine = Engine::new(store, config.settings());
-    Ok(Box::new(move |after| {
-        let pruned = prune_jobs(&engine, &logs, bounds, until, JobId(after), dry_run, now)?;
-        Ok(PrunedJson {
-            dry_run,
-            jobs: pruned.jobs,
-            log_bytes: pruned.log_bytes,
-            needed: pruned.needed,
-            next: pruned.next,
-        })
+    Ok(Box::new(move |piece| match piece {
+        Piece::Jobs { after } => {
+            let pruned = prune_jobs(&engine, &logs, bounds, until, JobId(after), dry_run, now)?;
+            Ok(PrunedJson {
+                dry_run,
+                jobs: pruned.jobs,
+                log_bytes: pruned.log_bytes,
+                events: 0,
+                needed: pruned.needed,
+                next: pruned.next,
+            })
+        }
+        Piece::Events { after } => {
+            let pruned = prune_events(&engine, &logs, bounds, EventSeq(after), dry_run, now)?;
+            Ok(PrunedJson {
+                dry_run,
+                events: pruned.events,
+                next: pruned.next.map(|next| next.0),
+                ..PrunedJson::default()
+            })
+        }
     }))
 }

@@ -16,16 +16,16 @@ use super::reach::{Reach, Remote, in_url};
 use super::say::{answer_json, print};
 use super::table::{Cell, Table};
 use super::words::{count, duration, printable, secs, until, width, wrap};
+use crate::client::CallError;
 use crate::clock::wall_time;
 use crate::problems::{FAILED_QUERIES, Problem, Told, is_recent, problems, recent};
 use crate::wire::api::{
-    BackupsJson, JobJson, RecoveryJson, ScheduleJson, ServedWorkflows, WorkerJson,
+    BackupsJson, JobJson, List, RecoveryJson, ScheduleJson, ServedWorkflows, WorkerJson,
 };
 
 /// Somebody reads it: of more than this, the first.
 const JOBS_MAX: usize = 500;
 const WAITING_MAX: usize = 1_000;
-const WORKERS_MAX: usize = 1_000;
 const SCHEDULES_MAX: usize = 1_000;
 /// On the screen.
 const ROWS: usize = 10;
@@ -57,8 +57,9 @@ pub struct StatusJson {
     problems: Vec<Problem>,
     jobs: StatusJobsJson,
     waiting: WaitingJson,
+    /// All of them.
     workers: Vec<WorkerJson>,
-    /// There are more than these.
+    /// Always false. Up to version 0.1 the list ended after 1,000 workers.
     workers_more: bool,
     /// The soonest first.
     schedules_next: Vec<ScheduleJson>,
@@ -144,7 +145,7 @@ pub fn look_at(remote: &Remote) -> anyhow::Result<StatusJson> {
     let health = remote.heard(remote.client.ready(PATIENCE))?;
     let workflows: ServedWorkflows = remote.get("/api/workflows")?;
     let recovery: RecoveryJson = remote.get("/api/recovery")?;
-    let (workers, workers_more) = first(remote, "/api/workers?limit=500", WORKERS_MAX)?;
+    let workers: Vec<WorkerJson> = remote.all("/api/workers?limit=500", "after", usize::MAX)?;
     let (queued, queued_more) = first(remote, "/api/queue?limit=500", WAITING_MAX)?;
     let (running, running_more) = jobs(remote, "status:running")?;
     let (failed, failed_more) = failed_recently(remote)?;
@@ -184,7 +185,7 @@ pub fn look_at(remote: &Remote) -> anyhow::Result<StatusJson> {
             by_reason,
         },
         workers,
-        workers_more,
+        workers_more: false,
         schedules_next: schedules_next(remote)?,
     })
 }
@@ -206,8 +207,21 @@ fn jobs(remote: &Remote, query: &str) -> anyhow::Result<(Vec<JobJson>, bool)> {
     first(remote, &path, JOBS_MAX)
 }
 
-/// And whether there are more.
+/// The jobs that failed within a day, and whether there are more.
 fn failed_recently(remote: &Remote) -> anyhow::Result<(Vec<JobJson>, bool)> {
+    let path = format!("/api/failures?limit={JOBS_MAX}");
+    let answer: Result<List<JobJson>, CallError> = remote.client.get(&path, PATIENCE);
+    if let Err(CallError::Refused { status: 404, .. }) = answer {
+        return failed_recently_by_query(remote);
+    }
+    let mut failed = remote.heard(answer)?.items;
+    let more = failed.len() >= JOBS_MAX;
+    failed.sort_by_key(|job| std::cmp::Reverse(job.id));
+    Ok((failed, more))
+}
+
+/// The same from a server of version 0.1, which has no list of failures.
+fn failed_recently_by_query(remote: &Remote) -> anyhow::Result<(Vec<JobJson>, bool)> {
     let now = wall_time();
     let (mut all, mut more) = (Vec::new(), false);
     for query in FAILED_QUERIES {
@@ -354,7 +368,7 @@ fn workers(status: &StatusJson, look: &Look) -> String {
         }
         table.row(cells);
     }
-    let mut text = section(look, "Workers", all.len(), status.workers_more, &table);
+    let mut text = section(look, "Workers", all.len(), false, &table);
     if all.is_empty() {
         let how = "  start one: stepward worker --server ";
         let room = look.width.unwrap_or(usize::MAX);

@@ -12,7 +12,7 @@ use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::Action;
 use crate::domain::{Json, Now, StepId};
-use crate::store::{Ending, FormerOutcome, Tx};
+use crate::store::{Ending, Tx};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
@@ -119,19 +119,10 @@ fn entered(
 }
 
 impl Cascade<'_> {
+    /// Puts a held step back in the queue. Its lost attempt was recorded when the step was held.
     fn resume(&mut self, step: &Step) -> Result<(), EngineError> {
         let resumed = self.tx.resume_step(step, self.now)?;
         assert!(resumed, "nobody moves the step within our transaction");
-        let reason = step.reason.unwrap_or(Reason::WorkerLost);
-        let message = step.message.as_deref().unwrap_or_default();
-        self.tx.record_former_attempt(
-            step,
-            FormerOutcome::Failed,
-            reason.as_str(),
-            message,
-            None,
-            self.now,
-        )?;
         Ok(())
     }
 }

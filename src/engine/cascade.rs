@@ -296,6 +296,7 @@ impl<'a> Cascade<'a> {
         failure: &Failure,
         message: &str,
     ) -> Result<bool, EngineError> {
+        let tried = self.tx.step(step.step_id)?.expect("it was just read");
         let reason = Some(failure.reason);
         if !self
             .tx
@@ -303,6 +304,15 @@ impl<'a> Cascade<'a> {
         {
             return Ok(false);
         }
+        // The attempt is over now. Whatever a person decides later overwrites the step's row, but not this record.
+        self.tx.record_former_attempt(
+            &tried,
+            FormerOutcome::Failed,
+            failure.reason.as_str(),
+            message,
+            failure.exit_code,
+            self.now,
+        )?;
         let name = context.name(step);
         let text = format!("step {name} is held until someone resumes or fails it: {message}");
         let event = NewEvent::new(EventKind::StepHeld, text)

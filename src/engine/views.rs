@@ -133,7 +133,7 @@ impl Engine {
         })
     }
 
-    /// The newest jobs before one, and where to go on. A page may hold fewer than asked for and still have a next one.
+    /// The newest jobs below an id that fit a filter, and where the next page begins. `None`: this is the last page.
     pub fn jobs(
         &self,
         before: Option<JobId>,
@@ -147,7 +147,7 @@ impl Engine {
         })
     }
 
-    /// Those that are in this state and have not ended, newest first.
+    /// The newest jobs in a state that is not terminal.
     pub fn open_jobs(&self, state: JobState, limit: u32) -> Result<Vec<ListedJob>, EngineError> {
         self.store
             .read(|tx| listed(tx, tx.open_jobs(state, limit)?))

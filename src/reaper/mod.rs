@@ -32,7 +32,7 @@ use crate::engine::{Engine, EngineError};
 use crate::logs::{JobFolders, Logs};
 use crate::store::{StoreError, Tx};
 
-pub use prune::{Pruned, prune_jobs};
+pub use prune::{Pruned, PrunedEvents, prune_events, prune_jobs};
 pub use thread::{LastRound, Reaper, ReaperStats};
 
 /// Rows that one transaction removes. So few that nobody who waits for it notices.

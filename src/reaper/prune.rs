@@ -1,11 +1,15 @@
-//! Somebody wants room now: jobs that ended before a time that he names, by the clock that he sees.
+//! Somebody wants room now: jobs that ended before a time that he names, by the clock that he sees, and events of jobs that
+//! are gone.
 
 use super::jobs::{Ended, take};
-use super::{LOOKED_AT_MAX, ReapError, Reaping};
+use super::{BATCH_ROWS, LOOKED_AT_MAX, ReapError, Reaping};
 use crate::domain::retention::Retention;
-use crate::domain::{JobId, Now, Timestamp};
+use crate::domain::{EventSeq, JobId, Now, Timestamp};
 use crate::engine::Engine;
 use crate::logs::Logs;
+
+/// The events that one call reads, whether they may go or not.
+const EVENTS_READ_MAX: u32 = 20 * LOOKED_AT_MAX;
 
 /// What went, or would go.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -71,5 +75,47 @@ pub fn prune_jobs(
         }
     }
     pruned.next = last.map(|last| last.0);
+    Ok(pruned)
+}
+
+/// The events that went or would go, and the event after which to continue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PrunedEvents {
+    pub events: u64,
+    /// `None`: there are no more events.
+    pub next: Option<EventSeq>,
+}
+
+/// Removes the events of jobs that are gone, after an event: some of them, since one call must not take for ever.
+pub fn prune_events(
+    engine: &Engine,
+    logs: &Logs,
+    retention: Retention,
+    after: EventSeq,
+    dry_run: bool,
+    now: Now,
+) -> Result<PrunedEvents, ReapError> {
+    let reaping = Reaping::new(engine.clone(), logs.clone(), retention);
+    let (mut pruned, mut after, mut read) = (PrunedEvents::default(), after, 0);
+    while read < EVENTS_READ_MAX {
+        let seen = reaping.read(|tx| tx.events_of_gone_jobs(after, LOOKED_AT_MAX))?;
+        let Some((last, _)) = seen.last() else {
+            return Ok(pruned);
+        };
+        after = *last;
+        read += LOOKED_AT_MAX;
+        let gone = seen.iter().filter(|(_, is_gone)| *is_gone);
+        let gone: Vec<EventSeq> = gone.map(|(seq, _)| *seq).collect();
+        if dry_run {
+            pruned.events += gone.len() as u64;
+            continue;
+        }
+        for batch in gone.chunks(BATCH_ROWS) {
+            let batch = batch.to_vec();
+            let removed = reaping.write(now, move |tx| tx.remove_events(&batch))?;
+            pruned.events += removed as u64;
+        }
+    }
+    pruned.next = Some(after);
     Ok(pruned)
 }

@@ -70,6 +70,7 @@ const ROUTES: &[Route] = &[
     route(Get,    "/api/tasks/{task}",                                               People(Viewer),    tasks::show),
     route(Post,   "/api/tasks/{task}/jobs",                                          People(Operator),  tasks::submit),
     route(Get,    "/api/jobs",                                                       People(Viewer),    jobs::list),
+    route(Get,    "/api/failures",                                                   People(Viewer),    jobs::failures),
     route(Get,    "/api/jobs/{job}",                                                 People(Viewer),    jobs::show),
     route(Post,   "/api/jobs/{job}/cancel",                                          People(Operator),  jobs::cancel),
     route(Post,   "/api/jobs/{job}/retry",                                           People(Operator),  jobs::retry),

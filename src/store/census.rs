@@ -50,7 +50,7 @@ const OPEN_JOBS: &str = "
     SELECT coalesce(sum(state = 'pending'), 0), coalesce(sum(state = 'running'), 0), coalesce(sum(steps_open), 0),
            coalesce(sum(iif(hold = 'not_before', steps_open, 0)), 0),
            coalesce(sum(iif(hold = 'concurrency', steps_open, 0)), 0)
-      FROM (SELECT state, hold, steps_open FROM job WHERE ended_at IS NULL LIMIT :most)
+      FROM (SELECT state, hold, steps_open FROM job WHERE state IN ('pending', 'running') LIMIT :most)
 ";
 
 const CLAIMABLE_STEPS: &str = concat!(

@@ -74,12 +74,21 @@ const RULES: &[(&str, &str)] = &[
     ("an attempt number is issued once", "
         SELECT 'step ' || s.step_id || ' is at attempt ' || s.attempt || ' after ' || count(f.attempt) || ' former ones'
           FROM step AS s LEFT JOIN former_attempt AS f ON f.step_id = s.step_id
-         WHERE s.kind IN ('work', 'task') AND s.origin_step_id IS NULL
+         WHERE s.kind IN ('work', 'task') AND (s.origin_step_id IS NULL OR s.attempt > 0)
            AND NOT EXISTS (SELECT 1 FROM job AS j WHERE j.job_id = s.job_id AND j.leaving = 1)
          GROUP BY s.step_id
         HAVING s.attempt <> count(f.attempt)
-                          + (s.state IN ('assigned', 'running', 'suspended')
-                             OR (s.ended_at IS NOT NULL AND (s.worker_id IS NOT NULL OR s.child_job_id IS NOT NULL)))"),
+                          + (s.session_id IS NOT NULL OR s.child_job_id IS NOT NULL)"),
+    ("every started attempt of a step is listed with its outcome", "
+        SELECT 'step ' || s.step_id || ' started ' || s.tries || ' attempts, '
+               || (count(f.started_at) + (s.started_at IS NOT NULL AND (s.session_id IS NOT NULL OR s.child_job_id IS NOT NULL)))
+               || ' are listed'
+          FROM step AS s LEFT JOIN former_attempt AS f ON f.step_id = s.step_id
+         WHERE s.kind IN ('work', 'task') AND (s.origin_step_id IS NULL OR s.attempt > 0)
+           AND NOT EXISTS (SELECT 1 FROM job AS j WHERE j.job_id = s.job_id AND j.leaving = 1)
+         GROUP BY s.step_id
+        HAVING s.tries <> count(f.started_at)
+                        + (s.started_at IS NOT NULL AND (s.session_id IS NOT NULL OR s.child_job_id IS NOT NULL))"),
     ("a session holds no more than its worker has slots", "
         SELECT 'worker ' || w.worker_id || ' holds ' || count(*) || ' of ' || w.slots
           FROM step AS s JOIN worker AS w ON w.worker_id = s.worker_id

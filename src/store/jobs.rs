@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, named_params};
 
 use super::rows::{self, job_columns};
 use super::{Changes, StoreError, Tx};
-use crate::domain::job::{Hold, Job, JobFilter, JobMove, JobState, ParentStep, Source, Tally};
+use crate::domain::job::{Hold, Job, JobMove, JobState, ParentStep, Source, Tally};
 use crate::domain::reason::Reason;
 use crate::domain::{DefinitionId, JobId, Json, Now, ScheduleId, StepId, Timestamp, Uptime};
 use crate::metrics::Fact;
@@ -22,8 +22,6 @@ pub const STATEMENTS: &[&str] = &[
     JOBS_IN_TROUBLE,
     RETRIES_OF,
     HOOKS_OF,
-    JOBS_BEFORE,
-    LAST_LOOKED_AT,
     JOBS_CHANGED,
     INSTALLATION,
     JOB_STANDING,
@@ -125,15 +123,16 @@ const OPEN_JOBS: &str = concat!(
     "SELECT ",
     job_columns!(),
     " FROM job AS j
-      WHERE j.ended_at IS NULL AND j.state = :state
+      WHERE j.state = :state
       ORDER BY j.job_id DESC
       LIMIT :limit"
 );
 
+/// With the other indexes SQLite would go through every job that ever failed.
 const JOBS_IN_TROUBLE: &str = concat!(
     "SELECT ",
     job_columns!(),
-    " FROM job AS j
+    " FROM job AS j INDEXED BY job_in_trouble
       WHERE j.parent_step_id IS NULL
         AND (j.state = 'failed' OR (j.state = 'cancelled' AND j.reason IN ('job_timeout', 'queue_timeout')))
         AND j.ended_at >= :since
@@ -160,25 +159,6 @@ const LAST_OF_TASK: &str = "
 
 const LATEST_OF_TASK: &str = "
     SELECT max(job_id) FROM job WHERE task = :task AND state = :state
-";
-
-/// Looks at so many and no more, however few fit. What it is asked for comes before the
-/// row's larger columns, but for the time.
-const JOBS_BEFORE: &str = concat!(
-    "SELECT ",
-    job_columns!(),
-    " FROM (SELECT job_id FROM job WHERE job_id < :before ORDER BY job_id DESC LIMIT :looked_at_max) AS c
-      CROSS JOIN job AS j ON j.job_id = c.job_id
-      WHERE (:state IS NULL OR j.state = :state) AND (:task IS NULL OR j.task = :task)
-        AND (:reason IS NULL OR j.reason = :reason) AND (:source IS NULL OR j.source = :source)
-        AND (:since IS NULL OR j.created_at >= :since)
-        AND j.leaving = 0
-      ORDER BY c.job_id DESC
-      LIMIT :limit"
-);
-
-const LAST_LOOKED_AT: &str = "
-    SELECT min(job_id) FROM (SELECT job_id FROM job WHERE job_id < :before ORDER BY job_id DESC LIMIT :looked_at_max)
 ";
 
 const JOBS_CHANGED: &str = "
@@ -381,7 +361,7 @@ impl Tx<'_> {
         Ok(latest.map(JobId))
     }
 
-    /// Those that are in this state and have not ended, newest first.
+    /// The newest jobs in a state that is not terminal.
     pub fn open_jobs(&self, state: JobState, limit: u32) -> Result<Vec<Job>, StoreError> {
         let params = named_params! {":state": state.as_str(), ":limit": limit};
         self.many_jobs(OPEN_JOBS, params)
@@ -458,55 +438,6 @@ impl Tx<'_> {
         jobs.sort_by_key(|job| std::cmp::Reverse(job.job_id));
         jobs.truncate(limit as usize);
         Ok(jobs)
-    }
-
-    /// The newest jobs before one, as far as one look goes, and where the next look begins.
-    pub fn jobs_before(
-        &self,
-        before: JobId,
-        filter: &JobFilter,
-        limit: u32,
-    ) -> Result<(Vec<Job>, Option<JobId>), StoreError> {
-        const LOOKED_AT_MAX: u32 = 10_000;
-        // Inputs may be large: a page ends with the one that goes over it, and the next begins there.
-        const PAGE_BYTES_MAX: usize = 4 << 20;
-        let mut statement = self.sql(JOBS_BEFORE)?;
-        let mut rows = statement.query(named_params! {
-            ":before": before.0,
-            ":looked_at_max": LOOKED_AT_MAX,
-            ":state": filter.state.map(JobState::as_str),
-            ":task": filter.task,
-            ":reason": filter.reason.map(Reason::as_str),
-            ":source": filter.source.map(Source::as_str),
-            ":since": filter.since.map(|since| since.0),
-            ":limit": limit,
-        })?;
-        let mut jobs: Vec<Job> = Vec::new();
-        let mut bytes = 0;
-        while bytes < PAGE_BYTES_MAX
-            && let Some(row) = rows.next()?
-        {
-            let job = rows::job(row)?;
-            bytes += job.input.0.len();
-            jobs.push(job);
-        }
-        if jobs.len() == limit as usize || bytes >= PAGE_BYTES_MAX {
-            let next = jobs.last().map(|job: &Job| job.job_id);
-            return Ok((jobs, next));
-        }
-        let params = named_params! {":before": before.0, ":looked_at_max": LOOKED_AT_MAX};
-        let last = self
-            .sql(LAST_LOOKED_AT)?
-            .query_row(params, |row| row.get(0));
-        let last: Option<i64> = last?;
-        let last = last.filter(|job_id| *job_id > 1).map(JobId);
-        // Those before it are older still, and need not be looked at.
-        if let (Some(since), Some(job_id)) = (filter.since, last)
-            && self.job(job_id)?.is_some_and(|job| job.created_at < since)
-        {
-            return Ok((jobs, None));
-        }
-        Ok((jobs, last))
     }
 
     /// Jobs that changed after the given change of the given job, each as it is now.

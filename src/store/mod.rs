@@ -14,6 +14,7 @@ mod definitions;
 mod events;
 mod examine;
 mod invariants;
+mod job_search;
 mod jobs;
 mod lineage;
 mod loops;
@@ -676,6 +677,7 @@ pub fn statements() -> Vec<&'static str> {
         copy::STATEMENTS,
         definitions::STATEMENTS,
         events::STATEMENTS,
+        job_search::STATEMENTS,
         jobs::STATEMENTS,
         lineage::STATEMENTS,
         loops::STATEMENTS,

@@ -46,6 +46,7 @@ pub const STATEMENTS: &[&str] = &[
     OLD_KEYS,
     REMOVE_KEY,
     OLD_EVENTS,
+    EVENTS_OF_GONE_JOBS,
     REMOVE_EVENT,
     OLD_MESSAGES,
     REMOVE_TRIES,
@@ -323,6 +324,18 @@ const OLD_EVENTS: &str = "
            AND NOT EXISTS (SELECT 1 FROM outbox AS o WHERE o.event_seq = e.seq)
       FROM event AS e
      WHERE e.seq > :after AND e.seq <= :until
+     ORDER BY e.seq
+     LIMIT :limit
+";
+
+/// Each event with whether it tells of a job that was removed. An event that a message tells stays with the message.
+const EVENTS_OF_GONE_JOBS: &str = "
+    SELECT e.seq,
+           e.job_id IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM job AS j WHERE j.job_id = e.job_id)
+           AND NOT EXISTS (SELECT 1 FROM outbox AS o WHERE o.event_seq = e.seq)
+      FROM event AS e
+     WHERE e.seq > :after
      ORDER BY e.seq
      LIMIT :limit
 ";
@@ -666,6 +679,16 @@ impl Tx<'_> {
     ) -> Result<Vec<(EventSeq, bool)>, StoreError> {
         let params = named_params! {":after": after.0, ":until": until.0, ":limit": limit};
         self.judged(OLD_EVENTS, params, EventSeq)
+    }
+
+    /// By number, each with whether its job is gone and nothing else needs it.
+    pub fn events_of_gone_jobs(
+        &self,
+        after: EventSeq,
+        limit: u32,
+    ) -> Result<Vec<(EventSeq, bool)>, StoreError> {
+        let params = named_params! {":after": after.0, ":limit": limit};
+        self.judged(EVENTS_OF_GONE_JOBS, params, EventSeq)
     }
 
     pub fn remove_events(&self, events: &[EventSeq]) -> Result<usize, StoreError> {

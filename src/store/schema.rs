@@ -111,6 +111,20 @@ pub const UPGRADES: &[&str] = &[
         behind_since_ms INTEGER,
         CHECK ((behind_at IS NULL) = (behind_since_ms IS NULL))
     ) STRICT;
+    INSERT INTO former_attempt (step_id, attempt, worker_id, outcome, reason, message, assigned_at, started_at, ended_at)
+    SELECT s.step_id, s.attempt, s.worker_id, 'failed',
+           coalesce(e.reason, iif(s.state = 'suspended', s.reason, NULL), 'worker_lost'),
+           coalesce(iif(s.state = 'suspended', s.message, e.message), 'the worker was lost while it ran the step'),
+           s.assigned_at, s.started_at, coalesce(s.ready_at, s.started_at)
+      FROM step AS s
+      LEFT JOIN event AS e ON e.step_id = s.step_id AND e.attempt = s.attempt AND e.kind = 'step_held'
+     WHERE s.kind = 'work' AND s.attempt > 0 AND s.started_at IS NOT NULL AND s.session_id IS NULL
+       AND s.worker_id IS NOT NULL;
+    DROP INDEX job_open;
+    CREATE INDEX job_by_state ON job (state, job_id);
+    CREATE INDEX job_by_source ON job (source, job_id);
+    CREATE INDEX job_by_reason ON job (reason, job_id) WHERE reason IS NOT NULL;
+    CREATE INDEX worker_not_deleted ON worker (worker_id) WHERE deleted_at IS NULL;
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
-use super::trail::{Around, segments};
+use super::trail::{Around, segments, was_held};
 use super::{Row, Timeline};
 use crate::domain::Timestamp;
 use crate::domain::step::StepState;
@@ -78,9 +78,9 @@ fn begin(job: &JobJson, steps: &Steps) -> Timestamp {
     };
     let let_go = |step: &StepJson| match step.attempts.first() {
         Some(attempt) if attempt.attempt < step.attempt => None,
-        // Held, or ready again.
-        None if step.attempt > 0 && step.assigned_at.is_some() => None,
-        Some(_) if step.assigned_at.is_none() => None,
+        // `ready_at` is when the step was held, or when it became ready again.
+        Some(_) if was_held(step) => None,
+        Some(_) if step.assigned_at.is_none() && step.started_at.is_none() => None,
         _ => step.ready_at.or(step.started_at),
     };
     let firsts = steps.all.iter().filter(is_first);

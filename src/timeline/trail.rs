@@ -42,6 +42,17 @@ pub fn segments(step: &StepJson, around: &Around) -> Vec<Segment> {
     trail.segments
 }
 
+/// Whether the worker that ran the step's last attempt was lost and the step then waited for a person's decision: the
+/// attempt ended before the step did.
+pub fn was_held(step: &StepJson) -> bool {
+    let last = step
+        .attempts
+        .iter()
+        .find(|attempt| attempt.attempt == step.attempt);
+    step.started_at.is_some()
+        && last.is_some_and(|last| last.ended_at.is_some() && last.ended_at != step.ended_at)
+}
+
 /// A wait whose end is not known yet.
 struct Gap<'t> {
     code: &'t str,
@@ -65,7 +76,7 @@ impl<'t> Trail<'t> {
             // The attempt that the step itself tells of is not over, or settled it.
             .filter(|attempt| attempt.attempt < step.attempt || self.waits_for_next())
             .collect();
-        let is_held = self.is_held(&former);
+        let is_held = was_held(step);
         // When it became ready first is known as long as it did so only once.
         let released = match former.is_empty() && !is_held {
             true => step.ready_at.or(step.assigned_at).or(step.started_at),
@@ -178,18 +189,6 @@ impl<'t> Trail<'t> {
     /// Neither given to somebody nor begun, or so again.
     fn waits_for_next(&self) -> bool {
         self.step.assigned_at.is_none() && self.step.started_at.is_none()
-    }
-
-    /// Its worker was lost, and a person was asked: it began, no attempt of it is told, and then it was ready for somebody.
-    fn is_held(&self, former: &[&AttemptHistory]) -> bool {
-        let step = self.step;
-        let asked_later = match (step.started_at, step.ready_at) {
-            (Some(started_at), Some(ready_at)) => {
-                ready_at.0 > started_at.0 || step.status == StepState::Suspended.as_str()
-            }
-            _ => false,
-        };
-        self.by() == By::Worker && asked_later && former.len() == step.attempts.len()
     }
 
     fn by(&self) -> By {

@@ -807,6 +807,10 @@ pub struct PruneRequest {
     pub after: Option<i64>,
     /// Says what would go, and removes nothing.
     pub dry_run: bool,
+    /// Removes no jobs, but the events of jobs that are gone. `after` is then the number of an event. A server of version
+    /// 0.1 does not know this field, so it is sent only if it is set.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub events: bool,
 }
 
 /// What went, or would go.
@@ -816,6 +820,9 @@ pub struct PrunedJson {
     /// With those below them.
     pub jobs: u64,
     pub log_bytes: u64,
+    /// Of jobs that are gone.
+    #[serde(default)]
+    pub events: u64,
     /// Ended early enough, and needed: kept, retried, hooked, or promised to a key.
     pub needed: u64,
     /// That was not all: ask again, after this.

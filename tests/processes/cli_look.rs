@@ -221,6 +221,30 @@ fn the_forecast_names_what_then_happens() {
 }
 
 #[test]
+fn status_counts_every_worker() {
+    let house = House::with(ALL);
+    let sql = rusqlite::Connection::open(house.path("data/stepward.db")).unwrap();
+    sql.execute_batch(
+        "BEGIN IMMEDIATE;
+         WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 1200)
+         INSERT INTO worker (worker_id, instance_key, name, state, tags, slots, version, platform, seen_at, seen_up, created_at)
+         SELECT n, 'i' || n, 'w' || n, 'inactive', 'script', 1, '0.1.0', 'linux', 0, 0, 0 FROM number;
+         INSERT INTO session (session_id, worker_id, session_key, opened_at)
+         SELECT worker_id, worker_id, 's' || worker_id, 0 FROM worker;
+         UPDATE worker SET session_id = worker_id;
+         COMMIT",
+    )
+    .unwrap();
+    drop(sql);
+    let status = typed(&house, &["status", "--json"]).json();
+    assert_eq!(status["workers"].as_array().unwrap().len(), 1_200);
+    assert_eq!(status["workers_more"], false);
+    let shown = typed(&house, &["status"]).stdout;
+    assert!(shown.contains("Workers: 1200\n"), "{shown}");
+    house.check();
+}
+
+#[test]
 fn status_says_what_is_wrong_first() {
     let mut house = House::with(ALL);
     let empty = typed(&house, &["status"]);

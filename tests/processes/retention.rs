@@ -55,7 +55,26 @@ fn somebody_prunes_what_is_old_and_what_somebody_keeps_stays() {
     assert!(logs.join(kept.to_string()).exists() && !logs.join(gone.to_string()).exists());
 
     typed(&house, &["job", "release", &kept.to_string()]);
-    assert_eq!(prune(&["--json"]).json()["jobs"], 1);
+    let of_gone = || {
+        let events: Value = house.get("/api/events?after=0&limit=500");
+        let events = events["items"].as_array().unwrap().clone();
+        events
+            .iter()
+            .filter(|event| event["job_id"] == gone)
+            .count()
+    };
+    assert!(of_gone() > 0, "events outlive their jobs");
+    let pruned = prune(&["--events", "--json"]).json();
+    assert_eq!(pruned["jobs"], 1);
+    assert!(pruned["events"].as_u64() > Some(1), "{pruned}");
+    assert_eq!(of_gone(), 0);
+    let pruned = prune(&["--events"]);
+    assert!(
+        pruned
+            .stdout
+            .contains("0 events of jobs that are gone removed"),
+        "{pruned:?}"
+    );
     let stats: Value = house.get("/api/retention");
     assert!(stats["rounds"].as_u64() >= Some(1), "{stats}");
     assert_eq!(stats["database_shrinks"], true, "{stats}");

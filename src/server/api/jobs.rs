@@ -11,6 +11,7 @@ use crate::domain::{EventSeq, JobId, Timestamp};
 use crate::engine::{EngineError, Retry, RetryScope, Submitted};
 use crate::language::duration;
 use crate::language::words::{did_you_mean, nearest};
+use crate::problems::RECENT_MS;
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
@@ -100,6 +101,21 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
             .map(|listed| show::job(&listed.job, listed.parent.as_ref()))
             .collect(),
         next: next.map(|job_id| job_id.to_string()),
+    };
+    Ok(Response::json(200, &list).into())
+}
+
+/// Jobs that failed or ran out of time within the last day and that no other job started, the last ended first.
+pub fn failures(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&["limit"])?;
+    let limit = request.limit(PAGE, PAGE_MAX)?;
+    let since = Timestamp(app.clock.now().wall.0 - RECENT_MS);
+    let jobs = app.engine.jobs_in_trouble(since, limit)?;
+    let list = List {
+        items: (jobs.iter())
+            .map(|listed| show::job(&listed.job, listed.parent.as_ref()))
+            .collect(),
+        next: None,
     };
     Ok(Response::json(200, &list).into())
 }

@@ -1,8 +1,8 @@
 //! How long things are kept: what was removed, and what is to go before its time.
 
 use crate::domain::event::{EventKind, NewEvent};
-use crate::domain::{JobId, Timestamp};
-use crate::reaper::{ReapError, prune_jobs};
+use crate::domain::{EventSeq, JobId, Now, Timestamp};
+use crate::reaper::{ReapError, prune_events, prune_jobs};
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
@@ -42,6 +42,13 @@ pub fn prune(app: &App, request: &Request) -> Result<Reply, ApiError> {
         }
     };
     let now = app.clock.now();
+    if asked.events {
+        if asked.jobs_older_secs.is_some() {
+            let fault = "events and jobs_older_secs are both set, ask for one after the other";
+            return Err(ApiError::invalid(fault.to_string()));
+        }
+        return events(app, request, &asked, now);
+    }
     let pruned = prune_jobs(
         &app.engine,
         &app.logs,
@@ -62,8 +69,35 @@ pub fn prune(app: &App, request: &Request) -> Result<Reply, ApiError> {
         dry_run: asked.dry_run,
         jobs: pruned.jobs,
         log_bytes: pruned.log_bytes,
+        events: 0,
         needed: pruned.needed,
         next: pruned.next,
+    };
+    Ok(Response::json(200, &json).into())
+}
+
+/// One piece of the events of jobs that are gone.
+fn events(app: &App, request: &Request, asked: &PruneRequest, now: Now) -> Result<Reply, ApiError> {
+    let pruned = prune_events(
+        &app.engine,
+        &app.logs,
+        app.config.retention.bounds(),
+        EventSeq(asked.after.unwrap_or(0)),
+        asked.dry_run,
+        now,
+    );
+    let pruned = pruned.map_err(refused)?;
+    if !asked.dry_run && pruned.events > 0 {
+        let events = count(pruned.events as usize, "event");
+        let text = format!("removed {events} of jobs that are gone");
+        let event = NewEvent::new(EventKind::JobsPruned, text);
+        app.engine_for(request).tell_quietly(event, now)?;
+    }
+    let json = PrunedJson {
+        dry_run: asked.dry_run,
+        events: pruned.events,
+        next: pruned.next.map(|next| next.0),
+        ..PrunedJson::default()
     };
     Ok(Response::json(200, &json).into())
 }

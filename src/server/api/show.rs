@@ -112,7 +112,8 @@ fn step_detail(detail: &StepDetail, now: Now) -> StepJson {
     }
 }
 
-/// Former attempts have rows of their own; the last one is the step itself, unless it waits for the next.
+/// Every attempt of a step, oldest first. Former attempts have rows of their own. The step's row holds the last attempt,
+/// unless the step waits for its next attempt or its worker was lost and the step was held.
 fn attempts(detail: &StepDetail) -> Vec<AttemptHistory> {
     let former = detail.former.iter().map(|(former, worker)| AttemptHistory {
         attempt: former.attempt,
@@ -129,7 +130,7 @@ fn attempts(detail: &StepDetail) -> Vec<AttemptHistory> {
         exit_code: former.exit_code,
     });
     let step: &Step = &detail.step;
-    let is_last = step.attempt > 0 && step.session_id.is_some();
+    let is_last = step.attempt > 0 && (step.session_id.is_some() || step.child_job_id.is_some());
     let last = is_last.then(|| AttemptHistory {
         attempt: step.attempt,
         worker: detail.worker.clone(),

@@ -48,9 +48,14 @@ fn jobs() -> Vec<Operation> {
         "Words such as `status:failed task:release reason:worker_lost source:schedule since:2d`.";
     let text = schema("string");
     vec![
-        get("/api/jobs", "listJobs", "Jobs, newest first.")
+        get("/api/jobs", "listJobs", "Jobs, newest first. A page with fewer jobs than `limit` and a `next` is possible in two cases: \
+             the inputs on it are large, or each word of `q` fits very many jobs and all together fit almost none.")
             .query("q", "string", narrowed)
             .paged("after", "integer", PAGE, PAGE_MAX)
+            .lists("JobSummary"),
+        get("/api/failures", "listFailures", "Jobs that failed or ran out of time within the last 24 hours and that no other job \
+             started, the last ended first. There is no next page.")
+            .limited(PAGE, PAGE_MAX)
             .lists("JobSummary"),
         get("/api/jobs/{job}", "showJob", "One job with its steps.")
             .answers(200, "Job", "The job."),
@@ -233,7 +238,7 @@ fn server() -> Vec<Operation> {
             .answers(200, "Backups", "As it is now."),
         get("/api/retention", "showRetention", "What was removed because it was too old.")
             .answers(200, "Retention", "As it is now."),
-        post("/api/prune", "pruneJobs", "Remove old jobs before their time, one piece of them.")
+        post("/api/prune", "pruneJobs", "Remove old jobs before their time, or the events of jobs that are gone, one piece of them.")
             .optional_body("PruneRequest")
             .answers(200, "Pruned", "What went, or would go."),
     ]

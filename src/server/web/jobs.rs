@@ -125,7 +125,7 @@ fn words(app: &App) -> Vec<String> {
 fn nothing(query: &str, there_is_more: bool) -> Markup {
     html! {
         div.empty {
-            @if there_is_more { "None of 10,000 jobs fits; older ones may." }
+            @if there_is_more { "No job fits this filter so far; older jobs may fit." }
             @else if query.is_empty() { "No job yet. " a href="/tasks" { "Run a task" } "." }
             @else { "No job fits this filter." }
         }

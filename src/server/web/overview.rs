@@ -16,7 +16,7 @@ use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request};
 use crate::wire::api::{JobJson, QueuedJson, ScheduleJson, ServedWorkflows, WorkerJson};
 
-/// Of each kind, as many as are looked at.
+/// The page counts jobs, waiting steps and schedules up to this number. It counts all workers.
 const LOOKED_AT: u32 = 500;
 /// On the page.
 const ROWS: usize = 12;
@@ -60,7 +60,7 @@ struct Found {
 impl Found {
     fn look(view: &View) -> Result<Found, ApiError> {
         let (app, now) = (view.app, view.now);
-        let workers = app.engine.workers(WorkerId(0), LOOKED_AT, now)?;
+        let workers = app.engine.workers(WorkerId(0), u32::MAX, now)?;
         let (queued, next) = app.engine.queue(None, LOOKED_AT, now)?;
         let shown = |jobs: Vec<ListedJob>| -> Vec<JobJson> {
             let jobs = jobs.iter();
@@ -232,7 +232,7 @@ fn workers(found: &Found, view: &View) -> Markup {
     let used: u32 = there.map(|worker| worker.slots_used).sum();
     html! {
         section.box aria-labelledby="workers-title" {
-            header { h2 #workers-title { "Workers " span.count { (found.workers.len()) (more(found.workers.len())) } } a.more href="/workers" { (used) " of " (slots) " slots used" } }
+            header { h2 #workers-title { "Workers " span.count { (found.workers.len()) } } a.more href="/workers" { (used) " of " (slots) " slots used" } }
             @if found.workers.is_empty() {
                 (parts::empty("No worker has ever connected. Start one on this machine or another:", &[&view.start_worker()]))
             } @else {

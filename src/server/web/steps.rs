@@ -172,7 +172,8 @@ pub fn panel(
                     dt { "output" } dd { @if let Some(output) = &step.output { (parts::json(output)) } @else { (parts::none()) } }
                 }
             }
-            @if step.attempts.len() > 1 || step.attempts.iter().any(|attempt| attempt.outcome == "returned") {
+            // A single attempt that ended with the step says nothing that the lines above do not say.
+            @if step.attempts.len() > 1 || step.attempts.iter().any(|attempt| attempt.outcome == "returned" || attempt.ended_at != step.ended_at) {
                 (attempts(job, step, request, view))
             }
         }

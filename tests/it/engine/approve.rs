@@ -6,6 +6,7 @@ use stepward::domain::reason::Reason;
 use stepward::domain::retry::OnWorkerLoss;
 use stepward::domain::task::{Hook, HookDoes, HookOn, StepDraft, TaskDraft};
 use stepward::engine::{Decision, EngineError};
+use stepward::store::FormerOutcome;
 
 use crate::house::{TestHouse, script};
 
@@ -126,5 +127,48 @@ fn a_held_step_runs_again_or_fails_as_told() {
             assert_eq!(house.step(job, "a").reason, Some(Reason::WorkerRestarted));
             assert_eq!(house.summary(job), "a failed → failed");
         }
+    }
+}
+
+/// The worker that ran the step restarted, so the step is held. Nothing that happens to the step afterwards may remove the
+/// attempt from the history or overwrite the sentence that tells why it ended.
+#[test]
+fn the_lost_attempt_of_a_held_step_stays_in_the_history() {
+    for then in ["nothing", "approve", "reject", "cancel", "delete worker"] {
+        let house = TestHouse::new();
+        let held = StepDraft {
+            on_worker_loss: OnWorkerLoss::Hold,
+            ..script("a")
+        };
+        let job = house.submit(vec![held]);
+        let first = house.worker("ann", &[], 1);
+        let lost = first.begin().attempt;
+        let next = house.worker("ann", &[], 1);
+        house.clock.advance_ms(5_000);
+        let (engine, now) = (&house.engine, house.now());
+        match then {
+            "approve" => engine.decide(lost.step_id, approve(), "ann", now).unwrap(),
+            "reject" => engine.decide(lost.step_id, reject(), "eve", now).unwrap(),
+            "cancel" => engine.cancel(job, "eve", now).unwrap(),
+            "delete worker" => {
+                engine.delete_worker(next.worker_id, true, now).unwrap();
+            }
+            _ => {}
+        }
+        let detail = house.engine.step_detail(job, "a").unwrap();
+        assert_eq!(detail.former.len(), 1, "after {then}");
+        let (attempt, worker) = &detail.former[0];
+        assert_eq!(worker.as_deref(), Some("ann"), "after {then}");
+        assert_eq!(attempt.attempt, 1, "after {then}");
+        assert_eq!(attempt.outcome, FormerOutcome::Failed, "after {then}");
+        assert_eq!(attempt.reason, "worker_restarted", "after {then}");
+        let told = "worker ann restarted while it ran attempt 1; the step may have run partly";
+        assert_eq!(attempt.message, told, "after {then}");
+        assert!(attempt.started_at.is_some(), "after {then}");
+        assert_eq!(now.wall.0 - attempt.ended_at.0, 5_000, "after {then}");
+        // The session is known, so the lines that the worker still sends belong to the attempt.
+        let owner = house.engine.log_owner(&first.key, lost, house.now());
+        assert!(!owner.unwrap().live, "after {then}");
+        assert_eq!(house.breaches(), [] as [String; 0], "after {then}");
     }
 }

@@ -330,7 +330,7 @@ fn people_child_jobs_and_instances_have_their_own_words() {
         "suspended",
         [Some(2_000), Some(300), Some(400), None],
     );
-    held.attempts.clear();
+    held.attempts = vec![attempt(1, "failed", Some(400), Some(2_000))];
     held.reason = Some("worker_lost".to_string());
     let row = only(after("before", held), None, 5_000);
     assert_eq!(

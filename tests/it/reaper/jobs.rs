@@ -3,9 +3,9 @@
 use stepward::domain::job::JobState;
 use stepward::domain::retention::Retention;
 use stepward::domain::task::{ForEach, Hook, HookDoes, HookOn, StepDraft, TaskDraft};
-use stepward::domain::{JobId, Json};
+use stepward::domain::{EventSeq, JobId, Json};
 use stepward::engine::{EngineError, Retry, RetryScope, Submission};
-use stepward::reaper::{Kind, prune_jobs};
+use stepward::reaper::{Kind, prune_events, prune_jobs};
 
 use super::{Attic, DAY, HOUR};
 use crate::house::{frozen, script};
@@ -358,5 +358,46 @@ fn what_is_begun_is_finished_and_nobody_sees_half_of_it() {
     assert_eq!(attic.count(&format!("job WHERE job_id = {young}")), 0);
     assert!(!attic.has_log(young));
     assert!(!attic.exists(fresh), "it was as old");
+    assert_eq!(attic.house.breaches(), Vec::<String>::new());
+}
+
+/// Events outlive their jobs by default. Whoever wants them gone gets rid of them, but not of events of jobs that are there,
+/// of workers, and those that a message tells.
+#[test]
+fn events_of_jobs_that_are_gone_go_when_somebody_wants_it() {
+    let attic = Attic::new();
+    let gone: Vec<JobId> = (0..50).map(|_| attic.done_job()).collect();
+    let told = attic.done_job();
+    let there = attic.done_job();
+    let (engine, logs) = (&attic.house.engine, &attic.logs);
+    engine.keep(there, true, attic.house.now()).unwrap();
+    let message = format!(
+        "INSERT INTO outbox (event_seq, target, job_id, state, next_up, created_at)
+         SELECT max(seq), 'ops', job_id, 'pending', 0, 0 FROM event WHERE job_id = {told}"
+    );
+    attic.sql().execute(&message, []).unwrap();
+    attic.house.clock.advance_ms(DAY);
+    let (bounds, now) = (Retention::default(), attic.house.now());
+    let events =
+        |dry_run: bool| prune_events(engine, logs, bounds, EventSeq(0), dry_run, now).unwrap();
+    assert_eq!(events(false).events, 0, "every job is there");
+    let pruned = prune_jobs(engine, logs, bounds, now.wall, JobId(0), false, now).unwrap();
+    assert_eq!(pruned.jobs, 51);
+    let of = |jobs: &str| attic.count(&format!("event WHERE {jobs}"));
+    let of_gone = format!("job_id <= {}", told.0);
+    let (before, kept) = (of(&of_gone), of(&format!("job_id = {there}")));
+    let others = of("job_id IS NULL");
+    assert!(
+        before > 51 && kept > 0 && others > 0,
+        "{before} {kept} {others}"
+    );
+    let would_go = events(true);
+    assert_eq!(would_go.events as i64, before - 1);
+    assert_eq!(of(&of_gone), before, "it only says so");
+    assert_eq!(events(false), would_go);
+    assert_eq!(of(&of_gone), 1, "a message tells it");
+    assert_eq!(of(&format!("job_id = {there}")), kept);
+    assert_eq!(of("job_id IS NULL"), others);
+    assert!(gone.iter().all(|job_id| !attic.exists(*job_id)));
     assert_eq!(attic.house.breaches(), Vec::<String>::new());
 }

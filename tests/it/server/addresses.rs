@@ -12,6 +12,7 @@ const ROUTES: &[(&str, &str, &[&str])] = &[
     ("GET", "/api/tasks/hello", &[]),
     ("POST", "/api/tasks/hello/jobs", &[]),
     ("GET", "/api/jobs", &["q", "limit", "after"]),
+    ("GET", "/api/failures", &["limit"]),
     ("GET", "/api/jobs/1", &[]),
     ("POST", "/api/jobs/1/cancel", &[]),
     ("POST", "/api/jobs/1/retry", &[]),

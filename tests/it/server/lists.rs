@@ -1,8 +1,10 @@
 //! Lists: pages that follow each other with `next`, bounded, and nothing twice or left out.
 
+use rusqlite::Connection;
 use serde_json::Value;
 
 use super::{ServerHouse, word};
+use crate::store::lists::fill;
 
 /// All items of a list, page by page, and how many pages there were.
 fn all(house: &ServerHouse, path: &str, cursor: &str) -> (Vec<Value>, usize) {
@@ -237,4 +239,78 @@ fn a_page_of_jobs_with_large_inputs_ends_sooner_and_the_next_goes_on() {
         }
     }
     assert_eq!(ids, (1..=12).rev().collect::<Vec<i64>>());
+}
+
+#[test]
+fn a_running_job_is_listed_behind_a_long_history() {
+    let house = ServerHouse::new();
+    let running = house.submit("hello");
+    house.worker("ann", &[], 1).begin();
+    let sql = Connection::open(house.database()).unwrap();
+    fill(&sql, 10_500, "'main', 'completed', NULL, 'submit'");
+    let page = house.get("/api/jobs?q=status:running&limit=5").expect(200);
+    assert_eq!(numbers(page["items"].as_array().unwrap(), "id"), [running]);
+    assert_eq!(page["next"], Value::Null);
+    let shown = house.get("/jobs?q=status:running");
+    let shown = String::from_utf8_lossy(&shown.body).into_owned();
+    assert!(
+        shown.contains(&format!("href=\"/jobs/{running}\"")),
+        "{shown}"
+    );
+    assert!(!shown.contains(">older<"), "{shown}");
+}
+
+/// Each condition fits every second job, and both together fit only the oldest job: no index finds it at once. A page ends
+/// when it has cost enough, and always shows how to continue.
+#[test]
+fn a_search_that_is_not_finished_can_be_continued() {
+    let house = ServerHouse::new();
+    let sql = Connection::open(house.database()).unwrap();
+    let columns = "'main', iif(n % 2, 'failed', 'completed'), iif(n % 2, 'exit_code', NULL), iif(n % 2 AND n > 1, 'submit', 'webhook')";
+    fill(&sql, 120_000, columns);
+    let query = "status:failed+source:webhook";
+    let first = house.get(&format!("/api/jobs?q={query}")).expect(200);
+    assert_eq!(first["items"], serde_json::json!([]));
+    let next = word(&first["next"]);
+    let shown = house.get(&format!("/jobs?q={query}"));
+    let shown = String::from_utf8_lossy(&shown.body).into_owned();
+    assert!(shown.contains("older jobs may fit"), "{shown}");
+    assert!(
+        shown.contains(&format!("after={next}")) && shown.contains(">older<"),
+        "{shown}"
+    );
+    let (items, pages) = all(&house, &format!("/api/jobs?q={query}&"), "after");
+    assert_eq!(numbers(&items, "id"), [2]);
+    assert!(pages < 5, "{pages}");
+}
+
+#[test]
+fn failures_of_the_last_day_are_listed_the_last_ended_first() {
+    let house = ServerHouse::new();
+    let (first, second) = (house.submit("hello"), house.submit("hello"));
+    house.submit("outer");
+    let sql = Connection::open(house.database()).unwrap();
+    fill(&sql, 10, "'old', 'failed', 'exit_code', 'submit'");
+    let ann = house.worker("ann", &[], 4);
+    let answer = ann.poll(4, &[]).expect(200);
+    let mut given = super::attempts(&answer);
+    // The second job ends first. The child of the third job is no failure of its own.
+    given.swap(0, 1);
+    let failed = serde_json::json!({ "finished": {
+        "outcome": "failed", "reason": "exit_code", "message": "exit code 1", "exit_code": 1 } });
+    for attempt in &given {
+        ann.report(attempt, "started", serde_json::json!({}));
+        // Two that end in the same millisecond have no order.
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        ann.report(attempt, "finished", failed.clone());
+    }
+    let list = house.get("/api/failures").expect(200);
+    let ids = numbers(list["items"].as_array().unwrap(), "id");
+    assert_eq!(ids, [first + 2, first, second]);
+    let list = house.get("/api/failures?limit=1").expect(200);
+    assert_eq!(
+        numbers(list["items"].as_array().unwrap(), "id"),
+        [first + 2]
+    );
+    assert_eq!(list["next"], Value::Null);
 }

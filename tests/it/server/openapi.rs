@@ -469,7 +469,7 @@ fn a_page_holds_as_many_as_is_described() {
         );
         pages += 1;
     }
-    assert_eq!(pages, 11);
+    assert_eq!(pages, 12);
 }
 
 #[test]
@@ -654,6 +654,7 @@ fn jobs_and_their_worker(reader: &Reader) {
     for path in [
         "/api/queue",
         "/api/recovery",
+        "/api/failures?limit=5",
         "/api/jobs/1",
         "/api/jobs/1/steps/build/why",
         "/api/jobs/1/steps/build/output",

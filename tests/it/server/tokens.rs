@@ -20,6 +20,7 @@ const WHO_MAY: &str = "
     GET    /api/tasks/{task}                               people viewer
     POST   /api/tasks/{task}/jobs                          people operator
     GET    /api/jobs                                       people viewer
+    GET    /api/failures                                   people viewer
     GET    /api/jobs/{job}                                 people viewer
     POST   /api/jobs/{job}/cancel                          people operator
     POST   /api/jobs/{job}/retry                           people operator

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use stepward::client::CallError;
+use stepward::server::Limits;
 
 use super::{ServerHouse, attempts, item, session_request, word};
 
@@ -306,4 +307,39 @@ fn the_client_brings_refusals_back_as_what_they_are() {
         .post("/api/tasks/hello/jobs", &json!({}), timeout)
         .unwrap();
     assert_eq!(job["id"], 1);
+}
+
+#[test]
+fn the_job_lists_every_started_attempt_with_its_outcome() {
+    let house = ServerHouse::with(Limits::default(), |config| {
+        let careful =
+            "tasks: { careful: { flow: { migrate: { script: echo, on_worker_loss: hold } } } }";
+        let workflows = config.workflows_dir.as_ref().unwrap();
+        std::fs::write(workflows.join("careful.yaml"), careful).unwrap();
+    });
+    let job = house.submit("careful");
+    house.life("ann", 1, &[], 1).begin();
+    house.life("ann", 2, &[], 1);
+    let held = house.job(job)["steps"][0].clone();
+    assert_eq!(word(&held["status"]), "suspended");
+    let attempts = held["attempts"].clone();
+    assert_eq!(attempts.as_array().unwrap().len(), 1, "{attempts}");
+    assert_eq!(attempts[0]["outcome"], "failed");
+    assert_eq!(attempts[0]["reason"], "worker_restarted");
+    assert_eq!(attempts[0]["worker"], "ann");
+    assert_eq!(attempts[0]["session"], 1);
+    let told = word(&attempts[0]["message"]);
+    assert!(told.contains("worker ann restarted"), "{told}");
+
+    let path = format!("/api/jobs/{job}/steps/migrate/reject");
+    house.post(&path, &json!({ "why": "no" })).expect(200);
+    let rejected = house.job(job)["steps"][0].clone();
+    assert_eq!(word(&rejected["status"]), "failed");
+    assert_eq!(rejected["attempts"], attempts);
+
+    // A child job is an attempt of the step that calls it.
+    let outer = house.submit("outer");
+    let calls = house.job(outer)["steps"][0]["attempts"].clone();
+    assert_eq!(calls.as_array().unwrap().len(), 1, "{calls}");
+    assert_eq!(calls[0]["outcome"], "running");
 }

@@ -121,6 +121,14 @@ fn each_rule_is_caught_when_it_is_broken() {
             "UPDATE step SET attempt = 5 WHERE job_id = 1 AND position = 1",
         ),
         (
+            "every started attempt of a step is listed with its outcome",
+            "UPDATE step SET tries = 2 WHERE job_id = 1 AND position = 1",
+        ),
+        (
+            "every started attempt of a step is listed with its outcome",
+            "UPDATE step SET session_id = NULL WHERE state = 'completed'",
+        ),
+        (
             "a session holds no more than its worker has slots",
             "UPDATE worker SET slots = 0",
         ),

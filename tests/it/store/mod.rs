@@ -2,6 +2,7 @@
 
 mod group_commit;
 mod invariants;
+pub mod lists;
 mod mark;
 mod moves;
 mod open;

@@ -139,6 +139,64 @@ fn whoever_only_looks_upgrades_nothing() {
     }
 }
 
+/// Up to version 3 a step whose worker was lost and that waited for a person had no record of its attempt.
+#[test]
+fn an_upgrade_records_the_lost_attempts_of_held_steps() {
+    let (_, sql) = RELEASED[1];
+    let folder = tempfile::tempdir().unwrap();
+    make(folder.path(), sql);
+    lay_key(folder.path());
+    let database = Connection::open(folder.path().join("stepward.db")).unwrap();
+    database
+        .execute_batch(
+            "UPDATE step SET state = 'suspended', reason = 'worker_restarted', message = 'worker w1 restarted',
+                    session_id = NULL, due_up = NULL, ready_at = started_at + 7
+              WHERE step_id = 14;
+             UPDATE step SET state = 'failed', reason = 'worker_lost', message = 'rejected by eve: no',
+                    session_id = NULL, due_up = NULL, ready_at = started_at + 8, ended_at = started_at + 9
+              WHERE step_id = 17;
+             INSERT INTO event (at, kind, job_id, step_id, worker_id, attempt, reason, message)
+             VALUES (1, 'step_held', 9, 17, 1, 1, 'worker_lost', 'step wait is held: worker w1 was lost');",
+        )
+        .unwrap();
+    drop(database);
+    drop(Store::open(folder.path(), StoreOptions::default()).unwrap());
+    let database = Connection::open(folder.path().join("stepward.db")).unwrap();
+    let recorded: Vec<(i64, i64, String, String, i64)> = database
+        .prepare(
+            "SELECT step_id, attempt, outcome || ' ' || reason, message, ended_at - started_at
+               FROM former_attempt WHERE step_id IN (14, 17) ORDER BY step_id",
+        )
+        .unwrap()
+        .query_map([], |row| {
+            Ok((
+                row.get(0)?,
+                row.get(1)?,
+                row.get(2)?,
+                row.get(3)?,
+                row.get(4)?,
+            ))
+        })
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    let lost = |step_id, what: &str, message: &str, ms| {
+        (step_id, 1, what.to_string(), message.to_string(), ms)
+    };
+    assert_eq!(
+        recorded,
+        [
+            lost(14, "failed worker_restarted", "worker w1 restarted", 7),
+            lost(
+                17,
+                "failed worker_lost",
+                "step wait is held: worker w1 was lost",
+                8
+            ),
+        ]
+    );
+}
+
 /// The version before the one in the making is always among them.
 #[test]
 fn every_version_but_the_one_in_the_making_has_its_database_here() {
