@@ -375,6 +375,9 @@ CREATE TABLE outbox (
 CREATE UNIQUE INDEX outbox_once ON outbox (event_seq, target);
 -- What a target is to be told next.
 CREATE INDEX outbox_pending ON outbox (target, next_up, outbox_id) WHERE state = 'pending';
+-- Lists: the newest messages in a state, and for a target.
+CREATE INDEX outbox_by_state ON outbox (state, outbox_id);
+CREATE INDEX outbox_by_target ON outbox (target, state, outbox_id);
 -- The messages about a job.
 CREATE INDEX outbox_of_job ON outbox (job_id, outbox_id) WHERE job_id IS NOT NULL;
 

@@ -56,6 +56,12 @@ impl Asked<'_> {
                 .push(Fact::new(FactKind::ChildJob, child_job_id.to_string()));
         }
         if reason.is_worker_loss() {
+            // A person rejected the step after it was held: the step tells of the decision, its attempt of the lost worker.
+            let former = self.tx.former_attempts(self.step.step_id)?;
+            if let Some(lost) = former.last().filter(|it| it.attempt == self.step.attempt) {
+                let told = format!("attempt {}: {}", lost.attempt, lost.message);
+                why.facts.push(told.into());
+            }
             why.facts.push(LOOK_FIRST.to_string().into());
         }
         if reason == Reason::Unmatched {

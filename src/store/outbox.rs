@@ -17,8 +17,9 @@ pub const STATEMENTS: &[&str] = &[
     NEXT_MESSAGE,
     MESSAGE,
     MESSAGES_BEFORE,
+    MESSAGES_IN_STATE,
+    MESSAGES_FOR_TARGET,
     MESSAGES_OF_JOB,
-    LAST_LOOKED_AT,
     NEXT_TARGET,
     PENDING_COUNT,
     SETTLE_TRY,
@@ -69,17 +70,29 @@ const MESSAGE: &str = concat!(
 const MESSAGES_BEFORE: &str = concat!(
     "SELECT ",
     message_columns!(),
-    " FROM (SELECT outbox_id FROM outbox WHERE outbox_id < :before ORDER BY outbox_id DESC LIMIT :looked_at_max) AS c
-      CROSS JOIN outbox AS o ON o.outbox_id = c.outbox_id
-      WHERE (:state IS NULL OR o.state = :state) AND (:target IS NULL OR o.target = :target)
-      ORDER BY c.outbox_id DESC
+    " FROM outbox AS o
+      WHERE o.outbox_id < :before
+      ORDER BY o.outbox_id DESC
       LIMIT :limit"
 );
 
-const LAST_LOOKED_AT: &str = "
-    SELECT min(outbox_id)
-      FROM (SELECT outbox_id FROM outbox WHERE outbox_id < :before ORDER BY outbox_id DESC LIMIT :looked_at_max)
-";
+const MESSAGES_IN_STATE: &str = concat!(
+    "SELECT ",
+    message_columns!(),
+    " FROM outbox AS o
+      WHERE o.state = :state AND o.outbox_id < :before
+      ORDER BY o.outbox_id DESC
+      LIMIT :limit"
+);
+
+const MESSAGES_FOR_TARGET: &str = concat!(
+    "SELECT ",
+    message_columns!(),
+    " FROM outbox AS o
+      WHERE o.target = :target AND o.state = :state AND o.outbox_id < :before
+      ORDER BY o.outbox_id DESC
+      LIMIT :limit"
+);
 
 const MESSAGES_OF_JOB: &str = concat!(
     "SELECT ",
@@ -91,8 +104,9 @@ const MESSAGES_OF_JOB: &str = concat!(
       LIMIT :limit"
 );
 
+/// One seek. By the index of states SQLite would go through every message that waits.
 const NEXT_TARGET: &str = "
-    SELECT min(target) FROM outbox WHERE state = 'pending' AND target > :after
+    SELECT min(target) FROM outbox INDEXED BY outbox_pending WHERE state = 'pending' AND target > :after
 ";
 
 /// As many as wait; none is looked at for longer than that.
@@ -232,46 +246,54 @@ impl Tx<'_> {
         one(statement.query(named_params! {":outbox_id": outbox_id.0})?)
     }
 
-    /// The newest messages before one, and where to go on. A page may hold fewer than asked for and still have a next one.
+    /// The newest messages before one that fit a filter, and where the next page begins. `None`: this is the last page.
     pub fn messages_before(
         &self,
         before: OutboxId,
         filter: &MessageFilter,
         limit: u32,
     ) -> Result<(Vec<Message>, Option<OutboxId>), StoreError> {
-        const LOOKED_AT_MAX: u32 = 10_000;
-        let (state, target) = (filter.state.map(MessageState::as_str), &filter.target);
-        if let Some(job_id) = filter.job_id {
-            let mut statement = self.sql(MESSAGES_OF_JOB)?;
-            let found = many(statement.query(named_params! {
-                ":job_id": job_id.0,
-                ":before": before.0,
-                ":state": state,
-                ":target": target,
-                ":limit": limit,
-            })?)?;
-            let is_full = found.len() == limit as usize;
-            let next = found.last().map(|message| message.outbox_id);
-            return Ok((found, next.filter(|_| is_full)));
+        // One more than the page holds tells whether there is a next page.
+        let mut found = self.matching_messages(before, filter, limit + 1)?;
+        let is_last = found.len() <= limit as usize;
+        found.truncate(limit as usize);
+        let next = found.last().map(|message| message.outbox_id);
+        Ok((found, next.filter(|_| !is_last)))
+    }
+
+    fn matching_messages(
+        &self,
+        before: OutboxId,
+        filter: &MessageFilter,
+        limit: u32,
+    ) -> Result<Vec<Message>, StoreError> {
+        let (before, state) = (before.0, filter.state.map(MessageState::as_str));
+        match (filter.job_id, &filter.target, filter.state) {
+            (Some(job_id), target, _) => many(self.sql(MESSAGES_OF_JOB)?.query(named_params! {
+                ":job_id": job_id.0, ":before": before, ":state": state, ":target": target, ":limit": limit,
+            })?),
+            (None, None, None) => many(
+                self.sql(MESSAGES_BEFORE)?
+                    .query(named_params! {":before": before, ":limit": limit})?,
+            ),
+            (None, None, Some(_)) => many(self.sql(MESSAGES_IN_STATE)?.query(named_params! {
+                ":state": state, ":before": before, ":limit": limit,
+            })?),
+            (None, Some(target), one) => {
+                let states = one.as_slice();
+                let states = if states.is_empty() { MessageState::ALL } else { states };
+                let mut found = Vec::new();
+                for state in states {
+                    let mut statement = self.sql(MESSAGES_FOR_TARGET)?;
+                    found.extend(many(statement.query(named_params! {
+                        ":target": target, ":state": state.as_str(), ":before": before, ":limit": limit,
+                    })?)?);
+                }
+                found.sort_by_key(|message| std::cmp::Reverse(message.outbox_id));
+                found.truncate(limit as usize);
+                Ok(found)
+            }
         }
-        let mut statement = self.sql(MESSAGES_BEFORE)?;
-        let found = many(statement.query(named_params! {
-            ":before": before.0,
-            ":looked_at_max": LOOKED_AT_MAX,
-            ":state": state,
-            ":target": target,
-            ":limit": limit,
-        })?)?;
-        if found.len() == limit as usize {
-            let next = found.last().map(|message| message.outbox_id);
-            return Ok((found, next));
-        }
-        let params = named_params! {":before": before.0, ":looked_at_max": LOOKED_AT_MAX};
-        let last = self
-            .sql(LAST_LOOKED_AT)?
-            .query_row(params, |row| row.get(0));
-        let last: Option<i64> = last?;
-        Ok((found, last.filter(|id| *id > 1).map(OutboxId)))
     }
 
     /// The next name, in order, of a target for which messages wait.

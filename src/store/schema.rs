@@ -125,6 +125,8 @@ pub const UPGRADES: &[&str] = &[
     CREATE INDEX job_by_source ON job (source, job_id);
     CREATE INDEX job_by_reason ON job (reason, job_id) WHERE reason IS NOT NULL;
     CREATE INDEX worker_not_deleted ON worker (worker_id) WHERE deleted_at IS NULL;
+    CREATE INDEX outbox_by_state ON outbox (state, outbox_id);
+    CREATE INDEX outbox_by_target ON outbox (target, state, outbox_id);
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 

@@ -5,7 +5,7 @@ use stepward::domain::event::EventKind;
 use stepward::domain::reason::Reason;
 use stepward::domain::retry::OnWorkerLoss;
 use stepward::domain::task::{Hook, HookDoes, HookOn, StepDraft, TaskDraft};
-use stepward::engine::{Decision, EngineError};
+use stepward::engine::{Decision, EngineError, Fact};
 use stepward::store::FormerOutcome;
 
 use crate::house::{TestHouse, script};
@@ -125,6 +125,10 @@ fn a_held_step_runs_again_or_fails_as_told() {
             assert_eq!(house.summary(job), "a completed → completed");
         } else {
             assert_eq!(house.step(job, "a").reason, Some(Reason::WorkerRestarted));
+            let why = house.why(job, "a");
+            assert!(why.sentence.contains("rejected by ann"), "{why:?}");
+            let tells = |fact: &Fact| fact.text.contains("worker ann restarted while it ran");
+            assert!(why.facts.iter().any(tells), "{why:?}");
             assert_eq!(house.summary(job), "a failed → failed");
         }
     }

@@ -2,9 +2,10 @@
 
 use rusqlite::Connection;
 use stepward::domain::job::{JobFilter, JobState, Source};
+use stepward::domain::outbox::MessageState;
 use stepward::domain::reason::Reason;
-use stepward::domain::{JobId, Timestamp};
-use stepward::store::Store;
+use stepward::domain::{JobId, OutboxId, Timestamp};
+use stepward::store::{MessageFilter, Store};
 use tempfile::TempDir;
 
 /// Inserts jobs past all guards. `columns` selects task, state, reason and source of job `n`, counted from 0.
@@ -115,4 +116,48 @@ fn every_filter_finds_all_that_fits_on_full_pages() {
         }
         assert_eq!(found, expected, "{filter:?}");
     }
+}
+
+/// The same for messages: 12,000 newer ones that were delivered do not hide the few that were given up.
+#[test]
+fn messages_are_found_behind_a_long_history_on_full_pages() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(Store::open(folder.path(), Default::default()).unwrap());
+    let sql = Connection::open(folder.path().join("stepward.db")).unwrap();
+    sql.execute_batch(
+        "WITH RECURSIVE number (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 12000)
+         INSERT INTO outbox (outbox_id, event_seq, target, state, attempts, created_at, delivered_at, last_error)
+         SELECT n, n, iif(n % 3, 'ops', 'mail'), iif(n < 8, 'given_up', 'delivered'), 1, 0, iif(n < 8, NULL, 1), 'no'
+           FROM number",
+    )
+    .unwrap();
+    drop(sql);
+    let store = Store::open(folder.path(), Default::default()).unwrap();
+    let list = |state: Option<MessageState>, target: Option<&str>, before: i64, limit: u32| {
+        let filter = MessageFilter {
+            state,
+            target: target.map(str::to_string),
+            job_id: None,
+        };
+        let page = store.read(|tx| tx.messages_before(OutboxId(before), &filter, limit));
+        let (messages, next) = page.unwrap();
+        let ids: Vec<i64> = messages.iter().map(|it| it.outbox_id.0).collect();
+        (ids, next.map(|next| next.0))
+    };
+    let given_up = Some(MessageState::GivenUp);
+    assert_eq!(
+        list(given_up, None, i64::MAX, 4),
+        (vec![7, 6, 5, 4], Some(4))
+    );
+    assert_eq!(list(given_up, None, 4, 3), (vec![3, 2, 1], None));
+    assert_eq!(
+        list(given_up, Some("mail"), i64::MAX, 5),
+        (vec![6, 3], None)
+    );
+    assert_eq!(list(None, Some("mail"), 10, 2), (vec![9, 6], Some(6)));
+    assert_eq!(list(None, Some("mail"), 6, 2), (vec![3], None));
+    assert_eq!(list(None, Some("nobody"), i64::MAX, 2), (vec![], None));
+    assert_eq!(list(None, None, 4, 2), (vec![3, 2], Some(2)));
+    let pending = Some(MessageState::Pending);
+    assert_eq!(list(pending, None, i64::MAX, 4), (vec![], None));
 }
