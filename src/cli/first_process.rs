@@ -14,12 +14,17 @@ use rustix::process::{
     set_dumpable_behavior, wait,
 };
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithRawSiginfo;
 
 use super::process::is_ignored;
 use crate::worker::own_path;
 
 const FORWARDED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
+/// Says in the details of a signal that the kernel sent it by itself (`SI_KERNEL`), such as Ctrl-C on a terminal.
+const SENT_BY_KERNEL: i32 = 0x80;
+
+type Signals = SignalsInfo<WithRawSiginfo>;
 
 /// Runs this command in a child if this is process 1. `None`: it is not, or no child can be started, so this process runs the command.
 pub fn run() -> Option<ExitCode> {
@@ -51,13 +56,15 @@ fn start() -> anyhow::Result<(Pid, Signals)> {
 }
 
 fn attend(child: Pid, mut signals: Signals) -> ExitCode {
-    for signal in signals.forever() {
-        if signal == SIGCHLD {
+    for received in signals.forever() {
+        if received.si_signo == SIGCHLD {
             if let Some(status) = collect(child) {
                 return exit_code(status);
             }
-        } else if let Some(signal) = Signal::from_named_raw(signal) {
-            // The child was not collected yet, so its process id is still its own.
+        } else if received.si_code == SENT_BY_KERNEL {
+            // A terminal sends its signals to all processes of the group, so the child has received this one as well.
+        } else if let Some(signal) = Signal::from_named_raw(received.si_signo) {
+            // The child was not collected yet, so its process id is still its own. If it has ended just now, nobody needs the signal.
             let _ = kill_process(child, signal);
         }
     }
