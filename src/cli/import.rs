@@ -126,7 +126,8 @@ fn import(verb: ImportVerb) -> anyhow::Result<Exit> {
                 read_bounded(&path)
                     .map_err(|error| format!("cannot be read: {}", error.root_cause()))
             };
-            let imported = import_stroem(&files, &source, args.runner_image.as_deref());
+            let name = workspace_name(&workspace);
+            let imported = import_stroem(&name, &files, &source, args.runner_image.as_deref());
             deliver(imported, &args.to)
         }
     }
@@ -347,6 +348,16 @@ fn zone_of_machine() -> Option<String> {
     let link = fs::read_link("/etc/localtime").ok()?;
     let (_, zone) = link.to_str()?.split_once("zoneinfo/")?;
     TimeZone::get(zone).ok().map(|_| zone.to_string())
+}
+
+/// A workspace is called like its folder.
+fn workspace_name(workspace: &Path) -> String {
+    let real = workspace.canonicalize();
+    let folder = real.as_deref().unwrap_or(workspace).file_name();
+    folder.map_or_else(
+        || "default".to_string(),
+        |name| name.to_string_lossy().into_owned(),
+    )
 }
 
 /// The workspace, and its workflow files.

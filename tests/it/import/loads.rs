@@ -25,7 +25,7 @@ fn what_is_written_is_a_workflow_that_loads() {
     loads(&to);
 }
 
-fn loads(folder: &Path) {
+pub fn loads(folder: &Path) {
     let validated = Command::new(env!("CARGO_BIN_EXE_stepward"))
         .arg("validate")
         .arg(folder)

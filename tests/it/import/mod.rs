@@ -11,10 +11,26 @@ use stepward::domain::Timestamp;
 
 const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/import");
 
+/// Imports, and checks what every import has in common: the files that it writes pass `stepward validate`.
 fn import(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stepward"));
     command.current_dir(HERE).arg("import").args(words);
-    command.output().unwrap()
+    let output = command.output().unwrap();
+    if output.status.success() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = folder.path().join("workflows");
+        let mut words = words.to_vec();
+        words.retain(|word| !["--dry-run", "--json"].contains(word));
+        if let Some(at) = words.iter().position(|word| *word == "--output") {
+            words.drain(at..at + 2);
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stepward"));
+        command.current_dir(HERE).arg("import").args(words);
+        let written_output = command.arg("--output").arg(&written).output().unwrap();
+        assert!(written_output.status.success(), "{written_output:?}");
+        loads::loads(&written);
+    }
+    output
 }
 
 fn said(output: &Output) -> (String, String) {
@@ -71,6 +87,119 @@ fn a_system_crontab_names_the_user_of_each_line() {
 #[test]
 fn a_workspace_of_stroem_becomes_workflows_of_the_same_names() {
     is_golden(&["stroem", "stroem", "--dry-run"], "stroem");
+}
+
+/// Whatever Strøm keeps, or renders to text, is written so that it works here, or it is in the table.
+#[test]
+fn what_stroem_does_besides_is_converted_or_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let workspace = folder.path().join("acme");
+    fs::create_dir(&workspace).unwrap();
+    let text = r#"
+actions:
+  serve:
+    type: script
+    input:
+      port: { type: string, default: 8080 }
+      fast: { type: bool, default: "true" }
+      count: { type: integer, default: "3" }
+      loud: { type: string }
+      zones: { type: string, options: [eu, us], multiple: true, default: [eu] }
+    script: |
+      #!/bin/bash
+      ./serve "$INPUT_PORT" > "$ARTIFACTS_DIR/log"
+      cp cursor "$STATE_OUT_DIR/"
+      echo "STATE: {"cursor": 1}"
+  tell:
+    type: script
+    input: { text: { type: string }, job: { type: string } }
+    script: echo "$INPUT_TEXT"
+tasks:
+  start:
+    input:
+      size: { type: integer, default: 2 }
+      level: { type: string, default: 1 }
+    flow:
+      - name: first
+        action: serve
+        input: { port: 9090, loud: true, count: "{{ input.size }}" }
+      - name: second
+        action: serve
+        depends_on: [first]
+        input: { port: "{{ input.size }}", loud: "{{ input.level }}" }
+      - just words
+    on_error:
+      - action: tell
+        input: { text: "{{ hook.workspace }} is down", job: "{{ hook.job_id }}" }
+triggers:
+  nightly: { type: scheduler, cron: "0 2 * * *", task: start, input: { level: 5 } }
+"#;
+    fs::write(workspace.join("a.yaml"), text).unwrap();
+    let output = import(&["stroem", workspace.to_str().unwrap(), "--dry-run"]);
+    let (written, table) = said(&output);
+    assert!(output.status.success(), "{table}");
+    for line in [
+        "port: { type: string, default: \"8080\" }",
+        "fast: { type: boolean, default: true }",
+        "count: { type: integer, default: 3 }",
+        "multiple: true",
+        "port: \"9090\"",
+        "loud: \"true\"",
+        "count: \"{{ input.size }}\"",
+        "port: \"{{ input.size | string }}\"",
+        "loud: \"{{ input.level }}\"",
+        "level: \"5\"",
+        "export ARTIFACTS_DIR=\"$STEPWARD_TMP/artifacts_dir\"; mkdir -p \"$ARTIFACTS_DIR\"",
+        "export STATE_OUT_DIR=\"$STEPWARD_TMP/state_out_dir\"; mkdir -p \"$STATE_OUT_DIR\"",
+        "text: '{{ \"acme\" }} is down'",
+        "job: \"{{ hook.job | string }}\"",
+    ] {
+        assert!(written.contains(line), "{line}: {written}");
+    }
+    for told in [
+        "$ARTIFACTS_DIR is an empty folder",
+        "$STATE_DIR and $STATE_OUT_DIR are empty folders",
+        "a line that begins with STATE: is only a line of the log",
+        "hook.workspace is written out as \"acme\"",
+        "a.yaml: tasks.start.flow[2]",
+    ] {
+        assert!(table.contains(told), "{told}: {table}");
+    }
+}
+
+/// A part that would not load is left out, and the table says which and why.
+#[test]
+fn what_would_not_pass_validation_is_left_out_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+actions:
+  go: { type: script, script: make, tags: ["no good tag"] }
+tasks:
+  ring:
+    timeout: soon
+    input: { n: { type: integer, default: many } }
+    flow:
+      a: { type: script, script: make a, depends_on: [b] }
+      b: { type: script, script: make b, depends_on: [a] }
+      c: { action: go }
+      d: { type: script, script: "echo {{ input.n }}", timeout: never }
+"#;
+    fs::write(folder.path().join("a.yaml"), text).unwrap();
+    let output = import(&["stroem", folder.path().to_str().unwrap(), "--dry-run"]);
+    let (written, table) = said(&output);
+    assert!(output.status.success(), "{table}");
+    assert!(written.contains("this step was not imported"), "{written}");
+    for place in [
+        "a.yaml: tasks.ring.timeout",
+        "a.yaml: tasks.ring.input.n.default",
+        "a.yaml: actions.go",
+        "a.yaml: tasks.ring.flow.c",
+        "a.yaml: tasks.ring.flow.d.timeout",
+    ] {
+        let told =
+            |row: &&str| row.starts_with(&format!("{place} ")) && row.contains("not supported");
+        assert!(table.lines().any(|row| told(&row)), "{place}: {table}");
+    }
 }
 
 #[test]
