@@ -1,10 +1,12 @@
-//! Workflows of others: whatever a crontab or a workspace holds, there is a report, and what is written passes validation.
+//! Workflows of others: whatever a crontab, a workspace or a DAG holds, there is a report, and what is written passes validation.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use stepward::import::{CrontabSource, Imported, StroemFile, import_crontab, import_stroem};
+use stepward::import::{
+    CrontabSource, DaguFile, Imported, StroemFile, import_crontab, import_dagu, import_stroem,
+};
 use stepward::language::{CheckOptions, SourceFile, check_texts, render};
 
 use super::dice::Dice;
@@ -27,6 +29,7 @@ fn seeds() -> &'static [String] {
         let folders = [
             "tests/it/import/crontab",
             "tests/it/import/stroem",
+            "tests/it/import/dagu",
         ];
         mutate::files(&folders, "")
     })
@@ -56,6 +59,12 @@ pub fn again(bytes: &[u8], tried: &Tried) {
         }]);
         passes_validation(&imported);
     }
+    let dag = DaguFile {
+        name: "a.yaml".to_string(),
+        stem: "a".to_string(),
+        text: text.clone(),
+    };
+    passes_validation(&import_dagu(&[dag], "UTC"));
     let file = StroemFile {
         name: "a.yaml".to_string(),
         text,

@@ -23,6 +23,10 @@ fn what_is_written_is_a_workflow_that_loads() {
     assert!(output.status.success(), "{output:?}");
     assert!(to.join("actions/deploy.sh").exists());
     loads(&to);
+    let to = folder.path().join("from-dagu");
+    let output = import(&["dagu", "dagu", "--output", to.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    loads(&to);
 }
 
 pub fn loads(folder: &Path) {

@@ -89,6 +89,96 @@ fn a_workspace_of_stroem_becomes_workflows_of_the_same_names() {
     is_golden(&["stroem", "stroem", "--dry-run"], "stroem");
 }
 
+#[test]
+fn dags_of_dagu_become_tasks_that_do_the_same() {
+    is_golden(
+        &["dagu", "dagu", "--timezone", "Europe/Oslo", "--dry-run"],
+        "dagu",
+    );
+}
+
+/// Each line of a DAG is in the table, whatever became of it.
+#[test]
+fn every_key_of_a_dag_is_in_the_table() {
+    let (_, table) = said(&import(&[
+        "dagu",
+        "dagu/etl.yaml",
+        "dagu/report.yml",
+        "--dry-run",
+    ]));
+    for key in [
+        "name",
+        "description",
+        "tags",
+        "type",
+        "schedule[0]",
+        "schedule[2]",
+        "params.REGION",
+        "params.DAY",
+        "env.DATA_DIR",
+        "env.TODAY_DIR",
+        "env.STEPWARD_X",
+        "max_active_runs",
+        "maxActiveSteps",
+        "timeout_sec",
+        "histRetentionDays",
+        "logDir",
+        "dotenv",
+        "preconditions",
+        "mail_on.failure",
+        "error_mail",
+        "error_mail.prefix",
+        "smtp",
+        "handler_on.failure",
+        "handler_on.exit",
+        "steps.list files",
+        "steps.list files.retry_policy",
+        "steps.list files.retry_policy.exit_code",
+        "steps.list files.output",
+        "steps.check.continue_on",
+        "steps.check.continue_on.exitCode",
+        "steps.check.preconditions",
+        "steps.load.preconditions",
+        "steps.load.timeout_sec",
+        "steps.load.mail_on_error",
+        "steps.load.signalOnStop",
+        "steps.load.repeatPolicy",
+        "steps.report",
+        "steps.convert.executor.config.volumes",
+        "steps.page",
+        "steps.show port",
+    ] {
+        let place = format!("etl.yaml: {key} ");
+        assert!(
+            table.lines().any(|row| row.starts_with(&place)),
+            "{key}: {table}"
+        );
+    }
+}
+
+/// A task that was imported does what the DAG does: positions, outputs of steps, conditions.
+#[test]
+fn an_imported_dag_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("workflows");
+    let output = import(&["dagu", "dagu/small.yaml", "--output", to.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let ran = Command::new(env!("CARGO_BIN_EXE_stepward"))
+        .args(["run", "--logs"])
+        .arg(to.join("small.yaml"))
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let (told, complained) = said(&ran);
+    let all = format!("{told}{complained}");
+    assert!(ran.status.success(), "{all}");
+    for line in ["first one", "two words", "heard two words"] {
+        assert!(all.contains(line), "{line}: {all}");
+    }
+    // Its precondition does not hold, and so it prints nothing.
+    assert!(!all.contains("it ran"), "{all}");
+}
+
 /// Whatever Strøm keeps, or renders to text, is written so that it works here, or it is in the table.
 #[test]
 fn what_stroem_does_besides_is_converted_or_told() {
@@ -364,6 +454,14 @@ fn what_cannot_be_read_is_told_in_a_sentence() {
         (
             vec!["crontab", "crontab/user", "--timezone", "Oslo"],
             "--timezone is \"Oslo\", expected an IANA name such as Europe/Oslo",
+        ),
+        (
+            vec!["dagu", nothing.to_str().unwrap()],
+            "nothing cannot be read: No such file or directory",
+        ),
+        (
+            vec!["dagu", empty.to_str().unwrap()],
+            "nothing was found that could be written",
         ),
         (
             vec!["stroem", nothing.to_str().unwrap()],
