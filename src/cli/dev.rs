@@ -70,10 +70,10 @@ pub struct DevArgs {
     #[arg(long, value_name = "DIR", env = "STEPWARD_DATA_DIR")]
     data_dir: Option<PathBuf>,
     /// How many steps its worker runs at a time; else one for each processor, two at least.
-    #[arg(long, value_name = "N", env = "STEPWARD_SLOTS")]
+    #[arg(long, value_name = "N", env = "STEPWARD_WORKER_SLOTS")]
     slots: Option<u32>,
     /// What its worker offers; else script, docker if it answers, kubernetes if it does and a task needs it.
-    #[arg(long, value_delimiter = ',', env = "STEPWARD_TAGS")]
+    #[arg(long, value_delimiter = ',', env = "STEPWARD_WORKER_TAGS")]
     tags: Option<Vec<String>>,
     /// Without a worker: others must come.
     #[arg(long, conflicts_with_all = ["slots", "tags"])]

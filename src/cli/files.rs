@@ -21,9 +21,9 @@ pub fn config_file(named: Option<&Path>, usual: &str) -> Option<PathBuf> {
     named.or(is_here.then_some(usual)).map(Path::to_path_buf)
 }
 
-/// The server's settings, from the file that was named or that of this folder.
+/// The server's settings, from the file that was named or that of this folder, and from the environment.
 pub fn server_config(named: Option<&Path>) -> Result<ServerConfig, ConfigError> {
-    ServerConfig::load(config_file(named, SERVER_CONFIG).as_deref())
+    ServerConfig::load_with(config_file(named, SERVER_CONFIG).as_deref(), |_| ())
 }
 
 /// What root makes in a folder of somebody else, that somebody cannot use.

@@ -1,7 +1,8 @@
 //! The whole command line as one tree, and how its help reads: a sentence, examples, then everything else.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Command, CommandFactory};
 
 use super::Arguments;
@@ -52,19 +53,78 @@ const TEMPLATE: &str =
     "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}\n";
 
 pub fn command() -> Command {
-    let command = without_empty_variables(dressed(Arguments::command()));
+    let command = with_variables(dressed(Arguments::command()));
     let help = overview(&command);
     command.override_help(help)
 }
 
-/// A variable that is set to nothing says nothing: not what it is about, and not that this is nothing.
-pub fn without_empty_variables(command: Command) -> Command {
-    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
-    let command = command.mut_args(|argument| match argument.get_env() {
-        Some(name) if is_empty(name) => argument.env(None),
-        _ => argument,
+/// Variables of a worker by their first names, which a server may have as well: (name, first name).
+pub const FIRST_NAMES: [(&str, &str); 5] = [
+    ("STEPWARD_WORKER_NAME", "STEPWARD_NAME"),
+    ("STEPWARD_WORKER_TAGS", "STEPWARD_TAGS"),
+    ("STEPWARD_WORKER_SLOTS", "STEPWARD_SLOTS"),
+    ("STEPWARD_WORKER_DATA_DIR", "STEPWARD_DATA_DIR"),
+    ("STEPWARD_WORKER_LOG_FORMAT", "STEPWARD_LOG_FORMAT"),
+];
+
+/// Decides which variable each argument reads. A variable that is set to nothing counts as not set. The first name of a variable is
+/// read where the name is not set.
+pub fn with_variables(command: Command) -> Command {
+    let is_set = |name: &OsStr| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let command = command.mut_args(|argument| {
+        let Some(name) = argument.get_env().filter(|name| !is_set(name)) else {
+            return argument;
+        };
+        let mut names = FIRST_NAMES.iter();
+        let first = names.find(|(known, first)| *known == name && is_set(OsStr::new(first)));
+        match first {
+            Some((_, first)) => argument.env(*first),
+            // Without a variable, clap does not take the empty value for a value.
+            None if std::env::var_os(name).is_some() => argument.env(None),
+            None => argument,
+        }
     });
-    command.mut_subcommands(without_empty_variables)
+    command.mut_subcommands(with_variables)
+}
+
+/// Names the variable in an error about a value that no flag gave.
+pub fn name_variable(error: &mut clap::Error, command: &Command, words: &[OsString]) {
+    let (shown, value) = match (
+        error.get(ContextKind::InvalidArg),
+        error.get(ContextKind::InvalidValue),
+    ) {
+        (Some(ContextValue::String(shown)), Some(ContextValue::String(value))) => (shown, value),
+        _ => return,
+    };
+    let is_typed = |argument: &clap::Arg| {
+        let flag = argument.get_long().map(|long| format!("--{long}"));
+        let is_flag = |word: &OsString, flag: &str| {
+            let word = word.to_string_lossy();
+            word == flag
+                || word
+                    .strip_prefix(flag)
+                    .is_some_and(|rest| rest.starts_with('='))
+        };
+        flag.is_none_or(|flag| words.iter().any(|word| is_flag(word, &flag)))
+    };
+    fn arguments(command: &Command) -> Vec<&clap::Arg> {
+        let below = command.get_subcommands().flat_map(arguments);
+        command.get_arguments().chain(below).collect()
+    }
+    // Only a command that was built knows how its arguments are shown.
+    let mut command = command.clone();
+    command.build();
+    let mut all = arguments(&command).into_iter();
+    let found = all.find_map(|argument| {
+        let name = argument.get_env()?;
+        let set = std::env::var_os(name)?.to_string_lossy().into_owned();
+        // A list is refused for one of its values.
+        let is_it = argument.to_string() == *shown && set.contains(value.as_str());
+        (is_it && !is_typed(argument)).then(|| name.to_string_lossy().into_owned())
+    });
+    if let Some(name) = found {
+        error.insert(ContextKind::InvalidArg, ContextValue::String(name));
+    }
 }
 
 /// As somebody else is to know it: without what only programs of ours type.

@@ -14,12 +14,16 @@ use super::exit::{Exit, Fault};
 use super::look::{Look, Show};
 use super::say::{answer, answer_json, say, tell};
 use super::words::{fit, printable, shown_path, wrap};
-use crate::import::{CrontabSource, Imported, Report, StroemFile, import_crontab, import_stroem};
+use crate::import::{
+    CrontabSource, DaguFile, Imported, Report, StroemFile, import_crontab, import_dagu,
+    import_stroem,
+};
 
 #[derive(Subcommand)]
 #[command(before_help = "Examples:
   stepward import crontab --dry-run
-  stepward import stroem ../workspace --output workflows")]
+  stepward import stroem ../workspace --output workflows
+  stepward import dagu ~/.config/dagu/dags --dry-run")]
 pub enum ImportVerb {
     /// Writes a task with a schedule for each line of a crontab.
     ///
@@ -27,6 +31,10 @@ pub enum ImportVerb {
     Crontab(CrontabArgs),
     /// Writes the tasks, actions, secrets and triggers of a Strøm workspace.
     Stroem(StroemArgs),
+    /// Writes a task for each DAG of Dagu.
+    ///
+    /// Name all files at once: a DAG may run a DAG of another file.
+    Dagu(DaguArgs),
 }
 
 #[derive(Args)]
@@ -59,6 +67,21 @@ pub struct StroemArgs {
     /// The image for scripts with runner: docker or pod, which Strøm's workers choose.
     #[arg(long, value_name = "IMAGE")]
     runner_image: Option<String>,
+    #[command(flatten)]
+    to: Destination,
+}
+
+#[derive(Args)]
+#[command(before_help = "Examples:
+  stepward import dagu ~/.config/dagu/dags --dry-run
+  stepward import dagu etl.yaml report.yaml --timezone Europe/Oslo --output workflows")]
+pub struct DaguArgs {
+    /// DAG files, or folders of them.
+    #[arg(value_name = "FILE|DIR", required = true)]
+    files: Vec<PathBuf>,
+    /// The time zone of Dagu's scheduler; this machine's if left out.
+    #[arg(long, value_name = "ZONE")]
+    timezone: Option<String>,
     #[command(flatten)]
     to: Destination,
 }
@@ -126,10 +149,52 @@ fn import(verb: ImportVerb) -> anyhow::Result<Exit> {
                 read_bounded(&path)
                     .map_err(|error| format!("cannot be read: {}", error.root_cause()))
             };
-            let imported = import_stroem(&files, &source, args.runner_image.as_deref());
+            let name = workspace_name(&workspace);
+            let imported = import_stroem(&name, &files, &source, args.runner_image.as_deref());
             deliver(imported, &args.to)
         }
+        ImportVerb::Dagu(args) => {
+            let timezone = named_zone(args.timezone.as_deref())?;
+            let files = dagu_files(&args.files)?;
+            deliver(import_dagu(&files, &timezone), &args.to)
+        }
     }
+}
+
+/// The DAG files that were named, and those of the folders that were named.
+fn dagu_files(paths: &[PathBuf]) -> anyhow::Result<Vec<DaguFile>> {
+    let mut found: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        match path.is_dir() {
+            true => found.extend(yaml_files(path)?),
+            false => found.push(path.clone()),
+        }
+    }
+    let mut files: Vec<DaguFile> = Vec::new();
+    for path in found {
+        let text =
+            read_bounded(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+        let stem = path
+            .file_stem()
+            .map_or("dag".into(), |name| name.to_string_lossy());
+        let mut wanted = stem.to_string();
+        let mut number = 2;
+        while files.iter().any(|file| file.stem == wanted) {
+            wanted = format!("{stem}-{number}");
+            number += 1;
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_taken = files.iter().any(|file| file.name == name);
+        files.push(DaguFile {
+            name: match is_taken {
+                true => path.display().to_string(),
+                false => name.into_owned(),
+            },
+            stem: wanted,
+            text,
+        });
+    }
+    Ok(files)
 }
 
 fn deliver(imported: Imported, to: &Destination) -> anyhow::Result<Exit> {
@@ -244,17 +309,7 @@ fn read_text(from: impl Read) -> anyhow::Result<String> {
 }
 
 fn crontabs(args: &CrontabArgs) -> anyhow::Result<Vec<CrontabSource>> {
-    let timezone = match &args.timezone {
-        Some(zone) => {
-            if TimeZone::get(zone).is_err() {
-                return Err(Fault::usage(format!(
-                    "--timezone is {zone:?}, expected an IANA name such as Europe/Oslo"
-                )));
-            }
-            zone.clone()
-        }
-        None => zone_of_machine().unwrap_or_else(|| "UTC".to_string()),
-    };
+    let timezone = named_zone(args.timezone.as_deref())?;
     let source = |name: &str, stem: &str, text: String, system: bool| CrontabSource {
         name: name.to_string(),
         stem: stem.to_string(),
@@ -313,6 +368,17 @@ fn crontabs(args: &CrontabArgs) -> anyhow::Result<Vec<CrontabSource>> {
     Ok(sources)
 }
 
+/// The time zone that was named, else that of this machine.
+fn named_zone(named: Option<&str>) -> anyhow::Result<String> {
+    match named {
+        Some(zone) if TimeZone::get(zone).is_err() => Err(Fault::usage(format!(
+            "--timezone is {zone:?}, expected an IANA name such as Europe/Oslo"
+        ))),
+        Some(zone) => Ok(zone.to_string()),
+        None => Ok(zone_of_machine().unwrap_or_else(|| "UTC".to_string())),
+    }
+}
+
 /// The crontabs of a folder. Cron itself passes over names that an editor or a package manager leaves behind.
 fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries =
@@ -349,6 +415,16 @@ fn zone_of_machine() -> Option<String> {
     TimeZone::get(zone).ok().map(|_| zone.to_string())
 }
 
+/// A workspace is called like its folder.
+fn workspace_name(workspace: &Path) -> String {
+    let real = workspace.canonicalize();
+    let folder = real.as_deref().unwrap_or(workspace).file_name();
+    folder.map_or_else(
+        || "default".to_string(),
+        |name| name.to_string_lossy().into_owned(),
+    )
+}
+
 /// The workspace, and its workflow files.
 fn stroem_files(folder: &Path) -> anyhow::Result<(PathBuf, Vec<StroemFile>)> {
     let inner = folder.join(".workflows");
@@ -360,22 +436,15 @@ fn stroem_files(folder: &Path) -> anyhow::Result<(PathBuf, Vec<StroemFile>)> {
         }
         (false, _) => (folder.to_path_buf(), folder.to_path_buf()),
     };
-    let entries = fs::read_dir(&workflows).with_context(|| {
+    // The folder that was named is what cannot be read.
+    let found = yaml_files(&workflows).with_context(|| {
         format!(
             "{} cannot be read, name a Strøm workspace",
             workflows.display()
         )
     })?;
     let mut files = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        let is_yaml = matches!(
-            path.extension().and_then(|ending| ending.to_str()),
-            Some("yaml" | "yml")
-        );
-        if !is_yaml || !path.is_file() {
-            continue;
-        }
+    for path in found {
         let text =
             read_bounded(&path).with_context(|| format!("{} cannot be read", path.display()))?;
         let name = path
@@ -384,9 +453,6 @@ fn stroem_files(folder: &Path) -> anyhow::Result<(PathBuf, Vec<StroemFile>)> {
             .to_string_lossy()
             .into_owned();
         files.push(StroemFile { name, text });
-        if files.len() > FILES_MAX {
-            bail!("{} holds more than {FILES_MAX} files", workflows.display());
-        }
     }
     if files.is_empty() {
         bail!(
@@ -394,6 +460,26 @@ fn stroem_files(folder: &Path) -> anyhow::Result<(PathBuf, Vec<StroemFile>)> {
             workflows.display()
         );
     }
-    files.sort_by(|a, b| a.name.cmp(&b.name));
     Ok((workspace, files))
+}
+
+/// The YAML files of a folder, by name.
+fn yaml_files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let is_yaml = matches!(
+            path.extension().and_then(|ending| ending.to_str()),
+            Some("yaml" | "yml")
+        );
+        if !is_yaml || !path.is_file() {
+            continue;
+        }
+        files.push(path);
+        if files.len() > FILES_MAX {
+            bail!("it holds more than {FILES_MAX} files");
+        }
+    }
+    files.sort();
+    Ok(files)
 }

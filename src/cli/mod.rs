@@ -70,6 +70,7 @@ pub mod why_text;
 mod words;
 mod worker;
 
+use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -245,6 +246,8 @@ fn in_the_end(exit: Exit) -> Exit {
 /// Help, our version, or what is wrong with what was typed.
 fn help_and_exit(mut error: clap::Error) -> ! {
     suggest(&mut error);
+    let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+    help::name_variable(&mut error, &help::command(), &words);
     let printed = error.print();
     if !error.use_stderr() {
         say::is_written(printed);

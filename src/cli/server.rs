@@ -40,9 +40,17 @@ pub struct ServerArgs {
     /// The folder of workflow files.
     #[arg(long, value_name = "FOLDER", env = "STEPWARD_WORKFLOWS_DIR")]
     workflows_dir: Option<PathBuf>,
-    /// Runs a worker in the same process, as `embedded_worker` in the settings does.
-    #[arg(long, env = "STEPWARD_EMBEDDED_WORKER", value_parser = BoolishValueParser::new())]
-    pub embedded_worker: bool,
+    /// Runs a worker in the same process, as `embedded_worker` in the settings does; `=false`: none, whatever the settings say.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        env = "STEPWARD_EMBEDDED_WORKER",
+        value_parser = BoolishValueParser::new()
+    )]
+    embedded_worker: Option<bool>,
     /// How the lines of its own log look.
     #[arg(long, env = "STEPWARD_LOG_FORMAT", value_enum)]
     log_format: Option<LogFormat>,
@@ -173,8 +181,12 @@ impl ServerArgs {
         if let Some(data_dir) = self.data_dir {
             config.data_dir = data_dir;
         }
-        if self.embedded_worker {
-            config.embedded_worker.get_or_insert_default();
+        match self.embedded_worker {
+            Some(true) => {
+                config.embedded_worker.get_or_insert_default();
+            }
+            Some(false) => config.embedded_worker = None,
+            None => {}
         }
     }
 }

@@ -9,9 +9,10 @@ use clap::{Args, Command};
 use super::embedded;
 use super::exit::{Exit, Fault};
 use super::files::{SERVER_CONFIG, WORKER_CONFIG, config_file};
-use super::help::without_empty_variables;
+use super::help::{name_variable, with_variables};
 use super::server::ServerArgs;
 use super::worker::WorkerArgs;
+use crate::config::environment::{Variable, of_process, server_variables, worker_variables};
 use crate::config::{ConfigError, Given, Origin, ServerConfig, Setting, WorkerConfig, in_force};
 
 /// Arguments of verbs whose setting is called otherwise.
@@ -35,8 +36,7 @@ pub struct Known<C> {
 pub fn server(named: Option<&Path>, words: &[OsString]) -> anyhow::Result<Known<ServerConfig>> {
     let file = config_file(named, SERVER_CONFIG);
     let (args, mut given) = given::<ServerArgs>("server", words)?;
-    // `false` says nothing.
-    given.retain(|given| given.key != "embedded_worker" || args.embedded_worker);
+    given.extend(by_variables(server_variables()));
     let loaded = ServerConfig::load_with(file.as_deref(), |config| args.put_over(config));
     let config = with_folder(loaded.map_err(refused)?);
     let settings = in_force(&config, file.as_deref(), &given);
@@ -59,7 +59,8 @@ pub fn of_running<A: Args>(
     let words = std::env::args_os().skip_while(|word| word != verb);
     let words: Vec<OsString> = words.skip(1).collect();
     // Flags that are not of the verb alone are not understood here: then it is not known who said what.
-    let given = given::<A>(verb, &words).map_or_else(|_| Vec::new(), |(_, given)| given);
+    let mut given = given::<A>(verb, &words).map_or_else(|_| Vec::new(), |(_, given)| given);
+    given.extend(by_variables(server_variables()));
     let config = with_folder(config.clone());
     let mut settings = in_force(&config, file, &given).unwrap_or_default();
     as_embedded(&mut settings);
@@ -104,7 +105,8 @@ fn as_embedded(settings: &mut Vec<Setting>) {
 
 pub fn worker(named: Option<&Path>, words: &[OsString]) -> anyhow::Result<Known<WorkerConfig>> {
     let file = config_file(named, WORKER_CONFIG);
-    let (args, given) = given::<WorkerArgs>("worker", words)?;
+    let (args, mut given) = given::<WorkerArgs>("worker", words)?;
+    given.extend(by_variables(worker_variables()));
     let loaded = WorkerConfig::load_with(file.as_deref(), |config| args.put_over(config));
     let config = loaded.map_err(refused)?;
     let settings = in_force(&config, file.as_deref(), &given);
@@ -128,9 +130,10 @@ fn invalid(fault: String) -> anyhow::Error {
 /// What these words and the environment say to a verb.
 fn given<A: Args>(verb: &'static str, words: &[OsString]) -> anyhow::Result<(A, Vec<Given>)> {
     let command = A::augment_args(Command::new(verb).no_binary_name(true));
-    let command = without_empty_variables(command);
+    let command = with_variables(command);
     let matches = command.clone().try_get_matches_from(words);
-    let matches = matches.map_err(|error| {
+    let matches = matches.map_err(|mut error| {
+        name_variable(&mut error, &command, words);
         // The rest of it is about how to ask for help.
         let text = error.to_string();
         let line = text.lines().next().unwrap_or_default();
@@ -152,6 +155,18 @@ fn given<A: Args>(verb: &'static str, words: &[OsString]) -> anyhow::Result<(A, 
     let given = command.get_arguments().filter_map(of).collect();
     let args = A::from_arg_matches(&matches);
     Ok((args.map_err(|error| invalid(error.to_string()))?, given))
+}
+
+/// What variables say that belong to no flag.
+fn by_variables(variables: Vec<Variable>) -> impl Iterator<Item = Given> {
+    let is_set = |name: &str| of_process(name).is_some_and(|value| !value.is_empty());
+    let set = variables
+        .into_iter()
+        .filter(move |variable| is_set(&variable.name));
+    set.map(|variable| Given {
+        key: variable.key.to_string(),
+        by: Origin::Variable(variable.name),
+    })
 }
 
 fn called<'a>(verb: &str, id: &'a str) -> &'a str {

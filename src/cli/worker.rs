@@ -45,19 +45,19 @@ pub struct WorkerArgs {
     #[arg(long, value_name = "FILE", env = "STEPWARD_CA_FILE")]
     ca_file: Option<PathBuf>,
     /// What to call it.
-    #[arg(long, env = "STEPWARD_NAME")]
+    #[arg(long, env = "STEPWARD_WORKER_NAME")]
     name: Option<String>,
     /// What it offers.
-    #[arg(long, value_delimiter = ',', env = "STEPWARD_TAGS")]
+    #[arg(long, value_delimiter = ',', env = "STEPWARD_WORKER_TAGS")]
     tags: Option<Vec<String>>,
     /// How many steps it runs at a time.
-    #[arg(long, env = "STEPWARD_SLOTS")]
+    #[arg(long, env = "STEPWARD_WORKER_SLOTS")]
     slots: Option<u32>,
     /// Its folder.
-    #[arg(long, value_name = "FOLDER", env = "STEPWARD_DATA_DIR")]
+    #[arg(long, value_name = "FOLDER", env = "STEPWARD_WORKER_DATA_DIR")]
     data_dir: Option<PathBuf>,
     /// How the lines of its own log look.
-    #[arg(long, env = "STEPWARD_LOG_FORMAT", value_enum)]
+    #[arg(long, env = "STEPWARD_WORKER_LOG_FORMAT", value_enum)]
     log_format: Option<LogFormat>,
 }
 

@@ -1,5 +1,7 @@
 //! Settings of server and worker: read, check, refuse what makes no sense. The example files show every key.
 
+pub mod environment;
+mod forms;
 mod log;
 mod notify;
 mod origin;
@@ -15,6 +17,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use serde::de::DeserializeOwned;
 use serde_yaml::Value;
+
+use environment::{Lookup, SetVariable, Variable};
 
 pub use log::{Log, LogFormat, LogLevel};
 pub use notify::{Means, Notify, NotifyTarget, Reference, Text};
@@ -104,39 +108,79 @@ pub fn read(file: &Path) -> Result<String, ConfigError> {
     }
 }
 
-/// What is to know about a kind of settings.
+/// What the settings of a server and those of a worker have in common.
 trait Settings: DeserializeOwned + Default {
-    /// What its types alone would refuse in words that help nobody, or not refuse at all.
+    /// Faults that the types alone would report in words that help nobody, or not report at all.
     fn misunderstanding(_file: &Value) -> Option<String> {
         None
     }
 
     fn fault(&self) -> Result<(), String>;
+
+    /// The environment variables that set one of these settings each.
+    fn variables() -> Vec<Variable>;
 }
 
-/// Default, file, then what is put over it; checked once, when all is there. A missing file name and an empty file both mean the
-/// defaults.
-fn load<T: Settings>(file: Option<&Path>, put_over: impl FnOnce(&mut T)) -> Result<T, ConfigError> {
+/// Defaults, then the file, then environment variables, then what `put_over` sets. The result is checked once. A missing file
+/// name and an empty file both mean the defaults.
+fn load<T: Settings>(
+    file: Option<&Path>,
+    lookup: Lookup,
+    put_over: impl FnOnce(&mut T),
+) -> Result<T, ConfigError> {
     let invalid = |fault, file: &Path| ConfigError::Invalid {
         file: file.into(),
         fault,
     };
-    let mut settings = match file {
-        Some(file) => parse(&read(file)?).map_err(|fault| invalid(fault, file))?,
-        None => T::default(),
+    let (value, of_file) = match file {
+        Some(file) => parse::<T>(&read(file)?).map_err(|fault| invalid(fault, file))?,
+        None => (Value::Null, T::default()),
     };
-    let fault_of_file = settings.fault().err();
+    let fault_of_file = of_file.fault().err();
+    let set = environment::find_set(T::variables(), lookup).map_err(ConfigError::Refused)?;
+    let mut settings = match set.is_empty() {
+        true => of_file,
+        false => merged(&value, set.iter())
+            .map_err(|fault| blame_variables::<T>(&value, &set, &fault))
+            .map_err(ConfigError::Refused)?,
+    };
+    let fault_before = settings.fault().err();
     put_over(&mut settings);
     match (settings.fault(), file) {
         (Ok(()), _) => Ok(settings),
         (Err(fault), Some(file)) if fault_of_file.as_ref() == Some(&fault) => {
             Err(invalid(fault, file))
         }
+        (Err(fault), _) if fault_before.as_ref() == Some(&fault) => Err(ConfigError::Refused(
+            blame_variables::<T>(&value, &set, &fault),
+        )),
         (Err(fault), _) => Err(ConfigError::Refused(fault)),
     }
 }
 
-fn parse<T: Settings>(text: &str) -> Result<T, String> {
+fn merged<'a, T: Settings>(
+    file: &Value,
+    set: impl Iterator<Item = &'a SetVariable>,
+) -> Result<T, String> {
+    let merged = environment::merge(file, set);
+    serde_yaml::from_value(merged).map_err(|error| in_plain_words(&error.to_string()))
+}
+
+/// Adds to a fault the variables without which the settings would not have it.
+fn blame_variables<T: Settings>(file: &Value, set: &[SetVariable], fault: &str) -> String {
+    let is_cause = |suspect: &&SetVariable| {
+        let others = set.iter().filter(|other| other.name != suspect.name);
+        let without = merged::<T>(file, others).and_then(|settings| settings.fault());
+        without.err().as_deref() != Some(fault)
+    };
+    let causes: Vec<&str> = set.iter().filter(is_cause).map(|set| &*set.name).collect();
+    match causes.is_empty() {
+        true => fault.to_string(),
+        false => format!("{fault}; see the variable {}", causes.join(" and ")),
+    }
+}
+
+fn parse<T: Settings>(text: &str) -> Result<(Value, T), String> {
     let in_words = |error: serde_yaml::Error| in_plain_words(&error.to_string());
     let value: Value = serde_yaml::from_str(text).map_err(in_words)?;
     if let Some(fault) = T::misunderstanding(&value) {
@@ -144,7 +188,7 @@ fn parse<T: Settings>(text: &str) -> Result<T, String> {
     }
     // From the text again, which knows the lines.
     let settings: Option<T> = serde_yaml::from_str(text).map_err(in_words)?;
-    Ok(settings.unwrap_or_default())
+    Ok((value, settings.unwrap_or_default()))
 }
 
 /// Serde speaks of Rust's types.

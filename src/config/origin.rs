@@ -8,6 +8,7 @@ use saphyr_parser::{Event, Parser};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::server::FOLLOWING;
 use super::{ConfigError, read};
 use crate::language::{looks_secret, names_secret};
 
@@ -72,7 +73,25 @@ pub fn in_force<T: Serialize + Default>(
             origin,
         }
     };
-    Ok(values.into_iter().map(setting).collect())
+    let mut settings: Vec<Setting> = values.into_iter().map(setting).collect();
+    name_origin_of_following(&mut settings);
+    Ok(settings)
+}
+
+/// A setting that nobody set and that follows from another one comes from where the other one was set.
+fn name_origin_of_following(settings: &mut [Setting]) {
+    for (key, from) in FOLLOWING {
+        let source = settings.iter().find(|setting| setting.key == from);
+        let Some(origin) = source.map(|source| source.origin.clone()) else {
+            continue;
+        };
+        let follows = |setting: &&mut Setting| {
+            setting.key == key && setting.is_changed() && setting.origin == Origin::Default
+        };
+        if let Some(setting) = settings.iter_mut().find(follows) {
+            setting.origin = origin;
+        }
+    }
 }
 
 impl Setting {

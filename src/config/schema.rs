@@ -13,8 +13,8 @@ const SERVER_EXAMPLE: &str = include_str!("../../server-config.example.yaml");
 const WORKER_EXAMPLE: &str = include_str!("../../worker-config.example.yaml");
 
 /// What one key holds.
-#[derive(Clone, Copy)]
-enum Shape {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
     Text,
     /// Or null.
     TextOrNone,
@@ -22,6 +22,8 @@ enum Shape {
     /// Whole, and at least this.
     Number(u32),
     Texts,
+    /// A list of texts, or one text with commas.
+    Tags,
     TextsByName,
     /// A worker within a server.
     Worker,
@@ -32,7 +34,7 @@ enum Shape {
 use Shape::*;
 
 #[rustfmt::skip]
-const SERVER: &[(&str, Shape)] = &[
+pub(super) const SERVER: &[(&str, Shape)] = &[
     ("listen",                                Text),
     ("tls.cert_file",                         TextOrNone),
     ("tls.key_file",                          TextOrNone),
@@ -69,12 +71,12 @@ const SERVER: &[(&str, Shape)] = &[
 ];
 
 #[rustfmt::skip]
-const WORKER: &[(&str, Shape)] = &[
+pub(super) const WORKER: &[(&str, Shape)] = &[
     ("server_url",                   TextOrNone),
     ("token_file",                   TextOrNone),
     ("ca_file",                      TextOrNone),
-    ("name",                         Text),
-    ("tags",                         Texts),
+    ("name",                         TextOrNone),
+    ("tags",                         Tags),
     ("slots",                        Number(1)),
     ("data_dir",                     Text),
     ("drain_timeout_secs",           Number(0)),
@@ -148,7 +150,7 @@ fn object(keys: &[(&str, Shape)], example: &str, defaults: &Value) -> Map<String
             None => properties.insert(path.to_string(), schema),
             Some((section, key)) => {
                 let section = properties.entry(section).or_insert_with(|| {
-                    let mut schema = json!({ "type": "object", "additionalProperties": false, "properties": {} });
+                    let mut schema = json!({ "type": ["object", "null"], "additionalProperties": false, "properties": {} });
                     if let Some(description) = comment(example, section) {
                         schema["description"] = description.into();
                     }
@@ -175,18 +177,22 @@ impl Shape {
             Boolean => json!({ "type": "boolean" }),
             Word(words) => json!({ "enum": words }),
             Number(min) => json!({ "type": "integer", "minimum": min }),
-            Texts => json!({ "type": "array", "items": { "type": "string" } }),
-            TextsByName => {
-                json!({ "type": "object", "additionalProperties": { "type": "string" } })
+            Texts => json!({ "type": ["array", "null"], "items": { "type": "string" } }),
+            Tags => {
+                json!({ "type": ["array", "string", "null"], "items": { "type": "string" } })
             }
+            TextsByName => json!({
+                "type": ["object", "null"],
+                "additionalProperties": { "type": ["string", "number", "boolean"] },
+            }),
             Worker => {
                 let is_own = |(key, _): &&(&str, Shape)| !NOT_EMBEDDED.contains(key);
                 let keys: Vec<(&str, Shape)> = WORKER.iter().filter(is_own).copied().collect();
                 let mut schema = object(&keys, WORKER_EXAMPLE, &json!(WorkerConfig::default()));
-                schema.insert("type".into(), json!(["object", "null"]));
+                schema.insert("type".into(), json!(["object", "boolean", "null"]));
                 Value::Object(schema)
             }
-            Targets => json!({ "type": "object", "additionalProperties": target() }),
+            Targets => json!({ "type": ["object", "null"], "additionalProperties": target() }),
         }
     }
 }

@@ -7,8 +7,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_yaml::Value;
 
-use super::notify;
+use super::environment::{self, Lookup, Variable, server_variables};
 use super::{ConfigError, Log, Notify, WorkerConfig, read_token};
+use super::{forms, notify};
 use crate::domain::retention::Retention as Bounds;
 use crate::domain::settings::Settings;
 use crate::words::shell_path;
@@ -22,20 +23,29 @@ pub const MAKE_CERTIFICATE: &str = "openssl req -x509 -newkey ec -pkeyopt ec_par
 pub struct ServerConfig {
     #[serde(deserialize_with = "listen")]
     pub listen: SocketAddr,
+    #[serde(deserialize_with = "forms::or_default")]
     pub tls: Tls,
     /// Whether others may reach it without TLS.
     pub plain_http: bool,
     pub data_dir: PathBuf,
     pub workflows_dir: Option<PathBuf>,
+    #[serde(deserialize_with = "forms::switch")]
     pub embedded_worker: Option<WorkerConfig>,
+    #[serde(deserialize_with = "forms::or_default")]
     pub auth: Auth,
+    #[serde(deserialize_with = "forms::or_default")]
     pub recovery: Recovery,
+    #[serde(deserialize_with = "forms::or_default")]
     pub retention: Retention,
+    #[serde(deserialize_with = "forms::or_default")]
     pub defaults: Defaults,
     /// How people reach this server, for links in messages.
     pub public_url: Option<String>,
+    #[serde(deserialize_with = "forms::or_default")]
     pub notify: Notify,
+    #[serde(deserialize_with = "forms::or_default")]
     pub log: Log,
+    #[serde(deserialize_with = "forms::or_default")]
     pub backup: Backup,
 }
 
@@ -75,7 +85,7 @@ pub struct Auth {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
+#[serde(from = "WrittenRecovery")]
 pub struct Recovery {
     pub heartbeat_interval_secs: u32,
     pub heartbeat_timeout_secs: u32,
@@ -96,7 +106,7 @@ pub struct Defaults {
 
 /// How long what has happened is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
+#[serde(from = "WrittenRetention")]
 pub struct Retention {
     pub job_days: u32,
     pub log_days: u32,
@@ -105,6 +115,148 @@ pub struct Retention {
     pub idempotency_key_days: u32,
     pub schedule_fire_days: u32,
     pub worker_hours: u32,
+}
+
+/// Settings of which one follows from the other, as (the one that follows, the one that it follows from). A setting follows only
+/// if it was not set and the other one was.
+pub(super) const FOLLOWING: [(&str, &str); 6] = [
+    (
+        "recovery.heartbeat_interval_secs",
+        "recovery.heartbeat_timeout_secs",
+    ),
+    (
+        "recovery.heartbeat_timeout_secs",
+        "recovery.heartbeat_interval_secs",
+    ),
+    ("recovery.ack_timeout_secs", "recovery.prepare_timeout_secs"),
+    ("recovery.prepare_timeout_secs", "recovery.ack_timeout_secs"),
+    ("retention.log_days", "retention.job_days"),
+    ("retention.event_days", "retention.job_days"),
+];
+
+/// `recovery` as it is written: a setting that has to fit another one may be left open.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
+struct WrittenRecovery {
+    #[serde(deserialize_with = "written")]
+    heartbeat_interval_secs: Option<u32>,
+    #[serde(deserialize_with = "written")]
+    heartbeat_timeout_secs: Option<u32>,
+    sweep_interval_secs: u32,
+    unmatched_step_timeout_secs: u32,
+    #[serde(deserialize_with = "written")]
+    ack_timeout_secs: Option<u32>,
+    #[serde(deserialize_with = "written")]
+    prepare_timeout_secs: Option<u32>,
+    report_grace_secs: u32,
+    cancel_grace_secs: u32,
+}
+
+/// `retention` as it is written.
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
+struct WrittenRetention {
+    job_days: u32,
+    #[serde(deserialize_with = "written")]
+    log_days: Option<u32>,
+    #[serde(deserialize_with = "written")]
+    event_days: Option<u32>,
+    message_days: u32,
+    idempotency_key_days: u32,
+    schedule_fire_days: u32,
+    worker_hours: u32,
+}
+
+/// Null is no number: only a setting that is left out is left open.
+fn written<'de, D: Deserializer<'de>>(written: D) -> Result<Option<u32>, D::Error> {
+    u32::deserialize(written).map(Some)
+}
+
+impl From<WrittenRecovery> for Recovery {
+    fn from(written: WrittenRecovery) -> Recovery {
+        let default = Recovery::default();
+        let (interval, timeout) = (
+            written.heartbeat_interval_secs,
+            written.heartbeat_timeout_secs,
+        );
+        // Four heartbeats fit into the timeout, as they do by default.
+        let interval_for = |timeout: u32| default.heartbeat_interval_secs.min(timeout / 4).max(1);
+        let timeout_for = |interval: u32| {
+            default
+                .heartbeat_timeout_secs
+                .max(interval.saturating_mul(4))
+        };
+        let (ack, prepare) = (written.ack_timeout_secs, written.prepare_timeout_secs);
+        Recovery {
+            heartbeat_interval_secs: interval
+                .or(timeout.map(interval_for))
+                .unwrap_or(default.heartbeat_interval_secs),
+            heartbeat_timeout_secs: timeout
+                .or(interval.map(timeout_for))
+                .unwrap_or(default.heartbeat_timeout_secs),
+            ack_timeout_secs: ack.unwrap_or_else(|| {
+                default
+                    .ack_timeout_secs
+                    .min(prepare.unwrap_or(u32::MAX))
+                    .max(1)
+            }),
+            prepare_timeout_secs: prepare
+                .unwrap_or_else(|| default.prepare_timeout_secs.max(ack.unwrap_or_default())),
+            sweep_interval_secs: written.sweep_interval_secs,
+            unmatched_step_timeout_secs: written.unmatched_step_timeout_secs,
+            report_grace_secs: written.report_grace_secs,
+            cancel_grace_secs: written.cancel_grace_secs,
+        }
+    }
+}
+
+impl From<WrittenRetention> for Retention {
+    fn from(written: WrittenRetention) -> Retention {
+        let default = Retention::default();
+        let job_days = written.job_days;
+        Retention {
+            job_days,
+            log_days: written.log_days.unwrap_or(default.log_days.min(job_days)),
+            event_days: written
+                .event_days
+                .unwrap_or(default.event_days.max(job_days)),
+            message_days: written.message_days,
+            idempotency_key_days: written.idempotency_key_days,
+            schedule_fire_days: written.schedule_fire_days,
+            worker_hours: written.worker_hours,
+        }
+    }
+}
+
+impl Default for WrittenRecovery {
+    fn default() -> WrittenRecovery {
+        let default = Recovery::default();
+        WrittenRecovery {
+            heartbeat_interval_secs: None,
+            heartbeat_timeout_secs: None,
+            sweep_interval_secs: default.sweep_interval_secs,
+            unmatched_step_timeout_secs: default.unmatched_step_timeout_secs,
+            ack_timeout_secs: None,
+            prepare_timeout_secs: None,
+            report_grace_secs: default.report_grace_secs,
+            cancel_grace_secs: default.cancel_grace_secs,
+        }
+    }
+}
+
+impl Default for WrittenRetention {
+    fn default() -> WrittenRetention {
+        let default = Retention::default();
+        WrittenRetention {
+            job_days: default.job_days,
+            log_days: None,
+            event_days: None,
+            message_days: default.message_days,
+            idempotency_key_days: default.idempotency_key_days,
+            schedule_fire_days: default.schedule_fire_days,
+            worker_hours: default.worker_hours,
+        }
+    }
 }
 
 impl Default for ServerConfig {
@@ -234,16 +386,26 @@ fn secs(ms: i64) -> u32 {
 }
 
 impl ServerConfig {
+    /// Loads the file alone, without the environment.
     pub fn load(file: Option<&Path>) -> Result<ServerConfig, ConfigError> {
-        ServerConfig::load_with(file, |_| ())
+        ServerConfig::load_from(file, &|_| None, |_| ())
     }
 
-    /// With what flags and the environment put over the file.
+    /// Loads the file, then puts over it what variables of this process say, then what `put_over` sets.
     pub fn load_with(
         file: Option<&Path>,
         put_over: impl FnOnce(&mut ServerConfig),
     ) -> Result<ServerConfig, ConfigError> {
-        super::load(file, put_over)
+        ServerConfig::load_from(file, &environment::of_process, put_over)
+    }
+
+    /// The same as `load_with`, with variables from `lookup`.
+    pub fn load_from(
+        file: Option<&Path>,
+        lookup: Lookup,
+        put_over: impl FnOnce(&mut ServerConfig),
+    ) -> Result<ServerConfig, ConfigError> {
+        super::load(file, lookup, put_over)
     }
 
     /// Whether whoever comes must show a token.
@@ -439,13 +601,6 @@ impl Tls {
 impl super::Settings for ServerConfig {
     fn misunderstanding(file: &Value) -> Option<String> {
         match file.get("embedded_worker")? {
-            Value::Bool(true) => {
-                let write = "write embedded_worker: {} for a worker with the default settings";
-                Some(format!("embedded_worker is true, {write}"))
-            }
-            Value::Bool(false) => {
-                Some("embedded_worker is false, write null or leave it out".to_string())
-            }
             worker if worker.get("log").is_some() => {
                 let why = "this worker writes to the log of the server that it is in";
                 Some(format!(
@@ -466,11 +621,22 @@ impl super::Settings for ServerConfig {
     fn fault(&self) -> Result<(), String> {
         self.check()
     }
+
+    fn variables() -> Vec<Variable> {
+        server_variables()
+    }
 }
 
 pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    let write = "write an address such as 127.0.0.1:7717, names are not looked up";
-    text.parse().map_err(|_| write.to_string())
+    let write = "write an address such as 127.0.0.1:7717, names but localhost are not looked up";
+    let address = match text.strip_prefix("localhost:") {
+        Some(port) => port
+            .parse()
+            .ok()
+            .map(|port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
+        None => text.parse().ok(),
+    };
+    address.ok_or_else(|| write.to_string())
 }
 
 fn listen<'de, D: Deserializer<'de>>(written: D) -> Result<SocketAddr, D::Error> {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use ureq::http::Uri;
 
-use super::{ConfigError, Log, read_token};
+use super::environment::{self, Lookup, Variable, worker_variables};
+use super::{ConfigError, Log, forms, read_token};
 use crate::certificate::Trust;
 use crate::domain::check::env_name_fault;
 use crate::domain::limits;
@@ -19,15 +20,22 @@ pub struct WorkerConfig {
     pub server_url: Option<String>,
     pub token_file: Option<PathBuf>,
     pub ca_file: Option<PathBuf>,
+    #[serde(deserialize_with = "forms::or_default")]
     pub name: String,
+    #[serde(deserialize_with = "forms::tags")]
     pub tags: Vec<String>,
     pub slots: u32,
     pub data_dir: PathBuf,
     pub drain_timeout_secs: u32,
+    #[serde(deserialize_with = "forms::or_default")]
     pub docker: Docker,
+    #[serde(deserialize_with = "forms::or_default")]
     pub kubernetes: Kubernetes,
+    #[serde(deserialize_with = "forms::env")]
     pub env: BTreeMap<String, String>,
+    #[serde(deserialize_with = "forms::or_default")]
     pub limits: WorkerLimits,
+    #[serde(deserialize_with = "forms::or_default")]
     pub log: Log,
 }
 
@@ -35,6 +43,7 @@ pub struct WorkerConfig {
 #[serde(default, deny_unknown_fields, expecting = "a list of settings")]
 pub struct Docker {
     pub command: String,
+    #[serde(deserialize_with = "forms::or_default")]
     pub args: Vec<String>,
 }
 
@@ -102,16 +111,26 @@ impl Default for WorkerLimits {
 }
 
 impl WorkerConfig {
+    /// Loads the file alone, without the environment.
     pub fn load(file: Option<&Path>) -> Result<WorkerConfig, ConfigError> {
-        WorkerConfig::load_with(file, |_| ())
+        WorkerConfig::load_from(file, &|_| None, |_| ())
     }
 
-    /// With what flags and the environment put over the file.
+    /// Loads the file, then puts over it what variables of this process say, then what `put_over` sets.
     pub fn load_with(
         file: Option<&Path>,
         put_over: impl FnOnce(&mut WorkerConfig),
     ) -> Result<WorkerConfig, ConfigError> {
-        super::load(file, put_over)
+        WorkerConfig::load_from(file, &environment::of_process, put_over)
+    }
+
+    /// The same as `load_with`, with variables from `lookup`.
+    pub fn load_from(
+        file: Option<&Path>,
+        lookup: Lookup,
+        put_over: impl FnOnce(&mut WorkerConfig),
+    ) -> Result<WorkerConfig, ConfigError> {
+        super::load(file, lookup, put_over)
     }
 
     /// What every call carries, if there is a file for it.
@@ -180,6 +199,10 @@ impl WorkerConfig {
 impl super::Settings for WorkerConfig {
     fn fault(&self) -> Result<(), String> {
         self.check()
+    }
+
+    fn variables() -> Vec<Variable> {
+        worker_variables()
     }
 }
 

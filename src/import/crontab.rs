@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::tz::TimeZone;
 
+use super::Imported;
 use super::report::Outcome::{Changed, Converted, LeftOut, NotSupported};
 use super::report::Report;
-use super::yaml::{Map, Node, quoted, remark};
-use super::{Imported, Written};
+use super::shell::{base_name, literal, name_of};
+use super::valid::{Draft, finish};
+use super::yaml::{Map, Node, quoted};
 use crate::cron::Cron;
-use crate::domain::task::is_template;
 
 /// One crontab, as it was read.
 #[derive(Debug, Clone)]
@@ -43,7 +44,8 @@ struct Entry {
 
 /// All sources at once: a name stands for one task in all of them.
 pub fn import_crontab(sources: &[CrontabSource]) -> Imported {
-    let mut imported = Imported::default();
+    let mut report = Report::default();
+    let mut drafts = Vec::new();
     let mut names = BTreeSet::new();
     for source in sources {
         let mut reader = Reader {
@@ -55,7 +57,7 @@ pub fn import_crontab(sources: &[CrontabSource]) -> Imported {
             tail: Vec::new(),
             tasks: Map::default(),
             names: &mut names,
-            report: &mut imported.report,
+            report: &mut report,
             uses_own_zone: false,
         };
         reader.read();
@@ -71,19 +73,18 @@ pub fn import_crontab(sources: &[CrontabSource]) -> Imported {
         head.insert(0, format!("Imported from the crontab {}.", source.name));
         let mut document = Map::default();
         document.put("tasks", tasks);
-        let mut text = document.document(&head);
-        for line in tail {
-            remark(&mut text, 0, &line);
-        }
-        imported.files.push(Written {
+        drafts.push(Draft {
             name: format!("{}.yaml", source.stem),
-            text,
+            source: source.name.clone(),
+            head,
+            document,
+            tail,
         });
     }
-    if !imported.files.is_empty() {
-        all_lines(&mut imported.report);
+    if !drafts.is_empty() {
+        all_lines(&mut report);
     }
-    imported
+    finish(drafts, BTreeMap::new(), report)
 }
 
 /// What is true of every line of every crontab.
@@ -474,7 +475,8 @@ impl Reader<'_> {
     }
 
     fn name(&mut self, command: &str) -> String {
-        let wanted = name_of(command);
+        let (command, _) = split_percent(command);
+        let wanted = name_of(&command);
         let mut name = wanted.clone();
         let mut number = 2;
         while !self.names.insert(name.clone()) {
@@ -482,17 +484,6 @@ impl Reader<'_> {
             number += 1;
         }
         name
-    }
-}
-
-/// A text that means itself, also if it looks like a template.
-fn literal(text: &str) -> String {
-    match is_template(text) {
-        false => text.to_string(),
-        true => match text.strip_suffix('\n') {
-            Some(body) => format!("{{% raw %}}{body}{{% endraw %}}\n"),
-            None => format!("{{% raw %}}{text}{{% endraw %}}"),
-        },
     }
 }
 
@@ -578,134 +569,10 @@ fn settle(field: &str, index: usize, command: &str) -> Result<String, String> {
     Ok((u64::from(low) + drawn).to_string())
 }
 
-fn base_name(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
-}
-
 /// The word for a shell that is found by its name; `None` for `sh` itself, and for one at a place of its own.
 fn language(shell: &str) -> Option<&str> {
     let usual = ["/bin/", "/usr/bin/"]
         .iter()
         .any(|folder| shell == format!("{folder}{}", base_name(shell)));
     (usual && base_name(shell) != "sh").then(|| base_name(shell))
-}
-
-/// Programs that run another one: the other gives the name.
-const CARRIERS: &[&str] = &[
-    "sudo",
-    "nice",
-    "ionice",
-    "nohup",
-    "env",
-    "exec",
-    "time",
-    "timeout",
-    "flock",
-    "chronic",
-    "systemd-cat",
-    "setsid",
-    "bash",
-    "sh",
-    "zsh",
-    "python",
-    "python2",
-    "python3",
-    "perl",
-    "php",
-    "ruby",
-    "node",
-    "test",
-    "[",
-    "cd",
-    "command",
-];
-
-/// A short name for what a command does: the program, and the first of its words that says something.
-fn name_of(command: &str) -> String {
-    let (command, _) = split_percent(command);
-    // What is behind `cd x &&` or `test -x y &&` is what it is about.
-    let parts = command
-        .split("&&")
-        .flat_map(|part| part.split("||"))
-        .flat_map(|part| part.split(';'));
-    let mut names = parts.map(name_of_part).filter(|name| !name.is_empty());
-    names.next().unwrap_or_else(|| "job".to_string())
-}
-
-fn name_of_part(part: &str) -> String {
-    let cleaned = part.replace(['(', ')', '{', '}'], " ");
-    let words = cleaned
-        .split_whitespace()
-        .take_while(|word| !word.contains(['>', '<', '|']));
-    let mut words = words.peekable();
-    let mut carried_by: Option<&str> = None;
-    while let Some(&word) = words.peek() {
-        let base = base_name(word);
-        if ["test", "[", "cd"].contains(&base) {
-            return String::new();
-        }
-        let assigns = word.contains('=') && !word.starts_with('/');
-        let is_number = base.starts_with(|c: char| c.is_ascii_digit()) || base.starts_with('+');
-        let is_lock = carried_by == Some("flock") && word.contains("lock");
-        let is_flag = word.starts_with('-');
-        if !(CARRIERS.contains(&base) || assigns || is_number || is_lock || is_flag) {
-            break;
-        }
-        words.next();
-        // `sudo -u www`: the flag has a word of its own.
-        if is_flag
-            && ["-u", "-g", "-c"].contains(&word)
-            && matches!(carried_by, Some("sudo" | "ionice"))
-        {
-            words.next();
-        }
-        carried_by = CARRIERS
-            .iter()
-            .copied()
-            .find(|carrier| *carrier == base)
-            .or(carried_by);
-    }
-    let mut words = words.filter(|word| !word.starts_with('-'));
-    let program = match words.next() {
-        Some(word) => base_name(word.trim_matches(['"', '\''])),
-        None => return carried_by.map(slug).unwrap_or_default(),
-    };
-    let endings = [".sh", ".bash", ".py", ".pl", ".php", ".rb", ".js"];
-    let bare = endings
-        .iter()
-        .find_map(|ending| program.strip_suffix(ending))
-        .unwrap_or(program);
-    let mut name = slug(bare);
-    let says = |word: &&str| !word.starts_with(['$', '`']) && word.chars().any(char::is_alphabetic);
-    if let Some(word) = words.next().filter(says) {
-        let word = word.trim_matches(['"', '\'']);
-        let word = word
-            .split("://")
-            .last()
-            .unwrap_or(word)
-            .trim_end_matches('/');
-        let word = if word.starts_with('/') {
-            base_name(word)
-        } else {
-            word.split('/').next().unwrap_or(word)
-        };
-        let longer = slug(&format!("{name}-{word}"));
-        if longer.len() <= 40 {
-            name = longer;
-        }
-    }
-    name
-}
-
-fn slug(text: &str) -> String {
-    let mut slug = String::new();
-    for c in text.chars().take(40) {
-        match c {
-            c if c.is_ascii_alphanumeric() => slug.push(c.to_ascii_lowercase()),
-            '_' => slug.push('_'),
-            _ if slug.ends_with('-') || slug.is_empty() => {}
-            _ => slug.push('-'),
-        }
-    }
-    slug.trim_end_matches('-').to_string()
 }

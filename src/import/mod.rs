@@ -1,17 +1,22 @@
-//! Workflows of others become ours: a crontab, a workspace of Strøm.
+//! Turns workflows of other tools into ours: crontabs, Strøm workspaces, Dagu DAGs.
 //!
-//! Texts come in, texts go out, and a report says of every line or key what became of it. What cannot be said in our
-//! language is never left out in silence.
+//! Texts come in, texts go out, and a report says of every line or key what became of it. What cannot be written in our
+//! language is reported, and what is written passes `stepward validate`.
 //!
 //! Deliberately not here: folders and terminals. `cli::import` reads and writes.
 
 mod crontab;
+mod dagu;
 mod report;
+mod shell;
 mod stroem;
 mod tera;
+mod tree;
+mod valid;
 mod yaml;
 
 pub use crontab::{CrontabSource, import_crontab};
+pub use dagu::{DaguFile, import_dagu};
 pub use report::{Outcome, Report, Row};
 pub use stroem::{StroemFile, import_stroem};
 

@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_yaml::{Mapping, Value};
 
+use super::Imported;
 use super::report::Outcome::{self, Changed, Converted, LeftOut, NotSupported};
 use super::report::Report;
 use super::tera::{self, Quoting, Scope, Translated, translate};
+use super::tree::{get, mapping, plain_text, text};
+use super::valid::{Draft, failing_step, finish};
 use super::yaml::{Map, Node, key_text};
-use super::{Imported, Written};
 use crate::domain::task::is_template;
 
 /// One file of a workspace.
@@ -22,9 +24,10 @@ pub struct StroemFile {
     pub text: String,
 }
 
-/// `source` gives the text of a script by its path in the workspace. `runner_image` is the image of Strøm's runner, which
-/// its files do not name.
+/// `name` is the name of the workspace. `source` gives the text of a script by its path in the workspace. `runner_image` is the
+/// image of Strøm's runner, which its files do not name.
 pub fn import_stroem(
+    name: &str,
     files: &[StroemFile],
     source: &dyn Fn(&str) -> Result<String, String>,
     runner_image: Option<&str>,
@@ -32,6 +35,7 @@ pub fn import_stroem(
     let mut report = Report::default();
     let workspace = Workspace::read(files, &mut report);
     let mut writer = Writer {
+        name,
         source,
         runner_image,
         report,
@@ -50,18 +54,14 @@ pub fn import_stroem(
     writer.tasks();
     writer.triggers();
     writer.declare_what_is_given();
-    let mut imported = Imported {
-        files: Vec::new(),
-        report: writer.report,
-    };
-    for (name, document) in writer.written {
-        let text = document.document(&[format!("Imported from {name} of a Strøm workspace.")]);
-        imported.files.push(Written { name, text });
-    }
-    for (name, text) in writer.scripts {
-        imported.files.push(Written { name, text });
-    }
-    imported
+    let drafts = writer.written.into_iter().map(|(name, document)| Draft {
+        head: vec![format!("Imported from {name} of a Strøm workspace.")],
+        source: name.clone(),
+        name,
+        document,
+        tail: Vec::new(),
+    });
+    finish(drafts.collect(), writer.scripts, writer.report)
 }
 
 /// A thing with a name, and the file that it is in.
@@ -190,29 +190,46 @@ enum Kind {
     Task,
 }
 
-fn get<'a>(body: &'a Mapping, key: &str) -> Option<&'a Value> {
-    body.get(Value::from(key))
-}
-
-fn text<'a>(body: &'a Mapping, key: &str) -> Option<&'a str> {
-    get(body, key).and_then(Value::as_str)
-}
-
-fn mapping(value: &Value) -> Vec<(String, Value)> {
-    let pairs = value.as_mapping().into_iter().flatten();
-    pairs
-        .map(|(key, value)| (key_text(key), value.clone()))
-        .collect()
-}
-
+/// Steps by their name: of a mapping, or of a list of steps that each have a `name`.
 fn steps_of(task: &Mapping) -> Vec<(String, Mapping)> {
-    let steps = get(task, "flow")
-        .map(mapping)
-        .unwrap_or_default()
-        .into_iter();
+    let steps: Vec<(String, Value)> = match get(task, "flow") {
+        Some(Value::Sequence(list)) => {
+            let named = list.iter().map(|step| {
+                let name = step.as_mapping().and_then(|step| text(step, "name"));
+                (name.unwrap_or_default().to_string(), step.clone())
+            });
+            named.collect()
+        }
+        Some(flow) => mapping(flow),
+        None => Vec::new(),
+    };
+    let steps = steps.into_iter();
     steps
         .filter_map(|(name, step)| Some((name, step.as_mapping()?.clone())))
+        .filter(|(name, _)| !name.is_empty())
         .collect()
+}
+
+/// What stands in a flow and is no step: each is reported.
+fn not_steps_of(task: &Mapping) -> Vec<String> {
+    match get(task, "flow") {
+        None => vec!["flow".to_string()],
+        Some(Value::Sequence(list)) => {
+            let is_step = |step: &Value| {
+                let step = step.as_mapping();
+                step.is_some_and(|step| text(step, "name").is_some_and(|name| !name.is_empty()))
+            };
+            let all = list.iter().enumerate();
+            let others = all.filter(|(_, step)| !is_step(step));
+            others.map(|(index, _)| format!("flow[{index}]")).collect()
+        }
+        Some(Value::Mapping(_)) => {
+            let all = mapping(&get(task, "flow").cloned().unwrap_or_default()).into_iter();
+            let others = all.filter(|(_, step)| !step.is_mapping());
+            others.map(|(name, _)| format!("flow.{name}")).collect()
+        }
+        Some(_) => vec!["flow".to_string()],
+    }
 }
 
 /// Secrets may nest there; here each has one name.
@@ -233,6 +250,8 @@ fn flatten<'a>(
 }
 
 struct Writer<'a> {
+    /// The name of the workspace.
+    name: &'a str,
     source: &'a dyn Fn(&str) -> Result<String, String>,
     runner_image: Option<&'a str>,
     workspace: &'a Workspace<'a>,
@@ -268,6 +287,7 @@ impl Writer<'_> {
     fn scope(&self) -> Scope {
         Scope {
             secrets: self.secrets.clone(),
+            workspace: self.name.to_string(),
             ..Scope::default()
         }
     }
@@ -472,6 +492,27 @@ impl Writer<'_> {
         written
     }
 
+    /// The value as the input of an action or a task takes it. `of_caller` are the inputs that templates of the value see.
+    fn fit(
+        &self,
+        kind: Kind,
+        name: &str,
+        input: &str,
+        value: Node,
+        of_caller: Option<&Value>,
+    ) -> Node {
+        let named = match kind {
+            Kind::Action => self.workspace.action(name),
+            Kind::Task => self.workspace.task(name),
+        };
+        let inputs = named.and_then(|named| get(&named.body, "input"));
+        let inputs = inputs.map(mapping).unwrap_or_default();
+        match inputs.iter().find(|(known, _)| known == input) {
+            Some((_, field)) => Taken::of_field(field).fit(value, is_text_of(of_caller)),
+            None => value,
+        }
+    }
+
     fn want(&mut self, kind: Kind, name: &str, input: &str) {
         let key = (kind, name.to_string());
         let declared = self
@@ -574,6 +615,10 @@ impl Writer<'_> {
                 say.note(key, NotSupported, note);
             }
         }
+        let written = serde_yaml::to_string(action).unwrap_or_default();
+        for note in not_kept(&written) {
+            say.note("script", NotSupported, note);
+        }
         if tell {
             for (key, outcome, note) in std::mem::take(&mut say.notes) {
                 self.row(file, &format!("{path}.{key}"), outcome, "", &note);
@@ -655,7 +700,8 @@ impl Writer<'_> {
                 } else {
                     Quoting::Unsafe
                 };
-                body.put("script", say.say("script", script, quoting)?);
+                let said = say.say("script", script, quoting)?;
+                body.put("script", with_folders(said, is_shell));
             }
             (None, Some(path)) => {
                 if tera::is_template(path)
@@ -668,6 +714,13 @@ impl Writer<'_> {
                 }
                 let script = (self.source)(path)
                     .map_err(|why| Unsaid(format!("the script {path} {why}")))?;
+                if script.trim().is_empty() {
+                    return Err(Unsaid(format!("the script {path} is empty")));
+                }
+                for note in not_kept(&script) {
+                    say.note("source", NotSupported, note);
+                }
+                let script = with_folders(script, is_shell);
                 if is_template(&script) {
                     if script.contains("endraw") {
                         return Err(Unsaid(format!(
@@ -733,6 +786,10 @@ impl Writer<'_> {
                 self.row(task.file, &format!("{path}.retry"), NotSupported, "", note);
             }
             let steps = steps_of(&task.body);
+            for key in not_steps_of(&task.body) {
+                let note = "holds no step: a mapping with a name is expected";
+                self.row(task.file, &format!("{path}.{key}"), NotSupported, "", note);
+            }
             let mut flow = Map::default();
             for (name, step) in &steps {
                 let (written, remarks) = self.step(task, name, step, &steps);
@@ -814,13 +871,7 @@ impl Writer<'_> {
                 let note = format!("{why}; written as a step that fails and says so");
                 self.row(task.file, &path, NotSupported, "", &note);
                 remarks.push(format!("Not imported: {why}."));
-                let mut stub = Map::default();
-                let said = format!("this step was not imported: {why}")
-                    .replace('\'', "’")
-                    .replace('{', "(")
-                    .replace('}', ")");
-                stub.put("script", format!("echo '{said}' >&2\nexit 1\n"));
-                stub
+                failing_step(&why)
             }
         };
         (self.step_policies(task, &path, step, written, all), remarks)
@@ -859,7 +910,9 @@ impl Writer<'_> {
                 written.put("task", child);
                 let mut input = Map::default();
                 for (name, value) in &given {
-                    input.put(name, say.value("input", value)?);
+                    let said = say.value("input", value)?;
+                    let of_caller = get(&task.body, "input");
+                    input.put(name, self.fit(Kind::Task, child, name, said, of_caller));
                     self.want(Kind::Task, child, name);
                 }
                 say.refuse_secrets()?;
@@ -898,7 +951,11 @@ impl Writer<'_> {
                     if each.refuse_secrets().is_err() {
                         secrets.insert(name.clone(), expression(&said));
                     } else {
-                        input.put(name, said);
+                        let of_caller = get(&task.body, "input");
+                        let fit = |action: &Named| {
+                            self.fit(Kind::Action, &action.name, name, said.clone(), of_caller)
+                        };
+                        input.put(name, named.map_or(said.clone(), fit));
                     }
                     say.inputs.extend(each.inputs);
                     say.notes
@@ -1236,7 +1293,14 @@ impl Writer<'_> {
             };
             let said = say.value("input", &value)?;
             match say.refuse_secrets() {
-                Ok(()) => input.put(&name, said),
+                Ok(()) => {
+                    let is_task = text(&action.body, "type") == Some("task");
+                    let (kind, of) = match text(&action.body, "task").filter(|_| is_task) {
+                        Some(task) => (Kind::Task, task),
+                        None => (Kind::Action, action.name.as_str()),
+                    };
+                    input.put(&name, self.fit(kind, of, &name, said, None));
+                }
                 Err(_) if matches!(&said, Node::Text(text) if text.contains("hook.")) => {
                     return Err(Unsaid(format!(
                         "the input {name} joins a secret with what a hook knows"
@@ -1309,7 +1373,8 @@ impl Writer<'_> {
                 .iter()
                 .any(|(_, value)| value.as_str().is_some_and(tera::is_template));
             for (name, value) in &given {
-                input.put(name, Node::from(value));
+                let value = self.fit(Kind::Task, &target, name, Node::from(value), None);
+                input.put(name, value);
             }
             if templates {
                 self.row(trigger.file, &format!("{path}.input"), NotSupported, "", "holds a template; write it again, schedule.* or body and headers are what it sees here");
@@ -1504,6 +1569,171 @@ impl Writer<'_> {
     }
 }
 
+/// Folders that Strøm keeps for a step, and what to do instead.
+const KEPT_FOLDERS: [(&str, &str); 5] = [
+    ("ARTIFACTS_DIR", NO_ARTIFACTS),
+    ("GLOBAL_STATE_OUT_DIR", NO_STATE),
+    ("GLOBAL_STATE_DIR", NO_STATE),
+    ("STATE_OUT_DIR", NO_STATE),
+    ("STATE_DIR", NO_STATE),
+];
+
+const NO_ARTIFACTS: &str = "$ARTIFACTS_DIR is an empty folder that is removed after the step, artifacts are not kept here; let the script copy the \
+     files to a place that stays";
+
+const NO_STATE: &str = "$STATE_DIR and $STATE_OUT_DIR are empty folders that are removed after the step, state is not kept between jobs here; let the \
+     script keep it in a place of its own";
+
+const NO_STATE_LINES: &str = "a line that begins with STATE: is only a line of the log, state is not kept between jobs here; let the script keep it in a \
+     place of its own";
+
+/// What a script writes that Strøm keeps and nobody keeps here, in words.
+fn not_kept(script: &str) -> BTreeSet<&'static str> {
+    let named = KEPT_FOLDERS.iter();
+    let named = named.filter(|(name, _)| script.contains(name));
+    let mut notes: BTreeSet<&'static str> = named.map(|(_, note)| *note).collect();
+    if script.contains("STATE:") {
+        notes.insert(NO_STATE_LINES);
+    }
+    for (folder, note) in [("/artifacts", NO_ARTIFACTS), ("/state-out", NO_STATE)] {
+        let is_absolute = |at: usize| {
+            !script[..at].ends_with(|c: char| c.is_alphanumeric() || "_-.}".contains(c))
+        };
+        if script.match_indices(folder).any(|(at, _)| is_absolute(at)) {
+            notes.insert(note);
+        }
+    }
+    notes
+}
+
+/// A shell script that finds the folders that it expects, though they are empty: an unset variable would lead it to `/`.
+fn with_folders(script: String, is_shell: bool) -> String {
+    // A longer name may hold a shorter one, so what is in front of it counts.
+    let uses = |name: &str| {
+        let is_whole =
+            |at: usize| !script[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        script.match_indices(name).any(|(at, _)| is_whole(at))
+    };
+    let names: Vec<&str> = KEPT_FOLDERS
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(|name| is_shell && uses(name))
+        .collect();
+    if names.is_empty() {
+        return script;
+    }
+    let folders = names.iter().map(|name| {
+        let folder = name.to_ascii_lowercase();
+        format!("export {name}=\"$STEPWARD_TMP/{folder}\"; mkdir -p \"${name}\"\n")
+    });
+    let folders: String = folders.collect();
+    match script.split_once('\n') {
+        Some((first, rest)) if first.starts_with("#!") => format!("{first}\n{folders}{rest}"),
+        _ => format!("{folders}{script}"),
+    }
+}
+
+/// How an input takes its value. Strøm renders every value to text, so a text takes numbers and booleans there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Text,
+    Integer,
+    Number,
+    Boolean,
+    AsItIs,
+}
+
+impl Taken {
+    fn by(kind: &str, is_multiple: bool) -> Taken {
+        match kind {
+            _ if is_multiple => Taken::AsItIs,
+            "string" | "text" | "date" | "datetime" => Taken::Text,
+            "integer" => Taken::Integer,
+            "number" => Taken::Number,
+            "boolean" | "bool" => Taken::Boolean,
+            _ => Taken::AsItIs,
+        }
+    }
+
+    fn of_field(field: &Value) -> Taken {
+        let body = field.as_mapping();
+        let kind = body.and_then(|body| text(body, "type")).or(field.as_str());
+        let is_multiple = body.is_some_and(is_multiple);
+        Taken::by(kind.unwrap_or("string"), is_multiple)
+    }
+
+    /// The value as such an input takes it.
+    fn fit(self, value: Node, is_text: impl Fn(&str) -> bool) -> Node {
+        match (self, value) {
+            (Taken::Text, Node::Plain(text)) if text != "null" => Node::Text(text),
+            (Taken::Text, Node::Text(text)) => match sole_expression(&text) {
+                Some(inner) if !is_text(inner) => {
+                    let is_path = |c: char| c.is_alphanumeric() || "_.[]'\"-".contains(c);
+                    match inner.chars().all(is_path) {
+                        true => Node::Text(format!("{{{{ {inner} | string }}}}")),
+                        false => Node::Text(format!("{{{{ ({inner}) | string }}}}")),
+                    }
+                }
+                _ => Node::Text(text),
+            },
+            (Taken::Integer, Node::Text(text)) if text.trim().parse::<i64>().is_ok() => {
+                Node::Plain(text.trim().to_string())
+            }
+            (Taken::Number, Node::Text(text))
+                if text.trim().parse::<f64>().is_ok_and(f64::is_finite) =>
+            {
+                // Only what reads as a number in YAML, too.
+                match serde_yaml::from_str::<Value>(text.trim()) {
+                    Ok(Value::Number(_)) => Node::Plain(text.trim().to_string()),
+                    _ => Node::Text(text),
+                }
+            }
+            (Taken::Boolean, Node::Text(text)) if ["true", "false"].contains(&text.trim()) => {
+                Node::Plain(text.trim().to_string())
+            }
+            (_, value) => value,
+        }
+    }
+}
+
+fn is_multiple(field: &Mapping) -> bool {
+    get(field, "multiple").and_then(Value::as_bool) == Some(true)
+}
+
+/// What is inside, if the text is one `{{ … }}` and nothing else: then its value keeps its type here.
+fn sole_expression(text: &str) -> Option<&str> {
+    let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
+    (!inner.contains("{{") && !inner.contains("}}")).then(|| inner.trim())
+}
+
+/// Expressions that are texts already.
+fn is_text_of(inputs: Option<&Value>) -> impl Fn(&str) -> bool {
+    let fields = inputs.map(mapping).unwrap_or_default();
+    move |expression| {
+        // A text that has a text as its default is a text.
+        let expression = match expression.split_once(" | default(") {
+            Some((before, default))
+                if default.starts_with(['\'', '"']) && default.ends_with([')']) =>
+            {
+                before
+            }
+            _ => expression,
+        };
+        let of_input = expression.strip_prefix("input.").is_some_and(|name| {
+            let field = fields.iter().find(|(known, _)| known == name);
+            field.is_some_and(|(_, field)| Taken::of_field(field) == Taken::Text)
+        });
+        let texts = [
+            "hook.task",
+            "hook.status",
+            "hook.summary",
+            "hook.started_at",
+            "hook.ended_at",
+        ];
+        of_input || texts.contains(&expression) || expression.ends_with("| string")
+    }
+}
+
 /// Turns the values of one step, and keeps what there is to tell.
 struct Sayer<'a> {
     scope: &'a Scope,
@@ -1632,15 +1862,6 @@ fn duration(value: &Value) -> Node {
     }
 }
 
-fn plain_text(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Bool(flag) => flag.to_string(),
-        Value::Number(number) => number.to_string(),
-        _ => String::new(),
-    }
-}
-
 /// `{{ env.NAME }}`, and nothing else.
 fn variable_of(text: &str) -> Option<String> {
     let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?.trim();
@@ -1658,6 +1879,7 @@ fn spec(field: &Value) -> (Map, Vec<(String, Outcome, String)>) {
     let kind = text(body, "type").or(field.as_str()).unwrap_or("string");
     let kind = match kind {
         "string" | "text" | "integer" | "number" | "boolean" | "date" | "datetime" | "json" => kind,
+        "bool" => "boolean",
         "array" | "object" | "list" | "map" => {
             notes.push(("type".to_string(), Changed, format!("{kind} is json here")));
             "json"
@@ -1683,7 +1905,7 @@ fn spec(field: &Value) -> (Map, Vec<(String, Outcome, String)>) {
             ));
         }
         Some(default) => {
-            spec.put("default", Node::from(default));
+            spec.put("default", fit_all(kind, default));
             if is_required {
                 notes.push((
                     "required".to_string(),
@@ -1702,8 +1924,11 @@ fn spec(field: &Value) -> (Map, Vec<(String, Outcome, String)>) {
         if get(body, "allow_custom").and_then(Value::as_bool) == Some(true) {
             notes.push(("options".to_string(), Changed, "options are all that is allowed here; left out, because other values are allowed there".to_string()));
         } else {
-            spec.put("options", Node::from(options));
+            spec.put("options", fit_all(kind, options));
         }
+    }
+    if is_multiple(body) {
+        spec.put("multiple", true);
     }
     let known = [
         "type",
@@ -1714,6 +1939,7 @@ fn spec(field: &Value) -> (Map, Vec<(String, Outcome, String)>) {
         "secret",
         "options",
         "allow_custom",
+        "multiple",
         "order",
     ];
     for key in body.keys().map(key_text) {
@@ -1722,6 +1948,18 @@ fn spec(field: &Value) -> (Map, Vec<(String, Outcome, String)>) {
         }
     }
     (spec, notes)
+}
+
+/// A value, or each value of a list, as an input of this type takes it.
+fn fit_all(kind: &str, value: &Value) -> Node {
+    let taken = Taken::by(kind, false);
+    let fit = |value: &Value| taken.fit(Node::from(value), |_| true);
+    match value {
+        Value::Sequence(list) if taken != Taken::AsItIs => {
+            Node::from(list.iter().map(fit).collect::<Vec<Node>>())
+        }
+        value => fit(value),
+    }
 }
 
 fn container_body(action: &Mapping, say: &mut Sayer, body: &mut Map) -> Result<(), Unsaid> {

@@ -17,6 +17,8 @@ pub struct Scope {
     /// Inputs that are not inputs here, and the expressions that stand for them.
     pub given: BTreeMap<String, String>,
     pub in_hook: bool,
+    /// The name of the workspace.
+    pub workspace: String,
 }
 
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -382,6 +384,14 @@ impl<'a> Expression<'a> {
 
     fn hook(&mut self, path: &[String]) -> String {
         let field = path.concat();
+        if field == ".workspace" {
+            let name = serde_json::Value::from(self.scope.workspace.as_str()).to_string();
+            let note = format!(
+                "hook.workspace is written out as {name}, the name of the folder; there are no workspaces here"
+            );
+            self.out.notes.insert(note);
+            return name;
+        }
         let (here, note) = match field.as_str() {
             ".job_id" => ("hook.job", None),
             ".task_name" => ("hook.task", None),

@@ -73,6 +73,75 @@ impl Map {
         self.entries.is_empty()
     }
 
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.key.as_str())
+    }
+
+    /// The key of the last entry; empty if there is none.
+    pub fn last_key(&self) -> String {
+        self.entries
+            .last()
+            .map_or_else(String::new, |entry| entry.key.clone())
+    }
+
+    /// The value that these keys lead to.
+    pub fn at(&self, path: &[&str]) -> Option<&Node> {
+        let (first, rest) = path.split_first()?;
+        match (self.get(first)?, rest) {
+            (found, []) => Some(found),
+            (Node::Map(map), rest) => map.at(rest),
+            _ => None,
+        }
+    }
+
+    pub fn at_mut(&mut self, path: &[String]) -> Option<&mut Node> {
+        let (first, rest) = path.split_first()?;
+        let entry = self.entries.iter_mut().find(|entry| entry.key == *first)?;
+        match (&mut entry.value, rest) {
+            (found, []) => Some(found),
+            (Node::Map(map), rest) => map.at_mut(rest),
+            _ => None,
+        }
+    }
+
+    /// Removes what these keys lead to, and every map that is empty then. Removes all if there are no keys.
+    pub fn remove_at(&mut self, path: &[String]) {
+        let Some((first, rest)) = path.split_first() else {
+            self.entries.clear();
+            return;
+        };
+        self.entries.retain_mut(|entry| {
+            if entry.key != *first {
+                return true;
+            }
+            match (&mut entry.value, rest) {
+                (_, []) => false,
+                (Node::Map(map), rest) => {
+                    map.remove_at(rest);
+                    !map.is_empty()
+                }
+                _ => false,
+            }
+        });
+    }
+
+    /// The texts of all keys of this name, at any depth.
+    pub fn texts_of(&self, key: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        for entry in &self.entries {
+            match &entry.value {
+                Node::Text(text) if entry.key == key => found.push(text.clone()),
+                Node::Map(map) => found.extend(map.texts_of(key)),
+                _ => {}
+            }
+        }
+        found
+    }
+
     pub fn document(&self, head: &[String]) -> String {
         let mut out = String::new();
         for line in head {

@@ -130,6 +130,15 @@ pub fn check_sources(files: Vec<SourceFile>, options: &CheckOptions) -> Checked 
     check_with(&files, true, &mut Scripts::new(None), options)
 }
 
+/// Checks files together with the scripts that they name with `file:`, by path. Nothing is read from disk.
+pub fn check_texts(
+    files: Vec<SourceFile>,
+    scripts: BTreeMap<String, String>,
+    options: &CheckOptions,
+) -> Checked {
+    check_with(&files, true, &mut Scripts::kept(None, scripts), options)
+}
+
 /// `all_read`: these are all the files there are, so that what is not in them does not exist.
 fn check_with(
     files: &[SourceFile],

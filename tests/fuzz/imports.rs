@@ -1,10 +1,13 @@
-//! Workflows of others: whatever a crontab or a workspace holds, there is a report, and what is written for it can be read.
+//! Workflows of others: whatever a crontab, a workspace or a DAG holds, there is a report, and what is written passes validation.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use stepward::import::{CrontabSource, Imported, StroemFile, import_crontab, import_stroem};
-use stepward::language::{CheckOptions, SourceFile, check_sources, render};
+use stepward::import::{
+    CrontabSource, DaguFile, Imported, StroemFile, import_crontab, import_dagu, import_stroem,
+};
+use stepward::language::{CheckOptions, SourceFile, check_texts, render};
 
 use super::dice::Dice;
 use super::mutate;
@@ -14,14 +17,22 @@ use super::watch::Tried;
 const WORDS: &[&str] = &[
     "* * * * * root ", "@reboot ", "MAILTO=", "%", "\\%", "{{ input.x }}", "{% if x %}", "tasks:\n", "flow:\n",
     "action: ", "type: script", "depends_on: [", "{{ a | tojson }}", "{# ", " #}", "CRON_TZ=Europe/Oslo\n",
-    "SHELL=/bin/bash\n",
+    "SHELL=/bin/bash\n", "steps:\n", "- command: ", "preconditions: ", "depends: [", "params: ", "handlerOn:\n", "output: X\n",
+    "${X}", "`date`", "multiple: true", "schedule: ", "retryPolicy: { limit: 3 }", "$ARTIFACTS_DIR",
 ];
 
 const KEY_BYTES_MAX: usize = 1_000;
 
 fn seeds() -> &'static [String] {
     static SEEDS: OnceLock<Vec<String>> = OnceLock::new();
-    SEEDS.get_or_init(|| mutate::files(&["tests/it/import/crontab", "tests/it/import/stroem"], ""))
+    SEEDS.get_or_init(|| {
+        let folders = [
+            "tests/it/import/crontab",
+            "tests/it/import/stroem",
+            "tests/it/import/dagu",
+        ];
+        mutate::files(&folders, "")
+    })
 }
 
 pub fn play(dice: &mut Dice, tried: &Tried) {
@@ -46,8 +57,14 @@ pub fn again(bytes: &[u8], tried: &Tried) {
             system,
             timezone: "UTC".to_string(),
         }]);
-        can_be_read(&imported);
+        passes_validation(&imported);
     }
+    let dag = DaguFile {
+        name: "a.yaml".to_string(),
+        stem: "a".to_string(),
+        text: text.clone(),
+    };
+    passes_validation(&import_dagu(&[dag], "UTC"));
     let file = StroemFile {
         name: "a.yaml".to_string(),
         text,
@@ -56,25 +73,27 @@ pub fn again(bytes: &[u8], tried: &Tried) {
         0 => Ok("echo {{ input.x }}".to_string()),
         _ => Err("there is none".to_string()),
     };
-    can_be_read(&import_stroem(&[file], &source, None));
+    passes_validation(&import_stroem("workspace", &[file], &source, None));
 }
 
-/// It may ask for more than there is, but it is YAML in our words.
-fn can_be_read(imported: &Imported) {
-    let files = imported.files.iter();
-    let workflows = files.filter(|file| file.name.ends_with(".yaml"));
-    let files: Vec<SourceFile> = workflows
-        .map(|file| SourceFile {
-            path: PathBuf::from(&file.name),
-            text: file.text.clone(),
-        })
+fn passes_validation(imported: &Imported) {
+    let (workflows, scripts): (Vec<_>, Vec<_>) = imported
+        .files
+        .iter()
+        .partition(|file| file.name.ends_with(".yaml"));
+    let files = workflows.into_iter().map(|file| SourceFile {
+        path: PathBuf::from(&file.name),
+        text: file.text.clone(),
+    });
+    let scripts: BTreeMap<String, String> = scripts
+        .into_iter()
+        .map(|file| (file.name.clone(), file.text.clone()))
         .collect();
-    let checked = check_sources(files, &CheckOptions::default());
-    let is_yaml_fault = |code: &str| ("E001"..="E006").contains(&code);
-    let faults = checked.diagnostics.iter();
-    let faults: Vec<_> = faults
-        .filter(|found| is_yaml_fault(found.code))
-        .cloned()
-        .collect();
-    assert!(faults.is_empty(), "{}", render::human(&faults, false));
+    let checked = check_texts(files.collect(), scripts, &CheckOptions::default());
+    assert_eq!(
+        checked.errors(),
+        0,
+        "{}",
+        render::human(&checked.diagnostics, false)
+    );
 }

@@ -13,7 +13,7 @@ const WORDS: &[&str] = &[
     "recovery:\n", "heartbeat_timeout_secs: ", "listen: ", "127.0.0.1:0", "0.0.0.0:1", "[::]:1", "data_dir: ",
     "notify:\n", "url: ", "https://example.org", "http://user:pass@host", "secret: { env: ", "}", "4294967295",
     "4294967296", "slots: ", "tags: [", "docker: ", "limits:\n", "server: ", "type: webhook", "command: [", "null",
-    "true",
+    "true", "embedded_worker: ", "retention: null\n", "job_days: ", "heartbeat_interval_secs: ", "env: {",
 ];
 
 fn seeds() -> &'static [String] {

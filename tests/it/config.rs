@@ -89,12 +89,17 @@ fn settings_reach_the_engine_in_milliseconds() {
 fn what_makes_no_sense_is_refused() {
     for (text, expected) in [
         (
-            "recovery: { heartbeat_timeout_secs: 60 }",
+            "recovery: { heartbeat_timeout_secs: 60, heartbeat_interval_secs: 30 }",
             "server.yaml: recovery.heartbeat_timeout_secs is 60, it must be at least 90 \
              (3 x recovery.heartbeat_interval_secs, which is 30)",
         ),
         (
-            "recovery: { prepare_timeout_secs: 10 }",
+            "recovery: { heartbeat_timeout_secs: 2 }",
+            "server.yaml: recovery.heartbeat_timeout_secs is 2, it must be at least 3 \
+             (3 x recovery.heartbeat_interval_secs, which is 1)",
+        ),
+        (
+            "recovery: { prepare_timeout_secs: 10, ack_timeout_secs: 60 }",
             "server.yaml: recovery.prepare_timeout_secs is 10, it must be at least 60 (recovery.ack_timeout_secs)",
         ),
         (
@@ -110,10 +115,154 @@ fn what_makes_no_sense_is_refused() {
     assert!(server("[1, 2").is_err());
 }
 
+/// Each pair of files means the same.
+#[test]
+fn settings_load_in_every_form_that_people_write() {
+    for (written, same) in [
+        ("embedded_worker: true", "embedded_worker: {}"),
+        ("embedded_worker: false", ""),
+        ("embedded_worker: null", ""),
+        ("embedded_worker:", ""),
+        ("recovery: null", ""),
+        (
+            "recovery:\nretention:\ndefaults:\nnotify:\ntls:\nauth:\nlog:\nbackup:\n",
+            "",
+        ),
+        ("listen: localhost:7000", "listen: 127.0.0.1:7000"),
+        (
+            "embedded_worker: { tags: 'gpu, script', docker: , env: { PORT: 8080, DEBUG: true, RATE: 0.5 }, name: }",
+            "embedded_worker: { tags: [gpu, script], env: { PORT: '8080', DEBUG: 'true', RATE: '0.5' } }",
+        ),
+        ("embedded_worker: { tags: , env: }", "embedded_worker: {}"),
+        // A setting that was not set follows the one that was.
+        (
+            "recovery: { heartbeat_timeout_secs: 60 }",
+            "recovery: { heartbeat_timeout_secs: 60, heartbeat_interval_secs: 15 }",
+        ),
+        (
+            "recovery: { heartbeat_timeout_secs: 600 }",
+            "recovery: { heartbeat_timeout_secs: 600, heartbeat_interval_secs: 30 }",
+        ),
+        (
+            "recovery: { heartbeat_timeout_secs: 3 }",
+            "recovery: { heartbeat_timeout_secs: 3, heartbeat_interval_secs: 1 }",
+        ),
+        (
+            "recovery: { heartbeat_interval_secs: 60 }",
+            "recovery: { heartbeat_interval_secs: 60, heartbeat_timeout_secs: 240 }",
+        ),
+        (
+            "recovery: { heartbeat_interval_secs: 5 }",
+            "recovery: { heartbeat_interval_secs: 5, heartbeat_timeout_secs: 120 }",
+        ),
+        (
+            "recovery: { prepare_timeout_secs: 10 }",
+            "recovery: { prepare_timeout_secs: 10, ack_timeout_secs: 10 }",
+        ),
+        (
+            "recovery: { ack_timeout_secs: 1000 }",
+            "recovery: { ack_timeout_secs: 1000, prepare_timeout_secs: 1000 }",
+        ),
+        (
+            "retention: { job_days: 7 }",
+            "retention: { job_days: 7, log_days: 7, event_days: 90 }",
+        ),
+        (
+            "retention: { job_days: 365 }",
+            "retention: { job_days: 365, log_days: 30, event_days: 365 }",
+        ),
+    ] {
+        assert_eq!(server(written), server(same), "{written}");
+        assert!(server(written).is_ok(), "{written}");
+    }
+}
+
+/// Settings of a file, with these variables in the environment.
+fn server_with(text: &str, set: &[(&str, &str)]) -> Result<ServerConfig, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("server.yaml");
+    std::fs::write(&file, text).unwrap();
+    let lookup = |name: &str| {
+        let found = set.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.into())
+    };
+    ServerConfig::load_from(Some(&file), &lookup, |_| ()).map_err(|fault| fault.to_string())
+}
+
+#[test]
+fn a_variable_overrides_the_file() {
+    let file = "recovery: { ack_timeout_secs: 7, sweep_interval_secs: 5 }\nretention: null\n";
+    let loaded = server_with(
+        file,
+        &[
+            ("STEPWARD_RECOVERY_ACK_TIMEOUT_SECS", "8"),
+            ("STEPWARD_RECOVERY_HEARTBEAT_TIMEOUT_SECS", "60"),
+            ("STEPWARD_RETENTION_JOB_DAYS", "7"),
+            ("STEPWARD_AUTH_REQUIRED", "yes"),
+            ("STEPWARD_BACKUP_DIR", "/backups"),
+            ("STEPWARD_PUBLIC_URL", ""),
+        ],
+    );
+    let same = server(
+        "recovery: { ack_timeout_secs: 8, sweep_interval_secs: 5, heartbeat_timeout_secs: 60 }\n\
+         retention: { job_days: 7 }\nauth: { required: true }\nbackup: { dir: /backups }",
+    );
+    assert_eq!(loaded, same);
+    assert_eq!(loaded.unwrap().recovery.heartbeat_interval_secs, 15);
+    // Nothing else in the file is forgotten.
+    let file = "listen: 127.0.0.1:7000\nembedded_worker: { slots: 3 }\nnotify:\n  any: { type: command, command: [/bin/x] }";
+    let loaded = server_with(file, &[("STEPWARD_PLAIN_HTTP", "true")]).unwrap();
+    assert!(loaded.plain_http);
+    let rest = ServerConfig {
+        plain_http: false,
+        ..loaded
+    };
+    assert_eq!(rest, server(file).unwrap());
+}
+
+#[test]
+fn a_variable_with_a_bad_value_is_named() {
+    for (file, set, expected) in [
+        (
+            "",
+            &[("STEPWARD_RECOVERY_ACK_TIMEOUT_SECS", "soon")][..],
+            "STEPWARD_RECOVERY_ACK_TIMEOUT_SECS is \"soon\", expected a whole number, 0 or more",
+        ),
+        (
+            "",
+            &[("STEPWARD_AUTH_REQUIRED", "maybe")],
+            "STEPWARD_AUTH_REQUIRED is \"maybe\", expected true or false",
+        ),
+        (
+            "",
+            &[("STEPWARD_RETENTION_JOB_DAYS", "0")],
+            "retention.job_days is 0, it must be at least 1; a large number such as 36500 keeps it for ever; see the \
+             variable STEPWARD_RETENTION_JOB_DAYS",
+        ),
+        (
+            "recovery: { heartbeat_interval_secs: 30 }",
+            &[
+                ("STEPWARD_RETENTION_JOB_DAYS", "5"),
+                ("STEPWARD_RECOVERY_HEARTBEAT_TIMEOUT_SECS", "60"),
+            ],
+            "recovery.heartbeat_timeout_secs is 60, it must be at least 90 (3 x recovery.heartbeat_interval_secs, which is \
+             30); see the variable STEPWARD_RECOVERY_HEARTBEAT_TIMEOUT_SECS",
+        ),
+        (
+            "",
+            &[("STEPWARD_RECOVERY_ACK_TIMEOUT_SECS", "9999999999")],
+            "found integer `9999999999`, expected a whole number, 0 to 4294967295; see the \
+             variable STEPWARD_RECOVERY_ACK_TIMEOUT_SECS",
+        ),
+    ] {
+        assert_eq!(server_with(file, set).unwrap_err(), expected);
+    }
+}
+
 #[test]
 fn what_is_expected_is_said_in_the_words_of_settings() {
     let number = "expected a whole number, 0 to 4294967295";
-    let address = "write an address such as 127.0.0.1:7717, names are not looked up";
+    let address = "write an address such as 127.0.0.1:7717, names but localhost are not looked up";
     for (text, expected) in [
         (
             "hello",
@@ -140,24 +289,24 @@ fn what_is_expected_is_said_in_the_words_of_settings() {
             &format!("recovery.ack_timeout_secs: found integer `-1`, {number}"),
         ),
         (
-            "embedded_worker: { tags: script }",
-            "embedded_worker.tags: found string \"script\", expected a list",
+            "embedded_worker: { tags: 5 }",
+            "embedded_worker.tags: found integer `5`, expected a list such as [script, gpu]",
+        ),
+        (
+            "embedded_worker: 5",
+            "embedded_worker: found integer `5`, expected true, false, null or settings, each as KEY: VALUE",
+        ),
+        (
+            "embedded_worker: { slots: many }",
+            &format!("embedded_worker.slots: found string \"many\", {number}"),
         ),
         ("data_dir: [a]", "data_dir: found a list, expected a path"),
-        ("listen: localhost:7717", &format!("listen: {address}")),
+        ("listen: here:7717", &format!("listen: {address}")),
         ("listen: 7717", &format!("listen: {address}")),
         ("data_dir: ''", "data_dir is empty, name a folder"),
         (
             "workflows_dir: ''",
             "workflows_dir is empty, name a folder or write null",
-        ),
-        (
-            "embedded_worker: true",
-            "embedded_worker is true, write embedded_worker: {} for a worker with the default settings",
-        ),
-        (
-            "embedded_worker: false",
-            "embedded_worker is false, write null or leave it out",
         ),
     ] {
         let fault = server(text).unwrap_err();

@@ -242,8 +242,16 @@ fn every_command_does_what_the_readme_says() {
     let stroem = project.join("stroem");
     std::fs::create_dir(&stroem).unwrap();
     std::fs::write(stroem.join("a.yaml"), STROEM).unwrap();
+    let dags = project.join("dags");
+    std::fs::create_dir(&dags).unwrap();
+    std::fs::write(dags.join("a.yaml"), "steps:\n  - command: echo hello\n").unwrap();
     type_all(&block("stepward import"), &mut |line| {
-        let line = line.replace("FILE", "crontab").replace("FOLDER", "stroem");
+        let folder = if line.contains("dagu") {
+            "dags"
+        } else {
+            "stroem"
+        };
+        let line = line.replace("FILE", "crontab").replace("FOLDER", folder);
         reader.types_well(&format!("{line} --output out-{}", line.len()));
     });
     type_all(&block("stepward db check FOLDER"), &mut |line| {

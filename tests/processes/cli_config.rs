@@ -181,7 +181,8 @@ fn settings_that_a_server_would_refuse_are_refused_in_the_same_words() {
     let told = typed_in(folder.path(), &["config", "show", "--", "--listen", "here"]);
     assert_eq!(told.code, Some(3));
     assert!(
-        told.stderr.contains("names are not looked up"),
+        told.stderr
+            .contains("names but localhost are not looked up"),
         "{}",
         told.stderr
     );
@@ -191,7 +192,120 @@ fn settings_that_a_server_would_refuse_are_refused_in_the_same_words() {
         .unwrap()
         .into();
     assert_eq!(told.code, Some(3));
-    assert!(told.stderr.contains("'many'"), "{}", told.stderr);
+    assert!(
+        told.stderr
+            .contains("invalid value 'many' for 'STEPWARD_SLOTS'"),
+        "{}",
+        told.stderr
+    );
+    let worker: Typed = command(folder.path(), &["worker"])
+        .env("STEPWARD_WORKER_SLOTS", "many")
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!(worker.code, Some(2));
+    assert!(
+        worker.stderr.contains("'STEPWARD_WORKER_SLOTS'"),
+        "{}",
+        worker.stderr
+    );
+}
+
+/// The lines of `config show --origin`, with these variables in the environment.
+fn origins(folder: &Path, words: &[&str], variables: &[(&str, &str)]) -> String {
+    let words = [&["config", "show", "--origin"], words].concat();
+    let mut command = command(folder, &words);
+    command.envs(variables.iter().copied());
+    let told: Typed = command.output().unwrap().into();
+    assert_eq!(told.code, Some(0), "{told:?}");
+    told.stdout
+}
+
+#[track_caller]
+fn assert_lines(told: &str, expected: &[&str]) {
+    for line in expected {
+        assert!(told.lines().any(|shown| shown == *line), "{line}: {told}");
+    }
+}
+
+#[test]
+fn every_setting_has_a_variable_that_is_named_as_its_origin() {
+    let folder = with_settings();
+    let variables = [
+        ("STEPWARD_RECOVERY_HEARTBEAT_TIMEOUT_SECS", "60"),
+        ("STEPWARD_RECOVERY_ACK_TIMEOUT_SECS", "8"),
+        ("STEPWARD_RETENTION_JOB_DAYS", "365"),
+        ("STEPWARD_EMBEDDED_WORKER", "true"),
+        ("STEPWARD_DATA_DIR", "/var/lib/data"),
+        ("STEPWARD_WORKER_DATA_DIR", "/var/lib/worker"),
+    ];
+    let told = origins(folder.path(), &[], &variables);
+    assert_lines(
+        &told,
+        &[
+            "recovery.heartbeat_timeout_secs\t60\tSTEPWARD_RECOVERY_HEARTBEAT_TIMEOUT_SECS",
+            "recovery.heartbeat_interval_secs\t15\tSTEPWARD_RECOVERY_HEARTBEAT_TIMEOUT_SECS",
+            "recovery.ack_timeout_secs\t8\tSTEPWARD_RECOVERY_ACK_TIMEOUT_SECS",
+            "retention.job_days\t365\tSTEPWARD_RETENTION_JOB_DAYS",
+            "retention.event_days\t365\tSTEPWARD_RETENTION_JOB_DAYS",
+            "retention.log_days\t30\tdefault",
+            "data_dir\t/var/lib/data\tSTEPWARD_DATA_DIR",
+            // The worker of a server takes neither the folder of the server nor that of another worker.
+            "embedded_worker.data_dir\t/var/lib/data/worker\tSTEPWARD_EMBEDDED_WORKER",
+        ],
+    );
+    fs::write(
+        folder.path().join("server-config.yaml"),
+        "embedded_worker: true\n",
+    )
+    .unwrap();
+    let told = origins(folder.path(), &[], &[]);
+    assert_lines(&told, &["embedded_worker.slots\t1\tserver-config.yaml:1"]);
+    let told = origins(folder.path(), &[], &[("STEPWARD_EMBEDDED_WORKER", "false")]);
+    assert_lines(&told, &["embedded_worker\tnull\tSTEPWARD_EMBEDDED_WORKER"]);
+}
+
+#[test]
+fn variables_of_a_worker_come_before_those_that_a_server_reads_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let of_both = [
+        ("STEPWARD_DATA_DIR", "/var/lib/data"),
+        ("STEPWARD_LOG_FORMAT", "json"),
+        ("STEPWARD_SLOTS", "2"),
+    ];
+    let told = origins(folder.path(), &["--worker"], &of_both);
+    assert_lines(
+        &told,
+        &[
+            "data_dir\t/var/lib/data\tSTEPWARD_DATA_DIR",
+            "log.format\tjson\tSTEPWARD_LOG_FORMAT",
+            "slots\t2\tSTEPWARD_SLOTS",
+        ],
+    );
+    let of_worker = [
+        ("STEPWARD_WORKER_DATA_DIR", "/var/lib/worker"),
+        ("STEPWARD_WORKER_LOG_FORMAT", "text"),
+        ("STEPWARD_WORKER_SLOTS", "3"),
+        ("STEPWARD_WORKER_TAGS", ""),
+        ("STEPWARD_WORKER_DRAIN_TIMEOUT_SECS", "5"),
+    ];
+    let told = origins(
+        folder.path(),
+        &["--worker"],
+        &[&of_both[..], &of_worker].concat(),
+    );
+    assert_lines(
+        &told,
+        &[
+            "data_dir\t/var/lib/worker\tSTEPWARD_WORKER_DATA_DIR",
+            "log.format\ttext\tSTEPWARD_WORKER_LOG_FORMAT",
+            "slots\t3\tSTEPWARD_WORKER_SLOTS",
+            "tags\t[\"script\"]\tdefault",
+            "drain_timeout_secs\t5\tSTEPWARD_WORKER_DRAIN_TIMEOUT_SECS",
+        ],
+    );
+    let told = origins(folder.path(), &[], &[&of_both[..], &of_worker].concat());
+    assert_lines(&told, &["data_dir\t/var/lib/data\tSTEPWARD_DATA_DIR"]);
 }
 
 fn mode(file: &Path) -> u32 {

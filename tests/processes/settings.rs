@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use stepward::client::Client;
+use stepward::config::environment::{server_variables, worker_variables};
 use stepward::wire::api::{JobJson, List, SubmitRequest, WorkerJson};
 
 use crate::house::{BINARY, await_that, check_database, processes};
@@ -421,12 +422,29 @@ fn a_flag_comes_before_the_environment_and_that_before_the_file() {
     assert!(names("worker/instance").exists());
 }
 
-/// Both example files say at their head which variables there are.
+/// The head of each example file lists the variables of its flags and of its settings.
 #[test]
 fn every_variable_is_named_where_settings_are_explained() {
-    for (verb, file) in [
-        ("server", "server-config.example.yaml"),
-        ("worker", "worker-config.example.yaml"),
+    let first_names = [
+        "STEPWARD_NAME",
+        "STEPWARD_TAGS",
+        "STEPWARD_SLOTS",
+        "STEPWARD_DATA_DIR",
+        "STEPWARD_LOG_FORMAT",
+    ];
+    for (verb, file, of_settings, first_names) in [
+        (
+            "server",
+            "server-config.example.yaml",
+            server_variables(),
+            &[][..],
+        ),
+        (
+            "worker",
+            "worker-config.example.yaml",
+            worker_variables(),
+            &first_names,
+        ),
     ] {
         let help = Command::new(BINARY).args([verb, "--help"]).output();
         let help = String::from_utf8(help.unwrap().stdout).unwrap();
@@ -440,8 +458,11 @@ fn every_variable_is_named_where_settings_are_explained() {
                 .map(str::to_string)
                 .collect::<std::collections::BTreeSet<_>>()
         };
-        assert_eq!(names(&comment), names(&help), "{file}");
-        assert!(names(&help).len() >= 4);
+        let mut expected = names(&help);
+        assert!(expected.len() >= 4);
+        expected.extend(of_settings.into_iter().map(|variable| variable.name));
+        expected.extend(first_names.iter().map(|name| name.to_string()));
+        assert_eq!(names(&comment), expected, "{file}");
     }
 }
 
@@ -480,8 +501,8 @@ fn what_flags_say_is_refused_in_words_that_help() {
     };
     for (words, told) in [
         (
-            &["server", "--listen", "localhost:7717"][..],
-            "write an address such as 127.0.0.1:7717, names are not looked up",
+            &["server", "--listen", "here:7717"][..],
+            "write an address such as 127.0.0.1:7717, names but localhost are not looked up",
         ),
         (
             &["server", "--workflows-dir", "nowhere"],

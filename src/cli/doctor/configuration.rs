@@ -8,9 +8,11 @@ use super::case::Case;
 use super::{Finding, Looked};
 use crate::certificate;
 use crate::cli::Arguments;
+use crate::cli::help::FIRST_NAMES;
 use crate::cli::settings::{Known, worker};
 use crate::cli::words::{count, shell_path};
 use crate::clock::wall_time;
+use crate::config::environment::{server_variables, worker_variables};
 use crate::config::{ConfigError, ServerConfig};
 use crate::language::words::nearest;
 use crate::server::tls::{Identity, out_of_date};
@@ -131,6 +133,9 @@ fn certificate(config: &ServerConfig) -> Option<Finding> {
 fn variables() -> Vec<Finding> {
     let mut known: BTreeSet<String> = OTHERS.iter().map(|name| name.to_string()).collect();
     collect(&Arguments::command(), &mut known);
+    known.extend(FIRST_NAMES.iter().map(|(_, first)| first.to_string()));
+    let of_settings = server_variables().into_iter().chain(worker_variables());
+    known.extend(of_settings.map(|variable| variable.name));
     let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let ours = set.filter(|name| name.starts_with("STEPWARD_"));
     let unknown: BTreeSet<String> = ours.filter(|name| !known.contains(name)).collect();

@@ -100,12 +100,14 @@ In settings files names that end in `_secs` are whole seconds, without a unit.",
   STEPWARD_SERVER_URL, STEPWARD_TOKEN, STEPWARD_TOKEN_FILE      which server, and its token
   NO_COLOR, CLICOLOR_FORCE, TERM, LC_ALL, LC_CTYPE, LANG        how things look
 Read by `stepward server`:
-  STEPWARD_LISTEN, STEPWARD_DATA_DIR, STEPWARD_WORKFLOWS_DIR, STEPWARD_EMBEDDED_WORKER
+  STEPWARD_LISTEN, STEPWARD_DATA_DIR, STEPWARD_WORKFLOWS_DIR, STEPWARD_EMBEDDED_WORKER, STEPWARD_LOG_FORMAT
+  STEPWARD_RECOVERY_ACK_TIMEOUT_SECS sets recovery.ack_timeout_secs, and so on for every setting that is no list
 Read by `stepward worker`:
-  STEPWARD_SERVER_URL, STEPWARD_TOKEN, STEPWARD_NAME, STEPWARD_TAGS, STEPWARD_SLOTS, STEPWARD_DATA_DIR
+  STEPWARD_SERVER_URL, STEPWARD_TOKEN, STEPWARD_WORKER_NAME, STEPWARD_WORKER_TAGS, STEPWARD_WORKER_SLOTS
+  STEPWARD_WORKER_DATA_DIR sets data_dir, and so on for every setting that is no list
 Read by both:
   STEPWARD_LOG                                                  what they say of themselves, such as debug
-A flag comes before the environment, the environment before the settings file.
+A flag overrides the environment, the environment overrides the settings file.
 
 Seen by steps:
   INPUT_NAME                      each input of the job, or of the action

@@ -23,9 +23,13 @@ fn what_is_written_is_a_workflow_that_loads() {
     assert!(output.status.success(), "{output:?}");
     assert!(to.join("actions/deploy.sh").exists());
     loads(&to);
+    let to = folder.path().join("from-dagu");
+    let output = import(&["dagu", "dagu", "--output", to.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    loads(&to);
 }
 
-fn loads(folder: &Path) {
+pub fn loads(folder: &Path) {
     let validated = Command::new(env!("CARGO_BIN_EXE_stepward"))
         .arg("validate")
         .arg(folder)

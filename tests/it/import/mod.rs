@@ -11,10 +11,26 @@ use stepward::domain::Timestamp;
 
 const HERE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/import");
 
+/// Imports, and checks what every import has in common: the files that it writes pass `stepward validate`.
 fn import(words: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_stepward"));
     command.current_dir(HERE).arg("import").args(words);
-    command.output().unwrap()
+    let output = command.output().unwrap();
+    if output.status.success() {
+        let folder = tempfile::tempdir().unwrap();
+        let written = folder.path().join("workflows");
+        let mut words = words.to_vec();
+        words.retain(|word| !["--dry-run", "--json"].contains(word));
+        if let Some(at) = words.iter().position(|word| *word == "--output") {
+            words.drain(at..at + 2);
+        }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stepward"));
+        command.current_dir(HERE).arg("import").args(words);
+        let written_output = command.arg("--output").arg(&written).output().unwrap();
+        assert!(written_output.status.success(), "{written_output:?}");
+        loads::loads(&written);
+    }
+    output
 }
 
 fn said(output: &Output) -> (String, String) {
@@ -71,6 +87,209 @@ fn a_system_crontab_names_the_user_of_each_line() {
 #[test]
 fn a_workspace_of_stroem_becomes_workflows_of_the_same_names() {
     is_golden(&["stroem", "stroem", "--dry-run"], "stroem");
+}
+
+#[test]
+fn dags_of_dagu_become_tasks_that_do_the_same() {
+    is_golden(
+        &["dagu", "dagu", "--timezone", "Europe/Oslo", "--dry-run"],
+        "dagu",
+    );
+}
+
+/// Each line of a DAG is in the table, whatever became of it.
+#[test]
+fn every_key_of_a_dag_is_in_the_table() {
+    let (_, table) = said(&import(&[
+        "dagu",
+        "dagu/etl.yaml",
+        "dagu/report.yml",
+        "--dry-run",
+    ]));
+    for key in [
+        "name",
+        "description",
+        "tags",
+        "type",
+        "schedule[0]",
+        "schedule[2]",
+        "params.REGION",
+        "params.DAY",
+        "env.DATA_DIR",
+        "env.TODAY_DIR",
+        "env.STEPWARD_X",
+        "max_active_runs",
+        "maxActiveSteps",
+        "timeout_sec",
+        "histRetentionDays",
+        "logDir",
+        "dotenv",
+        "preconditions",
+        "mail_on.failure",
+        "error_mail",
+        "error_mail.prefix",
+        "smtp",
+        "handler_on.failure",
+        "handler_on.exit",
+        "steps.list files",
+        "steps.list files.retry_policy",
+        "steps.list files.retry_policy.exit_code",
+        "steps.list files.output",
+        "steps.check.continue_on",
+        "steps.check.continue_on.exitCode",
+        "steps.check.preconditions",
+        "steps.load.preconditions",
+        "steps.load.timeout_sec",
+        "steps.load.mail_on_error",
+        "steps.load.signalOnStop",
+        "steps.load.repeatPolicy",
+        "steps.report",
+        "steps.convert.executor.config.volumes",
+        "steps.page",
+        "steps.show port",
+    ] {
+        let place = format!("etl.yaml: {key} ");
+        assert!(
+            table.lines().any(|row| row.starts_with(&place)),
+            "{key}: {table}"
+        );
+    }
+}
+
+/// A task that was imported does what the DAG does: positions, outputs of steps, conditions.
+#[test]
+fn an_imported_dag_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("workflows");
+    let output = import(&["dagu", "dagu/small.yaml", "--output", to.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let ran = Command::new(env!("CARGO_BIN_EXE_stepward"))
+        .args(["run", "--logs"])
+        .arg(to.join("small.yaml"))
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let (told, complained) = said(&ran);
+    let all = format!("{told}{complained}");
+    assert!(ran.status.success(), "{all}");
+    for line in ["first one", "two words", "heard two words"] {
+        assert!(all.contains(line), "{line}: {all}");
+    }
+    // Its precondition does not hold, and so it prints nothing.
+    assert!(!all.contains("it ran"), "{all}");
+}
+
+/// Whatever Strøm keeps, or renders to text, is written so that it works here, or it is in the table.
+#[test]
+fn what_stroem_does_besides_is_converted_or_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let workspace = folder.path().join("acme");
+    fs::create_dir(&workspace).unwrap();
+    let text = r#"
+actions:
+  serve:
+    type: script
+    input:
+      port: { type: string, default: 8080 }
+      fast: { type: bool, default: "true" }
+      count: { type: integer, default: "3" }
+      loud: { type: string }
+      zones: { type: string, options: [eu, us], multiple: true, default: [eu] }
+    script: |
+      #!/bin/bash
+      ./serve "$INPUT_PORT" > "$ARTIFACTS_DIR/log"
+      cp cursor "$STATE_OUT_DIR/"
+      echo "STATE: {"cursor": 1}"
+  tell:
+    type: script
+    input: { text: { type: string }, job: { type: string } }
+    script: echo "$INPUT_TEXT"
+tasks:
+  start:
+    input:
+      size: { type: integer, default: 2 }
+      level: { type: string, default: 1 }
+    flow:
+      - name: first
+        action: serve
+        input: { port: 9090, loud: true, count: "{{ input.size }}" }
+      - name: second
+        action: serve
+        depends_on: [first]
+        input: { port: "{{ input.size }}", loud: "{{ input.level }}" }
+      - just words
+    on_error:
+      - action: tell
+        input: { text: "{{ hook.workspace }} is down", job: "{{ hook.job_id }}" }
+triggers:
+  nightly: { type: scheduler, cron: "0 2 * * *", task: start, input: { level: 5 } }
+"#;
+    fs::write(workspace.join("a.yaml"), text).unwrap();
+    let output = import(&["stroem", workspace.to_str().unwrap(), "--dry-run"]);
+    let (written, table) = said(&output);
+    assert!(output.status.success(), "{table}");
+    for line in [
+        "port: { type: string, default: \"8080\" }",
+        "fast: { type: boolean, default: true }",
+        "count: { type: integer, default: 3 }",
+        "multiple: true",
+        "port: \"9090\"",
+        "loud: \"true\"",
+        "count: \"{{ input.size }}\"",
+        "port: \"{{ input.size | string }}\"",
+        "loud: \"{{ input.level }}\"",
+        "level: \"5\"",
+        "export ARTIFACTS_DIR=\"$STEPWARD_TMP/artifacts_dir\"; mkdir -p \"$ARTIFACTS_DIR\"",
+        "export STATE_OUT_DIR=\"$STEPWARD_TMP/state_out_dir\"; mkdir -p \"$STATE_OUT_DIR\"",
+        "text: '{{ \"acme\" }} is down'",
+        "job: \"{{ hook.job | string }}\"",
+    ] {
+        assert!(written.contains(line), "{line}: {written}");
+    }
+    for told in [
+        "$ARTIFACTS_DIR is an empty folder",
+        "$STATE_DIR and $STATE_OUT_DIR are empty folders",
+        "a line that begins with STATE: is only a line of the log",
+        "hook.workspace is written out as \"acme\"",
+        "a.yaml: tasks.start.flow[2]",
+    ] {
+        assert!(table.contains(told), "{told}: {table}");
+    }
+}
+
+/// A part that would not load is left out, and the table says which and why.
+#[test]
+fn what_would_not_pass_validation_is_left_out_and_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+actions:
+  go: { type: script, script: make, tags: ["no good tag"] }
+tasks:
+  ring:
+    timeout: soon
+    input: { n: { type: integer, default: many } }
+    flow:
+      a: { type: script, script: make a, depends_on: [b] }
+      b: { type: script, script: make b, depends_on: [a] }
+      c: { action: go }
+      d: { type: script, script: "echo {{ input.n }}", timeout: never }
+"#;
+    fs::write(folder.path().join("a.yaml"), text).unwrap();
+    let output = import(&["stroem", folder.path().to_str().unwrap(), "--dry-run"]);
+    let (written, table) = said(&output);
+    assert!(output.status.success(), "{table}");
+    assert!(written.contains("this step was not imported"), "{written}");
+    for place in [
+        "a.yaml: tasks.ring.timeout",
+        "a.yaml: tasks.ring.input.n.default",
+        "a.yaml: actions.go",
+        "a.yaml: tasks.ring.flow.c",
+        "a.yaml: tasks.ring.flow.d.timeout",
+    ] {
+        let told =
+            |row: &&str| row.starts_with(&format!("{place} ")) && row.contains("not supported");
+        assert!(table.lines().any(|row| told(&row)), "{place}: {table}");
+    }
 }
 
 #[test]
@@ -235,6 +454,14 @@ fn what_cannot_be_read_is_told_in_a_sentence() {
         (
             vec!["crontab", "crontab/user", "--timezone", "Oslo"],
             "--timezone is \"Oslo\", expected an IANA name such as Europe/Oslo",
+        ),
+        (
+            vec!["dagu", nothing.to_str().unwrap()],
+            "nothing cannot be read: No such file or directory",
+        ),
+        (
+            vec!["dagu", empty.to_str().unwrap()],
+            "nothing was found that could be written",
         ),
         (
             vec!["stroem", nothing.to_str().unwrap()],

@@ -105,7 +105,7 @@ fn what_has_the_wrong_type_or_is_too_small_is_refused_by_both() {
     let server = schema("server-config");
     for text in [
         "listen: 7717",
-        "embedded_worker: true",
+        "embedded_worker: 5",
         "embedded_worker: { server_url: 'http://x' }",
         "embedded_worker: { slots: none }",
         "recovery: { sweep_interval_secs: 0 }",
@@ -136,6 +136,27 @@ fn what_has_the_wrong_type_or_is_too_small_is_refused_by_both() {
         count += 1;
     }
     assert_eq!(count, 5);
+}
+
+#[test]
+fn other_forms_of_a_setting_are_taken_by_both() {
+    for (name, text) in [
+        ("server-config", "embedded_worker: true"),
+        ("server-config", "embedded_worker: false"),
+        ("server-config", "recovery: null"),
+        ("server-config", "notify: null"),
+        ("server-config", "recovery: { heartbeat_timeout_secs: 60 }"),
+        (
+            "server-config",
+            "embedded_worker: { tags: 'gpu,script', env: { PORT: 8080, DEBUG: true } }",
+        ),
+        ("worker-config", "docker: null\nenv: null\ntags: null"),
+        ("worker-config", "name: null\ntags: script"),
+    ] {
+        let file = parse(text);
+        assert_eq!(faults(&schema(name), &file), Vec::<String>::new(), "{text}");
+        assert!(loads(name, &file), "{text}");
+    }
 }
 
 /// An editor shows what the example files say.

@@ -1,0 +1,172 @@
+//! Environment variables that set one setting each, besides those of flags.
+//!
+//! The name of a variable follows from the key of its setting: `recovery.ack_timeout_secs` is `STEPWARD_RECOVERY_ACK_TIMEOUT_SECS`.
+//! Variables of a worker begin with `STEPWARD_WORKER_`, so that a server and a worker can share one environment.
+
+use std::ffi::OsString;
+
+use serde_yaml::{Mapping, Value};
+
+use super::schema::{self, Shape};
+
+/// A variable, and the setting that it sets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variable {
+    pub name: String,
+    pub key: &'static str,
+    shape: Shape,
+}
+
+/// A variable that is set, with its value as the settings file would have it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SetVariable {
+    pub name: String,
+    pub key: &'static str,
+    pub value: Value,
+}
+
+/// Reads one variable. Tests pass their own, so that they do not change the environment of their process.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// Reads variables of this process.
+pub fn of_process(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+/// Settings whose variable belongs to a flag of `stepward server`, and `log.level`, which STEPWARD_LOG sets.
+const SERVER_FLAGS: &[&str] = &[
+    "listen",
+    "data_dir",
+    "workflows_dir",
+    "log.format",
+    "log.level",
+];
+
+/// The same for `stepward worker`.
+const WORKER_FLAGS: &[&str] = &[
+    "server_url",
+    "token_file",
+    "ca_file",
+    "name",
+    "data_dir",
+    "slots",
+    "log.format",
+    "log.level",
+];
+
+pub fn server_variables() -> Vec<Variable> {
+    variables("STEPWARD_", schema::SERVER, SERVER_FLAGS)
+}
+
+pub fn worker_variables() -> Vec<Variable> {
+    variables("STEPWARD_WORKER_", schema::WORKER, WORKER_FLAGS)
+}
+
+fn variables(
+    prefix: &str,
+    keys: &'static [(&'static str, Shape)],
+    of_flags: &[&str],
+) -> Vec<Variable> {
+    let has_own = |(key, shape): &&(&'static str, Shape)| {
+        // A list or a mapping has no one text that everybody would write it as.
+        let is_scalar = matches!(
+            shape,
+            Shape::Text | Shape::TextOrNone | Shape::Boolean | Shape::Number(_)
+        );
+        is_scalar && !of_flags.contains(key)
+    };
+    let variable = |(key, shape): &(&'static str, Shape)| Variable {
+        name: format!("{prefix}{}", key.replace('.', "_").to_ascii_uppercase()),
+        key,
+        shape: *shape,
+    };
+    keys.iter().filter(has_own).map(variable).collect()
+}
+
+/// Those that are set. A variable that is set to nothing counts as not set. The error names the variable.
+pub(super) fn find_set(
+    variables: Vec<Variable>,
+    lookup: Lookup,
+) -> Result<Vec<SetVariable>, String> {
+    let mut found = Vec::new();
+    for Variable { name, key, shape } in variables {
+        let Some(text) = lookup(&name).filter(|text| !text.is_empty()) else {
+            continue;
+        };
+        let text = text
+            .into_string()
+            .map_err(|_| format!("{name} is not text in UTF-8"))?;
+        let value = parse(&text, shape)
+            .map_err(|expected| format!("{name} is {text:?}, expected {expected}"))?;
+        found.push(SetVariable { name, key, value });
+    }
+    Ok(found)
+}
+
+/// The value, or what is expected instead.
+fn parse(text: &str, shape: Shape) -> Result<Value, &'static str> {
+    match shape {
+        Shape::Number(_) => match text.trim().parse::<u64>() {
+            Ok(number) => Ok(Value::from(number)),
+            Err(_) => Err("a whole number, 0 or more"),
+        },
+        // The same words as flags that are true or false.
+        Shape::Boolean => match text.trim().to_ascii_lowercase().as_str() {
+            "true" | "yes" | "y" | "on" | "t" | "1" => Ok(Value::from(true)),
+            "false" | "no" | "n" | "off" | "f" | "0" => Ok(Value::from(false)),
+            _ => Err("true or false"),
+        },
+        _ => Ok(Value::from(text)),
+    }
+}
+
+/// The contents of a settings file with these variables put over it.
+pub(super) fn merge<'a>(file: &Value, set: impl Iterator<Item = &'a SetVariable>) -> Value {
+    let mut merged = match file {
+        Value::Mapping(mapping) => mapping.clone(),
+        _ => Mapping::new(),
+    };
+    for SetVariable { key, value, .. } in set {
+        match key.split_once('.') {
+            None => {
+                merged.insert((*key).into(), value.clone());
+            }
+            Some((section, key)) => {
+                let section = merged.entry(section.into()).or_insert(Value::Null);
+                if !section.is_mapping() {
+                    *section = Value::Mapping(Mapping::new());
+                }
+                if let Value::Mapping(section) = section {
+                    section.insert(key.into(), value.clone());
+                }
+            }
+        }
+    }
+    Value::Mapping(merged)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// A list, a mapping and the settings of flags have no variable here; every other key has one of its own.
+    #[test]
+    fn every_setting_of_recovery_and_retention_has_a_variable() {
+        let names = |all: Vec<Variable>| -> BTreeSet<String> {
+            all.into_iter().map(|variable| variable.name).collect()
+        };
+        let (server, worker) = (names(server_variables()), names(worker_variables()));
+        for (key, _) in schema::SERVER {
+            if key.starts_with("recovery.") || key.starts_with("retention.") {
+                let name = format!("STEPWARD_{}", key.replace('.', "_").to_ascii_uppercase());
+                assert!(server.contains(&name), "{name}");
+            }
+        }
+        assert_eq!(server.intersection(&worker).next(), None);
+        assert!(worker.contains("STEPWARD_WORKER_DRAIN_TIMEOUT_SECS"));
+        assert!(server.contains("STEPWARD_TLS_CERT_FILE"));
+        assert!(!server.contains("STEPWARD_NOTIFY"));
+    }
+}
