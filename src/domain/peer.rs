@@ -48,15 +48,18 @@ impl Feature {
 }
 
 /// A set of features.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Features(u32);
 
 impl Features {
     pub const NONE: Features = Features(0);
 
     /// What a worker of this version understands.
-    pub const OF_WORKER: Features =
-        Features::of(&[Feature::Lineage, Feature::LogChecksum, Feature::StartDetails]);
+    pub const OF_WORKER: Features = Features::of(&[
+        Feature::Lineage,
+        Feature::LogChecksum,
+        Feature::StartDetails,
+    ]);
 
     /// What a server of this version understands.
     pub const OF_SERVER: Features = Features::of(Feature::ALL);

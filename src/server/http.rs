@@ -37,6 +37,7 @@ use super::places::{Busy, Place, PlaceLimits, Places};
 use super::routes::{self, Access, Route};
 use super::tls::Identity;
 use crate::clock::Stopwatch;
+use crate::domain::peer::{Features, PROTOCOL_HEADER, Peer};
 use crate::wire::NO_ROUTE;
 
 /// What one client may cost.
@@ -569,6 +570,11 @@ async fn serve(
             .headers_mut()
             .insert("strict-transport-security", value);
     }
+    if route.is_some_and(|route| route.access.is_for_workers()) {
+        let value = Peer::of_this_version(Features::OF_SERVER).to_string();
+        let value = hyper::header::HeaderValue::try_from(value).expect("it is plain text");
+        response.headers_mut().insert(PROTOCOL_HEADER, value);
+    }
     response
 }
 
@@ -698,6 +704,7 @@ async fn read(
         fetch_mode: text("sec-fetch-mode")?,
         origin: text("origin")?,
         cookie: joined(&head.headers, "cookie", "; "),
+        protocol: text(PROTOCOL_HEADER)?,
         all: Vec::new(),
     };
     if headers.host.is_none() && head.version == hyper::Version::HTTP_11 {
@@ -707,6 +714,7 @@ async fn read(
         route,
         params,
         caller,
+        announced,
     } = match desk.door.admit(method, &path, uri, &headers) {
         Ok(admitted) => admitted,
         Err(refused) => {
@@ -736,6 +744,7 @@ async fn read(
         body,
         params,
         caller,
+        announced,
     };
     Ok(Received {
         request,

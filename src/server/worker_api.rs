@@ -1,4 +1,6 @@
 //! What workers ask for. Parse, one verb, answer.
+//!
+//! Fields and query parameters that this version does not know are ignored: the worker may be newer.
 
 use std::time::Duration;
 
@@ -15,15 +17,23 @@ use crate::logs::AppendError;
 use crate::wire::worker::{
     DrainRequest, EnrolAnswer, EnrolRequest, HeartbeatAnswer, HeartbeatRequest, LOG_NOT_WRITTEN,
     LogAnswer, PollAnswerJson, PollRequest, Readable, ReportsAnswerJson, ReportsRequest,
-    SessionAnswer, SessionRequest,
+    ServerAnswer, SessionAnswer, SessionRequest,
 };
 
 /// No proxy in between should take a waiting poll for a dead one.
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
+/// Which installation this is. A worker asks before it opens a session: a server of another installation must not register it.
+pub fn show_server(app: &App, _request: &Request) -> Result<Reply, ApiError> {
+    let answer = ServerAnswer {
+        installation: app.installation.clone(),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+    };
+    Ok(Response::json(200, &answer).into())
+}
+
 /// A worker exchanges its enrolment for a token of its own.
 pub fn enrol(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let enrolment = app.gate.enrolment(&request.headers)?;
     let asked: EnrolRequest = request.json()?;
     let is_hash = asked.secret_hash.len() == 64
@@ -72,9 +82,9 @@ fn is_owner(app: &App, request: &Request, session_key: &str) -> Result<bool, Api
 }
 
 pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let asked: SessionRequest = request.json()?;
-    let (registration, Readable { items, faults }) = asked.into_parts();
+    let features = request.announced.features;
+    let (registration, Readable { items, faults }) = asked.into_parts(features);
     let opened =
         app.engine
             .open_session_of(request.caller.owner(), registration, items, app.clock.now())?;
@@ -83,7 +93,6 @@ pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let beat: HeartbeatRequest = request.json()?;
     check_owner(app, request, &beat.session)?;
     let answer = app.engine.heartbeat(beat.into(), app.clock.now())?;
@@ -91,7 +100,6 @@ pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let asked: PollRequest = request.json()?;
     check_owner(app, request, &asked.session)?;
     let wait = Duration::from_millis(asked.wait_ms).min(WAIT_MAX);
@@ -112,7 +120,6 @@ pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let asked: ReportsRequest = request.json()?;
     let (mut reports, faults) = asked.into_parts();
     let arrival = app.waiting.arrival();
@@ -138,7 +145,6 @@ pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn drain(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let asked: DrainRequest = request.json()?;
     check_owner(app, request, &asked.session)?;
     app.engine.drain_session(&asked.session, app.clock.now())?;
@@ -147,7 +153,6 @@ pub fn drain(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 /// A piece of an attempt's log, at its offset: sending it again is harmless, and a wrong offset is answered with the right one.
 pub fn append_log(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&["session", "offset"])?;
     let attempt = AttemptRef {
         step_id: StepId(request.id(0)?),
         attempt: u32::try_from(request.id(1)?).map_err(|_| {

@@ -95,6 +95,7 @@ const UPGRADES: &[&str] = &[
     ALTER TABLE server ADD COLUMN lineage TEXT NOT NULL DEFAULT '';
     ALTER TABLE server ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE server ADD COLUMN commit_number INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE session ADD COLUMN features TEXT NOT NULL DEFAULT '';
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 

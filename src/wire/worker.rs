@@ -1,4 +1,4 @@
-//! What workers and the server say to each other.
+//! What workers and the server say to each other. A field that one of them does not know is ignored: the other may be newer.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{Raw, Time};
+use crate::domain::peer::Features;
 use crate::domain::protocol::{
     Assignment, Beat, BeatAnswer, Finished, HeldAttempt, HeldPhase, News, OpenedSession, Poll,
     PollAnswer, Registration, Reports, ReportsAnswer, Spooled, Verdict,
@@ -18,11 +19,13 @@ use crate::domain::{AttemptRef, JobId, SessionId, StepId, WorkerId};
 /// A log that is not taken now, and will be later.
 pub const LOG_NOT_WRITTEN: &str = "log_not_written";
 
+/// The code of a 426: the worker speaks a protocol that the server does not understand any more.
+pub const WORKER_TOO_OLD: &str = "worker_too_old";
+
 /// Why a message is not understood, in one sentence.
 pub type Fault = String;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct AttemptJson {
     pub step_id: i64,
     pub attempt: u32,
@@ -55,7 +58,6 @@ fn attempt_refs(attempts: Vec<AttemptJson>) -> Vec<AttemptRef> {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct SessionRequest {
     pub name: String,
     pub instance: String,
@@ -70,7 +72,6 @@ pub struct SessionRequest {
 
 /// Also the file in which a worker keeps a result until the server has answered for it.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct SpooledJson {
     pub step_id: i64,
     pub attempt: u32,
@@ -86,7 +87,6 @@ pub enum FinishedOutcome {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct FinishedJson {
     pub outcome: FinishedOutcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -186,7 +186,8 @@ impl SessionRequest {
         }
     }
 
-    pub fn into_parts(self) -> (Registration, Readable<Spooled>) {
+    /// `features`: what the worker announced with the request.
+    pub fn into_parts(self, features: Features) -> (Registration, Readable<Spooled>) {
         let registration = Registration {
             instance_key: self.instance,
             session_key: self.session,
@@ -195,6 +196,7 @@ impl SessionRequest {
             slots: self.slots,
             version: self.version,
             platform: self.platform,
+            features,
         };
         let spooled = Readable::of(&self.spooled, |json: SpooledJson| json.try_into());
         (registration, spooled)
@@ -234,6 +236,13 @@ fn results(verdicts: Vec<Verdict>, faults: &BTreeMap<usize, Fault>) -> Vec<Verdi
         results.insert(index.min(results.len()), VerdictJson::Refused { why });
     }
     results
+}
+
+/// What a worker learns of a server before it opens a session.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ServerAnswer {
+    pub installation: String,
+    pub version: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -350,20 +359,21 @@ impl SessionAnswer {
     }
 }
 
-impl From<SessionAnswer> for OpenedSession {
-    fn from(answer: SessionAnswer) -> OpenedSession {
+impl SessionAnswer {
+    /// `server_features`: what the server announced with its answer.
+    pub fn into_session(self, server_features: Features) -> OpenedSession {
         OpenedSession {
-            worker_id: WorkerId(answer.worker_id),
-            session_id: SessionId(answer.session_id),
-            settings: answer.settings.into(),
-            spooled: verdicts(answer.spooled),
-            withheld: answer.withheld,
+            worker_id: WorkerId(self.worker_id),
+            session_id: SessionId(self.session_id),
+            settings: self.settings.into(),
+            spooled: verdicts(self.spooled),
+            withheld: self.withheld,
+            server_features,
         }
     }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct HeartbeatRequest {
     pub session: String,
     pub seq: i64,
@@ -372,7 +382,6 @@ pub struct HeartbeatRequest {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct HeldJson {
     pub step_id: i64,
     pub attempt: u32,
@@ -449,7 +458,6 @@ impl From<HeartbeatAnswer> for BeatAnswer {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct PollRequest {
     pub session: String,
     pub free_slots: u32,
@@ -677,7 +685,6 @@ impl TryFrom<AssignmentJson> for Assignment {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ReportsRequest {
     pub session: String,
     /// Of `ItemJson` each. Read one by one: a bad one must not take the others with it.
@@ -688,14 +695,12 @@ pub struct ReportsRequest {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ReportsPoll {
     pub free_slots: u32,
     pub held: Vec<AttemptJson>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ItemJson {
     pub step_id: i64,
     pub attempt: u32,
@@ -808,7 +813,6 @@ impl TryFrom<ReportsAnswerJson> for ReportsAnswer {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct DrainRequest {
     pub session: String,
 }
@@ -825,7 +829,6 @@ pub struct LogAnswer {
 
 /// A worker that has no token yet names the hash of the secret that it drew: the secret itself never leaves it but as a token.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct EnrolRequest {
     pub name: String,
     /// SHA-256, in hex.
