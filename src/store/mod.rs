@@ -15,6 +15,7 @@ mod events;
 mod examine;
 mod invariants;
 mod jobs;
+mod log_faults;
 mod loops;
 mod outbox;
 mod queue;
@@ -54,6 +55,7 @@ pub use definitions::{Frozen, hex_sha256};
 pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
+pub use log_faults::FaultyLog;
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
 pub use requirements::{Requirement, requirement_words};
@@ -650,6 +652,7 @@ pub fn statements() -> Vec<&'static str> {
         outbox::STATEMENTS,
         queue::STATEMENTS,
         recovery::STATEMENTS,
+        log_faults::STATEMENTS,
         requirements::STATEMENTS,
         retention::STATEMENTS,
         schedules::STATEMENTS,
