@@ -41,7 +41,7 @@ CREATE TABLE definition (
 -- A distinct set of required tags. A step points here, so that matching costs O(distinct sets), not O(steps).
 CREATE TABLE requirement (
     requirement_id INTEGER PRIMARY KEY AUTOINCREMENT,
-    tags           TEXT    NOT NULL,                -- sorted, one space between
+    tags           TEXT    NOT NULL,                -- sorted, one space between; `+name`: a feature of the worker's program
     unmatched      TEXT    NOT NULL CHECK (unmatched = 'fail' OR unmatched = 'wait'), -- when nobody offers them
     lost_up        INTEGER NOT NULL,                -- when a worker that offers them last stopped taking steps
     UNIQUE (tags, unmatched)
@@ -92,7 +92,8 @@ CREATE TABLE session (
     worker_id   INTEGER NOT NULL REFERENCES worker (worker_id),
     session_key TEXT    NOT NULL UNIQUE,            -- opaque, made by the worker at its start
     opened_at   INTEGER NOT NULL,
-    closed_at   INTEGER                             -- replaced by the next one, or its worker was deleted
+    closed_at   INTEGER,                            -- replaced by the next one, or its worker was deleted
+    features    TEXT    NOT NULL DEFAULT ''         -- what the worker announced that it understands, with commas between
 ) STRICT;
 
 -- A worker has one at a time.
@@ -235,6 +236,7 @@ CREATE TABLE step (
     since_up       INTEGER NOT NULL,                -- when it entered its state
     due_up         INTEGER,                         -- when recovery acts on it if nothing happens
     not_before_up  INTEGER,                         -- a retry waits until then
+    unconfirmed    INTEGER NOT NULL DEFAULT 0 CHECK (unconfirmed IN (0, 1)), -- started on delivery, and its worker has not listed it yet
 
     CHECK (CASE kind
         WHEN 'work'     THEN requirement_id IS NOT NULL AND child_job_id IS NULL
@@ -308,6 +310,16 @@ CREATE TABLE former_attempt (
     assigned_at INTEGER,
     started_at  INTEGER,
     ended_at    INTEGER NOT NULL,
+    PRIMARY KEY (step_id, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- Logs that are not what their worker said of them when their attempt ended. A log that is has no row here.
+CREATE TABLE log_fault (
+    step_id INTEGER NOT NULL REFERENCES step (step_id),
+    attempt INTEGER NOT NULL,
+    fault   TEXT    NOT NULL CHECK (fault = 'missing' OR fault = 'differs'), -- bytes are missing at its end, or they are others
+    length  INTEGER NOT NULL,                       -- bytes that the worker wrote
+    crc32   INTEGER NOT NULL,                       -- of those bytes
     PRIMARY KEY (step_id, attempt)
 ) STRICT, WITHOUT ROWID;
 

@@ -183,7 +183,8 @@ impl Crew {
             _ => {
                 let reported: ReportsAnswerJson = answer.json();
                 self.seen.reports += 1;
-                let refused = |verdict: &&VerdictJson| **verdict != VerdictJson::Accepted;
+                let refused =
+                    |verdict: &&VerdictJson| !matches!(verdict, VerdictJson::Accepted { .. });
                 let refused = reported.results.iter().find(refused);
                 assert!(
                     refused.is_none(),
@@ -274,5 +275,6 @@ fn registration(key: &str, slots: u32) -> Registration {
         slots,
         version: String::new(),
         platform: String::new(),
+        features: stepward::domain::peer::Features::NONE,
     }
 }

@@ -13,6 +13,7 @@ use ureq::http::{Response, StatusCode, Uri};
 use ureq::{Agent, Body, RequestBuilder, Timeout};
 
 use crate::certificate::Trust;
+use crate::domain::peer::{Features, PROTOCOL_HEADER, Peer};
 use crate::domain::token::TokenText;
 use crate::wire::api::Health;
 use crate::wire::{ErrorBody, ErrorDetail};
@@ -85,6 +86,8 @@ pub struct Client {
     agent: Agent,
     url: String,
     authorization: Option<String>,
+    /// What a worker's calls announce; see `domain/peer.rs`.
+    announcement: Option<String>,
 }
 
 impl Client {
@@ -115,6 +118,15 @@ impl Client {
             agent,
             url,
             authorization: token.map(|token| format!("{BEARER}{token}")),
+            announcement: None,
+        }
+    }
+
+    /// The same client for a worker, which announces with every call what it understands.
+    pub fn announcing(self, features: Features) -> Client {
+        Client {
+            announcement: Some(Peer::of_this_version(features).to_string()),
+            ..self
         }
     }
 
@@ -122,6 +134,30 @@ impl Client {
         let request = self.authorized(self.agent.get(format!("{}{path}", self.url)));
         let request = request.config().timeout_global(Some(timeout)).build();
         answer(request.call(), timeout)
+    }
+
+    /// As `get`, with how the server announced itself, also if it refused.
+    pub fn get_from_peer<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        timeout: Duration,
+    ) -> (Peer, Result<A, CallError>) {
+        let request = self.authorized(self.agent.get(format!("{}{path}", self.url)));
+        let request = request.config().timeout_global(Some(timeout)).build();
+        let called = request.call();
+        (announced_by(&called), answer(called, timeout))
+    }
+
+    /// As `post`, with how the server announced itself, also if it refused.
+    pub fn post_to_peer<Q: Serialize, A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Q,
+        timeout: Duration,
+    ) -> (Peer, Result<A, CallError>) {
+        let body = serde_json::to_vec(body).expect("what we send has a JSON form");
+        let called = self.call("POST", path, "application/json", &body, timeout);
+        (announced_by(&called), answer(called, timeout))
     }
 
     /// Whether it can work: it says why not with an error of HTTP, which is an answer all the same.
@@ -218,6 +254,10 @@ impl Client {
     }
 
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        let request = match &self.announcement {
+            Some(announcement) => request.header(PROTOCOL_HEADER, announcement),
+            None => request,
+        };
         match &self.authorization {
             Some(authorization) => request.header("authorization", authorization),
             None => request,
@@ -241,6 +281,20 @@ impl Client {
         body: &[u8],
         timeout: Duration,
     ) -> Result<A, CallError> {
+        answer(
+            self.call(method, path, content_type, body, timeout),
+            timeout,
+        )
+    }
+
+    fn call(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: &[u8],
+        timeout: Duration,
+    ) -> Result<Response<Body>, ureq::Error> {
         let url = format!("{}{path}", self.url);
         let request = match method {
             "PUT" => self.agent.put(url),
@@ -248,8 +302,16 @@ impl Client {
         };
         let request = self.authorized(request.header("content-type", content_type));
         let request = request.config().timeout_global(Some(timeout)).build();
-        answer(request.send(body), timeout)
+        request.send(body)
     }
+}
+
+/// How the server announced itself. One that says nothing, or nothing that can be read, speaks protocol 1.
+fn announced_by(called: &Result<Response<Body>, ureq::Error>) -> Peer {
+    let response = called.as_ref().ok();
+    let header = response.and_then(|response| response.headers().get(PROTOCOL_HEADER));
+    let peer = header.and_then(|header| Peer::parse(header.to_str().ok()?));
+    peer.unwrap_or(Peer::UNANNOUNCED)
 }
 
 /// Server-sent events, as they come. A sign of life comes at least every 15 seconds, so whoever reads is never stuck for long

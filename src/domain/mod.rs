@@ -12,6 +12,7 @@ pub mod job;
 pub mod limits;
 pub mod log;
 pub mod outbox;
+pub mod peer;
 pub mod presence;
 pub mod protocol;
 pub mod reason;

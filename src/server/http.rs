@@ -38,6 +38,7 @@ use super::places::{Busy, Place, PlaceLimits, Places};
 use super::routes::{self, Access, Route};
 use super::tls::Identity;
 use crate::clock::{Stopwatch, wall_time};
+use crate::domain::peer::{Features, PROTOCOL_HEADER, Peer};
 use crate::essential::{panic_text, spawn_essential};
 use crate::metrics::{PanicCounts, PanicPlace};
 use crate::wire::NO_ROUTE;
@@ -577,6 +578,11 @@ async fn serve(
             .headers_mut()
             .insert("strict-transport-security", value);
     }
+    if route.is_some_and(|route| route.access.is_for_workers()) {
+        let value = Peer::of_this_version(Features::OF_SERVER).to_string();
+        let value = hyper::header::HeaderValue::try_from(value).expect("it is plain text");
+        response.headers_mut().insert(PROTOCOL_HEADER, value);
+    }
     response
 }
 
@@ -725,6 +731,7 @@ async fn read(
         fetch_mode: text("sec-fetch-mode")?,
         origin: text("origin")?,
         cookie: joined(&head.headers, "cookie", "; "),
+        protocol: text(PROTOCOL_HEADER)?,
         all: Vec::new(),
     };
     if headers.host.is_none() && head.version == hyper::Version::HTTP_11 {
@@ -734,6 +741,7 @@ async fn read(
         route,
         params,
         caller,
+        announced,
     } = match desk.door.admit(method, &path, uri, &headers) {
         Ok(admitted) => admitted,
         Err(refused) => {
@@ -763,6 +771,7 @@ async fn read(
         body,
         params,
         caller,
+        announced,
     };
     Ok(Received {
         request,

@@ -1,5 +1,8 @@
 //! What workers ask for. Parse, one verb, answer.
+//!
+//! Fields and query parameters that this version does not know are ignored: the worker may be newer.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::App;
@@ -8,22 +11,32 @@ use super::exchange::{Reply, Request, Response};
 use super::waiting::{Update, WaitingPoll, says_nothing};
 use crate::disk::has_room_for_log;
 use crate::domain::event::{EventKind, NewEvent};
-use crate::domain::protocol::Poll;
-use crate::domain::{AttemptRef, StepId};
+use crate::domain::log::LogFault;
+use crate::domain::protocol::{LogDigest, Poll};
+use crate::domain::{AttemptRef, JobId, StepId};
 use crate::engine::EngineError;
-use crate::logs::AppendError;
+use crate::logs::{AppendError, Comparison};
+use crate::store::FaultyLog;
 use crate::wire::worker::{
     DrainRequest, EnrolAnswer, EnrolRequest, HeartbeatAnswer, HeartbeatRequest, LOG_NOT_WRITTEN,
     LogAnswer, PollAnswerJson, PollRequest, Readable, ReportsAnswerJson, ReportsRequest,
-    SessionAnswer, SessionRequest,
+    ServerAnswer, SessionAnswer, SessionRequest,
 };
 
 /// No proxy in between should take a waiting poll for a dead one.
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
+/// Which installation this is. A worker asks before it opens a session: a server of another installation must not register it.
+pub fn show_server(app: &App, _request: &Request) -> Result<Reply, ApiError> {
+    let answer = ServerAnswer {
+        installation: app.installation.clone(),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+    };
+    Ok(Response::json(200, &answer).into())
+}
+
 /// A worker exchanges its enrolment for a token of its own.
 pub fn enrol(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let enrolment = app.gate.enrolment(&request.headers)?;
     let asked: EnrolRequest = request.json()?;
     let is_hash = asked.secret_hash.len() == 64
@@ -72,9 +85,9 @@ fn is_owner(app: &App, request: &Request, session_key: &str) -> Result<bool, Api
 }
 
 pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let asked: SessionRequest = request.json()?;
-    let (registration, Readable { items, faults }) = asked.into_parts();
+    let features = request.announced.features;
+    let (registration, Readable { items, faults }) = asked.into_parts(features);
     let opened =
         app.engine
             .open_session_of(request.caller.owner(), registration, items, app.clock.now())?;
@@ -83,7 +96,6 @@ pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let beat: HeartbeatRequest = request.json()?;
     check_owner(app, request, &beat.session)?;
     let answer = app.engine.heartbeat(beat.into(), app.clock.now())?;
@@ -91,7 +103,6 @@ pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let asked: PollRequest = request.json()?;
     check_owner(app, request, &asked.session)?;
     let wait = Duration::from_millis(asked.wait_ms).min(WAIT_MAX);
@@ -112,9 +123,8 @@ pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let asked: ReportsRequest = request.json()?;
-    let (mut reports, faults) = asked.into_parts();
+    let (mut reports, faults, logs) = asked.into_parts();
     let arrival = app.waiting.arrival();
     if !is_owner(app, request, &reports.session_key)? {
         // Reports of a session that is not known are answered one by one, so those of another's are too.
@@ -123,7 +133,18 @@ pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let session_key = reports.session_key.clone();
     let asks = reports.poll.clone();
     let still_held: Vec<AttemptRef> = reports.held().collect();
-    let answer = app.engine.report(reports, app.clock.now())?;
+    let logs: BTreeMap<usize, (AttemptRef, LogDigest)> = logs
+        .into_iter()
+        .map(|(index, log)| (index, (reports.items[index].0, log)))
+        .collect();
+    let mut answer = app.engine.report(reports, app.clock.now())?;
+    for (index, job_id) in &answer.ended {
+        if let Some((attempt, written)) = logs.get(index)
+            && let Some(offset) = missing_from(app, *job_id, *attempt, *written)
+        {
+            answer.log_gaps.push((*index, offset));
+        }
+    }
     if let (Some((free_slots, held)), Some(poll)) = (asks, &answer.poll) {
         let given = poll.assignments.iter().map(|given| given.attempt);
         app.waiting.update(Update {
@@ -137,8 +158,51 @@ pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
     Ok(Response::json(200, &json).into())
 }
 
+/// Where the log of an attempt that has just ended lacks bytes. Whatever is wrong with the log is noted. What cannot be found out, or
+/// noted, must not keep the result of the step from being answered: then nothing is asked for.
+fn missing_from(app: &App, job_id: JobId, attempt: AttemptRef, written: LogDigest) -> Option<u64> {
+    let (fault, length) = match app.logs.compare(job_id, attempt, written) {
+        Ok(Comparison::Same) => return None,
+        Ok(Comparison::Short { length }) => (LogFault::Missing, length),
+        Ok(Comparison::Differs { length }) => (LogFault::Differs, length),
+        Err(error) => {
+            log::error!(
+                "the log of {attempt} cannot be compared to what its worker wrote: {error}"
+            );
+            return None;
+        }
+    };
+    note_log_fault(app, attempt, FaultyLog { fault, written }, length);
+    (fault == LogFault::Missing).then_some(length)
+}
+
+fn note_log_fault(app: &App, attempt: AttemptRef, log: FaultyLog, length: u64) {
+    let now = app.clock.now();
+    if let Err(error) = app.engine.note_log_fault(attempt, log, length, now) {
+        log::error!("what is wrong with the log of {attempt} cannot be written down: {error}");
+    }
+}
+
+/// Bytes that were missing when the attempt ended have come: once all are there, they are compared.
+fn check_late_log(app: &App, job_id: JobId, attempt: AttemptRef, faulty: FaultyLog) {
+    match app.logs.compare(job_id, attempt, faulty.written) {
+        Ok(Comparison::Same) => {
+            if let Err(error) = app.engine.forget_log_fault(attempt, app.clock.now()) {
+                log::error!(
+                    "that the log of {attempt} is complete cannot be written down: {error}"
+                );
+            }
+        }
+        Ok(Comparison::Differs { length }) => {
+            let fault = LogFault::Differs;
+            note_log_fault(app, attempt, FaultyLog { fault, ..faulty }, length);
+        }
+        // More has to come, or it is not known: it stays as it was noted.
+        Ok(Comparison::Short { .. }) | Err(_) => {}
+    }
+}
+
 pub fn drain(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let asked: DrainRequest = request.json()?;
     check_owner(app, request, &asked.session)?;
     app.engine.drain_session(&asked.session, app.clock.now())?;
@@ -147,7 +211,6 @@ pub fn drain(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 /// A piece of an attempt's log, at its offset: sending it again is harmless, and a wrong offset is answered with the right one.
 pub fn append_log(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&["session", "offset"])?;
     let attempt = AttemptRef {
         step_id: StepId(request.id(0)?),
         attempt: u32::try_from(request.id(1)?).map_err(|_| {
@@ -180,6 +243,9 @@ pub fn append_log(app: &App, request: &Request) -> Result<Reply, ApiError> {
             return Err(ApiError::new(503, LOG_NOT_WRITTEN, message));
         }
     };
+    if let Some(faulty) = owner.faulty.filter(|log| log.fault == LogFault::Missing) {
+        check_late_log(app, owner.job_id, attempt, faulty);
+    }
     let abort = !owner.live;
     let answer = LogAnswer {
         length,

@@ -17,6 +17,7 @@ mod invariants;
 mod job_search;
 mod jobs;
 mod lineage;
+mod log_faults;
 mod loops;
 mod mark;
 mod opening;
@@ -59,10 +60,12 @@ pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
 pub use lineage::Lineage;
+pub use log_faults::FaultyLog;
 pub use mark::MARK_FILE;
 pub use opening::Opening;
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
+pub use requirements::{Requirement, requirement_words};
 pub use retention::{FileSize, FireRef, Named, RemovedPiece, RootJob};
 pub use schema::{
     DATABASE_FILE, FolderLock, LOCK_FILE, OpenError, RESTORING_FILE, SCHEMA_VERSION,
@@ -684,6 +687,7 @@ pub fn statements() -> Vec<&'static str> {
         outbox::STATEMENTS,
         queue::STATEMENTS,
         recovery::STATEMENTS,
+        log_faults::STATEMENTS,
         requirements::STATEMENTS,
         retention::STATEMENTS,
         schedules::STATEMENTS,

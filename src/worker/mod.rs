@@ -45,7 +45,10 @@ use crate::client::Client;
 use crate::clock::monotonic_ms;
 use crate::config::{ConfigError, WorkerConfig};
 use crate::domain::AttemptRef;
-use crate::domain::protocol::{Assignment, Registration, Spooled};
+use crate::domain::peer::{Feature, Features};
+use crate::domain::protocol::{
+    Assignment, Finished, LogDigest, Registration, Reports, ReportsAnswer, Spooled,
+};
 use crate::domain::settings::Settings;
 use crate::essential::spawn_essential;
 use crate::service::ServiceManager;
@@ -104,6 +107,9 @@ pub enum EndError {
     /// With how many results that could not be told.
     #[error("the server does not take its token any more")]
     ShutOut { untold: usize },
+    /// The server does not understand this version of the worker any more, in the server's words.
+    #[error("{0}")]
+    TooOld(String),
     #[error("{0}")]
     Other(String),
 }
@@ -161,10 +167,14 @@ impl Worker {
             slots: config.slots,
             version: env!("CARGO_PKG_VERSION").to_string(),
             platform: format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
+            features: Features::OF_WORKER,
         };
         let (events, inbox) = unbounded();
         let trust = config.trust()?;
-        let new_client = || Client::trusting(server_url, token.as_deref(), trust.as_ref());
+        let new_client = || {
+            let client = Client::trusting(server_url, token.as_deref(), trust.as_ref());
+            client.announcing(Features::OF_WORKER)
+        };
         let thread = StartError::Thread;
         let calls = Calls::start(new_client, &folder, &events).map_err(thread)?;
         let shipping = Shipping::start(new_client(), folder.clone(), events.clone());
@@ -193,6 +203,9 @@ impl Worker {
             news,
             manager,
             told_at: Moment::MIN,
+            server_features: Features::NONE,
+            reported: Vec::new(),
+            closed_logs: HashMap::new(),
         };
         let (done_tx, done) = crossbeam_channel::bounded(1);
         let thread = spawn_essential("worker", move || {
@@ -319,6 +332,12 @@ struct WorkerLoop {
     manager: ServiceManager,
     /// When the service manager last heard of it.
     told_at: Moment,
+    /// What the server announced with the current session.
+    server_features: Features,
+    /// The attempts in the report that is under way, in order.
+    reported: Vec<AttemptRef>,
+    /// Logs of attempts that have ended and that the server has not answered for.
+    closed_logs: HashMap<AttemptRef, LogDigest>,
 }
 
 impl WorkerLoop {
@@ -358,6 +377,7 @@ impl WorkerLoop {
             if let Some(attempt) = ended.filter(|_| !orders.iter().any(kept)) {
                 // Nobody wants to know how it ended.
                 self.folder.forget(attempt);
+                self.release_log(attempt);
             }
             for order in orders {
                 if self.carry_out(order) {
@@ -404,7 +424,11 @@ impl WorkerLoop {
     /// What the loop itself must know of an event.
     fn note(&mut self, event: Event, now: Moment) -> Event {
         match &event {
-            Event::Opened(Ok(opened)) => self.settings = opened.settings,
+            Event::Opened(Ok(opened)) => {
+                self.settings = opened.settings;
+                self.server_features = opened.server_features;
+            }
+            Event::Reported(_, Ok(answer)) => self.resend_logs(answer),
             Event::Drain if self.drain_until.is_none() => {
                 self.drain_until = Some(now.saturating_add(self.drain_timeout_ms));
                 self.told_at = Moment::MIN;
@@ -419,8 +443,27 @@ impl WorkerLoop {
         event
     }
 
+    /// The server lacks the ends of some logs. Asked before the machine hears of the answer, which releases the logs.
+    fn resend_logs(&self, answer: &ReportsAnswer) {
+        for (index, offset) in &answer.log_gaps {
+            if let Some(attempt) = self.reported.get(*index) {
+                log::info!("the server asks for the log of {attempt} from byte {offset} on");
+                self.shipping.resend(*attempt, *offset);
+            }
+        }
+    }
+
+    fn release_log(&mut self, attempt: AttemptRef) {
+        self.closed_logs.remove(&attempt);
+        self.shipping.release(attempt);
+    }
+
     fn heard_of_slot(&mut self, news: SlotNews) -> Event {
         match news {
+            SlotNews::LogClosed { attempt, log } => {
+                self.closed_logs.insert(attempt, log);
+                Event::Tick
+            }
             SlotNews::Prepared(attempt) => Event::Prepared(attempt),
             SlotNews::Unprepared { attempt, why } => {
                 self.slots.remove(&attempt);
@@ -451,7 +494,7 @@ impl WorkerLoop {
                 self.calls.make(Call::Beat(beat, timeout));
             }
             Order::Poll(poll) => self.calls.make(Call::Poll(poll)),
-            Order::Report(reports) => self.calls.make(Call::Report(reports)),
+            Order::Report(reports) => self.report(reports),
             Order::Drain { session_key } => self.calls.make(Call::Drain { session_key }),
             Order::Prepare {
                 assignment,
@@ -459,7 +502,8 @@ impl WorkerLoop {
             } => self.prepare(assignment, session_key),
             Order::Run(assignment) => {
                 if let Some(held) = self.slots.get(&assignment.attempt) {
-                    held.slot.run();
+                    let added = assignment.start.map(|start| start.env);
+                    held.slot.run_with(added.unwrap_or_default());
                 }
             }
             Order::Kill { attempt, how } => {
@@ -472,10 +516,22 @@ impl WorkerLoop {
                 }
             }
             Order::Keep(result) => keep(&self.folder, &result),
-            Order::Forget(attempt) => self.folder.forget(attempt),
+            Order::Forget(attempt) => {
+                self.folder.forget(attempt);
+                self.release_log(attempt);
+            }
             Order::Leave => return true,
         }
         false
+    }
+
+    fn report(&mut self, reports: Reports) {
+        self.reported = reports.items.iter().map(|(attempt, _)| *attempt).collect();
+        let logs = match self.server_features.contains(Feature::LogChecksum) {
+            true => self.closed_logs.clone(),
+            false => HashMap::new(),
+        };
+        self.calls.make(Call::Report(reports, logs));
     }
 
     fn prepare(&mut self, assignment: Assignment, session_key: SessionKey) {
@@ -497,8 +553,9 @@ impl WorkerLoop {
         let stopped = Arc::new(AtomicBool::new(false));
         let before_end = {
             let (shipping, folder) = (shipping.clone(), self.folder.clone());
-            let stopped = stopped.clone();
-            move |finished: &crate::domain::protocol::Finished| {
+            let (stopped, news) = (stopped.clone(), self.news.clone());
+            let is_compared = self.server_features.contains(Feature::LogChecksum);
+            move |finished: &Finished, log: Option<LogDigest>| {
                 let finished = finished.clone();
                 let result = Spooled {
                     attempt,
@@ -509,7 +566,11 @@ impl WorkerLoop {
                 if !stopped.load(Ordering::Relaxed) {
                     keep(&folder, &result);
                 }
-                shipping.over_and_wait(attempt, LOG_WAIT);
+                if let Some(log) = log {
+                    // As with all news: the loop is gone only when the process is going.
+                    let _ = news.send(SlotNews::LogClosed { attempt, log });
+                }
+                shipping.over_and_wait(attempt, is_compared, LOG_WAIT);
             }
         };
         let settings = SlotSettings {

@@ -1,5 +1,6 @@
 //! A worker's mind, without a process and without a server: what it says and does, given what it hears and when.
 
+use stepward::domain::peer::Features;
 use stepward::domain::protocol::{
     Assignment, BeatAnswer, Finished, News, OpenedSession, PollAnswer, Registration, Reports,
     ReportsAnswer, Spooled, Verdict,
@@ -40,6 +41,7 @@ fn assignment(attempt: AttemptRef) -> Assignment {
         item_value: None,
         unrendered: None,
         scheduled_at: None,
+        start: None,
         ack_timeout_ms: 60_000,
         prepare_timeout_ms: 900_000,
         timeout_ms: 100_000,
@@ -59,6 +61,7 @@ fn given(assignments: Vec<Assignment>) -> Event {
             assignments,
             abort: Vec::new(),
             draining: false,
+            unreadable: Vec::new(),
         }),
     )
 }
@@ -68,7 +71,7 @@ fn judged(verdicts: Vec<Verdict>) -> Event {
         life(),
         Ok(ReportsAnswer {
             verdicts,
-            poll: None,
+            ..ReportsAnswer::default()
         }),
     )
 }
@@ -80,6 +83,7 @@ fn opened(spooled: Vec<Verdict>) -> Event {
         settings: Settings::default(),
         spooled,
         withheld: Vec::new(),
+        server_features: Features::NONE,
     }))
 }
 
@@ -358,6 +362,7 @@ fn a_worker_that_the_server_drains_leaves_when_it_is_done() {
             assignments: Vec::new(),
             abort: Vec::new(),
             draining: true,
+            unreadable: Vec::new(),
         }),
     ));
     assert!(leaves(&orders));
@@ -414,6 +419,7 @@ fn cancelled(attempt: AttemptRef) -> Event {
             assignments: Vec::new(),
             abort: vec![attempt],
             draining: false,
+            unreadable: Vec::new(),
         }),
     )
 }
@@ -498,20 +504,21 @@ fn a_late_answer_to_a_former_session_says_nothing_to_the_next() {
         assignments: vec![assignment(new)],
         abort: Vec::new(),
         draining: false,
+        unreadable: Vec::new(),
     };
     mind.tell(Event::Polled(key(), Ok(answer)));
     mind.tell(Event::Prepared(new));
     // What the former session had asked is answered only now: a yes that is not for this one, and a reproach.
     let late = ReportsAnswer {
         verdicts: vec![Verdict::Accepted],
-        poll: None,
+        ..ReportsAnswer::default()
     };
     assert!(mind.tell(Event::Reported(life(), Ok(late))).is_empty());
     let orders = mind.tell(Event::Polled(life(), Err(Trouble::SessionReplaced)));
     assert!(orders.is_empty(), "{orders:?}");
     let yes = ReportsAnswer {
         verdicts: vec![Verdict::Accepted],
-        poll: None,
+        ..ReportsAnswer::default()
     };
     let orders = mind.tell(Event::Reported(key(), Ok(yes)));
     assert!(matches!(&orders[0], Order::Run(run) if run.attempt == new));
