@@ -18,6 +18,14 @@ CREATE TABLE server (
     commit_number    INTEGER NOT NULL DEFAULT 0     -- number of the last group commit; stepward.mark holds a copy of it
 ) STRICT;
 
+-- The lineages of this installation, the current one last. The session that ran an attempt tells in which lineage the
+-- attempt ran, and so which file holds its log. Sessions below the first row are of version 0.1, whose log names have no lineage.
+CREATE TABLE lineage (
+    lineage_no       INTEGER PRIMARY KEY,
+    key              TEXT    NOT NULL UNIQUE,
+    first_session_id INTEGER NOT NULL               -- sessions with this id or a higher one belong to this lineage or a later one
+) STRICT;
+
 -- How far things had come when: one row an hour. What is at most as high as in a row is at least as old as the row, so the
 -- age of anything is told by its number, and no clock that is set makes it older. See src/domain/retention.rs.
 CREATE TABLE milestone (

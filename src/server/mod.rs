@@ -50,16 +50,17 @@ mod worker_api;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::backup::{LOGS_FOLDER, WORKFLOWS_FILE};
 use crate::clock::SystemClock;
 use crate::config::{self, ConfigError, ServerConfig, Setting};
 use crate::domain::Timestamp;
+use crate::domain::lineage::Lineage;
 use crate::engine::{Engine, EngineError};
 use crate::language::{Diagnostic, Workflows};
-use crate::logs::{LogLimits, Logs};
+use crate::logs::{FindLogTag, LogLimits, LogNames, Logs};
 use crate::outbox::{Bell, Origin, Outbox};
 use crate::reaper::Reaper;
 use crate::scheduler::Scheduler;
@@ -143,6 +144,8 @@ pub struct App {
     outbox: Outbox,
     backups: Backups,
     installation: String,
+    /// The lineage of the database, with the epoch that began with this start.
+    lineage: Lineage,
     /// Who messages are from.
     origin: Origin,
     hook_log: HookLog,
@@ -160,6 +163,30 @@ pub struct App {
 fn unsaid(config: &ServerConfig) -> Vec<Setting> {
     // Without a file there is nothing that could not be read.
     config::in_force(config, None, &[]).unwrap_or_default()
+}
+
+/// The logs of this installation. Their names contain the lineage of the attempt.
+fn open_logs(folder: &Path, engine: &Engine) -> Result<Logs, StartError> {
+    let lineages = engine.lineages()?;
+    let limits = LogLimits::default();
+    let logs = match lineages.current() {
+        Some(current) => {
+            let engine = engine.clone();
+            let find_tag: Option<FindLogTag> = match lineages.is_only_one() {
+                true => None,
+                false => Some(Arc::new(move |attempt| {
+                    let tag = engine.log_tag(attempt, &lineages);
+                    tag.map_err(std::io::Error::other)
+                })),
+            };
+            Logs::open_named(folder, limits, LogNames { current, find_tag })
+        }
+        None => Logs::open(folder, limits),
+    };
+    logs.map_err(|source| StartError::Logs {
+        folder: folder.into(),
+        source,
+    })
 }
 
 /// A server that runs until it is stopped or dropped.
@@ -266,10 +293,6 @@ impl Server {
         if let Some(identity) = &identity {
             identity.tell_in(&config.data_dir);
         }
-        let folder = config.data_dir.join(LOGS_FOLDER);
-        let log_limits = LogLimits::default();
-        let logs = Logs::open(&folder, log_limits)
-            .map_err(|source| StartError::Logs { folder, source })?;
         let public_url = config.public_url.as_deref();
         let key = store.fingerprint("key of the pages");
         let gate = Gate::new(&GateOptions {
@@ -298,7 +321,9 @@ impl Server {
             return Err(StartError::NoToken { why, make, or_else });
         }
         gate.load(&engine)?;
+        let logs = open_logs(&config.data_dir.join(LOGS_FOLDER), &engine)?;
         let installation = engine.installation_key()?;
+        let lineage = engine.begin_epoch(clock.now())?;
         let origin = Origin::new(&installation, config.public_url.as_deref());
         let thread = StartError::Thread;
         let catalogue = Arc::<Catalogue>::default();
@@ -357,6 +382,7 @@ impl Server {
             clock,
             logs,
             installation,
+            lineage,
             gate: Arc::new(gate),
             scans: web::log::Scans::default(),
             meter: Arc::default(),

@@ -55,7 +55,6 @@ pub use definitions::{Frozen, hex_sha256};
 pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
-pub use lineage::Lineage;
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
 pub use retention::{FileSize, FireRef, Named, RemovedPiece, RootJob};

@@ -95,6 +95,11 @@ const UPGRADES: &[&str] = &[
     ALTER TABLE server ADD COLUMN lineage TEXT NOT NULL DEFAULT '';
     ALTER TABLE server ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE server ADD COLUMN commit_number INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE lineage (
+        lineage_no       INTEGER PRIMARY KEY,
+        key              TEXT    NOT NULL UNIQUE,
+        first_session_id INTEGER NOT NULL
+    ) STRICT;
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 
@@ -731,7 +736,7 @@ fn prove_writable(connection: &Connection, folder: &Path, path: &Path) -> Result
              ON CONFLICT (only_row) DO UPDATE SET lineage = CASE lineage WHEN '' THEN excluded.lineage ELSE lineage END",
             [installation_key, lineage],
         )
-        .map(|_| ())
+        .and_then(|_| super::lineage::record_first_lineage(connection))
         .map_err(|source| sqlite_refusal(folder, path, source))
 }
 

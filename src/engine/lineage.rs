@@ -1,0 +1,27 @@
+//! Which history the database continues: counted at each start, and asked for the name of a log.
+
+use super::{Engine, EngineError};
+use crate::domain::lineage::{Lineage, Lineages, LogTag};
+use crate::domain::{AttemptRef, Now};
+
+impl Engine {
+    /// A server starts: the epoch of its lineage grows by one, in the transaction that also saves the service clock.
+    pub fn begin_epoch(&self, now: Now) -> Result<Lineage, EngineError> {
+        self.write(now, |tx| Ok(tx.begin_epoch()?))
+    }
+
+    /// All lineages of this installation. They do not change while a server runs.
+    pub fn lineages(&self) -> Result<Lineages, EngineError> {
+        self.store.read(|tx| Ok(tx.lineages()?))
+    }
+
+    /// The lineage in which an attempt ran, as it stands in the name of its log. `None`: version 0.1 ran it.
+    pub fn log_tag(
+        &self,
+        attempt: AttemptRef,
+        lineages: &Lineages,
+    ) -> Result<Option<LogTag>, EngineError> {
+        let session_id = self.store.read(|tx| tx.session_of_attempt(attempt))?;
+        Ok(lineages.log_tag(session_id))
+    }
+}
