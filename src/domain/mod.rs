@@ -13,6 +13,7 @@ pub mod limits;
 pub mod lineage;
 pub mod log;
 pub mod outbox;
+pub mod peer;
 pub mod protocol;
 pub mod reason;
 pub mod recovery;

@@ -93,6 +93,12 @@ impl House {
         House::new(workflows, SETTINGS, Some(data))
     }
 
+    /// Starts a server on a data folder that exists already.
+    #[allow(dead_code)] // The stories of the pages share this file and do not need it.
+    pub fn over_data(workflows: &str, settings: &str, data: &Path) -> House {
+        House::new(workflows, settings, Some(data))
+    }
+
     fn new(workflows: &str, settings: &str, data: Option<&Path>) -> House {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("data");

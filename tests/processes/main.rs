@@ -57,5 +57,6 @@ mod tls;
 #[allow(dead_code)] // Stories use what they need of it.
 mod tokens;
 mod typed;
+mod v0_1;
 mod workers;
 mod workflows;

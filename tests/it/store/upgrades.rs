@@ -13,6 +13,7 @@ use stepward::store::{SCHEMA_VERSION, Store, StoreOptions};
 const RELEASED: &[(i64, &str)] = &[
     (1, include_str!("released/version-1.sql")),
     (2, include_str!("released/version-2.sql")),
+    (3, include_str!("released/version-3.sql")),
 ];
 
 type Rows = BTreeMap<String, Vec<BTreeMap<String, String>>>;
