@@ -4,6 +4,7 @@ mod tls;
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::CertificateError;
@@ -13,6 +14,7 @@ use ureq::http::{Response, StatusCode, Uri};
 use ureq::{Agent, Body, RequestBuilder, Timeout};
 
 use crate::certificate::Trust;
+use crate::domain::lineage::{Epoch, LINEAGE_HEADER};
 use crate::domain::token::TokenText;
 use crate::wire::api::Health;
 use crate::wire::{ErrorBody, ErrorDetail};
@@ -85,6 +87,16 @@ pub struct Client {
     agent: Agent,
     url: String,
     authorization: Option<String>,
+    epochs: Option<Arc<dyn EpochMemory>>,
+}
+
+/// What a worker remembers of the last server that answered it, see `domain/lineage.rs`.
+pub trait EpochMemory: Send + Sync {
+    /// What the worker tells with each call.
+    fn seen(&self) -> Option<Epoch>;
+
+    /// A server with this epoch did what the worker asked for.
+    fn learn(&self, epoch: Epoch);
 }
 
 impl Client {
@@ -115,6 +127,15 @@ impl Client {
             agent,
             url,
             authorization: token.map(|token| format!("{BEARER}{token}")),
+            epochs: None,
+        }
+    }
+
+    /// The same client for a worker that remembers the last epoch of its server.
+    pub fn remembering(self, epochs: Arc<dyn EpochMemory>) -> Client {
+        Client {
+            epochs: Some(epochs),
+            ..self
         }
     }
 
@@ -218,6 +239,11 @@ impl Client {
     }
 
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        let seen = self.epochs.as_ref().and_then(|epochs| epochs.seen());
+        let request = match seen {
+            Some(seen) => request.header(LINEAGE_HEADER, seen.to_string()),
+            None => request,
+        };
         match &self.authorization {
             Some(authorization) => request.header("authorization", authorization),
             None => request,
@@ -248,7 +274,23 @@ impl Client {
         };
         let request = self.authorized(request.header("content-type", content_type));
         let request = request.config().timeout_global(Some(timeout)).build();
-        answer(request.send(body), timeout)
+        let called = request.send(body);
+        self.learn_epoch(&called);
+        answer(called, timeout)
+    }
+}
+
+impl Client {
+    /// Remembers the epoch of a server that did what it was asked for. A refusal says nothing about the state of its database.
+    fn learn_epoch(&self, called: &Result<Response<Body>, ureq::Error>) {
+        let (Some(epochs), Ok(response)) = (&self.epochs, called) else {
+            return;
+        };
+        let header = response.headers().get(LINEAGE_HEADER);
+        let epoch = header.and_then(|header| Epoch::parse(header.to_str().ok()?));
+        if let Some(epoch) = epoch.filter(|_| response.status().is_success()) {
+            epochs.learn(epoch);
+        }
     }
 }
 

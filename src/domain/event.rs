@@ -76,6 +76,8 @@ words! {
         BackupFailed = "backup_failed",
         /// The server goes on from a backup.
         BackupRestored = "backup_restored",
+        /// A worker has worked for a later state of the database than the server has.
+        RollbackNoticed = "rollback_noticed",
     }
 }
 

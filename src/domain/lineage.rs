@@ -3,6 +3,7 @@
 //! An installation begins a new lineage when it goes on from an older state on purpose: a restored backup, or an older database
 //! that a person accepted. Ids of jobs, steps and sessions and attempt numbers may repeat in the new lineage, for other things.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::SessionId;
@@ -16,46 +17,88 @@ pub struct Lineage {
     pub epoch: i64,
 }
 
-/// How a lineage compares with the one that a worker has seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// The same lineage, as far as the worker has seen it or further.
-    Continued,
-    /// The same lineage, but an earlier state of it: the database was rolled back.
-    RolledBack,
-    /// Another lineage: a person restored a backup or accepted an older database.
-    Other,
+/// One start of a server, as workers remember it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Epoch {
+    /// The key of the lineage.
+    pub lineage: String,
+    pub number: i64,
+    /// Random. Tells apart two starts with the same number, one of which was rolled back.
+    pub start_key: String,
 }
 
-impl Lineage {
-    pub fn compared_with(&self, seen: &Lineage) -> Standing {
-        match self.key == seen.key {
-            false => Standing::Other,
-            true if self.epoch < seen.epoch => Standing::RolledBack,
-            true => Standing::Continued,
-        }
-    }
+/// The header in which servers tell workers their epoch, and workers tell servers the last epoch that they have seen. In lower
+/// case, as the HTTP libraries want it.
+pub const LINEAGE_HEADER: &str = "stepward-lineage";
 
-    /// `KEY; epoch=N`, as it is written in a header and in the folder of a worker.
-    pub fn parse(text: &str) -> Option<Lineage> {
-        let (key, epoch) = text.trim().split_once(';')?;
-        let epoch = epoch.trim_start().strip_prefix("epoch=")?.parse().ok()?;
-        let is_key = !key.is_empty()
-            && key.len() <= KEY_BYTES_MAX
-            && key.bytes().all(|byte| byte.is_ascii_hexdigit());
-        (is_key && epoch >= 0).then(|| Lineage {
-            key: key.to_string(),
-            epoch,
+impl Epoch {
+    /// Reads `LINEAGE; epoch=N; start=KEY`. Parameters that this version does not know are ignored.
+    pub fn parse(text: &str) -> Option<Epoch> {
+        let mut parts = text.split(';').map(str::trim);
+        let lineage = parts.next().filter(|key| is_key(key))?;
+        let (mut number, mut start_key) = (None, None);
+        for part in parts {
+            match part.split_once('=') {
+                Some(("epoch", digits)) => number = digits.parse().ok().filter(|n| *n >= 0),
+                Some(("start", key)) => start_key = Some(key).filter(|key| is_key(key)),
+                _ => {}
+            }
+        }
+        Some(Epoch {
+            lineage: lineage.to_string(),
+            number: number?,
+            start_key: start_key?.to_string(),
         })
     }
 }
 
-const KEY_BYTES_MAX: usize = 64;
+fn is_key(key: &str) -> bool {
+    const KEY_BYTES_MAX: usize = 64;
+    let is_hex = key.bytes().all(|byte| byte.is_ascii_hexdigit());
+    !key.is_empty() && key.len() <= KEY_BYTES_MAX && is_hex
+}
 
-impl fmt::Display for Lineage {
+impl fmt::Display for Epoch {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        let Lineage { key, epoch } = self;
-        write!(f, "{key}; epoch={epoch}")
+        let Epoch {
+            lineage,
+            number,
+            start_key,
+        } = self;
+        write!(f, "{lineage}; epoch={number}; start={start_key}")
+    }
+}
+
+/// The starts of a server that a database knows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EpochHistory {
+    pub current: Epoch,
+    /// The last starts of the current lineage by their numbers, the current one included.
+    pub start_keys: BTreeMap<i64, String>,
+}
+
+/// How the epoch that a worker has seen relates to the history of the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// It is a part of the history, or too long ago to tell.
+    Known,
+    /// It is of the same lineage and not a part of the history: the database was rolled back.
+    RolledBack,
+    /// It is of another lineage: a person restored a backup or accepted an older database.
+    OtherLineage,
+}
+
+impl EpochHistory {
+    pub fn relation_to(&self, seen: &Epoch) -> Seen {
+        if seen.lineage != self.current.lineage {
+            return Seen::OtherLineage;
+        }
+        match self.start_keys.get(&seen.number) {
+            Some(start_key) if *start_key == seen.start_key => Seen::Known,
+            Some(_) => Seen::RolledBack,
+            None if seen.number > self.current.number => Seen::RolledBack,
+            None => Seen::Known,
+        }
     }
 }
 
@@ -144,28 +187,52 @@ mod tests {
         LogTag::of_lineage(&key(digit))
     }
 
+    fn epoch(lineage: &str, number: i64, start_key: &str) -> Epoch {
+        Epoch {
+            lineage: key(lineage),
+            number,
+            start_key: start_key.to_string(),
+        }
+    }
+
     #[test]
-    fn a_lower_epoch_of_the_same_lineage_is_a_rollback() {
-        let at = |digit, epoch| Lineage {
-            key: key(digit),
-            epoch,
+    fn an_epoch_that_the_database_does_not_know_is_a_rollback() {
+        let starts = [(4, "04"), (5, "05"), (6, "06")];
+        let history = EpochHistory {
+            current: epoch("a", 6, "06"),
+            start_keys: starts.map(|(n, key)| (n, key.to_string())).into(),
         };
-        let seen = at("a", 5);
-        assert_eq!(at("a", 4).compared_with(&seen), Standing::RolledBack);
-        assert_eq!(at("a", 5).compared_with(&seen), Standing::Continued);
-        assert_eq!(at("a", 6).compared_with(&seen), Standing::Continued);
-        assert_eq!(at("b", 1).compared_with(&seen), Standing::Other);
-        assert_eq!(Lineage::parse(&seen.to_string()), Some(seen));
+        let seen =
+            |lineage, number, start_key| history.relation_to(&epoch(lineage, number, start_key));
+        assert_eq!(seen("a", 6, "06"), Seen::Known);
+        assert_eq!(seen("a", 5, "05"), Seen::Known);
+        assert_eq!(seen("a", 7, "07"), Seen::RolledBack);
+        assert_eq!(
+            seen("a", 6, "66"),
+            Seen::RolledBack,
+            "another start with the same number"
+        );
+        assert_eq!(seen("a", 3, "33"), Seen::Known, "too long ago to tell");
+        assert_eq!(seen("b", 9, "09"), Seen::OtherLineage);
+    }
+
+    #[test]
+    fn an_epoch_is_read_as_it_was_written() {
+        let written = epoch("a", 5, "0f");
+        assert_eq!(Epoch::parse(&written.to_string()), Some(written.clone()));
+        let later = format!("{written}; commit=9");
+        assert_eq!(Epoch::parse(&later), Some(written));
         for text in [
             "",
             "a",
-            "a; epoch=-1",
-            "a; epoch=x",
-            "; epoch=1",
-            "g; epoch=1",
-            "../a; epoch=1",
+            "a; epoch=1",
+            "a; epoch=-1; start=a",
+            "a; epoch=x; start=a",
+            "a; epoch=1; start=",
+            "g; epoch=1; start=a",
+            "../a; epoch=1; start=a",
         ] {
-            assert_eq!(Lineage::parse(text), None, "{text:?}");
+            assert_eq!(Epoch::parse(text), None, "{text:?}");
         }
     }
 

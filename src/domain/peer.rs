@@ -55,8 +55,11 @@ impl Features {
     pub const NONE: Features = Features(0);
 
     /// What a worker of this version understands.
-    pub const OF_WORKER: Features =
-        Features::of(&[Feature::Lineage, Feature::LogChecksum, Feature::StartDetails]);
+    pub const OF_WORKER: Features = Features::of(&[
+        Feature::Lineage,
+        Feature::LogChecksum,
+        Feature::StartDetails,
+    ]);
 
     /// What a server of this version understands.
     pub const OF_SERVER: Features = Features::of(Feature::ALL);

@@ -1,13 +1,19 @@
 //! Which history the database continues: counted at each start, and asked for the name of a log.
 
 use super::{Engine, EngineError};
-use crate::domain::lineage::{Lineage, Lineages, LogTag};
+use crate::domain::lineage::{EpochHistory, Lineages, LogTag};
 use crate::domain::{AttemptRef, Now};
 
 impl Engine {
     /// A server starts: the epoch of its lineage grows by one, in the transaction that also saves the service clock.
-    pub fn begin_epoch(&self, now: Now) -> Result<Lineage, EngineError> {
+    pub fn begin_epoch(&self, now: Now) -> Result<EpochHistory, EngineError> {
         self.write(now, |tx| Ok(tx.begin_epoch()?))
+    }
+
+    /// The name of the worker that has this session. `None`: the database does not know the session.
+    pub fn worker_of_session(&self, session_key: &str) -> Result<Option<String>, EngineError> {
+        let session = self.store.read(|tx| tx.session(session_key))?;
+        Ok(session.map(|session| session.worker_name))
     }
 
     /// All lineages of this installation. They do not change while a server runs.

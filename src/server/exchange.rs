@@ -74,6 +74,8 @@ pub struct Headers {
     pub fetch_mode: Option<String>,
     pub origin: Option<String>,
     pub cookie: Option<String>,
+    /// `Stepward-Lineage`: the last epoch that a worker has seen, see `domain/lineage.rs`.
+    pub lineage: Option<String>,
     /// All of them, with names in lower case; only for routes that are open to whoever signs.
     pub all: Vec<(String, String)>,
 }

@@ -9,6 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{JoinHandle, Thread};
 
+use hyper::header::HeaderValue;
+
 use super::App;
 use super::auth::{Caller, Gate};
 use super::error::ApiError;
@@ -41,6 +43,8 @@ impl Handlers {
         };
         let door = Arc::new(Door {
             gate: app.gate.clone(),
+            epoch: HeaderValue::try_from(app.epochs.current.to_string())
+                .expect("keys and numbers are plain text"),
             meter: app.meter.clone(),
             workers: queue(),
             people: queue(),
@@ -96,6 +100,8 @@ pub struct Admitted {
 /// Where requests come in.
 pub struct Door {
     gate: Arc<Gate>,
+    /// What workers are told of the epoch of this server, see `domain/lineage.rs`.
+    pub epoch: HeaderValue,
     pub meter: Arc<Meter>,
     workers: Arc<Queue>,
     people: Arc<Queue>,

@@ -37,6 +37,7 @@ use super::places::{Busy, Place, PlaceLimits, Places};
 use super::routes::{self, Access, Route};
 use super::tls::Identity;
 use crate::clock::Stopwatch;
+use crate::domain::lineage::LINEAGE_HEADER;
 use crate::wire::NO_ROUTE;
 
 /// What one client may cost.
@@ -569,6 +570,10 @@ async fn serve(
             .headers_mut()
             .insert("strict-transport-security", value);
     }
+    if route.is_some_and(|route| route.access == Access::Workers) {
+        let value = desk.door.epoch.clone();
+        response.headers_mut().insert(LINEAGE_HEADER, value);
+    }
     response
 }
 
@@ -698,6 +703,7 @@ async fn read(
         fetch_mode: text("sec-fetch-mode")?,
         origin: text("origin")?,
         cookie: joined(&head.headers, "cookie", "; "),
+        lineage: text(LINEAGE_HEADER)?,
         all: Vec::new(),
     };
     if headers.host.is_none() && head.version == hyper::Version::HTTP_11 {

@@ -40,6 +40,7 @@ mod metrics;
 mod openapi;
 mod places;
 mod reload;
+mod rollback;
 mod routes;
 mod signed;
 mod streams;
@@ -57,7 +58,7 @@ use crate::backup::{LOGS_FOLDER, WORKFLOWS_FILE};
 use crate::clock::SystemClock;
 use crate::config::{self, ConfigError, ServerConfig, Setting};
 use crate::domain::Timestamp;
-use crate::domain::lineage::Lineage;
+use crate::domain::lineage::EpochHistory;
 use crate::engine::{Engine, EngineError};
 use crate::language::{Diagnostic, Workflows};
 use crate::logs::{FindLogTag, LogLimits, LogNames, Logs};
@@ -79,6 +80,7 @@ use mailbox::Mailbox;
 use meter::Meter;
 use metrics::Scrape;
 use reload::{Reload, Watch};
+use rollback::Rollback;
 use streams::Streams;
 use tls::{Identity, Watching};
 use waiting::Waiting;
@@ -144,8 +146,10 @@ pub struct App {
     outbox: Outbox,
     backups: Backups,
     installation: String,
-    /// The lineage of the database, with the epoch that began with this start.
-    lineage: Lineage,
+    /// The starts of a server that the database knows, this one included.
+    epochs: EpochHistory,
+    /// Workers that have seen a later state of the database.
+    rollback: Rollback,
     /// Who messages are from.
     origin: Origin,
     hook_log: HookLog,
@@ -323,7 +327,7 @@ impl Server {
         gate.load(&engine)?;
         let logs = open_logs(&config.data_dir.join(LOGS_FOLDER), &engine)?;
         let installation = engine.installation_key()?;
-        let lineage = engine.begin_epoch(clock.now())?;
+        let epochs = engine.begin_epoch(clock.now())?;
         let origin = Origin::new(&installation, config.public_url.as_deref());
         let thread = StartError::Thread;
         let catalogue = Arc::<Catalogue>::default();
@@ -382,7 +386,8 @@ impl Server {
             clock,
             logs,
             installation,
-            lineage,
+            epochs,
+            rollback: Rollback::default(),
             gate: Arc::new(gate),
             scans: web::log::Scans::default(),
             meter: Arc::default(),

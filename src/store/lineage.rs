@@ -3,13 +3,22 @@
 //! Two databases with the same lineage are states of the same history, and the one with the higher commit number is the newer
 //! one. Whoever goes on from an older state on purpose (a restored backup) begins a new lineage.
 
+use std::collections::BTreeMap;
+
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::{StoreError, Tx};
-use crate::domain::lineage::{Lineage, LineageStart, Lineages};
+use crate::domain::lineage::{Epoch, EpochHistory, Lineage, LineageStart, Lineages};
 use crate::domain::{AttemptRef, SessionId};
 
-pub const STATEMENTS: &[&str] = &[LINEAGE, BEGIN_NEW_LINEAGE, BEGIN_EPOCH, SESSION_OF_ATTEMPT];
+pub const STATEMENTS: &[&str] = &[
+    LINEAGE,
+    BEGIN_NEW_LINEAGE,
+    BEGIN_EPOCH,
+    ADD_EPOCH,
+    FORGET_EPOCHS,
+    SESSION_OF_ATTEMPT,
+];
 
 const LINEAGE: &str = "SELECT lineage, epoch FROM server WHERE only_row = 1";
 
@@ -29,6 +38,18 @@ const ADD_LINEAGE: &str = "
 const BEGIN_EPOCH: &str = "
     UPDATE server SET epoch = epoch + 1 WHERE only_row = 1 RETURNING lineage, epoch
 ";
+
+const ADD_EPOCH: &str = "
+    INSERT INTO epoch (epoch, start_key) VALUES (:epoch, lower(hex(randomblob(8))))
+";
+
+/// Starts that are kept: a worker that was away for longer is not told from one that has seen the same history.
+const EPOCHS_MAX: i64 = 1_000;
+
+const FORGET_EPOCHS: &str = "DELETE FROM epoch WHERE epoch <= :until";
+
+/// Runs once at a start, and reads every row: at most `EPOCHS_MAX`.
+const EPOCHS: &str = "SELECT epoch, start_key FROM epoch ORDER BY epoch";
 
 /// Runs once at a start, and reads every row: an installation has a handful of lineages.
 const LINEAGES: &str = "SELECT key, first_session_id FROM lineage ORDER BY lineage_no";
@@ -92,14 +113,36 @@ impl Tx<'_> {
         let mut statement = self.sql(BEGIN_NEW_LINEAGE)?;
         let key: String = statement.query_row([], |row| row.get(0))?;
         self.sql(ADD_LINEAGE)?.execute([])?;
+        self.forget_epochs(i64::MAX)?;
         self.forget_session_keys()?;
         self.changes.borrow_mut().lineage = Some(key.clone());
         Ok(key)
     }
 
-    /// Counts one more start of a server, and returns the lineage with its new epoch.
-    pub fn begin_epoch(&self) -> Result<Lineage, StoreError> {
-        Ok(self.sql(BEGIN_EPOCH)?.query_row([], lineage)?)
+    /// Counts one more start of a server, and returns the starts that the database knows.
+    pub fn begin_epoch(&self) -> Result<EpochHistory, StoreError> {
+        let Lineage { key, epoch } = self.sql(BEGIN_EPOCH)?.query_row([], lineage)?;
+        self.sql(ADD_EPOCH)?
+            .execute(named_params! {":epoch": epoch})?;
+        self.forget_epochs(epoch - EPOCHS_MAX)?;
+        let mut statement = self.sql(EPOCHS)?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let start_keys: BTreeMap<i64, String> = rows.collect::<Result<_, _>>()?;
+        let current = Epoch {
+            lineage: key,
+            number: epoch,
+            start_key: start_keys.get(&epoch).cloned().unwrap_or_default(),
+        };
+        Ok(EpochHistory {
+            current,
+            start_keys,
+        })
+    }
+
+    fn forget_epochs(&self, until: i64) -> Result<(), StoreError> {
+        self.sql(FORGET_EPOCHS)?
+            .execute(named_params! {":until": until})?;
+        Ok(())
     }
 
     /// All lineages of this installation, the oldest first.

@@ -100,6 +100,10 @@ const UPGRADES: &[&str] = &[
         key              TEXT    NOT NULL UNIQUE,
         first_session_id INTEGER NOT NULL
     ) STRICT;
+    CREATE TABLE epoch (
+        epoch     INTEGER PRIMARY KEY,
+        start_key TEXT    NOT NULL
+    ) STRICT;
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 
