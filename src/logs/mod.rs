@@ -195,6 +195,35 @@ impl Logs {
         Ok(())
     }
 
+    /// Removes the files of a job that are not of the current lineage. Without lineages in the names nothing is removed.
+    pub fn remove_other_lineages(&self, job_id: JobId) -> io::Result<()> {
+        let Some(names) = &self.inner.names else {
+            return Ok(());
+        };
+        let folder = job_folder(&self.inner.folder, job_id);
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        let mut is_empty = true;
+        for entry in entries {
+            let entry = entry?;
+            if names.is_current(&entry.file_name()) {
+                is_empty = false;
+                continue;
+            }
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        if is_empty {
+            // A log that was created meanwhile keeps its folder.
+            let _ = fs::remove_dir(folder);
+        }
+        Ok(())
+    }
+
     /// Logs that have grown and were not synced since.
     pub fn unsynced(&self) -> usize {
         self.inner.unsynced.count()

@@ -4,6 +4,7 @@
 //! may still be in the folder. So a name contains the lineage in which the attempt ran, and a log is only shown if its attempt
 //! ran in that lineage.
 
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,6 +54,12 @@ impl LogNames {
         }
         let tag = find_tag(key.attempt)?;
         Ok(LogName { key, tag })
+    }
+
+    /// Whether a file is a log of the current lineage, or the index of one.
+    pub(super) fn is_current(&self, file_name: &OsStr) -> bool {
+        let tag = format!(".{}.", self.current);
+        file_name.to_string_lossy().contains(&tag)
     }
 }
 

@@ -18,6 +18,7 @@ mod names;
 mod openapi;
 mod polls;
 mod race;
+mod rollback;
 mod schedules;
 mod selectors;
 mod shapes;
