@@ -56,7 +56,7 @@ CREATE TABLE definition (
 -- A distinct set of required tags. A step points here, so that matching costs O(distinct sets), not O(steps).
 CREATE TABLE requirement (
     requirement_id INTEGER PRIMARY KEY AUTOINCREMENT,
-    tags           TEXT    NOT NULL,                -- sorted, one space between
+    tags           TEXT    NOT NULL,                -- sorted, one space between; `+name`: a feature of the worker's program
     unmatched      TEXT    NOT NULL CHECK (unmatched = 'fail' OR unmatched = 'wait'), -- when nobody offers them
     lost_up        INTEGER NOT NULL,                -- when a worker that offers them last stopped taking steps
     UNIQUE (tags, unmatched)
@@ -105,7 +105,8 @@ CREATE TABLE session (
     worker_id   INTEGER NOT NULL REFERENCES worker (worker_id),
     session_key TEXT    NOT NULL UNIQUE,            -- opaque, made by the worker at its start
     opened_at   INTEGER NOT NULL,
-    closed_at   INTEGER                             -- replaced by the next one, or its worker was deleted
+    closed_at   INTEGER,                            -- replaced by the next one, or its worker was deleted
+    features    TEXT    NOT NULL DEFAULT ''         -- what the worker announced that it understands, with commas between
 ) STRICT;
 
 -- A worker has one at a time.

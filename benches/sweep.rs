@@ -353,6 +353,7 @@ fn offer(name: &str, n: usize) -> Registration {
         slots: 10,
         version: String::new(),
         platform: String::new(),
+        features: stepward::domain::peer::Features::NONE,
     }
 }
 

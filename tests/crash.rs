@@ -537,6 +537,7 @@ fn registration(key: &str) -> Registration {
         slots: 2,
         version: String::new(),
         platform: String::new(),
+        features: stepward::domain::peer::Features::NONE,
     }
 }
 

@@ -139,6 +139,7 @@ fn sweep_on_full_disk(folder: &Path) {
         slots: 1,
         version: String::new(),
         platform: String::new(),
+        features: stepward::domain::peer::Features::NONE,
     };
     engine.open_session(ann, Vec::new(), at(0)).unwrap();
     let beat = |seq: i64| {

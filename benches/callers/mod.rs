@@ -113,6 +113,7 @@ pub fn registration(key: &str, slots: u32) -> Registration {
         slots,
         version: String::new(),
         platform: String::new(),
+        features: stepward::domain::peer::Features::NONE,
     }
 }
 

@@ -274,5 +274,6 @@ fn registration(key: &str, slots: u32) -> Registration {
         slots,
         version: String::new(),
         platform: String::new(),
+        features: stepward::domain::peer::Features::NONE,
     }
 }

@@ -19,6 +19,7 @@ pub enum Exit {
     NotFound,
     Unreachable,
     Conflict,
+    TooOld,
     JobFailed,
     JobCancelled,
     JobTimedOut,
@@ -30,7 +31,7 @@ use Exit::*;
 
 /// (exit, code, what it means)
 #[rustfmt::skip]
-pub const EXITS: [(Exit, u8, &str); 14] = [
+pub const EXITS: [(Exit, u8, &str); 15] = [
     (Success,         0, "success; the job completed"),
     (Error,           1, "error; `doctor` found a problem"),
     (Usage,           2, "wrong usage"),
@@ -39,6 +40,7 @@ pub const EXITS: [(Exit, u8, &str); 14] = [
     (NotFound,        5, "not found"),
     (Unreachable,     6, "the server cannot be reached"),
     (Conflict,        7, "conflict: it is not in a state for that"),
+    (TooOld,          8, "this version is too old for the server, install a newer one"),
     (JobFailed,      10, "the job failed"),
     (JobCancelled,   11, "the job was cancelled"),
     (JobTimedOut,    12, "the job timed out"),
@@ -85,6 +87,7 @@ impl Exit {
             404 => NotFound,
             409 => Conflict,
             400 | 413 | 415 | 422 => Invalid,
+            426 => TooOld,
             _ => Error,
         }
     }

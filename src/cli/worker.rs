@@ -84,6 +84,9 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         Err(error @ EnrolError::Refused(_)) => {
             return Err(Fault::new(Exit::NotAllowed, error.to_string()).into());
         }
+        Err(error @ EnrolError::TooOld(_)) => {
+            return Err(Fault::new(Exit::TooOld, error.to_string()).into());
+        }
         Err(error) => return Err(error.into()),
     };
     let worker = Worker::start_watched(&config, own, manager.clone())?;
@@ -100,6 +103,10 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         }
         Err(EndError::ShutOut { untold }) => {
             Err(Fault::new(Exit::NotAllowed, shut_out_by(url, untold)).into())
+        }
+        Err(EndError::TooOld(why)) => {
+            let fault = format!("the server at {url} says: {why}");
+            Err(Fault::new(Exit::TooOld, fault).into())
         }
         Err(EndError::Other(why)) => Err(Fault::new(Exit::Error, why).into()),
     }

@@ -15,6 +15,7 @@ use ureq::{Agent, Body, RequestBuilder, Timeout};
 
 use crate::certificate::Trust;
 use crate::domain::lineage::{Epoch, LINEAGE_HEADER};
+use crate::domain::peer::{Features, PROTOCOL_HEADER, Peer};
 use crate::domain::token::TokenText;
 use crate::wire::api::Health;
 use crate::wire::{ErrorBody, ErrorDetail};
@@ -88,6 +89,8 @@ pub struct Client {
     url: String,
     authorization: Option<String>,
     epochs: Option<Arc<dyn EpochMemory>>,
+    /// What a worker's calls announce; see `domain/peer.rs`.
+    announcement: Option<String>,
 }
 
 /// What a worker remembers of the last server that answered it, see `domain/lineage.rs`.
@@ -128,6 +131,7 @@ impl Client {
             url,
             authorization: token.map(|token| format!("{BEARER}{token}")),
             epochs: None,
+            announcement: None,
         }
     }
 
@@ -139,10 +143,42 @@ impl Client {
         }
     }
 
+    /// The same client for a worker, which announces with every call what it understands.
+    pub fn announcing(self, features: Features) -> Client {
+        Client {
+            announcement: Some(Peer::of_this_version(features).to_string()),
+            ..self
+        }
+    }
+
     pub fn get<A: DeserializeOwned>(&self, path: &str, timeout: Duration) -> Result<A, CallError> {
         let request = self.authorized(self.agent.get(format!("{}{path}", self.url)));
         let request = request.config().timeout_global(Some(timeout)).build();
         answer(request.call(), timeout)
+    }
+
+    /// As `get`, with how the server announced itself, also if it refused.
+    pub fn get_from_peer<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        timeout: Duration,
+    ) -> (Peer, Result<A, CallError>) {
+        let request = self.authorized(self.agent.get(format!("{}{path}", self.url)));
+        let request = request.config().timeout_global(Some(timeout)).build();
+        let called = request.call();
+        (announced_by(&called), answer(called, timeout))
+    }
+
+    /// As `post`, with how the server announced itself, also if it refused.
+    pub fn post_to_peer<Q: Serialize, A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &Q,
+        timeout: Duration,
+    ) -> (Peer, Result<A, CallError>) {
+        let body = serde_json::to_vec(body).expect("what we send has a JSON form");
+        let called = self.call("POST", path, "application/json", &body, timeout);
+        (announced_by(&called), answer(called, timeout))
     }
 
     /// Whether it can work: it says why not with an error of HTTP, which is an answer all the same.
@@ -244,6 +280,10 @@ impl Client {
             Some(seen) => request.header(LINEAGE_HEADER, seen.to_string()),
             None => request,
         };
+        let request = match &self.announcement {
+            Some(announcement) => request.header(PROTOCOL_HEADER, announcement),
+            None => request,
+        };
         match &self.authorization {
             Some(authorization) => request.header("authorization", authorization),
             None => request,
@@ -267,6 +307,20 @@ impl Client {
         body: &[u8],
         timeout: Duration,
     ) -> Result<A, CallError> {
+        answer(
+            self.call(method, path, content_type, body, timeout),
+            timeout,
+        )
+    }
+
+    fn call(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        body: &[u8],
+        timeout: Duration,
+    ) -> Result<Response<Body>, ureq::Error> {
         let url = format!("{}{path}", self.url);
         let request = match method {
             "PUT" => self.agent.put(url),
@@ -276,11 +330,9 @@ impl Client {
         let request = request.config().timeout_global(Some(timeout)).build();
         let called = request.send(body);
         self.learn_epoch(&called);
-        answer(called, timeout)
+        called
     }
-}
 
-impl Client {
     /// Remembers the epoch of a server that did what it was asked for. A refusal says nothing about the state of its database.
     fn learn_epoch(&self, called: &Result<Response<Body>, ureq::Error>) {
         let (Some(epochs), Ok(response)) = (&self.epochs, called) else {
@@ -292,6 +344,14 @@ impl Client {
             epochs.learn(epoch);
         }
     }
+}
+
+/// How the server announced itself. One that says nothing, or nothing that can be read, speaks protocol 1.
+fn announced_by(called: &Result<Response<Body>, ureq::Error>) -> Peer {
+    let response = called.as_ref().ok();
+    let header = response.and_then(|response| response.headers().get(PROTOCOL_HEADER));
+    let peer = header.and_then(|header| Peer::parse(header.to_str().ok()?));
+    peer.unwrap_or(Peer::UNANNOUNCED)
 }
 
 /// Server-sent events, as they come. A sign of life comes at least every 15 seconds, so whoever reads is never stuck for long

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::peer::Features;
 use super::reason::Reason;
 use super::secret::SecretRef;
 use super::settings::Settings;
@@ -19,6 +20,8 @@ pub struct Registration {
     pub slots: u32,
     pub version: String,
     pub platform: String,
+    /// What it announced beyond protocol 1.
+    pub features: Features,
 }
 
 /// The first session of a process has a random key; the next ones append `-2`, `-3` and so on to it.
@@ -48,6 +51,8 @@ pub struct OpenedSession {
     pub spooled: Vec<Verdict>,
     /// Tags that it named and its token does not let it offer.
     pub withheld: Vec<String>,
+    /// What the server announced. Only a worker looks at it: nothing new is sent to a server that did not announce it.
+    pub server_features: Features,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use super::check::bad_tag;
 use super::limits;
+use super::peer::Features;
 use super::{Now, SessionId, Timestamp, Uptime, WorkerId, words};
 
 words! {
@@ -81,6 +82,8 @@ pub struct Worker {
     pub heartbeat_seq: i64,
     pub seen_at: Timestamp,
     pub seen_up: Uptime,
+    /// What it announced when it opened its current session.
+    pub features: Features,
 }
 
 impl Worker {

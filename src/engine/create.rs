@@ -14,6 +14,7 @@ use crate::domain::cascade::{Decision, decide};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Hold, JobMove, ParentStep, Source, Tally, TallyChange};
 use crate::domain::limits;
+use crate::domain::peer::needed_features;
 use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::{Action, Definition, StepDraft, Unmatched};
@@ -21,7 +22,15 @@ use crate::domain::{
     DefinitionId, JobId, Json, RequirementId, ScheduleId, StepId, Timestamp, Uptime,
 };
 use crate::planted::{Bug, planted};
-use crate::store::{JobStanding, NewJob, NewStep};
+use crate::store::{JobStanding, NewJob, NewStep, Requirement};
+
+/// What a step requires of a worker.
+fn required_by(draft: &StepDraft) -> Requirement {
+    Requirement {
+        tags: draft.required_tags(),
+        features: needed_features(draft),
+    }
+}
 
 /// A job about to be made.
 pub(super) struct JobPlan {
@@ -143,7 +152,7 @@ impl Cascade<'_> {
         held: bool,
     ) -> Result<Vec<(StepId, u32)>, EngineError> {
         let task = context.task();
-        let mut requirements: BTreeMap<(Vec<String>, Unmatched), RequirementId> = BTreeMap::new();
+        let mut requirements: BTreeMap<(Requirement, Unmatched), RequirementId> = BTreeMap::new();
         let mut undecided = Vec::new();
         for (position, draft) in task.draft.steps.iter().enumerate() {
             let position = position as u32;
@@ -159,11 +168,11 @@ impl Cascade<'_> {
             let kind = draft.kind();
             let requirement_id = match kind {
                 StepKind::Work => {
-                    let wish = (draft.required_tags(), draft.unmatched);
+                    let wish = (required_by(draft), draft.unmatched);
                     Some(match requirements.get(&wish) {
                         Some(&requirement_id) => requirement_id,
                         None => {
-                            let requirement_id = self.intern_requirement(draft)?;
+                            let requirement_id = self.intern_requirement(&wish.0, wish.1)?;
                             requirements.insert(wish, requirement_id);
                             requirement_id
                         }
@@ -208,11 +217,14 @@ impl Cascade<'_> {
         Ok(undecided)
     }
 
-    fn intern_requirement(&self, draft: &StepDraft) -> Result<RequirementId, EngineError> {
-        let tags = draft.required_tags();
+    fn intern_requirement(
+        &self,
+        requirement: &Requirement,
+        unmatched: Unmatched,
+    ) -> Result<RequirementId, EngineError> {
         Ok(self
             .tx
-            .intern_requirement(&tags, draft.unmatched, self.now)?)
+            .intern_requirement(requirement, unmatched, self.now)?)
     }
 
     /// What held a job is over: its first steps are decided now.
@@ -343,7 +355,7 @@ impl Cascade<'_> {
 
         let kind = draft.action.kind();
         let requirement_id = match kind {
-            StepKind::Work => Some(self.intern_requirement(draft)?),
+            StepKind::Work => Some(self.intern_requirement(&required_by(draft), draft.unmatched)?),
             _ => None,
         };
         let mut free = for_each.max_parallel.unwrap_or(u32::MAX);

@@ -1,4 +1,4 @@
-//! Why no worker takes a step that needs certain tags, worker by worker.
+//! Why no worker takes a step that needs certain tags and features, worker by worker.
 
 use std::fmt;
 
@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use super::EngineError;
 use super::cascade::seconds;
 use super::facts::Facts;
+use crate::domain::peer::{Feature, Features};
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{Now, RequirementId};
-use crate::store::Tx;
+use crate::store::{Requirement, Tx};
 
 /// Workers that are spoken of, and how much is noted about them.
 pub(super) const WORKERS_MAX: usize = 20;
@@ -29,7 +30,11 @@ struct Lack {
 
 enum Obstacle {
     Tags(Vec<String>),
-    Silence { ms: i64 },
+    /// The worker's program is too old for the step.
+    Features(Features),
+    Silence {
+        ms: i64,
+    },
     Paused,
     Draining,
 }
@@ -38,7 +43,7 @@ impl Lacks {
     pub fn find(
         tx: &Tx,
         requirement_id: RequirementId,
-        tags: &[String],
+        requirement: &Requirement,
         now: Now,
     ) -> Result<Lacks, EngineError> {
         let mut workers = tx.workers_able_to(requirement_id, WORKERS_MAX as u32 + 1)?;
@@ -52,7 +57,7 @@ impl Lacks {
         let more = workers.len() > WORKERS_MAX;
         workers.truncate(WORKERS_MAX);
         let lacks = workers.into_iter().map(|worker| Lack {
-            obstacle: obstacle(&worker, tags, now),
+            obstacle: obstacle(&worker, requirement, now),
             worker,
         });
         Ok(Lacks {
@@ -89,11 +94,14 @@ impl Lacks {
     }
 }
 
-fn obstacle(worker: &Worker, tags: &[String], now: Now) -> Obstacle {
-    let missing = tags.iter().filter(|tag| !worker.tags.contains(tag));
+fn obstacle(worker: &Worker, requirement: &Requirement, now: Now) -> Obstacle {
+    let missing = (requirement.tags.iter()).filter(|tag| !worker.tags.contains(tag));
     let missing: Vec<String> = missing.cloned().collect();
+    let missing_features = requirement.features.missing_in(worker.features);
     if !missing.is_empty() {
         Obstacle::Tags(missing)
+    } else if !missing_features.is_empty() {
+        Obstacle::Features(missing_features)
     } else if worker.state == WorkerState::Inactive {
         let ms = (now.up.0 - worker.seen_up.0).max(0);
         Obstacle::Silence { ms }
@@ -109,6 +117,11 @@ impl Lack {
         let worker = &self.worker.name;
         match &self.obstacle {
             Obstacle::Tags(tags) => json!({ "worker": worker, "lacks": tags }),
+            Obstacle::Features(features) => {
+                let names: Vec<&str> = features.iter().map(Feature::as_str).collect();
+                let version = &self.worker.version;
+                json!({ "worker": worker, "lacks": [], "lacks_features": names, "version": version })
+            }
             Obstacle::Silence { ms } => {
                 let silent_secs = *ms as f64 / 1_000.0;
                 json!({ "worker": worker, "lacks": [], "silent_secs": silent_secs })
@@ -124,6 +137,13 @@ impl fmt::Display for Lack {
         let worker = &self.worker.name;
         match &self.obstacle {
             Obstacle::Tags(tags) => write!(f, "worker {worker} lacks {}", tags.join(", ")),
+            Obstacle::Features(features) => write!(
+                f,
+                "worker {worker} has the tags, but its version {} lacks the feature {}; install version {} on it",
+                self.worker.version,
+                in_words(*features),
+                env!("CARGO_PKG_VERSION")
+            ),
             Obstacle::Silence { ms } => {
                 write!(f, "worker {worker} matches, silent for {}", seconds(*ms))
             }
@@ -131,4 +151,10 @@ impl fmt::Display for Lack {
             Obstacle::Draining => write!(f, "worker {worker} matches, but drains"),
         }
     }
+}
+
+/// `start_details and log_checksum`.
+pub(super) fn in_words(features: Features) -> String {
+    let names: Vec<&str> = features.iter().map(Feature::as_str).collect();
+    names.join(" and ")
 }

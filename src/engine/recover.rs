@@ -609,8 +609,9 @@ impl Cascade<'_> {
 
     fn fail_unmatched(&mut self, step: &Step) -> Result<bool, EngineError> {
         let requirement_id = step.requirement_id.expect("workers run it");
-        let tags = self.tx.requirement_tags(requirement_id)?;
-        let lacks = Lacks::find(self.tx, requirement_id, &tags, self.now)?;
+        let requirement = self.tx.requirement(requirement_id)?;
+        let lacks = Lacks::find(self.tx, requirement_id, &requirement, self.now)?;
+        let tags = requirement.tags;
         let lines = lacks.lines();
         let lines = match lines.is_empty() {
             true => "there is no worker".to_string(),

@@ -9,6 +9,7 @@ use super::report::Together;
 use super::{Engine, EngineError, Settings};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
+use crate::domain::peer::Features;
 use crate::domain::protocol::{OpenedSession, Registration, Spooled, Verdict, process_key};
 use crate::domain::reason::Reason;
 use crate::domain::step::StepState;
@@ -98,11 +99,11 @@ impl Engine {
             {
                 cascade.close_session(worker, Reason::WorkerRestarted)?;
             }
-            if known
-                .as_ref()
-                .is_none_or(|worker| worker.tags != registration.tags)
-            {
-                tx.match_worker(worker_id, &registration.tags, now)?;
+            let features = registration.features;
+            if known.as_ref().is_none_or(|worker| {
+                worker.tags != registration.tags || worker.features != features
+            }) {
+                tx.match_worker(worker_id, &registration.tags, features, now)?;
             }
             let session_id = tx.begin_session(worker_id, &registration, now)?;
             if let Some(owner) = owner {
@@ -125,6 +126,7 @@ impl Engine {
                 settings,
                 spooled: verdicts,
                 withheld: Vec::new(),
+                server_features: Features::OF_SERVER,
             }))
         })?;
         let opened = opened.ok_or(EngineError::WorkerDuplicated { name })?;
@@ -238,6 +240,7 @@ fn reopen(
         settings: *settings,
         spooled: verdicts,
         withheld: Vec::new(),
+        server_features: Features::OF_SERVER,
     })
 }
 

@@ -10,7 +10,7 @@ use super::{Engine, EngineError, Settings};
 use crate::domain::protocol::{Poll, PollAnswer};
 use crate::domain::worker::WorkerState;
 use crate::domain::{Now, WorkerId};
-use crate::store::{Demand, Joiner, StoreError, Tx};
+use crate::store::{Demand, Joiner, StoreError, Tx, requirement_words};
 
 /// Kinds of steps that one look sees. More wait for the next: polls end and are asked again.
 const DEMANDS_MAX: u32 = 1_000;
@@ -20,7 +20,8 @@ const DEMANDS_MAX: u32 = 1_000;
 pub struct Offer {
     pub worker_id: WorkerId,
     pub slots: u32,
-    pub tags: Vec<String>,
+    /// Its tags, and its features as a requirement names them.
+    pub words: Vec<String>,
     /// It is paused or drains: it is given nothing.
     pub is_held_back: bool,
 }
@@ -44,7 +45,7 @@ impl Engine {
             Ok(Offer {
                 worker_id: worker.worker_id,
                 slots: worker.slots,
-                tags: worker.tags,
+                words: requirement_words(&worker.tags, worker.features),
                 is_held_back: worker.paused || worker.draining,
             })
         })

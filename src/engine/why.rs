@@ -7,7 +7,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::cascade::JobContext;
-use super::lacks::{Lacks, WORKERS_MAX};
+use super::lacks::{Lacks, WORKERS_MAX, in_words};
 use super::queries::load;
 use super::{Engine, EngineError, Suspect};
 use crate::domain::depends::Outcome;
@@ -20,7 +20,7 @@ use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::Action;
 use crate::domain::worker::{Worker, WorkerStanding, WorkerState};
 use crate::domain::{JobId, Now, RequirementId, SessionId, StepId, WorkerId, words};
-use crate::store::Tx;
+use crate::store::{Requirement, Tx};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
@@ -554,7 +554,7 @@ impl Asked<'_> {
             return Ok(Why::new(Waiting::Claimable, "the server takes it next"));
         };
         let mut why = self.taker(requirement_id)?;
-        why.needs = self.tx.requirement_tags(requirement_id)?;
+        why.needs = self.tx.requirement(requirement_id)?.tags;
         Ok(why)
     }
 
@@ -567,8 +567,8 @@ impl Asked<'_> {
             .collect();
         let taking: Vec<&&Worker> = active.iter().filter(|worker| worker.takes_work()).collect();
         if taking.is_empty() {
-            let tags = self.tx.requirement_tags(requirement_id)?;
-            return self.nobody_takes_it(requirement_id, &tags, &able, &active);
+            let requirement = self.tx.requirement(requirement_id)?;
+            return self.nobody_takes_it(requirement_id, &requirement, &able, &active);
         }
         let mut workers = Vec::new();
         for worker in taking.iter().take(WORKERS_MAX) {
@@ -626,11 +626,19 @@ impl Asked<'_> {
     fn nobody_takes_it(
         &self,
         requirement_id: RequirementId,
-        tags: &[String],
+        requirement: &Requirement,
         able: &[Worker],
         active: &[&Worker],
     ) -> Result<Why, EngineError> {
-        let needs = tags.join(" + ");
+        let tags = &requirement.tags;
+        let needs = match requirement.features.is_empty() {
+            true => tags.join(" + "),
+            false => format!(
+                "{} and has the feature {}",
+                tags.join(" + "),
+                in_words(requirement.features)
+            ),
+        };
         let (waiting, sentence) = if able.is_empty() {
             (
                 Waiting::NoMatchingWorker,
@@ -648,7 +656,7 @@ impl Asked<'_> {
             )
         };
         let mut why = Why::new(waiting, sentence);
-        let lacks = Lacks::find(self.tx, requirement_id, tags, self.now)?;
+        let lacks = Lacks::find(self.tx, requirement_id, requirement, self.now)?;
         why.facts = lacks.about_workers().map(Fact::from).collect();
         why.facts.extend(lacks.more.then(Fact::others));
         for worker in lacks.workers() {

@@ -198,8 +198,12 @@ impl Asked<'_> {
             let Some(requirement_id) = step.requirement_id.filter(|_| waits) else {
                 continue;
             };
-            let tags = self.tx.requirement_tags(requirement_id)?;
-            if tags.iter().all(|tag| self.worker.tags.contains(tag)) {
+            let requirement = self.tx.requirement(requirement_id)?;
+            let has_tags = (requirement.tags.iter()).all(|tag| self.worker.tags.contains(tag));
+            let has_features = (requirement.features)
+                .missing_in(self.worker.features)
+                .is_empty();
+            if has_tags && has_features {
                 let (_, context) = load(self.tx, step.job_id)?;
                 found.push((step.job_id, context.name(&step)));
             }

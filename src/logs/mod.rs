@@ -195,10 +195,10 @@ impl Logs {
         Ok(())
     }
 
-    /// Removes the files of a job that are not of the current lineage. Without lineages in the names nothing is removed.
+    /// Removes the files of a job that are not of the current lineage. Without lineages in the names, that is all of them.
     pub fn remove_other_lineages(&self, job_id: JobId) -> io::Result<()> {
         let Some(names) = &self.inner.names else {
-            return Ok(());
+            return self.remove_job(job_id);
         };
         let folder = job_folder(&self.inner.folder, job_id);
         let entries = match fs::read_dir(&folder) {

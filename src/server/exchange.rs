@@ -12,6 +12,7 @@ use super::download::Download;
 use super::error::ApiError;
 use super::streams::Subscription;
 use super::waiting::WaitingPoll;
+use crate::domain::peer::Peer;
 use crate::wire::{ErrorBody, ErrorDetail};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +55,8 @@ pub struct Request {
     /// What stands in the route's braces, in order.
     pub params: Vec<String>,
     pub caller: Caller,
+    /// How a worker announced itself. On all other routes nobody does.
+    pub announced: Peer,
 }
 
 /// The headers that somebody looks at, and who sends them.
@@ -76,6 +79,8 @@ pub struct Headers {
     pub cookie: Option<String>,
     /// `Stepward-Lineage`: the last epoch that a worker has seen, see `domain/lineage.rs`.
     pub lineage: Option<String>,
+    /// `Stepward-Protocol`, see `domain/peer.rs`.
+    pub protocol: Option<String>,
     /// All of them, with names in lower case; only for routes that are open to whoever signs.
     pub all: Vec<(String, String)>,
 }

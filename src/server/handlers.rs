@@ -20,7 +20,9 @@ use super::meter::Meter;
 use super::routes::{self, Access, Route};
 use super::web;
 use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::peer::{PROTOCOL, PROTOCOL_HEADER, PROTOCOL_MIN, Peer};
 use crate::domain::token::Role;
+use crate::wire::worker::WORKER_TOO_OLD;
 
 /// As many writes can share a commit as there are threads that wait for it. Workers have threads of their own: however much
 /// people read and search, nobody is given up because its heartbeat stood behind them.
@@ -95,6 +97,7 @@ pub struct Admitted {
     pub route: &'static Route,
     pub params: Vec<String>,
     pub caller: Caller,
+    pub announced: Peer,
 }
 
 /// Where requests come in.
@@ -146,10 +149,15 @@ impl Door {
             }
         };
         let (route, params) = found.map_err(refused)?;
+        let announced = match route.access.is_for_workers() {
+            true => announced(headers).map_err(refused)?,
+            false => Peer::UNANNOUNCED,
+        };
         Ok(Admitted {
             route,
             params,
             caller,
+            announced,
         })
     }
 
@@ -168,6 +176,32 @@ impl Door {
         self.workers.close();
         self.people.close();
     }
+}
+
+/// How the caller of a worker route announced itself, if this server still understands it.
+fn announced(headers: &Headers) -> Result<Peer, ApiError> {
+    let Some(header) = &headers.protocol else {
+        return Ok(Peer::UNANNOUNCED);
+    };
+    let peer = Peer::parse(header).ok_or_else(|| {
+        let message = format!(
+            "the header {PROTOCOL_HEADER} is not understood: it does not begin with the number of a protocol; send {PROTOCOL}"
+        );
+        ApiError::new(400, "bad_request", message)
+    })?;
+    if peer.is_too_old() {
+        let version = env!("CARGO_PKG_VERSION");
+        let message = format!(
+            "this worker is too old for the server: it speaks protocol {}, the oldest that the server understands is {PROTOCOL_MIN}; \
+             install version {version} on the worker",
+            peer.protocol
+        );
+        return Err(ApiError {
+            details: vec![version.to_string()],
+            ..ApiError::new(426, WORKER_TOO_OLD, message)
+        });
+    }
+    Ok(peer)
 }
 
 /// Requests on their way to a handler, in the order in which they came.

@@ -38,6 +38,7 @@ use super::routes::{self, Access, Route};
 use super::tls::Identity;
 use crate::clock::Stopwatch;
 use crate::domain::lineage::LINEAGE_HEADER;
+use crate::domain::peer::{Features, PROTOCOL_HEADER, Peer};
 use crate::wire::NO_ROUTE;
 
 /// What one client may cost.
@@ -570,9 +571,12 @@ async fn serve(
             .headers_mut()
             .insert("strict-transport-security", value);
     }
-    if route.is_some_and(|route| route.access == Access::Workers) {
-        let value = desk.door.epoch.clone();
-        response.headers_mut().insert(LINEAGE_HEADER, value);
+    if route.is_some_and(|route| route.access.is_for_workers()) {
+        let value = Peer::of_this_version(Features::OF_SERVER).to_string();
+        let value = hyper::header::HeaderValue::try_from(value).expect("it is plain text");
+        response.headers_mut().insert(PROTOCOL_HEADER, value);
+        let epoch = desk.door.epoch.clone();
+        response.headers_mut().insert(LINEAGE_HEADER, epoch);
     }
     response
 }
@@ -704,6 +708,7 @@ async fn read(
         origin: text("origin")?,
         cookie: joined(&head.headers, "cookie", "; "),
         lineage: text(LINEAGE_HEADER)?,
+        protocol: text(PROTOCOL_HEADER)?,
         all: Vec::new(),
     };
     if headers.host.is_none() && head.version == hyper::Version::HTTP_11 {
@@ -713,6 +718,7 @@ async fn read(
         route,
         params,
         caller,
+        announced,
     } = match desk.door.admit(method, &path, uri, &headers) {
         Ok(admitted) => admitted,
         Err(refused) => {
@@ -742,6 +748,7 @@ async fn read(
         body,
         params,
         caller,
+        announced,
     };
     Ok(Received {
         request,

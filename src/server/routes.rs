@@ -48,6 +48,11 @@ impl Access {
         }
     }
 
+    /// Whether workers call it, each of which announces what it understands.
+    pub fn is_for_workers(self) -> bool {
+        matches!(self, Workers | Enrolment)
+    }
+
     pub fn is_page(self) -> bool {
         matches!(self, Pages(_) | Public)
     }
@@ -170,6 +175,7 @@ const ROUTES: &[Route] = &[
     route(Post,   "/hooks/{name}",                                                   Signed,            hooks::receive),
 
     route(Post,   "/api/worker/enrol",                                               Enrolment,         worker_api::enrol),
+    route(Get,    "/api/worker/server",                                              Workers,           worker_api::show_server),
     route(Post,   "/api/worker/sessions",                                            Workers,           worker_api::open_session),
     route(Post,   "/api/worker/heartbeat",                                           Workers,           worker_api::heartbeat),
     route(Post,   "/api/worker/poll",                                                Workers,           worker_api::poll),

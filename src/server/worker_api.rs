@@ -1,4 +1,6 @@
 //! What workers ask for. Parse, one verb, answer.
+//!
+//! Fields and query parameters that this version does not know are ignored: the worker may be newer.
 
 use std::time::Duration;
 
@@ -16,15 +18,23 @@ use crate::logs::AppendError;
 use crate::wire::worker::{
     DrainRequest, EnrolAnswer, EnrolRequest, HeartbeatAnswer, HeartbeatRequest, LOG_NOT_WRITTEN,
     LogAnswer, PollAnswerJson, PollRequest, Readable, ReportsAnswerJson, ReportsRequest,
-    SessionAnswer, SessionRequest,
+    ServerAnswer, SessionAnswer, SessionRequest,
 };
 
 /// No proxy in between should take a waiting poll for a dead one.
 const WAIT_MAX: Duration = Duration::from_secs(50);
 
+/// Which installation this is. A worker asks before it opens a session: a server of another installation must not register it.
+pub fn show_server(app: &App, _request: &Request) -> Result<Reply, ApiError> {
+    let answer = ServerAnswer {
+        installation: app.installation.clone(),
+        version: env!("CARGO_PKG_VERSION").to_string(),
+    };
+    Ok(Response::json(200, &answer).into())
+}
+
 /// A worker exchanges its enrolment for a token of its own.
 pub fn enrol(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let enrolment = app.gate.enrolment(&request.headers)?;
     let asked: EnrolRequest = request.json()?;
     let is_hash = asked.secret_hash.len() == 64
@@ -73,10 +83,10 @@ fn is_owner(app: &App, request: &Request, session_key: &str) -> Result<bool, Api
 }
 
 pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let asked: SessionRequest = request.json()?;
     refuse_if_rolled_back(app, request, CallingWorker::Named(&asked.name))?;
-    let (registration, Readable { items, faults }) = asked.into_parts();
+    let features = request.announced.features;
+    let (registration, Readable { items, faults }) = asked.into_parts(features);
     let opened =
         app.engine
             .open_session_of(request.caller.owner(), registration, items, app.clock.now())?;
@@ -85,7 +95,6 @@ pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let beat: HeartbeatRequest = request.json()?;
     refuse_if_rolled_back(app, request, CallingWorker::InSession(&beat.session))?;
     check_owner(app, request, &beat.session)?;
@@ -94,7 +103,6 @@ pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let asked: PollRequest = request.json()?;
     refuse_if_rolled_back(app, request, CallingWorker::InSession(&asked.session))?;
     check_owner(app, request, &asked.session)?;
@@ -116,7 +124,6 @@ pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let asked: ReportsRequest = request.json()?;
     refuse_if_rolled_back(app, request, CallingWorker::InSession(&asked.session))?;
     let (mut reports, faults) = asked.into_parts();
@@ -143,7 +150,6 @@ pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn drain(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&[])?;
     let asked: DrainRequest = request.json()?;
     refuse_if_rolled_back(app, request, CallingWorker::InSession(&asked.session))?;
     check_owner(app, request, &asked.session)?;
@@ -153,7 +159,6 @@ pub fn drain(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 /// A piece of an attempt's log, at its offset: sending it again is harmless, and a wrong offset is answered with the right one.
 pub fn append_log(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    request.check_query(&["session", "offset"])?;
     let attempt = AttemptRef {
         step_id: StepId(request.id(0)?),
         attempt: u32::try_from(request.id(1)?).map_err(|_| {

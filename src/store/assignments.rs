@@ -53,7 +53,8 @@ pub struct Claim {
 /// Claimable steps that need the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Demand {
-    pub tags: Vec<String>,
+    /// Tags, and features as a requirement names them.
+    pub words: Vec<String>,
     pub steps: u32,
 }
 
@@ -258,7 +259,7 @@ impl Tx<'_> {
         let demands = statement.query_map(params, |row| {
             let tags: String = row.get(0)?;
             Ok(Demand {
-                tags: tags.split_whitespace().map(str::to_string).collect(),
+                words: tags.split_whitespace().map(str::to_string).collect(),
                 steps: row.get(1)?,
             })
         })?;

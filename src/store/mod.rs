@@ -57,6 +57,7 @@ pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
+pub use requirements::{Requirement, requirement_words};
 pub use retention::{FileSize, FireRef, Named, RemovedPiece, RootJob};
 pub use schema::{
     DATABASE_FILE, LOCK_FILE, OpenError, RESTORING_FILE, SCHEMA_VERSION, UNPACKING_FOLDER, compact,

@@ -1,11 +1,15 @@
-//! Required tags, interned, and which worker satisfies which set.
+//! What steps require of a worker, interned, and which worker satisfies which requirement.
+//!
+//! A requirement is a set of tags and of features of the worker's program. Its text names both, features as `Feature::in_requirement`
+//! writes them: so both are matched alike, and a set that was seen before needs no further column to be found again.
 
 use std::collections::BTreeSet;
 
 use rusqlite::{OptionalExtension, named_params};
 
-use super::rows::split_tags;
+use super::rows::{self, split_tags};
 use super::{StoreError, Tx};
+use crate::domain::peer::{Feature, Features};
 use crate::domain::task::Unmatched;
 use crate::domain::{Now, RequirementId, WorkerId};
 
@@ -25,7 +29,11 @@ const ALL_REQUIREMENTS: &str = "
 
 /// Read whole, only when a set of tags is seen for the first time.
 const ALL_WORKER_TAGS: &str = "
-    SELECT worker_id, tags FROM worker WHERE deleted_at IS NULL ORDER BY worker_id
+    SELECT w.worker_id, w.tags, n.features
+      FROM worker AS w
+      LEFT JOIN session AS n ON n.session_id = w.session_id
+     WHERE w.deleted_at IS NULL
+     ORDER BY w.worker_id
 ";
 
 const REQUIREMENT_BY_TAGS: &str = "
@@ -58,15 +66,49 @@ const NOTE_LOSS: &str = "
                                  AND w.state = 'active' AND w.draining = 0 AND w.paused = 0)
 ";
 
+/// What a step requires of a worker.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Requirement {
+    /// Sorted, once each.
+    pub tags: Vec<String>,
+    pub features: Features,
+}
+
+impl Requirement {
+    /// The tags and the features, as one list of words.
+    pub fn words(&self) -> Vec<String> {
+        requirement_words(&self.tags, self.features)
+    }
+
+    fn of_words(words: Vec<String>) -> Requirement {
+        let (features, tags): (Vec<String>, Vec<String>) = words
+            .into_iter()
+            .partition(|word| Feature::of_requirement(word).is_some());
+        let features: Vec<Feature> = features
+            .iter()
+            .filter_map(|word| Feature::of_requirement(word))
+            .collect();
+        let features = Features::of(&features);
+        Requirement { tags, features }
+    }
+}
+
+/// Tags and features as a requirement names them, or as a worker offers them.
+pub fn requirement_words(tags: &[String], features: Features) -> Vec<String> {
+    let features = features.iter().map(Feature::in_requirement);
+    features.chain(tags.iter().cloned()).collect()
+}
+
 impl Tx<'_> {
-    /// The id of this set of tags (sorted, once each). A new one is matched against every worker at once.
+    /// The id of this requirement. A new one is matched against every worker at once.
     pub fn intern_requirement(
         &self,
-        tags: &[String],
+        requirement: &Requirement,
         unmatched: Unmatched,
         now: Now,
     ) -> Result<RequirementId, StoreError> {
-        let text = tags.join(" ");
+        let words = requirement.words();
+        let text = words.join(" ");
         let known: Option<i64> = self
             .sql(REQUIREMENT_BY_TAGS)?
             .query_row(
@@ -81,8 +123,8 @@ impl Tx<'_> {
             ":tags": text, ":unmatched": unmatched.as_str(), ":up": now.up.0,
         })?;
         let requirement_id = RequirementId(self.connection.last_insert_rowid());
-        let required: BTreeSet<String> = tags.iter().cloned().collect();
-        for (worker_id, offered) in self.tag_sets(ALL_WORKER_TAGS)? {
+        let required: BTreeSet<String> = words.into_iter().collect();
+        for (worker_id, offered) in self.word_sets(ALL_WORKER_TAGS, true)? {
             if required.is_subset(&offered) {
                 self.add_capability(WorkerId(worker_id), requirement_id)?;
             }
@@ -90,16 +132,17 @@ impl Tx<'_> {
         Ok(requirement_id)
     }
 
-    /// Computes anew what a worker with these tags satisfies.
+    /// Computes anew what a worker with these tags and features satisfies.
     pub fn match_worker(
         &self,
         worker_id: WorkerId,
         tags: &[String],
+        features: Features,
         now: Now,
     ) -> Result<(), StoreError> {
         self.forget_capabilities(worker_id, now)?;
-        let offered: BTreeSet<String> = tags.iter().cloned().collect();
-        for (requirement_id, required) in self.tag_sets(ALL_REQUIREMENTS)? {
+        let offered: BTreeSet<String> = requirement_words(tags, features).into_iter().collect();
+        for (requirement_id, required) in self.word_sets(ALL_REQUIREMENTS, false)? {
             if required.is_subset(&offered) {
                 self.add_capability(worker_id, RequirementId(requirement_id))?;
             }
@@ -107,16 +150,13 @@ impl Tx<'_> {
         Ok(())
     }
 
-    pub fn requirement_tags(
-        &self,
-        requirement_id: RequirementId,
-    ) -> Result<Vec<String>, StoreError> {
+    pub fn requirement(&self, requirement_id: RequirementId) -> Result<Requirement, StoreError> {
         let tags: String = self
             .sql(REQUIREMENT_TAGS)?
             .query_row(named_params! {":requirement_id": requirement_id.0}, |row| {
                 row.get(0)
             })?;
-        Ok(split_tags(&tags))
+        Ok(Requirement::of_words(split_tags(&tags)))
     }
 
     /// A worker is about to stop taking steps, if it takes any: whoever waits for its tags waits for others from now on.
@@ -148,16 +188,23 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn tag_sets(
+    /// The words of each row: those of a requirement, or what a worker offers.
+    fn word_sets(
         &self,
         statement: &'static str,
+        has_features: bool,
     ) -> Result<Vec<(i64, BTreeSet<String>)>, StoreError> {
         let mut statement = self.sql(statement)?;
         let mut rows = statement.query([])?;
         let mut sets = Vec::new();
         while let Some(row) = rows.next()? {
             let tags: String = row.get(1)?;
-            sets.push((row.get(0)?, split_tags(&tags).into_iter().collect()));
+            let features = match has_features {
+                true => rows::features(row, 2)?,
+                false => Features::NONE,
+            };
+            let words = requirement_words(&split_tags(&tags), features);
+            sets.push((row.get(0)?, words.into_iter().collect()));
         }
         Ok(sets)
     }

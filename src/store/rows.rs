@@ -4,6 +4,7 @@ use rusqlite::Row;
 
 use super::{Held, SessionView, StoreError};
 use crate::domain::job::{Hold, Job, JobState, ParentStep, Source, Tally};
+use crate::domain::peer::Features;
 use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepHead, StepKind, StepState};
 use crate::domain::worker::{Worker, WorkerState};
@@ -53,7 +54,7 @@ pub(super) use job_columns;
 macro_rules! worker_columns {
     () => {
         "w.worker_id, w.instance_key, w.name, w.state, w.draining, w.paused, w.deleted_at, w.tags, w.slots, w.version,
-         w.platform, w.session_id, n.session_key, w.heartbeat_seq, w.seen_at, w.seen_up"
+         w.platform, w.session_id, n.session_key, w.heartbeat_seq, w.seen_at, w.seen_up, n.features"
     };
 }
 pub(super) use worker_columns;
@@ -62,7 +63,7 @@ pub(super) use worker_columns;
 macro_rules! session_columns {
     () => {
         "n.session_id, w.worker_id, w.name, w.state, w.draining, w.paused, w.slots, w.heartbeat_seq, w.seen_up,
-         w.session_id = n.session_id AND w.deleted_at IS NULL"
+         w.session_id = n.session_id AND w.deleted_at IS NULL, n.features"
     };
 }
 pub(super) use session_columns;
@@ -210,6 +211,7 @@ pub(super) fn worker(row: &Row) -> Result<Worker, StoreError> {
         heartbeat_seq: row.get(13)?,
         seen_at: Timestamp(row.get(14)?),
         seen_up: Uptime(row.get(15)?),
+        features: features(row, 16)?,
     })
 }
 
@@ -225,7 +227,17 @@ pub(super) fn session(row: &Row) -> Result<SessionView, StoreError> {
         heartbeat_seq: row.get(7)?,
         seen_up: Uptime(row.get(8)?),
         current: row.get::<_, Option<bool>>(9)?.unwrap_or(false),
+        features: features(row, 10)?,
     })
+}
+
+/// The features in this column. A worker that never opened a session has none.
+pub(super) fn features(row: &Row, column: usize) -> Result<Features, StoreError> {
+    let names = row
+        .get_ref(column)?
+        .as_str_or_null()
+        .map_err(rusqlite::Error::from)?;
+    Ok(names.map_or(Features::NONE, Features::parse))
 }
 
 pub(super) fn held(row: &Row) -> Result<Held, StoreError> {

@@ -104,6 +104,7 @@ const UPGRADES: &[&str] = &[
         epoch     INTEGER PRIMARY KEY,
         start_key TEXT    NOT NULL
     ) STRICT;
+    ALTER TABLE session ADD COLUMN features TEXT NOT NULL DEFAULT '';
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 

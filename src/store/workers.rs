@@ -4,6 +4,7 @@ use rusqlite::named_params;
 
 use super::rows::{self, session_columns, worker_columns};
 use super::{StoreError, Tx};
+use crate::domain::peer::Features;
 use crate::domain::protocol::Registration;
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{Now, RequirementId, SessionId, Uptime, WorkerId};
@@ -43,6 +44,8 @@ pub struct SessionView {
     pub seen_up: Uptime,
     /// False once the worker opened another session or was deleted.
     pub current: bool,
+    /// What its worker announced when it opened the session.
+    pub features: Features,
 }
 
 const WORKER: &str = concat!(
@@ -92,7 +95,8 @@ const UPDATE_WORKER: &str = "
 ";
 
 const INSERT_SESSION: &str = "
-    INSERT INTO session (worker_id, session_key, opened_at) VALUES (:worker_id, :session_key, :wall)
+    INSERT INTO session (worker_id, session_key, opened_at, features)
+    VALUES (:worker_id, :session_key, :wall, :features)
 ";
 
 const CLOSE_SESSIONS: &str = "
@@ -241,6 +245,7 @@ impl Tx<'_> {
             ":worker_id": worker_id.0,
             ":session_key": registration.session_key,
             ":wall": now.wall.0,
+            ":features": registration.features.to_string(),
         })?;
         let session_id = SessionId(self.connection.last_insert_rowid());
         self.sql(UPDATE_WORKER)?.execute(named_params! {

@@ -1,4 +1,4 @@
-//! What workers and the server say to each other.
+//! What workers and the server say to each other. A field that one of them does not know is ignored: the other may be newer.
 
 use std::collections::BTreeMap;
 
@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{Raw, Time};
+use crate::domain::peer::Features;
 use crate::domain::protocol::{
     Assignment, Beat, BeatAnswer, Finished, HeldAttempt, HeldPhase, News, OpenedSession, Poll,
     PollAnswer, Registration, Reports, ReportsAnswer, Spooled, Verdict,
@@ -22,11 +23,13 @@ pub const LOG_NOT_WRITTEN: &str = "log_not_written";
 /// report and tries again.
 pub const SERVER_ROLLED_BACK: &str = "server_rolled_back";
 
+/// The code of a 426: the worker speaks a protocol that the server does not understand any more.
+pub const WORKER_TOO_OLD: &str = "worker_too_old";
+
 /// Why a message is not understood, in one sentence.
 pub type Fault = String;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct AttemptJson {
     pub step_id: i64,
     pub attempt: u32,
@@ -59,7 +62,6 @@ fn attempt_refs(attempts: Vec<AttemptJson>) -> Vec<AttemptRef> {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct SessionRequest {
     pub name: String,
     pub instance: String,
@@ -74,7 +76,6 @@ pub struct SessionRequest {
 
 /// Also the file in which a worker keeps a result until the server has answered for it.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct SpooledJson {
     pub step_id: i64,
     pub attempt: u32,
@@ -90,7 +91,6 @@ pub enum FinishedOutcome {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct FinishedJson {
     pub outcome: FinishedOutcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -190,7 +190,8 @@ impl SessionRequest {
         }
     }
 
-    pub fn into_parts(self) -> (Registration, Readable<Spooled>) {
+    /// `features`: what the worker announced with the request.
+    pub fn into_parts(self, features: Features) -> (Registration, Readable<Spooled>) {
         let registration = Registration {
             instance_key: self.instance,
             session_key: self.session,
@@ -199,6 +200,7 @@ impl SessionRequest {
             slots: self.slots,
             version: self.version,
             platform: self.platform,
+            features,
         };
         let spooled = Readable::of(&self.spooled, |json: SpooledJson| json.try_into());
         (registration, spooled)
@@ -238,6 +240,13 @@ fn results(verdicts: Vec<Verdict>, faults: &BTreeMap<usize, Fault>) -> Vec<Verdi
         results.insert(index.min(results.len()), VerdictJson::Refused { why });
     }
     results
+}
+
+/// What a worker learns of a server before it opens a session.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ServerAnswer {
+    pub installation: String,
+    pub version: String,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -354,20 +363,21 @@ impl SessionAnswer {
     }
 }
 
-impl From<SessionAnswer> for OpenedSession {
-    fn from(answer: SessionAnswer) -> OpenedSession {
+impl SessionAnswer {
+    /// `server_features`: what the server announced with its answer.
+    pub fn into_session(self, server_features: Features) -> OpenedSession {
         OpenedSession {
-            worker_id: WorkerId(answer.worker_id),
-            session_id: SessionId(answer.session_id),
-            settings: answer.settings.into(),
-            spooled: verdicts(answer.spooled),
-            withheld: answer.withheld,
+            worker_id: WorkerId(self.worker_id),
+            session_id: SessionId(self.session_id),
+            settings: self.settings.into(),
+            spooled: verdicts(self.spooled),
+            withheld: self.withheld,
+            server_features,
         }
     }
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct HeartbeatRequest {
     pub session: String,
     pub seq: i64,
@@ -376,7 +386,6 @@ pub struct HeartbeatRequest {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct HeldJson {
     pub step_id: i64,
     pub attempt: u32,
@@ -453,7 +462,6 @@ impl From<HeartbeatAnswer> for BeatAnswer {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct PollRequest {
     pub session: String,
     pub free_slots: u32,
@@ -681,7 +689,6 @@ impl TryFrom<AssignmentJson> for Assignment {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ReportsRequest {
     pub session: String,
     /// Of `ItemJson` each. Read one by one: a bad one must not take the others with it.
@@ -692,14 +699,12 @@ pub struct ReportsRequest {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ReportsPoll {
     pub free_slots: u32,
     pub held: Vec<AttemptJson>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct ItemJson {
     pub step_id: i64,
     pub attempt: u32,
@@ -812,7 +817,6 @@ impl TryFrom<ReportsAnswerJson> for ReportsAnswer {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct DrainRequest {
     pub session: String,
 }
@@ -829,7 +833,6 @@ pub struct LogAnswer {
 
 /// A worker that has no token yet names the hash of the secret that it drew: the secret itself never leaves it but as a token.
 #[derive(Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct EnrolRequest {
     pub name: String,
     /// SHA-256, in hex.

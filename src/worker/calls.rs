@@ -10,17 +10,21 @@ use super::folder::Folder;
 use super::machine::{Event, Trouble};
 use super::{EndError, WorkerEvent};
 use crate::client::{CallError, Client};
+use crate::domain::peer::Peer;
 use crate::domain::protocol::{Beat, Poll, Registration, Reports, Spooled};
 use crate::wire::worker::{
     DrainRequest, HeartbeatAnswer, HeartbeatRequest, PollAnswerJson, PollRequest,
-    ReportsAnswerJson, ReportsRequest, SERVER_ROLLED_BACK, SessionAnswer, SessionRequest,
-    VerdictJson,
+    ReportsAnswerJson, ReportsRequest, SERVER_ROLLED_BACK, ServerAnswer, SessionAnswer,
+    SessionRequest, VerdictJson,
 };
 
 /// How long the server may hold a poll.
 const POLL_WAIT: Duration = Duration::from_secs(30);
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where all calls of workers begin.
+const CALLS: &str = "/api/worker/";
 
 pub enum Call {
     Open {
@@ -113,6 +117,14 @@ impl Caller {
     }
 
     fn make(&mut self, call: Call) -> WorkerEvent {
+        let event = self.carry_out(call);
+        match self.sent_away.take() {
+            Some(why) => WorkerEvent::Fatal(why),
+            None => event,
+        }
+    }
+
+    fn carry_out(&mut self, call: Call) -> WorkerEvent {
         WorkerEvent::Mind(match call {
             Call::Open {
                 registration,
@@ -149,15 +161,13 @@ impl Caller {
     }
 
     fn open(&mut self, registration: &Registration, spooled: &[Spooled]) -> WorkerEvent {
+        if let Err(trouble) = self.check_installation() {
+            return WorkerEvent::Mind(Event::Opened(Err(trouble)));
+        }
         let request = SessionRequest::new(registration, spooled);
-        let answer: Result<SessionAnswer, Trouble> = match self.post("sessions", &request, TIMEOUT)
-        {
-            Err(Trouble::Unreachable) if self.sent_away.is_some() => {
-                let why = self.sent_away.take().expect("it was just looked at");
-                return WorkerEvent::Fatal(why);
-            }
-            answer => answer,
-        };
+        let path = format!("{CALLS}sessions");
+        let (server, answer) = self.client.post_to_peer(&path, &request, TIMEOUT);
+        let answer: Result<SessionAnswer, Trouble> = self.judged("sessions", answer);
         if let Ok(opened) = &answer {
             if let Err(error) = self.folder.belongs_to(&opened.installation) {
                 return WorkerEvent::Fatal(EndError::Other(error.to_string()));
@@ -172,7 +182,32 @@ impl Caller {
                 );
             }
         }
-        WorkerEvent::Mind(Event::Opened(answer.map(Into::into)))
+        WorkerEvent::Mind(Event::Opened(
+            answer.map(|answer| answer.into_session(server.features)),
+        ))
+    }
+
+    /// Asks the server which installation it is, before a session registers this worker there. The server of another installation is
+    /// left alone. A server of version 0.1 cannot be asked: there the answer to the session says it.
+    fn check_installation(&mut self) -> Result<(), Trouble> {
+        let path = format!("{CALLS}server");
+        let (server, answer) = self.client.get_from_peer::<ServerAnswer>(&path, TIMEOUT);
+        let is_unknown_route = matches!(
+            answer,
+            Err(CallError::Refused {
+                status: 403 | 404,
+                ..
+            })
+        );
+        if server == Peer::UNANNOUNCED && is_unknown_route {
+            return Ok(());
+        }
+        let answer = self.judged("sessions", answer)?;
+        if let Err(error) = self.folder.may_belong_to(&answer.installation) {
+            self.sent_away = Some(EndError::Other(error.to_string()));
+            return Err(Trouble::Unreachable);
+        }
+        Ok(())
     }
 
     fn post<Q: serde::Serialize, A: serde::de::DeserializeOwned>(
@@ -181,8 +216,13 @@ impl Caller {
         request: &Q,
         timeout: Duration,
     ) -> Result<A, Trouble> {
-        let path = format!("/api/worker/{what}");
+        let path = format!("{CALLS}{what}");
         let answer = self.client.post(&path, request, timeout);
+        self.judged(what, answer)
+    }
+
+    /// What an answer to this call means for the worker.
+    fn judged<A>(&mut self, what: &str, answer: Result<A, CallError>) -> Result<A, Trouble> {
         let trouble = match answer {
             Ok(answer) => {
                 if self.trouble.take().is_some() {
@@ -195,6 +235,10 @@ impl Caller {
             }
             Err(CallError::Refused { status: 410, error }) if error.code == "session_replaced" => {
                 Trouble::SessionReplaced
+            }
+            Err(CallError::Refused { status: 426, error }) => {
+                self.sent_away = Some(EndError::TooOld(error.message));
+                return Err(Trouble::Unreachable);
             }
             // Only an open session can be refused so, and asking again would not help.
             Err(CallError::Refused {

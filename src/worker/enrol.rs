@@ -14,6 +14,7 @@ use super::machine_name;
 use crate::client::{CallError, Client};
 use crate::config::{ConfigError, WorkerConfig};
 use crate::domain::TokenId;
+use crate::domain::peer::Features;
 use crate::domain::token::TokenText;
 use crate::secrets::{hash_hex, random_secret};
 use crate::wire::worker::{DrainRequest, EnrolAnswer, EnrolRequest};
@@ -40,6 +41,9 @@ pub enum EnrolError {
         "the server refuses the enrolment: {0}; make a new one there with `stepward token new NAME --role enrolment`"
     )]
     Refused(String),
+    /// The server does not understand this version of the worker any more.
+    #[error("{0}")]
+    TooOld(String),
     #[error("{0}")]
     Other(String),
     #[error("it was told to stop before the server answered")]
@@ -125,6 +129,7 @@ fn is_taken(
     let server = config.server_url.as_deref().ok_or(EnrolError::NoServer)?;
     let trust = config.trust()?;
     let client = Client::trusting(server, Some(token), trust.as_ref());
+    let client = client.announcing(Features::OF_WORKER);
     let nobody = DrainRequest {
         session: "of nobody".to_string(),
     };
@@ -143,6 +148,7 @@ fn exchange(
     let server = config.server_url.as_deref().ok_or(EnrolError::NoServer)?;
     let trust = config.trust()?;
     let client = Client::trusting(server, given, trust.as_ref());
+    let client = client.announcing(Features::OF_WORKER);
     let request = EnrolRequest {
         name: match config.name.is_empty() {
             true => machine_name(),
@@ -158,6 +164,10 @@ fn exchange(
         Ok(answer) => Ok(answer.token_id),
         Err(CallError::Refused { error, .. }) if is_refused => {
             Err(EnrolError::Refused(error.message))
+        }
+        Err(CallError::Refused { status: 426, error }) => {
+            let fault = format!("the server at {server} says: {}", error.message);
+            Err(EnrolError::TooOld(fault))
         }
         Err(error) => {
             let fault = format!("the server at {server} does not enrol this worker: {error}");

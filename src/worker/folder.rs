@@ -73,19 +73,28 @@ impl Folder {
 
     /// Pins the worker to the first installation that it meets.
     pub fn belongs_to(&self, installation: &str) -> Result<(), FolderError> {
-        let file = self.path.join("installation");
-        let unusable = |source| FolderError::Unusable {
-            path: file.clone(),
-            source,
-        };
-        match fs::read_to_string(&file) {
-            Ok(known) if known.trim() == installation => Ok(()),
-            Ok(_) => Err(FolderError::OtherInstallation { file }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                write_whole(&file, installation.as_bytes()).map_err(unusable)
-            }
-            Err(error) => Err(unusable(error)),
+        if self.may_belong_to(installation)? {
+            return Ok(());
         }
+        let path = self.installation_file();
+        let written = write_whole(&path, installation.as_bytes());
+        written.map_err(|source| FolderError::Unusable { path, source })
+    }
+
+    /// Fails if the worker belongs to another installation. Returns whether it belongs to this one already: a worker that belongs to
+    /// none may belong to any.
+    pub fn may_belong_to(&self, installation: &str) -> Result<bool, FolderError> {
+        let file = self.installation_file();
+        match fs::read_to_string(&file) {
+            Ok(known) if known.trim() == installation => Ok(true),
+            Ok(_) => Err(FolderError::OtherInstallation { file }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(FolderError::Unusable { path: file, source }),
+        }
+    }
+
+    fn installation_file(&self) -> PathBuf {
+        self.path.join("installation")
     }
 
     pub fn place(&self, attempt: AttemptRef) -> Place {

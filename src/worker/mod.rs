@@ -46,6 +46,7 @@ use crate::client::Client;
 use crate::clock::monotonic_ms;
 use crate::config::{ConfigError, WorkerConfig};
 use crate::domain::AttemptRef;
+use crate::domain::peer::Features;
 use crate::domain::protocol::{Assignment, Registration, Spooled};
 use crate::domain::settings::Settings;
 use crate::service::ServiceManager;
@@ -105,6 +106,9 @@ pub enum EndError {
     /// With how many results that could not be told.
     #[error("the server does not take its token any more")]
     ShutOut { untold: usize },
+    /// The server does not understand this version of the worker any more, in the server's words.
+    #[error("{0}")]
+    TooOld(String),
     #[error("{0}")]
     Other(String),
 }
@@ -162,12 +166,14 @@ impl Worker {
             slots: config.slots,
             version: env!("CARGO_PKG_VERSION").to_string(),
             platform: format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
+            features: Features::OF_WORKER,
         };
         let (events, inbox) = unbounded();
         let trust = config.trust()?;
         let seen = Arc::new(SeenEpoch::load(&folder));
         let new_client = || {
             let client = Client::trusting(server_url, token.as_deref(), trust.as_ref());
+            let client = client.announcing(Features::OF_WORKER);
             client.remembering(seen.clone())
         };
         let thread = StartError::Thread;

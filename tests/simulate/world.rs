@@ -930,6 +930,7 @@ impl World {
             slots: 1,
             version: String::new(),
             platform: String::new(),
+            features: stepward::domain::peer::Features::NONE,
         };
         let spooled = vec![Spooled {
             attempt,
@@ -965,6 +966,7 @@ impl World {
             slots: player.slots,
             version: "0.1.0".to_string(),
             platform: "made up".to_string(),
+            features: stepward::domain::peer::Features::NONE,
         };
         let skew_ms = self.dice.between(-1_000_000_000, 1_000_000_000);
         let player = &mut self.players[at];

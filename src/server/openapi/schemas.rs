@@ -35,6 +35,7 @@ const LISTED: &[&str] = &[
 const ANSWERS: &str = include_str!("answers.txt");
 /// What it is told. Anything else is refused.
 const REQUESTS: &str = include_str!("requests.txt");
+const WORKER_REQUESTS: &str = include_str!("worker_requests.txt");
 
 pub fn all() -> Map<String, Value> {
     let mut schemas = Map::new();
@@ -61,6 +62,8 @@ pub fn all() -> Map<String, Value> {
     }
     add_shapes(&mut schemas, ANSWERS, false);
     add_shapes(&mut schemas, REQUESTS, true);
+    // A worker may be newer than the server: fields that the server does not know are ignored.
+    add_shapes(&mut schemas, WORKER_REQUESTS, false);
     for name in LISTED {
         let items = schema(&format!("[{name}]"));
         let next = "Ask for what comes after it; null: this was the last page.";

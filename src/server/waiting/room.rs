@@ -67,9 +67,9 @@ impl Guest {
         1.0 - f64::from(self.poll.free_slots) / slots
     }
 
-    fn can_take(&self, tags: &[String]) -> bool {
-        let offered = |tag: &String| self.offer.tags.binary_search(tag).is_ok();
-        tags.iter().all(offered)
+    fn can_take(&self, words: &[String]) -> bool {
+        let offered = |word: &String| self.offer.words.binary_search(word).is_ok();
+        words.iter().all(offered)
     }
 
     fn learn(&mut self, update: &Update) {
@@ -223,7 +223,7 @@ impl Room {
     pub fn pass_over(&mut self, in_vain: &HashSet<u64>, demands: &[Demand], now: Instant) {
         for ticket in in_vain {
             if let Some(guest) = self.polls.get_mut(ticket)
-                && demands.iter().any(|demand| guest.can_take(&demand.tags))
+                && demands.iter().any(|demand| guest.can_take(&demand.words))
             {
                 guest.passed_over_until = Some(now + LOOK);
                 self.look_at = Some(now + LOOK);
@@ -256,7 +256,7 @@ impl Room {
         for demand in demands {
             let able: Vec<&(u64, &Guest)> = guests
                 .iter()
-                .filter(|(_, guest)| guest.can_take(&demand.tags))
+                .filter(|(_, guest)| guest.can_take(&demand.words))
                 .collect();
             let mut left = demand.steps;
             let share = left.div_ceil(able.len().max(1) as u32);

@@ -8,6 +8,7 @@ mod concurrency;
 mod cost;
 mod decline;
 mod facts;
+mod features;
 mod graphs;
 mod hooks;
 mod inputs;

@@ -35,7 +35,7 @@ fn the_demand_is_counted_by_what_steps_need_and_up_to_a_bound() {
         gpu("e").after(&["d"]),
     ]);
     let demand = |tags: &[&str], steps| Demand {
-        tags: tags.iter().map(|tag| tag.to_string()).collect(),
+        words: tags.iter().map(|tag| tag.to_string()).collect(),
         steps,
     };
     let all = [demand(&["script"], 3), demand(&["gpu", "script"], 1)];

@@ -12,6 +12,7 @@ use stepward::domain::check::Problems;
 use stepward::domain::event::{Event, EventKind};
 use stepward::domain::job::JobState;
 use stepward::domain::outbox::{Message, Target};
+use stepward::domain::peer::Features;
 use stepward::domain::protocol::Registration;
 use stepward::domain::step::{Step, StepState};
 use stepward::domain::task::{Definition, StepDraft, TaskDraft};
@@ -98,9 +99,24 @@ impl TestHouse {
         slots: u32,
         spooled: Vec<Spooled>,
     ) -> (TestWorker<'_>, Vec<Verdict>) {
+        self.session_announcing(name, tags, slots, spooled, Features::NONE)
+    }
+
+    /// The same for a worker that announces features.
+    pub fn session_announcing(
+        &self,
+        name: &str,
+        tags: &[&str],
+        slots: u32,
+        spooled: Vec<Spooled>,
+        features: Features,
+    ) -> (TestWorker<'_>, Vec<Verdict>) {
         let life = self.sessions.fetch_add(1, Ordering::Relaxed);
         let key = format!("{name}-life-{life}");
-        let registration = registration(name, &key, tags, slots);
+        let registration = Registration {
+            features,
+            ..registration(name, &key, tags, slots)
+        };
         let opened = self
             .engine
             .open_session(registration, spooled, self.now())
@@ -340,6 +356,7 @@ pub fn registration(name: &str, key: &str, tags: &[&str], slots: u32) -> Registr
         slots,
         version: "0.1.0".to_string(),
         platform: "linux".to_string(),
+        features: Features::NONE,
     }
 }
 

@@ -17,6 +17,7 @@ mod metrics;
 mod names;
 mod openapi;
 mod polls;
+mod protocol;
 mod race;
 mod rollback;
 mod schedules;
@@ -131,12 +132,17 @@ impl ServerHouse {
     }
 
     fn post(&self, path: &str, body: &Value) -> Answer {
+        self.post_as("", path, body)
+    }
+
+    /// With these headers besides the usual ones.
+    fn post_as(&self, headers: &str, path: &str, body: &Value) -> Answer {
         let body = match body {
             Value::Null => String::new(),
             body => body.to_string(),
         };
-        let headers = "content-type: application/json\r\n";
-        self.ask("POST", path, headers, body.as_bytes())
+        let headers = format!("content-type: application/json\r\n{headers}");
+        self.ask("POST", path, &headers, body.as_bytes())
     }
 
     fn submit(&self, task: &str) -> i64 {

@@ -1,5 +1,6 @@
 //! A worker's mind, without a process and without a server: what it says and does, given what it hears and when.
 
+use stepward::domain::peer::Features;
 use stepward::domain::protocol::{
     Assignment, BeatAnswer, Finished, News, OpenedSession, PollAnswer, Registration, Reports,
     ReportsAnswer, Spooled, Verdict,
@@ -80,6 +81,7 @@ fn opened(spooled: Vec<Verdict>) -> Event {
         settings: Settings::default(),
         spooled,
         withheld: Vec::new(),
+        server_features: Features::NONE,
     }))
 }
 
