@@ -15,7 +15,8 @@ CREATE TABLE server (
     change_seq       INTEGER NOT NULL DEFAULT 0,    -- the highest of jobs that are gone: none is given twice
     lineage          TEXT    NOT NULL DEFAULT '',   -- random; new after a restore, or when a person accepts an older database
     epoch            INTEGER NOT NULL DEFAULT 0,    -- number of starts of a server in this lineage
-    commit_number    INTEGER NOT NULL DEFAULT 0     -- number of the last group commit; stepward.mark holds a copy of it
+    commit_number    INTEGER NOT NULL DEFAULT 0,    -- number of the last group commit; stepward.mark holds a copy of it
+    rollback_noticed INTEGER NOT NULL DEFAULT 0     -- 1: a worker has worked for a later state of this database
 ) STRICT;
 
 -- The lineages of this installation, the current one last. The session that ran an attempt tells in which lineage the

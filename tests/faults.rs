@@ -55,6 +55,10 @@ fn main() {
         Trial::test("logs_leave_room_to_make_room", full_of_logs),
         Trial::test("a_read_only_disk_is_refused_at_start", read_only_at_start),
         Trial::test(
+            "a_folder_without_permission_is_no_read_only_disk",
+            without_permission,
+        ),
+        Trial::test(
             "a_step_runs_where_nobody_sees_the_group_of_its_worker",
             in_a_world_of_processes,
         ),
@@ -439,6 +443,20 @@ fn read_only_at_start() -> Result<(), Failed> {
     expect(
         said,
         "opened\ndata folder DISK/data cannot be written: Read-only file system (os error 30), \
+         make it writable or choose another data_dir\n",
+    )
+}
+
+/// Root may write everywhere, unless it gives this privilege up. The files in the folder can be written, the folder cannot.
+fn without_permission() -> Result<(), Failed> {
+    let said = on_small_disk(
+        "8m",
+        "\"$me\" child open \"$disk/data\"; chmod 0500 \"$disk/data\"; \
+         setpriv --bounding-set=-dac_override,-dac_read_search \"$me\" child open \"$disk/data\"",
+    )?;
+    expect(
+        said,
+        "opened\ndata folder DISK/data cannot be written: Permission denied (os error 13), \
          make it writable or choose another data_dir\n",
     )
 }

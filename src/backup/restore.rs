@@ -15,10 +15,9 @@ use super::open::{Contents, Keep, newer_schema, unpack};
 use super::{BackupError, DATA, ROOT, SETTINGS, WORKFLOWS, stamp};
 use crate::domain::Timestamp;
 use crate::domain::event::{EventKind, NewEvent};
-use crate::lock::Lock;
 use crate::store::{
-    CopyError, DATABASE_FILE, LOCK_FILE, OpenError, RESTORING_FILE, Taken, UNPACKING_FOLDER,
-    hold_folder, take_copy,
+    CopyError, DATABASE_FILE, FolderLock, LOCK_FILE, OpenError, RESTORING_FILE, Taken,
+    UNPACKING_FOLDER, hold_folder, take_copy,
 };
 use crate::words;
 
@@ -124,7 +123,7 @@ pub fn restore(source: impl Read, asked: &Restore) -> Result<Restored, BackupErr
 struct Held {
     place: PathBuf,
     is_new: bool,
-    _lock: Lock,
+    _lock: FolderLock,
 }
 
 impl Held {

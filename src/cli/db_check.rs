@@ -14,7 +14,7 @@ use super::look::Show;
 use super::say::{answer, answer_json, say};
 use super::words::{bytes, count, printable, shell_path, shown_path};
 use crate::store::{
-    Breach, CopyError, DATABASE_FILE, FileSize, OpenError, SCHEMA_VERSION, Stopped, Store,
+    Breach, CopyError, DATABASE_FILE, FileSize, OpenError, Opening, SCHEMA_VERSION, Stopped, Store,
     StoreOptions,
 };
 
@@ -64,6 +64,24 @@ fn look(opened: Result<Store, OpenError>) -> anyhow::Result<(Option<FileSize>, V
     }
 }
 
+/// Opens the database of a folder, and creates none: a check must not.
+fn open(folder: &Path) -> anyhow::Result<Result<Store, OpenError>> {
+    let is_missing = folder
+        .metadata()
+        .is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    if !is_missing {
+        match Opening::check(folder, StoreOptions::looking()) {
+            Ok(opening) if !opening.is_new() => return Ok(Store::finish(opening)),
+            Ok(_) => {}
+            Err(refusal) => return Ok(Err(refusal)),
+        }
+    }
+    Err(Fault::not_found(format!(
+        "{} holds no database ({DATABASE_FILE} is missing or empty), name the data folder: stepward db check FOLDER",
+        folder.display()
+    )))
+}
+
 /// The rules are those of today's tables, and a check must not upgrade what an older server may go on with.
 fn breaches_of_copy(folder: &Path) -> anyhow::Result<Vec<Breach>> {
     let stopped = Stopped::take(folder)?;
@@ -85,20 +103,8 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
         Some(folder) => folder,
         None => server_config(args.config.as_deref())?.data_dir,
     };
-    // Opening would make one, or fill an empty file; a check must not.
-    let holds_none = match folder.join(DATABASE_FILE).metadata() {
-        Ok(found) => found.len() == 0,
-        // Whatever else keeps it from being looked at, opening it says better.
-        Err(error) => error.kind() == ErrorKind::NotFound,
-    };
-    if holds_none {
-        return Err(Fault::not_found(format!(
-            "{} holds no database ({DATABASE_FILE} is missing or empty), name the data folder: stepward db check FOLDER",
-            folder.display()
-        )));
-    }
     let mut schema_version = SCHEMA_VERSION;
-    let (size, breaches) = match Store::open(&folder, StoreOptions::looking()) {
+    let (size, breaches) = match open(&folder)? {
         Err(OpenError::Older { found, .. }) => {
             schema_version = found;
             (None, breaches_of_copy(&folder)?)

@@ -46,10 +46,15 @@ pub struct ServerArgs {
     /// How the lines of its own log look.
     #[arg(long, env = "STEPWARD_LOG_FORMAT", value_enum)]
     log_format: Option<LogFormat>,
+    /// Goes on from a database that has lost its last commits, after the server refused to start with it or workers noticed that
+    /// it was rolled back. Use it once: what the commits held is lost, and every worker opens a new session.
+    #[arg(long)]
+    accept_older_database: bool,
 }
 
 pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let file = config_file(args.config.as_deref(), SERVER_CONFIG);
+    let accepts_older = args.accept_older_database;
     process::begin_by(file.as_deref(), args.log_format);
     let config = ServerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
     if let Some(folder) = &config.workflows_dir {
@@ -61,7 +66,7 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let forgotten = has_forgotten_dir(&known);
     let manager = ServiceManager::of_process();
     manager.status("opening the database");
-    let server = Server::start_watched(&config, known, manager.clone());
+    let server = Server::start_watched(&config, known, manager.clone(), accepts_older);
     let mut server = server
         .map_err(|error| port_owner::named(error, "choose another with listen or --listen"))?;
     let address = server.address();

@@ -1,6 +1,7 @@
 //! Which history the database continues: counted at each start, and asked for the name of a log.
 
 use super::{Engine, EngineError};
+use crate::domain::event::NewEvent;
 use crate::domain::lineage::{EpochHistory, Lineages, LogTag};
 use crate::domain::{AttemptRef, Now};
 
@@ -8,6 +9,14 @@ impl Engine {
     /// A server starts: the epoch of its lineage grows by one, in the transaction that also saves the service clock.
     pub fn begin_epoch(&self, now: Now) -> Result<EpochHistory, EngineError> {
         self.write(now, |tx| Ok(tx.begin_epoch()?))
+    }
+
+    /// A worker has worked for a later state of the database. `event` tells people.
+    pub fn note_rollback(&self, event: NewEvent, now: Now) -> Result<(), EngineError> {
+        self.write(now, move |tx| {
+            tx.note_rollback()?;
+            Ok(tx.record(&event, now)?)
+        })
     }
 
     /// The name of the worker that has this session. `None`: the database does not know the session.

@@ -165,12 +165,6 @@ impl Engine {
         self.store.read(|tx| Ok(tx.logouts(now)?))
     }
 
-    /// Whether anybody can be let in as an admin.
-    pub fn has_admin(&self, now: Now) -> Result<bool, EngineError> {
-        self.store
-            .read(|tx| Ok(tx.has_other_admin(TokenId(0), now)?))
-    }
-
     /// By its number, or by its name: the good one, or else the last one that was.
     pub fn select_token(&self, selector: &str, now: Now) -> Result<TokenId, EngineError> {
         let fits_none = || EngineError::NoTokenFits {

@@ -53,6 +53,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
 use crate::domain::{AttemptRef, JobId};
 use mend::Sound;
 use names::LogName;
@@ -147,6 +149,18 @@ fn make_private_folder(path: &Path) -> io::Result<()> {
 }
 
 impl Logs {
+    /// Finds out whether `open` would fail, and changes nothing.
+    pub fn check(folder: &Path) -> io::Result<()> {
+        match folder.metadata() {
+            Ok(found) if found.is_dir() => {
+                Ok(accessat(CWD, folder, Access::WRITE_OK, AtFlags::EACCESS)?)
+            }
+            Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Logs whose names have no lineage.
     pub fn open(folder: &Path, limits: LogLimits) -> io::Result<Logs> {
         Logs::open_with(folder, limits, None)

@@ -256,7 +256,7 @@ impl Rooms {
 
 impl Front {
     pub fn start(
-        address: SocketAddr,
+        socket: TcpSocket,
         door: Arc<Door>,
         identity: Option<Arc<Identity>>,
         limits: Limits,
@@ -265,7 +265,7 @@ impl Front {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let listener = runtime.block_on(async { listen(address) })?;
+        let listener = runtime.block_on(async { socket.listen(BACKLOG) })?;
         let address = listener.local_addr()?;
         let (stop, stopping) = watch::channel(false);
         let desk = Desk {
@@ -333,14 +333,15 @@ fn connections_at_hand() -> usize {
 /// How long requests that are under way may take once the server stops.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+/// Takes the address. Clients are refused until the socket listens.
+pub fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
-    socket.listen(BACKLOG)
+    Ok(socket)
 }
 
 fn run(runtime: &Runtime, listener: TcpListener, desk: &Desk) {

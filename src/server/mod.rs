@@ -55,7 +55,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::backup::{LOGS_FOLDER, WORKFLOWS_FILE};
-use crate::clock::SystemClock;
+use crate::clock::{SystemClock, wall_time};
 use crate::config::{self, ConfigError, ServerConfig, Setting};
 use crate::domain::Timestamp;
 use crate::domain::lineage::EpochHistory;
@@ -66,7 +66,7 @@ use crate::outbox::{Bell, Origin, Outbox};
 use crate::reaper::Reaper;
 use crate::scheduler::Scheduler;
 use crate::service::ServiceManager;
-use crate::store::{OpenError, Store, StoreOptions};
+use crate::store::{OpenError, Opening, Store, StoreOptions};
 use crate::sweeper::Sweeper;
 use api::hooks::HookLog;
 use auth::{Gate, GateOptions};
@@ -163,6 +163,29 @@ pub struct App {
     settings: Vec<Setting>,
 }
 
+/// Where everybody must show a token, somebody must have one that opens everything.
+fn refuse_without_token(
+    config: &ServerConfig,
+    has_token: bool,
+    opening: &Opening,
+) -> Result<(), StartError> {
+    if !config.asks_for_token() || has_token || opening.has_admin(wall_time())? {
+        return Ok(());
+    }
+    let is_loopback = config.listen.ip().is_loopback();
+    Err(StartError::NoToken {
+        why: match is_loopback {
+            true => "auth.required is true".to_string(),
+            false => format!("listen is {}, which others can reach", config.listen),
+        },
+        make: config.first_token(),
+        or_else: match is_loopback {
+            true => "",
+            false => ", or listen on 127.0.0.1",
+        },
+    })
+}
+
 /// Nobody knows where these come from.
 fn unsaid(config: &ServerConfig) -> Vec<Setting> {
     // Without a file there is nothing that could not be read.
@@ -221,22 +244,25 @@ impl Server {
         on_reload: Option<OnReload>,
     ) -> Result<Server, StartError> {
         let (limits, nobody) = (Limits::default(), ServiceManager::default());
-        Server::begin(config, settings, None, limits, on_reload, nobody)
+        Server::begin(config, settings, None, limits, on_reload, nobody, false)
     }
 
-    /// With a service manager that hears from recovery that the server lives.
+    /// With a service manager that hears from recovery that the server lives. A database that is older than its mark is refused,
+    /// unless `accepts_older`.
     pub fn start_watched(
         config: &ServerConfig,
         settings: Vec<Setting>,
         manager: ServiceManager,
+        accepts_older: bool,
     ) -> Result<Server, StartError> {
-        Server::begin(config, settings, None, Limits::default(), None, manager)
+        let limits = Limits::default();
+        Server::begin(config, settings, None, limits, None, manager, accepts_older)
     }
 
     /// With other limits than the usual ones to what a client may cost.
     pub fn start_with(config: &ServerConfig, limits: Limits) -> Result<Server, StartError> {
         let nobody = ServiceManager::default();
-        Server::begin(config, unsaid(config), None, limits, None, nobody)
+        Server::begin(config, unsaid(config), None, limits, None, nobody, false)
     }
 
     /// With these tasks and no others, whatever becomes of their files. Nothing of them happens by itself: no schedule fires.
@@ -251,6 +277,7 @@ impl Server {
             Limits::default(),
             None,
             ServiceManager::default(),
+            false,
         )
     }
 
@@ -261,7 +288,9 @@ impl Server {
         limits: Limits,
         on_reload: Option<OnReload>,
         manager: ServiceManager,
+        accepts_older: bool,
     ) -> Result<Server, StartError> {
+        // Everything that can refuse a start comes first, and changes no file: see `store::Opening`.
         let token = config.token()?;
         let identity = match config.tls.files() {
             Some((cert_file, key_file)) => Some(Arc::new(Identity::load(cert_file, key_file)?)),
@@ -291,9 +320,22 @@ impl Server {
         let options = StoreOptions {
             on_commit: Some(Arc::new(on_commit)),
             public_url: public_url.trim_end_matches('/').to_string(),
+            accepted_older_at: accepts_older.then(wall_time),
             ..StoreOptions::default()
         };
-        let store = Store::open(&config.data_dir, options)?;
+        let opening = Opening::check(&config.data_dir, options)?;
+        let logs_folder = config.data_dir.join(LOGS_FOLDER);
+        let in_logs = |source| StartError::Logs {
+            folder: logs_folder.clone(),
+            source,
+        };
+        Logs::check(&logs_folder).map_err(in_logs)?;
+        refuse_without_token(config, token.is_some(), &opening)?;
+        let address = config.listen;
+        let in_listen = |source| StartError::Listen { address, source };
+        let socket = http::bind(address).map_err(in_listen)?;
+
+        let store = Store::finish(opening)?;
         if let Some(identity) = &identity {
             identity.tell_in(&config.data_dir);
         }
@@ -312,20 +354,8 @@ impl Server {
         let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
         let begun_at = clock.now().wall;
         let engine = Engine::new(store, settings);
-        if config.asks_for_token() && token.is_none() && !engine.has_admin(clock.now())? {
-            let why = match config.listen.ip().is_loopback() {
-                true => "auth.required is true".to_string(),
-                false => format!("listen is {}, which others can reach", config.listen),
-            };
-            let make = config.first_token();
-            let or_else = match config.listen.ip().is_loopback() {
-                true => "",
-                false => ", or listen on 127.0.0.1",
-            };
-            return Err(StartError::NoToken { why, make, or_else });
-        }
         gate.load(&engine)?;
-        let logs = open_logs(&config.data_dir.join(LOGS_FOLDER), &engine)?;
+        let logs = open_logs(&logs_folder, &engine)?;
         let installation = engine.installation_key()?;
         let epochs = engine.begin_epoch(clock.now())?;
         let origin = Origin::new(&installation, config.public_url.as_deref());
@@ -397,13 +427,12 @@ impl Server {
             settings: settings_known,
         });
         let handlers = Handlers::start(&app, limits.queued_max).map_err(thread)?;
-        let address = config.listen;
         let watching = identity.clone().map(Watching::start).transpose();
         let certificate = watching.map_err(thread)?;
-        let front = Front::start(address, handlers.door.clone(), identity, limits);
+        let front = Front::start(socket, handlers.door.clone(), identity, limits);
         Ok(Server {
             _certificate: certificate,
-            front: front.map_err(|source| StartError::Listen { address, source })?,
+            front: front.map_err(in_listen)?,
             app: Some(app),
             handlers,
         })

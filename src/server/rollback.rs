@@ -95,8 +95,8 @@ pub fn refuse_if_rolled_back(
             seen.number, app.epochs.current.number
         );
         log::error!("{text}");
-        app.engine
-            .tell(NewEvent::new(EventKind::RollbackNoticed, text), now)?;
+        let event = NewEvent::new(EventKind::RollbackNoticed, text);
+        app.engine.note_rollback(event, now)?;
     }
     let message = format!(
         "the database of the server is older than the one that this worker has worked for, so the server does not take calls of \

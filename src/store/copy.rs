@@ -12,12 +12,12 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, ErrorCode, OpenFlags, named_params};
 
 use super::invariants::Breach;
-use super::schema::{self, DATABASE_FILE, OpenError};
+use super::opening;
+use super::schema::{self, DATABASE_FILE, FolderLock, OpenError};
 use super::{Store, StoreError, StoreOptions, Tx, lineage};
 use crate::domain::event::NewEvent;
 use crate::domain::lineage::{Lineages, LogTag};
 use crate::domain::{AttemptRef, JobId, Now, Timestamp};
-use crate::lock::Lock;
 
 pub const STATEMENTS: &[&str] = &[ATTEMPTS_OF_JOB, INSTALLATION];
 
@@ -96,13 +96,14 @@ impl Store {
 /// A data folder whose server is stopped, and stays so for as long as this lives.
 pub struct Stopped {
     folder: PathBuf,
-    _lock: Lock,
+    _lock: FolderLock,
 }
 
 impl Stopped {
     /// Changes nothing but who holds the folder.
     pub fn take(folder: &Path) -> Result<Stopped, OpenError> {
         let lock = schema::lock_existing(folder)?;
+        opening::refuse_behind_in(folder)?;
         Ok(Stopped {
             folder: folder.into(),
             _lock: lock,
@@ -243,6 +244,7 @@ const FORGET_SESSION_KEYS: &str =
     "UPDATE session SET session_key = 'restored.' || session_id || '.' || hex(randomblob(8))";
 
 impl Tx<'_> {
+    /// Gives every session a key that no worker has, so that every worker opens a new session.
     pub(super) fn forget_session_keys(&self) -> Result<(), StoreError> {
         self.sql(FORGET_SESSION_KEYS)?.execute([])?;
         Ok(())

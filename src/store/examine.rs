@@ -19,6 +19,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use rustix::fs::{FlockOperation, flock};
 
 use super::invariants::Breach;
+use super::opening;
 use super::schema::{self, DATABASE_FILE, LOCK_FILE, OpenError, SCHEMA_VERSION};
 use super::{Shared, Stats, StoreError, StoreOptions, Tx};
 use crate::domain::Timestamp;
@@ -150,6 +151,7 @@ fn look(folder: &Path, file: &Path, trace: &Trace) -> Result<Examined, ExamineEr
     let connection = open(file, trace.has_wal).map_err(refuse)?;
     schema::refuse_strangers(&connection, file).map_err(ExamineError::Refused)?;
     let schema_version = schema::user_version(&connection).map_err(refuse)?;
+    opening::refuse_behind(&connection, folder, schema_version).map_err(ExamineError::Refused)?;
     let is_current = schema_version == SCHEMA_VERSION;
     if is_current {
         schema::refuse_incomplete(&connection, folder, file).map_err(ExamineError::Refused)?;
@@ -242,7 +244,7 @@ fn open(file: &Path, has_wal: bool) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-fn in_uri(path: &OsStr) -> String {
+pub fn in_uri(path: &OsStr) -> String {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-~".contains(byte);
     let shown = |byte: &u8| match plain(byte) {
         true => char::from(*byte).to_string(),

@@ -18,12 +18,17 @@ pub const STATEMENTS: &[&str] = &[
     ADD_EPOCH,
     FORGET_EPOCHS,
     SESSION_OF_ATTEMPT,
+    NUMBER_COMMIT,
+    NOTE_ROLLBACK,
+    ROLLBACK_NOTICED,
 ];
 
 const LINEAGE: &str = "SELECT lineage, epoch FROM server WHERE only_row = 1";
 
 const BEGIN_NEW_LINEAGE: &str = "
-    UPDATE server SET lineage = lower(hex(randomblob(16))), epoch = 0 WHERE only_row = 1 RETURNING lineage
+    UPDATE server SET lineage = lower(hex(randomblob(16))), epoch = 0, rollback_noticed = 0
+     WHERE only_row = 1
+ RETURNING lineage
 ";
 
 /// Runs once at the beginning of a lineage. The ids of removed sessions count, too: `sqlite_sequence` holds the highest id that
@@ -34,6 +39,10 @@ const ADD_LINEAGE: &str = "
       FROM server
      WHERE only_row = 1 AND NOT EXISTS (SELECT 1 FROM lineage WHERE key = server.lineage)
 ";
+
+const NOTE_ROLLBACK: &str = "UPDATE server SET rollback_noticed = 1 WHERE only_row = 1";
+
+const ROLLBACK_NOTICED: &str = "SELECT rollback_noticed FROM server WHERE only_row = 1";
 
 const BEGIN_EPOCH: &str = "
     UPDATE server SET epoch = epoch + 1 WHERE only_row = 1 RETURNING lineage, epoch
@@ -67,6 +76,12 @@ pub fn record_first_lineage(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute(ADD_LINEAGE, []).map(|_| ())
 }
 
+/// Whether a worker has noticed that the database was rolled back, and no person has accepted it since.
+pub fn is_rollback_noticed(connection: &Connection) -> rusqlite::Result<bool> {
+    let noticed = connection.query_row(ROLLBACK_NOTICED, [], |row| row.get(0));
+    Ok(noticed.optional()?.unwrap_or(false))
+}
+
 /// Reads the lineages of a database, the oldest first.
 pub fn read_lineages(connection: &Connection) -> rusqlite::Result<Lineages> {
     let mut statement = connection.prepare_cached(LINEAGES)?;
@@ -98,8 +113,16 @@ fn lineage(row: &Row) -> rusqlite::Result<Lineage> {
         epoch: row.get(1)?,
     })
 }
+const NUMBER_COMMIT: &str = "UPDATE server SET commit_number = :number WHERE only_row = 1";
 
 impl Tx<'_> {
+    /// Gives the commit of this transaction its number. The writer does that once for each group.
+    pub(super) fn number_commit(&self, number: i64) -> Result<(), StoreError> {
+        self.sql(NUMBER_COMMIT)?
+            .execute(named_params! {":number": number})?;
+        Ok(())
+    }
+
     pub fn lineage(&self) -> Result<Lineage, StoreError> {
         Ok(self.sql(LINEAGE)?.query_row([], lineage)?)
     }
@@ -117,6 +140,12 @@ impl Tx<'_> {
         self.forget_session_keys()?;
         self.changes.borrow_mut().lineage = Some(key.clone());
         Ok(key)
+    }
+
+    /// Remembers that a worker has worked for a later state of this database, until a new lineage begins.
+    pub fn note_rollback(&self) -> Result<(), StoreError> {
+        self.sql(NOTE_ROLLBACK)?.execute([])?;
+        Ok(())
     }
 
     /// Counts one more start of a server, and returns the starts that the database knows.

@@ -17,6 +17,8 @@ mod invariants;
 mod jobs;
 mod lineage;
 mod loops;
+mod mark;
+mod opening;
 mod outbox;
 mod queue;
 mod recovery;
@@ -40,10 +42,10 @@ use std::time::Duration;
 use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Params, Rows};
 
+use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::outbox::Target;
 use crate::domain::task::Definition;
-use crate::domain::{DefinitionId, EventSeq, JobId, Uptime, WorkerId};
-use crate::lock::Lock;
+use crate::domain::{DefinitionId, EventSeq, JobId, Now, Timestamp, Uptime, WorkerId};
 use crate::metrics::{Fact, Metrics};
 use crate::secrets::Sealer;
 
@@ -55,13 +57,15 @@ pub use definitions::{Frozen, hex_sha256};
 pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
+pub use mark::MARK_FILE;
+pub use opening::Opening;
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
 pub use requirements::{Requirement, requirement_words};
 pub use retention::{FileSize, FireRef, Named, RemovedPiece, RootJob};
 pub use schema::{
-    DATABASE_FILE, LOCK_FILE, OpenError, RESTORING_FILE, SCHEMA_VERSION, UNPACKING_FOLDER, compact,
-    hold_folder, random_key,
+    DATABASE_FILE, FolderLock, LOCK_FILE, OpenError, RESTORING_FILE, SCHEMA_VERSION,
+    UNPACKING_FOLDER, compact, hold_folder, random_key,
 };
 pub use steps::{Ending, NewStep};
 pub use workers::SessionView;
@@ -168,15 +172,19 @@ pub struct StoreOptions {
     pub public_url: String,
     /// `false`: a database of an older version is refused and stays as it is.
     pub upgrades: bool,
-    /// It is not opened without its key, if only that opens some of its inputs.
-    pub needs_key: bool,
+    /// The folder has everything that belongs to its database: the key of sealed inputs, and no logs of other jobs. `false` for a copy
+    /// of the database alone.
+    pub is_whole_folder: bool,
+    /// When a person said that a database older than its mark, or another one than the mark names, is accepted. It begins a new
+    /// lineage. `None`: it is refused.
+    pub accepted_older_at: Option<Timestamp>,
 }
 
 impl StoreOptions {
     /// For a copy, which may have been made without the key.
     pub fn of_copy() -> StoreOptions {
         StoreOptions {
-            needs_key: false,
+            is_whole_folder: false,
             ..StoreOptions::default()
         }
     }
@@ -199,8 +207,9 @@ impl Default for StoreOptions {
             on_statement: None,
             on_commit: None,
             public_url: String::new(),
-            needs_key: true,
+            is_whole_folder: true,
             upgrades: true,
+            accepted_older_at: None,
         }
     }
 }
@@ -218,7 +227,7 @@ struct Inner {
     shared: Arc<Shared>,
     folder: PathBuf,
     begun_up: Uptime,
-    _lock: Lock,
+    _lock: FolderLock,
 }
 
 /// What the writer thread and the readers have in common.
@@ -248,20 +257,21 @@ const DEFINITIONS_KEPT_MAX: usize = 256;
 
 impl Store {
     pub fn open(folder: &Path, options: StoreOptions) -> Result<Store, OpenError> {
-        let (lock, connection) =
-            schema::open(folder, options.upgrades, options.on_statement.as_ref())?;
-        if options.needs_key {
-            schema::refuse_lost_key(&connection, folder)?;
-        }
-        let sealer = Sealer::open(folder).map_err(|source| OpenError::Folder {
-            folder: folder.into(),
-            source,
-        })?;
-        let file = folder.join(schema::DATABASE_FILE);
-        let refuse = |source| OpenError::Sqlite {
-            file: file.clone(),
+        Store::finish(Opening::check(folder, options)?)
+    }
+
+    /// Opens a folder that was checked before.
+    pub fn finish(opening: Opening) -> Result<Store, OpenError> {
+        let folder = opening.folder().to_path_buf();
+        let in_folder = |source| OpenError::Folder {
+            folder: folder.clone(),
             source,
         };
+        let (database, options) = opening.finish()?;
+        let sealer = Sealer::open(&folder).map_err(in_folder)?;
+        let file = folder.join(schema::DATABASE_FILE);
+        let refuse = |source| schema::sqlite_refusal(&folder, &file, source);
+        let connection = database.connection;
         let change_seq = jobs::change_seq_max(&connection).map_err(refuse)?;
         let begun_up = jobs::service_clock(&connection).map_err(refuse)?;
         let readers = open_readers(&file, options.readers_max)?;
@@ -276,22 +286,38 @@ impl Store {
             stats: Stats::default(),
             metrics: Metrics::default(),
         });
-        let writer = writer::Writer::start(connection, shared.clone()).map_err(|source| {
-            OpenError::Folder {
-                folder: folder.into(),
-                source,
-            }
-        })?;
+        let writer = writer::Writer::start(connection, database.mark, shared.clone());
         let inner = Inner {
             readers,
-            writer,
+            writer: writer.map_err(in_folder)?,
             shared,
-            folder: folder.into(),
+            folder: folder.clone(),
             begun_up,
-            _lock: lock,
+            _lock: database.lock,
         };
-        Ok(Store {
+        let store = Store {
             inner: Arc::new(inner),
+        };
+        if let Some(wall) = database.accepted_at {
+            store
+                .go_on_from_older(wall)
+                .map_err(|error| in_folder(std::io::Error::other(error.to_string())))?;
+        }
+        Ok(store)
+    }
+
+    /// A person accepted a database that is older than the one the server and its workers knew. It begins a new lineage, and
+    /// every worker opens a new session: what was assigned since is not known here.
+    fn go_on_from_older(&self, wall: Timestamp) -> Result<(), StoreError> {
+        let now = Now {
+            wall,
+            up: self.begun_up(),
+        };
+        self.write(move |tx| {
+            tx.begin_new_lineage()?;
+            let message = "the server goes on from an older database that a person accepted: what happened later is lost, and every \
+                           worker opens a new session";
+            tx.record(&NewEvent::new(EventKind::OlderDatabaseAccepted, message), now)
         })
     }
 

@@ -1,8 +1,10 @@
-//! Opens the database file: takes the folder, refuses what must not be opened, makes or upgrades the schema.
+//! The schema of the database, its upgrades, and the checks of a data folder and of the database in it.
+//!
+//! `opening.rs` decides in which order they are made.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,10 +12,12 @@ use rusqlite::config::DbConfig;
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::limits::Limit;
 use rusqlite::{Batch, Connection, ErrorCode, OpenFlags};
-use rustix::fs::statfs;
+use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
 use rustix::io::Errno;
 
-use super::{StatementObserver, in_one_line};
+use super::mark::{self, MARK_FILE};
+use super::opening::Opening;
+use super::{StatementObserver, StoreOptions, in_one_line};
 use crate::disk;
 use crate::lock::Lock;
 use crate::secrets::KEY_FILE;
@@ -25,7 +29,7 @@ const SCHEMA: &str = include_str!("../../schema.sql");
 const APPLICATION_ID: i32 = 0x5354_5057;
 
 /// What brings a database of version n+1 to version n+2: entry n. Forward only; `schema.sql` is the sum of all.
-const UPGRADES: &[&str] = &[
+pub const UPGRADES: &[&str] = &[
     "
     CREATE INDEX job_open ON job (job_id) WHERE ended_at IS NULL;
     CREATE INDEX job_in_trouble ON job (ended_at)
@@ -95,6 +99,7 @@ const UPGRADES: &[&str] = &[
     ALTER TABLE server ADD COLUMN lineage TEXT NOT NULL DEFAULT '';
     ALTER TABLE server ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE server ADD COLUMN commit_number INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE server ADD COLUMN rollback_noticed INTEGER NOT NULL DEFAULT 0;
     CREATE TABLE lineage (
         lineage_no       INTEGER PRIMARY KEY,
         key              TEXT    NOT NULL UNIQUE,
@@ -109,16 +114,12 @@ const UPGRADES: &[&str] = &[
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 
 pub const DATABASE_FILE: &str = "stepward.db";
-const WAL_FILE: &str = "stepward.db-wal";
+pub const WAL_FILE: &str = "stepward.db-wal";
 pub const LOCK_FILE: &str = "LOCK";
 /// Is there while one database takes the place of another.
 pub const RESTORING_FILE: &str = "RESTORING";
 /// While a backup is unpacked, before anything of it comes into the folder itself.
 pub const UNPACKING_FOLDER: &str = ".stepward-restoring";
-
-/// Checking every page takes longer the larger the file is; above these sizes it is left to `stepward db check`.
-const CHECKED_BYTES_MAX: u64 = 64 << 20;
-const CHECKED_BYTES_MAX_AFTER_CRASH: u64 = 256 << 20;
 
 /// An upgrade rewrites a file that is no larger, so that it can shrink from then on; a larger one is left to `stepward db compact`.
 const REWRITTEN_BYTES_MAX: u64 = 64 << 20;
@@ -140,7 +141,7 @@ pub enum OpenError {
     #[error(
         "data folder {folder} cannot be written: {cause}, make it writable or choose another data_dir"
     )]
-    ReadOnly { folder: PathBuf, cause: String },
+    Unwritable { folder: PathBuf, cause: String },
     #[error(
         "the disk of data folder {folder} is full ({free_bytes} bytes free), make room and try again"
     )]
@@ -181,7 +182,7 @@ pub enum OpenError {
     )]
     Corrupt { file: PathBuf, detail: String },
     #[error(
-        "{file} is {state}, and {sign} beside it is of a server that was here: restore it from a backup: stepward restore FILE \
+        "{file} is {state}, and {sign} beside it shows that a server used this folder: restore a backup: stepward restore FILE \
          --data-dir {} --force; or choose an empty data_dir",
         crate::words::shell_path(file.parent().unwrap_or(file))
     )]
@@ -190,6 +191,23 @@ pub enum OpenError {
         state: &'static str,
         sign: &'static str,
     },
+    #[error(
+        "{file} is at commit {found}, and {MARK_FILE} says that it was at commit {marked}: its write-ahead log was removed or damaged, \
+         or an older copy was put in its place; restore a backup: stepward restore FILE --data-dir {} --force; or start the server \
+         once with --accept-older-database to go on without what came later",
+        crate::words::shell_path(file.parent().unwrap_or(file))
+    )]
+    Behind {
+        file: PathBuf,
+        found: i64,
+        marked: i64,
+    },
+    #[error(
+        "{file} is not the database that this folder had before ({MARK_FILE} names another lineage); restore a backup: stepward \
+         restore FILE --data-dir {} --force; or start the server once with --accept-older-database to go on with this one",
+        crate::words::shell_path(file.parent().unwrap_or(file))
+    )]
+    OtherLineage { file: PathBuf },
     #[error(
         "{file} has {what} in it, which is none of ours and could change what is written: take it out, or restore a backup"
     )]
@@ -219,49 +237,7 @@ pub enum OpenError {
     },
 }
 
-/// Takes the folder and makes the database in it ready for use.
-///
-/// `observer` is called before each statement of an upgrade. Without `upgrades` what needs one is refused.
-pub fn open(
-    folder: &Path,
-    upgrades: bool,
-    observer: Option<&StatementObserver>,
-) -> Result<(Lock, Connection), OpenError> {
-    make_folder(folder)?;
-    refuse_network_filesystem(folder)?;
-    let was_locked = folder.join(LOCK_FILE).exists();
-    let lock = lock_folder(folder)?;
-    refuse_half_restored(folder)?;
-    refuse_full_disk(folder)?;
-    let file = folder.join(DATABASE_FILE);
-    refuse_no_file(&file)?;
-    let crashed = folder.join(WAL_FILE).exists();
-    refuse_lost(folder, &file, was_locked)?;
-    let bytes = inspect_file(folder, &file)?;
-    let connection = open_writer(folder, &file)?;
-    refuse_strangers(&connection, &file)?;
-    let checked_bytes_max = if crashed {
-        CHECKED_BYTES_MAX_AFTER_CRASH
-    } else {
-        CHECKED_BYTES_MAX
-    };
-    if bytes <= checked_bytes_max {
-        quick_check(&connection, &file)?;
-    }
-    if !upgrades {
-        refuse_older(&connection, folder, &file)?;
-    }
-    bring_up_to_date(&connection, folder, &file, UPGRADES, observer)?;
-    refuse_incomplete(&connection, folder, &file)?;
-    prove_writable(&connection, folder, &file)?;
-    if upgrades {
-        // Of a restore that was killed before it had touched anything: in nobody's way but the disk's.
-        let _ = std::fs::remove_dir_all(folder.join(UNPACKING_FOLDER));
-    }
-    Ok((lock, connection))
-}
-
-fn make_folder(folder: &Path) -> Result<(), OpenError> {
+pub fn make_folder(folder: &Path) -> Result<(), OpenError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -274,8 +250,33 @@ fn make_folder(folder: &Path) -> Result<(), OpenError> {
         .map_err(|cause| refusal(folder, cause))
 }
 
-fn refuse_network_filesystem(folder: &Path) -> Result<(), OpenError> {
-    let found = statfs(folder).map_err(|cause| refusal(folder, cause.into()))?;
+/// Refuses a folder that is no folder. One that does not exist is made later.
+pub fn refuse_no_folder(folder: &Path) -> Result<(), OpenError> {
+    match folder.metadata() {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(refusal(folder, io::ErrorKind::NotADirectory.into())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(refusal(folder, error)),
+    }
+}
+
+/// Returns the folder, or the nearest folder above it that exists.
+fn nearest_existing(folder: &Path) -> &Path {
+    let found = folder.ancestors().find(|above| above.is_dir());
+    found.unwrap_or(Path::new("."))
+}
+
+/// Refuses a folder in which this process may not create files.
+pub fn refuse_unwritable(folder: &Path) -> Result<(), OpenError> {
+    may_write(folder).map_err(|cause| refusal(folder, cause))
+}
+
+fn may_write(path: &Path) -> io::Result<()> {
+    Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
+}
+
+pub fn refuse_network_filesystem(folder: &Path) -> Result<(), OpenError> {
+    let found = statfs(nearest_existing(folder)).map_err(|cause| refusal(folder, cause.into()))?;
     let kind = match found.f_type as u32 {
         0x6969 => "nfs",
         0x517B => "smb",
@@ -290,9 +291,11 @@ fn refuse_network_filesystem(folder: &Path) -> Result<(), OpenError> {
     })
 }
 
-fn refuse_full_disk(folder: &Path) -> Result<(), OpenError> {
-    let free_bytes = disk::free_bytes(folder).map_err(|cause| refusal(folder, cause))?;
-    if free_bytes < FREE_BYTES_MIN {
+/// Refuses a folder whose disk has no room for this many bytes and a little more.
+pub fn refuse_full_disk(folder: &Path, needed_bytes: u64) -> Result<(), OpenError> {
+    let free_bytes =
+        disk::free_bytes(nearest_existing(folder)).map_err(|cause| refusal(folder, cause))?;
+    if free_bytes < FREE_BYTES_MIN.saturating_add(needed_bytes) {
         return Err(OpenError::Full {
             folder: folder.into(),
             free_bytes,
@@ -301,20 +304,22 @@ fn refuse_full_disk(folder: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// The same for whoever brings no folder into being: only one that holds a database is taken.
-pub fn lock_existing(folder: &Path) -> Result<Lock, OpenError> {
+/// Takes a folder that holds a database.
+pub fn lock_existing(folder: &Path) -> Result<FolderLock, OpenError> {
     let file = folder.join(DATABASE_FILE);
     file.metadata().map_err(|cause| refusal(folder, cause))?;
     refuse_no_file(&file)?;
-    let lock = lock_folder(folder)?;
+    let lock = FolderLock::take(folder)?;
     refuse_half_restored(folder)?;
     Ok(lock)
 }
 
 /// For whoever fills a folder, whatever is in it by now. One that is not there is made.
-pub fn hold_folder(folder: &Path) -> Result<Lock, OpenError> {
+pub fn hold_folder(folder: &Path) -> Result<FolderLock, OpenError> {
     make_folder(folder)?;
-    lock_folder(folder)
+    let mut lock = FolderLock::take(folder)?;
+    lock.keep();
+    Ok(lock)
 }
 
 /// Without its database it would be taken for a new one.
@@ -330,23 +335,81 @@ pub fn refuse_half_restored(folder: &Path) -> Result<(), OpenError> {
     }
 }
 
-fn lock_folder(folder: &Path) -> Result<Lock, OpenError> {
-    let file = folder.join(LOCK_FILE);
-    let lock = open_private(&file).map_err(|cause| refusal(folder, cause))?;
-    let mut lock = Lock::take(lock).map_err(|cause| match cause {
-        Errno::WOULDBLOCK => OpenError::InUse {
-            folder: folder.into(),
-            owner: owner(&file),
-        },
-        cause => refusal(folder, cause.into()),
-    })?;
-    let held = lock.file();
-    let written = held
-        .set_len(0)
-        .and_then(|()| held.rewind())
-        .and_then(|()| writeln!(held, "{}", std::process::id()));
-    written.map_err(|cause| refusal(folder, cause))?;
-    Ok(lock)
+/// The lock on a data folder, with the number of this process in its file.
+///
+/// Dropped before `keep` was called, it leaves the lock file as it was before.
+#[derive(Debug)]
+pub struct FolderLock {
+    path: PathBuf,
+    /// What the lock file held before. `None` if there was no lock file.
+    former: Option<Vec<u8>>,
+    is_kept: bool,
+    lock: Lock,
+}
+
+impl FolderLock {
+    pub fn take(folder: &Path) -> Result<FolderLock, OpenError> {
+        let path = folder.join(LOCK_FILE);
+        let refuse = |cause| refusal(folder, cause);
+        loop {
+            let was_there = path.exists();
+            let file = open_private(&path).map_err(refuse)?;
+            let mut lock = Lock::take(file).map_err(|cause| match cause {
+                Errno::WOULDBLOCK => OpenError::InUse {
+                    folder: folder.into(),
+                    owner: owner(&path),
+                },
+                cause => refusal(folder, cause.into()),
+            })?;
+            let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
+            let locked = lock.file().metadata().map(identity).map_err(refuse)?;
+            if path.metadata().map(identity).ok() != Some(locked) {
+                // Its former holder has just removed the file: this lock would keep nobody out.
+                continue;
+            }
+            let mut former = Vec::new();
+            let held = lock.file();
+            let written = held.read_to_end(&mut former).and_then(|_| {
+                replace_content(held, format!("{}\n", std::process::id()).as_bytes())
+            });
+            written.map_err(refuse)?;
+            return Ok(FolderLock {
+                path,
+                former: was_there.then_some(former),
+                is_kept: false,
+                lock,
+            });
+        }
+    }
+
+    /// Returns whether the folder had a lock file before.
+    pub fn was_there(&self) -> bool {
+        self.former.is_some()
+    }
+
+    /// The folder is used from now on: the lock file stays as it is.
+    pub fn keep(&mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for FolderLock {
+    fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
+        // If this fails, a lock file with the number of a process that has ended is left. Nobody minds.
+        let _ = match &self.former {
+            Some(former) => replace_content(self.lock.file(), former),
+            None => std::fs::remove_file(&self.path),
+        };
+    }
+}
+
+fn replace_content(file: &mut File, content: &[u8]) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(content)
 }
 
 /// Who holds it is a courtesy; that it is held is the message.
@@ -359,7 +422,7 @@ fn owner(lock_file: &Path) -> String {
 }
 
 /// By a link two folders could have one database, each with a lock of its own.
-fn refuse_no_file(file: &Path) -> Result<(), OpenError> {
+pub fn refuse_no_file(file: &Path) -> Result<(), OpenError> {
     let found = file.symlink_metadata().map(|found| found.file_type());
     let kind = match found {
         Ok(kind) if kind.is_symlink() => "a symbolic link",
@@ -373,31 +436,79 @@ fn refuse_no_file(file: &Path) -> Result<(), OpenError> {
     })
 }
 
-/// A database that was there and is gone is not made anew: its logs would be nobody's, and go.
-fn refuse_lost(folder: &Path, file: &Path, was_locked: bool) -> Result<(), OpenError> {
+/// Refuses a folder whose database is missing or empty although other files show that there was one: creating a new database would
+/// hide the loss, and the logs would belong to no job.
+pub fn refuse_lost(folder: &Path, file: &Path, was_locked: bool) -> Result<(), OpenError> {
     let state = match file.metadata() {
         Ok(found) if found.len() > 0 => return Ok(()),
         Ok(_) => "empty",
         Err(_) => "missing",
     };
-    let has_some = |name: &str| {
-        let entries = std::fs::read_dir(folder.join(name));
-        entries.is_ok_and(|mut entries| entries.next().is_some())
-    };
-    let is_there = |name: &str| folder.join(name).exists();
-    let sign = match () {
-        () if has_some("logs") => "logs",
-        () if is_there("workflows.good.json") => "workflows.good.json",
-        // An empty one may be of a start that was killed: then its first pages are in the log, and a key may have been laid there.
-        () if state == "missing" && is_there(WAL_FILE) => WAL_FILE,
-        () if state == "missing" && is_there(KEY_FILE) && was_locked => KEY_FILE,
-        () => return Ok(()),
+    let has_log = (folder.join(WAL_FILE).metadata()).is_ok_and(|found| found.len() > 0);
+    let sign = match sign_of_use(folder) {
+        Some(sign) => sign,
+        // SQLite writes the first page into the file itself before it creates the log.
+        None if has_log => WAL_FILE,
+        // Somebody may have put a key there before the first start.
+        None if state == "missing" && was_locked && folder.join(KEY_FILE).exists() => KEY_FILE,
+        None => return Ok(()),
     };
     Err(OpenError::Lost {
         file: file.into(),
         state,
         sign,
     })
+}
+
+/// The same for a database that has no tables: they were in a write-ahead log that is gone.
+pub fn refuse_lost_tables(folder: &Path, file: &Path) -> Result<(), OpenError> {
+    match sign_of_use(folder) {
+        None => Ok(()),
+        Some(sign) => Err(OpenError::Lost {
+            file: file.into(),
+            state: "a database without tables",
+            sign,
+        }),
+    }
+}
+
+/// The same for a database without a mark, as version 0.1 left it: logs are of jobs, so there was one.
+pub fn refuse_lost_jobs(connection: &Connection, folder: &Path) -> Result<(), OpenError> {
+    if mark::exists(folder) || !has_logs(folder) {
+        return Ok(());
+    }
+    let file = folder.join(DATABASE_FILE);
+    let had_jobs: bool = connection
+        .query_row(HAD_JOBS, [], |row| row.get(0))
+        .map_err(|source| sqlite_refusal(folder, &file, source))?;
+    match had_jobs {
+        true => Ok(()),
+        false => Err(OpenError::Lost {
+            file,
+            state: "a database in which there never was a job",
+            sign: "logs",
+        }),
+    }
+}
+
+const HAD_JOBS: &str = "SELECT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'job')";
+
+/// Returns the name of a file or folder that only a server that had a database leaves.
+fn sign_of_use(folder: &Path) -> Option<&'static str> {
+    if has_logs(folder) {
+        Some("logs")
+    } else if folder.join("workflows.good.json").exists() {
+        Some("workflows.good.json")
+    } else if mark::exists(folder) {
+        Some(MARK_FILE)
+    } else {
+        None
+    }
+}
+
+fn has_logs(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder.join("logs"));
+    entries.is_ok_and(|mut entries| entries.next().is_some())
 }
 
 /// Sealed inputs and no key: a new one would open none of them, and nobody would know until a retry fails.
@@ -421,10 +532,13 @@ pub fn refuse_lost_key(connection: &Connection, folder: &Path) -> Result<(), Ope
 /// Looks at every job, when a key is lost.
 const SEALED_JOBS: &str = "SELECT count(*) FROM job WHERE instr(input, '\"$sealed\"') > 0";
 
-/// Makes an empty file if there is none, so that nobody else can read what comes into it; looks at the header of one
-/// that exists. Plain I/O is safe only here, before SQLite holds locks on the file.
-fn inspect_file(folder: &Path, path: &Path) -> Result<u64, OpenError> {
-    let mut file = open_private(path).map_err(|cause| refusal(folder, cause))?;
+/// Looks at the header of a database file, if there is one. Plain I/O is safe only before SQLite holds locks on the file.
+pub fn inspect_file(folder: &Path, path: &Path) -> Result<(), OpenError> {
+    let opened = OpenOptions::new().read(true).write(true).open(path);
+    let mut file = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened.map_err(|cause| refusal(folder, cause))?,
+    };
     let bytes = file
         .metadata()
         .map_err(|cause| refusal(folder, cause))?
@@ -436,7 +550,16 @@ fn inspect_file(folder: &Path, path: &Path) -> Result<u64, OpenError> {
             return Err(OpenError::NotADatabase { file: path.into() });
         }
     }
-    Ok(bytes)
+    Ok(())
+}
+
+/// Makes an empty file if there is none, so that nobody else can read the database that SQLite writes into it.
+pub fn make_file(folder: &Path, path: &Path) -> Result<(), OpenError> {
+    if path.exists() {
+        return Ok(());
+    }
+    let made = open_private(path).map(|_| ());
+    made.map_err(|cause| refusal(folder, cause))
 }
 
 /// A file that nobody else may read, made if it is not there.
@@ -455,7 +578,7 @@ fn refusal(folder: &Path, source: io::Error) -> OpenError {
     let folder = folder.to_path_buf();
     match source.kind() {
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => {
-            OpenError::ReadOnly {
+            OpenError::Unwritable {
                 folder,
                 cause: source.to_string(),
             }
@@ -469,7 +592,7 @@ fn refusal(folder: &Path, source: io::Error) -> OpenError {
 }
 
 /// The connection that writes. It checkpoints by itself only when told to.
-fn open_writer(folder: &Path, file: &Path) -> Result<Connection, OpenError> {
+pub fn open_writer(folder: &Path, file: &Path) -> Result<Connection, OpenError> {
     let refuse = |source| sqlite_refusal(folder, file, source);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(file, flags).map_err(refuse)?;
@@ -547,7 +670,7 @@ pub fn refuse_strangers(connection: &Connection, path: &Path) -> Result<(), Open
     }
 }
 
-fn refuse_older(connection: &Connection, folder: &Path, path: &Path) -> Result<(), OpenError> {
+pub fn refuse_older(connection: &Connection, folder: &Path, path: &Path) -> Result<(), OpenError> {
     let found = user_version(connection).map_err(|source| sqlite_refusal(folder, path, source))?;
     match (1..SCHEMA_VERSION).contains(&found) {
         true => Err(OpenError::Older {
@@ -585,11 +708,14 @@ pub fn refuse_incomplete(
             what: crate::words::printable(what),
         });
     }
-    match SCHEMA
-        .lines()
-        .filter_map(created)
-        .find(|name| !found.contains(name))
-    {
+    let version =
+        user_version(connection).map_err(|source| sqlite_refusal(folder, path, source))?;
+    let upgrades = UPGRADES.iter().skip(version.max(1) as usize - 1);
+    let later: Vec<String> = upgrades
+        .flat_map(|upgrade| upgrade.lines().filter_map(created))
+        .collect();
+    let is_missing = |name: &String| !found.contains(name) && !later.contains(name);
+    match SCHEMA.lines().filter_map(created).find(is_missing) {
         None => Ok(()),
         Some(missing) => Err(OpenError::Corrupt {
             file: path.into(),
@@ -600,7 +726,7 @@ pub fn refuse_incomplete(
 
 /// `table step`, if that is what a line of the schema begins.
 fn created(line: &str) -> Option<String> {
-    let what = line.strip_prefix("CREATE ")?;
+    let what = line.trim_start().strip_prefix("CREATE ")?;
     let what = what.strip_prefix("UNIQUE ").unwrap_or(what);
     let (kind, name) = what.split_once(' ')?;
     let name = name.split_whitespace().next()?;
@@ -611,7 +737,7 @@ pub fn user_version(connection: &Connection) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-fn quick_check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+pub fn quick_check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
     let found = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))
         .map_err(|source| sqlite_refusal(path.parent().unwrap_or(path), path, source))?;
@@ -626,7 +752,7 @@ fn quick_check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
 }
 
 /// Makes the schema, or upgrades it one version at a time, each in its own transaction, after a copy was made.
-fn bring_up_to_date(
+pub fn bring_up_to_date(
     connection: &Connection,
     folder: &Path,
     path: &Path,
@@ -691,17 +817,23 @@ fn page_bytes(connection: &Connection) -> rusqlite::Result<u64> {
 
 /// Rewrites the database of a folder that nobody else uses. Returns its bytes before and after.
 pub fn compact(folder: &Path) -> Result<(u64, u64), OpenError> {
-    let (_lock, connection) = open(folder, true, None)?;
+    let (opened, _) = Opening::check(folder, StoreOptions::of_copy())?.finish()?;
+    let connection = opened.connection;
     let file = folder.join(DATABASE_FILE);
     let refuse = |source| sqlite_refusal(folder, &file, source);
     let before = page_bytes(&connection).map_err(refuse)?;
     rewrite(&connection).map_err(refuse)?;
     let after = page_bytes(&connection).map_err(refuse)?;
     // The new pages are in the log; the file shrinks when they are moved.
+    checkpoint(&connection, folder, &file)?;
+    Ok((before, after))
+}
+
+/// Moves all of the write-ahead log into the database file.
+pub fn checkpoint(connection: &Connection, folder: &Path, file: &Path) -> Result<(), OpenError> {
     connection
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-        .map_err(refuse)?;
-    Ok((before, after))
+        .map_err(|source| sqlite_refusal(folder, file, source))
 }
 
 fn in_one_transaction(
@@ -728,7 +860,11 @@ fn in_one_transaction(
 /// Writes the row of the installation, because some full or read-only disks are noticed only by a write.
 ///
 /// A new database gets its installation key and its lineage here; a database of schema version 3 or older gets its lineage.
-fn prove_writable(connection: &Connection, folder: &Path, path: &Path) -> Result<(), OpenError> {
+pub fn prove_writable(
+    connection: &Connection,
+    folder: &Path,
+    path: &Path,
+) -> Result<(), OpenError> {
     let refuse = |cause: getrandom::Error| OpenError::Folder {
         folder: folder.into(),
         source: io::Error::other(cause.to_string()),
@@ -764,11 +900,22 @@ pub fn sqlite_refusal(folder: &Path, file: &Path, source: rusqlite::Error) -> Op
             folder,
             free_bytes: 0,
         },
-        Some(ErrorCode::ReadOnly) => OpenError::ReadOnly {
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => OpenError::Unwritable {
+            cause: unwritable_cause(&folder, &file, &source),
             folder,
-            cause: "the filesystem is read-only".to_string(),
         },
         _ => OpenError::Sqlite { file, source },
+    }
+}
+
+/// SQLite has one code for a read-only filesystem, for missing permissions and for a file that was moved: the system knows which.
+fn unwritable_cause(folder: &Path, file: &Path, source: &rusqlite::Error) -> String {
+    let refused = [folder, file]
+        .into_iter()
+        .find_map(|path| may_write(path).err());
+    match refused {
+        Some(cause) => cause.to_string(),
+        None => in_one_line(source),
     }
 }
 

@@ -46,7 +46,7 @@ const TOKENS_AFTER: &str = concat!(
     "WHERE token_id > :after ORDER BY token_id LIMIT :limit"
 );
 
-const OTHER_ADMIN: &str = "
+pub const OTHER_ADMIN: &str = "
     SELECT 1 FROM token
      WHERE role = 'admin' AND ended_at IS NULL AND token_id <> :token_id AND (expires_at IS NULL OR expires_at > :wall)
      LIMIT 1

@@ -6,11 +6,11 @@
 //! process says so and aborts: the next start finds out.
 
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, Thread};
@@ -20,6 +20,8 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bo
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode};
 
+use super::mark::MarkFile;
+use super::schema::OpenError;
 use super::{Shared, StoreError, Tx};
 use crate::planted::{Bug, planted};
 
@@ -37,6 +39,16 @@ const WAL_PAGES_MAX: i32 = 16_000;
 /// Each has what it reads in a fraction of this.
 const READERS_WAITED_FOR: Duration = Duration::from_secs(2);
 const IDLE: Duration = Duration::from_millis(50);
+
+/// How often the files are looked for when nothing is written.
+const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the write-ahead log has before its first page, and before each page.
+const LOG_HEADER_BYTES: u64 = 32;
+const LOG_PAGE_HEADER_BYTES: u64 = 24;
+
+/// As a server that finds the corruption when it starts exits: `error` in the README's table of exit codes.
+const CORRUPT_EXIT_CODE: i32 = 1;
 
 /// A call's life, so that one whose caller gave up never runs.
 const QUEUED: u8 = 0;
@@ -232,28 +244,47 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
         .unwrap_or_else(|| "panic".to_string())
 }
 
-/// What the connection has open. SQLite goes on writing into a file that has no name any more, and nobody would find it again.
-struct DatabaseFile {
+/// A file that the connection has open. SQLite goes on writing into a file that was removed, and the next start would not find it.
+struct WatchedFile {
     path: PathBuf,
+    /// Device and inode.
     identity: (u64, u64),
 }
 
-impl DatabaseFile {
-    fn of(connection: &Connection) -> io::Result<DatabaseFile> {
-        let path = PathBuf::from(connection.path().unwrap_or_default());
+impl WatchedFile {
+    fn of(path: PathBuf) -> io::Result<WatchedFile> {
         let found = path.metadata()?;
-        Ok(DatabaseFile {
+        Ok(WatchedFile {
             path,
             identity: (found.dev(), found.ino()),
         })
     }
 
-    fn is_gone(&self) -> bool {
+    /// The write-ahead log of a database. A connection that has written has it open.
+    fn of_log(database: &Path) -> io::Result<WatchedFile> {
+        let mut path = database.as_os_str().to_os_string();
+        path.push("-wal");
+        WatchedFile::of(path.into())
+    }
+
+    fn state(&self) -> FileState {
         match self.path.metadata() {
-            Ok(found) => (found.dev(), found.ino()) != self.identity,
-            Err(error) => error.kind() == io::ErrorKind::NotFound,
+            Ok(found) if (found.dev(), found.ino()) == self.identity => {
+                FileState::There { bytes: found.len() }
+            }
+            Ok(found) => FileState::Replaced { bytes: found.len() },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => FileState::Removed,
+            // Nothing is known of it, and the next write shows whether it can be used.
+            Err(_) => FileState::There { bytes: u64::MAX },
         }
     }
+}
+
+/// What has the name of a watched file now.
+enum FileState {
+    There { bytes: u64 },
+    Removed,
+    Replaced { bytes: u64 },
 }
 
 /// The callers' side of the writer thread.
@@ -264,11 +295,19 @@ pub struct Writer {
 }
 
 impl Writer {
-    pub fn start(connection: Connection, shared: Arc<Shared>) -> io::Result<Writer> {
+    pub fn start(
+        connection: Connection,
+        mark: MarkFile,
+        shared: Arc<Shared>,
+    ) -> io::Result<Writer> {
         let (calls_tx, calls_rx) = bounded(shared.options.queue_max);
         let (groups_tx, groups_rx) = unbounded::<Vec<Box<dyn Call>>>();
         let kept = shared.clone();
-        let file = DatabaseFile::of(&connection)?;
+        let database = WatchedFile::of(connection.path().unwrap_or_default().into())?;
+        let log = WatchedFile::of_log(&database.path)?;
+        let page_bytes: u32 = connection
+            .pragma_query_value(None, "page_size", |row| row.get(0))
+            .map_err(io::Error::other)?;
         let answers = std::thread::Builder::new()
             .name("answers".to_string())
             .spawn(move || {
@@ -281,7 +320,11 @@ impl Writer {
             .name("writer".to_string())
             .spawn(move || {
                 let thread = WriterThread {
-                    file,
+                    database,
+                    log,
+                    page_bytes: page_bytes.into(),
+                    mark: RefCell::new(mark),
+                    checked_at: Cell::new(Instant::now()),
                     connection,
                     shared,
                     answers: groups_tx,
@@ -419,7 +462,13 @@ fn note_wal_pages(_: &Wal, pages: i32) -> rusqlite::Result<()> {
 }
 
 struct WriterThread {
-    file: DatabaseFile,
+    database: WatchedFile,
+    log: WatchedFile,
+    /// Size of a page of the database.
+    page_bytes: u64,
+    mark: RefCell<MarkFile>,
+    /// When the mark was last looked for.
+    checked_at: Cell<Instant>,
     connection: Connection,
     shared: Arc<Shared>,
     /// Groups whose outcome is known and whose callers are to be told.
@@ -499,12 +548,18 @@ impl WriterThread {
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
             } else {
-                match calls.recv() {
+                match calls.recv_timeout(FILE_CHECK_INTERVAL) {
                     Ok(call) => call,
-                    Err(_) => break,
+                    Err(RecvTimeoutError::Timeout) => {
+                        self.stop_if_files_are_gone();
+                        self.look_for_mark();
+                        continue;
+                    }
+                    Err(RecvTimeoutError::Disconnected) => break,
                 }
             };
             self.serve_group(first, calls);
+            self.look_for_mark();
             // What could not begin anew at its full length is tried again soon.
             let due = match WAL_PAGES.get() > WAL_PAGES_MAX {
                 true => WAL_PAGES_WORTH,
@@ -592,13 +647,7 @@ impl WriterThread {
     }
 
     fn commit_group(&self, group: &mut Group, care: Care) -> GroupEnd {
-        if self.file.is_gone() {
-            let path = self.file.path.display();
-            self.abort(
-                "the database was removed or replaced while it is in use",
-                &path,
-            );
-        }
+        self.stop_if_files_are_gone();
         if planted(Bug::ReplyBeforeCommit) && !self.connection.is_autocommit() {
             let late = self.statement("COMMIT");
             assert!(late.is_ok(), "a planted bug needs no care");
@@ -610,9 +659,10 @@ impl WriterThread {
                     log::error!("another process holds the database: {error}");
                     GroupEnd::Refused
                 }
-                _ => self.abort("a transaction could not begin", &error),
+                _ => self.stop("a transaction could not begin", &error),
             };
         }
+        let mut has_changed_rows = false;
         let mut changes = super::Changes::default();
         let mut index = 0;
         loop {
@@ -622,18 +672,22 @@ impl WriterThread {
             let Some(call) = group.calls.get_mut(index) else {
                 break;
             };
+            let rows_before = self.connection.total_changes();
             let run = match care {
                 Care::Together => Ok(self.run_bare(call.as_mut())),
                 Care::Apart => self.run_in_savepoint(call.as_mut()),
             };
             match run {
-                Ok(Ran::Kept(kept)) => changes.absorb(kept),
+                Ok(Ran::Kept(kept)) => {
+                    has_changed_rows |= self.connection.total_changes() != rows_before;
+                    changes.absorb(kept);
+                }
                 Ok(Ran::Undone) => {}
                 Ok(Ran::Spoiled) => return self.roll_back(GroupEnd::Spoiled),
                 Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
                     return self.roll_back(GroupEnd::Full);
                 }
-                Err(error) => self.abort("a savepoint could not be kept", &error),
+                Err(error) => self.stop("a savepoint could not be kept", &error),
             }
             if self.connection.is_autocommit() {
                 return GroupEnd::LostBy(index);
@@ -641,16 +695,88 @@ impl WriterThread {
             index += 1;
         }
         let tx = Tx::new(&self.connection, &self.shared);
+        let number = self.mark.borrow().number() + 1;
+        let rows_before = self.connection.total_changes();
         let sealed = tx.seal(&changes).and_then(|()| {
+            has_changed_rows |= self.connection.total_changes() != rows_before;
+            // A group that changed nothing costs no sync, and needs no number.
+            if has_changed_rows {
+                tx.number_commit(number)?;
+            }
             if planted(Bug::ReplyBeforeCommit) {
                 return Ok(());
             }
             Ok(self.statement("COMMIT")?)
         });
         match sealed {
-            Ok(()) => GroupEnd::Committed(changes),
+            Ok(()) => {
+                // A commit in a file that has no name any more is not durable, and must not be acknowledged.
+                self.stop_if_files_are_gone();
+                if has_changed_rows && !planted(Bug::ReplyBeforeCommit) {
+                    let lineage = changes.lineage.take();
+                    self.mark.borrow_mut().advance(number, lineage);
+                }
+                GroupEnd::Committed(changes)
+            }
             Err(StoreError::Full) => self.roll_back(GroupEnd::Full),
+            Err(StoreError::Sqlite(error)) => {
+                self.stop("a commit failed and its outcome is unknown", &error)
+            }
             Err(error) => self.abort("a commit failed and its outcome is unknown", &error),
+        }
+    }
+
+    /// Ends the process if the database or its write-ahead log was removed, replaced or emptied. Not to be called in a transaction.
+    fn stop_if_files_are_gone(&self) {
+        if !matches!(self.database.state(), FileState::There { .. }) {
+            self.abort(
+                "the database was removed or replaced while it is in use",
+                &self.database.path.display(),
+            );
+        }
+        let path = self.log.path.display();
+        let saved = match self.log.state() {
+            FileState::There { bytes } if bytes >= self.log_bytes_min() => return,
+            FileState::There { .. } => {
+                self.abort("the write-ahead log was emptied while it is in use", &path)
+            }
+            // This process still has the former log open. A new reader of this process may have made an empty one.
+            FileState::Removed | FileState::Replaced { bytes: 0 } => self.save_removed_log(),
+            // The next start would add that to the database, so the database is left as it is.
+            FileState::Replaced { .. } => "another file has its name".to_string(),
+        };
+        self.abort(
+            "the write-ahead log was removed or replaced while it is in use",
+            &format!("{path}: {saved}"),
+        );
+    }
+
+    /// Returns the length that the write-ahead log has at least, by the pages that the last commit left in it.
+    fn log_bytes_min(&self) -> u64 {
+        match WAL_PAGES.get() as u64 {
+            0 => 0,
+            pages => LOG_HEADER_BYTES + pages * (LOG_PAGE_HEADER_BYTES + self.page_bytes),
+        }
+    }
+
+    /// Moves what a removed log holds into the database, and returns how that went.
+    fn save_removed_log(&self) -> String {
+        match self.move_log("PRAGMA wal_checkpoint(FULL)") {
+            Ok((pages, moved)) if pages == moved => {
+                "all of its commits were moved into the database".to_string()
+            }
+            Ok((pages, moved)) => {
+                format!("{moved} of its {pages} pages were moved into the database")
+            }
+            Err(error) => format!("its commits could not be moved into the database ({error})"),
+        }
+    }
+
+    /// Writes the mark again if somebody has removed it. Looks for it once in a while.
+    fn look_for_mark(&self) {
+        if self.checked_at.get().elapsed() >= FILE_CHECK_INTERVAL {
+            self.checked_at.set(Instant::now());
+            self.mark.borrow_mut().restore_if_removed();
         }
     }
 
@@ -703,7 +829,7 @@ impl WriterThread {
         if !self.connection.is_autocommit()
             && let Err(error) = self.statement("ROLLBACK")
         {
-            self.abort("a rollback failed", &error);
+            self.stop("a rollback failed", &error);
         }
         end
     }
@@ -732,7 +858,7 @@ impl WriterThread {
                     log::warn!("checkpoint put off: {error}");
                     self.wal_pages_old = WAL_PAGES.get();
                 }
-                _ => self.abort("a checkpoint failed", &error),
+                _ => self.stop("a checkpoint failed", &error),
             },
         }
     }
@@ -754,6 +880,22 @@ impl WriterThread {
         let moved = self.move_log("PRAGMA wal_checkpoint(TRUNCATE)");
         self.connection.busy_timeout(super::schema::BUSY_TIMEOUT)?;
         moved
+    }
+
+    /// Ends the process because of an error of SQLite. A corrupt database is told as at the start, with the same exit code: starting
+    /// again does not help.
+    fn stop(&self, what: &str, error: &rusqlite::Error) -> ! {
+        if let Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) =
+            error.sqlite_error_code()
+        {
+            let corrupt = OpenError::Corrupt {
+                file: self.database.path.clone(),
+                detail: super::in_one_line(error),
+            };
+            print_last_words(&format!("stepward: {corrupt}"));
+            std::process::exit(CORRUPT_EXIT_CODE);
+        }
+        self.abort(what, error)
     }
 
     fn abort(&self, what: &str, error: &dyn std::fmt::Display) -> ! {
@@ -782,8 +924,12 @@ fn abort_process(what: &str) -> ! {
         format!("stepward: {what}; stopping at once, the next start recovers what is on disk");
     // Nothing may come between: a logger or a stderr that cannot be written to must not keep a process that cannot write.
     let _abort = OnDrop(std::process::abort);
-    log::error!("{message}");
-    // The logger may be off or buffered; this line should be seen.
-    let _ = writeln!(std::io::stderr(), "{message}");
+    print_last_words(&message);
     std::process::abort()
+}
+
+fn print_last_words(message: &str) {
+    log::error!("{message}");
+    // The logger may be off or buffered; this line should be seen. If it cannot be written, nobody can be told.
+    let _ = writeln!(std::io::stderr(), "{message}");
 }

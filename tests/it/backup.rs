@@ -236,7 +236,13 @@ fn a_backup_holds_what_an_installation_is_made_of_and_becomes_one_again() {
     assert_eq!(names(folder.path()), ["data"]);
     assert_eq!(
         names(&data),
-        ["LOCK", "secret.key", "stepward.db", "workflows"]
+        [
+            "LOCK",
+            "secret.key",
+            "stepward.db",
+            "stepward.mark",
+            "workflows"
+        ]
     );
     assert_eq!(restored.workflows_dir, Some(data.join("workflows")));
     assert_eq!(

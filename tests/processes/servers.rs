@@ -328,3 +328,135 @@ fn a_server_whose_database_is_taken_away_ends_and_does_not_begin_anew() {
     assert_eq!(house.job(job).id, job);
     house.check();
 }
+
+/// The submission is answered, or it is not and the server has said why it ends.
+fn submits(house: &House) -> bool {
+    let path = "/api/tasks/hello/jobs";
+    let body = serde_json::json!({});
+    let timeout = Duration::from_secs(5);
+    let answer = (house.client).post::<_, serde_json::Value>(path, &body, timeout);
+    answer.is_ok()
+}
+
+fn run_offline(words: &[&str], data: &std::path::Path) -> (Option<i32>, String) {
+    let ran = std::process::Command::new(crate::house::BINARY)
+        .args(words)
+        .arg(data)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+    (ran.status.code(), said)
+}
+
+#[test]
+fn a_server_whose_write_ahead_log_is_taken_away_ends_and_loses_nothing() {
+    let mut house = House::with("tasks: { hello: { flow: { a: { script: echo hello } } } }");
+    let jobs: Vec<i64> = (0..5).map(|_| house.submit("hello")).collect();
+    std::fs::remove_file(house.path("data/stepward.db-wal")).unwrap();
+    assert!(!submits(&house), "nobody would find it again");
+    await_that("it says why it ends", || {
+        let said = house.server().said();
+        let why = "the write-ahead log was removed or replaced while it is in use";
+        let saved = "all of its commits were moved into the database";
+        (said.contains(why) && said.contains(saved)).then_some(())
+    });
+    house.kill_server();
+    house.start_server();
+    for job in &jobs {
+        assert_eq!(house.job(*job).id, *job);
+    }
+    // Emptied in place, it has lost what it held, and the server notices by itself.
+    let log = house.path("data/stepward.db-wal");
+    house.submit("hello");
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&log)
+        .and_then(|file| file.set_len(0))
+        .unwrap();
+    await_that("it says why it ends", || {
+        let said = house.server().said();
+        (said.contains("the write-ahead log was emptied while it is in use")).then_some(())
+    });
+    house.kill_server();
+    let data = house.path("data");
+    let server = ["server", "--listen", "127.0.0.1:0", "--data-dir"];
+    let (code, said) = run_offline(&server, &data);
+    assert!(
+        code == Some(1) && said.contains("says that it was at commit"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_database_that_lost_its_write_ahead_log_is_refused_until_a_person_accepts_it() {
+    let mut house = House::with("tasks: { hello: { flow: { a: { script: echo hello } } } }");
+    for _ in 0..5 {
+        house.submit("hello");
+    }
+    house.kill_server();
+    let data = house.path("data");
+    std::fs::remove_file(house.path("data/stepward.db-wal")).unwrap();
+    let before = house.data_files();
+    let server = ["server", "--listen", "127.0.0.1:0", "--data-dir"];
+    for words in [
+        &server[..],
+        &["db", "check"],
+        &["token", "ls", "--data-dir"],
+    ] {
+        let (code, said) = run_offline(words, &data);
+        assert_eq!(code, Some(1), "{words:?}: {said}");
+        let told = "stepward.mark says that it was at commit";
+        assert!(
+            said.contains(told) && said.contains("--accept-older-database"),
+            "{said}"
+        );
+    }
+    assert!(before == house.data_files(), "nothing was changed");
+    let mut command = std::process::Command::new(crate::house::BINARY);
+    command.args([
+        "server",
+        "--listen",
+        "127.0.0.1:0",
+        "--accept-older-database",
+    ]);
+    command.arg("--data-dir").arg(&data);
+    let accepting = crate::house::Process::start("accepting", command);
+    await_that("it starts", || {
+        accepting.said().contains("listening on").then_some(())
+    });
+    accepting.kill();
+    house.start_server();
+    assert_eq!(house.story(), ["older_database_accepted"]);
+    house.submit("hello");
+    house.check();
+}
+
+/// Larger than what is checked at each start: the damage is met when the server writes.
+#[test]
+fn a_corrupt_database_that_is_met_while_the_server_runs_ends_it_with_the_documented_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    drop(stepward::store::Store::open(&data, Default::default()).unwrap());
+    let file = data.join("stepward.db");
+    let root: u32 = {
+        let sql = rusqlite::Connection::open(&file).unwrap();
+        let fill = "INSERT INTO event (at, kind, message)
+            WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1700)
+            SELECT 0, 'backup_made', hex(zeroblob(20000)) FROM n";
+        sql.execute(fill, []).unwrap();
+        let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'schedule'";
+        sql.query_row(root, [], |row| row.get(0)).unwrap()
+    };
+    assert!(file.metadata().unwrap().len() > 64 << 20);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let page = (root as usize - 1) * 4096;
+    bytes[page..page + 4096].fill(0xAA);
+    std::fs::write(&file, bytes).unwrap();
+    let server = ["server", "--listen", "127.0.0.1:0", "--data-dir"];
+    let (code, said) = run_offline(&server, &data);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("is corrupt (") && said.contains("stepward restore FILE"),
+        "{said}"
+    );
+}

@@ -141,8 +141,18 @@ fn shade(kind: &str) -> &'static str {
             | BackupMade,
         ) => "completed",
         Some(
-            StepRequeued | StepRetried | StepSuspended | StepHeld | JobHeld | WorkerDraining
-            | WorkerPaused | SchedulePaused | ReportFenced | WorkerRestarted | BackupRestored,
+            StepRequeued
+            | StepRetried
+            | StepSuspended
+            | StepHeld
+            | JobHeld
+            | WorkerDraining
+            | WorkerPaused
+            | SchedulePaused
+            | ReportFenced
+            | WorkerRestarted
+            | BackupRestored
+            | OlderDatabaseAccepted,
         ) => "suspended",
         _ => "pending",
     }

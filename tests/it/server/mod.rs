@@ -19,6 +19,7 @@ mod openapi;
 mod polls;
 mod protocol;
 mod race;
+mod refused_starts;
 mod rollback;
 mod schedules;
 mod selectors;

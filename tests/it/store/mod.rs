@@ -2,6 +2,7 @@
 
 mod group_commit;
 mod invariants;
+mod mark;
 mod moves;
 mod open;
 mod statements;

@@ -237,6 +237,8 @@ fn a_database_that_is_gone_is_not_made_anew() {
     fs::remove_file(database(&folder)).unwrap();
     assert!(refusal(&folder).contains("stepward.db is missing, and logs beside it"));
     fs::remove_dir_all(folder.path().join("logs")).unwrap();
+    assert!(refusal(&folder).contains("stepward.db is missing, and stepward.mark beside it"));
+    fs::remove_file(folder.path().join("stepward.mark")).unwrap();
     assert!(refusal(&folder).contains("stepward.db is missing, and secret.key beside it"));
     assert!(!database(&folder).exists(), "it is left as it was");
     fs::write(database(&folder), whole).unwrap();

@@ -1,0 +1,269 @@
+//! A database that has lost commits is noticed: `stepward.mark` remembers how far it had come.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+use stepward::domain::event::{EventKind, NewEvent};
+use stepward::domain::{EventSeq, Now, Timestamp, Uptime};
+use stepward::store::{MARK_FILE, OpenError, Stopped, Store, StoreError, StoreOptions, examine};
+use tempfile::TempDir;
+
+const NOW: Now = Now {
+    wall: Timestamp(1_000),
+    up: Uptime(0),
+};
+
+fn open(folder: &Path) -> Result<Store, OpenError> {
+    Store::open(folder, StoreOptions::default())
+}
+
+fn record(store: &Store, text: &'static str) {
+    let event = NewEvent::new(EventKind::WorkerActive, text);
+    let recorded: Result<(), StoreError> = store.write(move |tx| tx.record(&event, NOW));
+    recorded.unwrap();
+}
+
+fn recorded(store: &Store) -> Vec<String> {
+    let events = store.read(|tx| tx.events_after(EventSeq(0), 100)).unwrap();
+    events.into_iter().map(|event| event.fact.message).collect()
+}
+
+/// A data folder as a server that was killed leaves it: three events in its write-ahead log.
+fn killed() -> TempDir {
+    let running = tempfile::tempdir().unwrap();
+    let store = open(running.path()).unwrap();
+    for text in ["one", "two", "three"] {
+        record(&store, text);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["stepward.db", "stepward.db-wal", MARK_FILE, "secret.key"] {
+        fs::copy(running.path().join(name), folder.path().join(name)).unwrap();
+    }
+    folder
+}
+
+fn log(folder: &TempDir) -> PathBuf {
+    folder.path().join("stepward.db-wal")
+}
+
+/// Every file of the folder with its content.
+fn files(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let entries = fs::read_dir(folder).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> = paths
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Each way to open the folder is refused in one line, and none of them changes a file.
+fn refused(folder: &TempDir) -> String {
+    let before = files(folder.path());
+    let refused = open(folder.path()).err().expect("a start is refused");
+    let looked = Store::open(folder.path(), StoreOptions::looking()).err();
+    assert_eq!(looked.unwrap().to_string(), refused.to_string());
+    let stopped = Stopped::take(folder.path()).err();
+    assert_eq!(stopped.unwrap().to_string(), refused.to_string());
+    let compacted = stepward::store::compact(folder.path()).unwrap_err();
+    assert_eq!(compacted.to_string(), refused.to_string());
+    assert!(before == files(folder.path()), "a file was changed");
+    assert_eq!(refused.to_string().lines().count(), 1, "{refused}");
+    refused.to_string()
+}
+
+#[test]
+fn a_killed_server_leaves_a_mark_that_fits() {
+    let folder = killed();
+    let store = open(folder.path()).unwrap();
+    assert_eq!(recorded(&store), ["one", "two", "three"]);
+    drop(store);
+    // After a clean stop too.
+    assert_eq!(
+        recorded(&open(folder.path()).unwrap()),
+        ["one", "two", "three"]
+    );
+}
+
+#[test]
+fn a_database_without_its_write_ahead_log_is_refused() {
+    type Harm = fn(&Path);
+    let harms: [(&str, Harm); 4] = [
+        ("removed", |log| fs::remove_file(log).unwrap()),
+        ("emptied", |log| fs::write(log, "").unwrap()),
+        ("cut off", |log| {
+            let bytes = fs::read(log).unwrap();
+            fs::write(log, &bytes[..bytes.len() - 1]).unwrap();
+        }),
+        ("damaged", |log| {
+            let mut bytes = fs::read(log).unwrap();
+            bytes[100] ^= 1;
+            fs::write(log, bytes).unwrap();
+        }),
+    ];
+    for (what, harm) in harms {
+        let folder = killed();
+        harm(&log(&folder));
+        let said = refused(&folder);
+        assert!(
+            said.contains("and stepward.mark says that it was at commit 3"),
+            "{what}: {said}"
+        );
+        assert!(said.contains("stepward restore FILE --data-dir"), "{said}");
+        assert!(said.contains("--accept-older-database"), "{said}");
+    }
+}
+
+#[test]
+fn doctor_sees_a_database_that_lost_commits() {
+    let folder = killed();
+    fs::remove_file(log(&folder)).unwrap();
+    let said = examine(folder.path()).unwrap_err().to_string();
+    assert!(said.contains("is at commit 0, and stepward.mark"), "{said}");
+}
+
+#[test]
+fn a_person_can_accept_an_older_database_once_and_it_begins_a_new_lineage() {
+    let folder = killed();
+    let lineage = |store: &Store| store.read(|tx| tx.lineage()).unwrap().key;
+    let mark = fs::read_to_string(folder.path().join(MARK_FILE)).unwrap();
+    fs::remove_file(log(&folder)).unwrap();
+    let options = StoreOptions {
+        accepted_older_at: Some(Timestamp(5_000)),
+        ..StoreOptions::default()
+    };
+    let store = Store::open(folder.path(), options.clone()).unwrap();
+    let events = store.read(|tx| tx.events_after(EventSeq(0), 100)).unwrap();
+    let kinds: Vec<_> = events.iter().map(|event| event.fact.kind).collect();
+    assert_eq!(kinds, [EventKind::OlderDatabaseAccepted]);
+    let accepted = lineage(&store);
+    assert!(!mark.contains(&accepted), "{mark}");
+    drop(store);
+    assert_eq!(lineage(&open(folder.path()).unwrap()), accepted);
+    // Where nothing is lost there is nothing to accept.
+    let store = Store::open(folder.path(), options).unwrap();
+    assert_eq!(lineage(&store), accepted);
+    assert_eq!(recorded(&store).len(), 1);
+}
+
+#[test]
+fn another_database_in_the_place_of_the_former_is_refused() {
+    let (folder, other) = (killed(), killed());
+    fs::remove_file(log(&folder)).unwrap();
+    drop(open(other.path()).unwrap());
+    fs::copy(
+        other.path().join("stepward.db"),
+        folder.path().join("stepward.db"),
+    )
+    .unwrap();
+    let said = refused(&folder);
+    assert!(
+        said.contains("stepward.mark names another lineage"),
+        "{said}"
+    );
+    // The same for a database that is older than lineages: the copy that an upgrade made.
+    let old = tempfile::tempdir().unwrap();
+    let database = Connection::open(old.path().join("stepward.db")).unwrap();
+    let version_2 = include_str!("released/version-2.sql");
+    database.execute_batch(version_2).unwrap();
+    drop(database);
+    for name in [MARK_FILE, "secret.key"] {
+        fs::copy(folder.path().join(name), old.path().join(name)).unwrap();
+    }
+    let said = refused(&old);
+    assert!(
+        said.contains("stepward.mark names another lineage"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_missing_or_torn_mark_keeps_nobody_out_and_is_written_again() {
+    for content in [None, Some(""), Some("stepward-mark 1 torn"), Some("\0\0")] {
+        let folder = killed();
+        let mark = folder.path().join(MARK_FILE);
+        let whole = fs::read_to_string(&mark).unwrap();
+        match content {
+            None => fs::remove_file(&mark).unwrap(),
+            Some(content) => fs::write(&mark, content).unwrap(),
+        }
+        drop(open(folder.path()).unwrap());
+        assert_eq!(fs::read_to_string(&mark).unwrap(), whole, "{content:?}");
+    }
+}
+
+#[test]
+fn the_mark_moves_with_every_commit_and_with_no_other_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(folder.path()).unwrap();
+    let mark = || fs::read_to_string(folder.path().join(MARK_FILE)).unwrap();
+    let number = || -> i64 { mark().split_whitespace().nth(3).unwrap().parse().unwrap() };
+    assert_eq!(number(), 0);
+    record(&store, "one");
+    assert_eq!(number(), 1);
+    let nothing: Result<(), StoreError> = store.write(|_| Ok(()));
+    nothing.unwrap();
+    let failed: Result<(), StoreError> = store.write(|tx| {
+        tx.record(&NewEvent::new(EventKind::WorkerActive, "undone"), NOW)?;
+        Err(StoreError::Stopped)
+    });
+    failed.unwrap_err();
+    record(&store, "two");
+    let marked = number();
+    let sql = Connection::open(folder.path().join("stepward.db")).unwrap();
+    let kept: i64 = sql
+        .query_row("SELECT commit_number FROM server", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!((marked, kept), (2, 2));
+}
+
+#[test]
+fn a_new_database_has_its_tables_without_its_write_ahead_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let _store = open(folder.path()).unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    let file = copy.path().join("stepward.db");
+    fs::copy(folder.path().join("stepward.db"), &file).unwrap();
+    let sql = Connection::open(&file).unwrap();
+    let rows: i64 = sql
+        .query_row("SELECT count(*) FROM server", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!(rows, 1);
+}
+
+/// As version 0.1 left it when it was killed before its first checkpoint, or after a clean stop, and the log was removed.
+#[test]
+fn an_empty_database_beside_signs_of_a_server_is_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("stepward.db");
+    let sql = Connection::open(&file).unwrap();
+    sql.pragma_update(None, "journal_mode", "WAL").unwrap();
+    drop(sql);
+    assert!(fs::metadata(&file).unwrap().len() > 0);
+    let good = folder.path().join("workflows.good.json");
+    fs::write(&good, "{}").unwrap();
+    let said = open(folder.path()).err().unwrap().to_string();
+    let told = "stepward.db is a database without tables, and workflows.good.json beside it";
+    assert!(said.contains(told), "{said}");
+    fs::remove_file(good).unwrap();
+    drop(open(folder.path()).unwrap());
+    fs::remove_file(folder.path().join(MARK_FILE)).unwrap();
+    fs::create_dir_all(folder.path().join("logs/1")).unwrap();
+    let said = open(folder.path()).err().unwrap().to_string();
+    assert!(
+        said.contains("in which there never was a job, and logs"),
+        "{said}"
+    );
+    fs::remove_dir_all(folder.path().join("logs")).unwrap();
+    // An empty file with a write-ahead log that holds something: SQLite would remove the log.
+    let killed = killed();
+    fs::remove_file(killed.path().join(MARK_FILE)).unwrap();
+    fs::write(killed.path().join("stepward.db"), "").unwrap();
+    let said = open(killed.path()).err().unwrap().to_string();
+    assert!(
+        said.contains("is empty, and stepward.db-wal beside it"),
+        "{said}"
+    );
+    assert!(log(&killed).exists());
+}
