@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::house::{House, PATIENT, await_that};
+use rustix::process::Signal;
+
+use crate::house::{BINARY, House, PATIENT, Process, await_that};
 use crate::typed::typed;
 
 const WORK: &str = "
@@ -81,6 +83,49 @@ fn a_worker_notices_that_the_database_was_rolled_back_and_keeps_its_result() {
         (worker.spooled() == 0).then_some(())
     });
     assert!(!problems(&house).contains(&"database_rolled_back".to_string()));
+
+    // Rolled back once more, and now a person accepts that. The worker goes on in the new lineage: the next job has the number of
+    // the one that is lost, and its log is its own.
+    house.stop_server();
+    std::fs::remove_dir_all(&data).unwrap();
+    copy(&early, &data);
+    house.start_server();
+    await_that("the problem is there once more", || {
+        problems(&house)
+            .contains(&"database_rolled_back".to_string())
+            .then_some(())
+    });
+    house.stop_server();
+    accept(&data);
+    house.start_server();
+    house.await_worker("w1", "active");
+    await_that("the worker says so", || {
+        worker
+            .process()
+            .said()
+            .contains("new lineage")
+            .then_some(())
+    });
+    assert_eq!(house.submit("gated"), job);
+    house.await_job(job, "completed");
+    let lines = house.log_lines(job, "wait");
+    assert_eq!(lines[..2], ["begun", "through"]);
+    assert_eq!(lines.len(), 3, "and the exit code: {lines:?}");
+    assert!(!problems(&house).contains(&"database_rolled_back".to_string()));
     drop(worker);
     house.check();
+}
+
+/// Starts a server once with `--accept-older-database`.
+fn accept(data: &Path) {
+    let mut command = Command::new(BINARY);
+    command.args(["server", "--listen", "127.0.0.1:0"]);
+    command.arg("--accept-older-database");
+    command.arg("--data-dir").arg(data);
+    let server = Process::start("accepting", command);
+    await_that("it starts", || {
+        server.said().contains("listening on").then_some(())
+    });
+    server.signal(Signal::TERM);
+    assert!(server.wait());
 }

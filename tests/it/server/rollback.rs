@@ -174,6 +174,7 @@ fn a_new_lineage_is_accepted_and_ends_every_session_of_the_former_one() {
 #[test]
 fn the_log_of_another_life_is_never_shown() {
     let mut house = ServerHouse::new();
+    house.submit("ask");
     let database = house.database();
     let early = house.path().join("early.db");
     house.stop();
@@ -202,13 +203,13 @@ fn the_log_of_another_life_is_never_shown() {
     fs::copy(&early, &database).unwrap();
     house.begin_new_lineage();
     let logs = house.config.data_dir.join("logs");
-    let of_first_life = logs.join("1").join(&house.log_files(1)[0]);
+    let of_first_life = logs.join("2").join(&house.log_files(2)[0]);
     let kept = house.path().join("kept.log");
     fs::copy(&of_first_life, &kept).unwrap();
     house.start();
     assert_eq!(run(&house, 1, ""), first);
     // The server removes files of jobs that its database does not know. This file is there all the same.
-    fs::create_dir_all(logs.join("1")).unwrap();
+    fs::create_dir_all(logs.join("2")).unwrap();
     fs::copy(&kept, &of_first_life).unwrap();
     assert_eq!(house.log_text(first.0), "", "this attempt printed nothing");
 
