@@ -27,11 +27,12 @@ CREATE TABLE lineage (
     first_session_id INTEGER NOT NULL               -- sessions with this id or a higher one belong to this lineage or a later one
 ) STRICT;
 
--- The last starts of a server in the current lineage. A worker that has seen another start under the same number has worked for
--- a later state of the database, which was rolled back since.
+-- The last starts of a server in the current lineage. A worker that has seen another start under the same number, or a commit
+-- that this history does not have, has worked for a later state of the database, which was rolled back since.
 CREATE TABLE epoch (
-    epoch     INTEGER PRIMARY KEY,
-    start_key TEXT    NOT NULL                      -- random
+    epoch          INTEGER PRIMARY KEY,
+    start_key      TEXT    NOT NULL,                -- random
+    commits_before INTEGER NOT NULL                 -- the number of the last commit before this start
 ) STRICT;
 
 -- How far things had come when: one row an hour. What is at most as high as in a row is at least as old as the row, so the

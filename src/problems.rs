@@ -221,8 +221,7 @@ pub fn rolled_back(health: &Health) -> Option<Problem> {
     Some(Problem {
         code: "database_rolled_back".to_string(),
         message: format!(
-            "the database was rolled back: {who} worked for a later state of it and can report nothing (epoch {} there, {} here)",
-            rollback.seen_epoch, rollback.epoch
+            "the database was rolled back: {who} worked for a later state of it and can report nothing"
         ),
         fix: "put the later data folder back, or go on with this one: stepward server --accept-older-database"
             .to_string(),

@@ -17,7 +17,7 @@ pub struct Lineage {
     pub epoch: i64,
 }
 
-/// One start of a server, as workers remember it.
+/// One start of a server and how far it has come, as workers remember it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Epoch {
     /// The key of the lineage.
@@ -25,6 +25,8 @@ pub struct Epoch {
     pub number: i64,
     /// Random. Tells apart two starts with the same number, one of which was rolled back.
     pub start_key: String,
+    /// The number of a commit that was durable.
+    pub commit: i64,
 }
 
 /// The header in which servers tell workers their epoch, and workers tell servers the last epoch that they have seen. In lower
@@ -32,14 +34,15 @@ pub struct Epoch {
 pub const LINEAGE_HEADER: &str = "stepward-lineage";
 
 impl Epoch {
-    /// Reads `LINEAGE; epoch=N; start=KEY`. Parameters that this version does not know are ignored.
+    /// Reads `LINEAGE; epoch=N; start=KEY; commit=N`. Parameters that this version does not know are ignored.
     pub fn parse(text: &str) -> Option<Epoch> {
         let mut parts = text.split(';').map(str::trim);
         let lineage = parts.next().filter(|key| is_key(key))?;
-        let (mut number, mut start_key) = (None, None);
+        let (mut number, mut start_key, mut commit) = (None, None, None);
         for part in parts {
             match part.split_once('=') {
                 Some(("epoch", digits)) => number = digits.parse().ok().filter(|n| *n >= 0),
+                Some(("commit", digits)) => commit = digits.parse().ok(),
                 Some(("start", key)) => start_key = Some(key).filter(|key| is_key(key)),
                 _ => {}
             }
@@ -48,6 +51,7 @@ impl Epoch {
             lineage: lineage.to_string(),
             number: number?,
             start_key: start_key?.to_string(),
+            commit: commit?,
         })
     }
 }
@@ -64,17 +68,32 @@ impl fmt::Display for Epoch {
             lineage,
             number,
             start_key,
+            commit,
         } = self;
-        write!(f, "{lineage}; epoch={number}; start={start_key}")
+        write!(
+            f,
+            "{lineage}; epoch={number}; start={start_key}; commit={commit}"
+        )
     }
 }
 
 /// The starts of a server that a database knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EpochHistory {
-    pub current: Epoch,
+    /// The key of the current lineage.
+    pub lineage: String,
+    /// The number of the current start.
+    pub current: i64,
     /// The last starts of the current lineage by their numbers, the current one included.
-    pub start_keys: BTreeMap<i64, String>,
+    pub starts: BTreeMap<i64, ServerStart>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerStart {
+    /// Random.
+    pub key: String,
+    /// The number of the last commit before the start.
+    pub commits_before: i64,
 }
 
 /// How the epoch that a worker has seen relates to the history of the database.
@@ -89,15 +108,34 @@ pub enum Seen {
 }
 
 impl EpochHistory {
-    pub fn relation_to(&self, seen: &Epoch) -> Seen {
-        if seen.lineage != self.current.lineage {
+    /// The current epoch, with the number of the last durable commit.
+    pub fn epoch(&self, commit: i64) -> Epoch {
+        let start = self.starts.get(&self.current);
+        Epoch {
+            lineage: self.lineage.clone(),
+            number: self.current,
+            start_key: start.map_or_else(String::new, |start| start.key.clone()),
+            commit,
+        }
+    }
+
+    /// `commit`: the number of the last durable commit.
+    pub fn relation_to(&self, seen: &Epoch, commit: i64) -> Seen {
+        if seen.lineage != self.lineage {
             return Seen::OtherLineage;
         }
-        match self.start_keys.get(&seen.number) {
-            Some(start_key) if *start_key == seen.start_key => Seen::Known,
-            Some(_) => Seen::RolledBack,
-            None if seen.number > self.current.number => Seen::RolledBack,
-            None => Seen::Known,
+        let Some(start) = self.starts.get(&seen.number) else {
+            return match seen.number > self.current {
+                true => Seen::RolledBack,
+                false => Seen::Known,
+            };
+        };
+        // The commits of an epoch end where the next one begins.
+        let mut later = self.starts.range(seen.number + 1..);
+        let last_commit = later.next().map_or(commit, |(_, next)| next.commits_before);
+        match start.key == seen.start_key && seen.commit <= last_commit {
+            true => Seen::Known,
+            false => Seen::RolledBack,
         }
     }
 }
@@ -187,50 +225,63 @@ mod tests {
         LogTag::of_lineage(&key(digit))
     }
 
-    fn epoch(lineage: &str, number: i64, start_key: &str) -> Epoch {
+    fn epoch(lineage: &str, number: i64, start_key: &str, commit: i64) -> Epoch {
         Epoch {
             lineage: key(lineage),
             number,
             start_key: start_key.to_string(),
+            commit,
         }
     }
 
     #[test]
     fn an_epoch_that_the_database_does_not_know_is_a_rollback() {
-        let starts = [(4, "04"), (5, "05"), (6, "06")];
+        let starts = [(4, "04", 40), (5, "05", 50), (6, "06", 60)];
+        let starts = starts.map(|(number, key, commits_before)| {
+            let key = key.to_string();
+            let start = ServerStart {
+                key,
+                commits_before,
+            };
+            (number, start)
+        });
         let history = EpochHistory {
-            current: epoch("a", 6, "06"),
-            start_keys: starts.map(|(n, key)| (n, key.to_string())).into(),
+            lineage: key("a"),
+            current: 6,
+            starts: starts.into(),
         };
-        let seen =
-            |lineage, number, start_key| history.relation_to(&epoch(lineage, number, start_key));
-        assert_eq!(seen("a", 6, "06"), Seen::Known);
-        assert_eq!(seen("a", 5, "05"), Seen::Known);
-        assert_eq!(seen("a", 7, "07"), Seen::RolledBack);
-        assert_eq!(
-            seen("a", 6, "66"),
-            Seen::RolledBack,
-            "another start with the same number"
-        );
-        assert_eq!(seen("a", 3, "33"), Seen::Known, "too long ago to tell");
-        assert_eq!(seen("b", 9, "09"), Seen::OtherLineage);
+        let seen = |lineage, number, start_key, commit| {
+            history.relation_to(&epoch(lineage, number, start_key, commit), 65)
+        };
+        assert_eq!(seen("a", 6, "06", 65), Seen::Known);
+        assert_eq!(seen("a", 5, "05", 60), Seen::Known);
+        assert_eq!(seen("a", 7, "07", 65), Seen::RolledBack);
+        let same_number = seen("a", 6, "66", 61);
+        assert_eq!(same_number, Seen::RolledBack, "another start");
+        let lost_commit = seen("a", 5, "05", 61);
+        assert_eq!(lost_commit, Seen::RolledBack, "the next start came sooner");
+        assert_eq!(seen("a", 6, "06", 66), Seen::RolledBack, "a lost commit");
+        assert_eq!(seen("a", 3, "33", 99), Seen::Known, "too long ago to tell");
+        assert_eq!(seen("b", 9, "09", 99), Seen::OtherLineage);
     }
 
     #[test]
     fn an_epoch_is_read_as_it_was_written() {
-        let written = epoch("a", 5, "0f");
+        let written = epoch("a", 5, "0f", 77);
         assert_eq!(Epoch::parse(&written.to_string()), Some(written.clone()));
-        let later = format!("{written}; commit=9");
+        let later = format!("{written}; more=9");
         assert_eq!(Epoch::parse(&later), Some(written));
         for text in [
             "",
             "a",
             "a; epoch=1",
-            "a; epoch=-1; start=a",
-            "a; epoch=x; start=a",
-            "a; epoch=1; start=",
-            "g; epoch=1; start=a",
-            "../a; epoch=1; start=a",
+            "a; epoch=1; start=a",
+            "a; epoch=-1; start=a; commit=1",
+            "a; epoch=x; start=a; commit=1",
+            "a; epoch=1; start=; commit=1",
+            "a; epoch=1; start=a; commit=x",
+            "g; epoch=1; start=a; commit=1",
+            "../a; epoch=1; start=a; commit=1",
         ] {
             assert_eq!(Epoch::parse(text), None, "{text:?}");
         }

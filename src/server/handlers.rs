@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{JoinHandle, Thread};
 
@@ -20,6 +21,7 @@ use super::meter::Meter;
 use super::routes::{self, Access, Route};
 use super::web;
 use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::lineage::EpochHistory;
 use crate::domain::peer::{PROTOCOL, PROTOCOL_HEADER, PROTOCOL_MIN, Peer};
 use crate::domain::token::Role;
 use crate::wire::worker::WORKER_TOO_OLD;
@@ -45,8 +47,8 @@ impl Handlers {
         };
         let door = Arc::new(Door {
             gate: app.gate.clone(),
-            epoch: HeaderValue::try_from(app.epochs.current.to_string())
-                .expect("keys and numbers are plain text"),
+            epochs: app.epochs.clone(),
+            commit_number: app.engine.store.commit_number(),
             meter: app.meter.clone(),
             workers: queue(),
             people: queue(),
@@ -103,14 +105,22 @@ pub struct Admitted {
 /// Where requests come in.
 pub struct Door {
     gate: Arc<Gate>,
-    /// What workers are told of the epoch of this server, see `domain/lineage.rs`.
-    pub epoch: HeaderValue,
+    epochs: Arc<EpochHistory>,
+    commit_number: Arc<AtomicI64>,
     pub meter: Arc<Meter>,
     workers: Arc<Queue>,
     people: Arc<Queue>,
 }
 
 impl Door {
+    /// What workers are told of the state of the database, see `domain/lineage.rs`.
+    pub fn epoch(&self) -> HeaderValue {
+        let epoch = self
+            .epochs
+            .epoch(self.commit_number.load(Ordering::Acquire));
+        HeaderValue::try_from(epoch.to_string()).expect("keys and numbers are plain text")
+    }
+
     /// What is asked for, what stands in its path, and who asks; if it exists, and if the caller may. Nothing more is read of a
     /// request before that. `target`: the address as it was asked for.
     pub fn admit(

@@ -576,7 +576,7 @@ async fn serve(
         let value = Peer::of_this_version(Features::OF_SERVER).to_string();
         let value = hyper::header::HeaderValue::try_from(value).expect("it is plain text");
         response.headers_mut().insert(PROTOCOL_HEADER, value);
-        let epoch = desk.door.epoch.clone();
+        let epoch = desk.door.epoch();
         response.headers_mut().insert(LINEAGE_HEADER, epoch);
     }
     response

@@ -147,7 +147,7 @@ pub struct App {
     backups: Backups,
     installation: String,
     /// The starts of a server that the database knows, this one included.
-    epochs: EpochHistory,
+    epochs: Arc<EpochHistory>,
     /// Workers that have seen a later state of the database.
     rollback: Rollback,
     /// Who messages are from.
@@ -357,7 +357,7 @@ impl Server {
         gate.load(&engine)?;
         let logs = open_logs(&logs_folder, &engine)?;
         let installation = engine.installation_key()?;
-        let epochs = engine.begin_epoch(clock.now())?;
+        let epochs = Arc::new(engine.begin_epoch(clock.now())?);
         let origin = Origin::new(&installation, config.public_url.as_deref());
         let thread = StartError::Thread;
         let catalogue = Arc::<Catalogue>::default();

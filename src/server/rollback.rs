@@ -4,6 +4,7 @@
 //! before it changes anything. The worker keeps its results and tries again until a person has decided which state counts.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
 use super::App;
@@ -76,7 +77,9 @@ pub fn refuse_if_rolled_back(
     worker: CallingWorker,
 ) -> Result<(), ApiError> {
     let seen = request.headers.lineage.as_deref().and_then(Epoch::parse);
-    let Some(seen) = seen.filter(|seen| app.epochs.relation_to(seen) == Seen::RolledBack) else {
+    let commit = app.engine.store.commit_number().load(Ordering::Acquire);
+    let is_lost = |seen: &Epoch| app.epochs.relation_to(seen, commit) == Seen::RolledBack;
+    let Some(seen) = seen.filter(is_lost) else {
         return Ok(());
     };
     let name = match worker {
@@ -90,9 +93,9 @@ pub fn refuse_if_rolled_back(
     let now = app.clock.now();
     if app.rollback.note(&worker, seen.number, now.wall) {
         let text = format!(
-            "{worker} is refused: it has worked for a later state of this database (epoch {} there, {} here), so an older copy of \
-             the database was put in place; {WAY_OUT}",
-            seen.number, app.epochs.current.number
+            "{worker} is refused: it has worked for a later state of this database (start {} and commit {} there, start {} and \
+             commit {commit} here), so an older copy of the database was put in place; {WAY_OUT}",
+            seen.number, seen.commit, app.epochs.current
         );
         log::error!("{text}");
         let event = NewEvent::new(EventKind::RollbackNoticed, text);

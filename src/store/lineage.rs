@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::{StoreError, Tx};
-use crate::domain::lineage::{Epoch, EpochHistory, Lineage, LineageStart, Lineages};
+use crate::domain::lineage::{EpochHistory, Lineage, LineageStart, Lineages, ServerStart};
 use crate::domain::{AttemptRef, SessionId};
 
 pub const STATEMENTS: &[&str] = &[
@@ -49,7 +49,8 @@ const BEGIN_EPOCH: &str = "
 ";
 
 const ADD_EPOCH: &str = "
-    INSERT INTO epoch (epoch, start_key) VALUES (:epoch, lower(hex(randomblob(8))))
+    INSERT INTO epoch (epoch, start_key, commits_before)
+    SELECT :epoch, lower(hex(randomblob(8))), commit_number FROM server WHERE only_row = 1
 ";
 
 /// Starts that are kept: a worker that was away for longer is not told from one that has seen the same history.
@@ -58,7 +59,7 @@ const EPOCHS_MAX: i64 = 1_000;
 const FORGET_EPOCHS: &str = "DELETE FROM epoch WHERE epoch <= :until";
 
 /// Runs once at a start, and reads every row: at most `EPOCHS_MAX`.
-const EPOCHS: &str = "SELECT epoch, start_key FROM epoch ORDER BY epoch";
+const EPOCHS: &str = "SELECT epoch, start_key, commits_before FROM epoch ORDER BY epoch";
 
 /// Runs once at a start, and reads every row: an installation has a handful of lineages.
 const LINEAGES: &str = "SELECT key, first_session_id FROM lineage ORDER BY lineage_no";
@@ -155,16 +156,17 @@ impl Tx<'_> {
             .execute(named_params! {":epoch": epoch})?;
         self.forget_epochs(epoch - EPOCHS_MAX)?;
         let mut statement = self.sql(EPOCHS)?;
-        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let start_keys: BTreeMap<i64, String> = rows.collect::<Result<_, _>>()?;
-        let current = Epoch {
-            lineage: key,
-            number: epoch,
-            start_key: start_keys.get(&epoch).cloned().unwrap_or_default(),
-        };
+        let rows = statement.query_map([], |row| {
+            let start = ServerStart {
+                key: row.get(1)?,
+                commits_before: row.get(2)?,
+            };
+            Ok((row.get(0)?, start))
+        })?;
         Ok(EpochHistory {
-            current,
-            start_keys,
+            lineage: key,
+            current: epoch,
+            starts: rows.collect::<Result<BTreeMap<_, _>, _>>()?,
         })
     }
 

@@ -237,6 +237,8 @@ struct Shared {
     change_seq: AtomicI64,
     /// The service clock as it is on disk; the writer alone moves it.
     service_clock_up: AtomicI64,
+    /// The number of the last durable commit; the writer alone moves it.
+    commit_number: Arc<AtomicI64>,
     joiners: OnceLock<Joiners>,
     sealer: Sealer,
     targets: RwLock<Arc<Vec<Target>>>,
@@ -280,6 +282,7 @@ impl Store {
             definitions: Mutex::new(HashMap::new()),
             change_seq: AtomicI64::new(change_seq),
             service_clock_up: AtomicI64::new(begun_up.0),
+            commit_number: Arc::new(AtomicI64::new(database.mark.number())),
             joiners: OnceLock::new(),
             sealer,
             targets: RwLock::default(),
@@ -392,6 +395,11 @@ impl Store {
     /// The service clock as the last life of the server left it.
     pub fn begun_up(&self) -> Uptime {
         self.inner.begun_up
+    }
+
+    /// The number of the last durable commit, for as long as somebody looks at it.
+    pub fn commit_number(&self) -> Arc<AtomicI64> {
+        self.inner.shared.commit_number.clone()
     }
 
     /// The service clock as it is on disk.

@@ -106,8 +106,9 @@ pub const UPGRADES: &[&str] = &[
         first_session_id INTEGER NOT NULL
     ) STRICT;
     CREATE TABLE epoch (
-        epoch     INTEGER PRIMARY KEY,
-        start_key TEXT    NOT NULL
+        epoch          INTEGER PRIMARY KEY,
+        start_key      TEXT    NOT NULL,
+        commits_before INTEGER NOT NULL
     ) STRICT;
     ALTER TABLE session ADD COLUMN features TEXT NOT NULL DEFAULT '';
 "];

@@ -55,15 +55,24 @@ impl EpochMemory for SeenEpoch {
 
     fn learn(&self, epoch: Epoch) {
         let mut seen = self.lock();
-        match &*seen {
-            Some(known) if *known == epoch => return,
-            // The answer to an earlier call came late.
-            Some(known) if known.lineage == epoch.lineage && known.number > epoch.number => return,
-            Some(known) if known.lineage != epoch.lineage => log::warn!(
+        if let Some(known) = &mut *seen
+            && known.lineage == epoch.lineage
+            && known.number >= epoch.number
+        {
+            // The file has the commit at which the epoch was first seen: writing it with each answer would cost too much.
+            if known.start_key == epoch.start_key {
+                known.commit = known.commit.max(epoch.commit);
+            }
+            return;
+        }
+        if seen
+            .as_ref()
+            .is_some_and(|known| known.lineage != epoch.lineage)
+        {
+            log::warn!(
                 "the server goes on in a new lineage: a backup was restored, or an older database was accepted; it does not take \
                  results and logs of steps that this worker ran before"
-            ),
-            _ => {}
+            );
         }
         if let Err(error) = write_whole(&self.file, epoch.to_string().as_bytes()) {
             log::warn!("{} cannot be written: {error}", self.file.display());
@@ -76,11 +85,12 @@ impl EpochMemory for SeenEpoch {
 mod tests {
     use super::*;
 
-    fn epoch(lineage: &str, number: i64) -> Epoch {
+    fn epoch(lineage: &str, number: i64, commit: i64) -> Epoch {
         Epoch {
             lineage: lineage.to_string(),
             number,
             start_key: format!("{number:02x}"),
+            commit,
         }
     }
 
@@ -90,12 +100,15 @@ mod tests {
         let load = || SeenEpoch::load(&Folder::open(folder.path()).unwrap());
         assert_eq!(load().seen(), None);
         let memory = load();
-        memory.learn(epoch("a", 5));
-        memory.learn(epoch("a", 6));
-        memory.learn(epoch("a", 5));
-        assert_eq!(load().seen(), Some(epoch("a", 6)));
-        memory.learn(epoch("b", 1));
-        assert_eq!(load().seen(), Some(epoch("b", 1)), "a new lineage");
+        memory.learn(epoch("a", 5, 50));
+        memory.learn(epoch("a", 6, 60));
+        memory.learn(epoch("a", 5, 59));
+        assert_eq!(load().seen(), Some(epoch("a", 6, 60)));
+        memory.learn(epoch("a", 6, 62));
+        memory.learn(epoch("a", 6, 61));
+        assert_eq!(memory.seen(), Some(epoch("a", 6, 62)));
+        memory.learn(epoch("b", 1, 3));
+        assert_eq!(load().seen(), Some(epoch("b", 1, 3)), "a new lineage");
 
         fs::write(folder.path().join(FILE), "torn").unwrap();
         assert_eq!(load().seen(), None);

@@ -61,7 +61,7 @@ pub fn look(app: &App) -> Health {
             .chain(certificate_warning(app, now.wall))
             .chain(refused_certificate_warning(app))
             .collect(),
-        rollback: app.rollback.to_json(app.epochs.current.number),
+        rollback: app.rollback.to_json(app.epochs.current),
         version: Some(env!("CARGO_PKG_VERSION").to_string()),
         now: Some(now.wall.into()),
     }

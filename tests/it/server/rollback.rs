@@ -144,6 +144,37 @@ fn a_worker_that_has_seen_a_later_state_is_refused_until_that_state_is_back() {
     assert_eq!(house.get("/readyz").json().get("rollback"), None);
 }
 
+/// The copy was made after the last start, so only the number of a commit tells.
+#[test]
+fn a_worker_that_has_seen_a_lost_commit_is_refused() {
+    let mut house = ServerHouse::new();
+    let data = house.config.data_dir.clone();
+    let early = house.path().join("early");
+    let ann = house.worker("ann", &[], 1);
+    let session = ann.session.clone();
+    house.stop();
+    house.start();
+    copy_folder(&data, &early);
+    let seen_early = house.epoch();
+    house.submit("hello");
+    let seen = house.epoch();
+    assert_ne!(seen, seen_early);
+    house.stop();
+    fs::remove_dir_all(&data).unwrap();
+    fs::rename(&early, &data).unwrap();
+    // The server may have written while the files were copied one after the other.
+    fs::remove_file(data.join("stepward.mark")).unwrap();
+    house.start();
+    let beat = json!({ "session": session, "seq": 1, "held": [] });
+    let refused = house.call("/api/worker/heartbeat", &seen, &beat);
+    assert_eq!(refused.refused(503), "server_rolled_back");
+    assert!(house.rollback_events()[0].starts_with("worker ann is refused"));
+    // What this worker has seen is all there.
+    house
+        .call("/api/worker/heartbeat", &seen_early, &beat)
+        .expect(200);
+}
+
 #[test]
 fn a_new_lineage_is_accepted_and_ends_every_session_of_the_former_one() {
     let mut house = ServerHouse::new();
