@@ -15,7 +15,24 @@ CREATE TABLE server (
     change_seq       INTEGER NOT NULL DEFAULT 0,    -- the highest of jobs that are gone: none is given twice
     lineage          TEXT    NOT NULL DEFAULT '',   -- random; new after a restore, or when a person accepts an older database
     epoch            INTEGER NOT NULL DEFAULT 0,    -- number of starts of a server in this lineage
-    commit_number    INTEGER NOT NULL DEFAULT 0     -- number of the last group commit; stepward.mark holds a copy of it
+    commit_number    INTEGER NOT NULL DEFAULT 0,    -- number of the last group commit; stepward.mark holds a copy of it
+    rollback_noticed INTEGER NOT NULL DEFAULT 0     -- 1: a worker has worked for a later state of this database
+) STRICT;
+
+-- The lineages of this installation, the current one last. The session that ran an attempt tells in which lineage the
+-- attempt ran, and so which file holds its log. Sessions below the first row are of version 0.1, whose log names have no lineage.
+CREATE TABLE lineage (
+    lineage_no       INTEGER PRIMARY KEY,
+    key              TEXT    NOT NULL UNIQUE,
+    first_session_id INTEGER NOT NULL               -- sessions with this id or a higher one belong to this lineage or a later one
+) STRICT;
+
+-- The last starts of a server in the current lineage. A worker that has seen another start under the same number, or a commit
+-- that this history does not have, has worked for a later state of the database, which was rolled back since.
+CREATE TABLE epoch (
+    epoch          INTEGER PRIMARY KEY,
+    start_key      TEXT    NOT NULL,                -- random
+    commits_before INTEGER NOT NULL                 -- the number of the last commit before this start
 ) STRICT;
 
 -- How far things had come when: one row an hour. What is at most as high as in a row is at least as old as the row, so the

@@ -80,6 +80,7 @@ pub fn problems(told: &Told) -> Vec<Problem> {
         page: "/recovery".to_string(),
     });
     let mut problems: Vec<Problem> = not_ready.collect();
+    problems.extend(rolled_back(told.health));
     problems.extend(warned(told.health));
     problems.extend(broken_files(told.workflows));
     problems.extend(nobody_works(
@@ -206,6 +207,25 @@ fn warned(health: &Health) -> impl Iterator<Item = Problem> {
             fix: fix.to_string(),
             page: "/settings".to_string(),
         })
+    })
+}
+
+/// Workers wait with their results until a person decides which state of the database counts.
+pub fn rolled_back(health: &Health) -> Option<Problem> {
+    let rollback = health.rollback.as_ref()?;
+    let who = match &rollback.workers[..] {
+        [] => "a worker has".to_string(),
+        [only] => format!("{only} has"),
+        [first, others @ ..] => format!("{first} and {} have", count(others.len(), "other")),
+    };
+    Some(Problem {
+        code: "database_rolled_back".to_string(),
+        message: format!(
+            "the database was rolled back: {who} worked for a later state of it and can report nothing"
+        ),
+        fix: "put the later data folder back, or go on with this one: stepward server --accept-older-database"
+            .to_string(),
+        page: "/events".to_string(),
     })
 }
 

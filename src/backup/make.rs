@@ -18,7 +18,9 @@ use super::{
     Manifest, ManifestFile, ROOT, SETTINGS, WORKFLOWS, WORKFLOWS_FILE, hex, tar,
 };
 use crate::disk::{free_bytes, reserve_bytes};
-use crate::domain::{JobId, Timestamp};
+use crate::domain::lineage::LogTag;
+use crate::domain::{AttemptRef, JobId, Timestamp};
+use crate::logs::{log_file_name, parse_log_file_name};
 use crate::secrets::KEY_FILE;
 use crate::store::{Copy, DATABASE_FILE, GoOn, Stopped, Store};
 use crate::temporary;
@@ -300,7 +302,8 @@ impl Backup {
         Ok(())
     }
 
-    /// Those of attempts that the copy knows: another one's would be there already when that number is given again.
+    /// Plans the logs of attempts that the copy knows. A log of an attempt that began later is left out, because its number is
+    /// given again after a restore. So is a log of another lineage that used the same number.
     fn plan_logs(&mut self, job_id: i64) -> Result<(), BackupError> {
         let known = self.copy.attempts(JobId(job_id));
         let known = known.map_err(|error| BackupError::Damaged(error.to_string()))?;
@@ -312,13 +315,21 @@ impl Backup {
             .join(job_id.to_string());
         // A job whose logs are gone by now has none.
         let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
-        let mut attempts: Vec<(i64, u32)> = entries
-            .filter_map(|entry| attempt_of(entry.file_name().to_str()?))
-            .filter(|(step_id, attempt)| known.get(step_id).is_some_and(|last| attempt <= last))
+        let mut found: Vec<(AttemptRef, Option<LogTag>)> = entries
+            .filter_map(|entry| parse_log_file_name(entry.file_name().to_str()?))
+            .filter(|(log, _)| {
+                known
+                    .get(&log.step_id.0)
+                    .is_some_and(|&last| log.attempt <= last)
+            })
             .collect();
-        attempts.sort();
-        for (step_id, attempt) in attempts {
-            let file = format!("{step_id}.{attempt}.log");
+        found.sort();
+        for (attempt, tag) in found {
+            let is_ours = self.copy.is_log_of(attempt, tag);
+            if !is_ours.map_err(|error| BackupError::Damaged(error.to_string()))? {
+                continue;
+            }
+            let file = log_file_name(attempt, tag);
             let name = format!("{DATA}{LOGS_FOLDER}/{job_id}/{file}");
             self.planned
                 .push_back((name, Planned::Path(folder.join(file))));
@@ -390,12 +401,6 @@ impl Backup {
             .collect();
         names.len() == self.manifest.files.len() && names.iter().all(|name| name.starts_with(ROOT))
     }
-}
-
-/// `42.1.log`, and no other name for the same.
-pub fn attempt_of(name: &str) -> Option<(i64, u32)> {
-    let (step_id, attempt) = name.strip_suffix(".log")?.split_once('.')?;
-    Some((number(step_id)?, number(attempt)?.try_into().ok()?))
 }
 
 /// As we write it: no sign, no zero before it.

@@ -10,12 +10,15 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
-use super::make::{attempt_of, number};
+use super::make::number;
 use super::{
     BackupError, DATA, FORMAT, FORMAT_VERSION, LOGS_FOLDER, LogSums, MANIFEST, Manifest,
     ManifestFile, ROOT, SETTINGS, WORKFLOWS, WORKFLOWS_FILE, hex, tar,
 };
 use crate::disk::free_bytes;
+use crate::domain::AttemptRef;
+use crate::domain::lineage::LogTag;
+use crate::logs::parse_log_file_name;
 use crate::secrets::KEY_FILE;
 use crate::store::{DATABASE_FILE, SCHEMA_VERSION};
 use crate::words;
@@ -161,12 +164,13 @@ fn check_name(entry: &tar::Entry) -> Result<(), BackupError> {
     }
 }
 
-/// `logs/7/42.1.log` of the data folder: job, step and attempt, by which they are in order.
-pub fn log_of(name: &str) -> Option<(i64, i64, u32)> {
+/// `logs/7/42.1.0123456789ab.log` or `logs/7/42.1.log` of the data folder: the job, the attempt and the lineage of a log. Logs
+/// are in this order.
+pub fn log_of(name: &str) -> Option<(i64, AttemptRef, Option<LogTag>)> {
     let below = name.strip_prefix(DATA)?.strip_prefix(LOGS_FOLDER)?;
     let (job_id, file) = below.strip_prefix('/')?.split_once('/')?;
-    let (step_id, attempt) = attempt_of(file)?;
-    Some((number(job_id)?, step_id, attempt))
+    let (attempt, tag) = parse_log_file_name(file)?;
+    Some((number(job_id)?, attempt, tag))
 }
 
 /// A path that stays below where it begins, of visible files that any system can hold.
@@ -323,6 +327,7 @@ mod tests {
         for name in [
             "stepward-backup/data/stepward.db",
             "stepward-backup/data/logs/7/42.1.log",
+            "stepward-backup/data/logs/7/42.1.0123456789ab.log",
             "stepward-backup/workflows/a/b.yaml",
             "stepward-backup/server-config.yaml",
         ] {
@@ -340,6 +345,8 @@ mod tests {
             "stepward-backup/data/logs/07/42.1.log",
             "stepward-backup/data/logs/7/42.01.log",
             "stepward-backup/data/logs/7/42.1.idx",
+            "stepward-backup/data/logs/7/42.1.0123456789ab.idx",
+            "stepward-backup/data/logs/7/42.1.0123456789.log",
             "stepward-backup/data/logs/+7/42.1.log",
             "stepward-backup/workflows/",
             "stepward-backup/workflows//x",

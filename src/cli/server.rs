@@ -54,8 +54,8 @@ pub struct ServerArgs {
     /// How the lines of its own log look.
     #[arg(long, env = "STEPWARD_LOG_FORMAT", value_enum)]
     log_format: Option<LogFormat>,
-    /// Goes on from a database that has lost its last commits, after the server refused to start with it. Use it once: what the
-    /// commits held is lost, and every worker opens a new session.
+    /// Goes on from a database that has lost its last commits, after the server refused to start with it or workers noticed that
+    /// it was rolled back. Use it once: what the commits held is lost, and every worker opens a new session.
     #[arg(long)]
     accept_older_database: bool,
 }

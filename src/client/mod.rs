@@ -4,6 +4,7 @@ mod tls;
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::CertificateError;
@@ -13,6 +14,7 @@ use ureq::http::{Response, StatusCode, Uri};
 use ureq::{Agent, Body, RequestBuilder, Timeout};
 
 use crate::certificate::Trust;
+use crate::domain::lineage::{Epoch, LINEAGE_HEADER};
 use crate::domain::peer::{Features, PROTOCOL_HEADER, Peer};
 use crate::domain::token::TokenText;
 use crate::wire::api::Health;
@@ -86,8 +88,18 @@ pub struct Client {
     agent: Agent,
     url: String,
     authorization: Option<String>,
+    epochs: Option<Arc<dyn EpochMemory>>,
     /// What a worker's calls announce; see `domain/peer.rs`.
     announcement: Option<String>,
+}
+
+/// What a worker remembers of the last server that answered it, see `domain/lineage.rs`.
+pub trait EpochMemory: Send + Sync {
+    /// What the worker tells with each call.
+    fn seen(&self) -> Option<Epoch>;
+
+    /// A server with this epoch did what the worker asked for.
+    fn learn(&self, epoch: Epoch);
 }
 
 impl Client {
@@ -118,7 +130,16 @@ impl Client {
             agent,
             url,
             authorization: token.map(|token| format!("{BEARER}{token}")),
+            epochs: None,
             announcement: None,
+        }
+    }
+
+    /// The same client for a worker that remembers the last epoch of its server.
+    pub fn remembering(self, epochs: Arc<dyn EpochMemory>) -> Client {
+        Client {
+            epochs: Some(epochs),
+            ..self
         }
     }
 
@@ -254,6 +275,11 @@ impl Client {
     }
 
     fn authorized<B>(&self, request: RequestBuilder<B>) -> RequestBuilder<B> {
+        let seen = self.epochs.as_ref().and_then(|epochs| epochs.seen());
+        let request = match seen {
+            Some(seen) => request.header(LINEAGE_HEADER, seen.to_string()),
+            None => request,
+        };
         let request = match &self.announcement {
             Some(announcement) => request.header(PROTOCOL_HEADER, announcement),
             None => request,
@@ -302,7 +328,21 @@ impl Client {
         };
         let request = self.authorized(request.header("content-type", content_type));
         let request = request.config().timeout_global(Some(timeout)).build();
-        request.send(body)
+        let called = request.send(body);
+        self.learn_epoch(&called);
+        called
+    }
+
+    /// Remembers the epoch of a server that did what it was asked for. A refusal says nothing about the state of its database.
+    fn learn_epoch(&self, called: &Result<Response<Body>, ureq::Error>) {
+        let (Some(epochs), Ok(response)) = (&self.epochs, called) else {
+            return;
+        };
+        let header = response.headers().get(LINEAGE_HEADER);
+        let epoch = header.and_then(|header| Epoch::parse(header.to_str().ok()?));
+        if let Some(epoch) = epoch.filter(|_| response.status().is_success()) {
+            epochs.learn(epoch);
+        }
     }
 }
 

@@ -80,6 +80,8 @@ words! {
         BackupFailed = "backup_failed",
         /// The server goes on from a backup.
         BackupRestored = "backup_restored",
+        /// A worker has worked for a later state of the database than the server has.
+        RollbackNoticed = "rollback_noticed",
         /// A person started the server with `--accept-older-database`.
         OlderDatabaseAccepted = "older_database_accepted",
     }

@@ -10,6 +10,7 @@ pub mod depends;
 pub mod event;
 pub mod job;
 pub mod limits;
+pub mod lineage;
 pub mod log;
 pub mod outbox;
 pub mod peer;

@@ -22,7 +22,7 @@ pub const STARTED_AT_VARIABLE: &str = "STEPWARD_STARTED_AT";
 words! {
     /// What a peer understands beyond protocol 1.
     pub enum Feature {
-        /// The answer to a new session tells the lineage and the epoch of the installation.
+        /// Both sides send the header `Stepward-Lineage`: the server its epoch, the worker the last epoch that it has seen.
         Lineage = "lineage",
         /// The final report tells the length and the checksum of the log; the server asks for bytes that it does not have.
         LogChecksum = "log_checksum",

@@ -12,6 +12,7 @@
 //! | keep | `keep.rs` | people |
 //! | forget_worker | `drain.rs` | time, through the reaper |
 //! | tell | `tell.rs` | the server |
+//! | begin_epoch | `lineage.rs` | the server, at its start |
 //! | set_schedules, pause_schedule, resume_schedule, fire_schedule | `schedule.rs` `fire.rs` | the loader, people |
 //! | fire_due, follow_clock | `fire.rs` `follow_clock.rs` | time, through the scheduler |
 //! | release_due, recover | `release.rs` `recover.rs` | time, through the sweeper |
@@ -45,6 +46,7 @@ mod hooks;
 mod inputs;
 mod keep;
 mod lacks;
+mod lineage;
 mod log;
 mod once;
 mod outbox;

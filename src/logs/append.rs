@@ -76,16 +76,17 @@ impl Logs {
             Some(log) => log,
             // Only now: what was refused has made no file.
             None => {
-                let created = OpenLog::create(&self.inner.folder, key, &self.inner.bytes_read)?;
+                let name = self.name(key)?;
+                let created = OpenLog::create(&self.inner.folder, name, &self.inner.bytes_read)?;
                 self.inner.sound.add(key);
-                self.inner.unsynced.note(key, true);
+                self.inner.unsynced.note(name, true);
                 held.insert(created)
             }
         };
         match log.append(bytes) {
             Ok(()) => {
                 // Only now: a sync that comes before the bytes is none of them.
-                self.inner.unsynced.note(key, false);
+                self.inner.unsynced.note(log.name, false);
                 Ok(Appended { length: log.length })
             }
             Err((error, torn)) => {

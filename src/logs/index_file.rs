@@ -1,4 +1,4 @@
-//! The marks of an index on disk: `<step_id>.<attempt>.idx`, three numbers each, offset, line and seal.
+//! The marks of an index on disk: `<step_id>.<attempt>.<lineage>.idx`, three numbers each, offset, line and seal.
 //!
 //! Nothing here is trusted. The seal of a mark is made of the mark, the seal before it, and the bytes of the log before the
 //! line. So a torn write, a bad disk, the index of another log, or one that knows more than a power cut has left of the log,

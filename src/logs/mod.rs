@@ -1,6 +1,7 @@
 //! Where what steps print is kept: one append-only file per attempt, and beside it a sparse index of its lines.
 //!
-//! `<folder>/<job_id>/<step_id>.<attempt>.log` holds the bytes exactly as the worker sent them, records of `domain/log.rs`.
+//! `<folder>/<job_id>/<step_id>.<attempt>.<lineage>.log` holds the bytes exactly as the worker sent them, records of
+//! `domain/log.rs`. Logs that version 0.1 began have no lineage in their names. See `names.rs`.
 //! `.idx` says where some of the lines begin, so that the first line, the last, and any in between are equally near. The
 //! index is an aid: whatever is wrong with it is found when the log is opened, and made good from the log itself.
 //!
@@ -34,6 +35,7 @@ mod marks;
 mod matches;
 mod measure;
 mod mend;
+mod names;
 mod open;
 mod page;
 mod read;
@@ -56,6 +58,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use crate::domain::{AttemptRef, JobId};
 use mend::Sound;
+use names::LogName;
 use open::OpenLog;
 use scan::Snapshot;
 use shelf::{Shelf, Use};
@@ -71,6 +74,7 @@ pub use groups::{LogGroup, LogGroups};
 pub use marks::LogMarks;
 pub use matches::{LogMatch, MatchFound};
 pub use measure::Measure;
+pub use names::{FindLogTag, LogNames, log_file_name, parse_log_file_name};
 pub use page::{LogLine, LogPage, bytes_in_answer};
 pub use search::{LogMatches, Needle};
 pub use sync::SyncReport;
@@ -119,6 +123,8 @@ pub struct Logs {
 
 struct Inner {
     folder: PathBuf,
+    /// `None`: names have no lineage, as in version 0.1.
+    names: Option<LogNames>,
     limits: LogLimits,
     shelf: Shelf,
     sound: Sound,
@@ -133,14 +139,6 @@ struct Inner {
 struct LogKey {
     job_id: JobId,
     attempt: AttemptRef,
-}
-
-impl LogKey {
-    /// Made of integers only, so that no name that somebody chose ever becomes a path.
-    fn path(&self, folder: &Path, extension: &str) -> PathBuf {
-        let AttemptRef { step_id, attempt } = self.attempt;
-        job_folder(folder, self.job_id).join(format!("{step_id}.{attempt}.{extension}"))
-    }
 }
 
 fn job_folder(folder: &Path, job_id: JobId) -> PathBuf {
@@ -165,11 +163,22 @@ impl Logs {
         }
     }
 
+    /// Logs whose names have no lineage.
     pub fn open(folder: &Path, limits: LogLimits) -> io::Result<Logs> {
+        Logs::open_with(folder, limits, None)
+    }
+
+    /// Logs of an installation, whose names contain the lineage in which the attempt ran.
+    pub fn open_named(folder: &Path, limits: LogLimits, names: LogNames) -> io::Result<Logs> {
+        Logs::open_with(folder, limits, Some(names))
+    }
+
+    fn open_with(folder: &Path, limits: LogLimits, names: Option<LogNames>) -> io::Result<Logs> {
         make_private_folder(folder)?;
         Ok(Logs {
             inner: Arc::new(Inner {
                 folder: folder.to_path_buf(),
+                names,
                 limits,
                 shelf: Shelf::new(limits.open_logs_max),
                 sound: Sound::default(),
@@ -198,6 +207,35 @@ impl Logs {
         // Whoever still had one open must not go on with a file that has no name any more.
         for slot in self.inner.shelf.slots_of(job_id) {
             *shelf::lock(&slot) = None;
+        }
+        Ok(())
+    }
+
+    /// Removes the files of a job that are not of the current lineage. Without lineages in the names, that is all of them.
+    pub fn remove_other_lineages(&self, job_id: JobId) -> io::Result<()> {
+        let Some(names) = &self.inner.names else {
+            return self.remove_job(job_id);
+        };
+        let folder = job_folder(&self.inner.folder, job_id);
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        let mut is_empty = true;
+        for entry in entries {
+            let entry = entry?;
+            if names.is_current(&entry.file_name()) {
+                is_empty = false;
+                continue;
+            }
+            match fs::remove_file(entry.path()) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        if is_empty {
+            // A log that was created meanwhile keeps its folder.
+            let _ = fs::remove_dir(folder);
         }
         Ok(())
     }
@@ -239,6 +277,14 @@ impl Logs {
         Ok(log.map(|log| log.snapshot()))
     }
 
+    /// The name of the file that holds the log of an attempt, or will hold it.
+    fn name(&self, key: LogKey) -> io::Result<LogName> {
+        match &self.inner.names {
+            Some(names) => names.find(&self.inner.folder, key),
+            None => Ok(LogName { key, tag: None }),
+        }
+    }
+
     /// The log in this slot, opened if it is not. `None`: it does not exist.
     fn opened<'a>(
         &self,
@@ -246,7 +292,8 @@ impl Logs {
         key: LogKey,
     ) -> io::Result<Option<&'a mut OpenLog>> {
         if held.is_none() {
-            let mut opened = OpenLog::open(&self.inner.folder, key, &self.inner.bytes_read)?;
+            let name = self.name(key)?;
+            let mut opened = OpenLog::open(&self.inner.folder, name, &self.inner.bytes_read)?;
             if let Some(log) = &mut opened
                 && !self.inner.sound.contains(key)
             {
@@ -266,11 +313,11 @@ impl Logs {
         if let Some(log) = self.opened(held, key)?
             && !self.inner.sound.contains(key)
         {
-            let (length, sound_length) = (log.length, log.sound_length()?);
+            let (name, length, sound_length) = (log.name, log.length, log.sound_length()?);
             if sound_length < length {
                 log.cut(sound_length)?;
                 *held = None;
-                self.inner.unsynced.note(key, false);
+                self.inner.unsynced.note(name, false);
                 let LogKey { job_id, attempt } = key;
                 log::info!(
                     "the log of {attempt} of job {job_id} has {sound_length} whole bytes of {length}: \

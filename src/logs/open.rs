@@ -10,10 +10,12 @@ use flate2::Crc;
 use super::file::LogFile;
 use super::index::Index;
 use super::index_file::IndexFile;
+use super::names::LogName;
 use super::scan::{BLOCK_BYTES, Snapshot};
-use super::{LogKey, job_folder, make_private_folder};
+use super::{job_folder, make_private_folder};
 
 pub(super) struct OpenLog {
+    pub name: LogName,
     pub length: u64,
     /// At the end, spoilt by a power cut, and not sent again yet.
     pub lost_bytes: u64,
@@ -29,24 +31,29 @@ impl OpenLog {
     /// `None`: there is no such log. Reading must not make one.
     pub fn open(
         folder: &Path,
-        key: LogKey,
+        name: LogName,
         bytes_read: &Arc<AtomicU64>,
     ) -> io::Result<Option<OpenLog>> {
-        match LogFile::open(&key.path(folder, "log"), bytes_read)? {
-            Some(file) => Ok(Some(OpenLog::of(file, folder, key)?)),
+        match LogFile::open(&name.path(folder, "log"), bytes_read)? {
+            Some(file) => Ok(Some(OpenLog::of(file, folder, name)?)),
             None => Ok(None),
         }
     }
 
-    pub fn create(folder: &Path, key: LogKey, bytes_read: &Arc<AtomicU64>) -> io::Result<OpenLog> {
-        make_private_folder(&job_folder(folder, key.job_id))?;
-        let file = LogFile::create(&key.path(folder, "log"), bytes_read)?;
-        OpenLog::of(file, folder, key)
+    pub fn create(
+        folder: &Path,
+        name: LogName,
+        bytes_read: &Arc<AtomicU64>,
+    ) -> io::Result<OpenLog> {
+        make_private_folder(&job_folder(folder, name.key.job_id))?;
+        let file = LogFile::create(&name.path(folder, "log"), bytes_read)?;
+        OpenLog::of(file, folder, name)
     }
 
-    fn of(file: LogFile, folder: &Path, key: LogKey) -> io::Result<OpenLog> {
+    fn of(file: LogFile, folder: &Path, name: LogName) -> io::Result<OpenLog> {
         let length = file.length()?;
-        let (index_file, marks) = IndexFile::load(key.path(folder, "idx"), key, &file, length)?;
+        let index_path = name.path(folder, "idx");
+        let (index_file, marks) = IndexFile::load(index_path, name.key, &file, length)?;
         let mut index = Index::from_marks(marks);
         let mut block = vec![0; BLOCK_BYTES];
         while index.bytes() < length {
@@ -55,6 +62,7 @@ impl OpenLog {
             index.feed(block);
         }
         let mut log = OpenLog {
+            name,
             length,
             lost_bytes: 0,
             file: Arc::new(file),

@@ -9,13 +9,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
-use super::{LogKey, job_folder};
+use super::job_folder;
+use super::names::LogName;
 
 /// The logs that have grown since they were last synced.
 pub(super) struct Unsynced {
     folder: PathBuf,
     /// Held only to note and to take notes, never during I/O. `true`: the file is new, so its folder has to be synced too.
-    grown: Mutex<HashMap<LogKey, bool>>,
+    grown: Mutex<HashMap<LogName, bool>>,
 }
 
 /// What one round did.
@@ -35,8 +36,8 @@ impl Unsynced {
         }
     }
 
-    pub fn note(&self, key: LogKey, is_new: bool) {
-        *self.lock().entry(key).or_default() |= is_new;
+    pub fn note(&self, name: LogName, is_new: bool) {
+        *self.lock().entry(name).or_default() |= is_new;
     }
 
     pub fn count(&self) -> usize {
@@ -48,17 +49,17 @@ impl Unsynced {
         let grown = std::mem::take(&mut *self.lock());
         let mut report = SyncReport::default();
         let mut new = Vec::new();
-        for (key, is_new) in grown {
-            match sync(&key.path(&self.folder, "log"), File::sync_data) {
+        for (name, is_new) in grown {
+            match sync(&name.path(&self.folder, "log"), File::sync_data) {
                 Ok(synced) => report.logs += usize::from(synced),
                 Err(error) => {
-                    self.note(key, is_new);
+                    self.note(name, is_new);
                     report.failures.push(error);
                     continue;
                 }
             }
             if is_new {
-                new.push(key);
+                new.push(name);
             }
         }
         self.sync_folders(&new, &mut report);
@@ -70,8 +71,8 @@ impl Unsynced {
     }
 
     /// That the files have names. The folders of their jobs may be new as well.
-    fn sync_folders(&self, new: &[LogKey], report: &mut SyncReport) {
-        let jobs: BTreeSet<_> = new.iter().map(|key| key.job_id).collect();
+    fn sync_folders(&self, new: &[LogName], report: &mut SyncReport) {
+        let jobs: BTreeSet<_> = new.iter().map(|name| name.key.job_id).collect();
         let mut folders: Vec<PathBuf> = jobs
             .iter()
             .map(|job_id| job_folder(&self.folder, *job_id))
@@ -83,9 +84,10 @@ impl Unsynced {
             match sync(&folder, File::sync_all) {
                 Ok(synced) => report.folders += usize::from(synced),
                 Err(error) => {
-                    let within = |key: &&LogKey| key.path(&self.folder, "log").starts_with(&folder);
-                    for key in new.iter().filter(within) {
-                        self.note(*key, true);
+                    let within =
+                        |name: &&LogName| name.path(&self.folder, "log").starts_with(&folder);
+                    for name in new.iter().filter(within) {
+                        self.note(*name, true);
                     }
                     report.failures.push(error);
                 }
@@ -93,7 +95,7 @@ impl Unsynced {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<LogKey, bool>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<LogName, bool>> {
         self.grown.lock().expect("no panic while it is held")
     }
 }

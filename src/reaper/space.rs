@@ -32,18 +32,27 @@ pub(super) fn reap_stray_logs(reaping: &mut Reaping, look: &Look) -> Result<Take
     if !more {
         reaping.walks.folders = None;
     }
-    let stray = reaping.read(|tx| {
-        let mut stray = Vec::new();
+    let (stray, ahead) = reaping.read(|tx| {
+        let (mut stray, mut ahead) = (Vec::new(), Vec::new());
+        let last_job_id = tx.last_job_id()?;
         for &job_id in &some {
-            if !tx.has_logs(job_id)? {
-                stray.push(job_id);
+            match tx.has_logs(job_id)? {
+                true => {}
+                false if job_id > last_job_id => ahead.push(job_id),
+                false => stray.push(job_id),
             }
         }
-        Ok(stray)
+        Ok((stray, ahead))
     })?;
     jobs::remove_files(reaping, &stray)?;
+    // The database went on from an older state, and its next jobs get these numbers, perhaps at this moment. Whatever they
+    // write has the current lineage in its name.
+    for &job_id in &ahead {
+        let removed = reaping.logs.remove_other_lineages(job_id);
+        removed.map_err(|source| ReapError::Logs { job_id, source })?;
+    }
     Ok(Taken {
-        count: stray.len(),
+        count: stray.len() + ahead.len(),
         more,
     })
 }

@@ -77,6 +77,8 @@ pub struct Headers {
     pub fetch_mode: Option<String>,
     pub origin: Option<String>,
     pub cookie: Option<String>,
+    /// `Stepward-Lineage`: the last epoch that a worker has seen, see `domain/lineage.rs`.
+    pub lineage: Option<String>,
     /// `Stepward-Protocol`, see `domain/peer.rs`.
     pub protocol: Option<String>,
     /// All of them, with names in lower case; only for routes that are open to whoever signs.

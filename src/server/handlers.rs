@@ -5,8 +5,11 @@
 //! here it is the one that worked last.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{JoinHandle, Thread};
+
+use hyper::header::HeaderValue;
 
 use super::App;
 use super::auth::{Caller, Gate};
@@ -17,6 +20,7 @@ use super::meter::Meter;
 use super::routes::{self, Access, Route};
 use super::web;
 use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::lineage::EpochHistory;
 use crate::domain::peer::{PROTOCOL, PROTOCOL_HEADER, PROTOCOL_MIN, Peer};
 use crate::domain::token::Role;
 use crate::essential::{catch_and_count, spawn_essential};
@@ -44,6 +48,8 @@ impl Handlers {
         };
         let door = Arc::new(Door {
             gate: app.gate.clone(),
+            epochs: app.epochs.clone(),
+            commit_number: app.engine.store.commit_number(),
             meter: app.meter.clone(),
             panics: app.engine.store.metrics().panics.clone(),
             workers: queue(),
@@ -100,6 +106,8 @@ pub struct Admitted {
 /// Where requests come in.
 pub struct Door {
     gate: Arc<Gate>,
+    epochs: Arc<EpochHistory>,
+    commit_number: Arc<AtomicI64>,
     pub meter: Arc<Meter>,
     pub panics: Arc<PanicCounts>,
     workers: Arc<Queue>,
@@ -107,6 +115,14 @@ pub struct Door {
 }
 
 impl Door {
+    /// What workers are told of the state of the database, see `domain/lineage.rs`.
+    pub fn epoch(&self) -> HeaderValue {
+        let epoch = self
+            .epochs
+            .epoch(self.commit_number.load(Ordering::Acquire));
+        HeaderValue::try_from(epoch.to_string()).expect("keys and numbers are plain text")
+    }
+
     /// What is asked for, what stands in its path, and who asks; if it exists, and if the caller may. Nothing more is read of a
     /// request before that. `target`: the address as it was asked for.
     pub fn admit(

@@ -38,6 +38,7 @@ use super::places::{Busy, Place, PlaceLimits, Places};
 use super::routes::{self, Access, Route};
 use super::tls::Identity;
 use crate::clock::{Stopwatch, wall_time};
+use crate::domain::lineage::LINEAGE_HEADER;
 use crate::domain::peer::{Features, PROTOCOL_HEADER, Peer};
 use crate::essential::{panic_text, spawn_essential};
 use crate::metrics::{PanicCounts, PanicPlace};
@@ -582,6 +583,8 @@ async fn serve(
         let value = Peer::of_this_version(Features::OF_SERVER).to_string();
         let value = hyper::header::HeaderValue::try_from(value).expect("it is plain text");
         response.headers_mut().insert(PROTOCOL_HEADER, value);
+        let epoch = desk.door.epoch();
+        response.headers_mut().insert(LINEAGE_HEADER, epoch);
     }
     response
 }
@@ -731,6 +734,7 @@ async fn read(
         fetch_mode: text("sec-fetch-mode")?,
         origin: text("origin")?,
         cookie: joined(&head.headers, "cookie", "; "),
+        lineage: text(LINEAGE_HEADER)?,
         protocol: text(PROTOCOL_HEADER)?,
         all: Vec::new(),
     };

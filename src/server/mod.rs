@@ -40,6 +40,7 @@ mod metrics;
 mod openapi;
 mod places;
 mod reload;
+mod rollback;
 mod routes;
 mod signed;
 mod streams;
@@ -50,16 +51,17 @@ mod worker_api;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::backup::{LOGS_FOLDER, WORKFLOWS_FILE};
 use crate::clock::{SystemClock, wall_time};
 use crate::config::{self, ConfigError, ServerConfig, Setting};
 use crate::domain::Timestamp;
+use crate::domain::lineage::EpochHistory;
 use crate::engine::{Engine, EngineError};
 use crate::language::{Diagnostic, Workflows};
-use crate::logs::{LogLimits, Logs};
+use crate::logs::{FindLogTag, LogLimits, LogNames, Logs};
 use crate::outbox::{Bell, Origin, Outbox};
 use crate::reaper::Reaper;
 use crate::scheduler::Scheduler;
@@ -78,6 +80,7 @@ use mailbox::Mailbox;
 use meter::Meter;
 use metrics::Scrape;
 use reload::{Reload, Watch};
+use rollback::Rollback;
 use streams::Streams;
 use tls::{Identity, Watching};
 use waiting::Waiting;
@@ -143,6 +146,10 @@ pub struct App {
     outbox: Outbox,
     backups: Backups,
     installation: String,
+    /// The starts of a server that the database knows, this one included.
+    epochs: Arc<EpochHistory>,
+    /// Workers that have seen a later state of the database.
+    rollback: Rollback,
     /// Who messages are from.
     origin: Origin,
     hook_log: HookLog,
@@ -183,6 +190,30 @@ fn refuse_without_token(
 fn unsaid(config: &ServerConfig) -> Vec<Setting> {
     // Without a file there is nothing that could not be read.
     config::in_force(config, None, &[]).unwrap_or_default()
+}
+
+/// The logs of this installation. Their names contain the lineage of the attempt.
+fn open_logs(folder: &Path, engine: &Engine) -> Result<Logs, StartError> {
+    let lineages = engine.lineages()?;
+    let limits = LogLimits::default();
+    let logs = match lineages.current() {
+        Some(current) => {
+            let engine = engine.clone();
+            let find_tag: Option<FindLogTag> = match lineages.is_only_one() {
+                true => None,
+                false => Some(Arc::new(move |attempt| {
+                    let tag = engine.log_tag(attempt, &lineages);
+                    tag.map_err(std::io::Error::other)
+                })),
+            };
+            Logs::open_named(folder, limits, LogNames { current, find_tag })
+        }
+        None => Logs::open(folder, limits),
+    };
+    logs.map_err(|source| StartError::Logs {
+        folder: folder.into(),
+        source,
+    })
 }
 
 /// A server that runs until it is stopped or dropped.
@@ -308,7 +339,6 @@ impl Server {
         if let Some(identity) = &identity {
             identity.tell_in(&config.data_dir);
         }
-        let logs = Logs::open(&logs_folder, LogLimits::default()).map_err(in_logs)?;
         let public_url = config.public_url.as_deref();
         let key = store.fingerprint("key of the pages");
         let gate = Gate::new(&GateOptions {
@@ -328,7 +358,9 @@ impl Server {
         // Before the schedules are loaded: their times are to be on the clock of now.
         let now = clock.now();
         engine.follow_clock(None, clock.reading(now), now)?;
+        let logs = open_logs(&logs_folder, &engine)?;
         let installation = engine.installation_key()?;
+        let epochs = Arc::new(engine.begin_epoch(clock.now())?);
         let origin = Origin::new(&installation, config.public_url.as_deref());
         let thread = StartError::Thread;
         let catalogue = Arc::<Catalogue>::default();
@@ -387,6 +419,8 @@ impl Server {
             clock,
             logs,
             installation,
+            epochs,
+            rollback: Rollback::default(),
             gate: Arc::new(gate),
             scans: web::log::Scans::default(),
             meter: Arc::default(),

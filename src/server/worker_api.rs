@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::App;
 use super::error::ApiError;
 use super::exchange::{Reply, Request, Response};
+use super::rollback::{CallingWorker, refuse_if_rolled_back};
 use super::waiting::{Update, WaitingPoll, says_nothing};
 use crate::disk::has_room_for_log;
 use crate::domain::event::{EventKind, NewEvent};
@@ -86,6 +87,7 @@ fn is_owner(app: &App, request: &Request, session_key: &str) -> Result<bool, Api
 
 pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let asked: SessionRequest = request.json()?;
+    refuse_if_rolled_back(app, request, CallingWorker::Named(&asked.name))?;
     let features = request.announced.features;
     let (registration, Readable { items, faults }) = asked.into_parts(features);
     let opened =
@@ -97,6 +99,7 @@ pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let beat: HeartbeatRequest = request.json()?;
+    refuse_if_rolled_back(app, request, CallingWorker::InSession(&beat.session))?;
     check_owner(app, request, &beat.session)?;
     let answer = app.engine.heartbeat(beat.into(), app.clock.now())?;
     Ok(Response::json(200, &HeartbeatAnswer::from(answer)).into())
@@ -104,6 +107,7 @@ pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let asked: PollRequest = request.json()?;
+    refuse_if_rolled_back(app, request, CallingWorker::InSession(&asked.session))?;
     check_owner(app, request, &asked.session)?;
     let wait = Duration::from_millis(asked.wait_ms).min(WAIT_MAX);
     let arrival = app.waiting.arrival();
@@ -124,6 +128,7 @@ pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let asked: ReportsRequest = request.json()?;
+    refuse_if_rolled_back(app, request, CallingWorker::InSession(&asked.session))?;
     let (mut reports, faults, logs) = asked.into_parts();
     let arrival = app.waiting.arrival();
     if !is_owner(app, request, &reports.session_key)? {
@@ -204,6 +209,7 @@ fn check_late_log(app: &App, job_id: JobId, attempt: AttemptRef, faulty: FaultyL
 
 pub fn drain(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let asked: DrainRequest = request.json()?;
+    refuse_if_rolled_back(app, request, CallingWorker::InSession(&asked.session))?;
     check_owner(app, request, &asked.session)?;
     app.engine.drain_session(&asked.session, app.clock.now())?;
     Ok(Response::json(200, &serde_json::json!({})).into())
@@ -219,6 +225,7 @@ pub fn append_log(app: &App, request: &Request) -> Result<Reply, ApiError> {
     };
     let missing = |key: &str| ApiError::invalid(format!("{key} is missing"));
     let session = request.query("session").ok_or_else(|| missing("session"))?;
+    refuse_if_rolled_back(app, request, CallingWorker::InSession(session))?;
     check_owner(app, request, session)?;
     let offset = request.query_number("offset")?;
     let offset: u64 = offset.ok_or_else(|| missing("offset"))?;

@@ -14,9 +14,10 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, named_params};
 use super::invariants::Breach;
 use super::opening;
 use super::schema::{self, DATABASE_FILE, FolderLock, OpenError};
-use super::{Store, StoreError, StoreOptions, Tx};
+use super::{Store, StoreError, StoreOptions, Tx, lineage};
 use crate::domain::event::NewEvent;
-use crate::domain::{JobId, Now, Timestamp};
+use crate::domain::lineage::{Lineages, LogTag};
+use crate::domain::{AttemptRef, JobId, Now, Timestamp};
 
 pub const STATEMENTS: &[&str] = &[ATTEMPTS_OF_JOB, INSTALLATION];
 
@@ -46,10 +47,15 @@ pub enum CopyError {
 /// A database that is nobody's yet.
 pub struct Copy {
     connection: Connection,
+    /// Empty if the copy is of a version that knew no lineages.
+    lineages: Lineages,
     pub schema_version: i64,
     /// Which installation it is of.
     pub installation: String,
 }
+
+/// The schema version that added the table of lineages.
+const LINEAGES_SINCE_VERSION: i64 = 4;
 
 const INSTALLATION: &str = "SELECT installation_key FROM server WHERE only_row = 1";
 
@@ -63,6 +69,19 @@ impl Copy {
             Ok((row.get(0)?, row.get(1)?))
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Whether a log file with this tag in its name holds the log of the attempt. Otherwise it is of another lineage that
+    /// used the same numbers, or of an attempt that the copy does not know.
+    pub fn is_log_of(&self, attempt: AttemptRef, tag: Option<LogTag>) -> Result<bool, StoreError> {
+        let Some(current) = self.lineages.current() else {
+            return Ok(tag.is_none());
+        };
+        if tag == Some(current) {
+            return Ok(true);
+        }
+        let session_id = lineage::session_of_attempt(&self.connection, attempt)?;
+        Ok(tag == self.lineages.log_tag(session_id))
     }
 }
 
@@ -148,7 +167,12 @@ fn copy(from: &Path, flags: OpenFlags, to: &Path, go_on: &GoOn) -> Result<Copy, 
     }
     let schema_version = schema::user_version(&target).map_err(unwritten)?;
     let installation = target.query_row(INSTALLATION, [], |row| row.get(0));
+    let lineages = match schema_version < LINEAGES_SINCE_VERSION {
+        true => Lineages::default(),
+        false => lineage::read_lineages(&target).map_err(unwritten)?,
+    };
     Ok(Copy {
+        lineages,
         installation: installation.map_err(unwritten)?,
         connection: target,
         schema_version,
@@ -174,9 +198,8 @@ pub struct Taken {
 
 /// Looks at everything in a folder that holds a copy: every page, every rule. One of an older version is brought up to date.
 ///
-/// Whoever ran steps for it may have gone on since it was made, with attempts that this database does not know and will number
-/// anew. So every session gets a key that no worker has: each of them opens a new one, and what is reported in a former one
-/// is fenced, whatever it is about. `event` tells people.
+/// Workers may have gone on since the copy was made, with attempts that this database does not know and will number anew. So
+/// the copy begins a new lineage, which also ends every session. `event` tells people.
 pub fn take_copy(folder: &Path, event: NewEvent, wall: Timestamp) -> Result<Taken, CopyError> {
     let file = folder.join(DATABASE_FILE);
     let refuse = |source| CopyError::Open(schema::sqlite_refusal(folder, &file, source));
@@ -204,7 +227,7 @@ pub fn take_copy(folder: &Path, event: NewEvent, wall: Timestamp) -> Result<Take
             up: store.begun_up(),
         };
         let begin = move |tx: &Tx| {
-            tx.forget_session_keys()?;
+            tx.begin_new_lineage()?;
             tx.record(&event, now)
         };
         store.write(begin).map_err(failed)?;
@@ -216,7 +239,7 @@ pub fn take_copy(folder: &Path, event: NewEvent, wall: Timestamp) -> Result<Take
     })
 }
 
-// Once in the life of a database that was put back: every row of it.
+// Runs once at the beginning of a lineage, over every row.
 const FORGET_SESSION_KEYS: &str =
     "UPDATE session SET session_key = 'restored.' || session_id || '.' || hex(randomblob(8))";
 

@@ -260,6 +260,7 @@ fn breaches(snapshot: &Connection, depth: Depth) -> Vec<Breach> {
         definitions: Mutex::new(HashMap::new()),
         change_seq: AtomicI64::new(0),
         service_clock_up: AtomicI64::new(0),
+        commit_number: Default::default(),
         joiners: OnceLock::new(),
         sealer: Sealer::of_nothing(),
         targets: RwLock::default(),

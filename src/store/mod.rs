@@ -59,7 +59,6 @@ pub use definitions::{Frozen, hex_sha256};
 pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
-pub use lineage::Lineage;
 pub use log_faults::FaultyLog;
 pub use mark::MARK_FILE;
 pub use opening::Opening;
@@ -241,6 +240,8 @@ struct Shared {
     change_seq: AtomicI64,
     /// The service clock as it is on disk; the writer alone moves it.
     service_clock_up: AtomicI64,
+    /// The number of the last durable commit; the writer alone moves it.
+    commit_number: Arc<AtomicI64>,
     joiners: OnceLock<Joiners>,
     sealer: Sealer,
     targets: RwLock<Arc<Vec<Target>>>,
@@ -284,6 +285,7 @@ impl Store {
             definitions: Mutex::new(HashMap::new()),
             change_seq: AtomicI64::new(change_seq),
             service_clock_up: AtomicI64::new(begun_up.0),
+            commit_number: Arc::new(AtomicI64::new(database.mark.number())),
             joiners: OnceLock::new(),
             sealer,
             targets: RwLock::default(),
@@ -319,7 +321,6 @@ impl Store {
         };
         self.write(move |tx| {
             tx.begin_new_lineage()?;
-            tx.forget_session_keys()?;
             let message = "the server goes on from an older database that a person accepted: what happened later is lost, and every \
                            worker opens a new session";
             tx.record(&NewEvent::new(EventKind::OlderDatabaseAccepted, message), now)
@@ -397,6 +398,11 @@ impl Store {
     /// The service clock as the last life of the server left it.
     pub fn begun_up(&self) -> Uptime {
         self.inner.begun_up
+    }
+
+    /// The number of the last durable commit, for as long as somebody looks at it.
+    pub fn commit_number(&self) -> Arc<AtomicI64> {
+        self.inner.shared.commit_number.clone()
     }
 
     /// The service clock as it is on disk.

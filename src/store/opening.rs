@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, named_params};
 use super::examine::in_uri;
 use super::mark::{self, CommitPosition, MarkFile};
 use super::schema::{self, DATABASE_FILE, FolderLock, OpenError, SCHEMA_VERSION, WAL_FILE};
-use super::{StoreOptions, tokens};
+use super::{StoreOptions, lineage, tokens};
 use crate::domain::{Timestamp, TokenId};
 use crate::secrets::{KEY_FILE, Sealer};
 
@@ -34,7 +34,7 @@ pub struct Opening {
     connection: Option<Connection>,
     /// 0 if there is no database yet.
     version: i64,
-    /// The database is older than its mark, or another one, and a person accepted that.
+    /// The database is older than its mark, another one, or rolled back as workers noticed, and a person accepted that.
     accepted_at: Option<Timestamp>,
 }
 
@@ -108,6 +108,13 @@ impl Opening {
                 return Err(refusal);
             }
             log::warn!("an older database is accepted: {refusal}");
+            self.accepted_at = self.options.accepted_older_at;
+        }
+        // A copy of the whole folder has its own mark. That it is an older one only workers know.
+        if self.version >= LINEAGE_SINCE
+            && self.options.accepted_older_at.is_some()
+            && lineage::is_rollback_noticed(connection).map_err(refuse)?
+        {
             self.accepted_at = self.options.accepted_older_at;
         }
         if !self.options.upgrades {

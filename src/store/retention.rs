@@ -446,6 +446,9 @@ const KEEP_JOB: &str = "
     UPDATE job SET kept = :kept WHERE job_id = :job_id AND kept <> :kept
 ";
 
+/// Runs once for a few hundred folders. The table has a row for each table whose ids are never used twice.
+const LAST_JOB_ID: &str = "SELECT seq FROM sqlite_sequence WHERE name = 'job'";
+
 impl Tx<'_> {
     pub fn last_milestone(&self) -> Result<Option<Milestone>, StoreError> {
         let mut statement = self.sql(LAST_MILESTONE)?;
@@ -656,6 +659,12 @@ impl Tx<'_> {
             marked += statement.execute(named_params! {":job_id": job_id.0, ":wall": wall.0})?;
         }
         Ok(marked)
+    }
+
+    /// The highest id that a job ever had. 0: there was no job yet.
+    pub fn last_job_id(&self) -> Result<JobId, StoreError> {
+        let found = self.sql(LAST_JOB_ID)?.query_row([], |row| row.get(0));
+        Ok(JobId(found.optional()?.unwrap_or(0)))
     }
 
     /// There is such a job, and its logs are kept.

@@ -127,6 +127,17 @@ pub const UPGRADES: &[&str] = &[
     CREATE INDEX worker_not_deleted ON worker (worker_id) WHERE deleted_at IS NULL;
     CREATE INDEX outbox_by_state ON outbox (state, outbox_id);
     CREATE INDEX outbox_by_target ON outbox (target, state, outbox_id);
+    ALTER TABLE server ADD COLUMN rollback_noticed INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE lineage (
+        lineage_no       INTEGER PRIMARY KEY,
+        key              TEXT    NOT NULL UNIQUE,
+        first_session_id INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE epoch (
+        epoch          INTEGER PRIMARY KEY,
+        start_key      TEXT    NOT NULL,
+        commits_before INTEGER NOT NULL
+    ) STRICT;
     ALTER TABLE session ADD COLUMN features TEXT NOT NULL DEFAULT '';
     ALTER TABLE step ADD COLUMN unconfirmed INTEGER NOT NULL DEFAULT 0 CHECK (unconfirmed IN (0, 1));
     CREATE TABLE log_fault (
@@ -904,7 +915,7 @@ pub fn prove_writable(
              ON CONFLICT (only_row) DO UPDATE SET lineage = CASE lineage WHEN '' THEN excluded.lineage ELSE lineage END",
             [installation_key, lineage],
         )
-        .map(|_| ())
+        .and_then(|_| super::lineage::record_first_lineage(connection))
         .map_err(|source| sqlite_refusal(folder, path, source))
 }
 

@@ -707,6 +707,7 @@ impl WriterThread {
                 if has_changed_rows && !planted(Bug::ReplyBeforeCommit) {
                     let lineage = changes.lineage.take();
                     self.mark.borrow_mut().advance(number, lineage);
+                    self.shared.commit_number.store(number, Ordering::Release);
                 }
                 GroupEnd::Committed(changes)
             }

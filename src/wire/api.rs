@@ -917,12 +917,28 @@ pub struct Health {
     /// Nothing stops because of these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// Set if the database was rolled back: workers have worked for a later state of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rollback: Option<RollbackJson>,
     /// Of the program that serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// What the server takes for the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<Time>,
+}
+
+/// Workers that the server refuses because they have worked for a later state of its database.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RollbackJson {
+    /// When the first of these workers was refused.
+    pub since: Time,
+    /// The epoch of the server: how many times a server was started in this lineage.
+    pub epoch: i64,
+    /// The highest epoch that one of these workers has seen.
+    pub seen_epoch: i64,
+    /// `worker NAME`, or `a worker at ADDRESS` if the database does not know the worker.
+    pub workers: Vec<String>,
 }
 
 /// Who asks.

@@ -19,6 +19,10 @@ use crate::domain::{AttemptRef, JobId, SessionId, StepId, WorkerId};
 /// A log that is not taken now, and will be later.
 pub const LOG_NOT_WRITTEN: &str = "log_not_written";
 
+/// The code of a refusal: the worker has worked for a later state of the server's database. The worker keeps what it has to
+/// report and tries again.
+pub const SERVER_ROLLED_BACK: &str = "server_rolled_back";
+
 /// The code of a 426: the worker speaks a protocol that the server does not understand any more.
 pub const WORKER_TOO_OLD: &str = "worker_too_old";
 

@@ -17,7 +17,8 @@ use crate::domain::protocol::{Beat, LogDigest, Poll, Registration, Reports, Spoo
 use crate::essential::spawn_essential;
 use crate::wire::worker::{
     DrainRequest, HeartbeatAnswer, HeartbeatRequest, PollAnswerJson, PollRequest,
-    ReportsAnswerJson, ReportsRequest, ServerAnswer, SessionAnswer, SessionRequest,
+    ReportsAnswerJson, ReportsRequest, SERVER_ROLLED_BACK, ServerAnswer, SessionAnswer,
+    SessionRequest, VerdictJson,
 };
 
 /// How long the server may hold a poll.
@@ -173,6 +174,7 @@ impl Caller {
             }
             self.was_welcome = true;
             log::info!("session opened as worker {}", opened.worker_id);
+            warn_of_results_not_taken(spooled, &opened.spooled);
             if !opened.withheld.is_empty() {
                 log::warn!(
                     "its token does not let it offer {}, so no step comes to it by that",
@@ -260,8 +262,11 @@ impl Caller {
             Err(error) if self.client.is_shut_out(&error) => return Err(Trouble::ShutOut),
             Err(_) if self.waits.strong_count() == 0 => return Err(Trouble::Unreachable),
             Err(error) => {
-                let trouble = match error {
+                let trouble = match &error {
                     CallError::Unreachable(_) => "no answer",
+                    CallError::Refused { error, .. } if error.code == SERVER_ROLLED_BACK => {
+                        "refused because the server's database was rolled back, results are kept here"
+                    }
                     CallError::Refused { .. } => "refused",
                 };
                 // Once for each time of trouble: it may last for hours.
@@ -273,5 +278,18 @@ impl Caller {
         };
         log::warn!("{}: the session is over: {trouble:?}", self.name);
         Err(trouble)
+    }
+}
+
+/// Says which results of former sessions are lost. The server gives its verdicts in the order of the results.
+fn warn_of_results_not_taken(spooled: &[Spooled], verdicts: &[VerdictJson]) {
+    for (result, verdict) in spooled.iter().zip(verdicts) {
+        match verdict {
+            VerdictJson::Accepted { .. } | VerdictJson::Unknown => {}
+            VerdictJson::Abort { why } | VerdictJson::Refused { why } => log::warn!(
+                "the server does not take the result of {}: {why}",
+                result.attempt
+            ),
+        }
     }
 }

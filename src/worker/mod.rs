@@ -26,6 +26,7 @@ pub mod mask;
 pub mod orphans;
 pub mod output;
 pub mod processes;
+mod seen;
 mod shipping;
 pub mod slot;
 pub mod supervised;
@@ -55,6 +56,7 @@ use crate::service::ServiceManager;
 use calls::{Call, Calls};
 use executor::Tools;
 use folder::{Folder, FolderError};
+use seen::SeenEpoch;
 use shipping::Shipping;
 use slot::{Listeners, Slot, SlotNews, SlotSettings, Stop};
 
@@ -171,9 +173,11 @@ impl Worker {
         };
         let (events, inbox) = unbounded();
         let trust = config.trust()?;
+        let seen = Arc::new(SeenEpoch::load(&folder));
         let new_client = || {
             let client = Client::trusting(server_url, token.as_deref(), trust.as_ref());
-            client.announcing(Features::OF_WORKER)
+            let client = client.announcing(Features::OF_WORKER);
+            client.remembering(seen.clone())
         };
         let thread = StartError::Thread;
         let calls = Calls::start(new_client, &folder, &events).map_err(thread)?;

@@ -46,6 +46,7 @@ mod pty;
 #[path = "../it/outbox/receiver.rs"]
 mod receiver;
 mod retention;
+mod rollback;
 mod scale;
 mod schedules;
 mod secrets;

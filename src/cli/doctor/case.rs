@@ -226,6 +226,7 @@ fn nothing_known() -> Health {
         status: String::new(),
         problems: Vec::new(),
         warnings: Vec::new(),
+        rollback: None,
         version: None,
         now: None,
     }

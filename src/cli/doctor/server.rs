@@ -4,6 +4,7 @@ use super::case::{Answering, Case, Found};
 use super::{Finding, Looked, Status, or_well};
 use crate::cli::reach::NamedBy;
 use crate::cli::words::{duration, moment};
+use crate::problems::rolled_back;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -54,6 +55,9 @@ fn answers(server: &Answering) -> Vec<Finding> {
             Finding::problem(format!("the server at {url} is not ready: {problem}"))
                 .fix("look into its log, and at the disk of its data folder: stepward doctor disk"),
         );
+    }
+    if let Some(problem) = rolled_back(&server.health) {
+        found.push(Finding::problem(problem.message).fix(problem.fix));
     }
     if let Some(refusal) = &server.refusal {
         found.push(Finding::problem(refusal.clone()).fix("try the token: stepward token check"));

@@ -27,6 +27,22 @@ What ran may have run in part, so it is not tried again unless it says so: `retr
         },
     ),
     (
+        "rollback",
+        Said {
+            title: "an older copy of the database was put in place",
+            text: "Workers remember the last start and the last commit of the server that they have seen. If the database does not know them,
+somebody put an older copy of the data folder in place, and what happened later is not in it. The server then refuses the calls of
+these workers, records the event `rollback_noticed` and shows the problem `database_rolled_back`. The workers keep their results and
+logs and try again. Two ways out, with the server stopped:
+
+  put the later data folder back      the workers report as if nothing had happened
+  stepward server --accept-older-database
+                                      start it so once to go on with the older state; what happened later is lost
+
+Restoring a backup needs neither: `stepward restore` begins a new lineage, which workers accept.",
+        },
+    ),
+    (
         "states",
         Said {
             title: "how far jobs, steps and workers are",

@@ -32,6 +32,7 @@ fn one_word(status: &str) -> Health {
         status: status.to_string(),
         problems: Vec::new(),
         warnings: Vec::new(),
+        rollback: None,
         version: None,
         now: None,
     }
@@ -60,6 +61,7 @@ pub fn look(app: &App) -> Health {
             .chain(certificate_warning(app, now.wall))
             .chain(refused_certificate_warning(app))
             .collect(),
+        rollback: app.rollback.to_json(app.epochs.current),
         version: Some(env!("CARGO_PKG_VERSION").to_string()),
         now: Some(now.wall.into()),
     }

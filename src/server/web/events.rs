@@ -134,7 +134,7 @@ fn shade(kind: &str) -> &'static str {
         Some(
             JobFailed | StepFailed | HookFailed | WorkerInactive | WorkersSilent | WorkflowsBroken
             | DeliveryGivenUp | ScheduleMissed | ScheduleRefused | WorkerDuplicated | StepRejected
-            | BackupFailed,
+            | BackupFailed | RollbackNoticed,
         ) => "failed",
         Some(
             JobCompleted | WorkerActive | WorkflowsLoaded | StepApproved | WorkerRegistered

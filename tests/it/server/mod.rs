@@ -20,6 +20,7 @@ mod polls;
 mod protocol;
 mod race;
 mod refused_starts;
+mod rollback;
 mod schedules;
 mod selectors;
 mod shapes;
