@@ -221,7 +221,7 @@ fn a_data_folder_is_left_as_it_is_whatever_its_server_does() {
         &told,
         "database",
         "ok: ",
-        "every page is sound, schema version 3",
+        "every page is sound, schema version 4",
     );
     assert_found(&told, "database", "ok: ", "its server runs (process ");
     assert_eq!(names(&data), before);
