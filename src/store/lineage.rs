@@ -51,7 +51,7 @@ impl Tx<'_> {
     pub fn begin_new_lineage(&self) -> Result<String, StoreError> {
         let mut statement = self.sql(BEGIN_NEW_LINEAGE)?;
         let key: String = statement.query_row([], |row| row.get(0))?;
-        self.changes.borrow_mut().lineage = Some(key.clone());
+        self.changes.borrow_mut().begins_lineage = true;
         Ok(key)
     }
 }

@@ -438,7 +438,7 @@ fn a_corrupt_database_that_is_met_while_the_server_runs_ends_it_with_the_documen
     let data = folder.path().join("data");
     drop(stepward::store::Store::open(&data, Default::default()).unwrap());
     let file = data.join("stepward.db");
-    let root: u64 = {
+    let root: u32 = {
         let sql = rusqlite::Connection::open(&file).unwrap();
         let fill = "INSERT INTO event (at, kind, message)
             WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1700)
