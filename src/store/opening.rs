@@ -52,7 +52,6 @@ impl Opening {
     pub fn check(folder: &Path, options: StoreOptions) -> Result<Opening, OpenError> {
         schema::refuse_no_folder(folder)?;
         schema::refuse_network_filesystem(folder)?;
-        schema::refuse_full_disk(folder, 0)?;
         let mut opening = Opening {
             folder: folder.into(),
             options,
@@ -61,8 +60,9 @@ impl Opening {
             version: 0,
             accepted_at: None,
         };
-        if folder.exists() {
-            opening.check_folder()?;
+        match folder.exists() {
+            true => opening.check_folder()?,
+            false => schema::refuse_full_disk(folder, 0)?,
         }
         Ok(opening)
     }
@@ -73,6 +73,7 @@ impl Opening {
         self.lock = Some(FolderLock::take(folder)?);
         let was_locked = self.lock.as_ref().is_some_and(FolderLock::was_there);
         schema::refuse_half_restored(folder)?;
+        schema::refuse_full_disk(folder, 0)?;
         let file = folder.join(DATABASE_FILE);
         schema::refuse_no_file(&file)?;
         schema::refuse_lost(folder, &file, was_locked)?;
@@ -109,6 +110,11 @@ impl Opening {
             }
             log::warn!("an older database is accepted: {refusal}");
             self.accepted_at = self.options.accepted_older_at;
+        } else if self.options.accepted_older_at.is_some() {
+            log::warn!(
+                "--accept-older-database had no effect: the database has lost no commits; leave it out from now on, or the server \
+                 accepts the next loss without a word"
+            );
         }
         // A copy of the whole folder has its own mark. That it is an older one only workers know.
         if self.version >= LINEAGE_SINCE
