@@ -225,7 +225,7 @@ impl Reader<'_> {
             }
             "MAILTO" | "MAILFROM" => (
                 NotSupported,
-                "no mail is sent by itself; use notify: with on_error: [{ notify: TARGET }], and a target of type sendmail in the server's settings".to_string(),
+                "no mail is sent by itself; use notify: with on_error: [{ notify: TARGET }], and a target of type email in the server's settings".to_string(),
             ),
             "SHELL" => {
                 let note = format!("language of the scripts below: {value}");

@@ -113,6 +113,19 @@ impl<'a> Workspace<'a> {
     fn add(&mut self, file: &'a str, tree: Mapping, report: &mut Report) {
         for (key, value) in tree {
             let key = key_text(&key);
+            let is_hooks = HOOKS.contains(&key.as_str());
+            let is_section = ["actions", "tasks", "triggers", "secrets"].contains(&key.as_str());
+            if !value.is_null()
+                && ((is_hooks && !value.is_sequence()) || (is_section && !value.is_mapping()))
+            {
+                let expected = if is_hooks {
+                    "is no list"
+                } else {
+                    "is no mapping"
+                };
+                report.add(format!("{file}: {key}"), NotSupported, "", expected);
+                continue;
+            }
             let list = match key.as_str() {
                 "actions" => &mut self.actions,
                 "tasks" => &mut self.tasks,
@@ -582,20 +595,25 @@ impl Writer<'_> {
             }
             other => return Err(Unsaid(format!("the type {other} is not known here"))),
         }
-        if let Some(Value::Mapping(env)) = get(action, "env") {
-            let variables = body.map_mut("env");
-            for (name, value) in env {
-                let value = plain_text(value);
-                variables.put(&key_text(name), say.say("env", &value, Quoting::None)?);
+        match get(action, "env") {
+            None | Some(Value::Null) => {}
+            Some(Value::Mapping(env)) => {
+                for (name, value) in env {
+                    let said = say.say("env", &plain_text(value), Quoting::None)?;
+                    body.map_mut("env").put(&key_text(name), said);
+                }
             }
+            Some(_) => say.note("env", NotSupported, "is no mapping; write NAME: VALUE"),
         }
         if let Some(workdir) = text(action, "workdir") {
             body.put("workdir", say.say("workdir", workdir, Quoting::None)?);
         }
-        if let Some(Value::Sequence(tags)) = get(action, "tags")
-            && !tags.is_empty()
-        {
-            body.put("tags", tags.iter().map(Node::from).collect::<Vec<Node>>());
+        let tags = words(get(action, "tags"));
+        if !tags.is_empty() {
+            body.put(
+                "tags",
+                tags.into_iter().map(Node::from).collect::<Vec<Node>>(),
+            );
         }
         for (key, note) in [
             (
@@ -797,6 +815,11 @@ impl Writer<'_> {
             }
             written.put("flow", flow);
             for event in HOOKS {
+                let is_list = |hooks: &Value| hooks.is_sequence() || hooks.is_null();
+                if get(&task.body, event).is_some_and(|hooks| !is_list(hooks)) {
+                    let path = format!("{path}.{event}");
+                    self.row(task.file, &path, NotSupported, "", "is no list of hooks");
+                }
                 let own = get(&task.body, event)
                     .and_then(Value::as_sequence)
                     .cloned()
@@ -1055,6 +1078,17 @@ impl Writer<'_> {
         all: &[(String, Mapping)],
     ) -> Map {
         let file = task.file;
+        let is_mapping = |input: &Value| input.is_mapping() || input.is_null();
+        if get(step, "input").is_some_and(|input| !is_mapping(input)) {
+            let path = format!("{path}.input");
+            self.row(
+                file,
+                &path,
+                NotSupported,
+                "",
+                "is no mapping; write NAME: VALUE",
+            );
+        }
         let goes_on = get(step, "continue_on_failure")
             .and_then(Value::as_bool)
             .unwrap_or(false);

@@ -63,7 +63,7 @@ const TARGETS: &[Target] = &[
     target("requests",     "whatever_is_asked_the_server_has_an_answer",                40, requests::play,     None),
     target("words",        "a_word_is_understood_or_refused",                          500, words::play,        Some(words::again)),
     target("settings",     "settings_are_taken_or_refused_in_one_line",                500, settings::play,     Some(settings::again)),
-    target("imports",      "whatever_is_imported_there_is_a_report",                   120, imports::play,      Some(imports::again)),
+    target("imports",      "whatever_is_imported_there_is_a_report",                    60, imports::play,      Some(imports::again)),
 ];
 
 const fn target(

@@ -264,6 +264,7 @@ fn what_would_not_pass_validation_is_left_out_and_told() {
     let text = r#"
 actions:
   go: { type: script, script: make, tags: ["no good tag"] }
+  odd: { type: script, script: make, env: [A=1] }
 tasks:
   ring:
     timeout: soon
@@ -272,7 +273,8 @@ tasks:
       a: { type: script, script: make a, depends_on: [b] }
       b: { type: script, script: make b, depends_on: [a] }
       c: { action: go }
-      d: { type: script, script: "echo {{ input.n }}", timeout: never }
+      d: { type: script, script: "echo {{ input.n }}", timeout: never, input: [1] }
+    on_error: odd
 "#;
     fs::write(folder.path().join("a.yaml"), text).unwrap();
     let output = import(&["stroem", folder.path().to_str().unwrap(), "--dry-run"]);
@@ -285,6 +287,9 @@ tasks:
         "a.yaml: actions.go",
         "a.yaml: tasks.ring.flow.c",
         "a.yaml: tasks.ring.flow.d.timeout",
+        "a.yaml: tasks.ring.flow.d.input",
+        "a.yaml: tasks.ring.on_error",
+        "a.yaml: actions.odd.env",
     ] {
         let told =
             |row: &&str| row.starts_with(&format!("{place} ")) && row.contains("not supported");
