@@ -80,7 +80,7 @@ use crate::domain::job::JobState;
 use crate::domain::step::StepState;
 use crate::domain::{AttemptRef, JobId, Now, OutboxId, StepId, TokenId, WorkerId};
 use crate::language::values::Violation;
-use crate::store::{Store, StoreError, Tx};
+use crate::store::{Contact, Store, StoreError, Tx};
 use watch::Watch;
 
 pub use crate::domain::protocol::{
@@ -254,13 +254,29 @@ impl Engine {
         T: Send + 'static,
     {
         let result = self.write(now, work);
-        match &result {
-            Err(EngineError::Store(error)) if error.is_refusal() => {
-                self.watch.heard(&session_key, now.up);
-            }
-            _ => self.watch.wrote(&session_key),
+        if let Err(EngineError::Store(error)) = &result
+            && error.is_refusal()
+        {
+            self.record_refused_contact(&session_key, now);
         }
         result
+    }
+
+    /// The store turned a call of this session away: the worker was heard all the same.
+    fn record_refused_contact(&self, session_key: &str, now: Now) {
+        let found = self.store.read(|tx| {
+            let session = tx.session(session_key)?;
+            Ok::<_, EngineError>(session.filter(|session| session.current))
+        });
+        match found {
+            Ok(Some(session)) => {
+                let contact = Contact::of(&session, session.heartbeat_seq, now);
+                self.store.record_contact(contact);
+            }
+            Ok(None) => {}
+            // Nobody knows which worker it was, so the silence of all workers counts from now.
+            Err(_) => self.was_absent_until(now.up),
+        }
     }
 
     /// One verb, one transaction, at one time.

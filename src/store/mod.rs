@@ -9,6 +9,7 @@
 mod assignments;
 mod attempts;
 mod census;
+mod contacts;
 mod copy;
 mod definitions;
 mod events;
@@ -49,6 +50,7 @@ use crate::secrets::Sealer;
 pub use assignments::{Claim, Demand, Held, JobPayload, NextClaim};
 pub use attempts::{FormerAttempt, FormerOutcome};
 pub use census::OpenRows;
+pub use contacts::Contact;
 pub use copy::{Copy, CopyError, GoOn, Stopped, Taken, take_copy};
 pub use definitions::{Frozen, hex_sha256};
 pub use examine::{Depth, ExamineError, Examined, Standing, examine};
@@ -231,12 +233,14 @@ struct Shared {
     targets: RwLock<Arc<Vec<Target>>>,
     stats: Stats,
     metrics: Metrics,
+    contacts: contacts::UnwrittenContacts,
 }
 
 #[derive(Default)]
 struct Stats {
     statements: AtomicU64,
     groups: AtomicU64,
+    durable_commits: AtomicU64,
     calls: AtomicU64,
     refusals: AtomicU64,
 }
@@ -273,6 +277,7 @@ impl Store {
             targets: RwLock::default(),
             stats: Stats::default(),
             metrics: Metrics::default(),
+            contacts: contacts::UnwrittenContacts::default(),
         });
         let writer = writer::Writer::start(connection, shared.clone()).map_err(|source| {
             OpenError::Folder {
@@ -391,6 +396,12 @@ impl Store {
         self.inner.writer.queued()
     }
 
+    /// Commits so far that changed the database, each of which costs one sync of the disk.
+    pub fn durable_commits(&self) -> u64 {
+        let stats = &self.inner.shared.stats;
+        stats.durable_commits.load(Ordering::Relaxed)
+    }
+
     /// Commits so far, and the calls that shared them.
     pub fn groups(&self) -> (u64, u64) {
         let stats = &self.inner.shared.stats;
@@ -443,6 +454,7 @@ impl Shared {
         if let Some(up) = changes.up {
             self.service_clock_up.fetch_max(up.0, Ordering::Relaxed);
         }
+        self.contacts.remove_written(&changes.contacts);
         self.remember(changes.definitions);
         let mut notice = changes.notice;
         notice.news |= !changes.jobs.is_empty();
@@ -499,6 +511,8 @@ struct Changes {
     recorded_last: Option<EventSeq>,
     /// What is counted of it.
     facts: Vec<Fact>,
+    /// Signs of life that the commit writes.
+    contacts: Vec<Contact>,
 }
 
 impl Changes {
@@ -511,6 +525,7 @@ impl Changes {
         self.jobs.extend(other.jobs);
         self.definitions.extend(other.definitions);
         self.facts.extend(other.facts);
+        self.contacts.extend(other.contacts);
     }
 }
 

@@ -466,7 +466,11 @@ enum Care {
 
 /// How a group's attempt to commit ended.
 enum GroupEnd {
-    Committed(super::Changes),
+    Committed {
+        changes: super::Changes,
+        /// It changed the database.
+        is_durable: bool,
+    },
     /// A call failed after it had written something, and nothing stood between it and the others: all of it was undone.
     Spoiled,
     /// The whole transaction is gone: this call's error took the others with it.
@@ -548,7 +552,17 @@ impl WriterThread {
         while !group.calls.is_empty() {
             let begun = Instant::now();
             match self.commit_group(&mut group, care) {
-                GroupEnd::Committed(changes) => {
+                GroupEnd::Committed {
+                    mut changes,
+                    is_durable,
+                } => {
+                    if is_durable {
+                        let commits = &self.shared.stats.durable_commits;
+                        commits.fetch_add(1, Ordering::Relaxed);
+                    } else {
+                        // The service clock on disk stays where it was.
+                        changes.up = None;
+                    }
                     // Before anybody is told: whoever asks then finds it counted.
                     let metrics = &self.shared.metrics;
                     metrics.count(&changes.facts);
@@ -613,6 +627,7 @@ impl WriterThread {
                 _ => self.abort("a transaction could not begin", &error),
             };
         }
+        let rows_before = self.connection.total_changes();
         let mut changes = super::Changes::default();
         let mut index = 0;
         loop {
@@ -641,14 +656,23 @@ impl WriterThread {
             index += 1;
         }
         let tx = Tx::new(&self.connection, &self.shared);
-        let sealed = tx.seal(&changes).and_then(|()| {
+        // A group that only read needs neither the service clock nor a sync of the disk.
+        let is_durable = self.connection.total_changes() != rows_before;
+        let sealed = match is_durable {
+            true => tx.seal(&changes),
+            false => Ok(()),
+        };
+        let sealed = sealed.and_then(|()| {
             if planted(Bug::ReplyBeforeCommit) {
                 return Ok(());
             }
             Ok(self.statement("COMMIT")?)
         });
         match sealed {
-            Ok(()) => GroupEnd::Committed(changes),
+            Ok(()) => GroupEnd::Committed {
+                changes,
+                is_durable,
+            },
             Err(StoreError::Full) => self.roll_back(GroupEnd::Full),
             Err(error) => self.abort("a commit failed and its outcome is unknown", &error),
         }

@@ -22,7 +22,7 @@ use crate::domain::{Now, Uptime};
 use crate::engine::{Engine, EngineError, Suspect};
 use crate::store::{StoreError, Tx};
 
-pub use deadline::next_deadline;
+pub use deadline::LastRound;
 pub use forecast::{Forecast, recovery_forecast};
 pub use thread::{LastSweep, Round, Sweeper, round};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use log::kv::Value;
 
-use super::deadline::next_deadline;
+use super::deadline::{LastRound, OUTSTANDING_RETRY_MS, ROUND_GAP_MS};
 use super::pulse::Pulse;
 use super::{SweepReport, sweep_once};
 use crate::clock::{Stopwatch, SystemClock, monotonic_ms};
@@ -22,6 +22,9 @@ use crate::service::ServiceManager;
 /// New deadlines are learnt this often, and the clock is read: a long gap would be an absence.
 const LOOK_MS: i64 = 1_000;
 
+/// Signs of life that are only in memory are written this often at most, all in one commit.
+const CONTACTS_INTERVAL_MS: i64 = 1_000;
+
 /// Of one round; all of them are in the events.
 const LOGGED_MAX: usize = 100;
 
@@ -33,8 +36,8 @@ const AFTER_FAILURE_MS: i64 = 5_000;
 pub struct Round {
     /// `None`: it could not write, so it gave nobody up.
     pub report: Option<SweepReport>,
-    /// The next round comes no sooner.
-    pub again_ms: i64,
+    /// The round must be repeated after this: it left something undone. `None`: it did everything that was due.
+    pub retry_ms: Option<i64>,
 }
 
 /// Does everything that is due: what time releases, then the four phases.
@@ -43,21 +46,21 @@ pub fn round(engine: &Engine, now: Now) -> Round {
         log::error!("the store cannot write, so nobody is given up: {error}");
         return Round {
             report: None,
-            again_ms: LOOK_MS,
+            retry_ms: Some(OUTSTANDING_RETRY_MS),
         };
     }
     // What cannot be released has been logged there, and keeps nobody from being recovered.
     let released = engine.release_due(now);
     let report = sweep_once(engine, now);
-    let again_ms = match released {
-        Err(_) => AFTER_FAILURE_MS,
-        Ok(_) if !report.failures.is_empty() => AFTER_FAILURE_MS,
-        Ok(released) if report.more || released > 0 => 0,
-        Ok(_) => LOOK_MS,
+    let retry_ms = match released {
+        Err(_) => Some(AFTER_FAILURE_MS),
+        Ok(_) if !report.failures.is_empty() => Some(AFTER_FAILURE_MS),
+        Ok(released) if report.more || released > 0 => Some(0),
+        Ok(_) => None,
     };
     Round {
         report: Some(report),
-        again_ms,
+        retry_ms,
     }
 }
 
@@ -169,14 +172,17 @@ fn log_recoveries(recoveries: &[Recovery]) {
     }
 }
 
-/// When the next round is due, and before when it is not.
+/// What the thread remembers from one look to the next.
 struct Plan {
+    /// When the next round is due.
     due_up: Uptime,
-    floor_up: Uptime,
-    /// How many there were at the last look: as long as there are no more, no deadline is new.
+    last_round: LastRound,
+    /// Commits at the last look that had changed the database: as long as there are no more, no deadline is new.
     commits: Option<u64>,
-    /// Whom the store turned away: it is tried at once.
+    /// Calls that the store had refused at the last look. A new one is followed by a round at once.
     refusals: u64,
+    /// Signs of life are not written before this.
+    contacts_due_up: Uptime,
 }
 
 struct Rounds {
@@ -187,11 +193,17 @@ struct Rounds {
 
 impl Rounds {
     fn run(&self, stop: &Receiver<()>, mut pulse: Pulse) {
+        let begun_up = self.clock.now().up;
         let mut plan = Plan {
-            due_up: self.clock.now().up,
-            floor_up: Uptime(i64::MIN),
+            due_up: begun_up,
+            last_round: LastRound {
+                at_up: begun_up,
+                retry_ms: None,
+                gap_ms: 0,
+            },
             commits: None,
             refusals: 0,
+            contacts_due_up: begun_up,
         };
         loop {
             let looked = catch_unwind(AssertUnwindSafe(|| {
@@ -211,31 +223,58 @@ impl Rounds {
         }
     }
 
-    /// A round if one is due, and when to look again.
+    /// Makes a round if one is due. Returns in how many milliseconds to look again.
     fn look(&self, plan: &mut Plan) -> i64 {
         let now = self.clock.now();
         self.engine.was_absent_until(self.clock.undisturbed_since());
-        let (commits, _) = self.engine.store.groups();
+        self.write_contacts(plan, now);
+        let commits = self.engine.store.durable_commits();
         let refusals = self.engine.store.refusals();
         let refused = std::mem::replace(&mut plan.refusals, refusals) != refusals;
         if plan.due_up <= now.up || refused {
-            plan.floor_up = now.up.plus_ms(self.round(now));
-            plan.due_up = self.next_due(now).max(plan.floor_up);
+            let watch = Stopwatch::start();
+            let retry_ms = self.round(now);
+            let took_ms = (watch.secs() * 1e3) as i64;
+            plan.last_round = LastRound {
+                at_up: now.up,
+                retry_ms,
+                // A slow round is followed by a pause that is as long.
+                gap_ms: ROUND_GAP_MS.max(2 * took_ms),
+            };
+            plan.due_up = self.next_due(plan);
             // While nobody can be heard, no time passes for anybody.
             self.clock.hold(self.engine.is_failing());
         } else if plan.commits != Some(commits) {
-            plan.due_up = plan.due_up.min(self.next_due(now).max(plan.floor_up));
+            plan.due_up = plan.due_up.min(self.next_due(plan));
         }
         plan.commits = Some(commits);
+        let now = self.clock.now();
         if self.engine.is_failing() {
             plan.due_up = now.up;
             return LOOK_MS;
         }
-        (plan.due_up.0 - now.up.0).clamp(0, LOOK_MS)
+        let contacts_due_up = match self.engine.store.has_unwritten_contacts() {
+            true => plan.contacts_due_up,
+            false => Uptime(i64::MAX),
+        };
+        let next_up = plan.due_up.min(contacts_due_up);
+        next_up.0.saturating_sub(now.up.0).clamp(0, LOOK_MS)
     }
 
-    /// Everything that is due. Returns how soon the next round may come.
-    fn round(&self, now: Now) -> i64 {
+    /// Writes the signs of life that are only in memory, if that is due.
+    fn write_contacts(&self, plan: &mut Plan, now: Now) {
+        if now.up < plan.contacts_due_up || !self.engine.store.has_unwritten_contacts() {
+            return;
+        }
+        plan.contacts_due_up = now.up.plus_ms(CONTACTS_INTERVAL_MS);
+        if let Err(error) = self.engine.write_contacts(now) {
+            // The contacts stay in memory. A store that refuses them is tried by the next round.
+            log::warn!("cannot write when workers were last heard: {error}; retrying");
+        }
+    }
+
+    /// Does everything that is due. Returns after how many milliseconds it must be repeated, if it must.
+    fn round(&self, now: Now) -> Option<i64> {
         let watch = Stopwatch::start();
         let round = round(&self.engine, now);
         if let Some(report) = &round.report {
@@ -250,18 +289,16 @@ impl Rounds {
             };
             *self.last.lock().expect("no panic while it is held") = Some(last);
         }
-        round.again_ms
+        round.retry_ms
     }
 
-    /// At the latest after the sweep interval.
-    fn next_due(&self, now: Now) -> Uptime {
-        let interval_up = now.up.plus_ms(self.engine.settings.sweep_interval_ms);
-        match next_deadline(&self.engine, now) {
-            Ok(deadline_up) => deadline_up.map_or(interval_up, |up| up.min(interval_up)),
-            Err(error) => {
-                log::error!("the next deadline is not known: {error}");
-                interval_up
-            }
-        }
+    fn next_due(&self, plan: &Plan) -> Uptime {
+        let now = self.clock.now();
+        plan.last_round
+            .next_due(&self.engine, now)
+            .unwrap_or_else(|error| {
+                log::error!("cannot read the next deadline: {error}; retrying");
+                plan.last_round.at_up.plus_ms(AFTER_FAILURE_MS)
+            })
     }
 }

@@ -11,6 +11,7 @@ mod facts;
 mod graphs;
 mod hooks;
 mod inputs;
+mod liveness;
 mod log;
 mod loops;
 mod poll;
