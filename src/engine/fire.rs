@@ -26,7 +26,7 @@ use crate::domain::reason::Reason;
 use crate::domain::schedule::{Fire, FireOutcome, Overlap, Schedule, Turn};
 use crate::domain::{JobId, Json, Now, ScheduleId, Timestamp};
 use crate::language::template::{Context, render_value};
-use crate::store::{Frozen, StoreError, Tx};
+use crate::store::{Frozen, StoreError, StoreFailure, Tx};
 
 /// One look takes this many schedules; the rest comes with the next one, which is at once.
 const BATCH_MAX: u32 = 256;
@@ -260,6 +260,15 @@ enum Halt {
 impl From<StoreError> for Halt {
     fn from(error: StoreError) -> Halt {
         Halt::Broken(error.into())
+    }
+}
+
+impl StoreFailure for Halt {
+    fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            Halt::Broken(error) => error.store_error(),
+            Halt::Refused { .. } => None,
+        }
     }
 }
 

@@ -36,6 +36,8 @@ impl Engine {
         });
         match only_alive {
             Ok(Some((session, answer))) => {
+                let metrics = self.store.metrics();
+                metrics.observe_heartbeat(now.up.0 - session.seen_up.0);
                 let seq = session.heartbeat_seq.max(beat.seq);
                 self.store.record_contact(Contact::of(&session, seq, now));
                 return Ok(answer);
@@ -45,7 +47,7 @@ impl Engine {
             Err(error) => return Err(error),
         }
         let settings = self.settings;
-        self.write_contact(beat.session_key.clone(), now, move |tx| {
+        let answered = self.write_contact(beat.session_key.clone(), now, move |tx| {
             let session = current_session(tx, &beat.session_key)?;
             let believed = tx.held_steps(session.session_id)?;
             record_return(tx, &session, now)?;
@@ -55,11 +57,16 @@ impl Engine {
                 keep_preparing_alive(tx, &session, &settings, &believed, &held, now)?;
             }
             let held = beat.held.iter().map(|held| held.attempt);
-            Ok(BeatAnswer {
+            let answer = BeatAnswer {
                 abort: to_abort(&believed, held),
                 draining: session.draining,
-            })
-        })
+            };
+            Ok((answer, session.seen_up))
+        });
+        let (answer, seen_up) = answered?;
+        let metrics = self.store.metrics();
+        metrics.observe_heartbeat(now.up.0 - seen_up.0);
+        Ok(answer)
     }
 
     /// Writes the signs of life that are only in memory, all in one transaction. Nothing happens if there are none.

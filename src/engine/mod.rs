@@ -8,6 +8,7 @@
 //! | report: start, keep_alive, decline, finish | `report.rs` `start.rs` `decline.rs` `finish.rs` | workers |
 //! | log_owner | `log.rs` | workers |
 //! | cancel, retry, approve, reject | `cancel.rs` `retry.rs` `approve.rs` | people |
+//! | requeue_step, fail_step | `requeue.rs` `force_fail.rs` | admins |
 //! | drain, pause, resume, delete_worker | `drain.rs` | people, workers |
 //! | keep | `keep.rs` | people |
 //! | forget_worker | `drain.rs` | time, through the reaper |
@@ -38,6 +39,7 @@ mod drain;
 mod facts;
 mod finish;
 mod fire;
+mod force_fail;
 mod group;
 mod heartbeat;
 mod hooks;
@@ -54,6 +56,7 @@ mod recover;
 mod release;
 mod render;
 mod report;
+mod requeue;
 mod retry;
 mod schedule;
 mod scope;
@@ -80,7 +83,7 @@ use crate::domain::job::JobState;
 use crate::domain::step::StepState;
 use crate::domain::{AttemptRef, JobId, Now, OutboxId, StepId, TokenId, WorkerId};
 use crate::language::values::Violation;
-use crate::store::{Contact, Store, StoreError, Tx};
+use crate::store::{Contact, Store, StoreError, StoreFailure, Tx};
 use watch::Watch;
 
 pub use crate::domain::protocol::{
@@ -174,6 +177,18 @@ pub enum EngineError {
     NothingToRetry { job_id: JobId },
     #[error("step {step_id} is {state}, it does not wait for a decision")]
     NotSuspended { step_id: StepId, state: StepState },
+    #[error("cannot requeue step {step_id}: the step is {state}, {hint}")]
+    NotRequeueable {
+        step_id: StepId,
+        state: StepState,
+        hint: &'static str,
+    },
+    #[error("cannot fail step {step_id}: the step is {state}, {hint}")]
+    NotFailable {
+        step_id: StepId,
+        state: StepState,
+        hint: &'static str,
+    },
     #[error("there is no token {selector}")]
     NoTokenFits { selector: String },
     #[error("several tokens are called {name}, name one by its number: {}", .numbers.join(", "))]
@@ -220,6 +235,15 @@ pub enum EngineError {
     WorkerDrained { name: String },
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl StoreFailure for EngineError {
+    fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            EngineError::Store(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 fn listed(numbers: &[WorkerId]) -> String {

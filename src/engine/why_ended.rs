@@ -101,6 +101,7 @@ impl Asked<'_> {
             | DependencyNotAccepted
             | WhenFalse
             | EmptyLoop
+            | FailedByUser
             | CancelledByUser
             | CancelledByParent
             | Superseded

@@ -44,12 +44,12 @@ use crate::domain::outbox::Target;
 use crate::domain::task::Definition;
 use crate::domain::{DefinitionId, EventSeq, JobId, Uptime, WorkerId};
 use crate::lock::Lock;
-use crate::metrics::{Fact, Metrics};
+use crate::metrics::{Fact, Metrics, StoreErrorKind};
 use crate::secrets::Sealer;
 
 pub use assignments::{Claim, Demand, Held, JobPayload, NextClaim};
 pub use attempts::{FormerAttempt, FormerOutcome};
-pub use census::OpenRows;
+pub use census::{ClaimableSteps, OpenRows};
 pub use contacts::Contact;
 pub use copy::{Copy, CopyError, GoOn, Stopped, Taken, take_copy};
 pub use definitions::{Frozen, hex_sha256};
@@ -96,10 +96,36 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    fn kind(&self) -> StoreErrorKind {
+        match self {
+            StoreError::Busy { .. } => StoreErrorKind::Busy,
+            StoreError::Full => StoreErrorKind::Full,
+            StoreError::OutcomeUnknown => StoreErrorKind::OutcomeUnknown,
+            StoreError::Lost => StoreErrorKind::Lost,
+            StoreError::Stopped => StoreErrorKind::Stopped,
+            StoreError::Panicked { .. } => StoreErrorKind::Panicked,
+            StoreError::Unreadable { .. } => StoreErrorKind::Unreadable,
+            StoreError::Sqlite(_) => StoreErrorKind::Sqlite,
+            StoreError::Pool(_) => StoreErrorKind::Pool,
+        }
+    }
+
     /// Through no fault of the call.
     pub fn is_refusal(&self) -> bool {
         use StoreError::*;
         matches!(self, Busy { .. } | Full | OutcomeUnknown | Lost | Stopped)
+    }
+}
+
+/// An error of a closure that the store runs: the store counts the errors that are its own.
+pub trait StoreFailure: From<StoreError> {
+    /// The error of the store, if it is one.
+    fn store_error(&self) -> Option<&StoreError>;
+}
+
+impl StoreFailure for StoreError {
+    fn store_error(&self) -> Option<&StoreError> {
+        Some(self)
     }
 }
 
@@ -305,9 +331,11 @@ impl Store {
     where
         F: Fn(&Tx) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
+        E: StoreFailure + Send + 'static,
     {
-        self.inner.writer.write(work)
+        let result = self.inner.writer.write(work);
+        self.inner.shared.count_error(&result);
+        result
     }
 
     /// The same for many closures, each as if it were alone, all queued at once so that they share commits.
@@ -315,16 +343,30 @@ impl Store {
     where
         F: Fn(&Tx) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
+        E: StoreFailure + Send + 'static,
     {
-        self.inner.writer.write_many(works)
+        let results = self.inner.writer.write_many(works);
+        for result in &results {
+            self.inner.shared.count_error(result);
+        }
+        results
     }
 
     /// Runs the closure on one snapshot of what is committed.
     pub fn read<T, E, F>(&self, work: F) -> Result<T, E>
     where
         F: FnOnce(&Tx) -> Result<T, E>,
-        E: From<StoreError>,
+        E: StoreFailure,
+    {
+        let result = self.read_snapshot(work);
+        self.inner.shared.count_error(&result);
+        result
+    }
+
+    fn read_snapshot<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(&Tx) -> Result<T, E>,
+        E: StoreFailure,
     {
         let connection = self.inner.readers.get().map_err(StoreError::Pool)?;
         let snapshot = connection
@@ -438,6 +480,14 @@ fn open_readers(
 }
 
 impl Shared {
+    fn count_error<T, E: StoreFailure>(&self, result: &Result<T, E>) {
+        if let Err(error) = result
+            && let Some(error) = error.store_error()
+        {
+            self.metrics.count_store_error(error.kind());
+        }
+    }
+
     fn count_refusal(&self) {
         self.stats.refusals.fetch_add(1, Ordering::Relaxed);
     }

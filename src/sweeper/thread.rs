@@ -112,6 +112,12 @@ impl Sweeper {
         })
     }
 
+    /// Makes one round now, on the thread of the caller. Each suspect is checked again in its own transaction, so a round of the
+    /// sweeper's thread at the same time does no harm. `None`: the store cannot write.
+    pub fn sweep_now(&self, engine: &Engine, now: Now) -> Option<SweepReport> {
+        observed_round(engine, &self.last, now).report
+    }
+
     /// `None`: there was none yet.
     pub fn last_sweep(&self) -> Option<LastSweep> {
         *self.last.lock().expect("no panic while it is held")
@@ -125,6 +131,25 @@ impl Drop for Sweeper {
             thread.join().expect("a panic is caught there");
         }
     }
+}
+
+/// Makes a round, and writes what it did into the log, the metrics and the last sweep.
+fn observed_round(engine: &Engine, last: &Mutex<Option<LastSweep>>, now: Now) -> Round {
+    let watch = Stopwatch::start();
+    let round = round(engine, now);
+    if let Some(report) = &round.report {
+        let metrics = engine.store.metrics();
+        metrics.recovery_sweep_seconds.observe(watch.secs());
+        log_recoveries(&report.recoveries);
+        let swept = LastSweep {
+            at: now.wall,
+            monotonic_ms: monotonic_ms(),
+            recoveries: report.recoveries.len(),
+            failures: report.failures.len(),
+        };
+        *last.lock().expect("no panic while it is held") = Some(swept);
+    }
+    round
 }
 
 /// What recovery did, for whoever reads the log of the server; all of it is in the events.
@@ -233,7 +258,7 @@ impl Rounds {
         let refused = std::mem::replace(&mut plan.refusals, refusals) != refusals;
         if plan.due_up <= now.up || refused {
             let watch = Stopwatch::start();
-            let retry_ms = self.round(now);
+            let retry_ms = observed_round(&self.engine, &self.last, now).retry_ms;
             let took_ms = (watch.secs() * 1e3) as i64;
             plan.last_round = LastRound {
                 at_up: now.up,
@@ -271,25 +296,6 @@ impl Rounds {
             // The contacts stay in memory. A store that refuses them is tried by the next round.
             log::warn!("cannot write when workers were last heard: {error}; retrying");
         }
-    }
-
-    /// Does everything that is due. Returns after how many milliseconds it must be repeated, if it must.
-    fn round(&self, now: Now) -> Option<i64> {
-        let watch = Stopwatch::start();
-        let round = round(&self.engine, now);
-        if let Some(report) = &round.report {
-            let metrics = self.engine.store.metrics();
-            metrics.recovery_sweep_seconds.observe(watch.secs());
-            log_recoveries(&report.recoveries);
-            let last = LastSweep {
-                at: now.wall,
-                monotonic_ms: monotonic_ms(),
-                recoveries: report.recoveries.len(),
-                failures: report.failures.len(),
-            };
-            *self.last.lock().expect("no panic while it is held") = Some(last);
-        }
-        round.retry_ms
     }
 
     fn next_due(&self, plan: &Plan) -> Uptime {

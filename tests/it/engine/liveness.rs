@@ -81,7 +81,12 @@ fn a_heartbeat_that_changes_more_than_liveness_is_one_commit_at_once() {
     house.sweep();
     assert_eq!(beat(6, &[]), 1, "an inactive worker is active again");
     let kinds = house.events().into_iter().map(|event| event.fact.kind);
-    assert_eq!(kinds.filter(|kind| *kind == EventKind::WorkerActive).count(), 1);
+    assert_eq!(
+        kinds
+            .filter(|kind| *kind == EventKind::WorkerActive)
+            .count(),
+        1
+    );
 }
 
 #[test]

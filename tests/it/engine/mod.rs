@@ -14,6 +14,7 @@ mod inputs;
 mod liveness;
 mod log;
 mod loops;
+mod operate;
 mod poll;
 mod race;
 mod reports;
