@@ -17,7 +17,8 @@
 //!
 //! # What is deliberately absent
 //! - No SQL outside `store`.
-//! - No state in memory that is not in the database: kill the process at any point and start it again.
+//! - No state in memory that is not in the database: kill the process at any point and start it again. The one exception are
+//!   the signs of life of the last second (`store/contacts.rs`), which a start makes up for with a full heartbeat timeout.
 //! - No clock below the threads of `sweeper` and `scheduler`: time is an argument. Only `clock.rs` asks for it.
 //! - No decision in `store`, no I/O in `domain`. `tests/walls.rs` holds these walls.
 

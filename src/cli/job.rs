@@ -18,7 +18,7 @@ use crate::clock::wall_time;
 use crate::domain::Json;
 use crate::domain::job::{JobState, Source};
 use crate::domain::reason::Reason;
-use crate::wire::api::{EventJson, JobJson, List, StepJson, TaskJson};
+use crate::wire::api::{EventJson, FailRequest, JobJson, List, StepJson, TaskJson};
 use crate::wire::{Raw, Time};
 
 /// So many a page of the API holds at most.
@@ -44,6 +44,10 @@ enum JobVerb {
     Keep(KeepArgs),
     /// Lets jobs go again when they are old enough.
     Release(KeepArgs),
+    /// Puts an assigned or running step back in the queue (admin).
+    Requeue(RequeueArgs),
+    /// Fails a step that has not ended (admin).
+    Fail(FailArgs),
 }
 
 #[derive(Args)]
@@ -52,6 +56,42 @@ struct KeepArgs {
     /// Numbers, latest, TASK@latest or TASK@failed.
     #[arg(value_name = "JOB", required = true, value_parser = name)]
     jobs: Vec<String>,
+    #[command(flatten)]
+    show: Show,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Args)]
+#[command(
+    before_help = "Examples:\n  stepward job requeue 42/build\n  stepward job requeue release@latest/build --json",
+    after_help = "An assigned step keeps its place in the queue, and other workers are preferred for it.\n\
+    The attempt of a running step ends, counts as a try, and a new one follows. Its worker is told to stop, so for a moment both may run.\n\
+    A step in any other state is refused: a ready step is in the queue already, a step that ended needs `stepward retry`."
+)]
+struct RequeueArgs {
+    /// The job and its step: JOB/STEP. The job is a number, latest, TASK@latest or TASK@failed.
+    #[arg(value_name = "JOB/STEP", value_parser = name)]
+    step: String,
+    #[command(flatten)]
+    show: Show,
+    #[command(flatten)]
+    reach: Reach,
+}
+
+#[derive(Args)]
+#[command(
+    before_help = "Examples:\n  stepward job fail 42/build -m 'the license server is down'\n  stepward job fail release@latest/build -m 'wrong branch' --json",
+    after_help = "The step fails with reason failed_by_user. It is not retried; steps that depend on it follow as after any failure.\n\
+    A worker that runs the step is told to stop. A step that waits for other steps, or that has ended, is refused."
+)]
+struct FailArgs {
+    /// The job and its step: JOB/STEP. The job is a number, latest, TASK@latest or TASK@failed.
+    #[arg(value_name = "JOB/STEP", value_parser = name)]
+    step: String,
+    /// Why, for whoever looks at the job.
+    #[arg(short = 'm', long = "message", value_name = "WHY", required = true)]
+    why: String,
     #[command(flatten)]
     show: Show,
     #[command(flatten)]
@@ -126,7 +166,45 @@ pub fn run(args: JobArgs) -> anyhow::Result<Exit> {
         JobVerb::Show(args) => show(args),
         JobVerb::Keep(args) => keep(args, true),
         JobVerb::Release(args) => keep(args, false),
+        JobVerb::Requeue(args) => {
+            let path = step_path(&args.step, "requeue")?;
+            let job: JobJson = args.reach.server()?.post(&path, &serde_json::json!({}))?;
+            step_changed(&args.step, &job, "is ready again", &args.show)
+        }
+        JobVerb::Fail(args) => {
+            let path = step_path(&args.step, "fail")?;
+            let request = FailRequest { why: args.why };
+            let job: JobJson = args.reach.server()?.post(&path, &request)?;
+            step_changed(&args.step, &job, "failed", &args.show)
+        }
     }
+}
+
+/// The path of an action on a step that was typed as JOB/STEP.
+fn step_path(typed: &str, action: &str) -> anyhow::Result<String> {
+    let Some((job, step)) = typed.split_once('/').filter(|(_, step)| !step.is_empty()) else {
+        return Err(Fault::usage(format!(
+            "{} names no step, write JOB/STEP",
+            printable(typed)
+        )));
+    };
+    let (job, step) = (job_in_url(job)?, in_url(step));
+    Ok(format!("/api/jobs/{job}/steps/{step}/{action}"))
+}
+
+fn step_changed(typed: &str, job: &JobJson, what: &str, show: &Show) -> anyhow::Result<Exit> {
+    let step = typed.split_once('/').map_or(typed, |(_, step)| step);
+    // The change is made whether or not somebody reads the answer.
+    let _ = match show.json {
+        true => answer_json(job),
+        false => answer(format!(
+            "step {} of job {} {} {what}",
+            printable(step),
+            job.id,
+            printable(&job.task)
+        )),
+    };
+    Ok(Exit::Success)
 }
 
 fn keep(args: KeepArgs, kept: bool) -> anyhow::Result<Exit> {

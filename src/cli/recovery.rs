@@ -9,7 +9,7 @@ use super::reach::{Reach, Remote};
 use super::say::{answer_json, answer_json_list, print, say};
 use super::table::{Cell, Table};
 use super::words::{ago, count, printable, secs, wrap};
-use crate::wire::api::{EventJson, ForecastJson, RecoveryJson};
+use crate::wire::api::{EventJson, ForecastJson, RecoveryJson, SweepJson};
 
 /// Of what recovery did last, where it is not asked for by itself.
 const LAST: usize = 5;
@@ -20,7 +20,8 @@ const LAST: usize = 5;
     before_help = "Examples:\n  \
         stepward recovery                  its settings, its last sweep, what it did last\n  \
         stepward recovery forecast         what it will do, and in how many seconds\n  \
-        stepward recovery history -n 100   what it did"
+        stepward recovery history -n 100   what it did\n  \
+        stepward recovery sweep            one sweep now"
 )]
 pub struct RecoveryArgs {
     #[command(subcommand)]
@@ -37,6 +38,8 @@ enum RecoveryVerb {
     Forecast(ForecastArgs),
     /// What recovery did, oldest first.
     History(HistoryArgs),
+    /// Runs one sweep of recovery now and prints what it did (admin).
+    Sweep(SweepArgs),
 }
 
 #[derive(Args)]
@@ -70,11 +73,28 @@ struct HistoryArgs {
     reach: Reach,
 }
 
+#[derive(Args)]
+#[command(
+    before_help = "Examples:\n  \
+    stepward recovery sweep\n  \
+    stepward recovery sweep --json | jq '.actions | length'",
+    after_help = "Columns: phase, action, what, reason\n\n\
+    The server sweeps by itself whenever something is due. A sweep that you ask for does the same, at once, and is recorded as an \
+    event with your name."
+)]
+struct SweepArgs {
+    #[command(flatten)]
+    show: Show,
+    #[command(flatten)]
+    reach: Reach,
+}
+
 pub fn run(args: RecoveryArgs) -> anyhow::Result<Exit> {
     match args.verb {
         None => overview(&args.reach.server()?, args.show)?,
         Some(RecoveryVerb::Forecast(args)) => forecast(&args.reach.server()?, args.show)?,
         Some(RecoveryVerb::History(args)) => history(&args.reach.server()?, args.show, args.lines)?,
+        Some(RecoveryVerb::Sweep(args)) => sweep(&args.reach.server()?, args.show)?,
     }
     Ok(Exit::Success)
 }
@@ -206,25 +226,90 @@ pub fn forecast_table(foreseen: &[ForecastJson], look: &Look) -> Table {
     table
 }
 
-/// `job 3 release, step unit on worker edge-1`: whatever of it there is.
-fn what(it: &ForecastJson) -> String {
-    let named = |name: &Option<String>, id: Option<i64>, noun: &str| match (name, id) {
-        (Some(name), _) => Some(format!("{noun} {name}")),
-        (None, Some(id)) => Some(format!("{noun} {id}")),
-        (None, None) => None,
-    };
-    let job = it.job_id.map(|job_id| match &it.task {
-        Some(task) => format!("job {job_id} {task}"),
-        None => format!("job {job_id}"),
-    });
-    let step = named(&it.step, it.step_id, "step");
-    let worker = named(&it.worker, it.worker_id, "worker");
-    let parts: Vec<String> = [job, step, worker].into_iter().flatten().collect();
-    if parts.is_empty() {
-        // So many fell silent together that the fault is probably not theirs.
-        return "all silent workers".to_string();
+/// The names in a row about recovery, as far as there are any.
+struct Subject<'a> {
+    job_id: Option<i64>,
+    task: Option<&'a str>,
+    step_id: Option<i64>,
+    step: Option<&'a str>,
+    worker_id: Option<i64>,
+    worker: Option<&'a str>,
+}
+
+impl Subject<'_> {
+    /// `job 3 release, step unit, worker edge-1`.
+    fn text(&self) -> String {
+        let named = |name: Option<&str>, id: Option<i64>, noun: &str| match (name, id) {
+            (Some(name), _) => Some(format!("{noun} {name}")),
+            (None, Some(id)) => Some(format!("{noun} {id}")),
+            (None, None) => None,
+        };
+        let job = self.job_id.map(|job_id| match self.task {
+            Some(task) => format!("job {job_id} {task}"),
+            None => format!("job {job_id}"),
+        });
+        let step = named(self.step, self.step_id, "step");
+        let worker = named(self.worker, self.worker_id, "worker");
+        let parts: Vec<String> = [job, step, worker].into_iter().flatten().collect();
+        if parts.is_empty() {
+            // So many fell silent together that the fault is probably not theirs.
+            return "all silent workers".to_string();
+        }
+        printable(&parts.join(", "))
     }
-    printable(&parts.join(", "))
+}
+
+fn what(it: &ForecastJson) -> String {
+    let subject = Subject {
+        job_id: it.job_id,
+        task: it.task.as_deref(),
+        step_id: it.step_id,
+        step: it.step.as_deref(),
+        worker_id: it.worker_id,
+        worker: it.worker.as_deref(),
+    };
+    subject.text()
+}
+
+fn sweep(remote: &Remote, show: Show) -> anyhow::Result<()> {
+    let swept: SweepJson = remote.post("/api/recovery/sweep", &serde_json::json!({}))?;
+    if show.json {
+        answer_json(&swept);
+        return Ok(());
+    }
+    if swept.actions.is_empty() {
+        say("the sweep found nothing to do");
+    } else {
+        let look = show.look();
+        let mut table = Table::new(&["PHASE", "ACTION", "WHAT", "REASON"]);
+        for it in &swept.actions {
+            let subject = Subject {
+                job_id: it.job_id,
+                task: it.task.as_deref(),
+                step_id: it.step_id,
+                step: it.step.as_deref(),
+                worker_id: it.worker_id,
+                worker: it.worker.as_deref(),
+            };
+            table.row(vec![
+                Cell::number(it.phase),
+                Cell::new(&it.action),
+                Cell::new(subject.text()),
+                Cell::new(it.reason.as_deref().unwrap_or("-")),
+            ]);
+        }
+        print(&table.text(&look));
+    }
+    if swept.failures > 0 {
+        say(format!(
+            "{} could not be recovered; the log of the server says why",
+            count(swept.failures, "thing")
+        ));
+    }
+    if swept.more {
+        say("there is more to do; the server goes on by itself");
+    }
+    Ok(())
 }
 
 fn history(remote: &Remote, show: Show, n: usize) -> anyhow::Result<()> {

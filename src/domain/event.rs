@@ -40,6 +40,8 @@ words! {
         WorkerRestarted = "worker_restarted",
         WorkerActive = "worker_active",
         WorkerInactive = "worker_inactive",
+        /// A person had recovery look at everything at once.
+        RecoverySwept = "recovery_swept",
         /// So many at once that recovery waits.
         WorkersSilent = "workers_silent",
         WorkerDraining = "worker_draining",

@@ -28,6 +28,8 @@ words! {
         EmptyLoop = "empty_loop",
         ChildFailed = "child_failed",
         InstanceFailed = "instance_failed",
+        /// A person failed the step.
+        FailedByUser = "failed_by_user",
         CancelledByUser = "cancelled_by_user",
         CancelledByParent = "cancelled_by_parent",
         ChildCancelled = "child_cancelled",

@@ -118,9 +118,6 @@ impl Return {
     }
 }
 
-/// Contact other than a heartbeat is written down this often. So much later than it says, a worker may still have spoken.
-pub const SIGN_OF_LIFE_MS: i64 = 1_000;
-
 /// Heartbeats in a row that must have left a running step out.
 const ABSENT_BEATS: u32 = 2;
 
@@ -142,7 +139,7 @@ impl Bounds {
     pub fn silent_at(&self, seen_up: Uptime) -> Uptime {
         let silent_up = seen_up
             .max(self.undisturbed_since)
-            .plus_ms(self.settings.heartbeat_timeout_ms + SIGN_OF_LIFE_MS);
+            .plus_ms(self.settings.heartbeat_timeout_ms);
         self.patient_until
             .map_or(silent_up, |until_up| silent_up.max(until_up))
     }
@@ -150,16 +147,14 @@ impl Bounds {
     /// Workers that were last seen by the returned time are silent for too long at the given one. `None`: nobody is yet.
     pub fn silent_since(&self, at_up: Uptime) -> Option<Uptime> {
         (self.silent_at(self.undisturbed_since) <= at_up)
-            .then(|| at_up.plus_ms(-(self.settings.heartbeat_timeout_ms + SIGN_OF_LIFE_MS)))
+            .then(|| at_up.plus_ms(-self.settings.heartbeat_timeout_ms))
     }
 
     /// Of those that fell silent together, the last one is found an interval after the first: whoever was last seen by the
     /// returned time is suspected to be among them.
     pub fn suspect_since(&self, at_up: Uptime) -> Uptime {
         let settings = &self.settings;
-        at_up.plus_ms(
-            settings.heartbeat_interval_ms - settings.heartbeat_timeout_ms - SIGN_OF_LIFE_MS,
-        )
+        at_up.plus_ms(settings.heartbeat_interval_ms - settings.heartbeat_timeout_ms)
     }
 
     /// Workers that were last seen by the returned time should have spoken by now. Whoever is silent for too long is one of
@@ -305,10 +300,10 @@ mod tests {
             undisturbed_since: Uptime(60_000),
             ..BOUNDS
         };
-        assert_eq!(bounds.silent_at(Uptime(10_000)), Uptime(181_000));
-        assert_eq!(bounds.silent_since(Uptime(180_999)), None);
-        assert_eq!(bounds.silent_since(Uptime(181_000)), Some(Uptime(60_000)));
-        assert_eq!(bounds.silent_at(Uptime(70_000)), Uptime(191_000));
+        assert_eq!(bounds.silent_at(Uptime(10_000)), Uptime(180_000));
+        assert_eq!(bounds.silent_since(Uptime(179_999)), None);
+        assert_eq!(bounds.silent_since(Uptime(180_000)), Some(Uptime(60_000)));
+        assert_eq!(bounds.silent_at(Uptime(70_000)), Uptime(190_000));
         let (at_up, _) = bounds
             .held_step(&held(StepState::Assigned, Holder::Present, 0))
             .unwrap();

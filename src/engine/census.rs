@@ -18,6 +18,8 @@ pub struct Census {
     pub steps: [u64; StepState::ALL.len()],
     /// The same steps once more, by what they wait for.
     pub waiting: [u64; Waiting::ALL.len()],
+    /// How long the oldest step waits for a worker, by why no worker has it yet. 0: no step does.
+    pub oldest_ms: [i64; Waiting::ALL.len()],
     pub workers_active: u64,
     pub workers_inactive: u64,
     /// Of active workers.
@@ -46,9 +48,14 @@ impl Engine {
             let mut ready = rows.delayed_retries + rows.delayed_others;
             census.wait(Waiting::RetryBackoff, rows.delayed_retries);
             census.wait(Waiting::Claimable, rows.delayed_others);
-            for (requirement_id, steps) in &rows.claimable {
-                ready += steps;
-                census.wait(explainer.taken_by(*requirement_id)?, *steps);
+            for claimable in &rows.claimable {
+                ready += claimable.steps;
+                let waiting = explainer.taken_by(claimable.requirement_id)?;
+                census.wait(waiting, claimable.steps);
+                if let Some(oldest_up) = claimable.oldest_up {
+                    let oldest_ms = &mut census.oldest_ms[waiting as usize];
+                    *oldest_ms = (*oldest_ms).max(now.up.0 - oldest_up.0);
+                }
             }
             let running = rows.held - rows.assigned;
             let served = rows.child_jobs + rows.loops;

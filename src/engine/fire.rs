@@ -28,7 +28,7 @@ use crate::domain::{JobId, Json, Now, ScheduleId, Timestamp};
 use crate::essential::catch_and_count;
 use crate::language::template::{Context, render_value};
 use crate::metrics::PanicPlace;
-use crate::store::{Frozen, StoreError, Tx};
+use crate::store::{Frozen, StoreError, StoreFailure, Tx};
 
 /// One look takes this many schedules; the rest comes with the next one, which is at once.
 const BATCH_MAX: u32 = 256;
@@ -321,6 +321,15 @@ enum Halt {
 impl From<StoreError> for Halt {
     fn from(error: StoreError) -> Halt {
         Halt::Broken(error.into())
+    }
+}
+
+impl StoreFailure for Halt {
+    fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            Halt::Broken(error) => error.store_error(),
+            Halt::Refused { .. } => None,
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! A worker sends a piece of an attempt's log: whose it is, and that its worker lives.
 
 use super::facts::Facts;
-use super::heartbeat::{is_due, sign_of_life};
+use super::heartbeat::sign_of_life;
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::log::LogFault;
+use crate::domain::worker::WorkerState;
 use crate::domain::{AttemptRef, JobId, Now};
-use crate::store::{FaultyLog, FormerAttempt, SessionView, Tx};
+use crate::store::{Contact, FaultyLog, FormerAttempt, SessionView, Tx};
 
 /// Whose log is sent, and whether the attempt is still in that session's hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub struct LogOwner {
 impl Engine {
     /// Whether this session ran the attempt, now or before: then the log that it sends is the attempt's.
     ///
-    /// Pieces come by the hundred a second, so this reads. What it writes is the sign of life, now and then.
+    /// Pieces come by the hundred a second, so this only reads, and keeps the sign of life in memory.
     pub fn log_owner(
         &self,
         session_key: &str,
@@ -35,8 +36,13 @@ impl Engine {
         })?;
         // What was printed before the worker was given up may come later, and from its next life: that says nothing of this one.
         let is_live = owner.as_ref().is_ok_and(|owner| owner.live);
-        if is_live && session.current && is_due(&session, now) {
-            self.note_sign_of_life(session_key, now);
+        if is_live && session.current {
+            if session.worker_state == WorkerState::Inactive {
+                self.note_sign_of_life(session_key, now);
+            } else {
+                let contact = Contact::of(&session, session.heartbeat_seq, now);
+                self.store.record_contact(contact);
+            }
         }
         owner
     }
@@ -93,7 +99,8 @@ impl Engine {
         self.write(now, move |tx| Ok(tx.forget_log_fault(attempt)?))
     }
 
-    /// One at a time for each session: pieces that come meanwhile do not wait for the disk.
+    /// Writes that an inactive worker is back. Only one piece of each session at a time does that; others do not wait for the
+    /// disk.
     fn note_sign_of_life(&self, session_key: &str, now: Now) {
         if !self.watch.begin_noting(session_key) {
             return;

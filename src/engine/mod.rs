@@ -8,6 +8,7 @@
 //! | report: start, keep_alive, decline, finish | `report.rs` `start.rs` `decline.rs` `finish.rs` | workers |
 //! | log_owner | `log.rs` | workers |
 //! | cancel, retry, approve, reject | `cancel.rs` `retry.rs` `approve.rs` | people |
+//! | requeue_step, fail_step | `requeue.rs` `force_fail.rs` | admins |
 //! | drain, pause, resume, delete_worker | `drain.rs` | people, workers |
 //! | keep | `keep.rs` | people |
 //! | forget_worker | `drain.rs` | time, through the reaper |
@@ -40,6 +41,7 @@ mod facts;
 mod finish;
 mod fire;
 mod follow_clock;
+mod force_fail;
 mod group;
 mod heartbeat;
 mod hooks;
@@ -57,6 +59,7 @@ mod recover;
 mod release;
 mod render;
 mod report;
+mod requeue;
 mod retry;
 mod schedule;
 mod scope;
@@ -83,7 +86,7 @@ use crate::domain::job::JobState;
 use crate::domain::step::StepState;
 use crate::domain::{AttemptRef, JobId, Now, OutboxId, StepId, TokenId, WorkerId};
 use crate::language::values::Violation;
-use crate::store::{Store, StoreError, Tx};
+use crate::store::{Contact, Store, StoreError, StoreFailure, Tx};
 use watch::Watch;
 
 pub use crate::domain::protocol::{
@@ -177,6 +180,18 @@ pub enum EngineError {
     NothingToRetry { job_id: JobId },
     #[error("step {step_id} is {state}, it does not wait for a decision")]
     NotSuspended { step_id: StepId, state: StepState },
+    #[error("cannot requeue step {step_id}: the step is {state}, {hint}")]
+    NotRequeueable {
+        step_id: StepId,
+        state: StepState,
+        hint: &'static str,
+    },
+    #[error("cannot fail step {step_id}: the step is {state}, {hint}")]
+    NotFailable {
+        step_id: StepId,
+        state: StepState,
+        hint: &'static str,
+    },
     #[error("there is no token {selector}")]
     NoTokenFits { selector: String },
     #[error("several tokens are called {name}, name one by its number: {}", .numbers.join(", "))]
@@ -225,6 +240,15 @@ pub enum EngineError {
     Store(#[from] StoreError),
 }
 
+impl StoreFailure for EngineError {
+    fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            EngineError::Store(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
 fn listed(numbers: &[WorkerId]) -> String {
     let numbers: Vec<String> = numbers.iter().map(ToString::to_string).collect();
     numbers.join(", ")
@@ -257,13 +281,29 @@ impl Engine {
         T: Send + 'static,
     {
         let result = self.write(now, work);
-        match &result {
-            Err(EngineError::Store(error)) if error.is_refusal() => {
-                self.watch.heard(&session_key, now.up);
-            }
-            _ => self.watch.wrote(&session_key),
+        if let Err(EngineError::Store(error)) = &result
+            && error.is_refusal()
+        {
+            self.record_refused_contact(&session_key, now);
         }
         result
+    }
+
+    /// The store turned a call of this session away: the worker was heard all the same.
+    fn record_refused_contact(&self, session_key: &str, now: Now) {
+        let found = self.store.read(|tx| {
+            let session = tx.session(session_key)?;
+            Ok::<_, EngineError>(session.filter(|session| session.current))
+        });
+        match found {
+            Ok(Some(session)) => {
+                let contact = Contact::of(&session, session.heartbeat_seq, now);
+                self.store.record_contact(contact);
+            }
+            Ok(None) => {}
+            // Nobody knows which worker it was, so the silence of all workers counts from now.
+            Err(_) => self.was_absent_until(now.up),
+        }
     }
 
     /// One verb, one transaction, at one time.

@@ -6,9 +6,9 @@
 use super::cascade::{Cascade, Failure, JobContext, seconds};
 use super::decline::Returned;
 use super::facts::Facts;
+use super::heartbeat::write_contacts;
 use super::lacks::Lacks;
 use super::queries::load;
-use super::watch::Watch;
 use super::{Engine, EngineError, Settings};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Job, JobState};
@@ -47,6 +47,11 @@ pub enum Suspect {
 }
 
 impl Suspect {
+    /// Whether its fate depends on when workers were last heard.
+    fn is_about_silence(&self) -> bool {
+        matches!(self, Suspect::ManyWorkers { .. } | Suspect::Worker(_))
+    }
+
     /// How many rows it will move, at a guess.
     fn weight(&self) -> usize {
         match self {
@@ -71,16 +76,13 @@ impl Engine {
             let suspects;
             (suspects, rest) = rest.split_at(together(rest));
             let works = suspects.iter().map(|&suspect| {
-                let watch = self.watch.clone();
                 move |tx: &Tx| {
                     tx.happens_at(now.up);
-                    let watch = &watch;
-                    let case = Case {
-                        tx,
-                        watch,
-                        bounds,
-                        now,
-                    };
+                    if suspect.is_about_silence() {
+                        // Within this transaction the rows are then as exact as the memory.
+                        write_contacts(tx, now)?;
+                    }
+                    let case = Case { tx, bounds, now };
                     match case.fate(suspect)? {
                         Some(fate) if fate.at_up <= now.up => case.carry_out(&settings, fate),
                         _ => Ok(None),
@@ -106,12 +108,7 @@ impl Engine {
         now: Now,
     ) -> Result<Vec<Foreseen>, EngineError> {
         let bounds = self.bounds();
-        let case = Case {
-            tx,
-            watch: &self.watch,
-            bounds,
-            now,
-        };
+        let case = Case { tx, bounds, now };
         let Some(fate) = case.fate(suspect)? else {
             return Ok(Vec::new());
         };
@@ -169,7 +166,6 @@ enum Found {
 
 struct Case<'a> {
     tx: &'a Tx<'a>,
-    watch: &'a Watch,
     bounds: Bounds,
     now: Now,
 }
@@ -205,13 +201,12 @@ impl Case<'_> {
         if worker.state != WorkerState::Active {
             return Ok(None);
         }
-        let unwritten_up = self.watch.unwritten(worker.session_key.as_deref());
         let seen_up = match planted(Bug::WallClockLiveness) {
             true => Uptime(self.now.up.0 - (self.now.wall.0 - worker.seen_at.0)),
             false => worker.seen_up,
         };
         Ok(Some(Fate {
-            at_up: (self.bounds).silent_at(unwritten_up.map_or(seen_up, |up| seen_up.max(up))),
+            at_up: self.bounds.silent_at(seen_up),
             recovery: Recovery {
                 worker_id: Some(worker_id),
                 ..Recovery::new(Phase::StaleWorkers, Deed::MarkInactive)

@@ -1,12 +1,32 @@
-//! Something to be told that is no consequence of a verb, such as a file that does not load.
+//! Something to be told that is no consequence of a verb, such as a file that does not load or a sweep that a person asked for.
 
+use super::facts::Facts;
 use super::{Engine, EngineError};
 use crate::domain::Now;
-use crate::domain::event::NewEvent;
+use crate::domain::event::{EventKind, NewEvent};
 
 impl Engine {
     pub fn tell(&self, event: NewEvent, now: Now) -> Result<(), EngineError> {
         self.write(now, move |tx| Ok(tx.record(&event, now)?))
+    }
+
+    /// A person had recovery look at everything at once.
+    pub fn tell_sweep(&self, actions: usize, failures: usize, now: Now) -> Result<(), EngineError> {
+        let did = match actions {
+            0 => "nothing was due".to_string(),
+            1 => "it did 1 thing".to_string(),
+            actions => format!("it did {actions} things"),
+        };
+        let failed = match failures {
+            0 => String::new(),
+            failures => format!(", {failures} failed"),
+        };
+        let text = format!("recovery was swept on request: {did}{failed}");
+        let facts = Facts::none()
+            .and("actions", actions)
+            .and("failures", failures);
+        let event = NewEvent::new(EventKind::RecoverySwept, text);
+        self.tell(event.data(facts.data()), now)
     }
 
     /// What nobody is to be sent a message about.

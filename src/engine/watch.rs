@@ -1,7 +1,7 @@
 //! What the server knows of its own absences. It lives in memory because it is about this life alone: the next one
 //! begins with an absence.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard};
 
 use super::{Engine, EngineError, Settings};
@@ -22,14 +22,9 @@ pub(super) struct State {
     pub refusals: u64,
     /// What the last sweep could not end.
     pub failures: u32,
-    /// When a session last spoke without the store being able to write that down.
-    pub unwritten: HashMap<String, Uptime>,
     /// Sessions whose sign of life is on its way to the disk, apart from what else they say.
     pub noting: HashSet<String>,
 }
-
-/// More sessions than this were never heard of in one moment of failing: then it is everybody's.
-const UNWRITTEN_MAX: usize = 10_000;
 
 /// With nothing written for so long, the clock is written by itself.
 const SAVE_CLOCK_MS: i64 = 10_000;
@@ -114,7 +109,6 @@ impl Watch {
             is_failing: false,
             refusals: 0,
             failures: 0,
-            unwritten: HashMap::new(),
             noting: HashSet::new(),
         };
         Watch {
@@ -140,24 +134,6 @@ impl Watch {
         state.undisturbed_since = state.undisturbed_since.max(up);
     }
 
-    /// A session spoke, and the store turned it away.
-    pub fn heard(&self, session_key: &str, up: Uptime) {
-        let mut state = self.state();
-        if state.unwritten.len() >= UNWRITTEN_MAX {
-            state.unwritten.clear();
-            state.undisturbed_since = state.undisturbed_since.max(up);
-        }
-        state.unwritten.insert(session_key.to_string(), up);
-    }
-
-    /// What it said later was written down.
-    pub fn wrote(&self, session_key: &str) {
-        let mut state = self.state();
-        if !state.unwritten.is_empty() {
-            state.unwritten.remove(session_key);
-        }
-    }
-
     /// `false`: somebody else is at it.
     pub fn begin_noting(&self, session_key: &str) -> bool {
         self.state().noting.insert(session_key.to_string())
@@ -165,11 +141,6 @@ impl Watch {
 
     pub fn end_noting(&self, session_key: &str) {
         self.state().noting.remove(session_key);
-    }
-
-    /// When a session last spoke, as far as that is known here and not on disk.
-    pub fn unwritten(&self, session_key: Option<&str>) -> Option<Uptime> {
-        self.state().unwritten.get(session_key?).copied()
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {

@@ -107,6 +107,7 @@ impl Asked<'_> {
             | DependencyNotAccepted
             | WhenFalse
             | EmptyLoop
+            | FailedByUser
             | CancelledByUser
             | CancelledByParent
             | Superseded

@@ -33,6 +33,7 @@ words! {
         WorkerDeleted = "worker_deleted",
         AckTimeout = "ack_timeout",
         PrepareTimeout = "prepare_timeout",
+        RequeuedByUser = "requeued_by_user",
         /// Once too often: its step has failed.
         Exhausted = "exhausted",
     }
@@ -53,6 +54,29 @@ words! {
         EventStreams = "event_streams",
         Workflows = "workflows",
         Backup = "backup",
+    }
+}
+
+words! {
+    /// What kind of error the store gave to a caller.
+    pub enum StoreErrorKind {
+        /// The writer was busy for too long.
+        Busy = "busy",
+        /// The disk is full.
+        Full = "full",
+        /// Nobody knows whether the change was written.
+        OutcomeUnknown = "outcome_unknown",
+        /// SQLite gave the transaction up.
+        Lost = "lost",
+        Stopped = "stopped",
+        /// A bug was met and its change undone.
+        Panicked = "panicked",
+        /// A row holds a value that does not belong there.
+        Unreadable = "unreadable",
+        /// Any other error of SQLite.
+        Sqlite = "sqlite",
+        /// No connection to read with was free.
+        Pool = "pool",
     }
 }
 
@@ -150,6 +174,8 @@ impl Histogram {
 const WRITE_SECONDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5];
 const BATCH_CALLS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 const SWEEP_SECONDS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0];
+/// Around the default heartbeat interval (30 s) and timeout (120 s).
+const HEARTBEAT_SECONDS: &[f64] = &[1.0, 5.0, 15.0, 30.0, 45.0, 60.0, 90.0, 120.0, 300.0];
 /// From at once to longer than `unmatched_step_timeout_secs`, and to a queue of hours.
 const WAIT_SECONDS: &[f64] = &[0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0];
 /// From a script of one line to a build of a day.
@@ -196,6 +222,8 @@ pub struct Metrics {
     pub recovery_sweep_seconds: Histogram,
     pub store_write_seconds: Histogram,
     pub store_batch_size: Histogram,
+    store_errors: Box<[Counter]>,
+    heartbeat_age_seconds: Histogram,
 }
 
 impl Default for Metrics {
@@ -215,6 +243,8 @@ impl Default for Metrics {
             recovery_sweep_seconds: Histogram::new(SWEEP_SECONDS),
             store_write_seconds: Histogram::new(WRITE_SECONDS),
             store_batch_size: Histogram::new(BATCH_CALLS),
+            store_errors: counters(StoreErrorKind::ALL.len()),
+            heartbeat_age_seconds: Histogram::new(HEARTBEAT_SECONDS),
         }
     }
 }
@@ -258,6 +288,16 @@ impl Metrics {
         for fact in facts {
             self.count_one(*fact);
         }
+    }
+
+    /// The store gave an error to a caller.
+    pub fn count_store_error(&self, kind: StoreErrorKind) {
+        self.store_errors[kind as usize].add(1);
+    }
+
+    /// A heartbeat came so long after the worker was last heard.
+    pub fn observe_heartbeat(&self, age_ms: i64) {
+        self.heartbeat_age_seconds.observe_ms(age_ms);
     }
 
     fn count_one(&self, fact: Fact) {
@@ -342,6 +382,11 @@ impl Metrics {
             page.sample(&[("place", place.as_str())], counter.count());
         }
         self.write_recovery(page);
+        let help = "Calls of the store that ended with an error, by kind of error.";
+        page.family("stepward_store_errors_total", Kind::Counter, help);
+        for (kind, counter) in StoreErrorKind::ALL.iter().zip(&self.store_errors) {
+            page.sample(&[("kind", kind.as_str())], counter.count());
+        }
         let help = "Due times of schedules, by what became of each. Many that were missed at once count once; one that was queued counts again when it is settled.";
         page.family("stepward_schedule_fires_total", Kind::Counter, help);
         for (outcome, counter) in FireOutcome::ALL.iter().zip(&self.fires) {
@@ -367,6 +412,11 @@ impl Metrics {
                 "stepward_store_batch_size",
                 "Calls that shared one transaction.",
                 &self.store_batch_size,
+            ),
+            (
+                "stepward_heartbeat_age_seconds",
+                "Time from when a worker was last heard until its next heartbeat arrived. Polls, reports and log uploads are heard too.",
+                &self.heartbeat_age_seconds,
             ),
         ];
         for (name, help, histogram) in histograms {

@@ -198,6 +198,7 @@ fn is_bad(kind: EventKind) -> bool {
             | JobCompleted
             | StepApproved
             | StepResumed
+            | RecoverySwept
             | WorkerRegistered
             | WorkerActive
             | WorkerResumed

@@ -30,7 +30,7 @@ use crate::domain::retention::{AgeClock, MILESTONE_MS, Milestone, Retention};
 use crate::domain::{EventSeq, JobId, Now, OutboxId, SessionId, WorkerId};
 use crate::engine::{Engine, EngineError};
 use crate::logs::{JobFolders, Logs};
-use crate::store::{StoreError, Tx};
+use crate::store::{StoreError, StoreFailure, Tx};
 
 pub use prune::{Pruned, PrunedEvents, prune_events, prune_jobs};
 pub use thread::{LastRound, Reaper, ReaperStats};
@@ -130,6 +130,15 @@ pub enum ReapError {
 impl From<StoreError> for ReapError {
     fn from(error: StoreError) -> ReapError {
         ReapError::Engine(error.into())
+    }
+}
+
+impl StoreFailure for ReapError {
+    fn store_error(&self) -> Option<&StoreError> {
+        match self {
+            ReapError::Engine(error) => error.store_error(),
+            ReapError::Logs { .. } | ReapError::Folder(_) => None,
+        }
     }
 }
 

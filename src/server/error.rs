@@ -85,6 +85,8 @@ impl From<EngineError> for ApiError {
             | JobNotEnded { .. }
             | NothingToRetry { .. }
             | NotSuspended { .. }
+            | NotRequeueable { .. }
+            | NotFailable { .. }
             | WorkerAmbiguous { .. }
             | WorkerDrained { .. }
             | TokenAmbiguous { .. }

@@ -23,6 +23,15 @@ use crate::store::DATABASE_FILE;
 /// For so long an answer is good for whoever else asks.
 const SHARED_MS: i64 = 1_000;
 
+/// Why a step that is ready for a worker has none.
+const QUEUE_REASONS: [Waiting; 5] = [
+    Waiting::Paused,
+    Waiting::NoMatchingWorker,
+    Waiting::MatchingWorkersSilent,
+    Waiting::WorkersBusy,
+    Waiting::Claimable,
+];
+
 /// The last answer, and when it was made.
 #[derive(Default)]
 pub struct Scrape {
@@ -119,6 +128,12 @@ fn write_census(page: &mut Page, census: &Census) {
             let count = census.waiting[waiting as usize];
             page.sample(&[("reason", waiting.as_str())], count);
         }
+    }
+    let help = "How long the oldest step waits for a worker, by why no worker has it yet: the code of `stepward why`. 0: no step does.";
+    page.family("stepward_queue_oldest_seconds", Kind::Gauge, help);
+    for waiting in QUEUE_REASONS {
+        let secs = census.oldest_ms[waiting as usize] as f64 / 1e3;
+        page.sample(&[("reason", waiting.as_str())], secs);
     }
     let help =
         "Workers that are known. An inactive one has been silent for heartbeat_timeout_secs.";

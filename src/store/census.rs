@@ -4,7 +4,7 @@ use rusqlite::{Params, named_params};
 
 use super::assignments::wanted;
 use super::{StoreError, Tx};
-use crate::domain::RequirementId;
+use crate::domain::{RequirementId, Uptime};
 
 pub const STATEMENTS: &[&str] = &[
     OPEN_JOBS,
@@ -18,6 +18,15 @@ pub const STATEMENTS: &[&str] = &[
     PENDING_MESSAGES,
 ];
 
+/// Steps that are ready for a worker and need the same tags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClaimableSteps {
+    pub requirement_id: RequirementId,
+    pub steps: u64,
+    /// When the oldest of them became ready.
+    pub oldest_up: Option<Uptime>,
+}
+
 /// Rows that have not ended. What is more than `most` of a kind is not counted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OpenRows {
@@ -29,7 +38,7 @@ pub struct OpenRows {
     pub steps_not_before: u64,
     pub steps_concurrency: u64,
     /// Ready for a worker, by what they need.
-    pub claimable: Vec<(RequirementId, u64)>,
+    pub claimable: Vec<ClaimableSteps>,
     /// Ready, but not before a time: after a try that failed, and for the server itself.
     pub delayed_retries: u64,
     pub delayed_others: u64,
@@ -59,6 +68,10 @@ const CLAIMABLE_STEPS: &str = concat!(
     SELECT d.requirement_id,
            (SELECT count(*)
               FROM (SELECT 1 FROM step AS s
+                     WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id = d.requirement_id
+                     LIMIT :most)),
+           (SELECT min(queued_up)
+              FROM (SELECT s.queued_up FROM step AS s
                      WHERE s.state = 'ready' AND s.not_before_up IS NULL AND s.requirement_id = d.requirement_id
                      LIMIT :most))
       FROM wanted AS d
@@ -118,7 +131,11 @@ impl Tx<'_> {
         let [messages] = self.counts(PENDING_MESSAGES, params)?;
         let mut statement = self.sql(CLAIMABLE_STEPS)?;
         let claimable = statement.query_map(params, |row| {
-            Ok((RequirementId(row.get(0)?), row.get::<_, i64>(1)? as u64))
+            Ok(ClaimableSteps {
+                requirement_id: RequirementId(row.get(0)?),
+                steps: row.get::<_, i64>(1)? as u64,
+                oldest_up: row.get::<_, Option<i64>>(2)?.map(Uptime),
+            })
         })?;
         Ok(OpenRows {
             jobs_pending,

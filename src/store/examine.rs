@@ -266,6 +266,7 @@ fn breaches(snapshot: &Connection, depth: Depth) -> Vec<Breach> {
         targets: RwLock::default(),
         stats: Stats::default(),
         metrics: Default::default(),
+        contacts: Default::default(),
     };
     let tx = Tx::new(snapshot, &shared);
     let found = || -> Result<Vec<Breach>, StoreError> {

@@ -9,6 +9,7 @@
 mod assignments;
 mod attempts;
 mod census;
+mod contacts;
 mod copy;
 mod definitions;
 mod events;
@@ -48,12 +49,13 @@ use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::outbox::Target;
 use crate::domain::task::Definition;
 use crate::domain::{DefinitionId, EventSeq, JobId, Now, Timestamp, Uptime, WorkerId};
-use crate::metrics::{Fact, Metrics};
+use crate::metrics::{Fact, Metrics, StoreErrorKind};
 use crate::secrets::Sealer;
 
 pub use assignments::{Claim, Demand, Held, JobPayload, NextClaim};
 pub use attempts::{FormerAttempt, FormerOutcome};
-pub use census::OpenRows;
+pub use census::{ClaimableSteps, OpenRows};
+pub use contacts::Contact;
 pub use copy::{Copy, CopyError, GoOn, Stopped, Taken, take_copy};
 pub use definitions::{Frozen, hex_sha256};
 pub use examine::{Depth, ExamineError, Examined, Standing, examine};
@@ -103,10 +105,36 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    fn kind(&self) -> StoreErrorKind {
+        match self {
+            StoreError::Busy { .. } => StoreErrorKind::Busy,
+            StoreError::Full => StoreErrorKind::Full,
+            StoreError::OutcomeUnknown => StoreErrorKind::OutcomeUnknown,
+            StoreError::Lost => StoreErrorKind::Lost,
+            StoreError::Stopped => StoreErrorKind::Stopped,
+            StoreError::Panicked { .. } => StoreErrorKind::Panicked,
+            StoreError::Unreadable { .. } => StoreErrorKind::Unreadable,
+            StoreError::Sqlite(_) => StoreErrorKind::Sqlite,
+            StoreError::Pool(_) => StoreErrorKind::Pool,
+        }
+    }
+
     /// Through no fault of the call.
     pub fn is_refusal(&self) -> bool {
         use StoreError::*;
         matches!(self, Busy { .. } | Full | OutcomeUnknown | Lost | Stopped)
+    }
+}
+
+/// An error of a closure that the store runs: the store counts the errors that are its own.
+pub trait StoreFailure: From<StoreError> {
+    /// The error of the store, if it is one.
+    fn store_error(&self) -> Option<&StoreError>;
+}
+
+impl StoreFailure for StoreError {
+    fn store_error(&self) -> Option<&StoreError> {
+        Some(self)
     }
 }
 
@@ -247,12 +275,14 @@ struct Shared {
     targets: RwLock<Arc<Vec<Target>>>,
     stats: Stats,
     metrics: Metrics,
+    contacts: contacts::UnwrittenContacts,
 }
 
 #[derive(Default)]
 struct Stats {
     statements: AtomicU64,
     groups: AtomicU64,
+    durable_commits: AtomicU64,
     calls: AtomicU64,
     refusals: AtomicU64,
 }
@@ -291,6 +321,7 @@ impl Store {
             targets: RwLock::default(),
             stats: Stats::default(),
             metrics: Metrics::default(),
+            contacts: contacts::UnwrittenContacts::default(),
         });
         let writer = writer::Writer::start(connection, database.mark, shared.clone());
         let inner = Inner {
@@ -334,9 +365,11 @@ impl Store {
     where
         F: Fn(&Tx) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
+        E: StoreFailure + Send + 'static,
     {
-        self.inner.writer.write(work)
+        let result = self.inner.writer.write(work);
+        self.inner.shared.count_error(&result);
+        result
     }
 
     /// The same for many closures, each as if it were alone, all queued at once so that they share commits.
@@ -344,16 +377,30 @@ impl Store {
     where
         F: Fn(&Tx) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
+        E: StoreFailure + Send + 'static,
     {
-        self.inner.writer.write_many(works)
+        let results = self.inner.writer.write_many(works);
+        for result in &results {
+            self.inner.shared.count_error(result);
+        }
+        results
     }
 
     /// Runs the closure on one snapshot of what is committed.
     pub fn read<T, E, F>(&self, work: F) -> Result<T, E>
     where
         F: FnOnce(&Tx) -> Result<T, E>,
-        E: From<StoreError>,
+        E: StoreFailure,
+    {
+        let result = self.read_snapshot(work);
+        self.inner.shared.count_error(&result);
+        result
+    }
+
+    fn read_snapshot<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        F: FnOnce(&Tx) -> Result<T, E>,
+        E: StoreFailure,
     {
         let connection = self.inner.readers.get().map_err(StoreError::Pool)?;
         let snapshot = connection
@@ -430,6 +477,12 @@ impl Store {
         self.inner.writer.queued()
     }
 
+    /// Commits so far that changed the database, each of which costs one sync of the disk.
+    pub fn durable_commits(&self) -> u64 {
+        let stats = &self.inner.shared.stats;
+        stats.durable_commits.load(Ordering::Relaxed)
+    }
+
     /// Commits so far, and the calls that shared them.
     pub fn groups(&self) -> (u64, u64) {
         let stats = &self.inner.shared.stats;
@@ -466,6 +519,14 @@ fn open_readers(
 }
 
 impl Shared {
+    fn count_error<T, E: StoreFailure>(&self, result: &Result<T, E>) {
+        if let Err(error) = result
+            && let Some(error) = error.store_error()
+        {
+            self.metrics.count_store_error(error.kind());
+        }
+    }
+
     fn count_refusal(&self) {
         self.stats.refusals.fetch_add(1, Ordering::Relaxed);
     }
@@ -482,6 +543,7 @@ impl Shared {
         if let Some(up) = changes.up {
             self.service_clock_up.fetch_max(up.0, Ordering::Relaxed);
         }
+        self.contacts.remove_written(&changes.contacts);
         self.remember(changes.definitions);
         let mut notice = changes.notice;
         notice.news |= !changes.jobs.is_empty();
@@ -540,6 +602,8 @@ struct Changes {
     facts: Vec<Fact>,
     /// The transaction began a new lineage.
     begins_lineage: bool,
+    /// Signs of life that the commit writes.
+    contacts: Vec<Contact>,
 }
 
 impl Changes {
@@ -553,6 +617,7 @@ impl Changes {
         self.definitions.extend(other.definitions);
         self.facts.extend(other.facts);
         self.begins_lineage |= other.begins_lineage;
+        self.contacts.extend(other.contacts);
     }
 }
 

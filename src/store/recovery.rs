@@ -1,5 +1,7 @@
 //! What recovery looks for. Ids and times only: a row that cannot be read must not hide the others.
 
+use std::collections::HashMap;
+
 use rusqlite::{OptionalExtension, Params, named_params};
 
 use super::assignments::wanted;
@@ -9,15 +11,21 @@ use crate::domain::{JobId, StepId, Timestamp, Uptime, WorkerId};
 pub const STATEMENTS: &[&str] = &[
     SILENT_WORKERS,
     SEEN_UNTIL,
+    WAS_SEEN_UNTIL,
     ABANDONED_STEPS,
     FORGOTTEN_STEPS,
     UNACKNOWLEDGED_STEPS,
     OVERDUE_STEPS,
     OVERDUE_JOBS,
     UNMATCHED_STEPS,
-    NEXT_UNMATCHED,
-    NEXT_DELAYED,
-    NEXT_NOT_BEFORE,
+    FIRST_SEEN,
+    FIRST_FORGOTTEN,
+    FIRST_UNACKNOWLEDGED,
+    FIRST_OVERDUE_STEP,
+    FIRST_OVERDUE_JOB,
+    FIRST_UNMATCHED,
+    FIRST_DELAYED,
+    FIRST_NOT_BEFORE,
     IS_TAKEN_CARE_OF,
     LOST_UP,
 ];
@@ -32,6 +40,12 @@ const SILENT_WORKERS: &str = "
 
 const SEEN_UNTIL: &str = "
     SELECT count(*) FROM worker WHERE state = 'active' AND seen_up <= :up
+";
+
+const WAS_SEEN_UNTIL: &str = "
+    SELECT EXISTS (SELECT 1
+                     FROM worker
+                    WHERE worker_id = :worker_id AND session_id = :session_id AND state = 'active' AND seen_up <= :up)
 ";
 
 /// Goes from one session that holds something to the next, so it costs as much as workers are busy, however much they do.
@@ -102,21 +116,45 @@ const UNMATCHED_STEPS: &str = concat!(
      LIMIT :limit"
 );
 
-const NEXT_UNMATCHED: &str = concat!(
+const FIRST_SEEN: &str = "
+    SELECT seen_up FROM worker WHERE state = 'active' AND seen_up > :after ORDER BY seen_up LIMIT 1
+";
+
+const FIRST_FORGOTTEN: &str = "
+    SELECT since_up
+      FROM step
+     WHERE state = 'running' AND absent_beats >= 2 AND since_up > :after
+     ORDER BY since_up
+     LIMIT 1
+";
+
+const FIRST_UNACKNOWLEDGED: &str = "
+    SELECT due_up FROM step WHERE state = 'assigned' AND due_up > :after ORDER BY due_up LIMIT 1
+";
+
+const FIRST_OVERDUE_STEP: &str = "
+    SELECT due_up FROM step WHERE state <> 'assigned' AND due_up > :after ORDER BY due_up LIMIT 1
+";
+
+const FIRST_OVERDUE_JOB: &str = "
+    SELECT due_up FROM job WHERE due_up > :after ORDER BY due_up LIMIT 1
+";
+
+const FIRST_UNMATCHED: &str = concat!(
     unmatched!(),
     "
     SELECT min(max(s.since_up, x.lost_up))
       FROM nobody_takes AS x
       CROSS JOIN step AS s ON s.requirement_id = x.requirement_id
-     WHERE s.state = 'ready' AND s.not_before_up IS NULL"
+     WHERE s.state = 'ready' AND s.not_before_up IS NULL AND max(s.since_up, x.lost_up) > :after"
 );
 
-const NEXT_DELAYED: &str = "
-    SELECT min(not_before_up) FROM step WHERE not_before_up IS NOT NULL
+const FIRST_DELAYED: &str = "
+    SELECT not_before_up FROM step WHERE not_before_up > :after ORDER BY not_before_up LIMIT 1
 ";
 
-const NEXT_NOT_BEFORE: &str = "
-    SELECT min(not_before) FROM job WHERE hold = 'not_before'
+const FIRST_NOT_BEFORE: &str = "
+    SELECT not_before FROM job WHERE hold = 'not_before' AND not_before > :after ORDER BY not_before LIMIT 1
 ";
 
 const IS_TAKEN_CARE_OF: &str = "
@@ -141,13 +179,48 @@ impl Tx<'_> {
         seen_up: Uptime,
         limit: u32,
     ) -> Result<Vec<(WorkerId, Uptime)>, StoreError> {
-        self.ids_and_times(SILENT_WORKERS, WorkerId, seen_up, limit)
+        // Rows may be behind the contacts in memory. With as many more rows as there are contacts, the first ones are still
+        // among them when the contacts have been added.
+        let contacts = self.unwritten_contacts();
+        let more = u32::try_from(contacts.len()).unwrap_or(u32::MAX);
+        let rows_max = limit.saturating_add(more);
+        let mut silent = self.ids_and_times(SILENT_WORKERS, WorkerId, seen_up, rows_max)?;
+        if !contacts.is_empty() {
+            let heard_up: HashMap<WorkerId, Uptime> = contacts
+                .iter()
+                .map(|contact| (contact.worker_id, contact.at.up))
+                .collect();
+            for (worker_id, row_up) in &mut silent {
+                if let Some(heard_up) = heard_up.get(worker_id) {
+                    *row_up = (*row_up).max(*heard_up);
+                }
+            }
+            silent.retain(|(_, heard_up)| *heard_up <= seen_up);
+            silent.sort_by_key(|(worker_id, heard_up)| (*heard_up, *worker_id));
+            silent.truncate(limit as usize);
+        }
+        Ok(silent)
     }
 
     /// How many active workers were last seen by then.
     pub fn workers_seen_until(&self, seen_up: Uptime) -> Result<u32, StoreError> {
         let params = named_params! {":up": seen_up.0};
-        Ok(self.sql(SEEN_UNTIL)?.query_row(params, |row| row.get(0))?)
+        let mut count: u32 = self.sql(SEEN_UNTIL)?.query_row(params, |row| row.get(0))?;
+        let contacts = self.unwritten_contacts().into_iter();
+        for contact in contacts.filter(|contact| contact.at.up > seen_up) {
+            let was_counted = self.sql(WAS_SEEN_UNTIL)?.query_row(
+                named_params! {
+                    ":worker_id": contact.worker_id.0,
+                    ":session_id": contact.session_id.0,
+                    ":up": seen_up.0,
+                },
+                |row| row.get(0),
+            )?;
+            if was_counted {
+                count = count.saturating_sub(1);
+            }
+        }
+        Ok(count)
     }
 
     /// Steps in the hands of a session that is not the current one of an active worker.
@@ -202,22 +275,61 @@ impl Tx<'_> {
         self.ids(UNMATCHED_STEPS, StepId, params)
     }
 
-    /// Since when the first of the steps that nobody takes is without a taker.
-    pub fn next_unmatched(&self) -> Result<Option<Uptime>, StoreError> {
-        let since: Option<i64> = self.sql(NEXT_UNMATCHED)?.query_row([], |row| row.get(0))?;
-        Ok(since.map(Uptime))
+    /// The first time after the given one at which an active worker was last seen, as the rows have it. Contacts that are only
+    /// in memory are left out: with them the time could only be later.
+    pub fn first_seen_after(&self, after: Uptime) -> Result<Option<Uptime>, StoreError> {
+        self.first_after(FIRST_SEEN, after)
     }
 
-    /// When the first delayed step may go on.
-    pub fn next_delayed(&self) -> Result<Option<Uptime>, StoreError> {
-        let up: Option<i64> = self.sql(NEXT_DELAYED)?.query_row([], |row| row.get(0))?;
-        Ok(up.map(Uptime))
+    /// The first time after the given one at which a step started that two heartbeats in a row have left out.
+    pub fn first_forgotten_after(&self, after: Uptime) -> Result<Option<Uptime>, StoreError> {
+        self.first_after(FIRST_FORGOTTEN, after)
     }
 
-    /// When the first job that waits for its time may go on.
-    pub fn next_not_before(&self) -> Result<Option<Timestamp>, StoreError> {
-        let at: Option<i64> = self.sql(NEXT_NOT_BEFORE)?.query_row([], |row| row.get(0))?;
-        Ok(at.map(Timestamp))
+    /// The first deadline of an assigned step after the given time.
+    pub fn first_unacknowledged_after(&self, after: Uptime) -> Result<Option<Uptime>, StoreError> {
+        self.first_after(FIRST_UNACKNOWLEDGED, after)
+    }
+
+    /// The first deadline of a running or suspended step after the given time.
+    pub fn first_overdue_step_after(&self, after: Uptime) -> Result<Option<Uptime>, StoreError> {
+        self.first_after(FIRST_OVERDUE_STEP, after)
+    }
+
+    /// The first deadline of a job after the given time.
+    pub fn first_overdue_job_after(&self, after: Uptime) -> Result<Option<Uptime>, StoreError> {
+        self.first_after(FIRST_OVERDUE_JOB, after)
+    }
+
+    /// The first time after the given one since when a ready step has no worker that could take it.
+    pub fn first_unmatched_after(&self, after: Uptime) -> Result<Option<Uptime>, StoreError> {
+        self.first_after(FIRST_UNMATCHED, after)
+    }
+
+    /// The first time after the given one at which a delayed step may go on.
+    pub fn first_delayed_after(&self, after: Uptime) -> Result<Option<Uptime>, StoreError> {
+        self.first_after(FIRST_DELAYED, after)
+    }
+
+    /// The first wall clock time after the given one at which a job may go on that waits for its time.
+    pub fn first_not_before_after(
+        &self,
+        after: Timestamp,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let at = self.first_after(FIRST_NOT_BEFORE, Uptime(after.0))?;
+        Ok(at.map(|at| Timestamp(at.0)))
+    }
+
+    fn first_after(
+        &self,
+        statement: &'static str,
+        after: Uptime,
+    ) -> Result<Option<Uptime>, StoreError> {
+        let first: Option<Option<i64>> = self
+            .sql(statement)?
+            .query_row(named_params! {":after": after.0}, |row| row.get(0))
+            .optional()?;
+        Ok(first.flatten().map(Uptime))
     }
 
     /// Whether some worker that takes steps has all the tags of this one.

@@ -19,6 +19,7 @@ pub const STATEMENTS: &[&str] = &[
     INSERT_SESSION,
     CLOSE_SESSIONS,
     SESSION,
+    SESSION_BY_ID,
     WORKER_SPEAKS,
     HEARTBEAT,
     SILENCE_WORKER,
@@ -111,6 +112,14 @@ const SESSION: &str = concat!(
       WHERE n.session_key = :session_key"
 );
 
+const SESSION_BY_ID: &str = concat!(
+    "SELECT ",
+    session_columns!(),
+    " FROM session AS n
+      JOIN worker AS w ON w.worker_id = n.worker_id
+      WHERE n.session_id = :session_id"
+);
+
 const WORKER_SPEAKS: &str = "
     UPDATE worker
        SET state = 'active', seen_at = :wall, seen_up = :up
@@ -129,10 +138,10 @@ const HEARTBEAT: &str = "
 
 const SILENCE_WORKER: &str = "
     UPDATE worker
-       SET state = 'inactive'
+       SET state = 'inactive', seen_at = :seen_at, seen_up = :seen_up
      WHERE worker_id = :worker_id
        AND state     = 'active'
-       AND seen_up   = :seen_up
+       AND seen_up  <= :seen_up
 ";
 
 const DRAIN_WORKER: &str = "
@@ -265,6 +274,20 @@ impl Tx<'_> {
     pub fn session(&self, session_key: &str) -> Result<Option<SessionView>, StoreError> {
         let mut statement = self.sql(SESSION)?;
         let mut rows = statement.query(named_params! {":session_key": session_key})?;
+        let mut session = rows.next()?.map(rows::session).transpose()?;
+        if let Some(session) = &mut session {
+            self.add_contact_to_session(session);
+        }
+        Ok(session)
+    }
+
+    /// The session as its rows have it, without the contact that is only in memory.
+    pub fn session_as_written(
+        &self,
+        session_id: SessionId,
+    ) -> Result<Option<SessionView>, StoreError> {
+        let mut statement = self.sql(SESSION_BY_ID)?;
+        let mut rows = statement.query(named_params! {":session_id": session_id.0})?;
         rows.next()?.map(rows::session).transpose()
     }
 
@@ -292,10 +315,15 @@ impl Tx<'_> {
 
     /// Marks a worker inactive, unless it has spoken since it was read.
     pub fn silence_worker(&self, worker: &Worker, now: Now) -> Result<bool, StoreError> {
+        if self.was_heard_after(worker.worker_id, worker.seen_up) {
+            return Ok(false);
+        }
         self.note_loss(worker.worker_id, now)?;
-        let changed = self.sql(SILENCE_WORKER)?.execute(
-            named_params! {":worker_id": worker.worker_id.0, ":seen_up": worker.seen_up.0},
-        )?;
+        let changed = self.sql(SILENCE_WORKER)?.execute(named_params! {
+            ":worker_id": worker.worker_id.0,
+            ":seen_at": worker.seen_at.0,
+            ":seen_up": worker.seen_up.0,
+        })?;
         Ok(changed == 1)
     }
 
@@ -355,7 +383,11 @@ impl Tx<'_> {
     ) -> Result<Option<Worker>, StoreError> {
         let mut statement = self.sql(statement)?;
         let mut rows = statement.query(params)?;
-        rows.next()?.map(rows::worker).transpose()
+        let mut worker = rows.next()?.map(rows::worker).transpose()?;
+        if let Some(worker) = &mut worker {
+            self.add_contact_to_worker(worker);
+        }
+        Ok(worker)
     }
 
     fn many_workers(
@@ -367,7 +399,9 @@ impl Tx<'_> {
         let mut rows = statement.query(params)?;
         let mut workers = Vec::new();
         while let Some(row) = rows.next()? {
-            workers.push(rows::worker(row)?);
+            let mut worker = rows::worker(row)?;
+            self.add_contact_to_worker(&mut worker);
+            workers.push(worker);
         }
         Ok(workers)
     }

@@ -507,7 +507,11 @@ enum Care {
 
 /// How a group's attempt to commit ended.
 enum GroupEnd {
-    Committed(super::Changes),
+    Committed {
+        changes: super::Changes,
+        /// It changed the database.
+        is_durable: bool,
+    },
     /// A call failed after it had written something, and nothing stood between it and the others: all of it was undone.
     Spoiled,
     /// The whole transaction is gone: this call's error took the others with it.
@@ -595,7 +599,17 @@ impl WriterThread {
         while !group.calls.is_empty() {
             let begun = Instant::now();
             match self.commit_group(&mut group, care) {
-                GroupEnd::Committed(changes) => {
+                GroupEnd::Committed {
+                    mut changes,
+                    is_durable,
+                } => {
+                    if is_durable {
+                        let commits = &self.shared.stats.durable_commits;
+                        commits.fetch_add(1, Ordering::Relaxed);
+                    } else {
+                        // The service clock on disk stays where it was.
+                        changes.up = None;
+                    }
                     // Before anybody is told: whoever asks then finds it counted.
                     let metrics = &self.shared.metrics;
                     metrics.count(&changes.facts);
@@ -688,14 +702,13 @@ impl WriterThread {
         }
         let tx = Tx::new(&self.connection, &self.shared);
         let number = self.mark.borrow().number() + 1;
-        let rows_before = self.connection.total_changes();
         let mut new_lineage = None;
-        let sealed = tx.seal(&changes).and_then(|()| {
-            has_changed_rows |= self.connection.total_changes() != rows_before;
-            // A group that changed nothing costs no sync, and needs no number.
-            if has_changed_rows {
-                tx.number_commit(number)?;
-            }
+        // A group that changed nothing needs no number, no service clock and no sync of the disk.
+        let sealed = match has_changed_rows {
+            true => tx.seal(&changes).and_then(|()| tx.number_commit(number)),
+            false => Ok(()),
+        };
+        let sealed = sealed.and_then(|()| {
             if changes.begins_lineage {
                 new_lineage = Some(tx.lineage()?.key);
             }
@@ -712,7 +725,10 @@ impl WriterThread {
                     self.mark.borrow_mut().advance(number, new_lineage);
                     self.shared.commit_number.store(number, Ordering::Release);
                 }
-                GroupEnd::Committed(changes)
+                GroupEnd::Committed {
+                    changes,
+                    is_durable: has_changed_rows,
+                }
             }
             Err(StoreError::Full) => self.roll_back(GroupEnd::Full),
             Err(StoreError::Sqlite(error)) => {

@@ -22,7 +22,7 @@ use crate::essential::catch_and_count;
 use crate::metrics::PanicPlace;
 use crate::store::{StoreError, Tx};
 
-pub use deadline::next_deadline;
+pub use deadline::LastRound;
 pub use forecast::{Forecast, recovery_forecast};
 pub use thread::{LastSweep, Round, Sweeper, round};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use log::kv::Value;
 
-use super::deadline::next_deadline;
+use super::deadline::{LastRound, OUTSTANDING_RETRY_MS, ROUND_GAP_MS};
 use super::pulse::Pulse;
 use super::{SweepReport, sweep_once};
 use crate::clock::{Stopwatch, SystemClock, monotonic_ms};
@@ -23,6 +23,9 @@ use crate::service::ServiceManager;
 /// New deadlines are learnt this often, and the clock is read: a long gap would be an absence.
 const LOOK_MS: i64 = 1_000;
 
+/// Signs of life that are only in memory are written this often at most, all in one commit.
+const CONTACTS_INTERVAL_MS: i64 = 1_000;
+
 /// Of one round; all of them are in the events.
 const LOGGED_MAX: usize = 100;
 
@@ -34,8 +37,8 @@ const AFTER_FAILURE_MS: i64 = 5_000;
 pub struct Round {
     /// `None`: it could not write, so it gave nobody up.
     pub report: Option<SweepReport>,
-    /// The next round comes no sooner.
-    pub again_ms: i64,
+    /// The round must be repeated after this: it left something undone. `None`: it did everything that was due.
+    pub retry_ms: Option<i64>,
 }
 
 /// Does everything that is due: what time releases, then the four phases.
@@ -44,7 +47,7 @@ pub fn round(engine: &Engine, now: Now) -> Round {
         log::error!("the store cannot write, so nobody is given up: {error}");
         return Round {
             report: None,
-            again_ms: LOOK_MS,
+            retry_ms: Some(OUTSTANDING_RETRY_MS),
         };
     }
     // What cannot be released has been logged there, and keeps nobody from being recovered.
@@ -56,15 +59,15 @@ pub fn round(engine: &Engine, now: Now) -> Round {
         || engine.release_due(now),
     );
     let report = sweep_once(engine, now);
-    let again_ms = match released {
-        None | Some(Err(_)) => AFTER_FAILURE_MS,
-        Some(Ok(_)) if !report.failures.is_empty() => AFTER_FAILURE_MS,
-        Some(Ok(released)) if report.more || released > 0 => 0,
-        Some(Ok(_)) => LOOK_MS,
+    let retry_ms = match released {
+        None | Some(Err(_)) => Some(AFTER_FAILURE_MS),
+        Some(Ok(_)) if !report.failures.is_empty() => Some(AFTER_FAILURE_MS),
+        Some(Ok(released)) if report.more || released > 0 => Some(0),
+        Some(Ok(_)) => None,
     };
     Round {
         report: Some(report),
-        again_ms,
+        retry_ms,
     }
 }
 
@@ -114,6 +117,12 @@ impl Sweeper {
         })
     }
 
+    /// Makes one round now, on the thread of the caller. Each suspect is checked again in its own transaction, so a round of the
+    /// sweeper's thread at the same time does no harm. `None`: the store cannot write.
+    pub fn sweep_now(&self, engine: &Engine, now: Now) -> Option<SweepReport> {
+        observed_round(engine, &self.last, now).report
+    }
+
     /// `None`: there was none yet.
     pub fn last_sweep(&self) -> Option<LastSweep> {
         *self.last.lock().expect("no panic while it is held")
@@ -129,6 +138,25 @@ impl Drop for Sweeper {
                 .expect("a panic of this thread ends the process");
         }
     }
+}
+
+/// Makes a round, and writes what it did into the log, the metrics and the last sweep.
+fn observed_round(engine: &Engine, last: &Mutex<Option<LastSweep>>, now: Now) -> Round {
+    let watch = Stopwatch::start();
+    let round = round(engine, now);
+    if let Some(report) = &round.report {
+        let metrics = engine.store.metrics();
+        metrics.recovery_sweep_seconds.observe(watch.secs());
+        log_recoveries(&report.recoveries);
+        let swept = LastSweep {
+            at: now.wall,
+            monotonic_ms: monotonic_ms(),
+            recoveries: report.recoveries.len(),
+            failures: report.failures.len(),
+        };
+        *last.lock().expect("no panic while it is held") = Some(swept);
+    }
+    round
 }
 
 /// What recovery did, for whoever reads the log of the server; all of it is in the events.
@@ -176,14 +204,17 @@ fn log_recoveries(recoveries: &[Recovery]) {
     }
 }
 
-/// When the next round is due, and before when it is not.
+/// What the thread remembers from one look to the next.
 struct Plan {
+    /// When the next round is due.
     due_up: Uptime,
-    floor_up: Uptime,
-    /// How many there were at the last look: as long as there are no more, no deadline is new.
+    last_round: LastRound,
+    /// Commits at the last look that had changed the database: as long as there are no more, no deadline is new.
     commits: Option<u64>,
-    /// Whom the store turned away: it is tried at once.
+    /// Calls that the store had refused at the last look. A new one is followed by a round at once.
     refusals: u64,
+    /// Signs of life are not written before this.
+    contacts_due_up: Uptime,
 }
 
 struct Rounds {
@@ -194,11 +225,17 @@ struct Rounds {
 
 impl Rounds {
     fn run(&self, stop: &Receiver<()>, mut pulse: Pulse) {
+        let begun_up = self.clock.now().up;
         let mut plan = Plan {
-            due_up: self.clock.now().up,
-            floor_up: Uptime(i64::MIN),
+            due_up: begun_up,
+            last_round: LastRound {
+                at_up: begun_up,
+                retry_ms: None,
+                gap_ms: 0,
+            },
             commits: None,
             refusals: 0,
+            contacts_due_up: begun_up,
         };
         loop {
             let metrics = self.engine.store.metrics();
@@ -217,57 +254,63 @@ impl Rounds {
         }
     }
 
-    /// A round if one is due, and when to look again.
+    /// Makes a round if one is due. Returns in how many milliseconds to look again.
     fn look(&self, plan: &mut Plan) -> i64 {
         let now = self.clock.now();
         self.engine.was_absent_until(self.clock.undisturbed_since());
-        let (commits, _) = self.engine.store.groups();
+        self.write_contacts(plan, now);
+        let commits = self.engine.store.durable_commits();
         let refusals = self.engine.store.refusals();
         let refused = std::mem::replace(&mut plan.refusals, refusals) != refusals;
         if plan.due_up <= now.up || refused {
-            plan.floor_up = now.up.plus_ms(self.round(now));
-            plan.due_up = self.next_due(now).max(plan.floor_up);
+            let watch = Stopwatch::start();
+            let retry_ms = observed_round(&self.engine, &self.last, now).retry_ms;
+            let took_ms = (watch.secs() * 1e3) as i64;
+            plan.last_round = LastRound {
+                at_up: now.up,
+                retry_ms,
+                // A slow round is followed by a pause that is as long.
+                gap_ms: ROUND_GAP_MS.max(2 * took_ms),
+            };
+            plan.due_up = self.next_due(plan);
             // While nobody can be heard, no time passes for anybody.
             self.clock.hold(self.engine.is_failing());
         } else if plan.commits != Some(commits) {
-            plan.due_up = plan.due_up.min(self.next_due(now).max(plan.floor_up));
+            plan.due_up = plan.due_up.min(self.next_due(plan));
         }
         plan.commits = Some(commits);
+        let now = self.clock.now();
         if self.engine.is_failing() {
             plan.due_up = now.up;
             return LOOK_MS;
         }
-        (plan.due_up.0 - now.up.0).clamp(0, LOOK_MS)
+        let contacts_due_up = match self.engine.store.has_unwritten_contacts() {
+            true => plan.contacts_due_up,
+            false => Uptime(i64::MAX),
+        };
+        let next_up = plan.due_up.min(contacts_due_up);
+        next_up.0.saturating_sub(now.up.0).clamp(0, LOOK_MS)
     }
 
-    /// Everything that is due. Returns how soon the next round may come.
-    fn round(&self, now: Now) -> i64 {
-        let watch = Stopwatch::start();
-        let round = round(&self.engine, now);
-        if let Some(report) = &round.report {
-            let metrics = self.engine.store.metrics();
-            metrics.recovery_sweep_seconds.observe(watch.secs());
-            log_recoveries(&report.recoveries);
-            let last = LastSweep {
-                at: now.wall,
-                monotonic_ms: monotonic_ms(),
-                recoveries: report.recoveries.len(),
-                failures: report.failures.len(),
-            };
-            *self.last.lock().expect("no panic while it is held") = Some(last);
+    /// Writes the signs of life that are only in memory, if that is due.
+    fn write_contacts(&self, plan: &mut Plan, now: Now) {
+        if now.up < plan.contacts_due_up || !self.engine.store.has_unwritten_contacts() {
+            return;
         }
-        round.again_ms
+        plan.contacts_due_up = now.up.plus_ms(CONTACTS_INTERVAL_MS);
+        if let Err(error) = self.engine.write_contacts(now) {
+            // The contacts stay in memory. A store that refuses them is tried by the next round.
+            log::warn!("cannot write when workers were last heard: {error}; retrying");
+        }
     }
 
-    /// At the latest after the sweep interval.
-    fn next_due(&self, now: Now) -> Uptime {
-        let interval_up = now.up.plus_ms(self.engine.settings.sweep_interval_ms);
-        match next_deadline(&self.engine, now) {
-            Ok(deadline_up) => deadline_up.map_or(interval_up, |up| up.min(interval_up)),
-            Err(error) => {
-                log::error!("the next deadline is not known: {error}");
-                interval_up
-            }
-        }
+    fn next_due(&self, plan: &Plan) -> Uptime {
+        let now = self.clock.now();
+        plan.last_round
+            .next_due(&self.engine, now)
+            .unwrap_or_else(|error| {
+                log::error!("cannot read the next deadline: {error}; retrying");
+                plan.last_round.at_up.plus_ms(AFTER_FAILURE_MS)
+            })
     }
 }

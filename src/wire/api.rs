@@ -50,6 +50,13 @@ pub struct RejectRequest {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailRequest {
+    /// The sentence that the step fails with.
+    pub why: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
 pub struct List<T> {
     pub items: Vec<T>,
     /// Ask for what comes after it; `None`: this was the last page.
@@ -723,6 +730,30 @@ pub struct ForecastJson {
     pub worker_id: Option<i64>,
     pub worker: Option<String>,
     pub in_secs: f64,
+}
+
+/// What one sweep of recovery did.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SweepJson {
+    pub actions: Vec<SweepActionJson>,
+    /// How many things could not be looked at or ended. The next sweep tries them again.
+    pub failures: usize,
+    /// There is more to do than one sweep does. The server goes on by itself.
+    pub more: bool,
+}
+
+/// One thing that a sweep of recovery did.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SweepActionJson {
+    pub phase: u8,
+    pub action: String,
+    pub reason: Option<String>,
+    pub job_id: Option<i64>,
+    pub task: Option<String>,
+    pub step_id: Option<i64>,
+    pub step: Option<String>,
+    pub worker_id: Option<i64>,
+    pub worker: Option<String>,
 }
 
 /// A message to a target of the settings.

@@ -1,10 +1,13 @@
 //! What is counted, story by story, in exact numbers. Every other story of the engine is held against the database when it ends.
 
+use stepward::domain::JobId;
+use stepward::domain::reason::Waiting;
 use stepward::domain::retry::RetryPolicy;
 use stepward::domain::step::StepState;
 use stepward::engine::{HeldPhase, Verdict};
 use stepward::logs::{LogLimits, Logs, Measure};
 use stepward::metrics::text::Page;
+use stepward::store::StoreError;
 
 use crate::exposition::Exposition;
 use crate::house::counted::written;
@@ -241,4 +244,71 @@ fn logs_are_measured_a_few_files_at_a_time_and_measured_again() {
         logs.bytes_kept() == Some(2_093)
     });
     assert!(shrunk);
+}
+
+#[test]
+fn the_oldest_step_of_the_queue_is_told_by_why_it_waits() {
+    let house = TestHouse::new();
+    house.submit(vec![script("a")]);
+    house.clock.advance_ms(5_000);
+    house.submit(vec![script("b")]);
+    house.clock.advance_ms(2_000);
+    let oldest = |waiting: Waiting| {
+        let census = house.engine.census(house.now()).unwrap();
+        census.oldest_ms[waiting as usize]
+    };
+    assert_eq!(oldest(Waiting::NoMatchingWorker), 7_000);
+    let ann = house.worker("ann", &[], 1);
+    assert_eq!(oldest(Waiting::NoMatchingWorker), 0);
+    assert_eq!(oldest(Waiting::Claimable), 7_000);
+    ann.begin();
+    assert_eq!(oldest(Waiting::Claimable), 0);
+    assert_eq!(oldest(Waiting::WorkersBusy), 2_000);
+}
+
+#[test]
+fn heartbeats_are_measured_by_how_long_the_worker_was_not_heard() {
+    let house = TestHouse::new();
+    let ann = house.worker("ann", &[], 1);
+    for (seq, ms) in [(1, 20_000), (2, 40_000)] {
+        house.clock.advance_ms(ms);
+        ann.heartbeat(seq, &[]);
+    }
+    house.clock.advance_ms(120_000);
+    house.sweep();
+    ann.heartbeat(3, &[]);
+    let written = written(&house);
+    let upto = |le: &str| {
+        written.value(&format!(
+            "stepward_heartbeat_age_seconds_bucket{{le=\"{le}\"}}"
+        ))
+    };
+    assert_eq!(
+        (upto("15"), upto("30"), upto("45"), upto("120")),
+        (0.0, 1.0, 2.0, 3.0)
+    );
+}
+
+#[test]
+fn errors_of_the_store_are_counted_by_kind() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a")]);
+    let sql = rusqlite::Connection::open(house.database()).unwrap();
+    let poison = |word: Option<&str>| {
+        sql.execute("UPDATE step SET reason = ?1", [word]).unwrap();
+    };
+    poison(Some("rubbish"));
+    house.engine.job(job).unwrap_err();
+    poison(None);
+    let bug = house
+        .engine
+        .store
+        .write(|_| -> Result<(), StoreError> { panic!("planted") });
+    bug.unwrap_err();
+    // What a caller did wrong is no error of the store.
+    house.engine.job(JobId(77)).unwrap_err();
+    assert_eq!(
+        told(&house, "store_errors_total"),
+        ["{kind=\"panicked\"} 1", "{kind=\"unreadable\"} 1"]
+    );
 }

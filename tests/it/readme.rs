@@ -225,6 +225,20 @@ fn every_command_does_what_the_readme_says() {
     type_all(&block("stepward job keep"), &mut |line| {
         drop(reader.types_well(line));
     });
+    let hangs = "tasks: { hangs: { flow: { build: { script: sleep 600 } } } }\n";
+    std::fs::write(project.join("workflows/hangs.yaml"), hangs).unwrap();
+    let types_until_it_works = |line: &str| {
+        let begun = Instant::now();
+        while reader.types(line).0 != Some(0) {
+            assert!(begun.elapsed() < PATIENCE, "never: {line}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    types_until_it_works("stepward run hangs --detach");
+    type_all(&block("stepward recovery sweep"), &mut |line| {
+        // The step is refused until a worker has it.
+        types_until_it_works(&line.replace("42/build", "hangs@latest/build"));
+    });
     // Made while the server runs, and put elsewhere.
     type_all(&block("stepward backup"), &mut |line| {
         drop(reader.types_well(line));

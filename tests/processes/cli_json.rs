@@ -139,6 +139,9 @@ tasks:
       tell: { env: { HOW: "{{ steps.greet.status }}" }, script: 'echo "$HOW"', depends_on: [greet] }
     schedules:
       nightly: { cron: "0 2 * * *" }
+  slow:
+    flow:
+      wait: { script: sleep 600 }
   ask:
     flow:
       decide: { type: approval, message: Go on? }
@@ -185,6 +188,7 @@ fn every_command_prints_for_programs_what_the_readme_says() {
         house.submit("ask"),
         house.submit("ask"),
         house.submit("ask"),
+        house.submit("ask"),
     ];
     for job in asks {
         await_that("it asks", || {
@@ -193,7 +197,14 @@ fn every_command_prints_for_programs_what_the_readme_says() {
             (steps[0].status == "suspended").then_some(())
         });
     }
-    let [approved, rejected, cancelled] = asks.map(|job| job.to_string());
+    let [approved, rejected, cancelled, failed] = asks.map(|job| job.to_string());
+    let failed = format!("{failed}/decide");
+    let slow = house.submit("slow");
+    await_that("it runs", || {
+        let steps = house.job(slow).steps.unwrap();
+        (steps[0].status == "running").then_some(())
+    });
+    let requeued = format!("{slow}/wait");
     break_a_rule(&folder.join("other"));
 
     let commands: &[(&str, &[&str])] = &[
@@ -204,6 +215,12 @@ fn every_command_prints_for_programs_what_the_readme_says() {
         ("approve", &["approve", &approved]),
         ("reject", &["reject", &rejected, "-m", "no"]),
         ("job show", &["job", "show", "1"]),
+        ("job requeue", &["job", "requeue", &requeued]),
+        (
+            "job fail",
+            &["job", "fail", &failed, "-m", "nobody answers"],
+        ),
+        ("recovery sweep", &["recovery", "sweep"]),
         ("wait", &["wait", "1"]),
         ("cancel", &["cancel", &cancelled]),
         ("ls", &["job", "ls"]),

@@ -202,6 +202,16 @@ impl Oracle {
         told
     }
 
+    /// Adds the signs of life that the server has in memory only.
+    pub fn add_contacts(&mut self, engine: &Engine) {
+        let workers = engine.store.read(|tx| tx.workers()).unwrap();
+        for worker in workers {
+            if let Some(row) = self.sight.workers.get_mut(&worker.worker_id.0) {
+                row.seen_up = row.seen_up.max(worker.seen_up.0);
+            }
+        }
+    }
+
     fn check_owner(&mut self, sight: &Sight, id: i64, step: &StepRow) {
         let (Some(session_id), false) = (step.session_id, step.has_ended()) else {
             return;
@@ -646,7 +656,7 @@ impl Oracle {
             .is_some_and(|since_up| up - since_up < settings.heartbeat_timeout_ms);
         for (id, worker) in &self.sight.workers {
             let heard_up = worker.seen_up.max(self.undisturbed_up);
-            let silent = heard_up + settings.heartbeat_timeout_ms + 1_000 <= up;
+            let silent = heard_up + settings.heartbeat_timeout_ms <= up;
             assert!(
                 worker.state != "active" || !silent || waits,
                 "I39: worker {id} is silent: {worker:?}"

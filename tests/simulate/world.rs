@@ -22,7 +22,7 @@ use stepward::engine::{
     Reports, Retry, RetryScope, Settings, Spooled, Submission, Verdict,
 };
 use stepward::store::{Frozen, Store, StoreOptions};
-use stepward::sweeper::{Round, next_deadline, recovery_forecast, round, sweep_once};
+use stepward::sweeper::{LastRound, Round, recovery_forecast, round, sweep_once};
 use stepward::worker::{Event, Machine, Order, Trouble};
 use tempfile::TempDir;
 
@@ -117,7 +117,9 @@ struct Server {
     clock: ServiceClock,
     sweep: u64,
     sweep_due_up: i64,
-    swept_up: i64,
+    last_round: LastRound,
+    /// Signs of life are not written before this.
+    contacts_due_up: i64,
     /// When the state last changed other than by a sweep: a forecast from then must have seen what a sweep does.
     changed: Now,
 }
@@ -399,7 +401,12 @@ impl World {
             clock,
             sweep: 0,
             sweep_due_up: begun_up.0,
-            swept_up: begun_up.0 - 1_000,
+            last_round: LastRound {
+                at_up: begun_up,
+                retry_ms: None,
+                gap_ms: 0,
+            },
+            contacts_due_up: begun_up.0,
             changed,
         });
         self.oracle.look(begun_up.0);
@@ -471,29 +478,45 @@ impl World {
 
     /// After whatever the server did: what is there now, whether it may be so, and when to sweep.
     fn look(&mut self) {
+        self.write_contacts();
         let Some(server) = &mut self.server else {
             return;
         };
         let up = server.clock.read(self.mono);
         self.oracle.look(up.0);
+        self.oracle.add_contacts(&server.engine);
         self.check_rules();
         let now = self.now();
-        if self.mono > self.stalled_until + 2_500 {
-            // A sweep is at most a second away.
-            self.oracle.nothing_is_overdue(now, 2_500);
+        if self.mono > self.stalled_until + 1_200 {
+            // The next round is due at the deadline, or a second after the last one for what has a grace.
+            self.oracle.nothing_is_overdue(now, 1_200);
         }
         self.plan_sweep();
         self.wake_polls();
     }
 
-    /// As the sweeper's thread does: at the next deadline, a second after the last round at the soonest.
+    /// As the sweeper's thread does: signs of life are written once a second at most.
+    fn write_contacts(&mut self) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        let up = server.clock.read(self.mono);
+        if up.0 >= server.contacts_due_up && server.engine.store.has_unwritten_contacts() {
+            server.contacts_due_up = up.0 + 1_000;
+            let changed = server.changed;
+            let written = self.serve(|engine, now| engine.write_contacts(now));
+            if let (Some(written), Some(server)) = (written, &mut self.server) {
+                written.expect("nothing else is wrong with the store");
+                server.changed = changed;
+            }
+        }
+    }
+
+    /// As the sweeper's thread does: at the next deadline.
     fn plan_sweep(&mut self) {
         let now = self.now();
         let server = self.server.as_mut().expect("just read");
-        let deadline = next_deadline(&server.engine, now).unwrap();
-        let deadline_up = deadline.map_or(i64::MAX, |up| up.0);
-        let interval_up = server.swept_up + self.settings.sweep_interval_ms;
-        let due_up = deadline_up.min(interval_up).max(server.swept_up + 1_000);
+        let due_up = server.last_round.next_due(&server.engine, now).unwrap().0;
         if due_up < server.sweep_due_up || server.sweep_due_up <= now.up.0 {
             server.sweep_due_up = due_up;
             server.sweep += 1;
@@ -516,7 +539,11 @@ impl World {
         let undisturbed_up = server.clock.undisturbed_since();
         server.engine.was_absent_until(undisturbed_up);
         self.oracle.undisturbed_up = self.oracle.undisturbed_up.max(undisturbed_up.0);
-        server.swept_up = now.up.0;
+        server.last_round = LastRound {
+            at_up: now.up,
+            retry_ms: None,
+            gap_ms: 100,
+        };
         server.sweep_due_up = now.up.0;
         let changed = server.changed;
         let lookahead_ms = self.settings.heartbeat_interval_ms / 2;
@@ -555,6 +582,10 @@ impl World {
                 && let Some(server) = &mut self.server
             {
                 server.changed = now;
+            }
+            if let Some(server) = &mut self.server {
+                server.last_round.retry_ms = round.retry_ms;
+                self.oracle.add_contacts(&server.engine);
             }
             self.oracle.nothing_is_overdue(now, 0);
             if self.dice.chance(20) {

@@ -124,6 +124,11 @@ pub fn said(reason: Reason) -> Said {
             "`stepward job show JOB` lists the instances, such as test[2]; `stepward logs JOB --failed` what the failed ones printed.\n\
              `continue_on_failure: true` keeps that from failing the job.",
         ),
+        Reason::FailedByUser => (
+            "an admin failed the step",
+            "Who failed it and why is in the message. The step is not retried by its policy; steps that accept `failed` of it run.\n\
+             `stepward retry JOB` runs the job again from this step.",
+        ),
         Reason::CancelledByUser => (
             "somebody cancelled it",
             "By `stepward cancel`, a page or the API; the message says who if that is known. `stepward retry JOB` does the rest.",

@@ -7,14 +7,47 @@ use crate::engine::EngineError;
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
+use crate::store::StoreError;
 use crate::sweeper::recovery_forecast;
-use crate::wire::api::{ForecastJson, LastSweepJson, RecoveryJson, RecoverySettingsJson};
+use crate::wire::api::{
+    ForecastJson, LastSweepJson, RecoveryJson, RecoverySettingsJson, SweepActionJson, SweepJson,
+};
 
 const HISTORY: u32 = 50;
 
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&[])?;
     Ok(Response::json(200, &look(app)?).into())
+}
+
+/// One sweep now: all four phases, on the thread of the request.
+pub fn sweep(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.says_no_more()?;
+    let now = app.clock.now();
+    app.engine.prove_writing(now)?;
+    let report = app.sweeper.sweep_now(&app.engine, now);
+    let report = report.ok_or(EngineError::Store(StoreError::Busy { waited_ms: 0 }))?;
+    let (actions, failures) = (report.recoveries.len(), report.failures.len());
+    app.engine_for(request).tell_sweep(actions, failures, now)?;
+    let names = app.engine.names_of(&report.recoveries)?;
+    let actions = report.recoveries.iter().zip(names);
+    let actions = actions.map(|(recovery, names)| SweepActionJson {
+        phase: recovery.phase.number(),
+        action: recovery.deed.to_string(),
+        reason: recovery.reason.map(|reason| reason.to_string()),
+        job_id: recovery.job_id.map(|id| id.0),
+        task: names.task,
+        step_id: recovery.step_id.map(|id| id.0),
+        step: names.step,
+        worker_id: recovery.worker_id.map(|id| id.0),
+        worker: names.worker,
+    });
+    let swept = SweepJson {
+        actions: actions.collect(),
+        failures,
+        more: report.more,
+    };
+    Ok(Response::json(200, &swept).into())
 }
 
 /// As it is now.

@@ -6,7 +6,7 @@ use crate::engine::Decision;
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
-use crate::wire::api::{ApproveRequest, RejectRequest};
+use crate::wire::api::{ApproveRequest, FailRequest, RejectRequest};
 
 pub fn why(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
@@ -35,6 +35,29 @@ pub fn reject(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let asked: RejectRequest = request.json()?;
     let why = asked.why.unwrap_or_else(|| "rejected".to_string());
     decide(app, request, Decision::Reject { why })
+}
+
+/// Puts an assigned or running step back in the queue.
+pub fn requeue(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.says_no_more()?;
+    let job_id = job_id(app, request)?;
+    let step = app.engine.step_named(job_id, request.param(1))?;
+    let (who, now) = (request.who(), app.clock.now());
+    app.engine_for(request)
+        .requeue_step(step.step_id, who, now)?;
+    answer(app, 200, job_id)
+}
+
+/// Fails a step that has not ended.
+pub fn fail(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    request.check_query(&[])?;
+    let asked: FailRequest = request.json()?;
+    let job_id = job_id(app, request)?;
+    let step = app.engine.step_named(job_id, request.param(1))?;
+    let (who, now) = (request.who(), app.clock.now());
+    app.engine_for(request)
+        .fail_step(step.step_id, who, &asked.why, now)?;
+    answer(app, 200, job_id)
 }
 
 fn decide(app: &App, request: &Request, decision: Decision) -> Result<Reply, ApiError> {

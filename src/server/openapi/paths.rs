@@ -100,6 +100,11 @@ fn jobs() -> Vec<Operation> {
         post("/api/jobs/{job}/steps/{step}/reject", "rejectStep", "Fail a suspended step.")
             .optional_body("RejectRequest")
             .answers(200, "Job", "The job as it is now."),
+        post("/api/jobs/{job}/steps/{step}/requeue", "requeueStep", "End the attempt of an assigned or running step and put the step back in the queue.")
+            .answers(200, "Job", "The job as it is now."),
+        post("/api/jobs/{job}/steps/{step}/fail", "failStep", "Fail a ready, assigned, running or suspended step. It is not retried.")
+            .body("FailRequest")
+            .answers(200, "Job", "The job as it is now."),
     ]
 }
 
@@ -184,6 +189,8 @@ fn events() -> Vec<Operation> {
             .answers_as(200, &[("application/json", schema("EventList")), ("text/event-stream", stream)], "A page of them, or a stream."),
         get("/api/recovery", "showRecovery", "Settings of recovery, its last sweep, what it will do and what it did.")
             .answers(200, "Recovery", "As it is now."),
+        post("/api/recovery/sweep", "sweepRecovery", "Go through all four phases of recovery once, now.")
+            .answers(200, "Sweep", "What the sweep did."),
     ]
 }
 

@@ -28,6 +28,8 @@ const ROUTES: &[(&str, &str, &[&str])] = &[
     ("GET", "/api/jobs/1/steps/greet/output", &[]),
     ("POST", "/api/jobs/1/steps/greet/approve", &[]),
     ("POST", "/api/jobs/1/steps/greet/reject", &[]),
+    ("POST", "/api/jobs/1/steps/greet/requeue", &[]),
+    ("POST", "/api/jobs/1/steps/greet/fail", &[]),
     ("GET", "/api/schedules", &["limit", "after"]),
     ("GET", "/api/schedules/1", &[]),
     ("GET", "/api/schedules/1/fires", &["limit", "before"]),
@@ -49,6 +51,7 @@ const ROUTES: &[(&str, &str, &[&str])] = &[
         &["after", "before", "limit", "recovery"],
     ),
     ("GET", "/api/recovery", &[]),
+    ("POST", "/api/recovery/sweep", &[]),
     (
         "GET",
         "/api/deliveries",

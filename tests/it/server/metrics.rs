@@ -13,7 +13,7 @@ use crate::exposition::Exposition;
 
 const JOB_REASONS: &str = "exit_code signal spawn_error template_error payload_error output_invalid worker_lost worker_restarted \
     worker_deleted worker_forgot worker_shutdown assignment_exhausted step_timeout approval_timeout approval_rejected job_timeout \
-    queue_timeout unmatched dependency_not_accepted when_false empty_loop child_failed instance_failed cancelled_by_user \
+    queue_timeout unmatched dependency_not_accepted when_false empty_loop child_failed instance_failed failed_by_user cancelled_by_user \
     cancelled_by_parent child_cancelled superseded overlap_skipped";
 
 /// What is promised: a family, its type, its label and all its values. Those that need not be 0 come last.
@@ -38,13 +38,25 @@ const PROMISED: &[(&str, &str, &str, &str)] = &[
         "dependencies not_before retry_backoff concurrency paused approval held child_job instances no_matching_worker \
          matching_workers_silent workers_busy claimable preparing",
     ),
+    (
+        "queue_oldest_seconds",
+        "gauge",
+        "reason",
+        "paused no_matching_worker matching_workers_silent workers_busy claimable",
+    ),
+    (
+        "store_errors_total",
+        "counter",
+        "kind",
+        "busy full outcome_unknown lost stopped panicked unreadable sqlite pool",
+    ),
     ("workers", "gauge", "status", "active inactive"),
     ("worker_slots", "gauge", "state", "used free"),
     (
         "assignments_total",
         "counter",
         "result",
-        "assigned started declined worker_lost worker_restarted worker_deleted ack_timeout prepare_timeout exhausted",
+        "assigned started declined worker_lost worker_restarted worker_deleted ack_timeout prepare_timeout requeued_by_user exhausted",
     ),
     ("fenced_reports_total", "counter", "", ""),
     ("backup_failures_total", "counter", "", ""),
@@ -83,6 +95,7 @@ const HISTOGRAMS: &[&str] = &[
     "recovery_sweep_seconds",
     "store_write_seconds",
     "store_batch_size",
+    "heartbeat_age_seconds",
 ];
 
 const ACTIONS: &[(&str, &str)] = &[

@@ -518,7 +518,7 @@ fn what_may_be_said_in_a_body_is_what_is_described() {
         assert_eq!(described, known, "{pattern}");
         bodies += usize::from(!known.is_empty());
     }
-    assert_eq!(bodies, 8);
+    assert_eq!(bodies, 9);
 }
 
 #[test]
@@ -663,6 +663,11 @@ fn jobs_and_their_worker(reader: &Reader) {
         .iter()
         .map(|given| item(&attempt(given), "declined", json!({ "why": "not now" })));
     report(declined.collect());
+    reader.post("/api/tasks/hello/jobs", Value::Null);
+    let again = poll();
+    let (job, step) = (&again[0]["job_id"], word(&again[0]["step"]));
+    let requeue = format!("/api/jobs/{job}/steps/{step}/requeue");
+    reader.post(&requeue, Value::Null);
     for path in [
         "/api/queue",
         "/api/recovery",
@@ -700,6 +705,10 @@ fn jobs_and_their_worker(reader: &Reader) {
     let asked = reader.post("/api/tasks/ask/jobs", Value::Null);
     let reject = format!("/api/jobs/{}/steps/sure/reject", asked["id"]);
     reader.post(&reject, json!({ "why": "no" }));
+    let asked = reader.post("/api/tasks/ask/jobs", Value::Null);
+    let fail = format!("/api/jobs/{}/steps/sure/fail", asked["id"]);
+    reader.post(&fail, json!({ "why": "nobody is there" }));
+    reader.post("/api/recovery/sweep", Value::Null);
     for path in [
         "/api/jobs",
         "/api/jobs?q=status:failed%20since:2d&limit=1",

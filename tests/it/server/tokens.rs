@@ -34,6 +34,8 @@ const WHO_MAY: &str = "
     GET    /api/jobs/{job}/steps/{step}/output             people viewer
     POST   /api/jobs/{job}/steps/{step}/approve            people operator
     POST   /api/jobs/{job}/steps/{step}/reject             people operator
+    POST   /api/jobs/{job}/steps/{step}/requeue            people admin
+    POST   /api/jobs/{job}/steps/{step}/fail               people admin
     GET    /api/schedules                                  people viewer
     GET    /api/schedules/{schedule}                       people viewer
     GET    /api/schedules/{schedule}/fires                 people viewer
@@ -53,6 +55,7 @@ const WHO_MAY: &str = "
     DELETE /api/workers/{worker}                           people admin
     GET    /api/events                                     people viewer
     GET    /api/recovery                                   people viewer
+    POST   /api/recovery/sweep                             people admin
     GET    /api/deliveries                                 people viewer
     GET    /api/deliveries/{delivery}                      people viewer
     POST   /api/deliveries/{delivery}/redeliver            people operator

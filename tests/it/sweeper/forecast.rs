@@ -69,10 +69,10 @@ fn it_says_what_will_happen_to_whom_and_when() {
         [
             "4 fail unmatched in 0 ms",
             "1 requeue  in 10000 ms",
-            "1 mark_inactive  in 71000 ms",
-            "1 fail worker_lost in 71000 ms",
-            "1 hold worker_lost in 71000 ms",
-            "1 requeue  in 71000 ms",
+            "1 mark_inactive  in 70000 ms",
+            "1 fail worker_lost in 70000 ms",
+            "1 hold worker_lost in 70000 ms",
+            "1 requeue  in 70000 ms",
             "3 cancel queue_timeout in 100000 ms",
             "2 fail step_timeout in 150000 ms"
         ]

@@ -23,7 +23,7 @@ fn a_worker_silent_for_longer_than_the_timeout_loses_what_it_runs() {
     let job = house.submit(vec![script("a"), script("b").after(&["a"])]);
     let ann = house.worker("ann", &[], 1);
     ann.begin();
-    house.clock.advance_ms(120_999);
+    house.clock.advance_ms(119_999);
     assert!(house.sweep().is_empty());
     assert_eq!(state_of(&house, &ann), "active");
     house.clock.advance_ms(1);
@@ -31,7 +31,7 @@ fn a_worker_silent_for_longer_than_the_timeout_loses_what_it_runs() {
     assert_eq!(state_of(&house, &ann), "inactive");
     assert_eq!(house.summary(job), "a failed, b skipped → failed");
     let step = house.step(job, "a");
-    let message = "worker ann was lost (silent for 121 s, the limit is 120 s) while it ran attempt 1; the step may have run \
+    let message = "worker ann was lost (silent for 120 s, the limit is 120 s) while it ran attempt 1; the step may have run \
                    partly";
     assert_eq!(step.reason, Some(Reason::WorkerLost));
     assert_eq!(step.message.as_deref(), Some(message));
@@ -381,7 +381,7 @@ fn when_most_workers_fall_silent_together_the_fault_is_probably_ours() {
         // Their heartbeats are spread over an interval.
         house.clock.advance_ms(9_000);
     }
-    house.clock.advance_ms(94_000);
+    house.clock.advance_ms(93_000);
     workers[4].poll(0, &[]);
     assert_eq!(house.sweep(), ["1 wait_longer"]);
     let told = house.events().pop().unwrap().fact.message;

@@ -109,7 +109,7 @@ fn a_busy_worker_is_able_and_a_paused_draining_silent_or_deleted_one_is_not() {
 
     let job = house.submit(vec![gpu("a")]);
     let ann = house.worker("ann", &["gpu"], 1);
-    assert_eq!(secs_until_end(&house, job), 121 + 30, "silence comes first");
+    assert_eq!(secs_until_end(&house, job), 120 + 30, "silence comes first");
     assert_eq!(house.job_state(job), JobState::Failed);
 
     let job = house.submit(vec![gpu("a")]);

@@ -578,6 +578,18 @@ fn approval_rejected() {
 }
 
 #[test]
+fn failed_by_user() {
+    let house = TestHouse::new();
+    let job = submit(&house, chain());
+    house.worker("edge-1", &[], 1).begin();
+    let step_id = house.step(job, "build").step_id;
+    let (why, now) = ("the license server is down", house.now());
+    house.engine.fail_step(step_id, "ann", why, now).unwrap();
+    house.clock.advance_ms(60_000);
+    ended("failed_by_user", &house, job, "build");
+}
+
+#[test]
 fn job_timeout() {
     let house = TestHouse::new();
     let job = house.submit_tasks(vec![TaskDraft {
