@@ -165,7 +165,15 @@ fn name_of_part(part: &str, preparations: &[&str]) -> Option<String> {
         .find_map(|ending| program.strip_suffix(ending))
         .unwrap_or(program);
     let mut name = slug(bare);
-    let says = |word: &&str| !word.starts_with(['$', '`']) && word.chars().any(char::is_alphabetic);
+    let is_variable = |word: &str| {
+        let name = word.trim_matches(['"', '\'']).strip_prefix('$');
+        let is_name = |c: char| c.is_alphanumeric() || "_{}".contains(c);
+        name.is_some_and(|name| name.chars().all(is_name))
+    };
+    let says = |word: &&str| {
+        let is_evaluated = word.starts_with(['$', '`']) || is_variable(word);
+        !is_evaluated && word.chars().any(char::is_alphabetic)
+    };
     if let Some(word) = words.next().filter(says) {
         let word = word.trim_matches(['"', '\'']);
         let word = word
