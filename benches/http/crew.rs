@@ -100,7 +100,9 @@ impl Crew {
             }
             loop {
                 if let Some(answer) = member.lines[REPORTS].receive() {
-                    return Event::Opened(Ok(answer.json::<SessionAnswer>().into()));
+                    return Event::Opened(Ok(answer
+                        .json::<SessionAnswer>()
+                        .into_session(stepward::domain::peer::Features::NONE)));
                 }
             }
         });
@@ -237,7 +239,11 @@ fn carry_out(member: &mut Member, order: Order, seen: &mut Seen) -> Option<Event
             send(POLLS, "poll", json(&PollRequest::new(&poll, wait_ms)));
             member.polled_at = Instant::now();
         }
-        Order::Report(reports) => send(REPORTS, "reports", json(&ReportsRequest::from(&reports))),
+        Order::Report(reports) => send(
+            REPORTS,
+            "reports",
+            json(&ReportsRequest::new(&reports, &Default::default())),
+        ),
         Order::Prepare { assignment, .. } => {
             seen.assigned += 1;
             seen.assigned_at = Some(Instant::now());

@@ -513,12 +513,13 @@ impl<'a> Block<'a> {
 }
 
 fn worker_cells(worker: &WhyWorkerJson) -> [String; 3] {
-    let lacks = match worker.lacks.is_empty() {
+    let missing = worker.missing();
+    let lacks = match missing.is_empty() {
         true => "matches".to_string(),
-        false => format!("lacks {}", worker.lacks.join(", ")),
+        false => format!("lacks {}", missing.join(", ")),
     };
     let seen = secs(worker.seen_secs_ago);
-    let busy = worker.slots_used >= worker.slots && worker.lacks.is_empty();
+    let busy = worker.slots_used >= worker.slots && missing.is_empty();
     let seen = match worker.state.as_str() {
         "active" if busy => format!("{} busy, seen {seen} ago", slots(worker.slots)),
         "active" => format!("seen {seen} ago"),

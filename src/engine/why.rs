@@ -12,6 +12,7 @@ use super::queries::load;
 use super::{Engine, EngineError, Suspect};
 use crate::domain::depends::Outcome;
 use crate::domain::job::{Hold, Job};
+use crate::domain::peer::Features;
 use crate::domain::reason::{Reason, Waiting};
 use crate::domain::recovery::{Deed, Foreseen};
 use crate::domain::schedule::ScheduleStanding;
@@ -169,6 +170,8 @@ pub struct WhyWorker {
     pub name: String,
     pub offers: Vec<String>,
     pub lacks: Vec<String>,
+    /// What its program lacks for the step: a newer version has it.
+    pub lacks_features: Features,
     /// `active`, `draining`, `paused` or `inactive`.
     pub standing: WorkerStanding,
     pub seen_ms_ago: i64,
@@ -321,7 +324,11 @@ impl<'a> Explainer<'a> {
     }
 
     /// As it stands, against what is needed.
-    pub fn worker(&self, worker: &Worker, needs: &[String]) -> Result<WhyWorker, EngineError> {
+    pub fn worker(
+        &self,
+        worker: &Worker,
+        needs: Option<&Requirement>,
+    ) -> Result<WhyWorker, EngineError> {
         let slots_used = match worker.session_id {
             Some(session_id) => self.slots_used(session_id)?,
             None => 0,
@@ -332,11 +339,16 @@ impl<'a> Explainer<'a> {
             WorkerState::Active if worker.paused => WorkerStanding::Paused,
             WorkerState::Active => WorkerStanding::Active,
         };
-        let lacks = needs.iter().filter(|tag| !worker.tags.contains(tag));
+        let tags = needs.map_or(&[][..], |needs| &needs.tags);
+        let lacks = tags.iter().filter(|tag| !worker.tags.contains(tag));
+        let lacks_features = needs.map_or(Features::NONE, |needs| {
+            needs.features.missing_in(worker.features)
+        });
         Ok(WhyWorker {
             name: worker.name.clone(),
             offers: worker.tags.clone(),
             lacks: lacks.cloned().collect(),
+            lacks_features,
             standing,
             seen_ms_ago: worker.silent_ms(self.now),
             slots_used,
@@ -591,7 +603,7 @@ impl Asked<'_> {
         }
         let mut workers = Vec::new();
         for worker in taking.iter().take(WORKERS_MAX) {
-            workers.push(self.all.worker(worker, &[])?);
+            workers.push(self.all.worker(worker, None)?);
         }
         let mut passed_over = None;
         for worker in &taking {
@@ -679,9 +691,19 @@ impl Asked<'_> {
         why.facts = lacks.about_workers().map(Fact::from).collect();
         why.facts.extend(lacks.more.then(Fact::others));
         for worker in lacks.workers() {
-            why.workers.push(self.all.worker(worker, tags)?);
+            why.workers
+                .push(self.all.worker(worker, Some(requirement))?);
         }
         why.fix = able.iter().take(3).map(revive).collect();
+        let too_old = why
+            .workers
+            .iter()
+            .filter(|worker| worker.lacks.is_empty() && !worker.lacks_features.is_empty());
+        let upgrades = too_old.take(3).map(|worker| {
+            let version = env!("CARGO_PKG_VERSION");
+            format!("install version {version} on worker {}", worker.name)
+        });
+        why.fix.extend(upgrades);
         why.fix
             .push(format!("stepward worker --tags {}", tags.join(",")));
         Ok(why)

@@ -61,7 +61,7 @@ struct Asked<'a> {
 impl Asked<'_> {
     fn why(&self, something_waits: bool) -> Result<Why, EngineError> {
         let explainer = Explainer::new(self.engine, self.tx, self.now);
-        let mut shown = explainer.worker(self.worker, &[])?;
+        let mut shown = explainer.worker(self.worker, None)?;
         let late_up = self.engine.bounds().late_since(self.now.up);
         if shown.standing != WorkerStanding::Inactive && self.worker.seen_up <= late_up {
             shown.standing = WorkerStanding::Silent;

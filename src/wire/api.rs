@@ -580,11 +580,23 @@ pub struct WhyWorkerJson {
     pub name: String,
     pub offers: Vec<String>,
     pub lacks: Vec<String>,
+    /// What its program lacks for the step: a newer version has it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacks_features: Vec<String>,
     /// `active`, `silent`, `draining`, `paused` or `inactive`.
     pub state: String,
     pub seen_secs_ago: f64,
     pub slots_used: u32,
     pub slots: u32,
+}
+
+impl WhyWorkerJson {
+    /// What keeps it from taking the step: tags that it does not offer, features that its program does not have.
+    pub fn missing(&self) -> Vec<String> {
+        let features = self.lacks_features.iter();
+        let features = features.map(|name| format!("the feature {name} of a newer version"));
+        self.lacks.iter().cloned().chain(features).collect()
+    }
 }
 
 /// The step that did not do as it should by itself, perhaps of a child job.

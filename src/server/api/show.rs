@@ -265,6 +265,11 @@ pub fn why(why: &Why) -> WhyJson {
         name: worker.name.clone(),
         offers: worker.offers.clone(),
         lacks: worker.lacks.clone(),
+        lacks_features: worker
+            .lacks_features
+            .iter()
+            .map(|it| it.to_string())
+            .collect(),
         state: worker.standing.to_string(),
         seen_secs_ago: secs(worker.seen_ms_ago),
         slots_used: worker.slots_used,

@@ -193,10 +193,11 @@ fn why_workers(why: &WhyJson) -> Markup {
                 thead { tr { th scope="col" { "worker" } th scope="col" { "state" } th scope="col" { "offers" } th scope="col" { "lacks" } th scope="col" { "slots" } th scope="col" { "heard" } } }
                 tbody {
                     @for worker in &why.workers {
-                        @let WhyWorkerJson { name, offers, lacks, state, seen_secs_ago, slots_used, slots } = worker;
+                        @let WhyWorkerJson { name, offers, state, seen_secs_ago, slots_used, slots, .. } = worker;
+                        @let lacks = worker.missing();
                         tr {
                             td { (name) } td { (self::state(state)) } td { (tags(offers)) }
-                            td { @if lacks.is_empty() { "nothing" } @else { (tags(lacks)) } }
+                            td { @if lacks.is_empty() { "nothing" } @else { (tags(&lacks)) } }
                             td.number { (slots_used) "/" (slots) }
                             td.number { (span((seen_secs_ago * 1_000.0) as i64)) " ago" }
                         }

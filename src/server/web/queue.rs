@@ -92,7 +92,7 @@ fn candidates(step: &QueuedJson) -> Markup {
     let workers = &step.why.workers;
     let fitting: Vec<&str> = workers
         .iter()
-        .filter(|worker| worker.lacks.is_empty())
+        .filter(|worker| worker.missing().is_empty())
         .map(|worker| worker.name.as_str())
         .collect();
     html! {
@@ -101,7 +101,7 @@ fn candidates(step: &QueuedJson) -> Markup {
             @if fitting.len() > SHOWN { " and " (fitting.len() - SHOWN) " more" }
         } @else if !workers.is_empty() {
             "nobody"
-            @for worker in workers.iter().take(SHOWN) { "; " (worker.name) " lacks " (worker.lacks.join(", ")) }
+            @for worker in workers.iter().take(SHOWN) { "; " (worker.name) " lacks " (worker.missing().join(", ")) }
             @if workers.len() > SHOWN { " and " (workers.len() - SHOWN) " more" }
         } @else { (parts::none()) }
     }

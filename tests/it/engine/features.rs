@@ -35,6 +35,12 @@ fn a_step_goes_only_to_a_worker_that_has_the_feature_it_needs() {
     );
 
     let features = Features::of(&[Feature::StartDetails]);
+    assert_eq!(why.workers[0].lacks_features, features);
+    let install = format!(
+        "install version {} on worker old",
+        env!("CARGO_PKG_VERSION")
+    );
+    assert_eq!(why.fix, [install.as_str(), "stepward worker --tags script"]);
     let (new, _) = house.session_announcing("new", &[], 9, Vec::new(), features);
     assert_eq!(new.claim_names(9), ["timed"]);
 }

@@ -308,6 +308,14 @@ fn attempts(answer: &Value) -> Vec<Value> {
     assignments.iter().map(attempt).collect()
 }
 
+/// The same of an answer that may have none.
+fn attempts_or_none(answer: &Value) -> Vec<Value> {
+    match answer.get("assignments") {
+        Some(_) => attempts(answer),
+        None => Vec::new(),
+    }
+}
+
 /// An item of a report.
 fn item(attempt: &Value, news: &str, more: Value) -> Value {
     let mut item = attempt.clone();

@@ -10,6 +10,7 @@ mod output;
 mod slot;
 mod slots_and_beats;
 mod supervisor;
+mod versions;
 
 #[allow(dead_code)] // Other tests need more of it.
 #[path = "../../processes/house.rs"]

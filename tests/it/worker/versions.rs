@@ -1,0 +1,383 @@
+//! The real worker program against servers of other versions, which are scripted here: of 0.1 as it was recorded, of this version, one
+//! that the worker is too old for, and one of another installation.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::PATIENCE;
+
+const RECORDED: &str = include_str!("../../fixtures/v0.1/exchange-worker.jsonl");
+const ANNOUNCED: &str = "2; features=log_checksum,start_details";
+
+/// A request that the worker made.
+#[derive(Debug, Clone)]
+struct Request {
+    /// Method and path, without the query.
+    route: String,
+    query: String,
+    announced: Option<String>,
+    body: Vec<u8>,
+}
+
+impl Request {
+    fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+
+    /// The answer to a piece of a log: it is there.
+    fn taken(&self) -> Value {
+        let offset = self.query.split("offset=").nth(1).unwrap_or("0");
+        let length = offset.parse::<usize>().unwrap() + self.body.len();
+        json!({ "length": length, "abort": false, "full": false })
+    }
+}
+
+/// What the scripted server says: a status and a body.
+type Script = dyn FnMut(&Request) -> (u16, Value) + Send;
+
+struct ScriptedServer {
+    url: String,
+    requests: Arc<Mutex<Vec<Request>>>,
+}
+
+impl ScriptedServer {
+    /// `announced`: what it says of itself with every answer.
+    fn start(announced: Option<&'static str>, script: Box<Script>) -> ScriptedServer {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let requests = Arc::<Mutex<Vec<Request>>>::default();
+        let script = Arc::new(Mutex::new(script));
+        let seen = requests.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (seen, script) = (seen.clone(), script.clone());
+                std::thread::spawn(move || answer(stream, announced, &seen, &script));
+            }
+        });
+        ScriptedServer { url, requests }
+    }
+
+    fn requests(&self) -> Vec<Request> {
+        self.requests.lock().unwrap().clone()
+    }
+
+    /// Every item of every report.
+    fn reported(&self) -> Vec<Value> {
+        let reports = self.requests().into_iter();
+        let reports = reports.filter(|request| request.route.ends_with("/reports"));
+        let items = reports.flat_map(|request| {
+            let items = request.json()["items"].as_array().cloned();
+            items.unwrap_or_default()
+        });
+        items.collect()
+    }
+}
+
+/// One request and its answer; the next one comes on a new connection.
+fn answer(
+    mut stream: TcpStream,
+    announced: Option<&str>,
+    seen: &Mutex<Vec<Request>>,
+    script: &Mutex<Box<Script>>,
+) {
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
+    let mut line = String::new();
+    if reader.read_line(&mut line).unwrap_or(0) == 0 {
+        return;
+    }
+    let mut words = line.split_whitespace().map(str::to_string);
+    let (method, target) = (words.next().unwrap(), words.next().unwrap());
+    let mut headers = BTreeMap::new();
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let Some((name, value)) = line.trim_end().split_once(':') else {
+            break;
+        };
+        headers.insert(name.to_ascii_lowercase(), value.trim().to_string());
+    }
+    let length = headers.get("content-length").map_or("0", String::as_str);
+    let mut body = vec![0; length.parse().unwrap()];
+    reader.read_exact(&mut body).unwrap();
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    let request = Request {
+        route: format!("{method} {path}"),
+        query: query.to_string(),
+        announced: headers.remove("stepward-protocol"),
+        body,
+    };
+    seen.lock().unwrap().push(request.clone());
+    let (status, body) = (script.lock().unwrap())(&request);
+    let body = body.to_string();
+    let announced = announced.map_or(String::new(), |text| {
+        format!("stepward-protocol: {text}\r\n")
+    });
+    let answer = format!(
+        "HTTP/1.1 {status} As it is\r\ncontent-type: application/json\r\n{announced}content-length: {}\r\n\
+         connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    // The worker may have ended meanwhile.
+    let _ = stream.write_all(answer.as_bytes());
+}
+
+/// Runs the worker until it ends by itself.
+fn run_worker(url: &str, folder: &Path) -> Output {
+    let mut worker = Command::new(env!("CARGO_BIN_EXE_stepward"))
+        .args(["worker", "--server", url, "--name", "ann", "--slots", "1"])
+        .args(["--tags", "script", "--data-dir"])
+        .arg(folder)
+        .current_dir(folder)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while worker.try_wait().unwrap().is_none() {
+        if begun.elapsed() > PATIENCE {
+            worker.kill().unwrap();
+            panic!("the worker never ended: {:?}", worker.wait_with_output());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    worker.wait_with_output().unwrap()
+}
+
+fn refusal(code: &str, message: &str) -> Value {
+    json!({ "error": { "code": code, "message": message, "details": [] } })
+}
+
+fn recorded() -> Vec<Value> {
+    let lines = RECORDED.lines();
+    lines
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The answer of 0.1 to the first recorded request that is so.
+fn answered(path: &str, is_it: impl Fn(&Value, &Value) -> bool) -> Value {
+    let found = recorded().into_iter().find(|exchange| {
+        let is_there = exchange["path"].as_str().unwrap().starts_with(path);
+        is_there && exchange["status"] == 200 && is_it(&exchange["request"], &exchange["response"])
+    });
+    found.expect("it was recorded")["response"].clone()
+}
+
+/// The names of all fields in it, with those that they are in. What a person wrote is not looked into.
+fn fields(value: &Value, place: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                let place = format!("{place}.{name}");
+                found.insert(place.clone());
+                if !["input", "output", "env"].contains(&name.as_str()) {
+                    fields(member, &place, found);
+                }
+            }
+        }
+        Value::Array(list) => {
+            for one in list {
+                fields(one, &format!("{place}[]"), found);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn a_new_worker_works_with_a_server_of_version_0_1_and_sends_it_nothing_new() {
+    let opened = answered("/api/worker/sessions", |_, _| true);
+    let beaten = answered("/api/worker/heartbeat", |_, answer| {
+        answer["draining"] == false && answer["abort"] == json!([])
+    });
+    let drains = answered("/api/worker/heartbeat", |_, answer| {
+        answer["draining"] == true
+    });
+    let given = answered("/api/worker/poll", |_, answer| {
+        answer["assignments"][0]["step"] == "hello"
+    });
+    let none = json!({ "assignments": [], "abort": [], "draining": false });
+    let reported = |items: usize| {
+        answered("/api/worker/reports", |request, answer| {
+            let results = answer["results"].as_array().unwrap();
+            request["items"].as_array().unwrap().len() == items
+                && results.iter().all(|result| result["result"] == "accepted")
+                && answer["poll"]["assignments"] == json!([])
+                && answer["poll"]["abort"] == json!([])
+        })
+    };
+    let (one, nothing) = (reported(1), reported(0));
+    let (mut is_given, mut is_over) = (false, false);
+    let script = move |request: &Request| match request.route.as_str() {
+        "GET /api/worker/server" => {
+            let message = "there is nothing at this address";
+            (404, refusal("no_route", message))
+        }
+        "POST /api/worker/sessions" => (200, opened.clone()),
+        "POST /api/worker/heartbeat" if is_over => (200, drains.clone()),
+        "POST /api/worker/heartbeat" => (200, beaten.clone()),
+        "POST /api/worker/poll" if !std::mem::replace(&mut is_given, true) => (200, given.clone()),
+        "POST /api/worker/poll" => (200, none.clone()),
+        "POST /api/worker/reports" => {
+            let items = request.json()["items"].clone();
+            is_over |= items[0]["news"] == "finished";
+            match items.as_array().unwrap().len() {
+                0 => (200, nothing.clone()),
+                _ => (200, one.clone()),
+            }
+        }
+        "POST /api/worker/drain" => (200, json!({})),
+        _ => (200, request.taken()),
+    };
+    let server = ScriptedServer::start(None, Box::new(script));
+    let folder = tempfile::tempdir().unwrap();
+    let ended = run_worker(&server.url, folder.path());
+    assert!(ended.status.success(), "{ended:?}");
+    let finished = server.reported().into_iter();
+    let finished: Vec<Value> = finished
+        .filter(|item| item["news"] == "finished")
+        .map(|item| item["finished"].clone())
+        .collect();
+    assert_eq!(
+        finished[0],
+        json!({ "outcome": "completed", "exit_code": 0, "output": { "greeted": "world" } })
+    );
+
+    let mut known = BTreeSet::new();
+    for exchange in recorded() {
+        let path = exchange["path"].as_str().unwrap();
+        fields(&exchange["request"], path, &mut known);
+    }
+    for request in server.requests() {
+        assert!(request.announced.unwrap().starts_with("2; features="));
+        let Some(path) = request.route.strip_prefix("POST ") else {
+            continue;
+        };
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let mut sent = BTreeSet::new();
+        fields(&body, path, &mut sent);
+        let new: Vec<&String> = sent.difference(&known).collect();
+        assert!(new.is_empty(), "version 0.1 does not know {new:?}");
+    }
+}
+
+#[test]
+fn a_worker_that_is_too_old_says_what_to_install_and_ends() {
+    let message = "this worker is too old for the server: it speaks protocol 2, the oldest that the server understands is 7; \
+                   install version 9.1.0 on the worker";
+    let script = move |_: &Request| (426, refusal("worker_too_old", message));
+    let server = ScriptedServer::start(Some("7; features=wings"), Box::new(script));
+    let folder = tempfile::tempdir().unwrap();
+    let ended = run_worker(&server.url, folder.path());
+    assert_eq!(ended.status.code(), Some(8), "{ended:?}");
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains(message), "{said}");
+    assert_eq!(server.requests().len(), 1, "it does not ask again");
+}
+
+#[test]
+fn a_server_of_another_installation_never_sees_a_session_of_this_worker() {
+    let script = |request: &Request| match request.route.as_str() {
+        "GET /api/worker/server" => (200, json!({ "installation": "two", "version": "9.9.9" })),
+        route => panic!("{route} must not be called"),
+    };
+    let server = ScriptedServer::start(Some(ANNOUNCED), Box::new(script));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("installation"), "one").unwrap();
+    let ended = run_worker(&server.url, folder.path());
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains("belongs to another server"), "{said}");
+    assert_eq!(server.requests().len(), 1);
+    let known = std::fs::read_to_string(folder.path().join("installation")).unwrap();
+    assert_eq!(known, "one");
+}
+
+#[test]
+fn a_step_sees_what_the_answer_to_its_start_adds_and_missing_bytes_of_its_log_are_sent_again() {
+    const STARTED_AT: &str = "2026-11-18T01:02:03.456Z";
+    let mut opened = answered("/api/worker/sessions", |_, _| true);
+    opened["from_a_newer_server"] = json!({ "ignored": true });
+    let mut given = answered("/api/worker/poll", |_, answer| {
+        answer["assignments"][0]["step"] == "hello"
+    });
+    given["assignments"][0]["action"]["script"] =
+        "echo at=$STEPWARD_STARTED_AT >> \"$STEPWARD_OUTPUT\"; echo some text".into();
+    // What this version does not know is declined, and what came with it is not lost.
+    let mut unknown = given["assignments"][0].clone();
+    unknown["step_id"] = json!(77);
+    unknown["action"] = json!({ "type": "hologram", "beam": 3 });
+    let assignments = given["assignments"].as_array_mut().unwrap();
+    assignments.insert(0, unknown);
+    let none = json!({ "assignments": [], "abort": [], "draining": false });
+    let (mut is_given, mut is_asked, mut is_over) = (false, false, false);
+    let script = move |request: &Request| match request.route.as_str() {
+        "GET /api/worker/server" => (200, json!({ "installation": "one", "version": "0.2.0" })),
+        "POST /api/worker/sessions" => {
+            opened["installation"] = "one".into();
+            (200, opened.clone())
+        }
+        "POST /api/worker/heartbeat" => (200, json!({ "abort": [], "draining": is_over })),
+        "POST /api/worker/poll" if !std::mem::replace(&mut is_given, true) => (200, given.clone()),
+        "POST /api/worker/poll" => (200, none.clone()),
+        "POST /api/worker/reports" => {
+            let items = request.json()["items"].as_array().unwrap().clone();
+            let results = items.iter().map(|item| match item["news"].as_str() {
+                Some("started") => {
+                    let env = json!({ "STEPWARD_STARTED_AT": STARTED_AT });
+                    let start =
+                        json!({ "started_at": STARTED_AT, "timeout_ms": 60_000, "env": env });
+                    json!({ "result": "accepted", "start": start })
+                }
+                Some("finished") => {
+                    is_asked = true;
+                    json!({ "result": "accepted", "log_from": 5 })
+                }
+                _ => json!({ "result": "accepted" }),
+            });
+            let results: Vec<Value> = results.collect();
+            (200, json!({ "results": results, "poll": none }))
+        }
+        "POST /api/worker/drain" => (200, json!({})),
+        _ => {
+            is_over |= is_asked && request.query.ends_with("offset=5");
+            (200, request.taken())
+        }
+    };
+    let server = ScriptedServer::start(Some(ANNOUNCED), Box::new(script));
+    let folder = tempfile::tempdir().unwrap();
+    let ended = run_worker(&server.url, folder.path());
+    assert!(ended.status.success(), "{ended:?}");
+    let items = server.reported();
+    let of = |news: &str| items.iter().find(|item| item["news"] == news).unwrap();
+    assert_eq!(of("declined")["step_id"], 77);
+    let why = of("declined")["why"].as_str().unwrap();
+    assert!(why.contains("does not know the action"), "{why}");
+    let finished = of("finished");
+    assert_eq!(finished["finished"]["output"]["at"], STARTED_AT);
+
+    let is_log = |request: &Request| request.route.ends_with("/attempts/1/log");
+    let pieces: Vec<Request> = server.requests().into_iter().filter(is_log).collect();
+    let mut whole = Vec::new();
+    for piece in &pieces {
+        let offset = piece.query.split("offset=").nth(1).unwrap();
+        whole.truncate(offset.parse().unwrap());
+        whole.extend_from_slice(&piece.body);
+    }
+    let mut crc = flate2::Crc::new();
+    crc.update(&whole);
+    assert_eq!(
+        finished["log"],
+        json!({ "length": whole.len(), "crc32": crc.sum() })
+    );
+    let again = pieces.last().unwrap();
+    assert!(again.query.ends_with("offset=5"), "{}", again.query);
+    assert_eq!(again.body, whole[5..]);
+}
