@@ -466,11 +466,7 @@ enum Care {
 
 /// How a group's attempt to commit ended.
 enum GroupEnd {
-    Committed {
-        changes: super::Changes,
-        /// It changed the database.
-        is_durable: bool,
-    },
+    Committed(super::Changes),
     /// A call failed after it had written something, and nothing stood between it and the others: all of it was undone.
     Spoiled,
     /// The whole transaction is gone: this call's error took the others with it.
@@ -552,17 +548,7 @@ impl WriterThread {
         while !group.calls.is_empty() {
             let begun = Instant::now();
             match self.commit_group(&mut group, care) {
-                GroupEnd::Committed {
-                    mut changes,
-                    is_durable,
-                } => {
-                    if is_durable {
-                        let commits = &self.shared.stats.durable_commits;
-                        commits.fetch_add(1, Ordering::Relaxed);
-                    } else {
-                        // The service clock on disk stays where it was.
-                        changes.up = None;
-                    }
+                GroupEnd::Committed(changes) => {
                     // Before anybody is told: whoever asks then finds it counted.
                     let metrics = &self.shared.metrics;
                     metrics.count(&changes.facts);
@@ -669,10 +655,16 @@ impl WriterThread {
             Ok(self.statement("COMMIT")?)
         });
         match sealed {
-            Ok(()) => GroupEnd::Committed {
-                changes,
-                is_durable,
-            },
+            Ok(()) => {
+                if is_durable {
+                    let commits = &self.shared.stats.durable_commits;
+                    commits.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    // The service clock on disk stays where it was.
+                    changes.up = None;
+                }
+                GroupEnd::Committed(changes)
+            }
             Err(StoreError::Full) => self.roll_back(GroupEnd::Full),
             Err(error) => self.abort("a commit failed and its outcome is unknown", &error),
         }
