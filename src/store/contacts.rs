@@ -81,6 +81,10 @@ impl UnwrittenContacts {
     }
 }
 
+/// Contacts that a transaction writes. Few transactions do, so the list is boxed where it is kept.
+#[derive(Default)]
+pub(super) struct WrittenContacts(pub(super) Vec<Contact>);
+
 impl Store {
     /// Records a sign of life of a current session in memory. `has_unwritten_contacts` is true from now on.
     pub fn record_contact(&self, contact: Contact) {
@@ -104,7 +108,8 @@ impl Tx<'_> {
 
     /// The contact is in the rows of this transaction, or the rows know more: it leaves the memory after the commit.
     pub fn contact_is_written(&self, contact: Contact) {
-        self.changes.borrow_mut().contacts.push(contact);
+        let mut changes = self.changes.borrow_mut();
+        changes.contacts.get_or_insert_default().0.push(contact);
     }
 
     /// Whether the worker was heard after the given time, as far as the memory knows.

@@ -543,7 +543,9 @@ impl Shared {
         if let Some(up) = changes.up {
             self.service_clock_up.fetch_max(up.0, Ordering::Relaxed);
         }
-        self.contacts.remove_written(&changes.contacts);
+        if let Some(written) = &changes.contacts {
+            self.contacts.remove_written(&written.0);
+        }
         self.remember(changes.definitions);
         let mut notice = changes.notice;
         notice.news |= !changes.jobs.is_empty();
@@ -603,7 +605,7 @@ struct Changes {
     /// The transaction began a new lineage.
     begins_lineage: bool,
     /// Signs of life that the commit writes.
-    contacts: Vec<Contact>,
+    contacts: Option<Box<contacts::WrittenContacts>>,
 }
 
 impl Changes {
@@ -617,7 +619,9 @@ impl Changes {
         self.definitions.extend(other.definitions);
         self.facts.extend(other.facts);
         self.begins_lineage |= other.begins_lineage;
-        self.contacts.extend(other.contacts);
+        if let Some(written) = other.contacts {
+            self.contacts.get_or_insert_default().0.extend(written.0);
+        }
     }
 }
 

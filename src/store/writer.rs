@@ -507,11 +507,7 @@ enum Care {
 
 /// How a group's attempt to commit ended.
 enum GroupEnd {
-    Committed {
-        changes: super::Changes,
-        /// It changed the database.
-        is_durable: bool,
-    },
+    Committed(super::Changes),
     /// A call failed after it had written something, and nothing stood between it and the others: all of it was undone.
     Spoiled,
     /// The whole transaction is gone: this call's error took the others with it.
@@ -599,17 +595,7 @@ impl WriterThread {
         while !group.calls.is_empty() {
             let begun = Instant::now();
             match self.commit_group(&mut group, care) {
-                GroupEnd::Committed {
-                    mut changes,
-                    is_durable,
-                } => {
-                    if is_durable {
-                        let commits = &self.shared.stats.durable_commits;
-                        commits.fetch_add(1, Ordering::Relaxed);
-                    } else {
-                        // The service clock on disk stays where it was.
-                        changes.up = None;
-                    }
+                GroupEnd::Committed(changes) => {
                     // Before anybody is told: whoever asks then finds it counted.
                     let metrics = &self.shared.metrics;
                     metrics.count(&changes.facts);
@@ -721,14 +707,18 @@ impl WriterThread {
             Ok(()) => {
                 // A commit in a file that has no name any more is not durable, and must not be acknowledged.
                 self.stop_if_files_are_gone();
-                if has_changed_rows && !planted(Bug::ReplyBeforeCommit) {
-                    self.mark.borrow_mut().advance(number, new_lineage);
-                    self.shared.commit_number.store(number, Ordering::Release);
+                if has_changed_rows {
+                    if !planted(Bug::ReplyBeforeCommit) {
+                        self.mark.borrow_mut().advance(number, new_lineage);
+                        self.shared.commit_number.store(number, Ordering::Release);
+                    }
+                    let commits = &self.shared.stats.durable_commits;
+                    commits.fetch_add(1, Ordering::Relaxed);
+                } else {
+                    // The service clock on disk stays where it was.
+                    changes.up = None;
                 }
-                GroupEnd::Committed {
-                    changes,
-                    is_durable: has_changed_rows,
-                }
+                GroupEnd::Committed(changes)
             }
             Err(StoreError::Full) => self.roll_back(GroupEnd::Full),
             Err(StoreError::Sqlite(error)) => {
