@@ -98,6 +98,8 @@ struct Trace {
 pub fn examine(folder: &Path) -> Result<Examined, ExamineError> {
     schema::refuse_half_restored(folder).map_err(ExamineError::Refused)?;
     let file = folder.join(DATABASE_FILE);
+    let was_locked = folder.join(LOCK_FILE).exists();
+    schema::refuse_lost(folder, &file, was_locked).map_err(ExamineError::Refused)?;
     for _ in 0..LOOKS_MAX {
         let trace = trace(&file)?;
         let looked = look(folder, &file, &trace);
@@ -151,6 +153,9 @@ fn look(folder: &Path, file: &Path, trace: &Trace) -> Result<Examined, ExamineEr
     let connection = open(file, trace.has_wal).map_err(refuse)?;
     schema::refuse_strangers(&connection, file).map_err(ExamineError::Refused)?;
     let schema_version = schema::user_version(&connection).map_err(refuse)?;
+    if schema_version == 0 {
+        schema::refuse_lost_tables(folder, file).map_err(ExamineError::Refused)?;
+    }
     opening::refuse_behind(&connection, folder, schema_version).map_err(ExamineError::Refused)?;
     let is_current = schema_version == SCHEMA_VERSION;
     if is_current {

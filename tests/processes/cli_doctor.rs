@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use stepward::store::SCHEMA_VERSION;
 use stepward::wire::api::WorkerJson;
 
 use crate::house::{House, await_that};
@@ -221,7 +222,7 @@ fn a_data_folder_is_left_as_it_is_whatever_its_server_does() {
         &told,
         "database",
         "ok: ",
-        "every page is sound, schema version 4",
+        &format!("every page is sound, schema version {SCHEMA_VERSION}"),
     );
     assert_found(&told, "database", "ok: ", "its server runs (process ");
     assert_eq!(names(&data), before);
@@ -305,7 +306,8 @@ fn flipped_bytes_in_the_database_are_found() {
     sql.pragma_update(None, "user_version", 99).unwrap();
     let told = doctor(&house, &["database"]);
     assert_found(&told, "database", "problem: ", "has schema version 99");
-    sql.pragma_update(None, "user_version", 3).unwrap();
+    sql.pragma_update(None, "user_version", SCHEMA_VERSION)
+        .unwrap();
     drop(sql);
     // Nothing can be below a file.
     let words = ["database", "--data-dir", file.to_str().unwrap()];

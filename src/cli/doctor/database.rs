@@ -140,6 +140,11 @@ fn unseen(error: &ExamineError, folder: &Path, is_named: bool) -> Finding {
                 .fix(format!("stop the server, and keep a copy of {shown} as it is"))
                 .fix(format!("put the last backup in its place: stepward restore FILE --data-dir {shown} --force"))
         }
+        ExamineError::Refused(
+            OpenError::Behind { .. } | OpenError::OtherLineage { .. } | OpenError::Lost { .. },
+        ) => problem
+            .fix(format!("keep a copy of {shown} as it is"))
+            .fix(format!("restore a backup: stepward restore FILE --data-dir {shown} --force")),
         ExamineError::Refused(OpenError::HalfRestored { .. }) => {
             problem.fix(format!("stepward restore FILE --data-dir {shown} --force"))
         }

@@ -121,6 +121,12 @@ fn doctor_sees_a_database_that_lost_commits() {
     fs::remove_file(log(&folder)).unwrap();
     let said = examine(folder.path()).unwrap_err().to_string();
     assert!(said.contains("is at commit 0, and stepward.mark"), "{said}");
+    fs::remove_file(folder.path().join("stepward.db")).unwrap();
+    let said = examine(folder.path()).unwrap_err().to_string();
+    assert!(
+        said.contains("is missing, and stepward.mark beside it"),
+        "{said}"
+    );
 }
 
 #[test]
