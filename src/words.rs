@@ -187,9 +187,12 @@ mod tests {
         for ms in [first, first - 1, i64::MIN] {
             let at = Timestamp(ms);
             assert_eq!(rfc3339_ms(at), "0001-01-01T00:00:00.000Z");
-            assert_eq!(http_date(at), "Mon, 01 Jan 0001 00:00:00 GMT");
             assert!(calendar_time(at).in_tz("Pacific/Pago_Pago").is_ok());
         }
+    }
+
+    #[test]
+    fn a_date_of_http_is_written_as_its_standard_has_it() {
         let known = Timestamp(784_111_777_000);
         assert_eq!(http_date(known), "Sun, 06 Nov 1994 08:49:37 GMT");
     }

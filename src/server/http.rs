@@ -522,7 +522,7 @@ where
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(header_timeout)
-        // The library's own panics for years that a date cannot have; `into_hyper` adds it.
+        // The library keeps its date until the clock is past it, so a clock that was set back would show the wrong one for years.
         .auto_date_header(false)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX);

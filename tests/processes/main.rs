@@ -30,6 +30,7 @@ mod desk;
 #[cfg(feature = "faults")]
 mod disks;
 mod examples;
+mod hostile_clock;
 mod house;
 #[path = "../it/executor/kubectl.rs"]
 mod kubectl;

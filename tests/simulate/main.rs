@@ -8,6 +8,7 @@ mod dice;
 mod oracle;
 #[cfg(all(feature = "planted-bugs", not(debug_assertions)))]
 mod planted;
+mod schedules;
 mod tasks;
 mod world;
 
@@ -18,7 +19,7 @@ use std::time::Instant;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-use world::{CRASH, play};
+use world::{CRASH, Told};
 
 /// In the test suite: about a minute, in a debug build far fewer than in a release build.
 const SEEDS: u64 = if cfg!(debug_assertions) { 30 } else { 300 };
@@ -53,11 +54,29 @@ fn wish(words: &[String]) -> Result<Option<Wish>, String> {
     }
 }
 
+/// Plays one seed to its end: the whole system, and then schedules under a hostile wall clock.
+fn play(seed: u64, trace: bool) -> Told {
+    let mut told = world::play(seed, trace);
+    let scheduled = schedules::play(seed, trace);
+    told.jobs += scheduled.jobs;
+    for (what, count) in scheduled.counts {
+        *told.counts.entry(what.to_string()).or_default() += count;
+    }
+    told
+}
+
 /// What some of so many seeds must have met, or they have shown nothing about it.
 const MUST_HAPPEN: &[&str] = &[
     "answer lost",
+    "booted in 1970",
     "cancel job_timeout",
     "cancel queue_timeout",
+    "clock beyond the year 10000",
+    "clock in 1970",
+    "clock in the year 6000",
+    "clock right",
+    "clock ten years ahead",
+    "clock ten years behind",
     "crash after a commit",
     "crash before a commit",
     "fail approval_timeout",
@@ -65,7 +84,9 @@ const MUST_HAPPEN: &[&str] = &[
     "fail unmatched",
     "fail worker_lost",
     "hold worker_lost",
+    "killed and its clock set",
     "mark_inactive",
+    "new in 1970",
     "request doubled",
     "request lost",
     "requeue",
@@ -76,6 +97,7 @@ const MUST_HAPPEN: &[&str] = &[
     "spool of another",
     "spooled result accepted: false",
     "spooled result accepted: true",
+    "suspended",
     "wait_longer",
     "wall clock stepped",
     "worker crashed",
@@ -144,7 +166,7 @@ fn quiet_panics(loud: bool) {
 }
 
 /// What went wrong in a seed, if anything did.
-fn breach_of(seed: u64) -> Result<world::Told, String> {
+fn breach_of(seed: u64) -> Result<Told, String> {
     catch_unwind(|| play(seed, false)).map_err(|panic| words_of(&*panic))
 }
 

@@ -1,0 +1,379 @@
+//! Schedules under a hostile wall clock: it is set to 1970, by ten years, beyond the year 10,000 and back, while the server is
+//! killed, suspended and started again. What passes in reality is known here, and the engine is only shown its clocks.
+//!
+//! Two promises. A schedule makes no more jobs than it has instants in the time that really passed, and a few for each time that
+//! the clock was set. And after each look it has a next time, as long as its cron can count that far.
+//!
+//! Left out is what nobody can know: a machine that boots with a clock that is ahead, or that is set ahead after it booted in
+//! 1970, looks like one that was off for as long.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use stepward::clock::ServiceClock;
+use stepward::domain::presence::{ClockReading, Presence};
+use stepward::domain::schedule::{CatchUp, Overlap, ScheduleDraft};
+use stepward::domain::task::{Definition, StepDraft, TaskDraft};
+use stepward::domain::{Json, Now, ScheduleId, Timestamp, Uptime};
+use stepward::engine::{Engine, Settings};
+use stepward::store::{Frozen, Store, StoreOptions};
+use tempfile::TempDir;
+
+use crate::dice::Dice;
+
+const SECOND: i64 = 1_000;
+const MINUTE: i64 = 60 * SECOND;
+const HOUR: i64 = 60 * MINUTE;
+const YEAR: i64 = 365 * 24 * HOUR;
+
+/// 14 November 2023.
+const BEGIN: i64 = 1_700_000_000_000;
+
+/// More than a step of the clock may ever add.
+const MADE_UP_MAX: u32 = 15;
+
+/// What is found within ten seconds is on time.
+const ON_TIME_MS: i64 = 10 * SECOND;
+
+/// The longest step forward that counts as a correction.
+const CORRECTION_MAX_MS: i64 = 120 * SECOND;
+
+/// No cron counts further than the year 5000.
+const CRON_END: i64 = 95_617_584_000_000;
+
+/// A schedule, the time between two of its instants, and what it may have made.
+struct Timer {
+    draft: ScheduleDraft,
+    period_ms: i64,
+    jobs: usize,
+    /// Real time that passed, and what each step of the clock may add, in milliseconds of instants.
+    allowed_ms: i64,
+}
+
+impl Timer {
+    fn new(name: &str, cron: &str, period_ms: i64, catch_up: CatchUp, overlap: Overlap) -> Timer {
+        Timer {
+            draft: ScheduleDraft {
+                task: "main".to_string(),
+                name: name.to_string(),
+                cron: cron.to_string(),
+                timezone: "UTC".to_string(),
+                input: Json::empty_object(),
+                overlap,
+                catch_up,
+                enabled: true,
+            },
+            period_ms,
+            jobs: 0,
+            allowed_ms: period_ms,
+        }
+    }
+}
+
+struct World {
+    dice: Dice,
+    folder: TempDir,
+    engine: Option<Engine>,
+    service: ServiceClock,
+    seen: Option<Presence>,
+    task: Frozen,
+    timers: Vec<Timer>,
+    /// Real time since the beginning.
+    real_ms: i64,
+    /// How wrong the wall clock is.
+    wrong_by_ms: i64,
+    boots: u32,
+    boot_begun_ms: i64,
+    /// It booted in 1970 and was not set since.
+    is_behind: bool,
+    /// What the first schedule has to make up for once the clock is right.
+    owed: usize,
+    told: BTreeMap<&'static str, u64>,
+    print: bool,
+}
+
+/// What one seed was like.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    pub jobs: usize,
+    pub counts: BTreeMap<&'static str, u64>,
+}
+
+/// Plays one seed to its end. Panics at the first breach.
+pub fn play(seed: u64, print: bool) -> Told {
+    let mut world = World::new(seed, print);
+    for _ in 0..10 {
+        world.something_happens();
+    }
+    world.set_clock(0, "clock right");
+    world.is_behind = false;
+    world.be_there(65 * SECOND);
+    let engine = world.engine.as_ref().unwrap();
+    let now = world.wall();
+    for view in engine.schedules(ScheduleId(0), 10).unwrap() {
+        // What is made up for one after another may still wait for a job.
+        let next_at = view.schedule.look_at.expect("it has a next time again");
+        assert!(next_at > now, "{view:?}");
+    }
+    let breaches = engine.store.read(|tx| tx.breaches()).unwrap();
+    assert_eq!(breaches, []);
+    Told {
+        jobs: world.timers.iter().map(|timer| timer.jobs).sum(),
+        counts: world.told,
+    }
+}
+
+impl World {
+    fn new(seed: u64, print: bool) -> World {
+        let all = CatchUp::All { max: MADE_UP_MAX };
+        let latest = CatchUp::Latest { within_ms: HOUR };
+        let (seconds, minutes) = ("*/10 * * * * *", "* * * * *");
+        let timers = vec![
+            Timer::new("all", minutes, MINUTE, all, Overlap::Allow),
+            Timer::new("seconds", seconds, 10 * SECOND, latest, Overlap::Allow),
+            Timer::new("none", minutes, MINUTE, CatchUp::None, Overlap::Allow),
+            Timer::new("apart", minutes, MINUTE, all, Overlap::Skip),
+            Timer::new("queue", minutes, MINUTE, all, Overlap::Queue),
+        ];
+        let memory = std::path::Path::new("/dev/shm");
+        let folder = match memory.is_dir() {
+            true => tempfile::tempdir_in(memory).unwrap(),
+            false => tempfile::tempdir().unwrap(),
+        };
+        let main = TaskDraft::new("main", vec![StepDraft::script("a", "true")]);
+        let checked = Definition::check("main", vec![main]).unwrap();
+        let mut world = World {
+            dice: Dice::new(seed ^ 0x5C4E_D01E),
+            folder,
+            engine: None,
+            service: ServiceClock::continuing(Uptime(0), 0, 10_000),
+            seen: None,
+            task: Frozen::new(Arc::new(checked)),
+            timers,
+            real_ms: 0,
+            wrong_by_ms: 0,
+            boots: 0,
+            boot_begun_ms: 0,
+            is_behind: false,
+            owed: 0,
+            told: BTreeMap::new(),
+            print,
+        };
+        if world.dice.chance(30) {
+            // A new installation on a machine without a battery: nothing was there before.
+            world.boot(-BEGIN, "new in 1970");
+            world.be_there(4 * SECOND);
+            world.set_clock(0, "clock right");
+            world.is_behind = false;
+        } else {
+            world.boot(0, "booted");
+        }
+        world
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp(BEGIN + self.real_ms + self.wrong_by_ms).printable()
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.told.entry(what).or_default() += 1;
+        if self.print {
+            let secs = self.real_ms / SECOND;
+            println!("{secs:>9} {what}, the clock is at {:?}", self.wall());
+        }
+    }
+
+    fn something_happens(&mut self) {
+        let for_ms = self.dice.between(1, 25) * SECOND;
+        self.be_there(for_ms);
+        if self.is_behind {
+            // Until it is set right, a step that leaves it behind must not be taken for the right time.
+            if self.dice.chance(30) {
+                return self.set_clock(-10 * YEAR, "clock ten years behind");
+            }
+            self.is_behind = false;
+            let before = self.timers[0].jobs;
+            self.set_clock(0, "clock right");
+            let (made, owed) = (self.timers[0].jobs - before, self.owed.saturating_sub(1));
+            assert!(made >= owed, "{made} of {owed} were made up for");
+            return;
+        }
+        match self.dice.roll(12) {
+            0 => self.set_clock(-BEGIN - self.real_ms, "clock in 1970"),
+            1 => self.set_clock(10 * YEAR, "clock ten years ahead"),
+            2 => self.set_clock(-10 * YEAR, "clock ten years behind"),
+            3 => self.set_clock(4_000 * YEAR, "clock in the year 6000"),
+            4 => self.set_clock(9_000 * YEAR, "clock beyond the year 10000"),
+            5 | 6 => self.set_clock(0, "clock right"),
+            7 => {
+                let by_ms = self.dice.between(-40, 40) * SECOND;
+                self.set_clock(self.wrong_by_ms + by_ms, "clock corrected");
+            }
+            8 => self.away("suspended", |_| {}),
+            9 => self.away("killed", World::start),
+            10 => self.away("killed and its clock set", |world| {
+                let by_ms = world.dice.between(-10, 10) * YEAR;
+                world.allow_step(by_ms - world.wrong_by_ms);
+                world.wrong_by_ms = by_ms;
+                world.start();
+            }),
+            // A clock that was wrong before the boot tells nothing about the time between.
+            _ if self.wrong_by_ms != 0 => self.set_clock(0, "clock right"),
+            _ => self.away("rebooted", |world| match world.dice.chance(60) {
+                true => world.boot(-BEGIN - world.real_ms, "booted in 1970"),
+                false => world.boot(0, "booted"),
+            }),
+        }
+    }
+
+    /// Nobody looks for a while, and then somebody does. What was due is made up for.
+    fn away(&mut self, what: &'static str, come_back: impl FnOnce(&mut World)) {
+        self.count(what);
+        self.be_there(SECOND);
+        let away_ms = self.dice.between(0, 1_200) * SECOND;
+        let before: Vec<usize> = self.timers.iter().map(|timer| timer.jobs).collect();
+        let wrong_before_ms = self.wrong_by_ms;
+        self.pass(away_ms);
+        come_back(self);
+        self.look();
+        let timer = &self.timers[0];
+        let due = (away_ms / timer.period_ms).min(MADE_UP_MAX.into()) as usize;
+        if self.is_behind {
+            self.owed = due;
+        } else if self.wrong_by_ms == 0 && wrong_before_ms == 0 {
+            // A wrong clock may show times that it has shown before, and those had their jobs.
+            let made = timer.jobs - before[0];
+            let due = due.saturating_sub(1);
+            assert!(made >= due, "{what}: {made} of {due} were made up for");
+        }
+    }
+
+    fn boot(&mut self, wrong_by_ms: i64, what: &'static str) {
+        self.boots += 1;
+        self.boot_begun_ms = self.real_ms;
+        self.allow_step(wrong_by_ms - self.wrong_by_ms);
+        self.is_behind = wrong_by_ms < self.wrong_by_ms;
+        self.wrong_by_ms = wrong_by_ms;
+        self.count(what);
+        self.start();
+    }
+
+    fn start(&mut self) {
+        self.engine = None;
+        self.seen = None;
+        let options = StoreOptions {
+            readers_max: 1,
+            ..StoreOptions::default()
+        };
+        let store = Store::open(self.folder.path(), options).unwrap();
+        self.service = ServiceClock::continuing(store.begun_up(), self.real_ms, 10_000);
+        let engine = Engine::new(store, Settings::default());
+        self.engine = Some(engine);
+        self.follow_clock();
+        let drafts: Vec<ScheduleDraft> = self.timers.iter().map(|it| it.draft.clone()).collect();
+        let now = self.now();
+        let engine = self.engine.as_ref().unwrap();
+        engine.set_schedules(&drafts, true, now).unwrap();
+    }
+
+    fn set_clock(&mut self, wrong_by_ms: i64, what: &'static str) {
+        self.allow_step(wrong_by_ms - self.wrong_by_ms);
+        self.wrong_by_ms = wrong_by_ms;
+        self.count(what);
+        self.look();
+    }
+
+    /// Each step may find what is on time after it, and a correction what it jumped over.
+    fn allow_step(&mut self, step_ms: i64) {
+        let jumped_ms = match step_ms {
+            0..=CORRECTION_MAX_MS => step_ms,
+            _ => 0,
+        };
+        for timer in &mut self.timers {
+            timer.allowed_ms += timer.period_ms + ON_TIME_MS + jumped_ms;
+        }
+    }
+
+    fn pass(&mut self, ms: i64) {
+        self.real_ms += ms;
+        self.timers
+            .iter_mut()
+            .for_each(|timer| timer.allowed_ms += ms);
+    }
+
+    fn be_there(&mut self, for_ms: i64) {
+        for _ in 0..for_ms / SECOND {
+            self.pass(SECOND);
+            self.look();
+        }
+    }
+
+    fn now(&mut self) -> Now {
+        Now {
+            wall: self.wall(),
+            up: self.service.read(self.real_ms),
+        }
+    }
+
+    fn follow_clock(&mut self) {
+        let now = self.now();
+        let reading = ClockReading {
+            boot_id: format!("boot {}", self.boots),
+            boot_ms: self.real_ms - self.boot_begun_ms,
+            wall: now.wall,
+        };
+        let engine = self.engine.as_ref().unwrap();
+        let seen = engine.follow_clock(self.seen.take(), reading, now);
+        self.seen = Some(seen.unwrap());
+    }
+
+    /// One look of the scheduler. Jobs end now and then, so that those who wait for them have their turn.
+    fn look(&mut self) {
+        self.follow_clock();
+        let now = self.now();
+        let engine = self.engine.as_ref().unwrap();
+        let round = engine.fire_due(now, &|_| Some(self.task.clone()));
+        let has_fired = round.unwrap().fired > 0;
+        if self.dice.chance(20) {
+            for at in 1..=self.timers.len() as i64 {
+                let schedule_id = ScheduleId(at);
+                let live = engine
+                    .store
+                    .read(|tx| tx.live_jobs_of_schedule(schedule_id));
+                for job_id in live.unwrap() {
+                    engine.cancel(job_id, "its time is over", now).unwrap();
+                }
+            }
+        }
+        self.check(has_fired, now);
+    }
+
+    fn check(&mut self, has_fired: bool, now: Now) {
+        let engine = self.engine.as_ref().unwrap();
+        let views = engine.schedules(ScheduleId(0), 10);
+        for view in views.unwrap() {
+            let mut timers = self.timers.iter_mut();
+            let timer = timers.find(|timer| timer.draft.name == view.schedule.draft.name);
+            let timer = timer.expect("no other was loaded");
+            let schedule_id = view.schedule.schedule_id;
+            if has_fired {
+                let fires = engine.fires(schedule_id, None, 10_000).unwrap();
+                timer.jobs = fires.iter().filter(|fire| fire.job_id.is_some()).count();
+            }
+            let made_ms = timer.jobs as i64 * timer.period_ms;
+            assert!(
+                made_ms <= timer.allowed_ms,
+                "{}: {} jobs in {} s",
+                timer.draft.name,
+                timer.jobs,
+                timer.allowed_ms / SECOND
+            );
+            let has_next = view.schedule.next_at.is_some();
+            assert!(
+                has_next || now.wall.0 >= CRON_END - YEAR,
+                "{} has no next time",
+                timer.draft.name
+            );
+        }
+    }
+}
