@@ -247,6 +247,7 @@ CREATE TABLE step (
     since_up       INTEGER NOT NULL,                -- when it entered its state
     due_up         INTEGER,                         -- when recovery acts on it if nothing happens
     not_before_up  INTEGER,                         -- a retry waits until then
+    unconfirmed    INTEGER NOT NULL DEFAULT 0 CHECK (unconfirmed IN (0, 1)), -- started on delivery, and its worker has not listed it yet
 
     CHECK (CASE kind
         WHEN 'work'     THEN requirement_id IS NOT NULL AND child_job_id IS NULL
@@ -319,6 +320,16 @@ CREATE TABLE former_attempt (
     assigned_at INTEGER,
     started_at  INTEGER,
     ended_at    INTEGER NOT NULL,
+    PRIMARY KEY (step_id, attempt)
+) STRICT, WITHOUT ROWID;
+
+-- Logs that are not what their worker said of them when their attempt ended. A log that is has no row here.
+CREATE TABLE log_fault (
+    step_id INTEGER NOT NULL REFERENCES step (step_id),
+    attempt INTEGER NOT NULL,
+    fault   TEXT    NOT NULL CHECK (fault = 'missing' OR fault = 'differs'), -- bytes are missing at its end, or they are others
+    length  INTEGER NOT NULL,                       -- bytes that the worker wrote
+    crc32   INTEGER NOT NULL,                       -- of those bytes
     PRIMARY KEY (step_id, attempt)
 ) STRICT, WITHOUT ROWID;
 

@@ -183,7 +183,8 @@ impl Crew {
             _ => {
                 let reported: ReportsAnswerJson = answer.json();
                 self.seen.reports += 1;
-                let refused = |verdict: &&VerdictJson| **verdict != VerdictJson::Accepted;
+                let refused =
+                    |verdict: &&VerdictJson| !matches!(verdict, VerdictJson::Accepted { .. });
                 let refused = reported.results.iter().find(refused);
                 assert!(
                     refused.is_none(),

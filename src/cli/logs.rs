@@ -13,9 +13,10 @@ use super::look::Show;
 use super::reach::{Reach, Remote, in_url, name};
 use super::say::{print, print_bytes, say};
 use super::words::{duration, printable, shell_word, width};
+use crate::domain::log::LogFault;
 use crate::language::words::did_you_mean;
 use crate::problems::DISK_NEARLY_FULL;
-use crate::wire::api::{JobJson, LogLineJson, LogsJson, StepJson};
+use crate::wire::api::{JobJson, List, LogLineJson, LogsJson, StepJson, StepLogsJson};
 
 /// The virtual step whose log is what the server did about the job.
 pub const SERVER: &str = "_server";
@@ -355,6 +356,40 @@ impl Logs<'_> {
             say(self.why_empty(only_failed, &shown));
         }
         self.say_what_may_be_missing();
+        self.say_faults()
+    }
+
+    /// Logs that are not what their workers wrote.
+    fn say_faults(&self) -> anyhow::Result<()> {
+        let faults: Vec<(String, LogsJson)> = match (&self.wanted.step, self.wanted.attempt) {
+            (Some(step), Some(attempt)) if step != SERVER => {
+                let address = address(self.job.id, step, Some(attempt));
+                vec![(step.clone(), self.remote.get(&end_of(&address, 1))?)]
+            }
+            _ => {
+                let path = format!("/api/jobs/{}/logs?tail=1", self.job.id);
+                let list: List<StepLogsJson> = self.remote.get(&path)?;
+                let logs = list.items.into_iter();
+                let wanted = logs.filter(|logs| self.wanted.wants(&logs.step));
+                wanted.map(|logs| (logs.step, logs.logs)).collect()
+            }
+        };
+        for (step, logs) in faults {
+            let Some(fault) = logs.fault else { continue };
+            let (step, kept, written) = (printable(&step), fault.kept_bytes, fault.written_bytes);
+            say(match LogFault::from_word(&fault.kind) {
+                Some(LogFault::Missing) => format!(
+                    "the log of step {step} is not complete: {kept} of {written} bytes have come from its worker"
+                ),
+                Some(LogFault::Differs) => format!(
+                    "the log of step {step} is not what its worker wrote ({kept} bytes here, {written} bytes there): it may be damaged"
+                ),
+                None => format!(
+                    "the log of step {step} is not what its worker wrote: {}",
+                    fault.kind
+                ),
+            });
+        }
         Ok(())
     }
 

@@ -24,6 +24,10 @@ words! {
         /// A hook could not be carried out.
         HookFailed = "hook_failed",
         ReportFenced = "report_fenced",
+        /// An attempt ended before all of its log had come: its worker is asked for the rest.
+        LogIncomplete = "log_incomplete",
+        /// The log of an attempt is not the text that its worker wrote.
+        LogDiffers = "log_differs",
         /// Due instants passed that nothing will be made of.
         ScheduleMissed = "schedule_missed",
         /// An earlier job was in its way: the first time in a row.

@@ -29,6 +29,16 @@ impl LogStream {
     }
 }
 
+words! {
+    /// What is wrong with the log of an attempt that has ended.
+    pub enum LogFault {
+        /// Bytes at its end have not come.
+        Missing = "missing",
+        /// It is not the text that the worker wrote.
+        Differs = "differs",
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogRecord<'a> {
     pub at: Timestamp,

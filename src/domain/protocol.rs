@@ -95,9 +95,12 @@ pub struct PollAnswer {
     pub assignments: Vec<Assignment>,
     pub abort: Vec<AttemptRef>,
     pub draining: bool,
+    /// Assignments that this worker cannot read, and why: it declines them. The server leaves this empty.
+    pub unreadable: Vec<(AttemptRef, String)>,
 }
 
-/// A promise, not a start: nothing of the user's runs before `start` was answered.
+/// A promise, not a start: nothing of the user's runs before `start` was answered. A session with feature `one_phase` is the
+/// exception: what it is given has started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assignment {
     pub attempt: AttemptRef,
@@ -121,6 +124,26 @@ pub struct Assignment {
     pub timeout_ms: i64,
     /// It may be tried elsewhere once this worker is lost: the worker ends it itself before that.
     pub fenced: bool,
+    /// Known once the step has started: for a session with feature `one_phase` on delivery, else with the answer to `started`.
+    pub start: Option<StartDetails>,
+}
+
+/// What is known of an attempt only when it starts. Sent to sessions with feature `start_details`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartDetails {
+    pub started_at: Timestamp,
+    /// Counted from the start.
+    pub timeout_ms: i64,
+    /// Variables that are added to the environment of the step.
+    pub env: BTreeMap<String, String>,
+}
+
+/// The log of an attempt as its worker wrote it, to compare with what the server has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogDigest {
+    /// Bytes.
+    pub length: u64,
+    pub crc32: u32,
 }
 
 /// The templates of an assignment beside those in the assignment itself, and what they may speak of.
@@ -191,10 +214,16 @@ impl Reports {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReportsAnswer {
     /// One per item, in order.
     pub verdicts: Vec<Verdict>,
+    /// For accepted starts of a session with feature `start_details`, by the index of the item.
+    pub starts: Vec<(usize, StartDetails)>,
+    /// For accepted ends of a session with feature `log_checksum`, by the index of the item: whose log it is. Never sent.
+    pub ended: Vec<(usize, JobId)>,
+    /// By the index of the item: the server has the log of this attempt only up to this offset, and asks for the rest.
+    pub log_gaps: Vec<(usize, u64)>,
     /// `None`: nothing was asked for, or the session may not have any.
     pub poll: Option<PollAnswer>,
 }

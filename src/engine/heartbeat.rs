@@ -28,7 +28,7 @@ impl Engine {
                     .iter()
                     .map(|held| (held.attempt, held.phase))
                     .collect();
-                note_absences(tx, &session, &believed, &held)?;
+                note_absences(tx, &session, &settings, &believed, &held, now)?;
                 keep_preparing_alive(tx, &session, &settings, &believed, &held, now)?;
             }
             let held = beat.held.iter().map(|held| held.attempt);
@@ -97,17 +97,29 @@ pub(super) fn to_abort(
 }
 
 /// Counts for each running step the heartbeats in a row that left it out. Recovery draws the conclusion.
+///
+/// An attempt that started on delivery may not have reached its worker: it is delivered again with the next poll. Heartbeats that
+/// leave it out count only after the time that an assignment has to be acknowledged.
 fn note_absences(
     tx: &Tx,
     session: &SessionView,
+    settings: &Settings,
     believed: &[Held],
     held: &HashMap<AttemptRef, HeldPhase>,
+    now: Now,
 ) -> Result<(), EngineError> {
     for step in believed
         .iter()
         .filter(|step| step.state == StepState::Running)
     {
         let mentioned = held.contains_key(&step.attempt_ref());
+        if step.unconfirmed && mentioned {
+            tx.confirm_delivery(step, session.session_id)?;
+        }
+        let confirm_by = step.since_up.plus_ms(settings.ack_timeout_ms);
+        if step.unconfirmed && !mentioned && now.up < confirm_by {
+            continue;
+        }
         let absent_beats = if mentioned {
             0
         } else {

@@ -1,15 +1,20 @@
 //! A worker sends a piece of an attempt's log: whose it is, and that its worker lives.
 
+use super::facts::Facts;
 use super::heartbeat::{is_due, sign_of_life};
 use super::{Engine, EngineError};
+use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::log::LogFault;
 use crate::domain::{AttemptRef, JobId, Now};
-use crate::store::{FormerAttempt, SessionView, Tx};
+use crate::store::{FaultyLog, FormerAttempt, SessionView, Tx};
 
 /// Whose log is sent, and whether the attempt is still in that session's hands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogOwner {
     pub job_id: JobId,
     pub live: bool,
+    /// Of an attempt that has ended: what its worker wrote, if the server did not have all of it then.
+    pub faulty: Option<FaultyLog>,
 }
 
 impl Engine {
@@ -34,6 +39,58 @@ impl Engine {
             self.note_sign_of_life(session_key, now);
         }
         owner
+    }
+
+    /// What is wrong with the log of an attempt, as far as its worker said what it wrote.
+    pub fn log_fault(&self, attempt: AttemptRef) -> Result<Option<FaultyLog>, EngineError> {
+        self.store.read(|tx| Ok(tx.log_fault(attempt)?))
+    }
+
+    /// The log of an attempt that has ended is not what its worker wrote. `length`: what the server has of it.
+    pub fn note_log_fault(
+        &self,
+        attempt: AttemptRef,
+        log: FaultyLog,
+        length: u64,
+        now: Now,
+    ) -> Result<(), EngineError> {
+        self.write(now, move |tx| {
+            let Some(step) = tx.step(attempt.step_id)? else {
+                // Its job was removed meanwhile.
+                return Ok(());
+            };
+            if tx.log_fault(attempt)? == Some(log) {
+                return Ok(());
+            }
+            tx.note_log_fault(attempt, &log)?;
+            let written = log.written.length;
+            let (kind, text) = match log.fault {
+                LogFault::Missing => (
+                    EventKind::LogIncomplete,
+                    format!(
+                        "the log of {attempt} has {length} of {written} bytes: its worker was asked for the rest"
+                    ),
+                ),
+                LogFault::Differs => (
+                    EventKind::LogDiffers,
+                    format!(
+                        "the log of {attempt} is not what its worker wrote: it has {length} bytes, the worker wrote {written} with \
+                         another checksum; the log may have been changed by the step, or damaged on the way"
+                    ),
+                ),
+            };
+            let facts = Facts::none()
+                .and("log_bytes", length)
+                .and("written_bytes", written);
+            let mut event = NewEvent::new(kind, text).step(&step).data(facts.data());
+            event.attempt = Some(attempt.attempt);
+            Ok(tx.record(&event, now)?)
+        })
+    }
+
+    /// All of it has come.
+    pub fn forget_log_fault(&self, attempt: AttemptRef, now: Now) -> Result<(), EngineError> {
+        self.write(now, move |tx| Ok(tx.forget_log_fault(attempt)?))
     }
 
     /// One at a time for each session: pieces that come meanwhile do not wait for the disk.
@@ -64,13 +121,24 @@ fn owner(tx: &Tx, session: &SessionView, attempt: AttemptRef) -> Result<LogOwner
     let job_id = step.job_id;
     if step.attempt == attempt.attempt && step.session_id == session_id {
         let live = !step.state.is_terminal();
-        return Ok(LogOwner { job_id, live });
+        let faulty = match live {
+            true => None,
+            false => tx.log_fault(attempt)?,
+        };
+        return Ok(LogOwner {
+            job_id,
+            live,
+            faulty,
+        });
     }
     let mut former = tx.former_attempts(attempt.step_id)?.into_iter();
     let its_own = |former: &FormerAttempt| {
         former.attempt == attempt.attempt && former.session_id == session_id
     };
     former.find(its_own).ok_or_else(unknown)?;
-    let live = false;
-    Ok(LogOwner { job_id, live })
+    Ok(LogOwner {
+        job_id,
+        live: false,
+        faulty: tx.log_fault(attempt)?,
+    })
 }

@@ -4,14 +4,17 @@
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
+use super::cascade::Cascade;
 use super::check::check_count;
 use super::heartbeat::{ack_due_up, current_session, sign_of_life, to_abort};
 use super::render::unrendered;
+use super::start::start_details;
 use super::{Engine, EngineError, Settings};
+use crate::domain::peer::Feature;
 use crate::domain::protocol::{Assignment, Poll, PollAnswer};
 use crate::domain::retry::may_retry_loss;
 use crate::domain::step::StepState;
-use crate::domain::{AttemptRef, JobId, Now, RequirementId, Uptime, WorkerId};
+use crate::domain::{AttemptRef, JobId, Now, RequirementId, Timestamp, Uptime, WorkerId};
 use crate::planted::{Bug, planted};
 use crate::store::{Claim, JobPayload, SessionView, Tx};
 
@@ -62,12 +65,27 @@ pub(super) fn answer_poll(
     let believed = tx.held_steps(session.session_id)?;
     let mentioned: HashSet<AttemptRef> = held.iter().copied().collect();
     let mut parcel = Parcel::default();
-    for step in believed
-        .iter()
-        .filter(|step| step.state == StepState::Assigned)
-    {
-        if !mentioned.contains(&step.attempt_ref()) && !parcel.is_full() {
-            parcel.add(tx, settings, step.attempt, &tx.given(step.step_id)?)?;
+    for step in &believed {
+        let is_mentioned = mentioned.contains(&step.attempt_ref());
+        let is_lost = match step.state {
+            StepState::Assigned => !is_mentioned,
+            _ if step.unconfirmed && is_mentioned => {
+                tx.confirm_delivery(step, session.session_id)?;
+                false
+            }
+            _ => step.unconfirmed,
+        };
+        if !is_lost || parcel.is_full() {
+            continue;
+        }
+        parcel.add(tx, settings, step.attempt, &tx.given(step.step_id)?)?;
+        if step.unconfirmed {
+            // The same attempt, which keeps the time at which it started. Heartbeats count from this delivery on.
+            if step.absent_beats > 0 {
+                tx.note_absence(step, session.session_id, 0)?;
+            }
+            let started_at = tx.step(step.step_id)?.and_then(|step| step.started_at);
+            parcel.tell_start(session, started_at.unwrap_or(now.wall));
         }
     }
     if !session.draining && !session.paused {
@@ -82,6 +100,7 @@ pub(super) fn answer_poll(
                 tx.requeue_step(&taken, now)?;
             }
         }
+        let starts_on_delivery = session.features.contains(Feature::OnePhase);
         let mut claims = best_claims(tx, session.worker_id, free, now)?;
         let mut fitting = 0;
         for claim in &claims {
@@ -89,6 +108,9 @@ pub(super) fn answer_poll(
                 break;
             }
             parcel.add(tx, settings, claim.attempt + 1, claim)?;
+            if starts_on_delivery {
+                parcel.tell_start(session, now.wall);
+            }
             fitting += 1;
         }
         claims.truncate(fitting);
@@ -96,6 +118,11 @@ pub(super) fn answer_poll(
             let assigned =
                 tx.assign_steps(&claims, session.worker_id, session.session_id, due_up, now)?;
             assert!(assigned, "nobody claims within our transaction");
+            if starts_on_delivery {
+                let mut cascade = Cascade::new(tx, settings, now);
+                cascade.start_on_delivery(&claims)?;
+                cascade.settle()?;
+            }
         }
     }
     let abort = to_abort(&believed, held.iter().copied());
@@ -103,6 +130,7 @@ pub(super) fn answer_poll(
         assignments: parcel.assignments,
         abort,
         draining: session.draining,
+        unreadable: Vec::new(),
     })
 }
 
@@ -189,7 +217,16 @@ impl Parcel {
             prepare_timeout_ms: settings.prepare_timeout_ms,
             timeout_ms: draft.timeout_ms.unwrap_or(settings.step_timeout_ms),
             fenced: may_retry_loss(&draft.retry, draft.on_worker_loss),
+            start: None,
         });
         Ok(())
+    }
+
+    /// Adds to the last assignment when it started, for a session that asks for it.
+    fn tell_start(&mut self, session: &SessionView, started_at: Timestamp) {
+        let last = self.assignments.last_mut();
+        if let Some(last) = last.filter(|_| session.features.contains(Feature::StartDetails)) {
+            last.start = Some(start_details(started_at, last.timeout_ms));
+        }
     }
 }

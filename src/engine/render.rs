@@ -184,7 +184,12 @@ impl Engine {
             let step = tx
                 .step(step_id)?
                 .ok_or(EngineError::StepNotFound { step_id })?;
-            if step.state != StepState::Assigned || step.attempt != attempt.attempt {
+            // An attempt that started on delivery, and that its worker has not listed, was not delivered either.
+            let is_undelivered = match step.state {
+                StepState::Assigned => true,
+                _ => tx.is_unconfirmed(attempt)?,
+            };
+            if !is_undelivered || step.attempt != attempt.attempt {
                 return Ok(());
             }
             let mut cascade = Cascade::new(tx, &settings, now);

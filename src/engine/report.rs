@@ -12,6 +12,7 @@ use super::heartbeat::sign_of_life;
 use super::poll::answer_poll;
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::peer::Feature;
 use crate::domain::protocol::{Finished, News, Reports, ReportsAnswer, Verdict};
 use crate::domain::step::{StepHead, StepState};
 use crate::domain::{AttemptRef, Now, Uptime};
@@ -23,7 +24,7 @@ fn of_an_unknown_session(reports: &Reports) -> ReportsAnswer {
     let verdict = |_: &_| Verdict::abort("the session is not known here");
     ReportsAnswer {
         verdicts: reports.items.iter().map(verdict).collect(),
-        poll: None,
+        ..ReportsAnswer::default()
     }
 }
 
@@ -56,9 +57,9 @@ impl Engine {
                 sign_of_life(tx, &session, now)?;
             }
             let mut cascade = Cascade::new(tx, &settings, now);
-            let verdicts = cascade.take_all_news(&session, &reports.items)?;
+            let mut answer = cascade.take_all_news(&session, &reports.items)?;
             cascade.settle()?;
-            let poll = match &reports.poll {
+            answer.poll = match &reports.poll {
                 Some((free_slots, held)) if session.current => {
                     let held: Vec<AttemptRef> =
                         held.iter().copied().chain(reports.held()).collect();
@@ -73,7 +74,7 @@ impl Engine {
                 }
                 _ => None,
             };
-            Ok(ReportsAnswer { verdicts, poll })
+            Ok(answer)
         })?;
         let poll = answer.poll.map(|poll| self.render(poll, now)).transpose()?;
         Ok(ReportsAnswer { poll, ..answer })
@@ -144,18 +145,21 @@ impl Engine {
 }
 
 impl Cascade<'_> {
-    /// One verdict per item, in order.
+    /// One verdict per item, in order, and what the session asked to be told besides.
     fn take_all_news(
         &mut self,
         session: &SessionView,
         items: &[(AttemptRef, News)],
-    ) -> Result<Vec<Verdict>, EngineError> {
+    ) -> Result<ReportsAnswer, EngineError> {
+        let tells_start = session.features.contains(Feature::StartDetails);
+        let checks_log = session.features.contains(Feature::LogChecksum);
+        let mut answer = ReportsAnswer::default();
         let step_ids = items.iter().map(|(attempt, _)| attempt.step_id);
         let mut steps = self.tx.step_heads(step_ids)?;
         let mut together = Together::default();
-        let mut verdicts = Vec::with_capacity(items.len());
+        answer.verdicts.reserve(items.len());
         // What follows from an item is settled after all of them, so no item moves another one's step.
-        for (attempt, news) in items {
+        for (index, (attempt, news)) in items.iter().enumerate() {
             // Gone once it was used: a second item about the same step must see what the first one did.
             let step = match steps.remove(&attempt.step_id) {
                 Some(step) => Some(step),
@@ -166,19 +170,32 @@ impl Cascade<'_> {
                         .remove(&attempt.step_id)
                 }
             };
-            verdicts.push(match step {
-                Some(step) => self.take_news(session, &step, *attempt, news, &mut together)?,
-                None => Verdict::abort(format!("step {} does not exist", attempt.step_id)),
-            });
+            let Some(step) = step else {
+                let why = format!("step {} does not exist", attempt.step_id);
+                answer.verdicts.push(Verdict::abort(why));
+                continue;
+            };
+            let verdict = self.take_news(session, &step, *attempt, news, &mut together)?;
+            match (news, &verdict) {
+                (News::Started, Verdict::Accepted) if tells_start => {
+                    let details = self.details_of_start(&step)?;
+                    answer.starts.push((index, details));
+                }
+                (News::Finished(_), Verdict::Accepted) if checks_log => {
+                    answer.ended.push((index, step.job_id));
+                }
+                _ => {}
+            }
+            answer.verdicts.push(verdict);
         }
         self.carry_out(&mut together)?;
-        Ok(verdicts)
+        Ok(answer)
     }
 
     /// Makes the moves that were put off to be made together.
     pub(super) fn carry_out(&mut self, together: &mut Together) -> Result<(), EngineError> {
         let Together { starting, ending } = std::mem::take(together);
-        let moved = (starting.is_empty() || self.tx.start_steps(&starting, self.now)?)
+        let moved = (starting.is_empty() || self.tx.start_steps(&starting, false, self.now)?)
             && (ending.is_empty() || self.finish_steps(&ending)?);
         assert!(moved, "nobody moves a step within our transaction");
         Ok(())

@@ -18,6 +18,7 @@
 //! late; `escapes.rs` only knows what is none of the text), the time.
 
 mod append;
+mod compare;
 mod error_words;
 mod escapes;
 mod file;
@@ -64,6 +65,7 @@ use shelf::{Shelf, Use};
 use sync::Unsynced;
 
 pub use append::{AppendError, Appended};
+pub use compare::Comparison;
 pub use escapes::{Escapes, Part, without_escapes};
 pub use filter::{LogFilter, Streams};
 pub use first_error::{ErrorSign, FirstError};

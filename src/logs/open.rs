@@ -5,6 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use flate2::Crc;
+
 use super::file::LogFile;
 use super::index::Index;
 use super::index_file::IndexFile;
@@ -21,6 +23,8 @@ pub(super) struct OpenLog {
     /// Shared with the snapshots of readers, and copied when it changes while one of them still looks.
     pub(super) index: Arc<Index>,
     index_file: IndexFile,
+    /// Of all its bytes. `None`: it was opened with some in it, and nobody has asked.
+    pub(super) crc: Option<Crc>,
 }
 
 impl OpenLog {
@@ -64,6 +68,7 @@ impl OpenLog {
             file: Arc::new(file),
             index: Arc::new(index),
             index_file,
+            crc: (length == 0).then(Crc::new),
         };
         log.save_index();
         Ok(log)
@@ -106,6 +111,9 @@ impl OpenLog {
             return Err((error, torn));
         }
         self.length += bytes.len() as u64;
+        if let Some(crc) = &mut self.crc {
+            crc.update(bytes);
+        }
         Arc::make_mut(&mut self.index).feed(bytes);
         self.save_index();
         Ok(())

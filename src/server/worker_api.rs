@@ -2,6 +2,7 @@
 //!
 //! Fields and query parameters that this version does not know are ignored: the worker may be newer.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::App;
@@ -11,10 +12,12 @@ use super::rollback::{CallingWorker, refuse_if_rolled_back};
 use super::waiting::{Update, WaitingPoll, says_nothing};
 use crate::disk::has_room_for_log;
 use crate::domain::event::{EventKind, NewEvent};
-use crate::domain::protocol::Poll;
-use crate::domain::{AttemptRef, StepId};
+use crate::domain::log::LogFault;
+use crate::domain::protocol::{LogDigest, Poll};
+use crate::domain::{AttemptRef, JobId, StepId};
 use crate::engine::EngineError;
-use crate::logs::AppendError;
+use crate::logs::{AppendError, Comparison};
+use crate::store::FaultyLog;
 use crate::wire::worker::{
     DrainRequest, EnrolAnswer, EnrolRequest, HeartbeatAnswer, HeartbeatRequest, LOG_NOT_WRITTEN,
     LogAnswer, PollAnswerJson, PollRequest, Readable, ReportsAnswerJson, ReportsRequest,
@@ -126,7 +129,7 @@ pub fn poll(app: &App, request: &Request) -> Result<Reply, ApiError> {
 pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let asked: ReportsRequest = request.json()?;
     refuse_if_rolled_back(app, request, CallingWorker::InSession(&asked.session))?;
-    let (mut reports, faults) = asked.into_parts();
+    let (mut reports, faults, logs) = asked.into_parts();
     let arrival = app.waiting.arrival();
     if !is_owner(app, request, &reports.session_key)? {
         // Reports of a session that is not known are answered one by one, so those of another's are too.
@@ -135,7 +138,18 @@ pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let session_key = reports.session_key.clone();
     let asks = reports.poll.clone();
     let still_held: Vec<AttemptRef> = reports.held().collect();
-    let answer = app.engine.report(reports, app.clock.now())?;
+    let logs: BTreeMap<usize, (AttemptRef, LogDigest)> = logs
+        .into_iter()
+        .map(|(index, log)| (index, (reports.items[index].0, log)))
+        .collect();
+    let mut answer = app.engine.report(reports, app.clock.now())?;
+    for (index, job_id) in &answer.ended {
+        if let Some((attempt, written)) = logs.get(index)
+            && let Some(offset) = missing_from(app, *job_id, *attempt, *written)
+        {
+            answer.log_gaps.push((*index, offset));
+        }
+    }
     if let (Some((free_slots, held)), Some(poll)) = (asks, &answer.poll) {
         let given = poll.assignments.iter().map(|given| given.attempt);
         app.waiting.update(Update {
@@ -147,6 +161,50 @@ pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
     }
     let json = ReportsAnswerJson::new(&answer, &faults);
     Ok(Response::json(200, &json).into())
+}
+
+/// Where the log of an attempt that has just ended lacks bytes. Whatever is wrong with the log is noted. What cannot be found out, or
+/// noted, must not keep the result of the step from being answered: then nothing is asked for.
+fn missing_from(app: &App, job_id: JobId, attempt: AttemptRef, written: LogDigest) -> Option<u64> {
+    let (fault, length) = match app.logs.compare(job_id, attempt, written) {
+        Ok(Comparison::Same) => return None,
+        Ok(Comparison::Short { length }) => (LogFault::Missing, length),
+        Ok(Comparison::Differs { length }) => (LogFault::Differs, length),
+        Err(error) => {
+            log::error!(
+                "the log of {attempt} cannot be compared to what its worker wrote: {error}"
+            );
+            return None;
+        }
+    };
+    note_log_fault(app, attempt, FaultyLog { fault, written }, length);
+    (fault == LogFault::Missing).then_some(length)
+}
+
+fn note_log_fault(app: &App, attempt: AttemptRef, log: FaultyLog, length: u64) {
+    let now = app.clock.now();
+    if let Err(error) = app.engine.note_log_fault(attempt, log, length, now) {
+        log::error!("what is wrong with the log of {attempt} cannot be written down: {error}");
+    }
+}
+
+/// Bytes that were missing when the attempt ended have come: once all are there, they are compared.
+fn check_late_log(app: &App, job_id: JobId, attempt: AttemptRef, faulty: FaultyLog) {
+    match app.logs.compare(job_id, attempt, faulty.written) {
+        Ok(Comparison::Same) => {
+            if let Err(error) = app.engine.forget_log_fault(attempt, app.clock.now()) {
+                log::error!(
+                    "that the log of {attempt} is complete cannot be written down: {error}"
+                );
+            }
+        }
+        Ok(Comparison::Differs { length }) => {
+            let fault = LogFault::Differs;
+            note_log_fault(app, attempt, FaultyLog { fault, ..faulty }, length);
+        }
+        // More has to come, or it is not known: it stays as it was noted.
+        Ok(Comparison::Short { .. }) | Err(_) => {}
+    }
 }
 
 pub fn drain(app: &App, request: &Request) -> Result<Reply, ApiError> {
@@ -192,6 +250,9 @@ pub fn append_log(app: &App, request: &Request) -> Result<Reply, ApiError> {
             return Err(ApiError::new(503, LOG_NOT_WRITTEN, message));
         }
     };
+    if let Some(faulty) = owner.faulty.filter(|log| log.fault == LogFault::Missing) {
+        check_late_log(app, owner.job_id, attempt, faulty);
+    }
     let abort = !owner.live;
     let answer = LogAnswer {
         length,

@@ -24,6 +24,8 @@ pub const STATEMENTS: &[&str] = &[
     KEEP_ALIVE,
     HELD_STEPS,
     NOTE_ABSENCE,
+    CONFIRM_DELIVERY,
+    IS_UNCONFIRMED,
     AVOID,
     FORGET_AVOIDANCES,
 ];
@@ -78,6 +80,8 @@ pub struct Held {
     pub state: StepState,
     pub since_up: Uptime,
     pub absent_beats: u32,
+    /// It started on delivery, and its worker has not listed it yet: the answer may have been lost.
+    pub unconfirmed: bool,
 }
 
 impl Held {
@@ -192,7 +196,7 @@ const ASSIGN_STEP: &str = "
 const START_STEP: &str = "
     UPDATE step
        SET state = 'running', started_at = ?4, since_up = ?5, due_up = ?6, tries = tries + 1, returns = 0,
-           absent_beats = 0
+           absent_beats = 0, unconfirmed = ?7
      WHERE step_id    = ?1
        AND state      = 'assigned'
        AND attempt    = ?2
@@ -210,7 +214,7 @@ const KEEP_ALIVE: &str = "
 
 /// At most as many as the worker has slots.
 const HELD_STEPS: &str = "
-    SELECT step_id, attempt, state, since_up, absent_beats
+    SELECT step_id, attempt, state, since_up, absent_beats, unconfirmed
       FROM step
      WHERE session_id = :session_id AND ended_at IS NULL
      ORDER BY step_id
@@ -223,6 +227,19 @@ const NOTE_ABSENCE: &str = "
        AND state      = 'running'
        AND attempt    = :attempt
        AND session_id = :session_id
+";
+
+const CONFIRM_DELIVERY: &str = "
+    UPDATE step
+       SET unconfirmed = 0
+     WHERE step_id    = :step_id
+       AND state      = 'running'
+       AND attempt    = :attempt
+       AND session_id = :session_id
+";
+
+const IS_UNCONFIRMED: &str = "
+    SELECT unconfirmed FROM step WHERE step_id = :step_id AND attempt = :attempt AND state = 'running'
 ";
 
 const AVOID: &str = "
@@ -364,7 +381,13 @@ impl Tx<'_> {
     }
 
     /// A session runs what it was assigned, each until its time is up; `false` if one was not where it was read any more.
-    pub fn start_steps(&self, steps: &[(StepHead, Uptime)], now: Now) -> Result<bool, StoreError> {
+    /// `unconfirmed`: they start because they are delivered, and not because their worker said so.
+    pub fn start_steps(
+        &self,
+        steps: &[(StepHead, Uptime)],
+        unconfirmed: bool,
+        now: Now,
+    ) -> Result<bool, StoreError> {
         let mut statement = self.sql_repeated(START_STEP)?;
         for (step, due_up) in steps {
             assert_eq!(after(step, StepMove::Start), StepState::Running);
@@ -375,6 +398,7 @@ impl Tx<'_> {
                 now.wall.0,
                 now.up.0,
                 due_up.0,
+                unconfirmed,
             ])?;
             if changed == 0 {
                 return Ok(false);
@@ -415,6 +439,26 @@ impl Tx<'_> {
             held.push(rows::held(row)?);
         }
         Ok(held)
+    }
+
+    /// The worker has listed an attempt that started on delivery: the answer that delivered it was not lost.
+    pub fn confirm_delivery(&self, held: &Held, session_id: SessionId) -> Result<(), StoreError> {
+        self.sql(CONFIRM_DELIVERY)?.execute(named_params! {
+            ":step_id": held.step_id.0,
+            ":attempt": held.attempt,
+            ":session_id": session_id.0,
+        })?;
+        Ok(())
+    }
+
+    /// Whether an attempt started on delivery and has not been listed by its worker since.
+    pub fn is_unconfirmed(&self, attempt: AttemptRef) -> Result<bool, StoreError> {
+        let params = named_params! {":step_id": attempt.step_id.0, ":attempt": attempt.attempt};
+        let found: Option<bool> = self
+            .sql(IS_UNCONFIRMED)?
+            .query_row(params, |row| row.get(0))
+            .optional()?;
+        Ok(found.unwrap_or(false))
     }
 
     /// Notes for how many heartbeats in a row a running step was not mentioned.

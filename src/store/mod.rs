@@ -16,6 +16,7 @@ mod examine;
 mod invariants;
 mod jobs;
 mod lineage;
+mod log_faults;
 mod loops;
 mod mark;
 mod opening;
@@ -57,6 +58,7 @@ pub use definitions::{Frozen, hex_sha256};
 pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
+pub use log_faults::FaultyLog;
 pub use mark::MARK_FILE;
 pub use opening::Opening;
 pub use outbox::{MessageFilter, Tried};
@@ -689,6 +691,7 @@ pub fn statements() -> Vec<&'static str> {
         outbox::STATEMENTS,
         queue::STATEMENTS,
         recovery::STATEMENTS,
+        log_faults::STATEMENTS,
         requirements::STATEMENTS,
         retention::STATEMENTS,
         schedules::STATEMENTS,

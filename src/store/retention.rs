@@ -32,6 +32,7 @@ pub const STATEMENTS: &[&str] = &[
     CHILD_OF_STEP,
     FORGET_FORMER_ATTEMPTS,
     FORGET_AVOIDANCES,
+    FORGET_LOG_FAULTS,
     REMOVE_STEP,
     UNLINK_CHILD,
     FORGET_KEY_OF_JOB,
@@ -251,6 +252,10 @@ const FORGET_FORMER_ATTEMPTS: &str = "
 
 const FORGET_AVOIDANCES: &str = "
     DELETE FROM avoidance WHERE step_id = :step_id
+";
+
+const FORGET_LOG_FAULTS: &str = "
+    DELETE FROM log_fault WHERE step_id = :step_id
 ";
 
 const REMOVE_STEP: &str = "
@@ -594,7 +599,12 @@ impl Tx<'_> {
 
     fn remove_step(&self, step_id: StepId) -> Result<usize, StoreError> {
         let mut rows = 0;
-        for statement in [FORGET_FORMER_ATTEMPTS, FORGET_AVOIDANCES, REMOVE_STEP] {
+        for statement in [
+            FORGET_FORMER_ATTEMPTS,
+            FORGET_AVOIDANCES,
+            FORGET_LOG_FAULTS,
+            REMOVE_STEP,
+        ] {
             rows += self
                 .sql(statement)?
                 .execute(named_params! {":step_id": step_id.0})?;

@@ -247,6 +247,7 @@ pub(super) fn held(row: &Row) -> Result<Held, StoreError> {
         state: word(row, 2, StepState::from_word, "the state of a step")?,
         since_up: Uptime(row.get(3)?),
         absent_beats: row.get(4)?,
+        unconfirmed: row.get(5)?,
     })
 }
 

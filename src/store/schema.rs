@@ -111,6 +111,15 @@ pub const UPGRADES: &[&str] = &[
         commits_before INTEGER NOT NULL
     ) STRICT;
     ALTER TABLE session ADD COLUMN features TEXT NOT NULL DEFAULT '';
+    ALTER TABLE step ADD COLUMN unconfirmed INTEGER NOT NULL DEFAULT 0 CHECK (unconfirmed IN (0, 1));
+    CREATE TABLE log_fault (
+        step_id INTEGER NOT NULL REFERENCES step (step_id),
+        attempt INTEGER NOT NULL,
+        fault   TEXT    NOT NULL CHECK (fault = 'missing' OR fault = 'differs'),
+        length  INTEGER NOT NULL,
+        crc32   INTEGER NOT NULL,
+        PRIMARY KEY (step_id, attempt)
+    ) STRICT, WITHOUT ROWID;
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 

@@ -795,6 +795,9 @@ pub struct LogsJson {
     /// It is not kept any more, since then: `retention.log_days`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed_at: Option<Time>,
+    /// The log is not what its worker wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fault: Option<LogFaultJson>,
 }
 
 /// What is to go before its time.
@@ -839,6 +842,17 @@ pub struct RetentionJson {
 }
 
 /// The end of a step's log.
+/// What is wrong with a log that its worker has finished.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LogFaultJson {
+    /// `missing`: bytes at its end have not come. `differs`: it is not the text that the worker wrote.
+    pub kind: String,
+    /// What the worker wrote.
+    pub written_bytes: u64,
+    /// What the server has.
+    pub kept_bytes: u64,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StepLogsJson {
     pub step: String,

@@ -1,6 +1,6 @@
 //! What workers and the server say to each other. A field that one of them does not know is ignored: the other may be newer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{Raw, Time};
 use crate::domain::peer::Features;
 use crate::domain::protocol::{
-    Assignment, Beat, BeatAnswer, Finished, HeldAttempt, HeldPhase, News, OpenedSession, Poll,
-    PollAnswer, Registration, Reports, ReportsAnswer, Spooled, Verdict,
+    Assignment, Beat, BeatAnswer, Finished, HeldAttempt, HeldPhase, LogDigest, News, OpenedSession,
+    Poll, PollAnswer, Registration, Reports, ReportsAnswer, Spooled, StartDetails, Verdict,
 };
 use crate::domain::reason::Reason;
 use crate::domain::settings::Settings;
@@ -233,8 +233,7 @@ impl<T> Readable<T> {
 }
 
 /// One result per item, in their order; those that could not be read are refused.
-fn results(verdicts: Vec<Verdict>, faults: &BTreeMap<usize, Fault>) -> Vec<VerdictJson> {
-    let mut results = verdicts_json(verdicts);
+fn results(mut results: Vec<VerdictJson>, faults: &BTreeMap<usize, Fault>) -> Vec<VerdictJson> {
     for (&index, fault) in faults {
         let why = fault.clone();
         results.insert(index.min(results.len()), VerdictJson::Refused { why });
@@ -313,15 +312,69 @@ impl From<SettingsJson> for Settings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum VerdictJson {
-    Accepted,
-    Abort { why: String },
-    Refused { why: String },
+    Accepted {
+        /// Of `started`, for a session with feature `start_details`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        start: Option<StartJson>,
+        /// Of `finished`, for a session with feature `log_checksum`: the server's log ends here, and it asks for the rest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        log_from: Option<u64>,
+    },
+    Abort {
+        why: String,
+    },
+    Refused {
+        why: String,
+    },
+    /// A word of a newer server. It is no yes.
+    #[serde(other)]
+    Unknown,
+}
+
+/// What is known of an attempt only when it starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartJson {
+    pub started_at: Time,
+    pub timeout_ms: i64,
+    /// Variables that are added to the environment of the step.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+impl From<&StartDetails> for StartJson {
+    fn from(details: &StartDetails) -> StartJson {
+        StartJson {
+            started_at: Time(details.started_at),
+            timeout_ms: details.timeout_ms,
+            env: details.env.clone(),
+        }
+    }
+}
+
+impl From<StartJson> for StartDetails {
+    fn from(json: StartJson) -> StartDetails {
+        StartDetails {
+            started_at: json.started_at.0,
+            timeout_ms: json.timeout_ms,
+            env: json.env,
+        }
+    }
+}
+
+/// The log of an attempt as its worker wrote it.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct LogDigestJson {
+    pub length: u64,
+    pub crc32: u32,
 }
 
 impl From<Verdict> for VerdictJson {
     fn from(verdict: Verdict) -> VerdictJson {
         match verdict {
-            Verdict::Accepted => VerdictJson::Accepted,
+            Verdict::Accepted => VerdictJson::Accepted {
+                start: None,
+                log_from: None,
+            },
             Verdict::Abort { why } => VerdictJson::Abort { why },
             Verdict::Refused { why } => VerdictJson::Refused { why },
         }
@@ -331,9 +384,12 @@ impl From<Verdict> for VerdictJson {
 impl From<VerdictJson> for Verdict {
     fn from(json: VerdictJson) -> Verdict {
         match json {
-            VerdictJson::Accepted => Verdict::Accepted,
+            VerdictJson::Accepted { .. } => Verdict::Accepted,
             VerdictJson::Abort { why } => Verdict::Abort { why },
             VerdictJson::Refused { why } => Verdict::Refused { why },
+            VerdictJson::Unknown => Verdict::Refused {
+                why: "the server's answer is not known to this version".to_string(),
+            },
         }
     }
 }
@@ -357,7 +413,7 @@ impl SessionAnswer {
             session_id: opened.session_id.0,
             installation: installation.to_string(),
             settings: opened.settings.into(),
-            spooled: results(opened.spooled, faults),
+            spooled: results(verdicts_json(opened.spooled), faults),
             withheld: opened.withheld,
         }
     }
@@ -508,16 +564,24 @@ impl From<&PollAnswer> for PollAnswerJson {
     }
 }
 
-impl TryFrom<PollAnswerJson> for PollAnswer {
-    type Error = Fault;
-
-    fn try_from(json: PollAnswerJson) -> Result<PollAnswer, Fault> {
-        let assignments = json.assignments.into_iter().map(Assignment::try_from);
-        Ok(PollAnswer {
-            assignments: assignments.collect::<Result<_, _>>()?,
+impl From<PollAnswerJson> for PollAnswer {
+    fn from(json: PollAnswerJson) -> PollAnswer {
+        let mut answer = PollAnswer {
             abort: attempt_refs(json.abort),
             draining: json.draining,
-        })
+            ..PollAnswer::default()
+        };
+        for assignment in json.assignments {
+            let attempt = AttemptRef {
+                step_id: StepId(assignment.step_id),
+                attempt: assignment.attempt,
+            };
+            match Assignment::try_from(assignment) {
+                Ok(assignment) => answer.assignments.push(assignment),
+                Err(fault) => answer.unreadable.push((attempt, fault)),
+            }
+        }
+        answer
     }
 }
 
@@ -546,6 +610,9 @@ pub struct AssignmentJson {
     pub prepare_timeout_ms: i64,
     pub timeout_ms: i64,
     pub fenced: bool,
+    /// For a session with the features `one_phase` and `start_details`: it has started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartJson>,
 }
 
 /// What a worker can be asked to do.
@@ -570,7 +637,8 @@ pub enum ActionJson {
     Pod {
         manifest: String,
     },
-    /// The server carries out all others itself; a worker that gets one gives it back.
+    /// The server carries out all others itself, or is newer: a worker that gets one declines it.
+    #[serde(other)]
     Other,
 }
 
@@ -630,7 +698,9 @@ impl TryFrom<ActionJson> for Action {
                 command,
             },
             ActionJson::Pod { manifest } => Action::Pod { manifest },
-            ActionJson::Other => return Err("this is nothing for a worker".to_string()),
+            ActionJson::Other => {
+                return Err("this worker does not know the action of the step".to_string());
+            }
         })
     }
 }
@@ -655,6 +725,7 @@ impl From<&Assignment> for AssignmentJson {
             prepare_timeout_ms: assignment.prepare_timeout_ms,
             timeout_ms: assignment.timeout_ms,
             fenced: assignment.fenced,
+            start: assignment.start.as_ref().map(StartJson::from),
         }
     }
 }
@@ -684,6 +755,7 @@ impl TryFrom<AssignmentJson> for Assignment {
             prepare_timeout_ms: json.prepare_timeout_ms,
             timeout_ms: json.timeout_ms,
             fenced: json.fenced,
+            start: json.start.map(StartDetails::from),
         })
     }
 }
@@ -715,6 +787,9 @@ pub struct ItemJson {
     /// Of `finished`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<FinishedJson>,
+    /// Of `finished`, for a server with feature `log_checksum`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogDigestJson>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -740,10 +815,11 @@ impl ItemJson {
             news: word,
             why,
             finished,
+            log: None,
         }
     }
 
-    fn into_parts(self) -> Result<(AttemptRef, News), Fault> {
+    fn into_parts(self) -> Result<ReportedItem, Fault> {
         let attempt = AttemptRef {
             step_id: StepId(self.step_id),
             attempt: self.attempt,
@@ -759,17 +835,43 @@ impl ItemJson {
                 News::Finished(finished.try_into()?)
             }
         };
-        Ok((attempt, news))
+        let log = self.log.map(|log| LogDigest {
+            length: log.length,
+            crc32: log.crc32,
+        });
+        Ok(ReportedItem {
+            item: (attempt, news),
+            log,
+        })
     }
 }
 
-impl From<&Reports> for ReportsRequest {
-    fn from(reports: &Reports) -> ReportsRequest {
-        let items = reports.items.iter();
+/// An item of a report, and the log that its worker wrote, if it says.
+struct ReportedItem {
+    item: (AttemptRef, News),
+    log: Option<LogDigest>,
+}
+
+impl ReportsRequest {
+    /// `logs`: of attempts that have ended. Empty for a server without feature `log_checksum`.
+    pub fn new(reports: &Reports, logs: &HashMap<AttemptRef, LogDigest>) -> ReportsRequest {
+        let items = reports.items.iter().map(|(attempt, news)| {
+            let log = match news {
+                News::Finished(_) => logs.get(attempt),
+                _ => None,
+            };
+            ItemJson {
+                log: log.map(|log| LogDigestJson {
+                    length: log.length,
+                    crc32: log.crc32,
+                }),
+                ..ItemJson::new(*attempt, news)
+            }
+        });
         let poll = reports.poll.as_ref();
         ReportsRequest {
             session: reports.session_key.clone(),
-            items: Raw::each(items.map(|(attempt, news)| ItemJson::new(*attempt, news))),
+            items: Raw::each(items),
             poll: poll.map(|(free_slots, held)| ReportsPoll {
                 free_slots: *free_slots,
                 held: attempts_json(held.iter().copied()),
@@ -779,14 +881,18 @@ impl From<&Reports> for ReportsRequest {
 }
 
 impl ReportsRequest {
-    pub fn into_parts(self) -> (Reports, BTreeMap<usize, Fault>) {
+    /// The reports, what is wrong with items that could not be read, and the log of each item that tells of one, by its index.
+    pub fn into_parts(self) -> (Reports, BTreeMap<usize, Fault>, BTreeMap<usize, LogDigest>) {
         let Readable { items, faults } = Readable::of(&self.items, ItemJson::into_parts);
+        let logs = items.iter().enumerate();
+        let logs = logs.filter_map(|(index, item)| Some((index, item.log?)));
+        let logs = logs.collect();
         let reports = Reports {
             session_key: self.session,
-            items,
+            items: items.into_iter().map(|reported| reported.item).collect(),
             poll: (self.poll).map(|poll| (poll.free_slots, attempt_refs(poll.held))),
         };
-        (reports, faults)
+        (reports, faults, logs)
     }
 }
 
@@ -798,21 +904,41 @@ pub struct ReportsAnswerJson {
 
 impl ReportsAnswerJson {
     pub fn new(answer: &ReportsAnswer, faults: &BTreeMap<usize, Fault>) -> ReportsAnswerJson {
+        let mut verdicts = verdicts_json(answer.verdicts.clone());
+        for (index, details) in &answer.starts {
+            if let Some(VerdictJson::Accepted { start, .. }) = verdicts.get_mut(*index) {
+                *start = Some(details.into());
+            }
+        }
+        for (index, offset) in &answer.log_gaps {
+            if let Some(VerdictJson::Accepted { log_from, .. }) = verdicts.get_mut(*index) {
+                *log_from = Some(*offset);
+            }
+        }
         ReportsAnswerJson {
-            results: results(answer.verdicts.clone(), faults),
+            results: results(verdicts, faults),
             poll: answer.poll.as_ref().map(PollAnswerJson::from),
         }
     }
 }
 
-impl TryFrom<ReportsAnswerJson> for ReportsAnswer {
-    type Error = Fault;
-
-    fn try_from(json: ReportsAnswerJson) -> Result<ReportsAnswer, Fault> {
-        Ok(ReportsAnswer {
-            verdicts: verdicts(json.results),
-            poll: json.poll.map(PollAnswer::try_from).transpose()?,
-        })
+impl From<ReportsAnswerJson> for ReportsAnswer {
+    fn from(json: ReportsAnswerJson) -> ReportsAnswer {
+        let mut answer = ReportsAnswer {
+            poll: json.poll.map(PollAnswer::from),
+            ..ReportsAnswer::default()
+        };
+        for (index, result) in json.results.into_iter().enumerate() {
+            if let VerdictJson::Accepted { start, log_from } = &result {
+                let start = start.clone().map(|start| (index, start.into()));
+                answer.starts.extend(start);
+                answer
+                    .log_gaps
+                    .extend(log_from.map(|offset| (index, offset)));
+            }
+            answer.verdicts.push(result.into());
+        }
+        answer
     }
 }
 

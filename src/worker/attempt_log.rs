@@ -9,10 +9,13 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use flate2::Crc;
+
 use super::mask::Masks;
 use crate::clock::wall_time;
 use crate::disk::has_room_for_log;
 use crate::domain::log::{LogRecord, LogStream};
+use crate::domain::protocol::LogDigest;
 
 /// How much of what a step prints is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +52,8 @@ struct Kept {
     dropped_bytes: u64,
     is_full: bool,
     masks: Masks,
+    /// Of all bytes that were written here. `None`: the file had some before.
+    crc: Option<Crc>,
 }
 
 impl AttemptLog {
@@ -74,6 +79,7 @@ impl AttemptLog {
                 dropped_bytes: 0,
                 is_full: false,
                 masks,
+                crc: (bytes == 0).then(Crc::new),
             }),
             on_more,
         })
@@ -141,6 +147,16 @@ impl AttemptLog {
         (self.on_more)();
     }
 
+    /// What was written, for the server to compare. The step can change the file: then the server has another text than this.
+    pub fn digest(&self) -> Option<LogDigest> {
+        let kept = self.kept();
+        let crc = kept.crc.as_ref()?;
+        Some(LogDigest {
+            length: kept.bytes,
+            crc32: crc.sum(),
+        })
+    }
+
     /// Bytes that the step printed and nobody will see.
     pub fn dropped_bytes(&self) -> u64 {
         self.kept().dropped_bytes
@@ -163,7 +179,12 @@ impl Kept {
     fn write(&mut self, records: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(records);
         match written {
-            Ok(()) => self.bytes += records.len() as u64,
+            Ok(()) => {
+                self.bytes += records.len() as u64;
+                if let Some(crc) = &mut self.crc {
+                    crc.update(records);
+                }
+            }
             // Half a record would make the next one unreadable. If that fails too, the next one is lost with it.
             Err(_) => drop(self.file.set_len(self.bytes)),
         }

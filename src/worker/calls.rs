@@ -1,6 +1,7 @@
 //! The calls that a worker makes. Each kind has a thread and a connection of its own: a poll that is held, a slow report, a busy
 //! machine do not silence its heartbeats.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use super::folder::Folder;
 use super::machine::{Event, Trouble};
 use super::{EndError, WorkerEvent};
 use crate::client::{CallError, Client};
+use crate::domain::AttemptRef;
 use crate::domain::peer::Peer;
-use crate::domain::protocol::{Beat, Poll, Registration, Reports, Spooled};
+use crate::domain::protocol::{Beat, LogDigest, Poll, Registration, Reports, Spooled};
 use crate::wire::worker::{
     DrainRequest, HeartbeatAnswer, HeartbeatRequest, PollAnswerJson, PollRequest,
     ReportsAnswerJson, ReportsRequest, SERVER_ROLLED_BACK, ServerAnswer, SessionAnswer,
@@ -34,7 +36,8 @@ pub enum Call {
     /// With how long its answer is waited for.
     Beat(Beat, Duration),
     Poll(Poll),
-    Report(Reports),
+    /// With the logs of attempts that have ended, for a server that compares them.
+    Report(Reports, HashMap<AttemptRef, LogDigest>),
     Drain {
         session_key: String,
     },
@@ -85,7 +88,7 @@ impl Calls {
         let line = match &call {
             Call::Beat(..) => &self.beats,
             Call::Poll(_) => &self.polls,
-            Call::Open { .. } | Call::Report(_) | Call::Drain { .. } => &self.reports,
+            Call::Open { .. } | Call::Report(..) | Call::Drain { .. } => &self.reports,
         };
         line.send(call).expect("a caller ends after us");
     }
@@ -139,15 +142,13 @@ impl Caller {
             Call::Poll(poll) => {
                 let request = PollRequest::new(&poll, POLL_WAIT.as_millis() as u64);
                 let answer = self.post("poll", &request, POLL_WAIT + TIMEOUT);
-                let answer =
-                    answer.and_then(|answer: PollAnswerJson| understood(answer.try_into()));
+                let answer = answer.map(|answer: PollAnswerJson| answer.into());
                 Event::Polled(poll.session_key, answer)
             }
-            Call::Report(reports) => {
-                let request = ReportsRequest::from(&reports);
+            Call::Report(reports, logs) => {
+                let request = ReportsRequest::new(&reports, &logs);
                 let answer = self.post("reports", &request, TIMEOUT);
-                let answer =
-                    answer.and_then(|answer: ReportsAnswerJson| understood(answer.try_into()));
+                let answer = answer.map(|answer: ReportsAnswerJson| answer.into());
                 Event::Reported(reports.session_key, answer)
             }
             Call::Drain { session_key } => {
@@ -285,19 +286,11 @@ impl Caller {
 fn warn_of_results_not_taken(spooled: &[Spooled], verdicts: &[VerdictJson]) {
     for (result, verdict) in spooled.iter().zip(verdicts) {
         match verdict {
-            VerdictJson::Accepted => {}
+            VerdictJson::Accepted { .. } | VerdictJson::Unknown => {}
             VerdictJson::Abort { why } | VerdictJson::Refused { why } => log::warn!(
                 "the server does not take the result of {}: {why}",
                 result.attempt
             ),
         }
     }
-}
-
-/// An answer that says something unknown is none: a newer server may be spoken to later.
-fn understood<A>(answer: Result<A, String>) -> Result<A, Trouble> {
-    answer.map_err(|fault| {
-        log::error!("an answer is not understood: {fault}");
-        Trouble::Unreachable
-    })
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::domain::AttemptRef;
 use crate::domain::protocol::{
     Assignment, Beat, BeatAnswer, Finished, HeldAttempt, HeldPhase, News, OpenedSession, Poll,
-    PollAnswer, Registration, Reports, ReportsAnswer, Spooled, Verdict,
+    PollAnswer, Registration, Reports, ReportsAnswer, Spooled, StartDetails, Verdict,
 };
 use crate::domain::reason::Reason;
 use crate::domain::settings::Settings;
@@ -426,6 +426,9 @@ impl Machine {
         };
         let key = key.clone();
         self.abort(&answer.abort, orders);
+        for (attempt, why) in answer.unreadable {
+            self.declining.insert(attempt, why);
+        }
         for assignment in answer.assignments {
             let attempt = assignment.attempt;
             let known = self.attempts.contains_key(&attempt) || self.spool.contains_key(&attempt);
@@ -464,7 +467,15 @@ impl Machine {
             Ok(answer) if answer.verdicts.len() == told.len() => {
                 let sent = self.reporting.answered(now);
                 self.hear(sent, now);
-                for ((attempt, news), verdict) in told.into_iter().zip(answer.verdicts) {
+                let mut starts: BTreeMap<usize, StartDetails> = answer.starts.into_iter().collect();
+                let items = told.into_iter().zip(answer.verdicts).enumerate();
+                for (index, ((attempt, news), verdict)) in items {
+                    if let Some(held) = self.attempts.get_mut(&attempt)
+                        && let Some(start) = starts.remove(&index)
+                    {
+                        held.assignment.timeout_ms = start.timeout_ms;
+                        held.assignment.start = Some(start);
+                    }
                     self.judged(attempt, &news, &verdict, sent.unwrap_or(now), now, orders);
                 }
                 if let Some(poll) = answer.poll {

@@ -46,8 +46,10 @@ use crate::client::Client;
 use crate::clock::monotonic_ms;
 use crate::config::{ConfigError, WorkerConfig};
 use crate::domain::AttemptRef;
-use crate::domain::peer::Features;
-use crate::domain::protocol::{Assignment, Registration, Spooled};
+use crate::domain::peer::{Feature, Features};
+use crate::domain::protocol::{
+    Assignment, Finished, LogDigest, Registration, Reports, ReportsAnswer, Spooled,
+};
 use crate::domain::settings::Settings;
 use crate::service::ServiceManager;
 use calls::{Call, Calls};
@@ -204,6 +206,9 @@ impl Worker {
             news,
             manager,
             told_at: Moment::MIN,
+            server_features: Features::NONE,
+            reported: Vec::new(),
+            closed_logs: HashMap::new(),
         };
         let (done_tx, done) = crossbeam_channel::bounded(1);
         let thread = std::thread::Builder::new()
@@ -332,6 +337,12 @@ struct WorkerLoop {
     manager: ServiceManager,
     /// When the service manager last heard of it.
     told_at: Moment,
+    /// What the server announced with the current session.
+    server_features: Features,
+    /// The attempts in the report that is under way, in order.
+    reported: Vec<AttemptRef>,
+    /// Logs of attempts that have ended and that the server has not answered for.
+    closed_logs: HashMap<AttemptRef, LogDigest>,
 }
 
 impl WorkerLoop {
@@ -371,6 +382,7 @@ impl WorkerLoop {
             if let Some(attempt) = ended.filter(|_| !orders.iter().any(kept)) {
                 // Nobody wants to know how it ended.
                 self.folder.forget(attempt);
+                self.release_log(attempt);
             }
             for order in orders {
                 if self.carry_out(order) {
@@ -417,7 +429,11 @@ impl WorkerLoop {
     /// What the loop itself must know of an event.
     fn note(&mut self, event: Event, now: Moment) -> Event {
         match &event {
-            Event::Opened(Ok(opened)) => self.settings = opened.settings,
+            Event::Opened(Ok(opened)) => {
+                self.settings = opened.settings;
+                self.server_features = opened.server_features;
+            }
+            Event::Reported(_, Ok(answer)) => self.resend_logs(answer),
             Event::Drain if self.drain_until.is_none() => {
                 self.drain_until = Some(now.saturating_add(self.drain_timeout_ms));
                 self.told_at = Moment::MIN;
@@ -432,8 +448,27 @@ impl WorkerLoop {
         event
     }
 
+    /// The server lacks the ends of some logs. Asked before the machine hears of the answer, which releases the logs.
+    fn resend_logs(&self, answer: &ReportsAnswer) {
+        for (index, offset) in &answer.log_gaps {
+            if let Some(attempt) = self.reported.get(*index) {
+                log::info!("the server asks for the log of {attempt} from byte {offset} on");
+                self.shipping.resend(*attempt, *offset);
+            }
+        }
+    }
+
+    fn release_log(&mut self, attempt: AttemptRef) {
+        self.closed_logs.remove(&attempt);
+        self.shipping.release(attempt);
+    }
+
     fn heard_of_slot(&mut self, news: SlotNews) -> Event {
         match news {
+            SlotNews::LogClosed { attempt, log } => {
+                self.closed_logs.insert(attempt, log);
+                Event::Tick
+            }
             SlotNews::Prepared(attempt) => Event::Prepared(attempt),
             SlotNews::Unprepared { attempt, why } => {
                 self.slots.remove(&attempt);
@@ -464,7 +499,7 @@ impl WorkerLoop {
                 self.calls.make(Call::Beat(beat, timeout));
             }
             Order::Poll(poll) => self.calls.make(Call::Poll(poll)),
-            Order::Report(reports) => self.calls.make(Call::Report(reports)),
+            Order::Report(reports) => self.report(reports),
             Order::Drain { session_key } => self.calls.make(Call::Drain { session_key }),
             Order::Prepare {
                 assignment,
@@ -472,7 +507,8 @@ impl WorkerLoop {
             } => self.prepare(assignment, session_key),
             Order::Run(assignment) => {
                 if let Some(held) = self.slots.get(&assignment.attempt) {
-                    held.slot.run();
+                    let added = assignment.start.map(|start| start.env);
+                    held.slot.run_with(added.unwrap_or_default());
                 }
             }
             Order::Kill { attempt, how } => {
@@ -485,10 +521,22 @@ impl WorkerLoop {
                 }
             }
             Order::Keep(result) => keep(&self.folder, &result),
-            Order::Forget(attempt) => self.folder.forget(attempt),
+            Order::Forget(attempt) => {
+                self.folder.forget(attempt);
+                self.release_log(attempt);
+            }
             Order::Leave => return true,
         }
         false
+    }
+
+    fn report(&mut self, reports: Reports) {
+        self.reported = reports.items.iter().map(|(attempt, _)| *attempt).collect();
+        let logs = match self.server_features.contains(Feature::LogChecksum) {
+            true => self.closed_logs.clone(),
+            false => HashMap::new(),
+        };
+        self.calls.make(Call::Report(reports, logs));
     }
 
     fn prepare(&mut self, assignment: Assignment, session_key: SessionKey) {
@@ -509,8 +557,9 @@ impl WorkerLoop {
         let stopped = Arc::new(AtomicBool::new(false));
         let before_end = {
             let (shipping, folder) = (shipping.clone(), self.folder.clone());
-            let stopped = stopped.clone();
-            move |finished: &crate::domain::protocol::Finished| {
+            let (stopped, news) = (stopped.clone(), self.news.clone());
+            let is_compared = self.server_features.contains(Feature::LogChecksum);
+            move |finished: &Finished, log: Option<LogDigest>| {
                 let finished = finished.clone();
                 let result = Spooled {
                     attempt,
@@ -521,7 +570,11 @@ impl WorkerLoop {
                 if !stopped.load(Ordering::Relaxed) {
                     keep(&folder, &result);
                 }
-                shipping.over_and_wait(attempt, LOG_WAIT);
+                if let Some(log) = log {
+                    // As with all news: the loop is gone only when the process is going.
+                    let _ = news.send(SlotNews::LogClosed { attempt, log });
+                }
+                shipping.over_and_wait(attempt, is_compared, LOG_WAIT);
             }
         };
         let settings = SlotSettings {

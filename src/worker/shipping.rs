@@ -41,10 +41,19 @@ enum Message {
     },
     More(AttemptRef),
     /// No more will be written. Whoever waits for all of it to be sent is told.
+    /// `is_held`: the server has not yet said that it has all of it, so the log stays here until `Release`.
     Over {
         attempt: AttemptRef,
         sent: Option<Sender<()>>,
+        is_held: bool,
     },
+    /// The server has the log only up to this offset.
+    Resend {
+        attempt: AttemptRef,
+        offset: u64,
+    },
+    /// The server has answered for the attempt: once all is sent, the log may go.
+    Release(AttemptRef),
 }
 
 /// Where logs are handed in. Clones hand in to the same thread.
@@ -89,17 +98,32 @@ impl Shipping {
     }
 
     pub fn over(&self, attempt: AttemptRef) {
-        let sent = None;
-        self.send(Message::Over { attempt, sent });
+        self.send(Message::Over {
+            attempt,
+            sent: None,
+            is_held: false,
+        });
     }
 
-    /// The same, and waits until all of it was sent, or the time is up: then it is sent later.
-    pub fn over_and_wait(&self, attempt: AttemptRef, wait: Duration) {
+    /// The server asks for the log from this offset on.
+    pub fn resend(&self, attempt: AttemptRef, offset: u64) {
+        self.send(Message::Resend { attempt, offset });
+    }
+
+    /// The server has answered for the attempt.
+    pub fn release(&self, attempt: AttemptRef) {
+        self.send(Message::Release(attempt));
+    }
+
+    /// As `over`, and waits until all of it was sent, or the time is up: then it is sent later. `is_held`: it stays here until
+    /// `release`, since the server may ask for some of it again.
+    pub fn over_and_wait(&self, attempt: AttemptRef, is_held: bool, wait: Duration) {
         let (sender, sent) = bounded(1);
         let sender = Some(sender);
         self.send(Message::Over {
             attempt,
             sent: sender,
+            is_held,
         });
         // Whatever became of it, the result is not to wait any longer.
         let _ = sent.recv_timeout(wait);
@@ -133,6 +157,8 @@ struct Parcel {
     over: bool,
     /// Nothing more of it is wanted.
     refused: bool,
+    /// All was sent, and the server may still ask for some of it again.
+    is_held: bool,
     next: Instant,
     waiting: Vec<Sender<()>>,
 }
@@ -177,6 +203,7 @@ impl Shipper {
                     has_more: false,
                     over: false,
                     refused: false,
+                    is_held: false,
                     next: Instant::now(),
                     waiting: Vec::new(),
                 };
@@ -187,9 +214,27 @@ impl Shipper {
                     parcel.has_more = true;
                 }
             }
-            Message::Over { attempt, sent } => {
+            Message::Resend { attempt, offset } => {
+                if let Some(parcel) = self.parcels.get_mut(&attempt) {
+                    parcel.offset = offset;
+                    parcel.has_more = true;
+                    parcel.next = Instant::now();
+                }
+            }
+            Message::Release(attempt) => {
+                if let Some(parcel) = self.parcels.get_mut(&attempt) {
+                    parcel.is_held = false;
+                    parcel.has_more = true;
+                }
+            }
+            Message::Over {
+                attempt,
+                sent,
+                is_held,
+            } => {
                 if let Some(parcel) = self.parcels.get_mut(&attempt) {
                     parcel.over = true;
+                    parcel.is_held |= is_held;
                     parcel.has_more = true;
                     parcel.next = Instant::now();
                     parcel.waiting.extend(sent);
@@ -228,7 +273,13 @@ impl Shipper {
         if piece.is_empty() {
             parcel.has_more = false;
             if parcel.over {
-                self.finish(attempt);
+                for sent in parcel.waiting.drain(..) {
+                    // Whoever waited has gone on.
+                    let _ = sent.send(());
+                }
+                if !parcel.is_held {
+                    self.finish(attempt);
+                }
             }
             return Ok(());
         }
@@ -278,11 +329,7 @@ impl Shipper {
     }
 
     fn finish(&mut self, attempt: AttemptRef) {
-        if let Some(parcel) = self.parcels.remove(&attempt) {
-            for sent in parcel.waiting {
-                // Whoever waited has gone on.
-                let _ = sent.send(());
-            }
+        if self.parcels.remove(&attempt).is_some() {
             self.clear(attempt);
         }
     }

@@ -3,6 +3,7 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use super::supervised::{End, Exit, Supervised};
 use super::supervisor::{not_cleaned_up, remains};
 use crate::domain::AttemptRef;
 use crate::domain::limits::{MESSAGE_BYTES_MAX, clip};
-use crate::domain::protocol::{Assignment, Finished};
+use crate::domain::protocol::{Assignment, Finished, LogDigest};
 use crate::domain::reason::Reason;
 
 pub use super::supervisor::Stop;
@@ -39,12 +40,14 @@ pub struct SlotSettings {
     pub log: LogLimits,
 }
 
+pub type BeforeEnd = Box<dyn FnOnce(&Finished, Option<LogDigest>) + Send>;
+
 /// Who is told what.
 pub struct Listeners {
     /// The log has more to send.
     pub on_log: OnMore,
-    /// Called with how it ended before that is told.
-    pub before_end: Box<dyn FnOnce(&Finished) + Send>,
+    /// Called with how it ended, and with the log that was written, before that is told.
+    pub before_end: BeforeEnd,
     pub news: Sender<SlotNews>,
 }
 
@@ -59,10 +62,13 @@ pub enum SlotNews {
         attempt: AttemptRef,
         finished: Finished,
     },
+    /// Nothing more will be written to its log, which is this.
+    LogClosed { attempt: AttemptRef, log: LogDigest },
 }
 
 enum Order {
-    Run,
+    /// With variables that are added to the environment of the step.
+    Run(BTreeMap<String, String>),
     Stop(Stop),
 }
 
@@ -107,7 +113,12 @@ impl Slot {
 
     /// The server has said yes.
     pub fn run(&self) {
-        self.order(Order::Run);
+        self.run_with(BTreeMap::new());
+    }
+
+    /// The same, with variables that the server gave with its yes.
+    pub fn run_with(&self, added_env: BTreeMap<String, String>) {
+        self.order(Order::Run(added_env));
     }
 
     /// It may be told so at any time. Before it runs, that is its end.
@@ -123,7 +134,8 @@ impl Slot {
 
 enum Outcome {
     Unprepared(String),
-    Ended(Finished),
+    /// With the log that was written.
+    Ended(Finished, Option<LogDigest>),
 }
 
 struct Attempt {
@@ -138,21 +150,21 @@ struct Attempt {
 }
 
 impl Attempt {
-    fn live(self, on_log: OnMore, before_end: Box<dyn FnOnce(&Finished) + Send>) {
+    fn live(self, on_log: OnMore, before_end: BeforeEnd) {
         let attempt = self.assignment.attempt;
         let outcome = catch_unwind(AssertUnwindSafe(|| self.pass(on_log)));
         let outcome = outcome.unwrap_or_else(|panic| {
             let message = format!("the worker met a bug: {}", words_of(&*panic));
             match self.has_begun.get() {
-                true => Outcome::Ended(failed(Reason::SpawnError, message)),
+                true => Outcome::Ended(failed(Reason::SpawnError, message), None),
                 false => Outcome::Unprepared(message),
             }
         });
         let news = match outcome {
             Outcome::Unprepared(why) => SlotNews::Unprepared { attempt, why },
-            Outcome::Ended(finished) => {
+            Outcome::Ended(finished, log) => {
                 // Whatever the listener does, the end is told.
-                let _ = catch_unwind(AssertUnwindSafe(|| before_end(&finished)));
+                let _ = catch_unwind(AssertUnwindSafe(|| before_end(&finished, log)));
                 SlotNews::Ended { attempt, finished }
             }
         };
@@ -179,18 +191,24 @@ impl Attempt {
         let prepared_news = SlotNews::Prepared(self.assignment.attempt);
         // As with all news.
         let _ = self.news_tx.send(prepared_news);
-        if !matches!(self.orders_rx.recv(), Ok(Order::Run)) {
+        let Ok(Order::Run(added_env)) = self.orders_rx.recv() else {
             return Outcome::Unprepared(STOPPED.to_string());
-        }
+        };
         self.has_begun.set(true);
+        let prepared = prepared.and_then(|mut invocation| {
+            let action = &self.assignment.action;
+            executor::add_environment(&mut invocation, action, &self.place, &added_env)?;
+            Ok(invocation)
+        });
         let finished = match prepared {
             Ok(invocation) => self.execute(&invocation, &log),
             Err(Fault::Step { reason, message }) => failed(reason, message),
-            Err(Fault::Here(_)) => unreachable!("that was told above"),
+            // It is too late to decline: the server has started the attempt.
+            Err(Fault::Here(message)) => failed(Reason::SpawnError, message),
         };
         let finished = hide(finished, &log);
         log.note(&last_words(&finished));
-        Outcome::Ended(finished)
+        Outcome::Ended(finished, log.digest())
     }
 
     fn open_log(&self, on_log: OnMore) -> io::Result<AttemptLog> {
@@ -306,7 +324,7 @@ impl Attempt {
         loop {
             let stop = select! {
                 recv(orders_rx) -> order => match order {
-                    Ok(Order::Run) => continue,
+                    Ok(Order::Run(_)) => continue,
                     Ok(Order::Stop(stop)) => stop,
                     Err(_) => {
                         orders_rx = never();

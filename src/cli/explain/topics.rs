@@ -130,6 +130,7 @@ Seen by steps:
   STEPWARD_WORKSPACE, STEPWARD_TMP
   STEPWARD_JOB_ID, STEPWARD_TASK, STEPWARD_STEP, STEPWARD_ATTEMPT, STEPWARD_WORKER, STEPWARD_JOB_URL
   STEPWARD_SCHEDULED_AT           the time that a schedule meant
+  STEPWARD_STARTED_AT             when the attempt started (a step that reads it needs a worker of version 0.2 or newer)
   STEPWARD, CI                    that it runs here, and not by hand
 and of the worker's own: PATH, HOME, USER, LOGNAME, SHELL, LANG, LC_*, TZ.",
         },

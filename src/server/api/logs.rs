@@ -13,7 +13,7 @@ use crate::server::download::Download;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 use crate::wire::Time;
-use crate::wire::api::{List, LogLineJson, LogsJson, StepLogsJson};
+use crate::wire::api::{List, LogFaultJson, LogLineJson, LogsJson, StepLogsJson};
 
 /// The virtual step whose log is what the server did about the job.
 const SERVER: &str = "_server";
@@ -92,6 +92,7 @@ pub fn of_step(app: &App, request: &Request) -> Result<Reply, ApiError> {
     };
     logs.attempt = Some(attempt.attempt);
     logs.removed_at = removed_at.map(Time);
+    logs.fault = fault_of(app, job_id, attempt)?;
     Ok(Response::json(200, &logs).into())
 }
 
@@ -128,6 +129,7 @@ pub fn of_job(app: &App, request: &Request) -> Result<Reply, ApiError> {
             attempt: attempt.attempt,
             logs: LogsJson {
                 removed_at: view.job.logs_removed_at.map(Time),
+                fault: fault_of(app, job_id, attempt)?,
                 ..page(Ok(tail))?
             },
         });
@@ -193,6 +195,7 @@ fn of_server(
         partial: false,
         attempt: None,
         removed_at: None,
+        fault: None,
     };
     Ok(Response::json(200, &logs).into())
 }
@@ -388,6 +391,22 @@ pub fn attempt(request: &Request, step: &Step) -> Result<AttemptRef, ApiError> {
     }
 }
 
+/// What is wrong with the log of an attempt, as far as its worker said what it wrote.
+fn fault_of(
+    app: &App,
+    job_id: JobId,
+    attempt: AttemptRef,
+) -> Result<Option<LogFaultJson>, ApiError> {
+    let Some(faulty) = app.engine.log_fault(attempt)? else {
+        return Ok(None);
+    };
+    Ok(Some(LogFaultJson {
+        kind: faulty.fault.to_string(),
+        written_bytes: faulty.written.length,
+        kept_bytes: app.logs.length(job_id, attempt).map_err(unreadable)?,
+    }))
+}
+
 fn page(page: io::Result<LogPage>) -> Result<LogsJson, ApiError> {
     let page = page.map_err(unreadable)?;
     Ok(LogsJson {
@@ -398,6 +417,7 @@ fn page(page: io::Result<LogPage>) -> Result<LogsJson, ApiError> {
         partial: page.partial,
         attempt: None,
         removed_at: None,
+        fault: None,
     })
 }
 
@@ -411,6 +431,7 @@ fn matches(found: io::Result<LogMatches>) -> Result<LogsJson, ApiError> {
         partial: false,
         attempt: None,
         removed_at: None,
+        fault: None,
     })
 }
 

@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -85,6 +86,17 @@ pub fn prepare(
         &container,
         environment,
     )?)
+}
+
+/// Adds variables to the file that the container's environment is read from when it is made.
+pub fn add_environment(place: &Place, added: &BTreeMap<String, String>) -> Result<(), Fault> {
+    let added = Split::of(added.clone()).map_err(Fault::payload)?;
+    let file = env_file(place);
+    let written = fs::OpenOptions::new()
+        .append(true)
+        .open(&file)
+        .and_then(|mut file| file.write_all(added.file.as_bytes()));
+    written.map_err(|error| format!("{} cannot be written: {error}", file.display()).into())
 }
 
 /// After the end of an attempt: whether it was docker that failed and not the step, as far as can be known.

@@ -165,6 +165,34 @@ pub fn prepare(
     }
 }
 
+/// Adds variables to the environment of a step that is prepared: those that are known only when it starts.
+pub fn add_environment(
+    invocation: &mut Invocation,
+    action: &Action,
+    place: &Place,
+    added: &BTreeMap<String, String>,
+) -> Result<(), Fault> {
+    if added.is_empty() {
+        return Ok(());
+    }
+    match action {
+        Action::Script {
+            runner: Runner::Docker,
+            ..
+        }
+        | Action::Docker { .. } => docker::add_environment(place, added),
+        Action::Script {
+            runner: Runner::Pod,
+            ..
+        }
+        | Action::Pod { .. } => pod::add_environment(place, added),
+        Action::Script { .. } | Action::Task { .. } | Action::Approval { .. } => {
+            invocation.env.extend(added.clone());
+            Ok(())
+        }
+    }
+}
+
 /// After the end of an attempt: whether it was the tool that failed and not the step, in a sentence.
 pub fn tool_failure(assignment: &Assignment, place: &Place, exit_code: i32) -> Option<String> {
     match &assignment.action {

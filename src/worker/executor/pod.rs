@@ -108,7 +108,7 @@ pub fn prepare(assignment: &Assignment, place: &Place, tools: &Tools) -> Result<
         poll_ms: POLL_MS,
     };
     let stepward = text(&tools.stepward)?;
-    let file = place.folder.join("pod");
+    let file = plan_file(place);
     fs::create_dir_all(&place.folder)
         .map_err(|error| format!("{} cannot be made: {error}", place.folder.display()))?;
     let bytes = serde_json::to_vec(&plan).expect("a plan is plain data");
@@ -122,6 +122,21 @@ pub fn prepare(assignment: &Assignment, place: &Place, tools: &Tools) -> Result<
         settled: Some(plan.created),
         cleanup: vec![cleanup],
     })
+}
+
+/// Adds variables to the pod that is made when the step starts.
+pub fn add_environment(place: &Place, added: &BTreeMap<String, String>) -> Result<(), Fault> {
+    let file = plan_file(place);
+    let unusable = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let bytes = fs::read(&file).map_err(|error| unusable(&error))?;
+    let mut plan: Plan = serde_json::from_slice(&bytes).map_err(|error| unusable(&error))?;
+    manifest::add_environment(&mut plan.pod, added);
+    let bytes = serde_json::to_vec(&plan).expect("a plan is plain data");
+    Ok(write(&file, 0o600, &bytes)?)
+}
+
+fn plan_file(place: &Place) -> PathBuf {
+    place.folder.join("pod")
 }
 
 /// After the end of an attempt: whether it was Kubernetes that failed and not the step.

@@ -14,6 +14,7 @@ mod hooks;
 mod inputs;
 mod log;
 mod loops;
+mod one_phase;
 mod poll;
 mod race;
 mod reports;

@@ -94,6 +94,7 @@ pub fn assignment(action: Action) -> Assignment {
         item_value: None,
         unrendered: None,
         scheduled_at: None,
+        start: None,
         ack_timeout_ms: 60_000,
         prepare_timeout_ms: 600_000,
         timeout_ms: 60_000,

@@ -41,6 +41,7 @@ fn assignment(attempt: AttemptRef) -> Assignment {
         item_value: None,
         unrendered: None,
         scheduled_at: None,
+        start: None,
         ack_timeout_ms: 60_000,
         prepare_timeout_ms: 900_000,
         timeout_ms: 100_000,
@@ -60,6 +61,7 @@ fn given(assignments: Vec<Assignment>) -> Event {
             assignments,
             abort: Vec::new(),
             draining: false,
+            unreadable: Vec::new(),
         }),
     )
 }
@@ -69,7 +71,7 @@ fn judged(verdicts: Vec<Verdict>) -> Event {
         life(),
         Ok(ReportsAnswer {
             verdicts,
-            poll: None,
+            ..ReportsAnswer::default()
         }),
     )
 }
@@ -360,6 +362,7 @@ fn a_worker_that_the_server_drains_leaves_when_it_is_done() {
             assignments: Vec::new(),
             abort: Vec::new(),
             draining: true,
+            unreadable: Vec::new(),
         }),
     ));
     assert!(leaves(&orders));
@@ -416,6 +419,7 @@ fn cancelled(attempt: AttemptRef) -> Event {
             assignments: Vec::new(),
             abort: vec![attempt],
             draining: false,
+            unreadable: Vec::new(),
         }),
     )
 }
@@ -500,20 +504,21 @@ fn a_late_answer_to_a_former_session_says_nothing_to_the_next() {
         assignments: vec![assignment(new)],
         abort: Vec::new(),
         draining: false,
+        unreadable: Vec::new(),
     };
     mind.tell(Event::Polled(key(), Ok(answer)));
     mind.tell(Event::Prepared(new));
     // What the former session had asked is answered only now: a yes that is not for this one, and a reproach.
     let late = ReportsAnswer {
         verdicts: vec![Verdict::Accepted],
-        poll: None,
+        ..ReportsAnswer::default()
     };
     assert!(mind.tell(Event::Reported(life(), Ok(late))).is_empty());
     let orders = mind.tell(Event::Polled(life(), Err(Trouble::SessionReplaced)));
     assert!(orders.is_empty(), "{orders:?}");
     let yes = ReportsAnswer {
         verdicts: vec![Verdict::Accepted],
-        poll: None,
+        ..ReportsAnswer::default()
     };
     let orders = mind.tell(Event::Reported(key(), Ok(yes)));
     assert!(matches!(&orders[0], Order::Run(run) if run.attempt == new));

@@ -118,6 +118,7 @@ impl Bench {
             item_value: None,
             unrendered: None,
             scheduled_at: None,
+            start: None,
             ack_timeout_ms: 60_000,
             prepare_timeout_ms: 900_000,
             timeout_ms: 100_000,
@@ -130,7 +131,7 @@ impl Bench {
         let (news_tx, news_rx) = unbounded();
         let listeners = Listeners {
             on_log: Arc::new(|| {}),
-            before_end: Box::new(|_| {}),
+            before_end: Box::new(|_, _| {}),
             news: news_tx,
         };
         let slot = Slot::start(

@@ -169,7 +169,7 @@ fn the_end_is_first_told_to_who_writes_it_down() {
     let written_by_hook = written.clone();
     let listeners = Listeners {
         on_log: Arc::new(|| {}),
-        before_end: Box::new(move |finished| {
+        before_end: Box::new(move |finished, _| {
             assert_eq!(*finished, Finished::exited(9));
             written_by_hook.store(true, Ordering::SeqCst);
             panic!("a listener with a bug");
