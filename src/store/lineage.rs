@@ -139,7 +139,7 @@ impl Tx<'_> {
         self.sql(ADD_LINEAGE)?.execute([])?;
         self.forget_epochs(i64::MAX)?;
         self.forget_session_keys()?;
-        self.changes.borrow_mut().lineage = Some(key.clone());
+        self.changes.borrow_mut().begins_lineage = true;
         Ok(key)
     }
 

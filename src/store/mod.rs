@@ -537,8 +537,8 @@ struct Changes {
     recorded_last: Option<EventSeq>,
     /// What is counted of it.
     facts: Vec<Fact>,
-    /// The key of the lineage that the transaction began, if it began one.
-    lineage: Option<String>,
+    /// The transaction began a new lineage.
+    begins_lineage: bool,
 }
 
 impl Changes {
@@ -551,7 +551,7 @@ impl Changes {
         self.jobs.extend(other.jobs);
         self.definitions.extend(other.definitions);
         self.facts.extend(other.facts);
-        self.lineage = other.lineage.or(self.lineage.take());
+        self.begins_lineage |= other.begins_lineage;
     }
 }
 

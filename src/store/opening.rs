@@ -52,7 +52,6 @@ impl Opening {
     pub fn check(folder: &Path, options: StoreOptions) -> Result<Opening, OpenError> {
         schema::refuse_no_folder(folder)?;
         schema::refuse_network_filesystem(folder)?;
-        schema::refuse_full_disk(folder, 0)?;
         let mut opening = Opening {
             folder: folder.into(),
             options,
@@ -61,8 +60,9 @@ impl Opening {
             version: 0,
             accepted_at: None,
         };
-        if folder.exists() {
-            opening.check_folder()?;
+        match folder.exists() {
+            true => opening.check_folder()?,
+            false => schema::refuse_full_disk(folder, 0)?,
         }
         Ok(opening)
     }
@@ -73,6 +73,7 @@ impl Opening {
         self.lock = Some(FolderLock::take(folder)?);
         let was_locked = self.lock.as_ref().is_some_and(FolderLock::was_there);
         schema::refuse_half_restored(folder)?;
+        schema::refuse_full_disk(folder, 0)?;
         let file = folder.join(DATABASE_FILE);
         schema::refuse_no_file(&file)?;
         schema::refuse_lost(folder, &file, was_locked)?;
@@ -109,13 +110,15 @@ impl Opening {
             }
             log::warn!("an older database is accepted: {refusal}");
             self.accepted_at = self.options.accepted_older_at;
-        }
-        // A copy of the whole folder has its own mark. That it is an older one only workers know.
-        if self.version >= LINEAGE_SINCE
-            && self.options.accepted_older_at.is_some()
-            && lineage::is_rollback_noticed(connection).map_err(refuse)?
+        } else if self.options.accepted_older_at.is_some()
+            && self.is_rolled_back(connection, file)?
         {
             self.accepted_at = self.options.accepted_older_at;
+        } else if self.options.accepted_older_at.is_some() {
+            log::warn!(
+                "--accept-older-database had no effect: the database has lost no commits; leave it out from now on, or the server \
+                 accepts the next loss without a word"
+            );
         }
         if !self.options.upgrades {
             schema::refuse_older(connection, folder, file)?;
@@ -129,6 +132,15 @@ impl Opening {
             schema::refuse_full_disk(folder, bytes + wal_bytes(folder))?;
         }
         Ok(())
+    }
+
+    /// Whether workers noticed that the database was rolled back. A copy of the whole folder has its own mark, so only they know.
+    fn is_rolled_back(&self, connection: &Connection, file: &Path) -> Result<bool, OpenError> {
+        if self.version < LINEAGE_SINCE {
+            return Ok(false);
+        }
+        lineage::is_rollback_noticed(connection)
+            .map_err(|source| schema::sqlite_refusal(&self.folder, file, source))
     }
 
     pub fn folder(&self) -> &Path {

@@ -697,11 +697,15 @@ impl WriterThread {
         let tx = Tx::new(&self.connection, &self.shared);
         let number = self.mark.borrow().number() + 1;
         let rows_before = self.connection.total_changes();
+        let mut new_lineage = None;
         let sealed = tx.seal(&changes).and_then(|()| {
             has_changed_rows |= self.connection.total_changes() != rows_before;
             // A group that changed nothing costs no sync, and needs no number.
             if has_changed_rows {
                 tx.number_commit(number)?;
+            }
+            if changes.begins_lineage {
+                new_lineage = Some(tx.lineage()?.key);
             }
             if planted(Bug::ReplyBeforeCommit) {
                 return Ok(());
@@ -713,8 +717,7 @@ impl WriterThread {
                 // A commit in a file that has no name any more is not durable, and must not be acknowledged.
                 self.stop_if_files_are_gone();
                 if has_changed_rows && !planted(Bug::ReplyBeforeCommit) {
-                    let lineage = changes.lineage.take();
-                    self.mark.borrow_mut().advance(number, lineage);
+                    self.mark.borrow_mut().advance(number, new_lineage);
                     self.shared.commit_number.store(number, Ordering::Release);
                 }
                 GroupEnd::Committed(changes)
