@@ -110,18 +110,15 @@ impl Opening {
             }
             log::warn!("an older database is accepted: {refusal}");
             self.accepted_at = self.options.accepted_older_at;
+        } else if self.options.accepted_older_at.is_some()
+            && self.is_rolled_back(connection, file)?
+        {
+            self.accepted_at = self.options.accepted_older_at;
         } else if self.options.accepted_older_at.is_some() {
             log::warn!(
                 "--accept-older-database had no effect: the database has lost no commits; leave it out from now on, or the server \
                  accepts the next loss without a word"
             );
-        }
-        // A copy of the whole folder has its own mark. That it is an older one only workers know.
-        if self.version >= LINEAGE_SINCE
-            && self.options.accepted_older_at.is_some()
-            && lineage::is_rollback_noticed(connection).map_err(refuse)?
-        {
-            self.accepted_at = self.options.accepted_older_at;
         }
         if !self.options.upgrades {
             schema::refuse_older(connection, folder, file)?;
@@ -135,6 +132,15 @@ impl Opening {
             schema::refuse_full_disk(folder, bytes + wal_bytes(folder))?;
         }
         Ok(())
+    }
+
+    /// Whether workers noticed that the database was rolled back. A copy of the whole folder has its own mark, so only they know.
+    fn is_rolled_back(&self, connection: &Connection, file: &Path) -> Result<bool, OpenError> {
+        if self.version < LINEAGE_SINCE {
+            return Ok(false);
+        }
+        lineage::is_rollback_noticed(connection)
+            .map_err(|source| schema::sqlite_refusal(&self.folder, file, source))
     }
 
     pub fn folder(&self) -> &Path {
