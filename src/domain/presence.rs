@@ -110,7 +110,7 @@ impl Presence {
         let step_ms = now.wall.0 - last.wall.0 - away_ms;
         // A clock beyond all calendars reads as the last printable time for ever.
         let is_stuck = now.wall == last.wall && !now.wall.is_within_calendars();
-        let is_set = step_ms < -STEP_BACK_MIN_MS || step_ms > CORRECTION_MAX_MS;
+        let is_set = !(-STEP_BACK_MIN_MS..=CORRECTION_MAX_MS).contains(&step_ms);
         let on_time_ms = if step_ms < 0 { ON_TIME_MS } else { 0 };
         let resume_after = Timestamp(now.wall.0 - away_ms.max(on_time_ms));
         if let Some(behind) = self.behind {
