@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use stepward::store::{Store, StoreError, StoreOptions};
+use stepward::store::{Store, StoreOptions};
 
 use super::line::Answer;
 use super::{ServerHouse, session_request, word};
@@ -40,7 +40,7 @@ impl ServerHouse {
     /// What `stepward server --accept-older-database` and `stepward restore` do to the database.
     fn begin_new_lineage(&self) {
         let store = Store::open(&self.config.data_dir, StoreOptions::default()).unwrap();
-        let begun = store.write(|tx| Ok::<_, StoreError>(tx.begin_new_lineage()?));
+        let begun = store.write(|tx| tx.begin_new_lineage());
         begun.unwrap();
     }
 
