@@ -9,8 +9,6 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{JoinHandle, Thread};
 
-use hyper::header::HeaderValue;
-
 use super::App;
 use super::auth::{Caller, Gate};
 use super::error::ApiError;
@@ -20,7 +18,7 @@ use super::meter::Meter;
 use super::routes::{self, Access, Route};
 use super::web;
 use crate::domain::event::{EventKind, NewEvent};
-use crate::domain::lineage::EpochHistory;
+use crate::domain::lineage::{Epoch, EpochHistory};
 use crate::domain::peer::{PROTOCOL, PROTOCOL_HEADER, PROTOCOL_MIN, Peer};
 use crate::domain::token::Role;
 use crate::essential::{catch_and_count, spawn_essential};
@@ -115,12 +113,10 @@ pub struct Door {
 }
 
 impl Door {
-    /// What workers are told of the state of the database, see `domain/lineage.rs`.
-    pub fn epoch(&self) -> HeaderValue {
-        let epoch = self
-            .epochs
-            .epoch(self.commit_number.load(Ordering::Acquire));
-        HeaderValue::try_from(epoch.to_string()).expect("keys and numbers are plain text")
+    /// The state of the database that the answers to workers announce, see `domain/lineage.rs`.
+    pub fn epoch(&self) -> Epoch {
+        let commit_number = self.commit_number.load(Ordering::Acquire);
+        self.epochs.epoch(commit_number)
     }
 
     /// What is asked for, what stands in its path, and who asks; if it exists, and if the caller may. Nothing more is read of a

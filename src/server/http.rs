@@ -580,11 +580,15 @@ async fn serve(
             .insert("strict-transport-security", value);
     }
     if route.is_some_and(|route| route.access.is_for_workers()) {
-        let value = Peer::of_this_version(Features::OF_SERVER).to_string();
-        let value = hyper::header::HeaderValue::try_from(value).expect("it is plain text");
-        response.headers_mut().insert(PROTOCOL_HEADER, value);
+        let peer = Peer::of_this_version(Features::OF_SERVER);
         let epoch = desk.door.epoch();
-        response.headers_mut().insert(LINEAGE_HEADER, epoch);
+        for (name, value) in [
+            (PROTOCOL_HEADER, peer.to_string()),
+            (LINEAGE_HEADER, epoch.to_string()),
+        ] {
+            let value = hyper::header::HeaderValue::try_from(value).expect("it is plain text");
+            response.headers_mut().insert(name, value);
+        }
     }
     response
 }

@@ -355,12 +355,13 @@ impl Server {
         let begun_at = clock.now().wall;
         let engine = Engine::new(store, settings);
         gate.load(&engine)?;
+        // The first commit of this start: the epoch records how many commits came before it.
+        let epochs = Arc::new(engine.begin_epoch(clock.now())?);
         // Before the schedules are loaded: their times are to be on the clock of now.
         let now = clock.now();
         engine.follow_clock(None, clock.reading(now), now)?;
         let logs = open_logs(&logs_folder, &engine)?;
         let installation = engine.installation_key()?;
-        let epochs = Arc::new(engine.begin_epoch(clock.now())?);
         let origin = Origin::new(&installation, config.public_url.as_deref());
         let thread = StartError::Thread;
         let catalogue = Arc::<Catalogue>::default();

@@ -81,10 +81,6 @@ impl UnwrittenContacts {
     }
 }
 
-/// Contacts that a transaction writes. Few transactions do, so the list is boxed where it is kept.
-#[derive(Default)]
-pub(super) struct WrittenContacts(pub(super) Vec<Contact>);
-
 impl Store {
     /// Records a sign of life of a current session in memory. `has_unwritten_contacts` is true from now on.
     pub fn record_contact(&self, contact: Contact) {
@@ -109,7 +105,8 @@ impl Tx<'_> {
     /// The contact is in the rows of this transaction, or the rows know more: it leaves the memory after the commit.
     pub fn contact_is_written(&self, contact: Contact) {
         let mut changes = self.changes.borrow_mut();
-        changes.contacts.get_or_insert_default().0.push(contact);
+        let rare = changes.rare.get_or_insert_default();
+        rare.contacts.push(contact);
     }
 
     /// Whether the worker was heard after the given time, as far as the memory knows.

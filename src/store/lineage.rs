@@ -139,7 +139,8 @@ impl Tx<'_> {
         self.sql(ADD_LINEAGE)?.execute([])?;
         self.forget_epochs(i64::MAX)?;
         self.forget_session_keys()?;
-        self.changes.borrow_mut().begins_lineage = true;
+        let mut changes = self.changes.borrow_mut();
+        changes.rare.get_or_insert_default().begins_lineage = true;
         Ok(key)
     }
 

@@ -543,8 +543,8 @@ impl Shared {
         if let Some(up) = changes.up {
             self.service_clock_up.fetch_max(up.0, Ordering::Relaxed);
         }
-        if let Some(written) = &changes.contacts {
-            self.contacts.remove_written(&written.0);
+        if let Some(rare) = &changes.rare {
+            self.contacts.remove_written(&rare.contacts);
         }
         self.remember(changes.definitions);
         let mut notice = changes.notice;
@@ -602,10 +602,17 @@ struct Changes {
     recorded_last: Option<EventSeq>,
     /// What is counted of it.
     facts: Vec<Fact>,
+    /// Boxed, so that the changes of an ordinary transaction stay small.
+    rare: Option<Box<RareChanges>>,
+}
+
+/// What only few transactions change.
+#[derive(Default)]
+struct RareChanges {
     /// The transaction began a new lineage.
     begins_lineage: bool,
     /// Signs of life that the commit writes.
-    contacts: Option<Box<contacts::WrittenContacts>>,
+    contacts: Vec<Contact>,
 }
 
 impl Changes {
@@ -618,9 +625,10 @@ impl Changes {
         self.jobs.extend(other.jobs);
         self.definitions.extend(other.definitions);
         self.facts.extend(other.facts);
-        self.begins_lineage |= other.begins_lineage;
-        if let Some(written) = other.contacts {
-            self.contacts.get_or_insert_default().0.extend(written.0);
+        if let Some(other) = other.rare {
+            let rare = self.rare.get_or_insert_default();
+            rare.begins_lineage |= other.begins_lineage;
+            rare.contacts.extend(other.contacts);
         }
     }
 }

@@ -695,7 +695,11 @@ impl WriterThread {
             false => Ok(()),
         };
         let sealed = sealed.and_then(|()| {
-            if changes.begins_lineage {
+            if changes
+                .rare
+                .as_ref()
+                .is_some_and(|rare| rare.begins_lineage)
+            {
                 new_lineage = Some(tx.lineage()?.key);
             }
             if planted(Bug::ReplyBeforeCommit) {

@@ -72,13 +72,18 @@ const ROUTES: &[(&str, &str, &[&str])] = &[
     ),
 ];
 
+/// Workers of other versions may say more than this server knows: their routes ignore it. See `protocol.rs`.
+fn is_for_people(path: &str) -> bool {
+    !path.starts_with("/api/worker/")
+}
+
 #[test]
 fn a_word_that_nobody_would_look_at_is_refused_by_its_name() {
     let house = ServerHouse::new();
     house.submit("hello");
     let ann = house.worker("ann", &[], 1);
     let before = (house.job(1), ann.shown()["paused"].clone(), house.jobs());
-    for (method, path, known) in ROUTES {
+    for (method, path, known) in ROUTES.iter().filter(|route| is_for_people(route.1)) {
         let answer = house.ask(method, &format!("{path}?limt=5"), "", b"");
         assert_eq!(answer.refused(422), "invalid", "{method} {path}");
         let message = answer.message();
@@ -96,7 +101,8 @@ fn a_field_that_nobody_would_look_at_is_refused_by_its_name() {
     let house = ServerHouse::new();
     house.submit("hello");
     house.worker("ann", &[], 1);
-    for (method, path, _) in ROUTES.iter().filter(|(method, ..)| *method == "POST") {
+    let for_people = ROUTES.iter().filter(|route| is_for_people(route.1));
+    for (method, path, _) in for_people.filter(|(method, ..)| *method == "POST") {
         let answer = house.post(path, &json!({ "timout": 5 }));
         assert_eq!(answer.refused(422), "invalid", "{method} {path}");
         assert!(answer.message().contains("`timout`"), "{method} {path}");

@@ -589,7 +589,7 @@ fn of_workers(table: &mut Table, ann: &HttpWorker, greet: &Value) {
     );
     session("a worker with a tag that is two", "tags", json!(["a b"]));
     session("a worker with a million slots", "slots", json!(1_000_000));
-    session("a worker that calls itself boss", "boss", json!(true));
+    session("a worker whose results are no list", "spooled", json!({}));
     session("a session with a NUL", "session", json!("\0"));
     let log = format!("/api/worker/steps/{}/attempts/1/log", greet["step_id"]);
     let session = ann.session.replace(' ', "%20");

@@ -120,6 +120,7 @@ const WHO_MAY: &str = "
     GET    /assets/{version}/{file}                        public
     POST   /hooks/{name}                                   signed
     POST   /api/worker/enrol                               enrolment
+    GET    /api/worker/server                              workers
     POST   /api/worker/sessions                            workers
     POST   /api/worker/heartbeat                           workers
     POST   /api/worker/poll                                workers
