@@ -174,7 +174,7 @@ impl Crew {
         match line {
             BEATS => Event::Beaten(key, Ok(answer.json::<HeartbeatAnswer>().into())),
             POLLS => {
-                let polled: PollAnswer = answer.json::<PollAnswerJson>().try_into().unwrap();
+                let polled: PollAnswer = answer.json::<PollAnswerJson>().into();
                 self.seen.polls += 1;
                 let soon = member.polled_at.elapsed() + Duration::from_secs(1) < POLL_WAIT;
                 if polled.assignments.is_empty() && polled.abort.is_empty() && soon {
@@ -193,7 +193,7 @@ impl Crew {
                     "{:?}",
                     refused.cloned().map(Verdict::from)
                 );
-                Event::Reported(key, Ok(reported.try_into().unwrap()))
+                Event::Reported(key, Ok(reported.into()))
             }
         }
     }
