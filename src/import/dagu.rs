@@ -41,6 +41,7 @@ pub fn import_dagu(files: &[DaguFile], timezone: &str) -> Imported {
             timezone,
             report: &mut report,
             document: Map::default(),
+            places: BTreeMap::new(),
             uses_own_zone: false,
         };
         for dag in dags.iter().filter(|dag| dag.file == file.name) {
@@ -60,6 +61,7 @@ pub fn import_dagu(files: &[DaguFile], timezone: &str) -> Imported {
             head: vec![format!("Imported from the Dagu file {}.", file.name)],
             document: writer.document,
             tail: Vec::new(),
+            places: writer.places,
         });
     }
     if drafts.iter().any(|draft| !draft.document.is_empty()) {
@@ -551,6 +553,8 @@ struct Writer<'a> {
     timezone: &'a str,
     report: &'a mut Report,
     document: Map,
+    /// Where the steps of the document are in the DAG.
+    places: BTreeMap<Vec<String>, String>,
     uses_own_zone: bool,
 }
 
@@ -1138,6 +1142,9 @@ impl Writer<'_> {
         gate_name: &mut dyn FnMut(&str) -> String,
     ) -> Vec<(String, Map)> {
         let dag = around.dag;
+        let place = format!("{}: {}{}", dag.file, dag.prefix, step.path);
+        let path = ["tasks", &dag.task, "flow", &step.name].map(str::to_string);
+        self.places.insert(path.into(), place);
         let rows = self.report.rows.len();
         let mut written = match self.step_body(around, step, all) {
             Ok(written) => {

@@ -60,6 +60,7 @@ pub fn import_stroem(
         name,
         document,
         tail: Vec::new(),
+        places: BTreeMap::new(),
     });
     finish(drafts.collect(), writer.scripts, writer.report)
 }

@@ -297,6 +297,51 @@ tasks:
     }
 }
 
+/// Several errors in one step make one step that fails. What is around it stays, and each error has its row.
+#[test]
+fn several_errors_in_one_step_take_out_that_step_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+actions:
+  show:
+    type: script
+    script: echo shown
+    input: { text: { type: string }, more: { type: string }, third: { type: string } }
+tasks:
+  t:
+    flow:
+      one: { type: script, script: make one }
+      two: { action: show, depends_on: [one], input: { text: { a: 1 }, more: { b: 2 } } }
+  u:
+    flow:
+      only: { action: show, input: { text: { a: 1 }, more: { b: 2 }, third: { c: 3 } } }
+"#;
+    fs::write(folder.path().join("a.yaml"), text).unwrap();
+    let output = import(&["stroem", folder.path().to_str().unwrap(), "--dry-run"]);
+    let (written, table) = said(&output);
+    assert!(output.status.success(), "{table}");
+    let document: serde_yaml::Value = serde_yaml::from_str(&written).unwrap();
+    let two = &document["tasks"]["t"]["flow"]["two"];
+    assert_eq!(two["depends_on"][0], "one", "{written}");
+    for step in [two, &document["tasks"]["u"]["flow"]["only"]] {
+        let script = step["script"].as_str().unwrap();
+        assert!(script.contains("this step was not imported"), "{written}");
+    }
+    for (place, faults) in [("tasks.t.flow.two", 2), ("tasks.u.flow.only", 3)] {
+        let begin = format!("a.yaml: {place} ");
+        let rows: Vec<&str> = table
+            .lines()
+            .filter(|row| row.starts_with(&begin))
+            .collect();
+        assert_eq!(rows.len(), faults, "{table}");
+        assert!(
+            rows.iter().all(|row| row.contains("not supported")),
+            "{table}"
+        );
+    }
+    assert!(!table.contains("tasks.u  not supported"), "{table}");
+}
+
 #[test]
 fn a_retry_that_is_no_mapping_is_told_and_hides_no_other() {
     let folder = tempfile::tempdir().unwrap();
