@@ -528,6 +528,11 @@ fn step_output(step: &str, name: &str) -> String {
     format!("steps['{step}'].output.{name}")
 }
 
+/// A condition that holds if all of these expressions do.
+fn when_all(expressions: &[String]) -> String {
+    format!("{{{{ {} }}}}", expressions.join(" and "))
+}
+
 /// What steps after this one may do when it did not complete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Continue {
@@ -923,7 +928,7 @@ impl Writer<'_> {
                     gate_when = Some(expression);
                     gates.push(name.clone());
                     let note = format!(
-                        "step {name} looks whether they hold; the first steps are skipped if not, and the job completes"
+                        "step {name} looks whether they hold; all steps are skipped if not, and the job completes"
                     );
                     self.row(dag, "preconditions", Changed, "", &note);
                 }
@@ -948,14 +953,24 @@ impl Writer<'_> {
             gates = vec![init.name];
             gate_when = None;
         }
-        let is_root: Vec<bool> = steps.iter().map(|step| step.needs.is_empty()).collect();
-        for (step, is_root) in steps.iter_mut().zip(&is_root) {
-            if *is_root {
-                step.needs = gates.clone();
+        // A step that runs although a step before it was skipped would run although the gate is closed, too. All others are
+        // skipped because the steps before them are.
+        let may_be_skipped: BTreeSet<String> = steps
+            .iter()
+            .filter(|step| step.goes_on.skipped)
+            .map(|step| step.name.clone())
+            .collect();
+        let is_gated = |step: &Step| {
+            step.needs.is_empty() || step.needs.iter().any(|need| may_be_skipped.contains(need))
+        };
+        let is_gated: Vec<bool> = steps.iter().map(is_gated).collect();
+        for (step, is_gated) in steps.iter_mut().zip(&is_gated) {
+            if *is_gated {
+                step.needs.splice(0..0, gates.clone());
             }
         }
-        for (step, is_root) in steps.iter().zip(is_root) {
-            let when = gate_when.clone().filter(|_| is_root);
+        for (step, is_gated) in steps.iter().zip(is_gated) {
+            let when = gate_when.clone().filter(|_| is_gated);
             for (name, written) in self.step(around, step, &steps, when, &mut gate_name) {
                 flow.put(&name, written);
             }
@@ -1182,6 +1197,9 @@ impl Writer<'_> {
                         if !edges.is_empty() {
                             check.put("depends_on", edges.clone());
                         }
+                        if !when.is_empty() {
+                            check.put("when", when_all(&when));
+                        }
                         if let Some(env) = outputs_before(step, all, &conditions_text(&conditions))
                         {
                             for (name, value) in env {
@@ -1210,7 +1228,7 @@ impl Writer<'_> {
             written.put("depends_on", edges);
         }
         if !when.is_empty() {
-            written.put("when", format!("{{{{ {} }}}}", when.join(" and ")));
+            written.put("when", when_all(&when));
         }
         self.policies(around, step, &mut written);
         self.unread(dag, &format!("{}.", step.path), &step.body);

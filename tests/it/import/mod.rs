@@ -179,6 +179,55 @@ fn an_imported_dag_runs() {
     assert!(!all.contains("it ran"), "{all}");
 }
 
+/// Imports one DAG, and gives what is written and the table.
+fn import_dag(text: &str) -> (String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("d.yaml");
+    fs::write(&file, text).unwrap();
+    let output = import(&["dagu", file.to_str().unwrap(), "--dry-run"]);
+    let (written, table) = said(&output);
+    assert!(output.status.success(), "{table}");
+    (written, table)
+}
+
+/// No step of a DAG runs if its precondition does not hold, also not behind a step that may be skipped.
+#[test]
+fn no_step_runs_if_the_precondition_of_its_dag_does_not_hold() {
+    let dag = r#"
+type: graph
+preconditions:
+  - condition: "`echo no`"
+    expected: "yes"
+steps:
+  - name: first
+    command: echo first ran
+    continueOn: { skipped: true }
+  - name: second
+    command: echo second ran
+    depends: first
+  - name: third
+    command: echo third ran
+    depends: second
+"#;
+    let with_init = format!("{dag}handlerOn:\n  init: {{ command: echo init ran }}\n");
+    for dag in [dag, with_init.as_str()] {
+        let (written, _) = import_dag(dag);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("d.yaml");
+        fs::write(&file, &written).unwrap();
+        let ran = Command::new(env!("CARGO_BIN_EXE_stepward"))
+            .args(["run", "--logs"])
+            .arg(&file)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let (told, complained) = said(&ran);
+        let all = format!("{told}{complained}");
+        assert!(ran.status.success(), "{written}{all}");
+        assert!(!all.contains(" ran"), "{written}{all}");
+    }
+}
+
 /// Whatever Strøm keeps, or renders to text, is written so that it works here, or it is in the table.
 #[test]
 fn what_stroem_does_besides_is_converted_or_told() {
