@@ -35,6 +35,7 @@ pub fn import_dagu(files: &[DaguFile], timezone: &str) -> Imported {
     let mut report = Report::default();
     let dags = read(files, &mut report);
     let mut drafts = Vec::new();
+    let mut mail_targets = Vec::new();
     for file in files {
         let mut writer = Writer {
             dags: &dags,
@@ -42,6 +43,7 @@ pub fn import_dagu(files: &[DaguFile], timezone: &str) -> Imported {
             report: &mut report,
             document: Map::default(),
             places: BTreeMap::new(),
+            mail_targets: &mut mail_targets,
             uses_own_zone: false,
         };
         for dag in dags.iter().filter(|dag| dag.file == file.name) {
@@ -560,7 +562,45 @@ struct Writer<'a> {
     document: Map,
     /// Where the steps of the document are in the DAG.
     places: BTreeMap<Vec<String>, String>,
+    /// Targets of mail of all files.
+    mail_targets: &'a mut Vec<MailTarget>,
     uses_own_zone: bool,
+}
+
+/// Addresses that get mail. They are a target of notifications in the server's settings.
+struct MailTarget {
+    /// Counts from 1.
+    number: usize,
+    /// `None`: the DAG names no address.
+    to: Option<Vec<String>>,
+    from: Option<String>,
+    /// Whether a row of the report has its definition.
+    is_told: bool,
+}
+
+impl MailTarget {
+    fn name(&self) -> String {
+        match self.number {
+            1 => "mail".to_string(),
+            number => format!("mail-{number}"),
+        }
+    }
+
+    /// What the server's settings need. `None`: a row says it already.
+    fn definition(&mut self) -> Option<String> {
+        if self.is_told {
+            return None;
+        }
+        self.is_told = true;
+        let to = self.to.as_ref();
+        let to = to.map_or_else(|| "ADDRESS".to_string(), |to| to.join(", "));
+        let from = self.from.as_ref();
+        let from = from.map_or_else(String::new, |from| format!(", from: {from}"));
+        let name = self.name();
+        Some(format!(
+            "notify: {{ {name}: {{ type: email, to: [{to}]{from} }} }}"
+        ))
+    }
 }
 
 /// What is true of all steps of one DAG.
@@ -1287,8 +1327,12 @@ impl Writer<'_> {
             self.retry(dag, &path("retry_policy"), retry, written);
         }
         if value("mail_on_error").and_then(Value::as_bool) == Some(true) {
-            let note = "a step tells nobody by itself; add on_error: [{ notify: mail }] to the task, which tells of every failed job";
-            self.row(dag, &path("mail_on_error"), NotSupported, "", note);
+            let target = self.mail_target(dag, "error_mail");
+            let name = self.mail_targets[target].name();
+            let note = format!(
+                "a step tells nobody by itself; add on_error: [{{ notify: {name} }}] to the task, which tells of every failed job"
+            );
+            self.row(dag, &path("mail_on_error"), NotSupported, "", &note);
         }
         step.body.get("mail_on_error");
         let own = self.tags(dag, &format!("{}.", step.path), &step.body);
@@ -1930,8 +1974,28 @@ impl Writer<'_> {
         self.unread(dag, "handler_on.", &handlers);
     }
 
+    /// The target that stands for the addresses under this key: its index among all targets.
+    fn mail_target(&mut self, dag: &Dag, key: &str) -> usize {
+        let config = dag.body.get(key).and_then(Value::as_mapping);
+        let config = config.map(Body::new);
+        let config = config.as_ref();
+        let to = config.and_then(|config| config.get("to")).map(texts);
+        let from = config.and_then(|config| config.text("from"));
+        let known = self.mail_targets.iter();
+        let mut known = known.map(|target| (&target.to, &target.from));
+        if let Some(index) = known.position(|known| known == (&to, &from)) {
+            return index;
+        }
+        self.mail_targets.push(MailTarget {
+            number: self.mail_targets.len() + 1,
+            to,
+            from,
+            is_told: false,
+        });
+        self.mail_targets.len() - 1
+    }
+
     fn mail(&mut self, dag: &Dag, task: &mut Map) {
-        const TARGET: &str = "mail";
         let body = &dag.body;
         let mail_on = body
             .get("mail_on")
@@ -1946,19 +2010,24 @@ impl Writer<'_> {
             ("success", "on_success", "info_mail"),
         ] {
             let config = body.get(mail).and_then(Value::as_mapping).map(Body::new);
-            let to = config
-                .as_ref()
-                .and_then(|config| config.get("to"))
-                .map(texts);
-            let from = config.as_ref().and_then(|config| config.text("from"));
-            let settings = format!(
-                "notify: {{ {TARGET}: {{ type: email, to: [{}]{} }} }}",
-                to.unwrap_or_else(|| vec!["ADDRESS".to_string()]).join(", "),
-                from.map_or_else(String::new, |from| format!(", from: {from}"))
-            );
+            if config.is_none() && !is_on(key) {
+                continue;
+            }
+            let target = self.mail_target(dag, mail);
+            let name = self.mail_targets[target].name();
             if let Some(config) = &config {
-                let note = format!("belongs into the server's settings: {settings}");
+                let note = match self.mail_targets[target].definition() {
+                    Some(definition) => {
+                        format!("belongs into the server's settings: {definition}")
+                    }
+                    None => {
+                        format!("is the target {name}, whose definition is in an earlier row")
+                    }
+                };
                 self.row(dag, mail, Changed, "", &note);
+                for key in ["to", "from"] {
+                    config.get(key);
+                }
                 self.unread(dag, &format!("{mail}."), config);
             }
             if is_on(key) {
@@ -1967,12 +2036,13 @@ impl Writer<'_> {
                     _ => Vec::new(),
                 };
                 let mut hook = Map::default();
-                hook.put("notify", TARGET);
+                hook.put("notify", name.as_str());
                 hooks.push(hook.into());
                 task.put(event, hooks);
-                let note = format!(
-                    "{event}: [{{ notify: {TARGET} }}]; the server's settings need {settings}"
-                );
+                let mut note = format!("{event}: [{{ notify: {name} }}]");
+                if let Some(definition) = self.mail_targets[target].definition() {
+                    note = format!("{note}; the server's settings need {definition}");
+                }
                 self.row(dag, &format!("mail_on.{key}"), Changed, "", &note);
             }
         }

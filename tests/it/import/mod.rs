@@ -228,6 +228,40 @@ steps:
     }
 }
 
+/// Each list of addresses is a target of its own, in all DAGs, and the table asks for each target once.
+#[test]
+fn mail_of_dagu_goes_to_the_addresses_that_it_names() {
+    let dag = |name: &str, error: &str, info: &str| {
+        format!(
+            "name: {name}\nsteps: [{{ name: s, command: make }}]\nmailOn: {{ failure: true, success: true }}\n\
+             errorMail: {{ to: {error} }}\ninfoMail: {{ to: {info} }}\n"
+        )
+    };
+    let text = format!(
+        "{}---\n{}",
+        dag("a", "ops@example.org", "all@example.org"),
+        dag("b", "all@example.org", "new@example.org")
+    );
+    let (written, table) = import_dag(&text);
+    let document: serde_yaml::Value = serde_yaml::from_str(&written).unwrap();
+    for (task, event, target) in [
+        ("a", "on_error", "mail"),
+        ("a", "on_success", "mail-2"),
+        ("b", "on_error", "mail-2"),
+        ("b", "on_success", "mail-3"),
+    ] {
+        let hook = &document["tasks"][task][event][0]["notify"];
+        assert_eq!(hook, target, "{written}");
+    }
+    for definition in [
+        "notify: { mail: { type: email, to: [ops@example.org] } }",
+        "notify: { mail-2: { type: email, to: [all@example.org] } }",
+        "notify: { mail-3: { type: email, to: [new@example.org] } }",
+    ] {
+        assert_eq!(table.matches(definition).count(), 1, "{table}");
+    }
+}
+
 /// Whatever Strøm keeps, or renders to text, is written so that it works here, or it is in the table.
 #[test]
 fn what_stroem_does_besides_is_converted_or_told() {
