@@ -202,6 +202,7 @@ fn read(files: &[DaguFile], report: &mut Report) -> Vec<Dag> {
     let mut dags: Vec<Dag> = Vec::new();
     for file in files {
         let mut documents = Vec::new();
+        let rows = report.rows.len();
         for document in serde_yaml::Deserializer::from_str(&file.text) {
             match Value::deserialize(document) {
                 Ok(Value::Mapping(mapping)) => documents.push(Body::new(&mapping)),
@@ -213,6 +214,10 @@ fn read(files: &[DaguFile], report: &mut Report) -> Vec<Dag> {
                     break;
                 }
             }
+        }
+        if documents.is_empty() && report.rows.len() == rows {
+            let note = "is empty: it holds no DAG; no workflow file is written for it";
+            report.add(&file.name, LeftOut, "", note);
         }
         let is_alone = documents.len() == 1;
         for (index, body) in documents.into_iter().enumerate() {
@@ -1207,7 +1212,14 @@ impl Writer<'_> {
                     true => String::new(),
                     false => format!("step {}", step.name),
                 };
-                self.row(dag, &step.path, Converted, "", &note);
+                // One row for the step: if one says already what is different, it stays.
+                let place = format!("{}: {}{}", dag.file, dag.prefix, step.path);
+                let mut own = self.report.rows[rows..].iter_mut();
+                match own.find(|row| row.place == place && row.outcome == Changed) {
+                    Some(_) if note.is_empty() => {}
+                    Some(row) => row.note = format!("{note}: {}", row.note),
+                    None => self.row(dag, &step.path, Converted, "", &note),
+                }
                 written
             }
             Err(Unsaid(why)) => {
@@ -1545,7 +1557,11 @@ impl Writer<'_> {
             (Some(script), Some(command), _) => (script, Some(texts(command).join(" "))),
             (Some(script), None, _) => (script, None),
             (None, Some(command), _) => (command_of(command), None),
-            (None, None, Some(_)) => {
+            (None, None, Some(named)) => {
+                if !named.trim().contains(char::is_whitespace) {
+                    let note = "is taken as a command; if it is the name of a DAG, import the file of that DAG too";
+                    self.row(dag, &step.path, Changed, &format!("run: {named}"), note);
+                }
                 let run = body.get("run").map(commands_of).unwrap_or_default();
                 (run, None)
             }
@@ -1650,6 +1666,18 @@ impl Writer<'_> {
                 .map_err(|why| Unsaid(format!("the parameter {} {why}", param.name)))?;
             written.map_mut("input").put(&param.name, value);
         }
+        if params.is_none() && step.body.has("parallel") {
+            // Dagu gives the item to the child as all of its parameters: a plain word is the first one.
+            match known.first() {
+                Some(first) => written.map_mut("input").put(first, "{{ each.item }}"),
+                None => {
+                    let note = format!(
+                        "the item is not handed over, because the DAG {child} declares no parameter; declare one there, and give it the item by params"
+                    );
+                    self.row(around.dag, &step.path, Changed, "", &note);
+                }
+            }
+        }
         if step.output.is_some() {
             let note = "the output of a task is that of its steps; take it from steps.NAME.output";
             let path = format!("{}.output", step.path);
@@ -1682,6 +1710,24 @@ impl Writer<'_> {
         {
             return unsaid(
                 "the items of parallel are no plain values, write for_each with a list or a template",
+            );
+        }
+        let has_params = step.body.has("params")
+            || step
+                .body
+                .any(&["with", "config"])
+                .and_then(Value::as_mapping)
+                .is_some_and(|with| get(with, "params").is_some());
+        let is_one_word = |item: &Value| {
+            let words = split_words(&plain_text(item));
+            matches!(&words[..], [word] if !word.contains('='))
+        };
+        if written.get("type") == Some(&Node::from("task"))
+            && !has_params
+            && !items.iter().all(is_one_word)
+        {
+            return unsaid(
+                "the items of parallel are lists of parameters, write for_each with one value for each item and name it in input",
             );
         }
         let items = items.iter().map(|item| Node::from(plain_text(item)));
@@ -1836,13 +1882,18 @@ impl Writer<'_> {
         match &step.output {
             Some(output) => {
                 script.push_str(&captured(&source, output));
-                let note = format!(
+                let mut note = format!(
                     "what it prints is its output {output}, which the steps behind it have in ${output}"
                 );
+                let mut outcome = Converted;
+                if step.goes_on.failure {
+                    outcome = Changed;
+                    note.push_str("; if it fails, they have an empty text there: the output of a failed step is not passed on");
+                }
                 self.row(
                     dag,
                     &format!("{}.output", step.path),
-                    Converted,
+                    outcome,
                     output,
                     &note,
                 );
@@ -2360,7 +2411,11 @@ fn to_template(text: &str, around: &Around, step: &Step, all: &[Step]) -> Result
                 });
             }
             (name, None, Some(of), _) => {
-                out.push_str(&format!("{{{{ {} | trim }}}}", step_output(&of.name, name)));
+                let output = step_output(&of.name, name);
+                out.push_str(&match of.goes_on == Continue::default() {
+                    true => format!("{{{{ {output} | trim }}}}"),
+                    false => format!("{{{{ {output} | default('') | trim }}}}"),
+                });
             }
             (_, None, None, Some(Node::Text(value))) => out.push_str(value),
             (name, ..) => {

@@ -262,6 +262,88 @@ fn mail_of_dagu_goes_to_the_addresses_that_it_names() {
     }
 }
 
+/// The table says what is not the same as in Dagu.
+#[test]
+fn the_table_says_what_is_different_in_an_imported_dag() {
+    let (written, table) = import_dag(
+        r#"
+name: parent
+type: graph
+steps:
+  - name: other
+    run: unknown-dag
+  - name: risky
+    command: ./risky
+    output: FOUND
+    continueOn: { failure: true }
+  - name: use
+    command: echo "$FOUND"
+    depends: risky
+  - name: each
+    run: child
+    parallel: { items: [a, b] }
+  - name: pairs
+    run: child
+    parallel: { items: [WHO=a, WHO=b] }
+  - name: lost
+    run: bare
+    parallel: { items: [a, b] }
+---
+name: child
+params: [WHO: nobody]
+steps: [{ name: greet, command: "echo hello $WHO" }]
+---
+name: bare
+steps: [{ name: greet, command: "echo hello $1" }]
+"#,
+    );
+    let document: serde_yaml::Value = serde_yaml::from_str(&written).unwrap();
+    let each = &document["tasks"]["parent"]["flow"]["each"];
+    assert_eq!(each["for_each"][1], "b", "{written}");
+    assert_eq!(each["input"]["WHO"], "{{ each.item }}", "{written}");
+    for (place, outcome, note) in [
+        (
+            "steps.other",
+            "changed",
+            "is taken as a command; if it is the name of a DAG",
+        ),
+        (
+            "steps.risky.output",
+            "changed",
+            "the output of a failed step is not passed on",
+        ),
+        (
+            "steps.pairs",
+            "not supported",
+            "the items of parallel are lists of parameters",
+        ),
+        ("steps.lost", "changed", "the item is not handed over"),
+    ] {
+        let begin = format!("d.yaml: parent.{place} ");
+        let mut rows = table.lines().filter(|row| row.starts_with(&begin));
+        let row = rows.next().unwrap_or_default();
+        assert!(
+            row.contains(outcome) && row.contains(note),
+            "{place}: {table}"
+        );
+        assert_eq!(rows.next(), None, "{table}");
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("empty.yaml"), "# nothing yet\n").unwrap();
+    fs::write(
+        folder.path().join("full.yaml"),
+        "steps: [{ name: s, command: make }]\n",
+    )
+    .unwrap();
+    let (_, table) = said(&import(&[
+        "dagu",
+        folder.path().to_str().unwrap(),
+        "--dry-run",
+    ]));
+    assert!(table.contains("is empty: it holds no DAG"), "{table}");
+}
+
 /// Whatever Strøm keeps, or renders to text, is written so that it works here, or it is in the table.
 #[test]
 fn what_stroem_does_besides_is_converted_or_told() {
