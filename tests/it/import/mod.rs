@@ -422,6 +422,43 @@ triggers:
     }
 }
 
+/// Strøm renders 1.0 as 1, null as nothing, and a list as [1, 2].
+#[test]
+fn values_of_stroem_become_the_text_that_it_renders() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+actions:
+  show:
+    type: script
+    script: echo "{{ input.ratio }}"
+    env: { FACTOR: 2.0 }
+    input:
+      ratio: { type: number }
+      a: { type: string, default: 3.0 }
+      b: { type: string }
+      c: { type: string }
+      d: { type: string }
+tasks:
+  t:
+    flow:
+      one: { action: show, input: { ratio: 1.5, a: 1.0, b: 1e3, c: null, d: [1, 2.0, x] } }
+"#;
+    fs::write(folder.path().join("a.yaml"), text).unwrap();
+    let output = import(&["stroem", folder.path().to_str().unwrap(), "--dry-run"]);
+    let (written, table) = said(&output);
+    assert!(output.status.success(), "{table}");
+    let document: serde_yaml::Value = serde_yaml::from_str(&written).unwrap();
+    let given = &document["tasks"]["t"]["flow"]["one"]["input"];
+    for (name, text) in [("a", "1"), ("b", "1000"), ("c", ""), ("d", "[1, 2, x]")] {
+        assert_eq!(given[name], text, "{written}");
+    }
+    assert_eq!(given["ratio"], 1.5, "{written}");
+    let action = &document["actions"]["show"];
+    assert_eq!(action["env"]["FACTOR"], "2", "{written}");
+    assert_eq!(action["input"]["a"]["default"], "3", "{written}");
+    assert!(table.contains("it is 1.0 here and 1 in Strøm"), "{table}");
+}
+
 /// A part that would not load is left out, and the table says which and why.
 #[test]
 fn what_would_not_pass_validation_is_left_out_and_told() {
