@@ -79,6 +79,7 @@ pub fn import_crontab(sources: &[CrontabSource]) -> Imported {
             head,
             document,
             tail,
+            places: BTreeMap::new(),
         });
     }
     if !drafts.is_empty() {

@@ -35,12 +35,15 @@ pub fn import_dagu(files: &[DaguFile], timezone: &str) -> Imported {
     let mut report = Report::default();
     let dags = read(files, &mut report);
     let mut drafts = Vec::new();
+    let mut mail_targets = Vec::new();
     for file in files {
         let mut writer = Writer {
             dags: &dags,
             timezone,
             report: &mut report,
             document: Map::default(),
+            places: BTreeMap::new(),
+            mail_targets: &mut mail_targets,
             uses_own_zone: false,
         };
         for dag in dags.iter().filter(|dag| dag.file == file.name) {
@@ -60,6 +63,7 @@ pub fn import_dagu(files: &[DaguFile], timezone: &str) -> Imported {
             head: vec![format!("Imported from the Dagu file {}.", file.name)],
             document: writer.document,
             tail: Vec::new(),
+            places: writer.places,
         });
     }
     if drafts.iter().any(|draft| !draft.document.is_empty()) {
@@ -198,6 +202,7 @@ fn read(files: &[DaguFile], report: &mut Report) -> Vec<Dag> {
     let mut dags: Vec<Dag> = Vec::new();
     for file in files {
         let mut documents = Vec::new();
+        let rows = report.rows.len();
         for document in serde_yaml::Deserializer::from_str(&file.text) {
             match Value::deserialize(document) {
                 Ok(Value::Mapping(mapping)) => documents.push(Body::new(&mapping)),
@@ -209,6 +214,10 @@ fn read(files: &[DaguFile], report: &mut Report) -> Vec<Dag> {
                     break;
                 }
             }
+        }
+        if documents.is_empty() && report.rows.len() == rows {
+            let note = "is empty: it holds no DAG; no workflow file is written for it";
+            report.add(&file.name, LeftOut, "", note);
         }
         let is_alone = documents.len() == 1;
         for (index, body) in documents.into_iter().enumerate() {
@@ -526,6 +535,11 @@ fn step_output(step: &str, name: &str) -> String {
     format!("steps['{step}'].output.{name}")
 }
 
+/// A condition that holds if all of these expressions do.
+fn when_all(expressions: &[String]) -> String {
+    format!("{{{{ {} }}}}", expressions.join(" and "))
+}
+
 /// What steps after this one may do when it did not complete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Continue {
@@ -551,7 +565,47 @@ struct Writer<'a> {
     timezone: &'a str,
     report: &'a mut Report,
     document: Map,
+    /// Where the steps of the document are in the DAG.
+    places: BTreeMap<Vec<String>, String>,
+    /// Targets of mail of all files.
+    mail_targets: &'a mut Vec<MailTarget>,
     uses_own_zone: bool,
+}
+
+/// Addresses that get mail. They are a target of notifications in the server's settings.
+struct MailTarget {
+    /// Counts from 1.
+    number: usize,
+    /// `None`: the DAG names no address.
+    to: Option<Vec<String>>,
+    from: Option<String>,
+    /// Whether a row of the report has its definition.
+    is_told: bool,
+}
+
+impl MailTarget {
+    fn name(&self) -> String {
+        match self.number {
+            1 => "mail".to_string(),
+            number => format!("mail-{number}"),
+        }
+    }
+
+    /// What the server's settings need. `None`: a row says it already.
+    fn definition(&mut self) -> Option<String> {
+        if self.is_told {
+            return None;
+        }
+        self.is_told = true;
+        let to = self.to.as_ref();
+        let to = to.map_or_else(|| "ADDRESS".to_string(), |to| to.join(", "));
+        let from = self.from.as_ref();
+        let from = from.map_or_else(String::new, |from| format!(", from: {from}"));
+        let name = self.name();
+        Some(format!(
+            "notify: {{ {name}: {{ type: email, to: [{to}]{from} }} }}"
+        ))
+    }
 }
 
 /// What is true of all steps of one DAG.
@@ -919,7 +973,7 @@ impl Writer<'_> {
                     gate_when = Some(expression);
                     gates.push(name.clone());
                     let note = format!(
-                        "step {name} looks whether they hold; the first steps are skipped if not, and the job completes"
+                        "step {name} looks whether they hold; all steps are skipped if not, and the job completes"
                     );
                     self.row(dag, "preconditions", Changed, "", &note);
                 }
@@ -944,14 +998,24 @@ impl Writer<'_> {
             gates = vec![init.name];
             gate_when = None;
         }
-        let is_root: Vec<bool> = steps.iter().map(|step| step.needs.is_empty()).collect();
-        for (step, is_root) in steps.iter_mut().zip(&is_root) {
-            if *is_root {
-                step.needs = gates.clone();
+        // A step that runs although a step before it was skipped would run although the gate is closed, too. All others are
+        // skipped because the steps before them are.
+        let may_be_skipped: BTreeSet<String> = steps
+            .iter()
+            .filter(|step| step.goes_on.skipped)
+            .map(|step| step.name.clone())
+            .collect();
+        let is_gated = |step: &Step| {
+            step.needs.is_empty() || step.needs.iter().any(|need| may_be_skipped.contains(need))
+        };
+        let is_gated: Vec<bool> = steps.iter().map(is_gated).collect();
+        for (step, is_gated) in steps.iter_mut().zip(&is_gated) {
+            if *is_gated {
+                step.needs.splice(0..0, gates.clone());
             }
         }
-        for (step, is_root) in steps.iter().zip(is_root) {
-            let when = gate_when.clone().filter(|_| is_root);
+        for (step, is_gated) in steps.iter().zip(is_gated) {
+            let when = gate_when.clone().filter(|_| is_gated);
             for (name, written) in self.step(around, step, &steps, when, &mut gate_name) {
                 flow.put(&name, written);
             }
@@ -1138,6 +1202,9 @@ impl Writer<'_> {
         gate_name: &mut dyn FnMut(&str) -> String,
     ) -> Vec<(String, Map)> {
         let dag = around.dag;
+        let place = format!("{}: {}{}", dag.file, dag.prefix, step.path);
+        let path = ["tasks", &dag.task, "flow", &step.name].map(str::to_string);
+        self.places.insert(path.into(), place);
         let rows = self.report.rows.len();
         let mut written = match self.step_body(around, step, all) {
             Ok(written) => {
@@ -1145,7 +1212,14 @@ impl Writer<'_> {
                     true => String::new(),
                     false => format!("step {}", step.name),
                 };
-                self.row(dag, &step.path, Converted, "", &note);
+                // One row for the step: if one says already what is different, it stays.
+                let place = format!("{}: {}{}", dag.file, dag.prefix, step.path);
+                let mut own = self.report.rows[rows..].iter_mut();
+                match own.find(|row| row.place == place && row.outcome == Changed) {
+                    Some(_) if note.is_empty() => {}
+                    Some(row) => row.note = format!("{note}: {}", row.note),
+                    None => self.row(dag, &step.path, Converted, "", &note),
+                }
                 written
             }
             Err(Unsaid(why)) => {
@@ -1175,6 +1249,9 @@ impl Writer<'_> {
                         if !edges.is_empty() {
                             check.put("depends_on", edges.clone());
                         }
+                        if !when.is_empty() {
+                            check.put("when", when_all(&when));
+                        }
                         if let Some(env) = outputs_before(step, all, &conditions_text(&conditions))
                         {
                             for (name, value) in env {
@@ -1203,7 +1280,7 @@ impl Writer<'_> {
             written.put("depends_on", edges);
         }
         if !when.is_empty() {
-            written.put("when", format!("{{{{ {} }}}}", when.join(" and ")));
+            written.put("when", when_all(&when));
         }
         self.policies(around, step, &mut written);
         self.unread(dag, &format!("{}.", step.path), &step.body);
@@ -1262,8 +1339,12 @@ impl Writer<'_> {
             self.retry(dag, &path("retry_policy"), retry, written);
         }
         if value("mail_on_error").and_then(Value::as_bool) == Some(true) {
-            let note = "a step tells nobody by itself; add on_error: [{ notify: mail }] to the task, which tells of every failed job";
-            self.row(dag, &path("mail_on_error"), NotSupported, "", note);
+            let target = self.mail_target(dag, "error_mail");
+            let name = self.mail_targets[target].name();
+            let note = format!(
+                "a step tells nobody by itself; add on_error: [{{ notify: {name} }}] to the task, which tells of every failed job"
+            );
+            self.row(dag, &path("mail_on_error"), NotSupported, "", &note);
         }
         step.body.get("mail_on_error");
         let own = self.tags(dag, &format!("{}.", step.path), &step.body);
@@ -1476,7 +1557,11 @@ impl Writer<'_> {
             (Some(script), Some(command), _) => (script, Some(texts(command).join(" "))),
             (Some(script), None, _) => (script, None),
             (None, Some(command), _) => (command_of(command), None),
-            (None, None, Some(_)) => {
+            (None, None, Some(named)) => {
+                if !named.trim().contains(char::is_whitespace) {
+                    let note = "is taken as a command; if it is the name of a DAG, import the file of that DAG too";
+                    self.row(dag, &step.path, Changed, &format!("run: {named}"), note);
+                }
                 let run = body.get("run").map(commands_of).unwrap_or_default();
                 (run, None)
             }
@@ -1581,6 +1666,18 @@ impl Writer<'_> {
                 .map_err(|why| Unsaid(format!("the parameter {} {why}", param.name)))?;
             written.map_mut("input").put(&param.name, value);
         }
+        if params.is_none() && step.body.has("parallel") {
+            // Dagu gives the item to the child as all of its parameters: a plain word is the first one.
+            match known.first() {
+                Some(first) => written.map_mut("input").put(first, "{{ each.item }}"),
+                None => {
+                    let note = format!(
+                        "the item is not handed over, because the DAG {child} declares no parameter; declare one there, and give it the item by params"
+                    );
+                    self.row(around.dag, &step.path, Changed, "", &note);
+                }
+            }
+        }
         if step.output.is_some() {
             let note = "the output of a task is that of its steps; take it from steps.NAME.output";
             let path = format!("{}.output", step.path);
@@ -1613,6 +1710,24 @@ impl Writer<'_> {
         {
             return unsaid(
                 "the items of parallel are no plain values, write for_each with a list or a template",
+            );
+        }
+        let has_params = step.body.has("params")
+            || step
+                .body
+                .any(&["with", "config"])
+                .and_then(Value::as_mapping)
+                .is_some_and(|with| get(with, "params").is_some());
+        let is_one_word = |item: &Value| {
+            let words = split_words(&plain_text(item));
+            matches!(&words[..], [word] if !word.contains('='))
+        };
+        if written.get("type") == Some(&Node::from("task"))
+            && !has_params
+            && !items.iter().all(is_one_word)
+        {
+            return unsaid(
+                "the items of parallel are lists of parameters, write for_each with one value for each item and name it in input",
             );
         }
         let items = items.iter().map(|item| Node::from(plain_text(item)));
@@ -1767,13 +1882,18 @@ impl Writer<'_> {
         match &step.output {
             Some(output) => {
                 script.push_str(&captured(&source, output));
-                let note = format!(
+                let mut note = format!(
                     "what it prints is its output {output}, which the steps behind it have in ${output}"
                 );
+                let mut outcome = Converted;
+                if step.goes_on.failure {
+                    outcome = Changed;
+                    note.push_str("; if it fails, they have an empty text there: the output of a failed step is not passed on");
+                }
                 self.row(
                     dag,
                     &format!("{}.output", step.path),
-                    Converted,
+                    outcome,
                     output,
                     &note,
                 );
@@ -1905,8 +2025,28 @@ impl Writer<'_> {
         self.unread(dag, "handler_on.", &handlers);
     }
 
+    /// The target that stands for the addresses under this key: its index among all targets.
+    fn mail_target(&mut self, dag: &Dag, key: &str) -> usize {
+        let config = dag.body.get(key).and_then(Value::as_mapping);
+        let config = config.map(Body::new);
+        let config = config.as_ref();
+        let to = config.and_then(|config| config.get("to")).map(texts);
+        let from = config.and_then(|config| config.text("from"));
+        let known = self.mail_targets.iter();
+        let mut known = known.map(|target| (&target.to, &target.from));
+        if let Some(index) = known.position(|known| known == (&to, &from)) {
+            return index;
+        }
+        self.mail_targets.push(MailTarget {
+            number: self.mail_targets.len() + 1,
+            to,
+            from,
+            is_told: false,
+        });
+        self.mail_targets.len() - 1
+    }
+
     fn mail(&mut self, dag: &Dag, task: &mut Map) {
-        const TARGET: &str = "mail";
         let body = &dag.body;
         let mail_on = body
             .get("mail_on")
@@ -1921,19 +2061,24 @@ impl Writer<'_> {
             ("success", "on_success", "info_mail"),
         ] {
             let config = body.get(mail).and_then(Value::as_mapping).map(Body::new);
-            let to = config
-                .as_ref()
-                .and_then(|config| config.get("to"))
-                .map(texts);
-            let from = config.as_ref().and_then(|config| config.text("from"));
-            let settings = format!(
-                "notify: {{ {TARGET}: {{ type: email, to: [{}]{} }} }}",
-                to.unwrap_or_else(|| vec!["ADDRESS".to_string()]).join(", "),
-                from.map_or_else(String::new, |from| format!(", from: {from}"))
-            );
+            if config.is_none() && !is_on(key) {
+                continue;
+            }
+            let target = self.mail_target(dag, mail);
+            let name = self.mail_targets[target].name();
             if let Some(config) = &config {
-                let note = format!("belongs into the server's settings: {settings}");
+                let note = match self.mail_targets[target].definition() {
+                    Some(definition) => {
+                        format!("belongs into the server's settings: {definition}")
+                    }
+                    None => {
+                        format!("is the target {name}, whose definition is in an earlier row")
+                    }
+                };
                 self.row(dag, mail, Changed, "", &note);
+                for key in ["to", "from"] {
+                    config.get(key);
+                }
                 self.unread(dag, &format!("{mail}."), config);
             }
             if is_on(key) {
@@ -1942,12 +2087,13 @@ impl Writer<'_> {
                     _ => Vec::new(),
                 };
                 let mut hook = Map::default();
-                hook.put("notify", TARGET);
+                hook.put("notify", name.as_str());
                 hooks.push(hook.into());
                 task.put(event, hooks);
-                let note = format!(
-                    "{event}: [{{ notify: {TARGET} }}]; the server's settings need {settings}"
-                );
+                let mut note = format!("{event}: [{{ notify: {name} }}]");
+                if let Some(definition) = self.mail_targets[target].definition() {
+                    note = format!("{note}; the server's settings need {definition}");
+                }
                 self.row(dag, &format!("mail_on.{key}"), Changed, "", &note);
             }
         }
@@ -2265,7 +2411,11 @@ fn to_template(text: &str, around: &Around, step: &Step, all: &[Step]) -> Result
                 });
             }
             (name, None, Some(of), _) => {
-                out.push_str(&format!("{{{{ {} | trim }}}}", step_output(&of.name, name)));
+                let output = step_output(&of.name, name);
+                out.push_str(&match of.goes_on == Continue::default() {
+                    true => format!("{{{{ {output} | trim }}}}"),
+                    false => format!("{{{{ {output} | default('') | trim }}}}"),
+                });
             }
             (_, None, None, Some(Node::Text(value))) => out.push_str(value),
             (name, ..) => {

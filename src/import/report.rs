@@ -59,6 +59,22 @@ impl Report {
         });
     }
 
+    /// Removes the rows that say that this place, or a key below it, was imported: it was taken out after all. Rows of the keys
+    /// that are `kept` stay.
+    pub fn take_back(&mut self, place: &str, kept: &[&str]) {
+        self.rows.retain(|row| {
+            let is_imported = matches!(row.outcome, Outcome::Converted | Outcome::Changed);
+            let is_of_it = match row.place.strip_prefix(place) {
+                Some("") => true,
+                Some(below) => below
+                    .strip_prefix('.')
+                    .is_some_and(|key| !kept.contains(&key)),
+                None => false,
+            };
+            !(is_imported && is_of_it)
+        });
+    }
+
     /// `2 converted, 8 changed, 1 left out, 1 not supported`
     pub fn summary(&self) -> String {
         let counted = [

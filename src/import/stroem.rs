@@ -60,6 +60,7 @@ pub fn import_stroem(
         name,
         document,
         tail: Vec::new(),
+        places: BTreeMap::new(),
     });
     finish(drafts.collect(), writer.scripts, writer.report)
 }
@@ -421,6 +422,7 @@ impl Writer<'_> {
         let path = format!("actions.{name}");
         let scope = Scope {
             given: given.clone(),
+            numbers: numbers_of(&action.body),
             ..self.scope()
         };
         let is_first = given.is_empty();
@@ -599,7 +601,7 @@ impl Writer<'_> {
             None | Some(Value::Null) => {}
             Some(Value::Mapping(env)) => {
                 for (name, value) in env {
-                    let said = say.say("env", &plain_text(value), Quoting::None)?;
+                    let said = say.say("env", &rendered(&Node::from(value)), Quoting::None)?;
                     body.map_mut("env").put(&key_text(name), said);
                 }
             }
@@ -876,6 +878,7 @@ impl Writer<'_> {
     ) -> (Map, Vec<String>) {
         let path = format!("tasks.{}.flow.{name}", task.name);
         let mut scope = self.scope();
+        scope.numbers = numbers_of(&task.body);
         for (other, _) in all {
             scope.steps.insert(other.replace('-', "_"), other.clone());
         }
@@ -1699,7 +1702,10 @@ impl Taken {
     /// The value as such an input takes it.
     fn fit(self, value: Node, is_text: impl Fn(&str) -> bool) -> Node {
         match (self, value) {
-            (Taken::Text, Node::Plain(text)) if text != "null" => Node::Text(text),
+            (Taken::Text, value @ Node::Plain(_)) => Node::Text(rendered(&value)),
+            (Taken::Text, Node::List(list)) if list.iter().all(is_rendered) => {
+                Node::Text(rendered(&Node::List(list)))
+            }
             (Taken::Text, Node::Text(text)) => match sole_expression(&text) {
                 Some(inner) if !is_text(inner) => {
                     let is_path = |c: char| c.is_alphanumeric() || "_.[]'\"-".contains(c);
@@ -1728,6 +1734,47 @@ impl Taken {
             (_, value) => value,
         }
     }
+}
+
+/// Whether Tera renders all of it. It renders no mapping.
+fn is_rendered(value: &Node) -> bool {
+    match value {
+        Node::Map(_) => false,
+        Node::List(list) => list.iter().all(is_rendered),
+        Node::Text(_) | Node::Plain(_) => true,
+    }
+}
+
+/// A value as Tera renders it: null is nothing, 1.0 is `1`, a list is `[1, 2]`.
+fn rendered(value: &Node) -> String {
+    match value {
+        Node::Text(text) => text.clone(),
+        Node::Plain(text) if text == "null" => String::new(),
+        Node::Plain(text) => plain_number(text),
+        Node::List(list) => {
+            let items: Vec<String> = list.iter().map(rendered).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Node::Map(_) => String::new(),
+    }
+}
+
+/// A number as Tera renders it; any other text as it is.
+fn plain_number(text: &str) -> String {
+    let is_whole = text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok();
+    match text.parse::<f64>() {
+        Ok(number) if !is_whole && number.is_finite() => number.to_string(),
+        _ => text.to_string(),
+    }
+}
+
+/// The inputs that are declared as numbers with a fraction.
+fn numbers_of(body: &Mapping) -> BTreeSet<String> {
+    let fields = get(body, "input").map(mapping).unwrap_or_default();
+    let numbers = fields
+        .into_iter()
+        .filter(|(_, field)| Taken::of_field(field) == Taken::Number);
+    numbers.map(|(name, _)| name).collect()
 }
 
 fn is_multiple(field: &Mapping) -> bool {
@@ -1875,7 +1922,8 @@ fn expression(value: &Node) -> String {
         return parts.join(" ~ ");
     }
     match value {
-        Node::Plain(text) => text.clone(),
+        Node::Plain(text) if text == "null" => "\"\"".to_string(),
+        Node::Plain(text) => plain_number(text),
         _ => "none".to_string(),
     }
 }

@@ -16,6 +16,8 @@ pub struct Scope {
     pub secrets: BTreeMap<String, String>,
     /// Inputs that are not inputs here, and the expressions that stand for them.
     pub given: BTreeMap<String, String>,
+    /// Inputs that may be numbers with a fraction.
+    pub numbers: BTreeSet<String>,
     pub in_hook: bool,
     /// The name of the workspace.
     pub workspace: String,
@@ -45,6 +47,8 @@ pub enum Quoting {
     /// As it is, and the script says so.
     Unsafe,
 }
+
+const WHOLE_FLOATS: &str = "where a whole number that is kept with a fraction becomes text, it is 1.0 here and 1 in Strøm; write | int if it is always whole";
 
 /// Whether it says anything but itself.
 pub fn is_template(text: &str) -> bool {
@@ -115,6 +119,9 @@ pub fn translate(text: &str, scope: &Scope, quoting: Quoting) -> Translated {
         let mut expression = Expression::new(inner, scope, &locals, &mut out);
         let mut said = expression.rewrite();
         let (is_trusted, has_operator) = (expression.is_trusted, expression.has_operator);
+        if mark == "{{" && expression.may_be_float && !expression.has_comparison {
+            out.notes.insert(WHOLE_FLOATS.to_string());
+        }
         if mark == "{{" && quoting != Quoting::None && !is_trusted {
             if has_operator {
                 said = format!("({})", said.trim());
@@ -204,6 +211,10 @@ struct Expression<'a> {
     out: &'a mut Translated,
     is_trusted: bool,
     has_operator: bool,
+    /// Whether it compares, so that its value is no number.
+    has_comparison: bool,
+    /// Whether its value may be a whole number that is kept as one with a fraction.
+    may_be_float: bool,
 }
 
 impl<'a> Expression<'a> {
@@ -220,6 +231,8 @@ impl<'a> Expression<'a> {
             out,
             is_trusted: true,
             has_operator: false,
+            has_comparison: false,
+            may_be_float: false,
         }
     }
 
@@ -245,10 +258,15 @@ impl<'a> Expression<'a> {
                         .rest
                         .find(|c: char| !c.is_ascii_digit() && c != '.')
                         .unwrap_or(self.rest.len());
-                    said.push_str(&self.rest[..end]);
+                    let number = &self.rest[..end];
+                    self.may_be_float |=
+                        number.contains('.') && number.parse().is_ok_and(|n: f64| n.fract() == 0.0);
+                    said.push_str(number);
                     self.rest = &self.rest[end..];
                 }
                 c => {
+                    self.has_comparison |= "<>=!".contains(c);
+                    self.may_be_float |= c == '/';
                     self.has_operator |= "~+-*/%<>=!".contains(c);
                     said.push(c);
                     self.rest = &self.rest[c.len_utf8()..];
@@ -364,6 +382,7 @@ impl<'a> Expression<'a> {
                 false => format!("{expression}{more}"),
             };
         }
+        self.may_be_float |= self.scope.numbers.contains(name);
         self.out.inputs.insert(name.to_string());
         format!("input{}", path.concat())
     }

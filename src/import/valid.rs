@@ -25,6 +25,8 @@ pub struct Draft {
     pub document: Map,
     /// Comments at the end of the file.
     pub tail: Vec<String>,
+    /// Paths in the document whose source has another path, and how the report calls that.
+    pub places: BTreeMap<Vec<String>, String>,
 }
 
 impl Draft {
@@ -34,6 +36,20 @@ impl Draft {
             remark(&mut text, 0, line);
         }
         text
+    }
+
+    /// How the report calls what is at the path of the document.
+    fn place(&self, path: &[String]) -> String {
+        if path.is_empty() {
+            return self.source.clone();
+        }
+        for length in (1..=path.len()).rev() {
+            if let Some(place) = self.places.get(&path[..length]) {
+                let below = path[length..].iter().map(|key| format!(".{key}"));
+                return below.fold(place.clone(), |place, key| place + &key);
+            }
+        }
+        format!("{}: {}", self.source, path.join("."))
     }
 }
 
@@ -73,15 +89,24 @@ pub fn finish(
         if is_valid {
             break;
         }
+        // All units are found before the first one is taken out: an error speaks of the document as it was checked.
         let errors = checked.diagnostics.iter().filter(|found| found.is_error());
-        let mut taken_out = BTreeSet::new();
-        for error in errors {
-            let Some(index) = drafts.iter().position(|draft| draft.name == error.at.file) else {
-                continue;
-            };
+        let errors = errors.filter_map(|error| {
+            let index = drafts
+                .iter()
+                .position(|draft| draft.name == error.at.file)?;
             let unit = Unit::at(&path_at(&texts[index], error), &drafts[index].document);
+            Some((index, unit, error))
+        });
+        let errors: Vec<(usize, Unit, &Diagnostic)> = errors.collect();
+        let mut taken_out = BTreeSet::new();
+        let mut told = BTreeSet::new();
+        for (index, unit, error) in errors {
             if taken_out.insert((index, unit.clone())) {
                 unit.take_out(&mut drafts[index], error, &mut report);
+            }
+            if told.insert((index, unit.clone(), &error.message)) {
+                unit.tell(&drafts[index], error, &mut report);
             }
         }
         let is_changed = |(draft, text): (&Draft, &String)| draft.text() != *text;
@@ -131,9 +156,10 @@ impl Unit {
             ["tasks", task, "flow", step, ..] => {
                 let at = ["tasks", task, "flow", step];
                 match document.at(&at) {
-                    Some(Node::Map(found)) if is_failing(found) => match found.len() {
+                    Some(Node::Map(found)) if is_failing(found) => match parts.get(4) {
+                        Some(key) if *key != "script" && found.get(key).is_some() => part(5),
                         // Nothing is left of it that could be taken out.
-                        1 => part(2),
+                        _ if found.len() == 1 => part(2),
                         _ => Unit::Part([&path[..4], &[found.last_key()]].concat()),
                     },
                     _ => Unit::Step {
@@ -152,15 +178,18 @@ impl Unit {
         }
     }
 
+    fn path(&self) -> Vec<String> {
+        match self {
+            Unit::Step { task, step } => ["tasks", task, "flow", step].map(str::to_string).into(),
+            Unit::Part(path) => path.clone(),
+        }
+    }
+
+    /// Takes the unit out of the document, and out of the report what says that it was imported.
     fn take_out(&self, draft: &mut Draft, error: &Diagnostic, report: &mut Report) {
-        let (path, what) = match self {
-            Unit::Step { task, step } => {
-                let path = vec![
-                    "tasks".to_string(),
-                    task.clone(),
-                    "flow".to_string(),
-                    step.clone(),
-                ];
+        let path = self.path();
+        match self {
+            Unit::Step { step, .. } => {
                 let flow = draft.document.at_mut(&path[..3]);
                 if let Some(Node::Map(flow)) = flow {
                     let mut failing = failing_step(&error.message);
@@ -174,19 +203,30 @@ impl Unit {
                     }
                     flow.put(step, failing);
                 }
-                (path, "; written as a step that fails and says so")
+                report.take_back(
+                    &draft.place(&path),
+                    &[
+                        "depends_on",
+                        "continue_on_failure",
+                        "depends",
+                        "continue_on",
+                    ],
+                );
             }
-            Unit::Part(path) => {
-                draft.document.remove_at(path);
-                (path.clone(), "; left out")
+            Unit::Part(_) => {
+                draft.document.remove_at(&path);
+                report.take_back(&draft.place(&path), &[]);
             }
-        };
-        let mut place = draft.source.clone();
-        if !path.is_empty() {
-            place = format!("{place}: {}", path.join("."));
         }
+    }
+
+    fn tell(&self, draft: &Draft, error: &Diagnostic, report: &mut Report) {
+        let what = match self {
+            Unit::Step { .. } => "; written as a step that fails and says so",
+            Unit::Part(_) => "; left out",
+        };
         let note = format!("{}{what}", error.message.replace('\n', " "));
-        report.add(place, NotSupported, "", &note);
+        report.add(draft.place(&self.path()), NotSupported, "", &note);
     }
 }
 

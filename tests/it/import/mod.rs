@@ -179,6 +179,171 @@ fn an_imported_dag_runs() {
     assert!(!all.contains("it ran"), "{all}");
 }
 
+/// Imports one DAG, and gives what is written and the table.
+fn import_dag(text: &str) -> (String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("d.yaml");
+    fs::write(&file, text).unwrap();
+    let output = import(&["dagu", file.to_str().unwrap(), "--dry-run"]);
+    let (written, table) = said(&output);
+    assert!(output.status.success(), "{table}");
+    (written, table)
+}
+
+/// No step of a DAG runs if its precondition does not hold, also not behind a step that may be skipped.
+#[test]
+fn no_step_runs_if_the_precondition_of_its_dag_does_not_hold() {
+    let dag = r#"
+type: graph
+preconditions:
+  - condition: "`echo no`"
+    expected: "yes"
+steps:
+  - name: first
+    command: echo first ran
+    continueOn: { skipped: true }
+  - name: second
+    command: echo second ran
+    depends: first
+  - name: third
+    command: echo third ran
+    depends: second
+"#;
+    let with_init = format!("{dag}handlerOn:\n  init: {{ command: echo init ran }}\n");
+    for dag in [dag, with_init.as_str()] {
+        let (written, _) = import_dag(dag);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("d.yaml");
+        fs::write(&file, &written).unwrap();
+        let ran = Command::new(env!("CARGO_BIN_EXE_stepward"))
+            .args(["run", "--logs"])
+            .arg(&file)
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        let (told, complained) = said(&ran);
+        let all = format!("{told}{complained}");
+        assert!(ran.status.success(), "{written}{all}");
+        assert!(!all.contains(" ran"), "{written}{all}");
+    }
+}
+
+/// Each list of addresses is a target of its own, in all DAGs, and the table asks for each target once.
+#[test]
+fn mail_of_dagu_goes_to_the_addresses_that_it_names() {
+    let dag = |name: &str, error: &str, info: &str| {
+        format!(
+            "name: {name}\nsteps: [{{ name: s, command: make }}]\nmailOn: {{ failure: true, success: true }}\n\
+             errorMail: {{ to: {error} }}\ninfoMail: {{ to: {info} }}\n"
+        )
+    };
+    let text = format!(
+        "{}---\n{}",
+        dag("a", "ops@example.org", "all@example.org"),
+        dag("b", "all@example.org", "new@example.org")
+    );
+    let (written, table) = import_dag(&text);
+    let document: serde_yaml::Value = serde_yaml::from_str(&written).unwrap();
+    for (task, event, target) in [
+        ("a", "on_error", "mail"),
+        ("a", "on_success", "mail-2"),
+        ("b", "on_error", "mail-2"),
+        ("b", "on_success", "mail-3"),
+    ] {
+        let hook = &document["tasks"][task][event][0]["notify"];
+        assert_eq!(hook, target, "{written}");
+    }
+    for definition in [
+        "notify: { mail: { type: email, to: [ops@example.org] } }",
+        "notify: { mail-2: { type: email, to: [all@example.org] } }",
+        "notify: { mail-3: { type: email, to: [new@example.org] } }",
+    ] {
+        assert_eq!(table.matches(definition).count(), 1, "{table}");
+    }
+}
+
+/// The table says what is not the same as in Dagu.
+#[test]
+fn the_table_says_what_is_different_in_an_imported_dag() {
+    let (written, table) = import_dag(
+        r#"
+name: parent
+type: graph
+steps:
+  - name: other
+    run: unknown-dag
+  - name: risky
+    command: ./risky
+    output: FOUND
+    continueOn: { failure: true }
+  - name: use
+    command: echo "$FOUND"
+    depends: risky
+  - name: each
+    run: child
+    parallel: { items: [a, b] }
+  - name: pairs
+    run: child
+    parallel: { items: [WHO=a, WHO=b] }
+  - name: lost
+    run: bare
+    parallel: { items: [a, b] }
+---
+name: child
+params: [WHO: nobody]
+steps: [{ name: greet, command: "echo hello $WHO" }]
+---
+name: bare
+steps: [{ name: greet, command: "echo hello $1" }]
+"#,
+    );
+    let document: serde_yaml::Value = serde_yaml::from_str(&written).unwrap();
+    let each = &document["tasks"]["parent"]["flow"]["each"];
+    assert_eq!(each["for_each"][1], "b", "{written}");
+    assert_eq!(each["input"]["WHO"], "{{ each.item }}", "{written}");
+    for (place, outcome, note) in [
+        (
+            "steps.other",
+            "changed",
+            "is taken as a command; if it is the name of a DAG",
+        ),
+        (
+            "steps.risky.output",
+            "changed",
+            "the output of a failed step is not passed on",
+        ),
+        (
+            "steps.pairs",
+            "not supported",
+            "the items of parallel are lists of parameters",
+        ),
+        ("steps.lost", "changed", "the item is not handed over"),
+    ] {
+        let begin = format!("d.yaml: parent.{place} ");
+        let mut rows = table.lines().filter(|row| row.starts_with(&begin));
+        let row = rows.next().unwrap_or_default();
+        assert!(
+            row.contains(outcome) && row.contains(note),
+            "{place}: {table}"
+        );
+        assert_eq!(rows.next(), None, "{table}");
+    }
+
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("empty.yaml"), "# nothing yet\n").unwrap();
+    fs::write(
+        folder.path().join("full.yaml"),
+        "steps: [{ name: s, command: make }]\n",
+    )
+    .unwrap();
+    let (_, table) = said(&import(&[
+        "dagu",
+        folder.path().to_str().unwrap(),
+        "--dry-run",
+    ]));
+    assert!(table.contains("is empty: it holds no DAG"), "{table}");
+}
+
 /// Whatever Strøm keeps, or renders to text, is written so that it works here, or it is in the table.
 #[test]
 fn what_stroem_does_besides_is_converted_or_told() {
@@ -257,6 +422,43 @@ triggers:
     }
 }
 
+/// Strøm renders 1.0 as 1, null as nothing, and a list as [1, 2].
+#[test]
+fn values_of_stroem_become_the_text_that_it_renders() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+actions:
+  show:
+    type: script
+    script: echo "{{ input.ratio }}"
+    env: { FACTOR: 2.0 }
+    input:
+      ratio: { type: number }
+      a: { type: string, default: 3.0 }
+      b: { type: string }
+      c: { type: string }
+      d: { type: string }
+tasks:
+  t:
+    flow:
+      one: { action: show, input: { ratio: 1.5, a: 1.0, b: 1e3, c: null, d: [1, 2.0, x] } }
+"#;
+    fs::write(folder.path().join("a.yaml"), text).unwrap();
+    let output = import(&["stroem", folder.path().to_str().unwrap(), "--dry-run"]);
+    let (written, table) = said(&output);
+    assert!(output.status.success(), "{table}");
+    let document: serde_yaml::Value = serde_yaml::from_str(&written).unwrap();
+    let given = &document["tasks"]["t"]["flow"]["one"]["input"];
+    for (name, text) in [("a", "1"), ("b", "1000"), ("c", ""), ("d", "[1, 2, x]")] {
+        assert_eq!(given[name], text, "{written}");
+    }
+    assert_eq!(given["ratio"], 1.5, "{written}");
+    let action = &document["actions"]["show"];
+    assert_eq!(action["env"]["FACTOR"], "2", "{written}");
+    assert_eq!(action["input"]["a"]["default"], "3", "{written}");
+    assert!(table.contains("it is 1.0 here and 1 in Strøm"), "{table}");
+}
+
 /// A part that would not load is left out, and the table says which and why.
 #[test]
 fn what_would_not_pass_validation_is_left_out_and_told() {
@@ -295,6 +497,51 @@ tasks:
             |row: &&str| row.starts_with(&format!("{place} ")) && row.contains("not supported");
         assert!(table.lines().any(|row| told(&row)), "{place}: {table}");
     }
+}
+
+/// Several errors in one step make one step that fails. What is around it stays, and each error has its row.
+#[test]
+fn several_errors_in_one_step_take_out_that_step_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+actions:
+  show:
+    type: script
+    script: echo shown
+    input: { text: { type: string }, more: { type: string }, third: { type: string } }
+tasks:
+  t:
+    flow:
+      one: { type: script, script: make one }
+      two: { action: show, depends_on: [one], input: { text: { a: 1 }, more: { b: 2 } } }
+  u:
+    flow:
+      only: { action: show, input: { text: { a: 1 }, more: { b: 2 }, third: { c: 3 } } }
+"#;
+    fs::write(folder.path().join("a.yaml"), text).unwrap();
+    let output = import(&["stroem", folder.path().to_str().unwrap(), "--dry-run"]);
+    let (written, table) = said(&output);
+    assert!(output.status.success(), "{table}");
+    let document: serde_yaml::Value = serde_yaml::from_str(&written).unwrap();
+    let two = &document["tasks"]["t"]["flow"]["two"];
+    assert_eq!(two["depends_on"][0], "one", "{written}");
+    for step in [two, &document["tasks"]["u"]["flow"]["only"]] {
+        let script = step["script"].as_str().unwrap();
+        assert!(script.contains("this step was not imported"), "{written}");
+    }
+    for (place, faults) in [("tasks.t.flow.two", 2), ("tasks.u.flow.only", 3)] {
+        let begin = format!("a.yaml: {place} ");
+        let rows: Vec<&str> = table
+            .lines()
+            .filter(|row| row.starts_with(&begin))
+            .collect();
+        assert_eq!(rows.len(), faults, "{table}");
+        assert!(
+            rows.iter().all(|row| row.contains("not supported")),
+            "{table}"
+        );
+    }
+    assert!(!table.contains("tasks.u  not supported"), "{table}");
 }
 
 #[test]
