@@ -13,7 +13,7 @@ use super::waiting::{Update, WaitingPoll, says_nothing};
 use crate::disk::has_room_for_log;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::log::LogFault;
-use crate::domain::protocol::{LogDigest, Poll};
+use crate::domain::protocol::{LogDigest, Poll, Spooled, Verdict};
 use crate::domain::{AttemptRef, JobId, StepId};
 use crate::engine::EngineError;
 use crate::logs::{AppendError, Comparison};
@@ -90,11 +90,42 @@ pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
     refuse_if_rolled_back(app, request, CallingWorker::Named(&asked.name))?;
     let features = request.announced.features;
     let (registration, Readable { items, faults }) = asked.into_parts(features);
+    let (items, logs): (Vec<Spooled>, Vec<Option<LogDigest>>) = items.into_iter().unzip();
+    let ran: Vec<(String, AttemptRef)> = items
+        .iter()
+        .map(|result| (result.session_key.clone(), result.attempt))
+        .collect();
     let opened =
         app.engine
             .open_session_of(request.caller.owner(), registration, items, app.clock.now())?;
-    let answer = SessionAnswer::new(opened, &faults, &app.installation);
+    let mut log_gaps = Vec::new();
+    for (index, ((session_key, attempt), log)) in ran.iter().zip(logs).enumerate() {
+        if let Some(written) = log
+            && opened.spooled.get(index) == Some(&Verdict::Accepted)
+            && let Some(offset) = missing_from_spooled(app, session_key, *attempt, written)
+        {
+            log_gaps.push((index, offset));
+        }
+    }
+    let answer = SessionAnswer::new(opened, &log_gaps, &faults, &app.installation);
     Ok(Response::json(200, &answer).into())
+}
+
+/// Where the log of an attempt lacks bytes whose result a former session of the worker left. The worker sends such a log while it
+/// opens its session, so what is missing now may be there a moment later.
+fn missing_from_spooled(
+    app: &App,
+    session_key: &str,
+    attempt: AttemptRef,
+    written: LogDigest,
+) -> Option<u64> {
+    match app.engine.log_owner(session_key, attempt, app.clock.now()) {
+        Ok(owner) => missing_from(app, owner.job_id, attempt, written),
+        Err(error) => {
+            log::error!("the log of {attempt} cannot be compared: its job is not known: {error}");
+            None
+        }
+    }
 }
 
 pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
