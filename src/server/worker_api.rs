@@ -199,6 +199,10 @@ pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
 fn missing_from(app: &App, job_id: JobId, attempt: AttemptRef, written: LogDigest) -> Option<u64> {
     let (fault, length) = match app.logs.compare(job_id, attempt, written) {
         Ok(Comparison::Same) => return None,
+        Ok(Comparison::Cut { length }) => {
+            note_cut_log(app, attempt, written, length);
+            return None;
+        }
         Ok(Comparison::Short { length }) => (LogFault::Missing, length),
         Ok(Comparison::Differs { length }) => (LogFault::Differs, length),
         Err(error) => {
@@ -219,15 +223,30 @@ fn note_log_fault(app: &App, attempt: AttemptRef, log: FaultyLog, length: u64) {
     }
 }
 
+/// The worker wrote more than the server keeps of one log: nothing is wrong, and nothing more is asked for.
+fn note_cut_log(app: &App, attempt: AttemptRef, written: LogDigest, length: u64) {
+    let bytes_max = app.logs.attempt_bytes_max();
+    let now = app.clock.now();
+    if let Err(error) = (app.engine).note_cut_log(attempt, written, length, bytes_max, now) {
+        log::error!("that the log of {attempt} is cut cannot be written down: {error}");
+    }
+}
+
+fn forget_log_fault(app: &App, attempt: AttemptRef) {
+    if let Err(error) = app.engine.forget_log_fault(attempt, app.clock.now()) {
+        log::error!(
+            "that no more is missing of the log of {attempt} cannot be written down: {error}"
+        );
+    }
+}
+
 /// Bytes that were missing when the attempt ended have come: once all are there, they are compared.
 fn check_late_log(app: &App, job_id: JobId, attempt: AttemptRef, faulty: FaultyLog) {
     match app.logs.compare(job_id, attempt, faulty.written) {
-        Ok(Comparison::Same) => {
-            if let Err(error) = app.engine.forget_log_fault(attempt, app.clock.now()) {
-                log::error!(
-                    "that the log of {attempt} is complete cannot be written down: {error}"
-                );
-            }
+        Ok(Comparison::Same) => forget_log_fault(app, attempt),
+        Ok(Comparison::Cut { length }) => {
+            forget_log_fault(app, attempt);
+            note_cut_log(app, attempt, faulty.written, length);
         }
         Ok(Comparison::Differs { length }) => {
             let fault = LogFault::Differs;
