@@ -162,7 +162,7 @@ impl Worker {
             return Err(StartError::NothingToOffer(offer.remarks));
         }
         orphans::adopt().map_err(StartError::Orphans)?;
-        end_former_life(&folder, &tools, &config.tags);
+        end_former_life(&folder, &tools, &config.tags, &offer);
         let registration = Registration {
             instance_key: folder.instance_key.clone(),
             session_key: folder::random_key().map_err(StartError::Thread)?,
@@ -298,15 +298,16 @@ fn machine_name() -> String {
     name.nodename().to_string_lossy().into_owned()
 }
 
-/// Nothing that a former life of this worker ran goes on.
-/// `tags` are those that it wants to offer: docker may be away now and have been there before.
-fn end_former_life(folder: &Folder, tools: &Tools, tags: &[String]) {
+/// Nothing that a former life of this worker ran goes on. `wanted_tags`: those that it was told to offer. A docker or a cluster that
+/// has just been asked for the offer and did not answer is not asked again: that would hold up the start for another minute.
+fn end_former_life(folder: &Folder, tools: &Tools, wanted_tags: &[String], offer: &Offer) {
     let killed = marked::kill_marked(&folder.instance_key);
     if killed > 0 {
         let killed = processes::count(killed);
         log::warn!("a former life of this worker had left {killed}, killed now");
     }
-    let leftovers = executor::remove_leftovers(tags, tools);
+    let has_leftovers = !folder.leftovers().is_empty();
+    let leftovers = executor::remove_leftovers(wanted_tags, offer, has_leftovers, tools);
     if leftovers.removed > 0 {
         let removed = match leftovers.removed {
             1 => "1 container or pod".to_string(),
