@@ -5,6 +5,7 @@ use super::heartbeat::sign_of_life;
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::log::LogFault;
+use crate::domain::protocol::LogDigest;
 use crate::domain::worker::WorkerState;
 use crate::domain::{AttemptRef, JobId, Now};
 use crate::store::{Contact, FaultyLog, FormerAttempt, SessionView, Tx};
@@ -94,7 +95,37 @@ impl Engine {
         })
     }
 
-    /// All of it has come.
+    /// The log of an attempt that has ended has `length` of the bytes that its worker wrote, because the server keeps at most
+    /// `bytes_max` of one log.
+    pub fn note_cut_log(
+        &self,
+        attempt: AttemptRef,
+        written: LogDigest,
+        length: u64,
+        bytes_max: u64,
+        now: Now,
+    ) -> Result<(), EngineError> {
+        self.write(now, move |tx| {
+            let Some(step) = tx.step(attempt.step_id)? else {
+                // Its job was removed meanwhile.
+                return Ok(());
+            };
+            let written = written.length;
+            let text = format!(
+                "the log of {attempt} is cut, it has {length} of {written} bytes: the server keeps at most {} MiB of an attempt's log",
+                bytes_max >> 20
+            );
+            let facts = Facts::none()
+                .and("log_bytes", length)
+                .and("written_bytes", written);
+            let event = NewEvent::new(EventKind::LogIncomplete, text);
+            let mut event = event.step(&step).data(facts.data());
+            event.attempt = Some(attempt.attempt);
+            Ok(tx.record(&event, now)?)
+        })
+    }
+
+    /// Nothing of it is missing any more.
     pub fn forget_log_fault(&self, attempt: AttemptRef, now: Now) -> Result<(), EngineError> {
         self.write(now, move |tx| Ok(tx.forget_log_fault(attempt)?))
     }

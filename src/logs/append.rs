@@ -55,15 +55,20 @@ impl Logs {
         if new.is_empty() {
             return Ok(Appended { length });
         }
-        let length_max = self
-            .inner
-            .limits
-            .attempt_bytes_max
-            .saturating_add(MARKER_BYTES_MAX);
-        if length + new.len() as u64 > length_max {
+        if length + new.len() as u64 > self.length_max() {
             return Err(AppendError::TooLong { length });
         }
         self.grow(&mut held, key, new)
+    }
+
+    /// What the server keeps of one attempt's log, but for a few lines.
+    pub fn attempt_bytes_max(&self) -> u64 {
+        self.inner.limits.attempt_bytes_max
+    }
+
+    /// What a log may have at most.
+    pub(super) fn length_max(&self) -> u64 {
+        self.attempt_bytes_max().saturating_add(MARKER_BYTES_MAX)
     }
 
     fn grow(

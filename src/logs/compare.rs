@@ -18,12 +18,20 @@ use crate::domain::{AttemptRef, JobId};
 /// Of a longer log that was opened again, only the length is compared.
 const READ_BYTES_MAX: u64 = 8 << 20;
 
+/// Workers send no longer pieces. A piece that would make a log too long is refused as a whole, so a log that was cut lacks less than
+/// this to its limit.
+const PIECE_BYTES_MAX: u64 = 256 << 10;
+
 /// How a log compares to what its worker wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
     Same,
     /// Bytes are missing from here on.
     Short {
+        length: u64,
+    },
+    /// The worker wrote more than the server keeps of one log, and no more of it is taken.
+    Cut {
         length: u64,
     },
     Differs {
@@ -44,7 +52,12 @@ impl Logs {
         let log = self.mended(&mut held, key)?;
         let length = log.as_ref().map_or(0, |log| log.length);
         if length < written.length {
-            return Ok(Comparison::Short { length });
+            let length_max = self.length_max();
+            let is_cut = written.length > length_max && length + PIECE_BYTES_MAX > length_max;
+            return Ok(match is_cut {
+                true => Comparison::Cut { length },
+                false => Comparison::Short { length },
+            });
         }
         let crc32 = match log {
             Some(log) => log.crc32()?,

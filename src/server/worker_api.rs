@@ -13,7 +13,7 @@ use super::waiting::{Update, WaitingPoll, says_nothing};
 use crate::disk::has_room_for_log;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::log::LogFault;
-use crate::domain::protocol::{LogDigest, Poll};
+use crate::domain::protocol::{LogDigest, Poll, Spooled, Verdict};
 use crate::domain::{AttemptRef, JobId, StepId};
 use crate::engine::EngineError;
 use crate::logs::{AppendError, Comparison};
@@ -90,11 +90,42 @@ pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
     refuse_if_rolled_back(app, request, CallingWorker::Named(&asked.name))?;
     let features = request.announced.features;
     let (registration, Readable { items, faults }) = asked.into_parts(features);
+    let (items, logs): (Vec<Spooled>, Vec<Option<LogDigest>>) = items.into_iter().unzip();
+    let ran: Vec<(String, AttemptRef)> = items
+        .iter()
+        .map(|result| (result.session_key.clone(), result.attempt))
+        .collect();
     let opened =
         app.engine
             .open_session_of(request.caller.owner(), registration, items, app.clock.now())?;
-    let answer = SessionAnswer::new(opened, &faults, &app.installation);
+    let mut log_gaps = Vec::new();
+    for (index, ((session_key, attempt), log)) in ran.iter().zip(logs).enumerate() {
+        if let Some(written) = log
+            && opened.spooled.get(index) == Some(&Verdict::Accepted)
+            && let Some(offset) = missing_from_spooled(app, session_key, *attempt, written)
+        {
+            log_gaps.push((index, offset));
+        }
+    }
+    let answer = SessionAnswer::new(opened, &log_gaps, &faults, &app.installation);
     Ok(Response::json(200, &answer).into())
+}
+
+/// Where the log of an attempt lacks bytes whose result a former session of the worker left. The worker sends such a log while it
+/// opens its session, so what is missing now may be there a moment later.
+fn missing_from_spooled(
+    app: &App,
+    session_key: &str,
+    attempt: AttemptRef,
+    written: LogDigest,
+) -> Option<u64> {
+    match app.engine.log_owner(session_key, attempt, app.clock.now()) {
+        Ok(owner) => missing_from(app, owner.job_id, attempt, written),
+        Err(error) => {
+            log::error!("the log of {attempt} cannot be compared: its job is not known: {error}");
+            None
+        }
+    }
 }
 
 pub fn heartbeat(app: &App, request: &Request) -> Result<Reply, ApiError> {
@@ -168,6 +199,10 @@ pub fn report(app: &App, request: &Request) -> Result<Reply, ApiError> {
 fn missing_from(app: &App, job_id: JobId, attempt: AttemptRef, written: LogDigest) -> Option<u64> {
     let (fault, length) = match app.logs.compare(job_id, attempt, written) {
         Ok(Comparison::Same) => return None,
+        Ok(Comparison::Cut { length }) => {
+            note_cut_log(app, attempt, written, length);
+            return None;
+        }
         Ok(Comparison::Short { length }) => (LogFault::Missing, length),
         Ok(Comparison::Differs { length }) => (LogFault::Differs, length),
         Err(error) => {
@@ -188,15 +223,30 @@ fn note_log_fault(app: &App, attempt: AttemptRef, log: FaultyLog, length: u64) {
     }
 }
 
+/// The worker wrote more than the server keeps of one log: nothing is wrong, and nothing more is asked for.
+fn note_cut_log(app: &App, attempt: AttemptRef, written: LogDigest, length: u64) {
+    let bytes_max = app.logs.attempt_bytes_max();
+    let now = app.clock.now();
+    if let Err(error) = (app.engine).note_cut_log(attempt, written, length, bytes_max, now) {
+        log::error!("that the log of {attempt} is cut cannot be written down: {error}");
+    }
+}
+
+fn forget_log_fault(app: &App, attempt: AttemptRef) {
+    if let Err(error) = app.engine.forget_log_fault(attempt, app.clock.now()) {
+        log::error!(
+            "that no more is missing of the log of {attempt} cannot be written down: {error}"
+        );
+    }
+}
+
 /// Bytes that were missing when the attempt ended have come: once all are there, they are compared.
 fn check_late_log(app: &App, job_id: JobId, attempt: AttemptRef, faulty: FaultyLog) {
     match app.logs.compare(job_id, attempt, faulty.written) {
-        Ok(Comparison::Same) => {
-            if let Err(error) = app.engine.forget_log_fault(attempt, app.clock.now()) {
-                log::error!(
-                    "that the log of {attempt} is complete cannot be written down: {error}"
-                );
-            }
+        Ok(Comparison::Same) => forget_log_fault(app, attempt),
+        Ok(Comparison::Cut { length }) => {
+            forget_log_fault(app, attempt);
+            note_cut_log(app, attempt, faulty.written, length);
         }
         Ok(Comparison::Differs { length }) => {
             let fault = LogFault::Differs;

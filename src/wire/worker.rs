@@ -81,6 +81,9 @@ pub struct SpooledJson {
     pub attempt: u32,
     pub session: String,
     pub finished: FinishedJson,
+    /// For a server with feature `log_checksum`. Never in the file: a worker of version 0.1 does not read a file with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogDigestJson>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -157,6 +160,7 @@ impl From<&Spooled> for SpooledJson {
             attempt: spooled.attempt.attempt,
             session: spooled.session_key.clone(),
             finished: FinishedJson::from(&spooled.finished),
+            log: None,
         }
     }
 }
@@ -177,7 +181,16 @@ impl TryFrom<SpooledJson> for Spooled {
 }
 
 impl SessionRequest {
-    pub fn new(registration: &Registration, spooled: &[Spooled]) -> SessionRequest {
+    /// `logs`: of spooled results. Empty for a server without feature `log_checksum`.
+    pub fn new(
+        registration: &Registration,
+        spooled: &[Spooled],
+        logs: &HashMap<AttemptRef, LogDigest>,
+    ) -> SessionRequest {
+        let spooled = spooled.iter().map(|result| SpooledJson {
+            log: logs.get(&result.attempt).copied().map(Into::into),
+            ..SpooledJson::from(result)
+        });
         SessionRequest {
             name: registration.name.clone(),
             instance: registration.instance_key.clone(),
@@ -186,12 +199,16 @@ impl SessionRequest {
             slots: registration.slots,
             version: registration.version.clone(),
             platform: registration.platform.clone(),
-            spooled: Raw::each(spooled.iter().map(SpooledJson::from)),
+            spooled: Raw::each(spooled),
         }
     }
 
-    /// `features`: what the worker announced with the request.
-    pub fn into_parts(self, features: Features) -> (Registration, Readable<Spooled>) {
+    /// `features`: what the worker announced with the request. Each result comes with the log that its worker wrote, if the worker
+    /// says.
+    pub fn into_parts(
+        self,
+        features: Features,
+    ) -> (Registration, Readable<(Spooled, Option<LogDigest>)>) {
         let registration = Registration {
             instance_key: self.instance,
             session_key: self.session,
@@ -202,7 +219,10 @@ impl SessionRequest {
             platform: self.platform,
             features,
         };
-        let spooled = Readable::of(&self.spooled, |json: SpooledJson| json.try_into());
+        let spooled = Readable::of(&self.spooled, |json: SpooledJson| {
+            let log = json.log.map(LogDigest::from);
+            Ok((json.try_into()?, log))
+        });
         (registration, spooled)
     }
 }
@@ -368,6 +388,24 @@ pub struct LogDigestJson {
     pub crc32: u32,
 }
 
+impl From<LogDigest> for LogDigestJson {
+    fn from(log: LogDigest) -> LogDigestJson {
+        LogDigestJson {
+            length: log.length,
+            crc32: log.crc32,
+        }
+    }
+}
+
+impl From<LogDigestJson> for LogDigest {
+    fn from(json: LogDigestJson) -> LogDigest {
+        LogDigest {
+            length: json.length,
+            crc32: json.crc32,
+        }
+    }
+}
+
 impl From<Verdict> for VerdictJson {
     fn from(verdict: Verdict) -> VerdictJson {
         match verdict {
@@ -398,22 +436,35 @@ fn verdicts_json(verdicts: Vec<Verdict>) -> Vec<VerdictJson> {
     verdicts.into_iter().map(VerdictJson::from).collect()
 }
 
+/// Asks for the rest of these logs, by the index of the item.
+fn ask_for_logs(verdicts: &mut [VerdictJson], log_gaps: &[(usize, u64)]) {
+    for (index, offset) in log_gaps {
+        if let Some(VerdictJson::Accepted { log_from, .. }) = verdicts.get_mut(*index) {
+            *log_from = Some(*offset);
+        }
+    }
+}
+
 fn verdicts(json: Vec<VerdictJson>) -> Vec<Verdict> {
     json.into_iter().map(Verdict::from).collect()
 }
 
 impl SessionAnswer {
+    /// `log_gaps`: by the index of the spooled result, where the server's log of that attempt ends.
     pub fn new(
         opened: OpenedSession,
+        log_gaps: &[(usize, u64)],
         faults: &BTreeMap<usize, Fault>,
         installation: &str,
     ) -> SessionAnswer {
+        let mut spooled = verdicts_json(opened.spooled);
+        ask_for_logs(&mut spooled, log_gaps);
         SessionAnswer {
             worker_id: opened.worker_id.0,
             session_id: opened.session_id.0,
             installation: installation.to_string(),
             settings: opened.settings.into(),
-            spooled: results(verdicts_json(opened.spooled), faults),
+            spooled: results(spooled, faults),
             withheld: opened.withheld,
         }
     }
@@ -835,10 +886,7 @@ impl ItemJson {
                 News::Finished(finished.try_into()?)
             }
         };
-        let log = self.log.map(|log| LogDigest {
-            length: log.length,
-            crc32: log.crc32,
-        });
+        let log = self.log.map(LogDigest::from);
         Ok(ReportedItem {
             item: (attempt, news),
             log,
@@ -861,10 +909,7 @@ impl ReportsRequest {
                 _ => None,
             };
             ItemJson {
-                log: log.map(|log| LogDigestJson {
-                    length: log.length,
-                    crc32: log.crc32,
-                }),
+                log: log.copied().map(Into::into),
                 ..ItemJson::new(*attempt, news)
             }
         });
@@ -910,11 +955,7 @@ impl ReportsAnswerJson {
                 *start = Some(details.into());
             }
         }
-        for (index, offset) in &answer.log_gaps {
-            if let Some(VerdictJson::Accepted { log_from, .. }) = verdicts.get_mut(*index) {
-                *log_from = Some(*offset);
-            }
-        }
+        ask_for_logs(&mut verdicts, &answer.log_gaps);
         ReportsAnswerJson {
             results: results(verdicts, faults),
             poll: answer.poll.as_ref().map(PollAnswerJson::from),

@@ -12,7 +12,7 @@ use super::machine::{Event, Trouble};
 use super::{EndError, WorkerEvent};
 use crate::client::{CallError, Client};
 use crate::domain::AttemptRef;
-use crate::domain::peer::Peer;
+use crate::domain::peer::{Feature, Features, Peer};
 use crate::domain::protocol::{Beat, LogDigest, Poll, Registration, Reports, Spooled};
 use crate::essential::spawn_essential;
 use crate::wire::worker::{
@@ -161,10 +161,15 @@ impl Caller {
     }
 
     fn open(&mut self, registration: &Registration, spooled: &[Spooled]) -> WorkerEvent {
-        if let Err(trouble) = self.check_installation() {
-            return WorkerEvent::Mind(Event::Opened(Err(trouble)));
-        }
-        let request = SessionRequest::new(registration, spooled);
+        let features = match self.check_installation() {
+            Ok(features) => features,
+            Err(trouble) => return WorkerEvent::Mind(Event::Opened(Err(trouble))),
+        };
+        let logs = match features.contains(Feature::LogChecksum) {
+            true => self.logs_of(spooled),
+            false => HashMap::new(),
+        };
+        let request = SessionRequest::new(registration, spooled, &logs);
         let path = format!("{CALLS}sessions");
         let (server, answer) = self.client.post_to_peer(&path, &request, TIMEOUT);
         let answer: Result<SessionAnswer, Trouble> = self.judged("sessions", answer);
@@ -175,6 +180,7 @@ impl Caller {
             self.was_welcome = true;
             log::info!("session opened as worker {}", opened.worker_id);
             warn_of_results_not_taken(spooled, &opened.spooled);
+            self.resend_logs(spooled, &opened.spooled);
             if !opened.withheld.is_empty() {
                 log::warn!(
                     "its token does not let it offer {}, so no step comes to it by that",
@@ -187,9 +193,33 @@ impl Caller {
         ))
     }
 
+    /// What was written of the logs of these attempts, as far as it is known.
+    fn logs_of(&self, spooled: &[Spooled]) -> HashMap<AttemptRef, LogDigest> {
+        let attempts = spooled.iter().map(|result| result.attempt);
+        attempts
+            .filter_map(|attempt| Some((attempt, self.folder.log_digest(attempt)?)))
+            .collect()
+    }
+
+    /// The server lacks the ends of some logs. The loop hears this before it hears of the session, which releases the logs.
+    fn resend_logs(&self, spooled: &[Spooled], verdicts: &[VerdictJson]) {
+        for (result, verdict) in spooled.iter().zip(verdicts) {
+            if let VerdictJson::Accepted {
+                log_from: Some(offset),
+                ..
+            } = verdict
+            {
+                let attempt = result.attempt;
+                // The loop is gone only when the process is going.
+                let _ = self.events.send(WorkerEvent::ResendLog(attempt, *offset));
+            }
+        }
+    }
+
     /// Asks the server which installation it is, before a session registers this worker there. The server of another installation is
-    /// left alone. A server of version 0.1 cannot be asked: there the answer to the session says it.
-    fn check_installation(&mut self) -> Result<(), Trouble> {
+    /// left alone. A server of version 0.1 cannot be asked: there the answer to the session says it. Returns what the server
+    /// announced.
+    fn check_installation(&mut self) -> Result<Features, Trouble> {
         let path = format!("{CALLS}server");
         let (server, answer) = self.client.get_from_peer::<ServerAnswer>(&path, TIMEOUT);
         let is_unknown_route = matches!(
@@ -200,14 +230,14 @@ impl Caller {
             })
         );
         if server == Peer::UNANNOUNCED && is_unknown_route {
-            return Ok(());
+            return Ok(Features::NONE);
         }
         let answer = self.judged("sessions", answer)?;
         if let Err(error) = self.folder.may_belong_to(&answer.installation) {
             self.sent_away = Some(EndError::Other(error.to_string()));
             return Err(Trouble::Unreachable);
         }
-        Ok(())
+        Ok(server.features)
     }
 
     fn post<Q: serde::Serialize, A: serde::de::DeserializeOwned>(

@@ -9,11 +9,11 @@ use std::sync::Mutex;
 use rustix::io::Errno;
 
 use super::executor::Place;
-use crate::domain::protocol::Spooled;
+use crate::domain::protocol::{LogDigest, Spooled};
 use crate::domain::{AttemptRef, StepId};
 use crate::lock::Lock;
 use crate::whole_file;
-use crate::wire::worker::SpooledJson;
+use crate::wire::worker::{LogDigestJson, SpooledJson};
 
 /// Why a folder is not taken. One line: what is wrong, what to do.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +50,7 @@ impl Folder {
         make_folders(&path)?;
         let lock = take_lock(&path)?;
         remove_drafts(&path);
+        remove_lone_digests(&path.join(SPOOL));
         let instance_file = path.join(INSTANCE);
         let instance_key = instance_key(&instance_file).map_err(unusable(&instance_file))?;
         Ok(Folder {
@@ -177,13 +178,26 @@ impl Folder {
         write_whole(&self.spool_file(result.attempt), &json)
     }
 
+    /// Notes what was written of the attempt's log, for a result that the next life of the worker has to deliver. A file of its own:
+    /// a worker of version 0.1 reads the result, and takes no field in it that it does not know. Without the note the server does
+    /// not compare the log, so it need not survive a loss of power.
+    pub fn keep_log_digest(&self, attempt: AttemptRef, log: LogDigest) -> io::Result<()> {
+        let json = serde_json::to_vec(&LogDigestJson::from(log)).expect("plain data");
+        whole_file::write(&self.log_digest_file(attempt), 0o600, &json)
+    }
+
+    /// `None`: it was not noted, or cannot be read.
+    pub fn log_digest(&self, attempt: AttemptRef) -> Option<LogDigest> {
+        let text = fs::read(self.log_digest_file(attempt)).ok()?;
+        let json: LogDigestJson = serde_json::from_slice(&text).ok()?;
+        Some(json.into())
+    }
+
+    /// Forgets the result, and what was written of the log.
     pub fn forget(&self, attempt: AttemptRef) {
-        let file = self.spool_file(attempt);
-        match fs::remove_file(&file) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => log::warn!("{} cannot be removed: {error}", file.display()),
-        }
+        // In this order: a note without a result is removed at the next start.
+        remove(&self.spool_file(attempt));
+        remove(&self.log_digest_file(attempt));
     }
 
     /// Results that former lives could not deliver.
@@ -200,9 +214,15 @@ impl Folder {
         let name = format!("{}.json", file_name(attempt));
         self.path.join(SPOOL).join(name)
     }
+
+    fn log_digest_file(&self, attempt: AttemptRef) -> PathBuf {
+        self.spool_file(attempt).with_extension(LOG_DIGEST)
+    }
 }
 
 const SPOOL: &str = "spool";
+/// How the name of a file ends that says what was written of a log.
+const LOG_DIGEST: &str = "log";
 const ATTEMPTS: &str = "attempts";
 const SESSION: &str = "session";
 const LOCK: &str = "lock";
@@ -243,6 +263,26 @@ fn remove_drafts(path: &Path) {
     let folders = [path.to_path_buf(), path.join(SPOOL)].into_iter();
     for folder in folders.chain(attempts) {
         whole_file::remove_drafts(&folder);
+    }
+}
+
+/// Removes what is noted of logs whose results are gone: the worker was killed in between, or a worker of version 0.1 delivered
+/// them.
+fn remove_lone_digests(spool: &Path) {
+    for entry in fs::read_dir(spool).into_iter().flatten().flatten() {
+        let file = entry.path();
+        let is_digest = file.extension().is_some_and(|end| end == LOG_DIGEST);
+        if is_digest && !file.with_extension("json").exists() {
+            remove(&file);
+        }
+    }
+}
+
+fn remove(file: &Path) {
+    match fs::remove_file(file) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => log::warn!("{} cannot be removed: {error}", file.display()),
     }
 }
 
@@ -350,6 +390,38 @@ mod tests {
         );
         open().forget(attempt());
         assert!(open().spooled().is_empty());
+    }
+
+    #[test]
+    fn what_was_written_of_a_log_is_kept_beside_the_result_and_goes_with_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = LogDigest {
+            length: 40,
+            crc32: 7,
+        };
+        let result = Spooled {
+            attempt: attempt(),
+            session_key: "life".to_string(),
+            finished: Finished::exited(3),
+        };
+        let worker = Folder::open(folder.path()).unwrap();
+        worker.keep_log_digest(attempt(), log).unwrap();
+        worker.keep(&result).unwrap();
+        drop(worker);
+        let kept = fs::read_to_string(folder.path().join("spool/7.2.json")).unwrap();
+        let kept: serde_json::Value = serde_json::from_str(&kept).unwrap();
+        let fields: Vec<&String> = kept.as_object().unwrap().keys().collect();
+        let of_0_1 = ["attempt", "finished", "session", "step_id"];
+        assert_eq!(fields, of_0_1, "version 0.1 takes no other field");
+        let worker = Folder::open(folder.path()).unwrap();
+        assert_eq!(worker.log_digest(attempt()), Some(log));
+        worker.forget(attempt());
+        assert_eq!(worker.log_digest(attempt()), None);
+        // The worker is killed before the result is kept.
+        worker.keep_log_digest(attempt(), log).unwrap();
+        drop(worker);
+        let worker = Folder::open(folder.path()).unwrap();
+        assert_eq!(worker.log_digest(attempt()), None);
     }
 
     #[test]

@@ -93,6 +93,8 @@ pub enum StartError {
 /// What the loop hears.
 pub enum WorkerEvent {
     Mind(Event),
+    /// The server has the log of this attempt only up to this offset.
+    ResendLog(AttemptRef, u64),
     /// It cannot go on, and a person must know.
     Fatal(EndError),
 }
@@ -160,7 +162,7 @@ impl Worker {
             return Err(StartError::NothingToOffer(offer.remarks));
         }
         orphans::adopt().map_err(StartError::Orphans)?;
-        end_former_life(&folder, &tools, &config.tags);
+        end_former_life(&folder, &tools, &config.tags, &offer);
         let registration = Registration {
             instance_key: folder.instance_key.clone(),
             session_key: folder::random_key().map_err(StartError::Thread)?,
@@ -183,12 +185,17 @@ impl Worker {
         let calls = Calls::start(new_client, &folder, &events).map_err(thread)?;
         let shipping = Shipping::start(new_client(), folder.clone(), events.clone());
         let (shipping, _) = shipping.map_err(thread)?;
+        let spooled = folder.spooled();
         for (attempt, session_key) in folder.leftovers() {
             let file = folder.place(attempt).log();
             shipping.begin(attempt, session_key, file);
-            shipping.over(attempt);
+            // The server may ask for some of the log again when it hears of the result.
+            match spooled.iter().any(|result| result.attempt == attempt) {
+                true => shipping.over_and_held(attempt),
+                false => shipping.over(attempt),
+            }
         }
-        let machine = Machine::new(registration, folder.spooled(), monotonic_ms());
+        let machine = Machine::new(registration, spooled, monotonic_ms());
         let (news, slot_news) = unbounded();
         let worker = WorkerLoop {
             machine,
@@ -291,15 +298,16 @@ fn machine_name() -> String {
     name.nodename().to_string_lossy().into_owned()
 }
 
-/// Nothing that a former life of this worker ran goes on.
-/// `tags` are those that it wants to offer: docker may be away now and have been there before.
-fn end_former_life(folder: &Folder, tools: &Tools, tags: &[String]) {
+/// Nothing that a former life of this worker ran goes on. `wanted_tags`: those that it was told to offer. A docker or a cluster that
+/// has just been asked for the offer and did not answer is not asked again: that would hold up the start for another minute.
+fn end_former_life(folder: &Folder, tools: &Tools, wanted_tags: &[String], offer: &Offer) {
     let killed = marked::kill_marked(&folder.instance_key);
     if killed > 0 {
         let killed = processes::count(killed);
         log::warn!("a former life of this worker had left {killed}, killed now");
     }
-    let leftovers = executor::remove_leftovers(tags, tools);
+    let has_leftovers = !folder.leftovers().is_empty();
+    let leftovers = executor::remove_leftovers(wanted_tags, offer, has_leftovers, tools);
     if leftovers.removed > 0 {
         let removed = match leftovers.removed {
             1 => "1 container or pod".to_string(),
@@ -359,6 +367,10 @@ impl WorkerLoop {
             let event = select! {
                 recv(inbox) -> event => match event.expect("the handle is not dropped before") {
                     WorkerEvent::Mind(event) => event,
+                    WorkerEvent::ResendLog(attempt, offset) => {
+                        self.resend_log(attempt, offset);
+                        Event::Tick
+                    }
                     WorkerEvent::Fatal(why) => return Err(why),
                 },
                 recv(slot_news) -> news => self.heard_of_slot(news.expect("we hold a sender")),
@@ -451,10 +463,14 @@ impl WorkerLoop {
     fn resend_logs(&self, answer: &ReportsAnswer) {
         for (index, offset) in &answer.log_gaps {
             if let Some(attempt) = self.reported.get(*index) {
-                log::info!("the server asks for the log of {attempt} from byte {offset} on");
-                self.shipping.resend(*attempt, *offset);
+                self.resend_log(*attempt, *offset);
             }
         }
+    }
+
+    fn resend_log(&self, attempt: AttemptRef, offset: u64) {
+        log::info!("the server asks for the log of {attempt} from byte {offset} on");
+        self.shipping.resend(attempt, offset);
     }
 
     fn release_log(&mut self, attempt: AttemptRef) {
@@ -571,6 +587,9 @@ impl WorkerLoop {
                     keep(&folder, &result);
                 }
                 if let Some(log) = log {
+                    if let Err(error) = folder.keep_log_digest(attempt, log) {
+                        log::warn!("the checksum of the log of {attempt} cannot be kept: {error}");
+                    }
                     // As with all news: the loop is gone only when the process is going.
                     let _ = news.send(SlotNews::LogClosed { attempt, log });
                 }

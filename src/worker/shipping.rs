@@ -104,6 +104,15 @@ impl Shipping {
         });
     }
 
+    /// As `over`, and the log stays here until `release`.
+    pub fn over_and_held(&self, attempt: AttemptRef) {
+        self.send(Message::Over {
+            attempt,
+            sent: None,
+            is_held: true,
+        });
+    }
+
     /// The server asks for the log from this offset on.
     pub fn resend(&self, attempt: AttemptRef, offset: u64) {
         self.send(Message::Resend { attempt, offset });

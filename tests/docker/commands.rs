@@ -333,12 +333,14 @@ pub fn leftovers() -> Result<(), Failed> {
     child.kill().unwrap();
     child.wait().unwrap();
 
-    let leftovers = remove_leftovers(&["docker".to_string()], &desk.tools);
+    let wanted = ["docker".to_string()];
+    let offered = offer(&wanted, &desk.tools);
+    let leftovers = remove_leftovers(&wanted, &offered, true, &desk.tools);
 
     assert_eq!((leftovers.removed, leftovers.remarks.len()), (1, 0));
     assert_eq!(containers(&desk), [] as [String; 0]);
     assert_eq!(containers(&neighbour), ["running"], "another worker's stay");
-    let again = remove_leftovers(&["docker".to_string()], &desk.tools);
+    let again = remove_leftovers(&wanted, &offered, true, &desk.tools);
     assert_eq!(again.removed, 0);
     clean_up(&neighbours);
     neighbours_child.wait().unwrap();

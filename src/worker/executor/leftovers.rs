@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::tool::{ask, words};
-use super::{Tools, contained, pod};
+use super::{Offer, Tools, contained, pod};
 
 const LIST_PATIENCE: Duration = Duration::from_secs(15);
 const REMOVE_PATIENCE: Duration = Duration::from_secs(60);
@@ -19,24 +19,41 @@ pub struct Leftovers {
 
 type Remove = fn(&Tools) -> Result<usize, String>;
 
-/// Removes whatever bears this worker's mark; `tags` says where to look. Only before the worker runs anything.
-pub fn remove_leftovers(tags: &[String], tools: &Tools) -> Leftovers {
+/// Removes whatever bears this worker's mark; `wanted_tags` says where to look. Only before the worker runs anything.
+///
+/// Where the offer has just found that nobody answers, nobody is asked again. That is told only if `has_attempts`: a former life of
+/// the worker left attempts that had not ended.
+pub fn remove_leftovers(
+    wanted_tags: &[String],
+    offer: &Offer,
+    has_attempts: bool,
+    tools: &Tools,
+) -> Leftovers {
     let mut leftovers = Leftovers::default();
     let places: [(&str, &str, Remove); 2] = [
         ("docker", "containers", remove_containers),
         ("kubernetes", "pods", remove_pods),
     ];
     for (tag, what, remove) in places {
-        if !tags.iter().any(|offered| offered == tag) {
+        if !wanted_tags.iter().any(|wanted| wanted == tag) {
             continue;
         }
-        match remove(tools) {
-            Ok(removed) => leftovers.removed += removed,
-            Err(why) => {
-                let remark = format!("{what} of a former life of this worker may still run: {why}");
-                leftovers.remarks.push(remark);
+        let is_offered = offer.tags.iter().any(|offered| offered == tag);
+        let why = match is_offered {
+            true => match remove(tools) {
+                Ok(removed) => {
+                    leftovers.removed += removed;
+                    continue;
+                }
+                Err(why) => why,
+            },
+            false if has_attempts => {
+                format!("tag {tag} is not offered now; start the worker again once it is")
             }
-        }
+            false => continue,
+        };
+        let remark = format!("{what} of a former life of this worker may still run: {why}");
+        leftovers.remarks.push(remark);
     }
     leftovers
 }
@@ -71,6 +88,7 @@ fn remove_pods(tools: &Tools) -> Result<usize, String> {
         "--now",
         "--wait=false",
         "--ignore-not-found",
+        "--request-timeout=10s",
     ]));
     remove.push(format!("--selector={}={mark}", contained::LABEL_INSTANCE));
     remove.push("--output=name".to_string());

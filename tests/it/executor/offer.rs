@@ -74,7 +74,35 @@ fn a_tag_that_is_not_wanted_is_not_tried() {
     let desk = Desk::new();
     assert_eq!(offer(&tags(&["gpu"]), &desk.tools).tags, ["gpu"]);
     let nothing = Leftovers::default();
-    assert_eq!(remove_leftovers(&tags(&["gpu"]), &desk.tools), nothing);
+    assert_eq!(removed(&desk, &["gpu"]), nothing);
+}
+
+/// As on a worker that offers all the tags, and whose former life left attempts.
+fn removed(desk: &Desk, wanted: &[&str]) -> Leftovers {
+    let offered = Offer {
+        tags: tags(wanted),
+        remarks: Vec::new(),
+    };
+    remove_leftovers(&tags(wanted), &offered, true, &desk.tools)
+}
+
+#[test]
+fn a_cluster_that_did_not_answer_for_the_offer_is_not_asked_for_leftovers() {
+    let mut desk = Desk::new();
+    desk.tools.kubectl = desk.tool("kubectl", "echo no route to host >&2; exit 1");
+    let wanted = tags(&["kubernetes", "script"]);
+    let offered = offer(&wanted, &desk.tools);
+    let asked = desk.ledger();
+    let never_ran = remove_leftovers(&wanted, &offered, false, &desk.tools);
+    assert_eq!(never_ran, Leftovers::default());
+    let ran = remove_leftovers(&wanted, &offered, true, &desk.tools);
+    assert_eq!(
+        ran.remarks,
+        [
+            "pods of a former life of this worker may still run: tag kubernetes is not offered now; start the worker again once it is"
+        ]
+    );
+    assert_eq!(desk.ledger(), asked);
 }
 
 #[test]
@@ -84,14 +112,14 @@ fn leftovers_are_found_by_the_workers_mark() {
     let deleted = "echo pod/stepward-1; echo 'No resources found'";
     desk.tools.kubectl = desk.tool("kubectl", deleted);
     desk.tools.namespace = Some("ours".to_string());
-    let leftovers = remove_leftovers(&tags(&["docker", "kubernetes"]), &desk.tools);
+    let leftovers = removed(&desk, &["docker", "kubernetes"]);
     assert_eq!((leftovers.removed, leftovers.remarks.len()), (3, 0));
     assert_eq!(
         desk.ledger(),
         [
             "ps --all --quiet --no-trunc --filter label=stepward.instance=key",
             "rm --force --volumes -- aaa bbb",
-            "--namespace=ours delete pod --now --wait=false --ignore-not-found \
+            "--namespace=ours delete pod --now --wait=false --ignore-not-found --request-timeout=10s \
              --selector=stepward.instance=2c70e12b7a0646f9 --output=name",
         ]
     );
@@ -101,10 +129,7 @@ fn leftovers_are_found_by_the_workers_mark() {
 fn many_leftovers_are_removed_in_several_calls() {
     let mut desk = Desk::new();
     desk.tools.docker = desk.tool("docker", "[ $1 = ps ] && seq 120; true");
-    assert_eq!(
-        remove_leftovers(&tags(&["docker"]), &desk.tools).removed,
-        120
-    );
+    assert_eq!(removed(&desk, &["docker"]).removed, 120);
     let calls = desk.ledger();
     assert_eq!(calls.len(), 4);
     assert!(calls[3].starts_with("rm --force --volumes -- 101 102 "));
@@ -117,7 +142,7 @@ fn leftovers_that_stay_are_told() {
         "docker",
         "[ $1 = ps ] && echo aaa && exit 0; echo busy >&2; exit 1",
     );
-    let leftovers = remove_leftovers(&tags(&["docker", "kubernetes"]), &desk.tools);
+    let leftovers = removed(&desk, &["docker", "kubernetes"]);
     assert_eq!(leftovers.removed, 0);
     let prefix = "of a former life of this worker may still run";
     assert_eq!(

@@ -176,6 +176,73 @@ fn bytes_that_are_missing_when_a_step_ends_are_asked_for_and_told_until_they_com
 }
 
 #[test]
+fn bytes_that_are_missing_when_a_worker_comes_back_with_a_result_are_asked_for_and_told() {
+    let house = ServerHouse::new();
+    house.submit("hello");
+    let ann = announcing(&house, "ann");
+    let greet = ann.begin();
+    ann.append(&greet, 0, &LOG[..20]);
+    let mut crc = flate2::Crc::new();
+    crc.update(LOG);
+    let mut request = session_request("ann", "ann 2", &[], 1);
+    request["spooled"] = json!([{
+        "step_id": greet["step_id"],
+        "attempt": greet["attempt"],
+        "session": ann.session,
+        "finished": { "outcome": "completed", "exit_code": 0 },
+        "log": { "length": LOG.len(), "crc32": crc.sum() },
+    }]);
+    let opened = house
+        .post_as(ANNOUNCED, "/api/worker/sessions", &request)
+        .expect(200);
+    assert_eq!(
+        opened["spooled"],
+        json!([{ "result": "accepted", "log_from": 20 }])
+    );
+    assert_eq!(house.status(1), "completed");
+    let logs = || house.get("/api/jobs/1/steps/greet/logs").expect(200);
+    let fault = json!({ "kind": "missing", "written_bytes": LOG.len(), "kept_bytes": 20 });
+    assert_eq!(logs()["fault"], fault);
+    // The log is sent under the session that ran the attempt.
+    ann.append(&greet, 20, &LOG[20..]);
+    assert_eq!(logs()["fault"], Value::Null);
+}
+
+#[test]
+fn a_log_that_the_server_cuts_is_not_taken_for_one_that_the_worker_failed_to_send() {
+    let house = ServerHouse::new();
+    house.submit("hello");
+    let ann = announcing(&house, "ann");
+    let greet = ann.begin();
+    let line = [
+        b"1763312345678 o ",
+        [b'x'; (1 << 10) - 17].as_slice(),
+        b"\n",
+    ]
+    .concat();
+    let log = line.repeat(65 << 10);
+    // The pieces of a worker: the last one that does not fit is refused as a whole.
+    let mut sent = 0;
+    for piece in log.chunks(4 << 20) {
+        ann.append(&greet, sent, piece);
+        sent += piece.len();
+    }
+    let result = ann.complete_with_log(&greet, &log);
+    assert_eq!(
+        result,
+        json!({ "result": "accepted" }),
+        "nothing is asked for"
+    );
+    let logs = house.get("/api/jobs/1/steps/greet/logs").expect(200);
+    assert_eq!(logs["fault"], Value::Null);
+    let events = house.get("/api/jobs/1/events").expect(200);
+    let events = events["items"].as_array().unwrap().iter();
+    let texts: Vec<String> = events.map(|event| word(&event["message"])).collect();
+    let is_told = |text: &String| text.contains("the server keeps at most 64 MiB");
+    assert!(texts.iter().any(is_told), "{texts:?}");
+}
+
+#[test]
 fn a_log_that_came_whole_needs_no_word_and_one_that_differs_is_told() {
     let house = ServerHouse::new();
     house.submit("hello");

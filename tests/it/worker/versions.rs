@@ -381,3 +381,91 @@ fn a_step_sees_what_the_answer_to_its_start_adds_and_missing_bytes_of_its_log_ar
     assert!(again.query.ends_with("offset=5"), "{}", again.query);
     assert_eq!(again.body, whole[5..]);
 }
+
+/// Runs a worker whose former life left a result, its log, and the checksum of its log. Returns what it sent.
+fn come_back_with_a_result(announced: Option<&'static str>, verdict: Value) -> ScriptedServer {
+    let mut opened = answered("/api/worker/sessions", |_, _| true);
+    opened["spooled"] = json!([verdict]);
+    let (mut is_open, mut pieces) = (false, 0);
+    let pieces_wanted = 1 + usize::from(verdict.get("log_from").is_some());
+    let script = move |request: &Request| match request.route.as_str() {
+        "GET /api/worker/server" if announced.is_none() => {
+            (404, refusal("no_route", "there is nothing at this address"))
+        }
+        "GET /api/worker/server" => (
+            200,
+            json!({ "installation": opened["installation"], "version": "0.2.0" }),
+        ),
+        // The log comes first, so that the worker would have removed it already if it did not wait for the answer.
+        "POST /api/worker/sessions" if pieces == 0 => (503, refusal("busy", "later")),
+        "POST /api/worker/sessions" => {
+            is_open = true;
+            (200, opened.clone())
+        }
+        "POST /api/worker/heartbeat" => {
+            let is_over = is_open && pieces >= pieces_wanted;
+            (200, json!({ "abort": [], "draining": is_over }))
+        }
+        "POST /api/worker/poll" => (
+            200,
+            json!({ "assignments": [], "abort": [], "draining": false }),
+        ),
+        "POST /api/worker/reports" => (200, json!({ "results": [], "poll": null })),
+        "POST /api/worker/drain" => (200, json!({})),
+        _ => {
+            pieces += 1;
+            (200, request.taken())
+        }
+    };
+    let server = ScriptedServer::start(announced, Box::new(script));
+    let folder = tempfile::tempdir().unwrap();
+    let spool = folder.path().join("spool");
+    let attempt = folder.path().join("attempts/7.1");
+    std::fs::create_dir_all(&spool).unwrap();
+    std::fs::create_dir_all(&attempt).unwrap();
+    let result = json!({
+        "step_id": 7, "attempt": 1, "session": "life",
+        "finished": { "outcome": "completed", "exit_code": 0 },
+    });
+    std::fs::write(spool.join("7.1.json"), result.to_string()).unwrap();
+    std::fs::write(spool.join("7.1.log"), r#"{"length":8,"crc32":5}"#).unwrap();
+    std::fs::write(attempt.join("session"), "life").unwrap();
+    std::fs::write(attempt.join("log"), "1 o one\n").unwrap();
+    let ended = run_worker(&server.url, folder.path());
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(std::fs::read_dir(&spool).unwrap().count(), 0);
+    server
+}
+
+fn sessions(server: &ScriptedServer) -> Vec<Value> {
+    let requests = server.requests().into_iter();
+    let opening = requests.filter(|request| request.route == "POST /api/worker/sessions");
+    opening.map(|request| request.json()).collect()
+}
+
+#[test]
+fn a_result_of_a_former_life_says_what_was_written_of_its_log_to_a_server_that_compares_it() {
+    let verdict = json!({ "result": "accepted", "log_from": 2 });
+    let server = come_back_with_a_result(Some(ANNOUNCED), verdict);
+    let log = json!({ "length": 8, "crc32": 5 });
+    for request in sessions(&server) {
+        assert_eq!(request["spooled"][0]["log"], log);
+    }
+    let requests = server.requests().into_iter();
+    let pieces = requests.filter(|request| request.route.ends_with("/log"));
+    let pieces: Vec<(String, Vec<u8>)> = pieces
+        .map(|request| (request.query, request.body))
+        .collect();
+    assert_eq!(
+        pieces,
+        [
+            ("session=life&offset=0".to_string(), b"1 o one\n".to_vec()),
+            ("session=life&offset=2".to_string(), b"o one\n".to_vec()),
+        ]
+    );
+
+    let server = come_back_with_a_result(None, json!({ "result": "accepted" }));
+    for request in sessions(&server) {
+        assert_eq!(request["spooled"][0].get("log"), None);
+    }
+}
