@@ -326,6 +326,26 @@ fn a_server_whose_database_is_taken_away_ends_and_does_not_begin_anew() {
     std::fs::rename(&aside, &file).unwrap();
     house.start_server();
     assert_eq!(house.job(job).id, job);
+
+    // Emptied in place, and nobody writes: the server notices by itself.
+    house.stop_server();
+    std::fs::copy(&file, &aside).unwrap();
+    house.start_server();
+    std::fs::write(&file, "").unwrap();
+    await_that("it says why it ends", || {
+        let said = house.server().said();
+        let mut lines = said.lines();
+        let line =
+            lines.find(|line| line.contains("the database was emptied while it is in use"))?;
+        // The next start is refused, so nothing promises that it recovers.
+        assert!(!line.contains("recovers"), "{line}");
+        line.contains("stepward restore FILE --data-dir ")
+            .then_some(())
+    });
+    house.kill_server();
+    std::fs::copy(&aside, &file).unwrap();
+    house.start_server();
+    assert_eq!(house.job(job).id, job);
     house.check();
 }
 
