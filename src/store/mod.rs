@@ -68,6 +68,7 @@ pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
 pub use requirements::{Requirement, requirement_words};
 pub use retention::{FileSize, FireRef, Named, RemovedPiece, RootJob};
+pub use schema::accepting_command;
 pub use schema::{
     DATABASE_FILE, FolderLock, LOCK_FILE, OpenError, RESTORING_FILE, SCHEMA_VERSION,
     UNPACKING_FOLDER, compact, hold_folder, random_key,

@@ -231,9 +231,10 @@ pub enum OpenError {
     },
     #[error(
         "{file} is at commit {found}, and {MARK_FILE} says that it was at commit {marked}: its write-ahead log was removed or damaged, \
-         or an older copy was put in its place; restore a backup: stepward restore FILE --data-dir {} --force; or start the server \
-         once with --accept-older-database to go on without what came later",
-        crate::words::shell_path(file.parent().unwrap_or(file))
+         or an older copy was put in its place; restore a backup: stepward restore FILE --data-dir {} --force; or go on without the \
+         later commits, with one start: {}",
+        crate::words::shell_path(file.parent().unwrap_or(file)),
+        accepting_command(file.parent().unwrap_or(file))
     )]
     Behind {
         file: PathBuf,
@@ -242,8 +243,9 @@ pub enum OpenError {
     },
     #[error(
         "{file} is not the database that this folder had before ({MARK_FILE} names another lineage); restore a backup: stepward \
-         restore FILE --data-dir {} --force; or start the server once with --accept-older-database to go on with this one",
-        crate::words::shell_path(file.parent().unwrap_or(file))
+         restore FILE --data-dir {} --force; or go on with this one, with one start: {}",
+        crate::words::shell_path(file.parent().unwrap_or(file)),
+        accepting_command(file.parent().unwrap_or(file))
     )]
     OtherLineage { file: PathBuf },
     #[error(
@@ -273,6 +275,12 @@ pub enum OpenError {
         file: PathBuf,
         source: rusqlite::Error,
     },
+}
+
+/// What a person types to go on from an older database. `stepward dev` has no such flag, so the command names the server.
+pub fn accepting_command(folder: &Path) -> String {
+    let folder = crate::words::shell_path(folder);
+    format!("stepward server --data-dir {folder} --accept-older-database")
 }
 
 pub fn make_folder(folder: &Path) -> Result<(), OpenError> {
