@@ -76,6 +76,7 @@ impl Opening {
         schema::refuse_full_disk(folder, 0)?;
         let file = folder.join(DATABASE_FILE);
         schema::refuse_no_file(&file)?;
+        schema::refuse_folder_beside(&file)?;
         schema::refuse_lost(folder, &file, was_locked)?;
         check_key(folder)?;
         schema::inspect_file(folder, &file)?;
