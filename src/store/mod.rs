@@ -62,7 +62,7 @@ pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
 pub use log_faults::FaultyLog;
-pub use mark::MARK_FILE;
+pub use mark::{MARK_FILE, mark_fault};
 pub use opening::Opening;
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;

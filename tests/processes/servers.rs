@@ -448,6 +448,15 @@ fn a_database_that_lost_its_write_ahead_log_is_refused_until_a_person_accepts_it
     house.start_server();
     assert_eq!(house.story(), ["older_database_accepted"]);
     house.submit("hello");
+    // A mark that cannot be used keeps nobody out, but it is told.
+    house.stop_server();
+    std::fs::write(house.path("data/stepward.mark"), "").unwrap();
+    let (code, said) = run_offline(&["db", "check"], &data);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("stepward.mark is ignored: it is empty"),
+        "{said}"
+    );
     house.check();
 }
 

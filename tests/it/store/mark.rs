@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use stepward::domain::event::{EventKind, NewEvent};
 use stepward::domain::{EventSeq, Now, Timestamp, Uptime};
-use stepward::store::{MARK_FILE, OpenError, Stopped, Store, StoreError, StoreOptions, examine};
+use stepward::store::{
+    MARK_FILE, OpenError, Stopped, Store, StoreError, StoreOptions, examine, mark_fault,
+};
 use tempfile::TempDir;
 
 const NOW: Now = Now {
@@ -203,9 +205,25 @@ fn a_missing_or_torn_mark_keeps_nobody_out_and_is_written_again() {
             None => fs::remove_file(&mark).unwrap(),
             Some(content) => fs::write(&mark, content).unwrap(),
         }
+        let fault = mark_fault(folder.path());
+        assert_eq!(fault.is_some(), content.is_some(), "{fault:?}");
         drop(open(folder.path()).unwrap());
         assert_eq!(fs::read_to_string(&mark).unwrap(), whole, "{content:?}");
+        assert_eq!(mark_fault(folder.path()), None);
     }
+    // A folder of that name cannot be replaced, and the database is used without a mark.
+    let folder = killed();
+    let mark = folder.path().join(MARK_FILE);
+    fs::remove_file(&mark).unwrap();
+    fs::create_dir(&mark).unwrap();
+    let fault = mark_fault(folder.path()).unwrap();
+    assert!(
+        fault.contains("stepward.mark is ignored: Is a directory"),
+        "{fault}"
+    );
+    let store = open(folder.path()).unwrap();
+    record(&store, "four");
+    assert_eq!(recorded(&store), ["one", "two", "three", "four"]);
 }
 
 #[test]
