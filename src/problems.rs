@@ -223,7 +223,8 @@ pub fn rolled_back(health: &Health) -> Option<Problem> {
         message: format!(
             "the database was rolled back: {who} worked for a later state of it and can report nothing"
         ),
-        fix: "put the later data folder back, or go on with this one: stepward server --accept-older-database"
+        fix: "put the later data folder back, or stop the server and go on with this one, with one start: stepward server \
+              --data-dir FOLDER --accept-older-database"
             .to_string(),
         page: "/events".to_string(),
     })

@@ -242,7 +242,13 @@ fn sealed_text(value: &Value) -> Option<&str> {
 
 fn read_key(file: &Path) -> io::Result<[u8; KEY_BYTES]> {
     let mut bytes = Vec::new();
-    let opened = File::open(file)?;
+    let opened = File::open(file).map_err(|error| {
+        let file = file.display();
+        let message = format!(
+            "{file} cannot be read: {error}; make it readable for the user that runs the server"
+        );
+        io::Error::new(error.kind(), message)
+    })?;
     let found = opened.metadata()?;
     let odd = |what: &str| {
         let message = format!("{} {what}", file.display());

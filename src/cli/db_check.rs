@@ -15,7 +15,7 @@ use super::say::{answer, answer_json, say};
 use super::words::{bytes, count, printable, shell_path, shown_path};
 use crate::store::{
     Breach, CopyError, DATABASE_FILE, FileSize, OpenError, Opening, SCHEMA_VERSION, Stopped, Store,
-    StoreOptions,
+    StoreOptions, mark_fault,
 };
 use crate::temporary::TemporaryFolder;
 
@@ -105,7 +105,15 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
         None => server_config(args.config.as_deref())?.data_dir,
     };
     let mut schema_version = SCHEMA_VERSION;
-    let (size, breaches) = match open(&folder)? {
+    // Opening the database writes the mark again.
+    let mark_fault = mark_fault(&folder);
+    let opened = open(&folder)?;
+    if let Some(fault) = mark_fault
+        && !matches!(opened, Err(OpenError::InUse { .. }))
+    {
+        say(format!("warning: {fault}"));
+    }
+    let (size, breaches) = match opened {
         Err(OpenError::Older { found, .. }) => {
             schema_version = found;
             (None, breaches_of_copy(&folder)?)

@@ -55,7 +55,8 @@ pub struct ServerArgs {
     #[arg(long, env = "STEPWARD_LOG_FORMAT", value_enum)]
     log_format: Option<LogFormat>,
     /// Goes on from a database that has lost its last commits, after the server refused to start with it or workers noticed that
-    /// it was rolled back. Use it once: what the commits held is lost, and every worker opens a new session.
+    /// it was rolled back. Use it once: each start with this flag begins a new lineage, every worker opens a new session, and
+    /// results that workers have not reported yet are dropped.
     #[arg(long)]
     accept_older_database: bool,
 }

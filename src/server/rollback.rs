@@ -4,6 +4,7 @@
 //! before it changes anything. The worker keeps its results and tries again until a person has decided which state counts.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard};
 
@@ -13,6 +14,7 @@ use super::exchange::Request;
 use crate::domain::Timestamp;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::lineage::{Epoch, Seen};
+use crate::store::accepting_command;
 use crate::wire::api::RollbackJson;
 use crate::wire::worker::SERVER_ROLLED_BACK;
 use crate::words::printable;
@@ -94,8 +96,11 @@ pub fn refuse_if_rolled_back(
     if app.rollback.note(&worker, seen.number, now.wall) {
         let text = format!(
             "{worker} is refused: it has worked for a later state of this database (start {} and commit {} there, start {} and \
-             commit {commit} here), so an older copy of the database was put in place; {WAY_OUT}",
-            seen.number, seen.commit, app.epochs.current
+             commit {commit} here), so an older copy of the database was put in place; {}",
+            seen.number,
+            seen.commit,
+            app.epochs.current,
+            way_out(&app.config.data_dir)
         );
         log::error!("{text}");
         let event = NewEvent::new(EventKind::RollbackNoticed, text);
@@ -103,11 +108,17 @@ pub fn refuse_if_rolled_back(
     }
     let message = format!(
         "the database of the server is older than the one that this worker has worked for, so the server does not take calls of \
-         the worker; {WAY_OUT}"
+         the worker; {}",
+        // The worker may run on another machine, and need not know the folders of the server.
+        way_out(Path::new("FOLDER"))
     );
     Err(ApiError::new(503, SERVER_ROLLED_BACK, message))
 }
 
-/// What a person can do about it.
-pub const WAY_OUT: &str = "put the later data folder back, or start the server once with --accept-older-database to go on \
-                           with this one";
+/// What a person can do about it. `folder` is the data folder of the server, as the reader can name it.
+fn way_out(folder: &Path) -> String {
+    format!(
+        "put the later data folder back, or stop the server and go on with this one, with one start: {}",
+        accepting_command(folder)
+    )
+}

@@ -98,6 +98,7 @@ struct Trace {
 pub fn examine(folder: &Path) -> Result<Examined, ExamineError> {
     schema::refuse_half_restored(folder).map_err(ExamineError::Refused)?;
     let file = folder.join(DATABASE_FILE);
+    schema::refuse_folder_beside(&file).map_err(ExamineError::Refused)?;
     let was_locked = folder.join(LOCK_FILE).exists();
     schema::refuse_lost(folder, &file, was_locked).map_err(ExamineError::Refused)?;
     for _ in 0..LOOKS_MAX {
@@ -145,7 +146,7 @@ fn look(folder: &Path, file: &Path, trace: &Trace) -> Result<Examined, ExamineEr
     if trace.bytes == 0 && !trace.has_wal {
         return Err(ExamineError::Missing { file: file.into() });
     }
-    inspect_header(file, trace.bytes)?;
+    inspect_header(folder, file, trace.bytes)?;
     if trace.has_wal && !trace.has_shm {
         return Err(ExamineError::Unrecovered { file: file.into() });
     }
@@ -221,15 +222,13 @@ fn standing(folder: &Path, has_wal: bool) -> Standing {
 }
 
 /// Before SQLite has it open: closing a file lets go of all the locks that this process has on it.
-fn inspect_header(file: &Path, bytes: u64) -> Result<(), ExamineError> {
+fn inspect_header(folder: &Path, file: &Path, bytes: u64) -> Result<(), ExamineError> {
     let mut opened = File::open(file).map_err(|source| unreadable(file, source))?;
     let mut header = [0; 16];
     let read = opened.read_exact(&mut header);
     match bytes == 0 || (read.is_ok() && header == *b"SQLite format 3\0") {
         true => Ok(()),
-        false => Err(ExamineError::Refused(OpenError::NotADatabase {
-            file: file.into(),
-        })),
+        false => Err(ExamineError::Refused(schema::not_a_database(folder, file))),
     }
 }
 

@@ -60,26 +60,33 @@ fn checksum(content: &str) -> String {
 
 /// Returns the mark of a folder, or `None` if there is none or it cannot be used, which is logged.
 pub fn read(folder: &Path) -> Option<CommitPosition> {
+    load(folder).unwrap_or_else(|fault| {
+        log::warn!("{fault}");
+        None
+    })
+}
+
+/// Says in one line why the mark of a folder cannot be used. `None`: the mark is whole, or the folder has none.
+pub fn mark_fault(folder: &Path) -> Option<String> {
+    load(folder).err()
+}
+
+fn load(folder: &Path) -> Result<Option<CommitPosition>, String> {
     let path = folder.join(MARK_FILE);
     let unusable = |why: &dyn std::fmt::Display| {
         let path = path.display();
-        log::warn!("{path} is ignored: {why}; whether the database lost commits cannot be checked");
+        format!("{path} is ignored: {why}; whether the database lost commits cannot be checked")
     };
     let mut text = String::new();
     let read = File::open(&path).and_then(|file| file.take(BYTES_MAX).read_to_string(&mut text));
     match read {
-        Ok(_) => {
-            let position = CommitPosition::parse(&text);
-            if position.is_none() {
-                unusable(&"its checksum does not fit its content");
-            }
-            position
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => {
-            unusable(&error);
-            None
-        }
+        Ok(0) => Err(unusable(&"it is empty")),
+        Ok(_) => match CommitPosition::parse(&text) {
+            Some(position) => Ok(Some(position)),
+            None => Err(unusable(&"its checksum does not fit its content")),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unusable(&error)),
     }
 }
 

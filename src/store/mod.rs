@@ -62,12 +62,13 @@ pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;
 pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
 pub use log_faults::FaultyLog;
-pub use mark::MARK_FILE;
+pub use mark::{MARK_FILE, mark_fault};
 pub use opening::Opening;
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
 pub use requirements::{Requirement, requirement_words};
 pub use retention::{FileSize, FireRef, Named, RemovedPiece, RootJob};
+pub use schema::accepting_command;
 pub use schema::{
     DATABASE_FILE, FolderLock, LOCK_FILE, OpenError, RESTORING_FILE, SCHEMA_VERSION,
     UNPACKING_FOLDER, compact, hold_folder, random_key,

@@ -34,7 +34,7 @@ pub struct Opening {
     connection: Option<Connection>,
     /// 0 if there is no database yet.
     version: i64,
-    /// The database is older than its mark, another one, or rolled back as workers noticed, and a person accepted that.
+    /// Set if a person gave `--accept-older-database`: a new lineage begins.
     accepted_at: Option<Timestamp>,
 }
 
@@ -76,6 +76,7 @@ impl Opening {
         schema::refuse_full_disk(folder, 0)?;
         let file = folder.join(DATABASE_FILE);
         schema::refuse_no_file(&file)?;
+        schema::refuse_folder_beside(&file)?;
         schema::refuse_lost(folder, &file, was_locked)?;
         check_key(folder)?;
         schema::inspect_file(folder, &file)?;
@@ -104,21 +105,16 @@ impl Opening {
             schema::quick_check(connection, file)?;
         }
         schema::refuse_incomplete(connection, folder, file)?;
-        if let Err(refusal) = refuse_behind(connection, folder, self.version) {
-            if self.options.accepted_older_at.is_none() {
-                return Err(refusal);
+        let is_behind = refuse_behind(connection, folder, self.version);
+        match self.options.accepted_older_at {
+            Some(wall) => {
+                let loss = self.accepted_loss(connection, file, is_behind)?;
+                log::warn!(
+                    "{loss}; a new lineage begins because --accept-older-database was given; leave the flag out from now on"
+                );
+                self.accepted_at = Some(wall);
             }
-            log::warn!("an older database is accepted: {refusal}");
-            self.accepted_at = self.options.accepted_older_at;
-        } else if self.options.accepted_older_at.is_some()
-            && self.is_rolled_back(connection, file)?
-        {
-            self.accepted_at = self.options.accepted_older_at;
-        } else if self.options.accepted_older_at.is_some() {
-            log::warn!(
-                "--accept-older-database had no effect: the database has lost no commits; leave it out from now on, or the server \
-                 accepts the next loss without a word"
-            );
+            None => is_behind?,
         }
         if !self.options.upgrades {
             schema::refuse_older(connection, folder, file)?;
@@ -134,8 +130,37 @@ impl Opening {
         Ok(())
     }
 
-    /// Whether workers noticed that the database was rolled back. A copy of the whole folder has its own mark, so only they know.
-    fn is_rolled_back(&self, connection: &Connection, file: &Path) -> Result<bool, OpenError> {
+    /// Says what a person accepts with `--accept-older-database`.
+    ///
+    /// The flag always takes effect. A copy of the whole folder has its own mark, so only workers can notice that it is older, and
+    /// on the first start after the copy was put in place they have not called yet.
+    fn accepted_loss(
+        &self,
+        connection: &Connection,
+        file: &Path,
+        is_behind: Result<(), OpenError>,
+    ) -> Result<String, OpenError> {
+        match is_behind {
+            Err(OpenError::Behind { found, marked, .. }) if found + 1 == marked => {
+                Ok(format!("commit {marked} is lost"))
+            }
+            Err(OpenError::Behind { found, marked, .. }) => {
+                Ok(format!("commits {} to {marked} are lost", found + 1))
+            }
+            Err(OpenError::OtherLineage { .. }) => Ok(format!(
+                "{} is not the database that this folder had before",
+                file.display()
+            )),
+            Err(refusal) => Err(refusal),
+            Ok(()) if self.is_rollback_noticed(connection, file)? => {
+                Ok("workers have worked for a later state of this database".to_string())
+            }
+            Ok(()) => Ok("nothing in this folder shows a loss".to_string()),
+        }
+    }
+
+    /// Returns whether workers noticed that the database was rolled back.
+    fn is_rollback_noticed(&self, connection: &Connection, file: &Path) -> Result<bool, OpenError> {
         if self.version < LINEAGE_SINCE {
             return Ok(false);
         }

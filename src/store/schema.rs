@@ -181,6 +181,10 @@ pub enum OpenError {
     )]
     Unwritable { folder: PathBuf, cause: String },
     #[error(
+        "{file} cannot be written: {cause}, make it readable and writable for the user that runs the server"
+    )]
+    UnwritableFile { file: PathBuf, cause: String },
+    #[error(
         "the disk of data folder {folder} is full ({free_bytes} bytes free), make room and try again"
     )]
     Full { folder: PathBuf, free_bytes: u64 },
@@ -193,8 +197,16 @@ pub enum OpenError {
          that it is in"
     )]
     NoFile { file: PathBuf, kind: &'static str },
-    #[error("{file} is not a database, move it away or choose another data_dir")]
-    NotADatabase { file: PathBuf },
+    #[error(
+        "{path} is a folder, and the database needs a file of this name: move the folder away and start again"
+    )]
+    FolderBesideDatabase { path: PathBuf },
+    #[error("{file} is not a database{}", not_a_database_advice(file, *sign))]
+    NotADatabase {
+        file: PathBuf,
+        /// What shows that the folder had a database.
+        sign: Option<&'static str>,
+    },
     #[error("{file} is a database of another program, choose another data_dir")]
     Foreign { file: PathBuf },
     #[error(
@@ -231,9 +243,10 @@ pub enum OpenError {
     },
     #[error(
         "{file} is at commit {found}, and {MARK_FILE} says that it was at commit {marked}: its write-ahead log was removed or damaged, \
-         or an older copy was put in its place; restore a backup: stepward restore FILE --data-dir {} --force; or start the server \
-         once with --accept-older-database to go on without what came later",
-        crate::words::shell_path(file.parent().unwrap_or(file))
+         or an older copy was put in its place; restore a backup: stepward restore FILE --data-dir {} --force; or go on without the \
+         later commits, with one start: {}",
+        crate::words::shell_path(file.parent().unwrap_or(file)),
+        accepting_command(file.parent().unwrap_or(file))
     )]
     Behind {
         file: PathBuf,
@@ -242,8 +255,9 @@ pub enum OpenError {
     },
     #[error(
         "{file} is not the database that this folder had before ({MARK_FILE} names another lineage); restore a backup: stepward \
-         restore FILE --data-dir {} --force; or start the server once with --accept-older-database to go on with this one",
-        crate::words::shell_path(file.parent().unwrap_or(file))
+         restore FILE --data-dir {} --force; or go on with this one, with one start: {}",
+        crate::words::shell_path(file.parent().unwrap_or(file)),
+        accepting_command(file.parent().unwrap_or(file))
     )]
     OtherLineage { file: PathBuf },
     #[error(
@@ -273,6 +287,12 @@ pub enum OpenError {
         file: PathBuf,
         source: rusqlite::Error,
     },
+}
+
+/// What a person types to go on from an older database. `stepward dev` has no such flag, so the command names the server.
+pub fn accepting_command(folder: &Path) -> String {
+    let folder = crate::words::shell_path(folder);
+    format!("stepward server --data-dir {folder} --accept-older-database")
 }
 
 pub fn make_folder(folder: &Path) -> Result<(), OpenError> {
@@ -347,6 +367,7 @@ pub fn lock_existing(folder: &Path) -> Result<FolderLock, OpenError> {
     let file = folder.join(DATABASE_FILE);
     file.metadata().map_err(|cause| refusal(folder, cause))?;
     refuse_no_file(&file)?;
+    refuse_folder_beside(&file)?;
     let lock = FolderLock::take(folder)?;
     refuse_half_restored(folder)?;
     Ok(lock)
@@ -391,7 +412,7 @@ impl FolderLock {
         let refuse = |cause| refusal(folder, cause);
         loop {
             let was_there = path.exists();
-            let file = open_private(&path).map_err(refuse)?;
+            let file = open_private(&path).map_err(|cause| file_refusal(folder, &path, cause))?;
             let mut lock = Lock::take(file).map_err(|cause| match cause {
                 Errno::WOULDBLOCK => OpenError::InUse {
                     folder: folder.into(),
@@ -471,6 +492,23 @@ pub fn refuse_no_file(file: &Path) -> Result<(), OpenError> {
     Err(OpenError::NoFile {
         file: file.into(),
         kind,
+    })
+}
+
+/// Refuses a folder in the place of a file that SQLite makes beside the database.
+pub fn refuse_folder_beside(file: &Path) -> Result<(), OpenError> {
+    match files_beside(file).into_iter().find(|path| path.is_dir()) {
+        Some(path) => Err(OpenError::FolderBesideDatabase { path }),
+        None => Ok(()),
+    }
+}
+
+/// The paths of the files that SQLite makes beside a database: its write-ahead log, the index of the log, and a rollback journal.
+fn files_beside(file: &Path) -> [PathBuf; 3] {
+    ["-wal", "-shm", "-journal"].map(|suffix| {
+        let mut path = file.as_os_str().to_os_string();
+        path.push(suffix);
+        path.into()
     })
 }
 
@@ -575,8 +613,11 @@ pub fn inspect_file(folder: &Path, path: &Path) -> Result<(), OpenError> {
     let opened = OpenOptions::new().read(true).write(true).open(path);
     let mut file = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        opened => opened.map_err(|cause| refusal(folder, cause))?,
+        opened => opened.map_err(|cause| file_refusal(folder, path, cause))?,
     };
+    for beside in files_beside(path).iter().filter(|path| path.exists()) {
+        may_write(beside).map_err(|cause| file_refusal(folder, beside, cause))?;
+    }
     let bytes = file
         .metadata()
         .map_err(|cause| refusal(folder, cause))?
@@ -585,7 +626,7 @@ pub fn inspect_file(folder: &Path, path: &Path) -> Result<(), OpenError> {
         let mut header = [0; 16];
         let read = file.read_exact(&mut header);
         if read.is_err() || header != *b"SQLite format 3\0" {
-            return Err(OpenError::NotADatabase { file: path.into() });
+            return Err(not_a_database(folder, path));
         }
     }
     Ok(())
@@ -627,6 +668,17 @@ fn refusal(folder: &Path, source: io::Error) -> OpenError {
         },
         _ => OpenError::Folder { folder, source },
     }
+}
+
+/// The same for one file of the folder, which the message names if this file alone cannot be used.
+fn file_refusal(folder: &Path, file: &Path, source: io::Error) -> OpenError {
+    if source.kind() == io::ErrorKind::PermissionDenied && file.exists() {
+        return OpenError::UnwritableFile {
+            file: file.into(),
+            cause: source.to_string(),
+        };
+    }
+    refusal(folder, source)
 }
 
 /// The connection that writes. It checkpoints by itself only when told to.
@@ -929,7 +981,7 @@ pub fn random_key() -> Result<String, getrandom::Error> {
 pub fn sqlite_refusal(folder: &Path, file: &Path, source: rusqlite::Error) -> OpenError {
     let (folder, file) = (folder.to_path_buf(), file.to_path_buf());
     match source.sqlite_error_code() {
-        Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { file },
+        Some(ErrorCode::NotADatabase) => not_a_database(&folder, &file),
         Some(ErrorCode::DatabaseCorrupt) => OpenError::Corrupt {
             file,
             detail: in_one_line(&source),
@@ -938,22 +990,43 @@ pub fn sqlite_refusal(folder: &Path, file: &Path, source: rusqlite::Error) -> Op
             folder,
             free_bytes: 0,
         },
-        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => OpenError::Unwritable {
-            cause: unwritable_cause(&folder, &file, &source),
-            folder,
-        },
+        Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            unwritable(&folder, &file, &source)
+        }
         _ => OpenError::Sqlite { file, source },
     }
 }
 
 /// SQLite has one code for a read-only filesystem, for missing permissions and for a file that was moved: the system knows which.
-fn unwritable_cause(folder: &Path, file: &Path, source: &rusqlite::Error) -> String {
-    let refused = [folder, file]
-        .into_iter()
-        .find_map(|path| may_write(path).err());
-    match refused {
-        Some(cause) => cause.to_string(),
-        None => in_one_line(source),
+fn unwritable(folder: &Path, file: &Path, source: &rusqlite::Error) -> OpenError {
+    if let Err(cause) = may_write(folder) {
+        return refusal(folder, cause);
+    }
+    if let Err(cause) = may_write(file) {
+        return file_refusal(folder, file, cause);
+    }
+    OpenError::Unwritable {
+        folder: folder.into(),
+        cause: in_one_line(source),
+    }
+}
+
+/// Returns the refusal of a file that has no header of a database.
+pub fn not_a_database(folder: &Path, file: &Path) -> OpenError {
+    OpenError::NotADatabase {
+        file: file.into(),
+        sign: sign_of_use(folder),
+    }
+}
+
+fn not_a_database_advice(file: &Path, sign: Option<&str>) -> String {
+    let folder = crate::words::shell_path(file.parent().unwrap_or(file));
+    match sign {
+        Some(sign) => format!(
+            ", and {sign} beside it shows that a server used this folder: restore a backup: stepward restore FILE --data-dir {folder} \
+             --force; or choose an empty data_dir"
+        ),
+        None => ", move it away or choose another data_dir".to_string(),
     }
 }
 

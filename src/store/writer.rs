@@ -23,7 +23,8 @@ use super::mark::MarkFile;
 use super::schema::OpenError;
 use super::{Shared, StoreError, Tx};
 use crate::essential::{
-    abort_process, catch_and_count, panic_text, print_last_words, spawn_essential,
+    abort_process, abort_with_advice, catch_and_count, panic_text, print_last_words,
+    spawn_essential,
 };
 use crate::metrics::PanicPlace;
 use crate::planted::{Bug, planted};
@@ -734,27 +735,47 @@ impl WriterThread {
 
     /// Ends the process if the database or its write-ahead log was removed, replaced or emptied. Not to be called in a transaction.
     fn stop_if_files_are_gone(&self) {
-        if !matches!(self.database.state(), FileState::There { .. }) {
-            self.abort(
-                "the database was removed or replaced while it is in use",
-                &self.database.path.display(),
-            );
+        let path = self.database.path.display();
+        match self.database.state() {
+            FileState::There { bytes } if bytes >= self.page_bytes => {}
+            FileState::There { .. } => self.abort_without_file(&format!(
+                "the database was emptied while it is in use: {path}"
+            )),
+            FileState::Removed | FileState::Replaced { .. } => self.abort_without_file(&format!(
+                "the database was removed or replaced while it is in use: {path}"
+            )),
         }
         let path = self.log.path.display();
-        let saved = match self.log.state() {
-            FileState::There { bytes } if bytes >= self.log_bytes_min() => return,
-            FileState::There { .. } => {
-                self.abort("the write-ahead log was emptied while it is in use", &path)
-            }
+        let removed = "the write-ahead log was removed or replaced while it is in use";
+        match self.log.state() {
+            FileState::There { bytes } if bytes >= self.log_bytes_min() => {}
+            FileState::There { .. } => self.abort_without_file(&format!(
+                "the write-ahead log was emptied while it is in use: {path}"
+            )),
             // This process still has the former log open. A new reader of this process may have made an empty one.
-            FileState::Removed | FileState::Replaced { bytes: 0 } => self.save_removed_log(),
+            FileState::Removed | FileState::Replaced { bytes: 0 } => {
+                match self.save_removed_log() {
+                    Ok(()) => abort_process(&format!(
+                        "{removed}: {path}: all of its commits were moved into the database"
+                    )),
+                    Err(why) => self.abort_without_file(&format!("{removed}: {path}: {why}")),
+                }
+            }
             // The next start would add that to the database, so the database is left as it is.
-            FileState::Replaced { .. } => "another file has its name".to_string(),
-        };
-        self.abort(
-            "the write-ahead log was removed or replaced while it is in use",
-            &format!("{path}: {saved}"),
+            FileState::Replaced { .. } => {
+                self.abort_without_file(&format!("{removed}: {path}: another file has its name"))
+            }
+        }
+    }
+
+    /// Ends the process because a file of the database is gone. The next start may be refused, so the message does not promise one.
+    fn abort_without_file(&self, what: &str) -> ! {
+        let file = &self.database.path;
+        let folder = crate::words::shell_path(file.parent().unwrap_or(file));
+        let advice = format!(
+            "put the former file back, or restore a backup: stepward restore FILE --data-dir {folder} --force"
         );
+        abort_with_advice(what, &advice)
     }
 
     /// Returns the length that the write-ahead log has at least, by the pages that the last commit left in it.
@@ -765,16 +786,16 @@ impl WriterThread {
         }
     }
 
-    /// Moves what a removed log holds into the database, and returns how that went.
-    fn save_removed_log(&self) -> String {
+    /// Moves what a removed log holds into the database. The error says why a part of it could not be moved.
+    fn save_removed_log(&self) -> Result<(), String> {
         match self.move_log("PRAGMA wal_checkpoint(FULL)") {
-            Ok((pages, moved)) if pages == moved => {
-                "all of its commits were moved into the database".to_string()
-            }
-            Ok((pages, moved)) => {
-                format!("{moved} of its {pages} pages were moved into the database")
-            }
-            Err(error) => format!("its commits could not be moved into the database ({error})"),
+            Ok((pages, moved)) if pages == moved => Ok(()),
+            Ok((pages, moved)) => Err(format!(
+                "{moved} of its {pages} pages were moved into the database"
+            )),
+            Err(error) => Err(format!(
+                "its commits could not be moved into the database ({error})"
+            )),
         }
     }
 
@@ -848,6 +869,8 @@ impl WriterThread {
 
     /// Moves the log into the database, as far as no reader still needs it. Waits for readers only when it is too long.
     fn checkpoint(&mut self) {
+        // A checkpoint into a file that was emptied would make a database with holes of it.
+        self.stop_if_files_are_gone();
         let moved = match WAL_PAGES.get() > WAL_PAGES_MAX {
             false => self.move_log("PRAGMA wal_checkpoint(PASSIVE)"),
             true => self.move_log_and_wait(),

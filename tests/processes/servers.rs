@@ -326,6 +326,26 @@ fn a_server_whose_database_is_taken_away_ends_and_does_not_begin_anew() {
     std::fs::rename(&aside, &file).unwrap();
     house.start_server();
     assert_eq!(house.job(job).id, job);
+
+    // Emptied in place, and nobody writes: the server notices by itself.
+    house.stop_server();
+    std::fs::copy(&file, &aside).unwrap();
+    house.start_server();
+    std::fs::write(&file, "").unwrap();
+    await_that("it says why it ends", || {
+        let said = house.server().said();
+        let mut lines = said.lines();
+        let line =
+            lines.find(|line| line.contains("the database was emptied while it is in use"))?;
+        // The next start is refused, so nothing promises that it recovers.
+        assert!(!line.contains("recovers"), "{line}");
+        line.contains("stepward restore FILE --data-dir ")
+            .then_some(())
+    });
+    house.kill_server();
+    std::fs::copy(&aside, &file).unwrap();
+    house.start_server();
+    assert_eq!(house.job(job).id, job);
     house.check();
 }
 
@@ -428,6 +448,15 @@ fn a_database_that_lost_its_write_ahead_log_is_refused_until_a_person_accepts_it
     house.start_server();
     assert_eq!(house.story(), ["older_database_accepted"]);
     house.submit("hello");
+    // A mark that cannot be used keeps nobody out, but it is told.
+    house.stop_server();
+    std::fs::write(house.path("data/stepward.mark"), "").unwrap();
+    let (code, said) = run_offline(&["db", "check"], &data);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(
+        said.contains("stepward.mark is ignored: it is empty"),
+        "{said}"
+    );
     house.check();
 }
 

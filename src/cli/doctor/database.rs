@@ -154,6 +154,9 @@ fn unseen(error: &ExamineError, folder: &Path, is_named: bool) -> Finding {
         ExamineError::Refused(OpenError::Foreign { .. }) => {
             problem.fix("name the folder of the server: --data-dir FOLDER")
         }
+        ExamineError::Refused(OpenError::FolderBesideDatabase { path }) => {
+            problem.fix(format!("move the folder away: {}", shell_path(path)))
+        }
         ExamineError::Refused(_) => problem.fix("look as the user that runs the server"),
     }
 }

@@ -36,7 +36,7 @@ these workers, records the event `rollback_noticed` and shows the problem `datab
 logs and try again. Two ways out, with the server stopped:
 
   put the later data folder back      the workers report as if nothing had happened
-  stepward server --accept-older-database
+  stepward server --data-dir FOLDER --accept-older-database
                                       start it so once to go on with the older state; what happened later is lost
 
 Restoring a backup needs neither: `stepward restore` begins a new lineage, which workers accept.",

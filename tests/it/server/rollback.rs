@@ -104,7 +104,11 @@ fn a_worker_that_has_seen_a_later_state_is_refused_until_that_state_is_back() {
     for _ in 0..2 {
         let refused = house.call("/api/worker/heartbeat", &seen, &beat);
         assert_eq!(refused.refused(503), "server_rolled_back");
-        assert!(refused.message().contains("--accept-older-database"));
+        assert!(
+            refused
+                .message()
+                .contains("stepward server --data-dir FOLDER --accept-older-database")
+        );
         let open = session_request("ann", "ann 2", &[], 1);
         let refused = house.call("/api/worker/sessions", &seen, &open);
         assert_eq!(refused.refused(503), "server_rolled_back");
@@ -154,8 +158,9 @@ fn a_worker_that_has_seen_a_lost_commit_is_refused() {
     let session = ann.session.clone();
     house.stop();
     house.start();
-    copy_folder(&data, &early);
+    // Before the copy: the server may commit something between the two.
     let seen_early = house.epoch();
+    copy_folder(&data, &early);
     house.submit("hello");
     let seen = house.epoch();
     assert_ne!(seen, seen_early);

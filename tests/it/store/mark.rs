@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 use stepward::domain::event::{EventKind, NewEvent};
 use stepward::domain::{EventSeq, Now, Timestamp, Uptime};
-use stepward::store::{MARK_FILE, OpenError, Stopped, Store, StoreError, StoreOptions, examine};
+use stepward::store::{
+    MARK_FILE, OpenError, Stopped, Store, StoreError, StoreOptions, examine, mark_fault,
+};
 use tempfile::TempDir;
 
 const NOW: Now = Now {
@@ -111,7 +113,11 @@ fn a_database_without_its_write_ahead_log_is_refused() {
             "{what}: {said}"
         );
         assert!(said.contains("stepward restore FILE --data-dir"), "{said}");
-        assert!(said.contains("--accept-older-database"), "{said}");
+        let command = format!(
+            "stepward server --data-dir {} --accept-older-database",
+            folder.path().display()
+        );
+        assert!(said.ends_with(&command), "{said}");
     }
 }
 
@@ -147,10 +153,15 @@ fn a_person_can_accept_an_older_database_once_and_it_begins_a_new_lineage() {
     assert!(!mark.contains(&accepted), "{mark}");
     drop(store);
     assert_eq!(lineage(&open(folder.path()).unwrap()), accepted);
-    // Where nothing is lost there is nothing to accept.
+    // An older copy of the whole folder has its own mark, so nothing in it shows a loss. The flag takes effect all the same.
     let store = Store::open(folder.path(), options).unwrap();
-    assert_eq!(lineage(&store), accepted);
-    assert_eq!(recorded(&store).len(), 1);
+    let events = store.read(|tx| tx.events_after(EventSeq(0), 100)).unwrap();
+    let kinds: Vec<_> = events.iter().map(|event| event.fact.kind).collect();
+    assert_eq!(kinds, [EventKind::OlderDatabaseAccepted; 2]);
+    let accepted_again = lineage(&store);
+    assert_ne!(accepted_again, accepted);
+    let mark = fs::read_to_string(folder.path().join(MARK_FILE)).unwrap();
+    assert!(mark.contains(&accepted_again), "{mark}");
 }
 
 #[test]
@@ -194,9 +205,25 @@ fn a_missing_or_torn_mark_keeps_nobody_out_and_is_written_again() {
             None => fs::remove_file(&mark).unwrap(),
             Some(content) => fs::write(&mark, content).unwrap(),
         }
+        let fault = mark_fault(folder.path());
+        assert_eq!(fault.is_some(), content.is_some(), "{fault:?}");
         drop(open(folder.path()).unwrap());
         assert_eq!(fs::read_to_string(&mark).unwrap(), whole, "{content:?}");
+        assert_eq!(mark_fault(folder.path()), None);
     }
+    // A folder of that name cannot be replaced, and the database is used without a mark.
+    let folder = killed();
+    let mark = folder.path().join(MARK_FILE);
+    fs::remove_file(&mark).unwrap();
+    fs::create_dir(&mark).unwrap();
+    let fault = mark_fault(folder.path()).unwrap();
+    assert!(
+        fault.contains("stepward.mark is ignored: Is a directory"),
+        "{fault}"
+    );
+    let store = open(folder.path()).unwrap();
+    record(&store, "four");
+    assert_eq!(recorded(&store), ["one", "two", "three", "four"]);
 }
 
 #[test]

@@ -96,6 +96,88 @@ fn a_file_that_is_no_database_is_refused_and_left_alone() {
 }
 
 #[test]
+fn a_file_that_is_no_database_in_a_folder_that_a_server_used_is_to_be_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(&folder).unwrap());
+    fs::write(database(&folder), [7; 9_000]).unwrap();
+    assert_eq!(
+        refusal(&folder),
+        format!(
+            "{} is not a database, and stepward.mark beside it shows that a server used this folder: restore a backup: stepward \
+             restore FILE --data-dir {} --force; or choose an empty data_dir",
+            database(&folder).display(),
+            folder.path().display()
+        )
+    );
+}
+
+#[test]
+fn a_folder_in_the_place_of_the_write_ahead_log_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(&folder).unwrap());
+    let log = folder.path().join("stepward.db-wal");
+    fs::create_dir(&log).unwrap();
+    let told = format!(
+        "{} is a folder, and the database needs a file of this name: move the folder away and start again",
+        log.display()
+    );
+    assert_eq!(refusal(&folder), told);
+    let examined = stepward::store::examine(folder.path()).unwrap_err();
+    assert_eq!(examined.to_string(), told);
+    fs::remove_dir(&log).unwrap();
+    open(&folder).unwrap();
+}
+
+/// Root may read and write every file unless it gives this privilege up, so a child of this test opens the folder.
+#[test]
+fn a_file_that_may_not_be_used_is_named() {
+    const CHILD: &str = "STEPWARD_TEST_UNUSABLE_FILE";
+    if let Some(folder) = std::env::var_os(CHILD) {
+        let refused = Store::open(folder.as_ref(), StoreOptions::default()).err();
+        println!("refused: {}", refused.expect("it must be refused"));
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(&folder).unwrap());
+    let told = |name: &str, mode: u32| {
+        let file = folder.path().join(name);
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        let mut child = match rustix::process::geteuid().is_root() {
+            true => Command::new("setpriv"),
+            false => Command::new("env"),
+        };
+        if rustix::process::geteuid().is_root() {
+            child.arg("--bounding-set=-dac_override,-dac_read_search");
+        }
+        let told = child
+            .arg(std::env::current_exe().unwrap())
+            .args([
+                "store::open::a_file_that_may_not_be_used_is_named",
+                "--exact",
+            ])
+            .arg("--nocapture")
+            .env(CHILD, folder.path())
+            .output()
+            .unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        (
+            file.display().to_string(),
+            String::from_utf8_lossy(&told.stdout).into_owned(),
+        )
+    };
+    for name in ["stepward.db", "LOCK"] {
+        let (file, said) = told(name, 0o400);
+        let told =
+            format!("refused: {file} cannot be written: Permission denied (os error 13), make it");
+        assert!(said.contains(&told), "{said}");
+    }
+    let (file, said) = told("secret.key", 0o000);
+    let told = format!("{file} cannot be read: Permission denied (os error 13); make it readable");
+    assert!(said.contains(&told), "{said}");
+    open(&folder).unwrap();
+}
+
+#[test]
 fn a_database_that_is_no_file_of_the_folder_is_refused() {
     let other = tempfile::tempdir().unwrap();
     drop(open(&other).unwrap());
