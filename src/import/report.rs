@@ -59,7 +59,7 @@ impl Report {
         });
     }
 
-    /// Removes the rows that say that this place, or a key below it, was imported: it was taken out after all. Rows of the keys
+    /// Removes the rows that say that this place (a file or a key in it), or a key below it, was imported: it was taken out after all. Rows of the keys
     /// that are `kept` stay.
     pub fn take_back(&mut self, place: &str, kept: &[&str]) {
         self.rows.retain(|row| {
@@ -68,6 +68,7 @@ impl Report {
                 Some("") => true,
                 Some(below) => below
                     .strip_prefix('.')
+                    .or_else(|| below.strip_prefix(": "))
                     .is_some_and(|key| !kept.contains(&key)),
                 None => false,
             };

@@ -117,6 +117,7 @@ pub fn finish(
     if !is_valid {
         for draft in drafts.drain(..) {
             let note = "could not be written so that it loads; the file is not written";
+            report.take_back(&draft.source, &[]);
             report.add(draft.source, NotSupported, "", note);
         }
     }
