@@ -272,7 +272,7 @@ fn what(it: &ForecastJson) -> String {
 }
 
 fn sweep(remote: &Remote, show: Show) -> anyhow::Result<()> {
-    let swept: SweepJson = remote.post("/api/recovery/sweep", &serde_json::json!({}))?;
+    let swept: SweepJson = remote.post_to_newer("/api/recovery/sweep", &serde_json::json!({}))?;
     if show.json {
         answer_json(&swept);
         return Ok(());
