@@ -109,7 +109,7 @@ fn overview(remote: &Remote, show: Show) -> anyhow::Result<()> {
     let of = &recovery.settings;
     let rows = [
         (
-            "a worker is given up after",
+            "a worker is marked inactive after",
             of.heartbeat_timeout_secs,
             "phase 1",
         ),
