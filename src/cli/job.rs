@@ -168,13 +168,14 @@ pub fn run(args: JobArgs) -> anyhow::Result<Exit> {
         JobVerb::Release(args) => keep(args, false),
         JobVerb::Requeue(args) => {
             let path = step_path(&args.step, "requeue")?;
-            let job: JobJson = args.reach.server()?.post(&path, &serde_json::json!({}))?;
+            let remote = args.reach.server()?;
+            let job: JobJson = remote.post_to_newer(&path, &serde_json::json!({}))?;
             step_changed(&args.step, &job, "is ready again", &args.show)
         }
         JobVerb::Fail(args) => {
             let path = step_path(&args.step, "fail")?;
             let request = FailRequest { why: args.why };
-            let job: JobJson = args.reach.server()?.post(&path, &request)?;
+            let job: JobJson = args.reach.server()?.post_to_newer(&path, &request)?;
             step_changed(&args.step, &job, "failed", &args.show)
         }
     }

@@ -228,6 +228,25 @@ impl Remote {
         self.heard(self.client.post(path, body, PATIENCE))
     }
 
+    /// As `post`, to a route that servers of version 0.1 do not have.
+    pub fn post_to_newer<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<A> {
+        let answer = self.client.post(path, body, PATIENCE);
+        if let Err(call @ CallError::Refused { error, .. }) = &answer
+            && error.code == NO_ROUTE
+        {
+            let url = &self.url;
+            let message = format!(
+                "the server at {url} does not know this command: it must be of version 0.2 or newer; install that version there"
+            );
+            return Err(Fault::new(Exit::of_call(call), message).into());
+        }
+        self.heard(answer)
+    }
+
     pub fn delete<A: DeserializeOwned>(&self, path: &str) -> anyhow::Result<A> {
         self.heard(self.client.delete(path, PATIENCE))
     }
@@ -400,5 +419,44 @@ pub fn job_in_url(word: &str) -> anyhow::Result<String> {
             printable(job)
         ))),
         None => Ok(in_url(word)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_command_that_the_server_does_not_have_names_the_version_that_has_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serving = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            let mut reader = BufReader::new(stream);
+            let mut line = String::new();
+            // The body is two bytes, which arrive with the head or stay unread.
+            while reader.read_line(&mut line).unwrap() > 2 {
+                line.clear();
+            }
+            let body =
+                format!(r#"{{"error":{{"code":"{NO_ROUTE}","message":"there is nothing"}}}}"#);
+            let length = body.len();
+            let head = format!("HTTP/1.1 404 Not Found\r\nContent-Length: {length}\r\n\r\n");
+            reader.get_mut().write_all(head.as_bytes()).unwrap();
+            reader.get_mut().write_all(body.as_bytes()).unwrap();
+            reader
+        });
+        let remote = Remote::new(&url, None, NamedBy::Caller);
+        let path = "/api/recovery/sweep";
+        let answer = remote.post_to_newer::<serde_json::Value>(path, &serde_json::json!({}));
+        let said = answer.unwrap_err().to_string();
+        assert!(
+            said.ends_with("it must be of version 0.2 or newer; install that version there"),
+            "{said}"
+        );
+        drop(serving.join().unwrap());
     }
 }

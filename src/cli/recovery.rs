@@ -109,7 +109,7 @@ fn overview(remote: &Remote, show: Show) -> anyhow::Result<()> {
     let of = &recovery.settings;
     let rows = [
         (
-            "a worker is given up after",
+            "a worker is marked inactive after",
             of.heartbeat_timeout_secs,
             "phase 1",
         ),
@@ -272,7 +272,7 @@ fn what(it: &ForecastJson) -> String {
 }
 
 fn sweep(remote: &Remote, show: Show) -> anyhow::Result<()> {
-    let swept: SweepJson = remote.post("/api/recovery/sweep", &serde_json::json!({}))?;
+    let swept: SweepJson = remote.post_to_newer("/api/recovery/sweep", &serde_json::json!({}))?;
     if show.json {
         answer_json(&swept);
         return Ok(());

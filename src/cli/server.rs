@@ -85,7 +85,7 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
         say(format!("settings of {}", file.display()));
     }
     say(format!(
-        "data in {}, {}, a worker is given up after {} s of silence",
+        "data in {}, {}, a worker is marked inactive after {} s of silence",
         config.data_dir.display(),
         count(server.tasks(), "task"),
         config.recovery.heartbeat_timeout_secs

@@ -4,6 +4,7 @@ use super::cascade::Cascade;
 use super::check::{check_json, check_text};
 use super::facts::Facts;
 use super::inputs::{fit, seal};
+use super::queries::load;
 use super::scope::parsed;
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
@@ -50,8 +51,10 @@ impl Engine {
                 .step(step_id)?
                 .ok_or(EngineError::StepNotFound { step_id })?;
             if step.state != StepState::Suspended {
+                let (_, context) = load(tx, step.job_id)?;
                 return Err(EngineError::NotSuspended {
-                    step_id,
+                    job_id: step.job_id,
+                    step: context.name(step),
                     state: step.state,
                 });
             }

@@ -7,6 +7,7 @@ use super::poll::AVOID_MS;
 use crate::domain::WorkerId;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
+use crate::domain::peer::Feature;
 use crate::domain::protocol::Verdict;
 use crate::domain::reason::Reason;
 use crate::domain::step::{StepHead, StepMove, StepState};
@@ -30,9 +31,17 @@ impl Cascade<'_> {
         step: &StepHead,
         why: &str,
     ) -> Result<Verdict, EngineError> {
-        if let Err(illegal) = step.state.after(StepMove::Requeue) {
+        if step.state.after(StepMove::Requeue).is_err() {
+            let why = match session.features.contains(Feature::OnePhase) {
+                true => {
+                    "a step that has started on delivery (feature one_phase) cannot be declined: report it as finished, with how it failed"
+                }
+                false => {
+                    "a step that has started cannot be declined: report it as finished, with how it failed"
+                }
+            };
             return Ok(Verdict::Refused {
-                why: illegal.to_string(),
+                why: why.to_string(),
             });
         }
         let context = self.context(step.job_id)?;

@@ -3,6 +3,7 @@
 use super::cascade::Cascade;
 use super::check::check_text;
 use super::facts::Facts;
+use super::queries::load;
 use super::requeue::named;
 use super::{Engine, EngineError};
 use crate::domain::limits;
@@ -10,6 +11,9 @@ use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::{Now, StepId};
 use crate::store::Ending;
+
+/// The reason, as the command line and the API name it.
+const WHY: &str = "the message (--message, in the API: why)";
 
 impl Engine {
     /// Fails a ready, assigned, running or suspended step. The step is not retried; what depends on it follows as after any
@@ -22,7 +26,8 @@ impl Engine {
         now: Now,
     ) -> Result<(), EngineError> {
         check_text("name", who, limits::NAME_BYTES_MAX)?;
-        check_text("why", why, limits::MESSAGE_BYTES_MAX)?;
+        let why = why.trim();
+        check_text(WHY, why, limits::MESSAGE_BYTES_MAX)?;
         let settings = self.settings;
         let (who, why) = (who.to_string(), why.to_string());
         self.write(now, move |tx| {
@@ -30,8 +35,10 @@ impl Engine {
                 .step(step_id)?
                 .ok_or(EngineError::StepNotFound { step_id })?;
             if let Some(hint) = obstacle(step) {
+                let (_, context) = load(tx, step.job_id)?;
                 return Err(EngineError::NotFailable {
-                    step_id,
+                    job_id: step.job_id,
+                    step: context.name(step),
                     state: step.state,
                     hint,
                 });

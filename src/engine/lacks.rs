@@ -15,8 +15,10 @@ use crate::store::{Requirement, Tx};
 /// Workers that are spoken of, and how much is noted about them.
 pub(super) const WORKERS_MAX: usize = 20;
 const FACTS_BYTES_MAX: usize = 8 << 10;
+/// Workers among which the nearest matches are looked for.
+const LOOKED_AT_MAX: u32 = 100;
 
-/// Those that match come first.
+/// The nearest matches come first.
 pub(super) struct Lacks {
     workers: Vec<Lack>,
     /// There are others.
@@ -48,22 +50,28 @@ impl Lacks {
     ) -> Result<Lacks, EngineError> {
         let mut workers = tx.workers_able_to(requirement_id, WORKERS_MAX as u32 + 1)?;
         let matching = workers.len();
-        for worker in tx.first_workers(WORKERS_MAX as u32 + 1)? {
+        for worker in tx.first_workers(LOOKED_AT_MAX)? {
             let known = |found: &Worker| found.worker_id == worker.worker_id;
             if !workers[..matching].iter().any(known) {
                 workers.push(worker);
             }
         }
-        let more = workers.len() > WORKERS_MAX;
-        workers.truncate(WORKERS_MAX);
         let lacks = workers.into_iter().map(|worker| Lack {
             obstacle: obstacle(&worker, requirement, now),
             worker,
         });
-        Ok(Lacks {
-            workers: lacks.collect(),
-            more,
-        })
+        let mut workers: Vec<Lack> = lacks.collect();
+        workers.sort_by_key(Lack::distance);
+        let more = workers.len() > WORKERS_MAX;
+        workers.truncate(WORKERS_MAX);
+        Ok(Lacks { workers, more })
+    }
+
+    /// Whether a worker that is active and has all the tags only lacks a feature.
+    pub fn is_only_feature_missing(&self) -> bool {
+        self.workers
+            .iter()
+            .any(|lack| matches!(lack.obstacle, Obstacle::Features(_)) && lack.worker.takes_work())
     }
 
     pub fn workers(&self) -> impl Iterator<Item = &Worker> {
@@ -113,6 +121,16 @@ fn obstacle(worker: &Worker, requirement: &Requirement, now: Now) -> Obstacle {
 }
 
 impl Lack {
+    /// How far the worker is from a match: missing tags weigh more than missing features, and those more than its state.
+    fn distance(&self) -> (usize, usize, bool) {
+        let (tags, features) = match &self.obstacle {
+            Obstacle::Tags(tags) => (tags.len(), 0),
+            Obstacle::Features(features) => (0, features.iter().count()),
+            Obstacle::Silence { .. } | Obstacle::Paused | Obstacle::Draining => (0, 0),
+        };
+        (tags, features, self.worker.state != WorkerState::Active)
+    }
+
     fn fact(&self) -> Value {
         let worker = &self.worker.name;
         match &self.obstacle {
@@ -151,6 +169,12 @@ impl fmt::Display for Lack {
             Obstacle::Draining => write!(f, "worker {worker} matches, but drains"),
         }
     }
+}
+
+/// What to do about a worker whose version lacks a feature.
+pub(super) fn install_on(worker: &str) -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    format!("install version {version} on worker {worker}")
 }
 
 /// `start_details and log_checksum`.

@@ -2,6 +2,7 @@
 
 use super::facts::Facts;
 use super::heartbeat::sign_of_life;
+use super::queries::load;
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::log::LogFault;
@@ -71,17 +72,24 @@ impl Engine {
             }
             tx.note_log_fault(attempt, &log)?;
             let written = log.written.length;
+            let (_, context) = load(tx, step.job_id)?;
+            let named = format!(
+                "the log of step `{}` of job {}, attempt {},",
+                context.name(&step),
+                step.job_id,
+                attempt.attempt
+            );
             let (kind, text) = match log.fault {
                 LogFault::Missing => (
                     EventKind::LogIncomplete,
                     format!(
-                        "the log of {attempt} has {length} of {written} bytes: its worker was asked for the rest"
+                        "{named} has {length} of {written} bytes: its worker was asked for the rest"
                     ),
                 ),
                 LogFault::Differs => (
                     EventKind::LogDiffers,
                     format!(
-                        "the log of {attempt} is not what its worker wrote: it has {length} bytes, the worker wrote {written} with \
+                        "{named} is not what its worker wrote: it has {length} bytes, the worker wrote {written} with \
                          another checksum; the log may have been changed by the step, or damaged on the way"
                     ),
                 ),

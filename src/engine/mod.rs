@@ -178,17 +178,23 @@ pub enum EngineError {
         "job {job_id} has no step to retry: all completed; retry all (--all), or from a step (--from STEP)"
     )]
     NothingToRetry { job_id: JobId },
-    #[error("step {step_id} is {state}, it does not wait for a decision")]
-    NotSuspended { step_id: StepId, state: StepState },
-    #[error("cannot requeue step {step_id}: the step is {state}, {hint}")]
+    #[error("step `{step}` of job {job_id} is {state}, it does not wait for a decision")]
+    NotSuspended {
+        job_id: JobId,
+        step: String,
+        state: StepState,
+    },
+    #[error("cannot requeue step `{step}` of job {job_id}: the step is {state}, {hint}")]
     NotRequeueable {
-        step_id: StepId,
+        job_id: JobId,
+        step: String,
         state: StepState,
         hint: &'static str,
     },
-    #[error("cannot fail step {step_id}: the step is {state}, {hint}")]
+    #[error("cannot fail step `{step}` of job {job_id}: the step is {state}, {hint}")]
     NotFailable {
-        step_id: StepId,
+        job_id: JobId,
+        step: String,
         state: StepState,
         hint: &'static str,
     },

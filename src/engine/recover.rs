@@ -7,7 +7,7 @@ use super::cascade::{Cascade, Failure, JobContext, seconds};
 use super::decline::Returned;
 use super::facts::Facts;
 use super::heartbeat::write_contacts;
-use super::lacks::Lacks;
+use super::lacks::{Lacks, in_words};
 use super::queries::load;
 use super::{Engine, EngineError, Settings};
 use crate::domain::event::{EventKind, NewEvent};
@@ -24,7 +24,7 @@ use crate::domain::{JobId, Now, StepId, Uptime, WorkerId};
 use crate::planted::{Bug, planted};
 use crate::store::{Ending, Tx};
 
-/// What a step that nobody can run fails with. People search for this sentence.
+/// What a step fails with whose tags no active worker has. People search for this sentence.
 pub const UNMATCHED_MESSAGE: &str = "No active worker with required tags to run this step";
 
 /// So many transactions are queued at a time, and so many rows: they share commits and leave others their turn.
@@ -606,6 +606,13 @@ impl Cascade<'_> {
         let requirement_id = step.requirement_id.expect("workers run it");
         let requirement = self.tx.requirement(requirement_id)?;
         let lacks = Lacks::find(self.tx, requirement_id, &requirement, self.now)?;
+        let message = match lacks.is_only_feature_missing() {
+            true => format!(
+                "No active worker with required tags has every feature that this step needs ({})",
+                in_words(requirement.features)
+            ),
+            false => UNMATCHED_MESSAGE.to_string(),
+        };
         let tags = requirement.tags;
         let lines = lacks.lines();
         let lines = match lines.is_empty() {
@@ -622,7 +629,7 @@ impl Cascade<'_> {
             .and_secs("unmatched_step_timeout_secs", timeout_ms);
         let ending = Ending {
             data: facts.data(),
-            ..Ending::failed(Reason::Unmatched, UNMATCHED_MESSAGE.to_string())
+            ..Ending::failed(Reason::Unmatched, message)
         };
         self.finish_step(step, ending)
     }

@@ -12,6 +12,7 @@ use super::heartbeat::sign_of_life;
 use super::poll::answer_poll;
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
+use crate::domain::log::LogFault;
 use crate::domain::peer::Feature;
 use crate::domain::protocol::{Finished, News, Reports, ReportsAnswer, Verdict};
 use crate::domain::step::{StepHead, StepState};
@@ -175,7 +176,13 @@ impl Cascade<'_> {
                 answer.verdicts.push(Verdict::abort(why));
                 continue;
             };
-            let verdict = self.take_news(session, &step, *attempt, news, &mut together)?;
+            let is_repeated = checks_log
+                && matches!(news, News::Finished(_))
+                && self.still_lacks_log(session, &step, *attempt)?;
+            let verdict = match is_repeated {
+                true => Verdict::Accepted,
+                false => self.take_news(session, &step, *attempt, news, &mut together)?,
+            };
             match (news, &verdict) {
                 (News::Started, Verdict::Accepted) if tells_start => {
                     let details = self.details_of_start(&step)?;
@@ -190,6 +197,23 @@ impl Cascade<'_> {
         }
         self.carry_out(&mut together)?;
         Ok(answer)
+    }
+
+    /// Whether the result of this attempt was accepted before and its log lacks bytes: the answer that asked for them was lost, and
+    /// is given again.
+    fn still_lacks_log(
+        &self,
+        session: &SessionView,
+        step: &StepHead,
+        attempt: AttemptRef,
+    ) -> Result<bool, EngineError> {
+        let is_its_own =
+            step.attempt == attempt.attempt && step.session_id == Some(session.session_id);
+        if !is_its_own || !step.state.is_terminal() {
+            return Ok(false);
+        }
+        let noted = self.tx.log_fault(attempt)?;
+        Ok(noted.is_some_and(|log| log.fault == LogFault::Missing))
     }
 
     /// Makes the moves that were put off to be made together.

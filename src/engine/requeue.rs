@@ -4,6 +4,7 @@ use super::cascade::Cascade;
 use super::check::check_text;
 use super::facts::Facts;
 use super::poll::AVOID_MS;
+use super::queries::load;
 use super::{Engine, EngineError};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
@@ -25,8 +26,10 @@ impl Engine {
                 .step(step_id)?
                 .ok_or(EngineError::StepNotFound { step_id })?;
             if let Some(hint) = obstacle(step) {
+                let (_, context) = load(tx, step.job_id)?;
                 return Err(EngineError::NotRequeueable {
-                    step_id,
+                    job_id: step.job_id,
+                    step: context.name(step),
                     state: step.state,
                     hint,
                 });

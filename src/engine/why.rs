@@ -7,7 +7,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use super::cascade::JobContext;
-use super::lacks::{Lacks, WORKERS_MAX, in_words};
+use super::lacks::{Lacks, WORKERS_MAX, in_words, install_on};
 use super::queries::load;
 use super::{Engine, EngineError, Suspect};
 use crate::domain::depends::Outcome;
@@ -21,6 +21,7 @@ use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::Action;
 use crate::domain::worker::{Worker, WorkerStanding, WorkerState};
 use crate::domain::{JobId, Now, RequirementId, SessionId, StepId, WorkerId, words};
+use crate::metrics::Assignment;
 use crate::store::{FormerOutcome, Requirement, Tx};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -589,6 +590,14 @@ impl Asked<'_> {
         }))
     }
 
+    /// Whether a person took the step from this worker when the worker last had it.
+    fn was_requeued_from(&self, worker_id: WorkerId) -> Result<bool, EngineError> {
+        let former = self.tx.former_attempts(self.step.step_id)?;
+        let mut its = former.iter().rev();
+        let last = its.find(|former| former.worker_id == Some(worker_id));
+        Ok(last.is_some_and(|last| last.reason == Assignment::RequeuedByUser.as_str()))
+    }
+
     /// Who will take a step that is there to be taken.
     fn taker(&self, requirement_id: RequirementId) -> Result<Why, EngineError> {
         let able = self.all.able(requirement_id)?;
@@ -614,7 +623,7 @@ impl Asked<'_> {
             if used < worker.slots {
                 let until_up = self.tx.avoided_until(self.step.step_id, worker.worker_id)?;
                 if let Some(until_up) = until_up.filter(|until_up| *until_up > self.now.up) {
-                    passed_over = Some((worker.name.clone(), until_up));
+                    passed_over = Some((worker, until_up));
                     continue;
                 }
                 let sentence = format!("worker {} can take it with its next poll", worker.name);
@@ -624,12 +633,14 @@ impl Asked<'_> {
                 });
             }
         }
-        if let Some((name, until_up)) = passed_over {
-            let in_ms = until_up.0 - self.now.up.0;
-            let sentence = format!(
-                "worker {name} gave it back and is asked again within {}",
-                span(in_ms)
-            );
+        if let Some((worker, until_up)) = passed_over {
+            let (name, within) = (&worker.name, span(until_up.0 - self.now.up.0));
+            let sentence = match self.was_requeued_from(worker.worker_id)? {
+                true => format!(
+                    "a person requeued the step; worker {name}, which had it, is asked again within {within}"
+                ),
+                false => format!("worker {name} gave it back and is asked again within {within}"),
+            };
             return Ok(Why {
                 workers,
                 ..Why::new(Waiting::Claimable, sentence)
@@ -699,10 +710,7 @@ impl Asked<'_> {
             .workers
             .iter()
             .filter(|worker| worker.lacks.is_empty() && !worker.lacks_features.is_empty());
-        let upgrades = too_old.take(3).map(|worker| {
-            let version = env!("CARGO_PKG_VERSION");
-            format!("install version {version} on worker {}", worker.name)
-        });
+        let upgrades = too_old.take(3).map(|worker| install_on(&worker.name));
         why.fix.extend(upgrades);
         why.fix
             .push(format!("stepward worker --tags {}", tags.join(",")));

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::EngineError;
 use super::cascade::JobContext;
+use super::lacks::install_on;
 use super::queries::load;
 use super::scope::parsed;
 use super::why::{Asked, Code, Fact, FactKind, RootCause, Why, shell_word};
@@ -23,6 +24,9 @@ const LOOKS_MAX: usize = 20_000;
 const DEPTH_MAX: usize = 100;
 /// Events among which the one that ended a step is looked for.
 const EVENTS_MAX: u32 = 2_000;
+
+/// Workers that are named as too old.
+const UPGRADES_MAX: usize = 3;
 
 /// What is written of every attempt whose worker vanished, and what that means for whoever reads it.
 const RAN_PARTLY: &str = "; the step may have run partly";
@@ -66,9 +70,12 @@ impl Asked<'_> {
         }
         if reason == Reason::Unmatched {
             why.needs = self.draft().required_tags();
-            why.facts.extend(self.lacked()?);
+            let (lacked, upgrades) = self.lacked()?;
+            why.facts.extend(lacked);
+            why.fix = upgrades;
         }
-        why.fix = self.fix(reason, why.root_cause.as_ref());
+        let fix = self.fix(reason, why.root_cause.as_ref());
+        why.fix.extend(fix);
         Ok(why)
     }
 
@@ -122,8 +129,9 @@ impl Asked<'_> {
         fixes
     }
 
-    /// Which workers there were when nobody could take it, as it was noted then.
-    fn lacked(&self) -> Result<Vec<Fact>, EngineError> {
+    /// Which workers there were when nobody could take the step, as it was noted then, and what to install on those that only
+    /// lacked a feature.
+    fn lacked(&self) -> Result<(Vec<Fact>, Vec<String>), EngineError> {
         let job_id = self.step.job_id;
         let events = self.tx.events_of_job(job_id, EventSeq(0), EVENTS_MAX)?;
         let is_it = |event: &&Event| {
@@ -135,18 +143,26 @@ impl Asked<'_> {
             .find(is_it)
             .and_then(|event| event.fact.data.as_ref());
         let Some(data) = data.map(parsed) else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         };
         let workers = data["workers"].as_array().cloned().unwrap_or_default();
         if workers.is_empty() {
-            return Ok(vec!["there was no worker then".to_string().into()]);
+            let fact = "there was no worker then".to_string().into();
+            return Ok((vec![fact], Vec::new()));
         }
-        let line = |worker: &serde_json::Value| {
+        let (mut lines, mut upgrades) = (Vec::new(), Vec::new());
+        for worker in &workers {
             let name = worker["worker"].as_str().unwrap_or("?");
-            let lacks = worker["lacks"].as_array().cloned().unwrap_or_default();
-            let lacks: Vec<&str> = lacks.iter().filter_map(|tag| tag.as_str()).collect();
-            let obstacle = if !lacks.is_empty() {
-                format!("lacked {}", lacks.join(", "))
+            let (tags, features) = (words(&worker["lacks"]), words(&worker["lacks_features"]));
+            let obstacle = if !tags.is_empty() {
+                format!("lacked {}", tags.join(", "))
+            } else if !features.is_empty() {
+                if upgrades.len() < UPGRADES_MAX {
+                    upgrades.push(install_on(name));
+                }
+                let version = worker["version"].as_str().unwrap_or("?");
+                let features = features.join(" and ");
+                format!("lacked the feature {features} (version {version})")
             } else if worker["paused"] == true {
                 "was paused".to_string()
             } else if worker["draining"] == true {
@@ -154,13 +170,12 @@ impl Asked<'_> {
             } else {
                 "was silent".to_string()
             };
-            format!("worker {name} {obstacle} then")
-        };
-        let mut lines: Vec<Fact> = workers.iter().map(line).map(Fact::from).collect();
+            lines.push(Fact::from(format!("worker {name} {obstacle} then")));
+        }
         if data["more_workers"] == true {
             lines.push(Fact::others());
         }
-        Ok(lines)
+        Ok((lines, upgrades))
     }
 
     /// Follows blocked steps back to the one that was not blocked itself.
@@ -253,6 +268,12 @@ impl Asked<'_> {
         let names = found.into_iter();
         Ok(names.map(|at| task.step(at).name.clone()).collect())
     }
+}
+
+/// The words of a list in noted facts. What is missing is an empty list.
+fn words(list: &serde_json::Value) -> Vec<&str> {
+    let items = list.as_array().into_iter().flatten();
+    items.filter_map(|item| item.as_str()).collect()
 }
 
 fn sentence(step: &Step, reason: Reason) -> String {

@@ -66,7 +66,6 @@ impl Calls {
                 client: new_client(),
                 folder: folder.clone(),
                 events: events.clone(),
-                name: name.to_string(),
                 trouble: None,
                 sent_away: None,
                 was_welcome: false,
@@ -97,7 +96,6 @@ struct Caller {
     client: Client,
     folder: Arc<Folder>,
     events: Sender<WorkerEvent>,
-    name: String,
     /// What was said of it the last time, unless it is over.
     trouble: Option<&'static str>,
     /// The server does not want this process, and says why.
@@ -232,7 +230,8 @@ impl Caller {
         if server == Peer::UNANNOUNCED && is_unknown_route {
             return Ok(Features::NONE);
         }
-        let answer = self.judged("sessions", answer)?;
+        // An answer here does not end a time of trouble: the server may still refuse the session that is opened next.
+        let answer = answer.map_err(|error| self.trouble_of("sessions", error))?;
         if let Err(error) = self.folder.may_belong_to(&answer.installation) {
             self.sent_away = Some(EndError::Other(error.to_string()));
             return Err(Trouble::Unreachable);
@@ -253,45 +252,52 @@ impl Caller {
 
     /// What an answer to this call means for the worker.
     fn judged<A>(&mut self, what: &str, answer: Result<A, CallError>) -> Result<A, Trouble> {
-        let trouble = match answer {
+        match answer {
             Ok(answer) => {
                 if self.trouble.take().is_some() {
-                    log::info!("{}: the server answers again", self.name);
+                    log::info!("{}: the server answers again", name_of(what));
                 }
-                return Ok(answer);
+                Ok(answer)
             }
-            Err(CallError::Refused { status: 410, error }) if error.code == "session_unknown" => {
+            Err(error) => Err(self.trouble_of(what, error)),
+        }
+    }
+
+    /// What a call without an answer, or with a refusal, means for the worker.
+    fn trouble_of(&mut self, what: &str, error: CallError) -> Trouble {
+        let trouble = match error {
+            CallError::Refused { status: 410, error } if error.code == "session_unknown" => {
                 Trouble::SessionUnknown
             }
-            Err(CallError::Refused { status: 410, error }) if error.code == "session_replaced" => {
+            CallError::Refused { status: 410, error } if error.code == "session_replaced" => {
                 Trouble::SessionReplaced
             }
-            Err(CallError::Refused { status: 426, error }) => {
+            CallError::Refused { status: 426, error } => {
                 self.sent_away = Some(EndError::TooOld(error.message));
-                return Err(Trouble::Unreachable);
+                return Trouble::Unreachable;
             }
             // Only an open session can be refused so, and asking again would not help.
-            Err(CallError::Refused {
+            CallError::Refused {
                 status: 409 | 422,
                 error,
-            }) if what == "sessions" => {
+            } if what == "sessions" => {
                 self.sent_away = Some(EndError::Other(error.message));
-                return Err(Trouble::Unreachable);
+                return Trouble::Unreachable;
             }
             // A word that was good once may be so again: only who never had one must ask a person.
-            Err(error) if what == "sessions" && !self.was_welcome && error.is_about_token() => {
+            error if what == "sessions" && !self.was_welcome && error.is_about_token() => {
                 self.sent_away = Some(EndError::NotAllowed);
-                return Err(Trouble::Unreachable);
+                return Trouble::Unreachable;
             }
-            Err(CallError::Refused { status: 403, error })
+            CallError::Refused { status: 403, error }
                 if what == "sessions" && !self.was_welcome =>
             {
                 self.sent_away = Some(EndError::OfAnotherRole(error.message));
-                return Err(Trouble::Unreachable);
+                return Trouble::Unreachable;
             }
-            Err(error) if self.client.is_shut_out(&error) => return Err(Trouble::ShutOut),
-            Err(_) if self.waits.strong_count() == 0 => return Err(Trouble::Unreachable),
-            Err(error) => {
+            error if self.client.is_shut_out(&error) => return Trouble::ShutOut,
+            _ if self.waits.strong_count() == 0 => return Trouble::Unreachable,
+            error => {
                 let trouble = match &error {
                     CallError::Unreachable(_) => "no answer",
                     CallError::Refused { error, .. } if error.code == SERVER_ROLLED_BACK => {
@@ -301,13 +307,25 @@ impl Caller {
                 };
                 // Once for each time of trouble: it may last for hours.
                 if self.trouble.replace(trouble) != Some(trouble) {
-                    log::warn!("{}: {trouble}, trying again and again: {error}", self.name);
+                    log::warn!(
+                        "{}: {trouble}, trying again and again: {error}",
+                        name_of(what)
+                    );
                 }
-                return Err(Trouble::Unreachable);
+                return Trouble::Unreachable;
             }
         };
-        log::warn!("{}: the session is over: {trouble:?}", self.name);
-        Err(trouble)
+        log::warn!("{}: the session is over: {trouble:?}", name_of(what));
+        trouble
+    }
+}
+
+/// How the log names a call.
+fn name_of(what: &str) -> &str {
+    match what {
+        "sessions" => "session",
+        "reports" => "report",
+        what => what,
     }
 }
 
@@ -321,5 +339,98 @@ fn warn_of_results_not_taken(spooled: &[Spooled], verdicts: &[VerdictJson]) {
                 result.attempt
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::domain::peer::Features;
+    use crate::wire::{ErrorBody, ErrorDetail};
+
+    /// Answers which installation it is, and refuses every session because its database was rolled back.
+    fn serve_rolled_back(listener: &TcpListener) -> std::io::Result<()> {
+        for stream in listener.incoming() {
+            let mut reader = BufReader::new(stream?);
+            let mut request = String::new();
+            reader.read_line(&mut request)?;
+            let mut body_bytes = 0;
+            loop {
+                let mut line = String::new();
+                reader.read_line(&mut line)?;
+                let line = line.trim().to_lowercase();
+                if line.is_empty() {
+                    break;
+                }
+                if let Some(length) = line.strip_prefix("content-length:") {
+                    body_bytes = length.trim().parse().expect("a number");
+                }
+            }
+            let mut body = vec![0; body_bytes];
+            reader.read_exact(&mut body)?;
+            let (status, body) = match request.starts_with("GET") {
+                true => {
+                    let answer = ServerAnswer {
+                        installation: "here".to_string(),
+                        version: "0.2.0".to_string(),
+                    };
+                    ("200 OK", serde_json::to_string(&answer)?)
+                }
+                false => {
+                    let error = ErrorDetail {
+                        code: SERVER_ROLLED_BACK.to_string(),
+                        message: "the database is older".to_string(),
+                        details: Vec::new(),
+                    };
+                    let answer = serde_json::to_string(&ErrorBody { error })?;
+                    ("503 Service Unavailable", answer)
+                }
+            };
+            let length = body.len();
+            let stream = reader.get_mut();
+            write!(
+                stream,
+                "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            )?;
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_question_for_the_installation_does_not_end_the_trouble_with_sessions() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || serve_rolled_back(&listener));
+        let place = tempfile::tempdir().unwrap();
+        let waits = Arc::new(());
+        let mut caller = Caller {
+            client: Client::new(&url, None),
+            folder: Arc::new(Folder::open(place.path()).unwrap()),
+            events: unbounded().0,
+            trouble: None,
+            sent_away: None,
+            was_welcome: false,
+            waits: Arc::downgrade(&waits),
+        };
+        let registration = Registration {
+            instance_key: "i".to_string(),
+            session_key: "s".to_string(),
+            name: "ann".to_string(),
+            tags: Vec::new(),
+            slots: 1,
+            version: "0.2.0".to_string(),
+            platform: "linux".to_string(),
+            features: Features::NONE,
+        };
+        caller.open(&registration, &[]);
+        let trouble = caller.trouble;
+        assert!(trouble.is_some(), "the session was refused");
+        // While it asks again, it neither announces that the server answers nor forgets what it said.
+        caller.check_installation().unwrap();
+        assert_eq!(caller.trouble, trouble);
+        assert_eq!(name_of("sessions"), "session");
     }
 }

@@ -210,7 +210,7 @@ fn the_forecast_names_what_then_happens() {
     );
     let overview = typed(&house, &["recovery"]).stdout;
     assert!(
-        overview.contains("a worker is given up after\t3s"),
+        overview.contains("a worker is marked inactive after\t3s"),
         "{overview}"
     );
     assert!(overview.contains("step_failed\t1\t1/work"), "{overview}");

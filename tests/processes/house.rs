@@ -33,7 +33,7 @@ pub fn await_that<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Timings in which a worker is given up after four seconds.
+/// Timings in which a worker is marked inactive after four seconds.
 pub const SETTINGS: &str = "
 recovery:
   heartbeat_interval_secs: 1

@@ -80,4 +80,42 @@ fn a_step_that_no_worker_has_the_feature_for_fails_and_says_so() {
         told.contains(r#""lacks_features":["start_details"]"#),
         "{told}"
     );
+    let step = house.step(job_id, "timed");
+    assert_eq!(
+        step.message.as_deref(),
+        Some(
+            "No active worker with required tags has every feature that this step needs (start_details)"
+        )
+    );
+    let why = house.why(job_id, "timed");
+    let facts: Vec<&str> = why.facts.iter().map(|fact| fact.text.as_str()).collect();
+    assert_eq!(
+        facts,
+        ["worker old lacked the feature start_details (version 0.1.0) then"]
+    );
+    let install = format!(
+        "install version {} on worker old",
+        env!("CARGO_PKG_VERSION")
+    );
+    assert_eq!(why.fix, [install.as_str(), "stepward worker --tags script"]);
+}
+
+#[test]
+fn the_nearest_match_among_many_workers_is_named_first() {
+    let house = TestHouse::new();
+    let needs = |tag: &str| StepDraft {
+        tags: vec![tag.to_string()],
+        ..timed("timed")
+    };
+    let job_id = house.submit(vec![needs("gpu")]);
+    for number in 0..30 {
+        house.worker(&format!("far-{number}"), &[], 1);
+    }
+    house.worker("near", &["gpu"], 1);
+    let why = house.why(job_id, "timed");
+    assert!(
+        why.facts[0].text.starts_with("worker near has the tags"),
+        "{}",
+        why.facts[0].text
+    );
 }

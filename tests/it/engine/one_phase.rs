@@ -40,6 +40,22 @@ fn what_a_one_phase_worker_is_given_has_started() {
 }
 
 #[test]
+fn what_has_started_on_delivery_cannot_be_declined() {
+    let house = TestHouse::new();
+    let job_id = house.submit(vec![script("a")]);
+    let ann = one_phase(&house, 1);
+    let given = ann.claim();
+    assert_eq!(
+        ann.decline(given.attempt, "no room"),
+        Verdict::Refused {
+            why: "a step that has started on delivery (feature one_phase) cannot be declined: report it as finished, with how it failed"
+                .to_string()
+        }
+    );
+    assert_eq!(house.step_state(job_id, "a"), StepState::Running);
+}
+
+#[test]
 fn an_attempt_that_no_poll_listed_is_delivered_again_and_one_that_was_listed_is_not() {
     let house = TestHouse::new();
     let job_id = house.submit(vec![script("a")]);

@@ -180,3 +180,47 @@ fn a_step_that_waits_for_a_child_job_takes_it_along() {
     assert_eq!(house.summary(job), "call failed → failed");
     assert_eq!(house.summary(child), "a cancelled → cancelled");
 }
+
+#[test]
+fn refusals_name_the_step_and_its_job() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a"), script("b")]);
+    let step_id = house.step(job, "b").step_id;
+    assert_eq!(
+        requeue(&house, step_id).unwrap_err().to_string(),
+        "cannot requeue step `b` of job 1: the step is ready, it is in the queue already"
+    );
+    fail(&house, step_id).unwrap();
+    assert_eq!(
+        fail(&house, step_id).unwrap_err().to_string(),
+        "cannot fail step `b` of job 1: the step is failed, it has ended"
+    );
+}
+
+#[test]
+fn a_step_is_not_failed_with_a_blank_message() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a")]);
+    let step_id = house.step(job, "a").step_id;
+    let blank = house.engine.fail_step(step_id, "eve", " \t ", house.now());
+    assert_eq!(
+        blank.unwrap_err().to_string(),
+        "the message (--message, in the API: why) is empty"
+    );
+    assert_eq!(house.step_state(job, "a"), StepState::Ready);
+}
+
+#[test]
+fn why_says_that_a_person_requeued_the_step() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a")]);
+    let ann = house.worker("ann", &[], 1);
+    requeue(&house, ann.claim().attempt.step_id).unwrap();
+    let sentence = house.why(job, "a").sentence;
+    assert!(
+        sentence.starts_with(
+            "a person requeued the step; worker ann, which had it, is asked again within "
+        ),
+        "{sentence}"
+    );
+}

@@ -267,7 +267,8 @@ fn one_bad_item_does_not_touch_the_others() {
     assert_eq!(
         answer.verdicts[0],
         Verdict::Refused {
-            why: "a step that is running cannot requeue".to_string()
+            why: "a step that has started cannot be declined: report it as finished, with how it failed"
+               .to_string()
         }
     );
     // What the finished steps release comes with the same answer.

@@ -169,10 +169,15 @@ fn bytes_that_are_missing_when_a_step_ends_are_asked_for_and_told_until_they_com
     let of_job = house.get("/api/jobs/1/logs").expect(200);
     assert_eq!(of_job["items"][0]["fault"], fault);
     assert!(kinds_of_events(&house).contains(&"log_incomplete".to_string()));
+    // The answer was lost: who reports the same again is asked for the same again.
+    let again = ann.complete_with_log(&greet, LOG);
+    assert_eq!(again, result);
 
     ann.append(&greet, 20, &LOG[20..]);
     assert_eq!(logs()["fault"], Value::Null);
     assert_eq!(logs()["total_lines"], 2);
+    let again = ann.complete_with_log(&greet, LOG);
+    assert_eq!(again["result"], "abort", "nothing is missing any more");
 }
 
 #[test]
