@@ -1,7 +1,7 @@
 //! Workers that run nothing: each has the mind of a real one and three connections, and a step that may start has ended.
 //! One thread drives them all.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -231,7 +231,11 @@ fn carry_out(member: &mut Member, order: Order, seen: &mut Seen) -> Option<Event
         } => send(
             REPORTS,
             "sessions",
-            json(&SessionRequest::new(&registration, &spooled)),
+            json(&SessionRequest::new(
+                &registration,
+                &spooled,
+                &HashMap::new(),
+            )),
         ),
         Order::Beat(beat) => send(BEATS, "heartbeat", json(&HeartbeatRequest::from(&beat))),
         Order::Poll(poll) => {
