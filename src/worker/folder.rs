@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
@@ -37,6 +37,39 @@ pub struct Folder {
     lock: Mutex<Lock>,
     /// The installation that this worker belongs to, once it is known.
     installation: Mutex<Option<String>>,
+    lineage: LineageFile,
+}
+
+/// The file with the last epoch of the server that the worker has seen, and its text. Clones share the text.
+#[derive(Clone)]
+pub struct LineageFile {
+    pub path: PathBuf,
+    /// `None` until the text is known.
+    text: Arc<Mutex<Option<String>>>,
+}
+
+impl LineageFile {
+    /// Notes what the file says, to write the file again if somebody deletes the folder.
+    pub fn remember(&self, text: String) {
+        *self.lock() = Some(text);
+    }
+
+    /// Replaces the file. The text is remembered also if the file cannot be written now.
+    pub fn write(&self, text: String) -> io::Result<()> {
+        let mut known = self.lock();
+        write_whole(&self.path, known.insert(text).as_bytes())
+    }
+
+    fn write_again(&self) -> io::Result<()> {
+        match self.lock().as_deref() {
+            Some(text) => write_whole(&self.path, text.as_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.text.lock().expect("no panic while it is held")
+    }
 }
 
 impl Folder {
@@ -52,11 +85,16 @@ impl Folder {
         remove_drafts(&path);
         let instance_file = path.join(INSTANCE);
         let instance_key = instance_key(&instance_file).map_err(unusable(&instance_file))?;
+        let lineage = LineageFile {
+            path: path.join(LINEAGE),
+            text: Arc::default(),
+        };
         Ok(Folder {
             path,
             instance_key,
             lock: Mutex::new(lock),
             installation: Mutex::default(),
+            lineage,
         })
     }
 
@@ -80,6 +118,7 @@ impl Folder {
             write_whole(&self.path.join(INSTALLATION), installation.as_bytes())
                 .map_err(unusable)?;
         }
+        self.lineage.write_again().map_err(unusable)?;
         log::error!(
             "the worker's folder {} was deleted while the worker ran, and was made again: results that were not reported yet \
              may be lost if the worker ends now, and an enrolled worker has to be enrolled again",
@@ -91,6 +130,10 @@ impl Folder {
     /// The path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+
+    pub fn lineage_file(&self) -> LineageFile {
+        self.lineage.clone()
     }
 
     /// Pins the worker to the first installation that it meets.
@@ -208,6 +251,7 @@ const SESSION: &str = "session";
 const LOCK: &str = "lock";
 const INSTANCE: &str = "instance";
 const INSTALLATION: &str = "installation";
+const LINEAGE: &str = "lineage";
 
 fn make_folders(path: &Path) -> Result<(), FolderError> {
     for folder in [path.to_path_buf(), path.join(SPOOL), path.join(ATTEMPTS)] {
