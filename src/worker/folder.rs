@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use rustix::io::Errno;
 
@@ -37,6 +37,42 @@ pub struct Folder {
     lock: Mutex<Lock>,
     /// The installation that this worker belongs to, once it is known.
     installation: Mutex<Option<String>>,
+    lineage: LineageFile,
+    /// Held while the folder of an attempt is made or moved away, so that no attempt loses its folder to the removal of an earlier
+    /// attempt with the same number.
+    attempt_folders: Mutex<()>,
+}
+
+/// The file with the last epoch of the server that the worker has seen, and its text. Clones share the text.
+#[derive(Clone)]
+pub struct LineageFile {
+    pub path: PathBuf,
+    /// `None` until the text is known.
+    text: Arc<Mutex<Option<String>>>,
+}
+
+impl LineageFile {
+    /// Notes what the file says, to write the file again if somebody deletes the folder.
+    pub fn remember(&self, text: String) {
+        *self.lock() = Some(text);
+    }
+
+    /// Replaces the file. The text is remembered also if the file cannot be written now.
+    pub fn write(&self, text: String) -> io::Result<()> {
+        let mut known = self.lock();
+        write_whole(&self.path, known.insert(text).as_bytes())
+    }
+
+    fn write_again(&self) -> io::Result<()> {
+        match self.lock().as_deref() {
+            Some(text) => write_whole(&self.path, text.as_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.text.lock().expect("no panic while it is held")
+    }
 }
 
 impl Folder {
@@ -53,11 +89,17 @@ impl Folder {
         remove_lone_digests(&path.join(SPOOL));
         let instance_file = path.join(INSTANCE);
         let instance_key = instance_key(&instance_file).map_err(unusable(&instance_file))?;
+        let lineage = LineageFile {
+            path: path.join(LINEAGE),
+            text: Arc::default(),
+        };
         Ok(Folder {
             path,
             instance_key,
             lock: Mutex::new(lock),
             installation: Mutex::default(),
+            lineage,
+            attempt_folders: Mutex::default(),
         })
     }
 
@@ -81,6 +123,7 @@ impl Folder {
             write_whole(&self.path.join(INSTALLATION), installation.as_bytes())
                 .map_err(unusable)?;
         }
+        self.lineage.write_again().map_err(unusable)?;
         log::error!(
             "the worker's folder {} was deleted while the worker ran, and was made again: results that were not reported yet \
              may be lost if the worker ends now, and an enrolled worker has to be enrolled again",
@@ -92,6 +135,10 @@ impl Folder {
     /// The path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+
+    pub fn lineage_file(&self) -> LineageFile {
+        self.lineage.clone()
     }
 
     /// Pins the worker to the first installation that it meets.
@@ -129,13 +176,40 @@ impl Folder {
 
     /// Makes the attempt's folder and writes there which session the attempt belongs to: after a restart the worker sends the
     /// attempt's log under that session. If that fails, nothing is left behind.
+    ///
+    /// A folder that an attempt of another session left under the same number is removed first. Numbers repeat only after the
+    /// server has restored an older database, and the server does not take the log of that session any more.
     pub fn begin(&self, attempt: AttemptRef, session_key: &str) -> io::Result<()> {
         self.restore().map_err(io::Error::other)?;
-        let begun = self.note_session(attempt, session_key);
-        if begun.is_err() {
-            self.clear(attempt);
+        let _guard = self.lock_attempt_folders();
+        let folder = self.place(attempt).folder;
+        if fs::symlink_metadata(&folder).is_ok()
+            && session_of(&folder).as_deref() != Some(session_key)
+        {
+            log::warn!(
+                "{} belongs to an attempt of a former session with the same number and is removed: the rest of that attempt's log \
+                 cannot be delivered any more",
+                folder.display()
+            );
+            self.discard(attempt)?;
         }
-        begun
+        self.make_attempt_folder(attempt, session_key)
+    }
+
+    fn make_attempt_folder(&self, attempt: AttemptRef, session_key: &str) -> io::Result<()> {
+        let made = self.note_session(attempt, session_key);
+        if made.is_err()
+            && let Err(error) = self.discard(attempt)
+        {
+            let folder = self.place(attempt).folder;
+            log::warn!("{} cannot be removed: {error}", folder.display());
+        }
+        made
+    }
+
+    fn lock_attempt_folders(&self) -> MutexGuard<'_, ()> {
+        let lock = self.attempt_folders.lock();
+        lock.expect("no panic while it is held")
     }
 
     fn note_session(&self, attempt: AttemptRef, session_key: &str) -> io::Result<()> {
@@ -147,14 +221,41 @@ impl Folder {
         write_whole(&place.folder.join(SESSION), session_key.as_bytes())
     }
 
-    /// Nothing of the attempt is needed any more.
-    pub fn clear(&self, attempt: AttemptRef) {
+    /// Removes the folder of an attempt of this session. A folder that belongs to a later attempt with the same number stays.
+    pub fn clear(&self, attempt: AttemptRef, session_key: &str) {
+        let _guard = self.lock_attempt_folders();
         let folder = self.place(attempt).folder;
-        match fs::remove_dir_all(&folder) {
+        if session_of(&folder).is_some_and(|owner| owner != session_key) {
+            return;
+        }
+        if let Err(error) = self.discard(attempt) {
+            log::warn!("{} cannot be removed: {error}", folder.display());
+        }
+    }
+
+    /// Gives the attempt's folder another name, so that its place is free at once, and then removes it in the background.
+    fn discard(&self, attempt: AttemptRef) -> io::Result<()> {
+        let name = format!("{}{DISCARDED}{}", file_name(attempt), random_key()?);
+        let discarded = self.path.join(ATTEMPTS).join(name);
+        match fs::rename(self.place(attempt).folder, &discarded) {
             Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            // A container may have left files of another user.
-            Err(error) => log::warn!("{} cannot be removed: {error}", folder.display()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        remove_in_background(vec![discarded]);
+        Ok(())
+    }
+
+    /// Removes the discarded folders that a former life of the worker had no time to remove.
+    pub fn remove_discarded(&self) {
+        let entries = fs::read_dir(self.path.join(ATTEMPTS)).into_iter().flatten();
+        let names = entries.flatten().filter(|entry| {
+            let name = entry.file_name();
+            name.to_str().is_some_and(|name| name.contains(DISCARDED))
+        });
+        let folders: Vec<PathBuf> = names.map(|entry| entry.path()).collect();
+        if !folders.is_empty() {
+            remove_in_background(folders);
         }
     }
 
@@ -165,8 +266,7 @@ impl Folder {
         };
         let names = entries.flatten().filter_map(|entry| {
             let attempt = attempt_of(entry.file_name().to_str()?)?;
-            let session = fs::read_to_string(entry.path().join(SESSION)).unwrap_or_default();
-            Some((attempt, session))
+            Some((attempt, session_of(&entry.path()).unwrap_or_default()))
         });
         names.collect()
     }
@@ -228,6 +328,32 @@ const SESSION: &str = "session";
 const LOCK: &str = "lock";
 const INSTANCE: &str = "instance";
 const INSTALLATION: &str = "installation";
+const LINEAGE: &str = "lineage";
+/// In the name of a folder of an attempt that is being removed, between the attempt and a random key.
+const DISCARDED: &str = ".discarded-";
+
+/// The session that the folder of an attempt belongs to. `None`: the folder does not say.
+fn session_of(folder: &Path) -> Option<String> {
+    fs::read_to_string(folder.join(SESSION)).ok()
+}
+
+/// On a thread of its own: a step may have left a million files.
+fn remove_in_background(folders: Vec<PathBuf>) {
+    let remove = move || {
+        for folder in folders {
+            match fs::remove_dir_all(&folder) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // A container may have left files of another user.
+                Err(error) => log::warn!("{} cannot be removed: {error}", folder.display()),
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("worker-clear".to_string());
+    if let Err(error) = thread.spawn(remove) {
+        log::warn!("folders of ended attempts stay until the worker's next start: {error}");
+    }
+}
 
 fn make_folders(path: &Path) -> Result<(), FolderError> {
     for folder in [path.to_path_buf(), path.join(SPOOL), path.join(ATTEMPTS)] {
@@ -440,7 +566,7 @@ mod tests {
         let worker = Folder::open(folder.path()).unwrap();
         worker.begin(attempt(), "life").unwrap();
         assert_eq!(worker.leftovers(), [(attempt(), "life".to_string())]);
-        worker.clear(attempt());
+        worker.clear(attempt(), "life");
         assert!(worker.leftovers().is_empty());
     }
 
@@ -451,8 +577,41 @@ mod tests {
         let place = worker.place(attempt()).folder;
         // A file cannot replace a folder, so the write fails at its last step, with everything before it on disk.
         fs::create_dir_all(place.join("session")).unwrap();
-        worker.begin(attempt(), "life").unwrap_err();
+        worker.make_attempt_folder(attempt(), "life").unwrap_err();
         assert!(!place.exists());
+    }
+
+    #[test]
+    fn an_attempt_does_not_start_in_the_folder_of_another_sessions_attempt() {
+        let folder = tempfile::tempdir().unwrap();
+        let worker = Folder::open(folder.path()).unwrap();
+        let log = worker.place(attempt()).log();
+        worker.begin(attempt(), "before").unwrap();
+        fs::write(&log, "old").unwrap();
+        worker.begin(attempt(), "before").unwrap();
+        assert!(log.exists(), "the same session finds its folder again");
+
+        worker.begin(attempt(), "after").unwrap();
+        assert!(!log.exists());
+        assert_eq!(worker.leftovers(), [(attempt(), "after".to_string())]);
+        // The earlier attempt's log is given up only now.
+        worker.clear(attempt(), "before");
+        assert_eq!(worker.leftovers(), [(attempt(), "after".to_string())]);
+        worker.clear(attempt(), "after");
+        assert!(worker.leftovers().is_empty());
+    }
+
+    #[test]
+    fn discarded_folders_are_removed_at_the_next_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let worker = Folder::open(folder.path()).unwrap();
+        let discarded = folder.path().join("attempts/7.2.discarded-0123");
+        fs::create_dir_all(discarded.join("workspace")).unwrap();
+        assert!(worker.leftovers().is_empty());
+        worker.remove_discarded();
+        while discarded.exists() {
+            std::thread::yield_now();
+        }
     }
 
     #[test]

@@ -45,8 +45,8 @@ pub enum Event {
         attempt: AttemptRef,
         finished: Finished,
     },
-    /// The server says so in answer to its log: it is nobody's any more.
-    Aborted(AttemptRef),
+    /// The server answered a piece of the attempt's log: the attempt does not belong to this session any more.
+    Aborted(SessionKey, AttemptRef),
     /// Somebody wants the process to end, once what it runs has.
     Drain,
     /// Somebody wants it to end now.
@@ -176,6 +176,11 @@ enum Phase {
     Stopping(Finished),
 }
 
+/// Why the worker declines an attempt while an attempt with the same number still ends. Step and attempt numbers repeat after the
+/// server has restored an older database, and the processes, the folder and the log of an attempt are found by its number.
+pub(super) const STILL_ENDING: &str = "the worker is still ending an earlier attempt with the same number, from before the \
+    server's database was restored";
+
 /// Between two tries of a call that met trouble.
 const PAUSE_MIN_MS: i64 = 500;
 const PAUSE_MAX_MS: i64 = 30_000;
@@ -261,6 +266,7 @@ impl Machine {
             | Event::Polled(key, _)
             | Event::Reported(key, _)
             | Event::Drained(key, _)
+            | Event::Aborted(key, _)
                 if !self.is_current(&key) => {}
             Event::Opened(Err(Trouble::ShutOut))
             | Event::Beaten(_, Err(Trouble::ShutOut))
@@ -291,7 +297,7 @@ impl Machine {
                 }
             }
             Event::Ended { attempt, finished } => self.ended(attempt, finished, &mut orders),
-            Event::Aborted(attempt) => self.abort(&[attempt], &mut orders),
+            Event::Aborted(_, attempt) => self.abort(&[attempt], &mut orders),
             Event::Drain => self.drain(&mut orders),
             Event::Shutdown => self.shut_down(&mut orders),
         }
@@ -431,6 +437,12 @@ impl Machine {
         }
         for assignment in answer.assignments {
             let attempt = assignment.attempt;
+            let spooled = self.spool.get(&attempt);
+            if spooled.is_some_and(|result| result.session_key != key) {
+                // The server has restored an older database and assigns the number again: the result belongs to an attempt that
+                // the server does not know any more.
+                self.forget(attempt, orders);
+            }
             let known = self.attempts.contains_key(&attempt) || self.spool.contains_key(&attempt);
             let given_up =
                 self.declining.contains_key(&attempt) || self.fenced_off.contains(&attempt);
@@ -440,6 +452,10 @@ impl Machine {
             if self.draining {
                 let why = "the worker drains".to_string();
                 self.declining.insert(attempt, why);
+                continue;
+            }
+            if self.ending.contains(&attempt) {
+                self.declining.insert(attempt, STILL_ENDING.to_string());
                 continue;
             }
             orders.push(Order::Prepare {

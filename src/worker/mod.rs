@@ -33,7 +33,7 @@ pub mod supervised;
 pub mod supervisor;
 mod tree;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -186,6 +186,7 @@ impl Worker {
         let shipping = Shipping::start(new_client(), folder.clone(), events.clone());
         let (shipping, _) = shipping.map_err(thread)?;
         let spooled = folder.spooled();
+        folder.remove_discarded();
         for (attempt, session_key) in folder.leftovers() {
             let file = folder.place(attempt).log();
             shipping.begin(attempt, session_key, file);
@@ -326,6 +327,18 @@ struct Held {
     stopped: Arc<AtomicBool>,
 }
 
+/// What became of an order.
+enum Carried {
+    Out,
+    /// The worker declines the attempt that it was ordered to prepare.
+    Unprepared {
+        attempt: AttemptRef,
+        why: String,
+    },
+    /// Everything is told, the process may end.
+    Left,
+}
+
 /// The thread that owns the worker's state.
 struct WorkerLoop {
     machine: Machine,
@@ -395,12 +408,22 @@ impl WorkerLoop {
                 self.folder.forget(attempt);
                 self.release_log(attempt);
             }
-            for order in orders {
-                if self.carry_out(order) {
-                    return match self.machine.is_shut_out() {
-                        Some(untold) => Err(EndError::ShutOut { untold }),
-                        None => Ok(()),
-                    };
+            let mut orders = VecDeque::from(orders);
+            while let Some(order) = orders.pop_front() {
+                match self.carry_out(order) {
+                    Carried::Out => {}
+                    // The machine hears of it before it hears anything else: an earlier attempt with the same number may have
+                    // sent news that waits already.
+                    Carried::Unprepared { attempt, why } => {
+                        let unprepared = Event::Unprepared { attempt, why };
+                        orders.extend(self.machine.handle(unprepared, now));
+                    }
+                    Carried::Left => {
+                        return match self.machine.is_shut_out() {
+                            Some(untold) => Err(EndError::ShutOut { untold }),
+                            None => Ok(()),
+                        };
+                    }
                 }
             }
         }
@@ -498,8 +521,7 @@ impl WorkerLoop {
         }
     }
 
-    /// `true`: everything is told, the process may end.
-    fn carry_out(&mut self, order: Order) -> bool {
+    fn carry_out(&mut self, order: Order) -> Carried {
         match order {
             Order::Open {
                 registration,
@@ -519,7 +541,12 @@ impl WorkerLoop {
             Order::Prepare {
                 assignment,
                 session_key,
-            } => self.prepare(assignment, session_key),
+            } => {
+                let attempt = assignment.attempt;
+                if let Err(why) = self.prepare(assignment, session_key) {
+                    return Carried::Unprepared { attempt, why };
+                }
+            }
             Order::Run(assignment) => {
                 if let Some(held) = self.slots.get(&assignment.attempt) {
                     let added = assignment.start.map(|start| start.env);
@@ -540,9 +567,9 @@ impl WorkerLoop {
                 self.folder.forget(attempt);
                 self.release_log(attempt);
             }
-            Order::Leave => return true,
+            Order::Leave => return Carried::Left,
         }
-        false
+        Carried::Out
     }
 
     fn report(&mut self, reports: Reports) {
@@ -554,16 +581,17 @@ impl WorkerLoop {
         self.calls.make(Call::Report(reports, logs));
     }
 
-    fn prepare(&mut self, assignment: Assignment, session_key: SessionKey) {
+    /// Starts the slot of an attempt, or returns why the worker declines the attempt.
+    fn prepare(&mut self, assignment: Assignment, session_key: SessionKey) -> Result<(), String> {
         let attempt = assignment.attempt;
-        let place = self.folder.place(attempt);
-        if let Err(error) = self.folder.begin(attempt, &session_key) {
-            let folder = place.folder.display();
-            let why = format!("the worker cannot write the attempt's folder {folder}: {error}");
-            let unprepared = SlotNews::Unprepared { attempt, why };
-            self.news.send(unprepared).expect("we hold the receiver");
-            return;
+        if self.slots.contains_key(&attempt) {
+            return Err(machine::STILL_ENDING.to_string());
         }
+        let place = self.folder.place(attempt);
+        self.folder.begin(attempt, &session_key).map_err(|error| {
+            let folder = place.folder.display();
+            format!("the worker cannot write the attempt's folder {folder}: {error}")
+        })?;
         let shipping = &self.shipping;
         shipping.begin(attempt, session_key.clone(), place.log());
         let on_log = {
@@ -607,6 +635,7 @@ impl WorkerLoop {
         };
         let slot = Slot::start(assignment, place, self.tools.clone(), settings, listeners);
         self.slots.insert(attempt, Held { slot, stopped });
+        Ok(())
     }
 }
 

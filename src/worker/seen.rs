@@ -3,26 +3,27 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard};
 
-use super::folder::{Folder, write_whole};
+use super::folder::{Folder, LineageFile};
 use crate::client::EpochMemory;
 use crate::domain::lineage::Epoch;
 
-/// In the folder of the worker, beside `installation`.
-const FILE: &str = "lineage";
-
 /// Shared by all calls of a worker.
 pub struct SeenEpoch {
-    file: PathBuf,
+    file: LineageFile,
     seen: Mutex<Option<Epoch>>,
 }
 
 impl SeenEpoch {
     pub fn load(folder: &Folder) -> SeenEpoch {
-        let file = folder.file(FILE);
-        let seen = Mutex::new(read(&file));
+        let file = folder.lineage_file();
+        let seen = read(&file.path);
+        if let Some(epoch) = &seen {
+            file.remember(epoch.to_string());
+        }
+        let seen = Mutex::new(seen);
         SeenEpoch { file, seen }
     }
 
@@ -74,8 +75,8 @@ impl EpochMemory for SeenEpoch {
                  results and logs of steps that this worker ran before"
             );
         }
-        if let Err(error) = write_whole(&self.file, epoch.to_string().as_bytes()) {
-            log::warn!("{} cannot be written: {error}", self.file.display());
+        if let Err(error) = self.file.write(epoch.to_string()) {
+            log::warn!("{} cannot be written: {error}", self.file.path.display());
         }
         *seen = Some(epoch);
     }
@@ -84,6 +85,7 @@ impl EpochMemory for SeenEpoch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::{AttemptRef, StepId};
 
     fn epoch(lineage: &str, number: i64, commit: i64) -> Epoch {
         Epoch {
@@ -110,7 +112,28 @@ mod tests {
         memory.learn(epoch("b", 1, 3));
         assert_eq!(load().seen(), Some(epoch("b", 1, 3)), "a new lineage");
 
-        fs::write(folder.path().join(FILE), "torn").unwrap();
+        fs::write(folder.path().join("lineage"), "torn").unwrap();
         assert_eq!(load().seen(), None);
+    }
+
+    #[test]
+    fn the_last_epoch_is_written_again_after_the_folder_was_deleted() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("worker");
+        let attempt = AttemptRef {
+            step_id: StepId(7),
+            attempt: 2,
+        };
+        let folder = Folder::open(&path).unwrap();
+        SeenEpoch::load(&folder).learn(epoch("a", 5, 50));
+        fs::remove_dir_all(&path).unwrap();
+        folder.begin(attempt, "life").unwrap();
+        drop(folder);
+        // A worker that has only read the epoch from the file remembers it as well.
+        let folder = Folder::open(&path).unwrap();
+        assert_eq!(SeenEpoch::load(&folder).seen(), Some(epoch("a", 5, 50)));
+        fs::remove_dir_all(&path).unwrap();
+        folder.begin(attempt, "life").unwrap();
+        assert_eq!(SeenEpoch::load(&folder).seen(), Some(epoch("a", 5, 50)));
     }
 }

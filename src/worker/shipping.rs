@@ -301,6 +301,7 @@ impl Shipper {
         );
         match self.client.put::<LogAnswer>(&path, &piece, TIMEOUT) {
             Ok(answer) => {
+                let session_key = parcel.session_key.clone();
                 if std::mem::take(&mut self.is_held_back) {
                     log::info!("the server takes logs again");
                 }
@@ -312,8 +313,9 @@ impl Shipper {
                     false => Instant::now(),
                 };
                 if answer.abort {
+                    let aborted = Event::Aborted(session_key, attempt);
                     // The loop is gone only when the process is going.
-                    let _ = self.events.send(WorkerEvent::Mind(Event::Aborted(attempt)));
+                    let _ = self.events.send(WorkerEvent::Mind(aborted));
                 }
                 Ok(())
             }
@@ -337,21 +339,8 @@ impl Shipper {
     }
 
     fn finish(&mut self, attempt: AttemptRef) {
-        if self.parcels.remove(&attempt).is_some() {
-            self.clear(attempt);
-        }
-    }
-}
-
-impl Shipper {
-    /// On a thread of its own: a step may have left a million files.
-    fn clear(&self, attempt: AttemptRef) {
-        let folder = self.folder.clone();
-        let spawned = std::thread::Builder::new()
-            .name("worker-clear".to_string())
-            .spawn(move || folder.clear(attempt));
-        if let Err(error) = spawned {
-            log::warn!("the folder of {attempt} stays until the next start: {error}");
+        if let Some(parcel) = self.parcels.remove(&attempt) {
+            self.folder.clear(attempt, &parcel.session_key);
         }
     }
 }

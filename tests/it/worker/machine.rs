@@ -607,3 +607,83 @@ fn a_server_that_is_back_is_polled_at_once() {
     let orders = mind.tell(beaten());
     assert!(orders.iter().any(|order| matches!(order, Order::Poll(_))));
 }
+
+/// The second session of the machine.
+fn second_life() -> String {
+    "life-2".to_string()
+}
+
+fn assigned_in(session_key: String, assignments: Vec<Assignment>) -> Event {
+    let answer = PollAnswer {
+        assignments,
+        abort: Vec::new(),
+        draining: false,
+        unreadable: Vec::new(),
+    };
+    Event::Polled(session_key, Ok(answer))
+}
+
+fn prepares(orders: &[Order]) -> bool {
+    orders
+        .iter()
+        .any(|order| matches!(order, Order::Prepare { .. }))
+}
+
+/// After the server has restored an older database, step and attempt numbers repeat.
+#[test]
+fn an_attempt_is_declined_while_another_sessions_attempt_with_its_number_ends() {
+    let mut mind = Mind::open();
+    let one = attempt(1, 1);
+    mind.run(assignment(one));
+    mind.tell(Event::Beaten(life(), Err(Trouble::SessionUnknown)));
+    mind.tell(opened(Vec::new()));
+    let orders = mind.tell(assigned_in(second_life(), vec![assignment(one)]));
+    assert!(!prepares(&orders), "{orders:?}");
+    let told = news(&orders);
+    assert!(
+        matches!(&told[..], [(declined, News::Declined { why })] if *declined == one && why.contains("same number")),
+        "{told:?}"
+    );
+    // What the server answers to the log of the former session is not about the new attempt.
+    mind.tell(Event::Aborted(life(), one));
+    mind.tell(Event::Polled(second_life(), Err(Trouble::Unreachable)));
+    assert_eq!(
+        polls(&mind.wait(60_000))[0].1,
+        [one],
+        "it is still declined"
+    );
+
+    // The next attempt of the step runs beside it.
+    let two = attempt(1, 2);
+    let answer = ReportsAnswer {
+        verdicts: vec![Verdict::Accepted],
+        ..ReportsAnswer::default()
+    };
+    mind.tell(Event::Reported(second_life(), Ok(answer)));
+    assert!(prepares(
+        &mind.tell(assigned_in(second_life(), vec![assignment(two)]))
+    ));
+    let orders = mind.tell(ended(one));
+    assert!(!orders.iter().any(|order| matches!(order, Order::Keep(_))));
+}
+
+#[test]
+fn a_result_of_a_former_session_does_not_keep_an_attempt_with_its_number_from_running() {
+    let one = attempt(1, 1);
+    let result = Spooled {
+        attempt: one,
+        session_key: "before".to_string(),
+        finished: Finished::completed(),
+    };
+    let mut mind = Mind::new(vec![result]);
+    mind.tell(Event::Tick);
+    // The server has answered for none of the results.
+    mind.tell(opened(Vec::new()));
+    let orders = mind.tell(given(vec![assignment(one)]));
+    let forgets = |order: &Order| matches!(order, Order::Forget(attempt) if *attempt == one);
+    let forgotten = orders.iter().position(forgets).expect("the result goes");
+    assert!(prepares(&orders[forgotten..]), "{orders:?}");
+    // The same assignment again, because its answer was lost, changes nothing.
+    let orders = mind.tell(given(vec![assignment(one)]));
+    assert!(!prepares(&orders) && news(&orders).is_empty(), "{orders:?}");
+}
