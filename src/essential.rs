@@ -93,15 +93,20 @@ impl Drop for AbortOnDrop {
 
 /// Ends the process at once. Used when going on would do harm: a commit has an unknown outcome, or an essential thread is gone.
 pub fn abort_process(what: &str) -> ! {
-    abort_with_advice(what, "the next start recovers what is on disk")
+    abort_with(&format!(
+        "stepward: {what}; stopping at once, the next start recovers what is on disk"
+    ))
 }
 
 /// The same for a process whose next start may be refused: `advice` says what to do before it.
 pub fn abort_with_advice(what: &str, advice: &str) -> ! {
-    let message = format!("stepward: {what}; stopping at once, {advice}");
+    abort_with(&format!("stepward: {what}; stopping at once; {advice}"))
+}
+
+fn abort_with(message: &str) -> ! {
     // A logger that panics, or a stderr that cannot be written to, must not keep the process alive.
     let _abort = AbortOnDrop;
-    print_last_words(&message);
+    print_last_words(message);
     std::process::abort()
 }
 
