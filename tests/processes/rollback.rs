@@ -6,7 +6,7 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use crate::house::{BINARY, House, PATIENT, Process, await_that};
-use crate::typed::{typed, typed_in};
+use crate::typed::typed;
 
 const WORK: &str = "
 tasks:
@@ -128,35 +128,4 @@ fn accept(data: &Path) {
     });
     server.signal(Signal::TERM);
     assert!(server.wait());
-}
-
-/// The numbers of steps repeat after a restore, while the worker still ends a step that the restored database does not know.
-#[test]
-fn a_step_with_the_number_of_one_that_still_ends_runs_apart_from_it() {
-    let work = "
-tasks:
-  mid:
-    flow:
-      wait: { script: \"trap '' TERM; echo OLD; while :; do sleep 0.2; echo old tick; done\" }
-  show:
-    flow:
-      wait: { script: 'ls -A; echo new life' }
-";
-    let mut house = House::with_settings(work, PATIENT);
-    let worker = house.worker(2);
-    let taken = typed(&house, &["backup", "early.tar"]);
-    assert_eq!(taken.code, Some(0), "{taken:?}");
-    let old = house.submit("mid");
-    house.await_log_line(old, "wait", "OLD");
-    house.kill_server();
-    let words = ["restore", "early.tar", "--data-dir", "data", "--force"];
-    let restored = typed_in(house.folder.path(), &words);
-    assert_eq!(restored.code, Some(0), "{restored:?}");
-    house.start_server();
-    let new = house.submit("show");
-    assert_eq!(new, old);
-    house.await_job(new, "completed");
-    assert_eq!(house.log_lines(new, "wait"), ["new life", "exit code 0"]);
-    drop(worker);
-    house.check();
 }
