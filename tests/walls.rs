@@ -346,7 +346,7 @@ const MAY_START_A_THREAD: &[&str] = &[
     "src/server/download.rs",
     "src/worker/capture.rs",
     "src/worker/executor/",
-    "src/worker/shipping.rs", // the removal of one folder
+    "src/worker/folder.rs", // the removal of folders
     "src/worker/slot.rs",
     "src/worker/supervised.rs",
     "src/worker/supervisor.rs",

@@ -309,7 +309,7 @@ fn second_machine(folder: &Path, bin: &Path, type_all: &mut TypeAll) {
     let mut server = None;
     let mut address = String::new();
     type_all(&block("stepward server --config"), &mut |line| {
-        let (process, said) = reader.starts(line, "a worker is given up");
+        let (process, said) = reader.starts(line, "a worker is marked inactive");
         let line = said.iter().find(|line| line.contains("https://")).unwrap();
         address = line.split("127.0.0.1:").nth(1).unwrap().trim().to_string();
         server = Some(process);
