@@ -98,7 +98,7 @@ pub fn abort_process(what: &str) -> ! {
     ))
 }
 
-/// The same for a process whose next start may be refused: `advice` says what to do before it.
+/// Ends the process at once when its next start may be refused. `advice` says what to do before that start.
 pub fn abort_with_advice(what: &str, advice: &str) -> ! {
     abort_with(&format!("stepward: {what}; stopping at once; {advice}"))
 }

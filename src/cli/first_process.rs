@@ -82,7 +82,7 @@ fn collect(child: Pid) -> Option<WaitStatus> {
     }
 }
 
-/// As a shell reports it: 128 and the number of the signal for a process that was killed.
+/// Returns the exit code as a shell reports it: 128 plus the signal number if a signal killed the process.
 fn exit_code(status: WaitStatus) -> ExitCode {
     let killed = status.terminating_signal().map(|signal| 128 + signal);
     let code = status.exit_status().or(killed).unwrap_or(1);

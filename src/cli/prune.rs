@@ -117,7 +117,7 @@ pub fn run(args: PruneArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// What one call removes.
+/// The part of a prune that one request carries out.
 enum Piece {
     /// Jobs after this job.
     Jobs { after: i64 },

@@ -228,7 +228,7 @@ impl Remote {
         self.heard(self.client.post(path, body, PATIENCE))
     }
 
-    /// As `post`, to a route that servers of version 0.1 do not have.
+    /// Sends a POST request to a route that servers of version 0.1 do not have.
     pub fn post_to_newer<A: DeserializeOwned>(
         &self,
         path: &str,

@@ -157,7 +157,7 @@ fn given<A: Args>(verb: &'static str, words: &[OsString]) -> anyhow::Result<(A, 
     Ok((args.map_err(|error| invalid(error.to_string()))?, given))
 }
 
-/// What variables say that belong to no flag.
+/// Settings from environment variables that have no flag.
 fn by_variables(variables: Vec<Variable>) -> impl Iterator<Item = Given> {
     let is_set = |name: &str| of_process(name).is_some_and(|value| !value.is_empty());
     let set = variables

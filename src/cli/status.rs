@@ -220,7 +220,7 @@ fn failed_recently(remote: &Remote) -> anyhow::Result<(Vec<JobJson>, bool)> {
     Ok((failed, more))
 }
 
-/// The same from a server of version 0.1, which has no list of failures.
+/// Lists the recent failures of a server of version 0.1, which has no route for them.
 fn failed_recently_by_query(remote: &Remote) -> anyhow::Result<(Vec<JobJson>, bool)> {
     let now = wall_time();
     let (mut all, mut more) = (Vec::new(), false);

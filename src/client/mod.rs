@@ -89,13 +89,13 @@ pub struct Client {
     url: String,
     authorization: Option<String>,
     epochs: Option<Arc<dyn EpochMemory>>,
-    /// What a worker's calls announce; see `domain/peer.rs`.
+    /// The protocol and features that a worker announces with each call; see `domain/peer.rs`.
     announcement: Option<String>,
 }
 
-/// What a worker remembers of the last server that answered it, see `domain/lineage.rs`.
+/// The epoch of the last server that answered, as the worker remembers it; see `domain/lineage.rs`.
 pub trait EpochMemory: Send + Sync {
-    /// What the worker tells with each call.
+    /// The last epoch that the worker has seen, which it sends with each call.
     fn seen(&self) -> Option<Epoch>;
 
     /// A server with this epoch did what the worker asked for.
@@ -157,7 +157,7 @@ impl Client {
         answer(request.call(), timeout)
     }
 
-    /// As `get`, with how the server announced itself, also if it refused.
+    /// Sends a GET request. Also returns the protocol and features of the server, even if the server refused the request.
     pub fn get_from_peer<A: DeserializeOwned>(
         &self,
         path: &str,
@@ -169,7 +169,7 @@ impl Client {
         (announced_by(&called), answer(called, timeout))
     }
 
-    /// As `post`, with how the server announced itself, also if it refused.
+    /// Sends a POST request. Also returns the protocol and features of the server, even if the server refused the request.
     pub fn post_to_peer<Q: Serialize, A: DeserializeOwned>(
         &self,
         path: &str,
@@ -346,7 +346,7 @@ impl Client {
     }
 }
 
-/// How the server announced itself. One that says nothing, or nothing that can be read, speaks protocol 1.
+/// Reads the protocol and features of the server. A server whose header is missing or unreadable speaks protocol 1.
 fn announced_by(called: &Result<Response<Body>, ureq::Error>) -> Peer {
     let response = called.as_ref().ok();
     let header = response.and_then(|response| response.headers().get(PROTOCOL_HEADER));

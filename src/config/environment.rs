@@ -42,7 +42,7 @@ const SERVER_FLAGS: &[&str] = &[
     "log.level",
 ];
 
-/// The same for `stepward worker`.
+/// The variables of `stepward worker`.
 const WORKER_FLAGS: &[&str] = &[
     "server_url",
     "token_file",
@@ -83,7 +83,7 @@ fn variables(
     keys.iter().filter(has_own).map(variable).collect()
 }
 
-/// Those that are set. A variable that is set to nothing counts as not set. The error names the variable.
+/// Reads the variables that are set. An empty variable counts as not set. An error names the variable.
 pub(super) fn find_set(
     variables: Vec<Variable>,
     lookup: Lookup,

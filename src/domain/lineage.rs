@@ -99,11 +99,11 @@ pub struct ServerStart {
 /// How the epoch that a worker has seen relates to the history of the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
-    /// It is a part of the history, or too long ago to tell.
+    /// The database has this epoch in its history, or the epoch is too old to be checked.
     Known,
-    /// It is of the same lineage and not a part of the history: the database was rolled back.
+    /// The lineage is the same, but the database does not have this epoch: the database was rolled back.
     RolledBack,
-    /// It is of another lineage: a person restored a backup or accepted an older database.
+    /// The lineage is another one: a person restored a backup or accepted an older database.
     OtherLineage,
 }
 

@@ -34,7 +34,7 @@ words! {
     pub enum LogFault {
         /// Bytes at its end have not come.
         Missing = "missing",
-        /// It is not the text that the worker wrote.
+        /// The log is not the text that the worker wrote.
         Differs = "differs",
     }
 }

@@ -34,7 +34,7 @@ words! {
 }
 
 impl Feature {
-    /// How a requirement names the feature among its tags. No tag of a person can begin with this sign.
+    /// The first character of a feature in the tags of a requirement. No tag of a person can begin with it.
     const REQUIREMENT_SIGN: char = '+';
 
     pub fn in_requirement(self) -> String {
@@ -86,7 +86,7 @@ impl Features {
         all.filter(move |feature| self.contains(*feature))
     }
 
-    /// Those of this set that the other set lacks.
+    /// Returns the features of this set that the other set lacks.
     pub fn missing_in(self, other: Features) -> Features {
         Features(self.0 & !other.0)
     }
@@ -112,7 +112,7 @@ impl std::fmt::Display for Features {
     }
 }
 
-/// Who is at the other end, as it announced itself.
+/// The protocol and features that the other side of a connection announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     pub protocol: u32,

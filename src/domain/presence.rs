@@ -71,21 +71,21 @@ pub struct Presence {
 /// What the wall clock did between two readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockChange {
-    /// It went with real time, give or take a correction.
+    /// The wall clock advanced with real time, apart from a small correction.
     None,
-    /// It was set. `resume_after`: the last reading, on the new clock; schedules go on after it.
+    /// The wall clock was set. `resume_after` is the last reading on the new clock; schedules continue after it.
     Step {
         step_ms: i64,
         resume_after: Timestamp,
     },
     /// The server started with a clock that is behind its last reading: how long it was away is not known yet.
     Behind,
-    /// It was behind and was set right: the server was away until `away_until`.
+    /// The wall clock was behind and was corrected: the server was away until `away_until`.
     Found {
         away_until: Timestamp,
         resume_after: Timestamp,
     },
-    /// It was behind for so long that the search for the absence is given up.
+    /// The wall clock was behind for so long that the end of the absence is no longer looked for.
     SearchEnded,
 }
 

@@ -178,7 +178,7 @@ impl Schedule {
         self.turns_of(due, late, now)
     }
 
-    /// What each instant of a backlog comes to: all of them are late, whatever the clock says now.
+    /// Decides the outcome of each instant of a backlog. All of them count as late, whatever the clock shows now.
     pub fn turns_of_backlog(&self, due: &[Timestamp], now: Timestamp) -> Vec<Turn> {
         self.turns_of(due, due.len(), now)
     }

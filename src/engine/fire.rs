@@ -255,7 +255,7 @@ impl Engine {
 struct Ready {
     schedule: Schedule,
     due: Due,
-    /// They are the backlog of an absence, and not the times that have come.
+    /// The instants are the backlog of an absence, not instants that are due now.
     is_backlog: bool,
 }
 
@@ -293,7 +293,7 @@ fn ready(tx: &Tx, schedule_id: ScheduleId, now: Now) -> Result<Option<Ready>, En
     }))
 }
 
-/// What had its turn while others waited is not one of those that are made up for.
+/// Instants that fired while others waited are not made up for again.
 fn leave_out_rows(tx: &Tx, schedule: &Schedule, due: &mut Due) -> Result<(), EngineError> {
     if !schedule.makes_up_one_by_one() {
         return Ok(());

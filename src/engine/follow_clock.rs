@@ -180,7 +180,7 @@ impl Following<'_> {
             .set_times(schedule_id, next_at, away_from, away_until)?)
     }
 
-    /// What was due by the last reading and has not had its turn is still to be dealt with.
+    /// Instants that were due at the last reading and have not fired yet are still handled.
     fn backlog_at_step(&self, schedule: &Schedule) -> (Option<Timestamp>, Option<Timestamp>) {
         match (schedule.away_from, schedule.next_at) {
             (None, Some(next_at)) if next_at <= self.last_wall => {

@@ -16,7 +16,7 @@ use crate::store::{Contact, FaultyLog, FormerAttempt, SessionView, Tx};
 pub struct LogOwner {
     pub job_id: JobId,
     pub live: bool,
-    /// Of an attempt that has ended: what its worker wrote, if the server did not have all of it then.
+    /// Set for an attempt that ended before all of its log had arrived: the length and checksum that its worker reported.
     pub faulty: Option<FaultyLog>,
 }
 

@@ -20,7 +20,7 @@ const DEMANDS_MAX: u32 = 1_000;
 pub struct Offer {
     pub worker_id: WorkerId,
     pub slots: u32,
-    /// Its tags, and its features as a requirement names them.
+    /// The worker's tags, and its features as a requirement names them.
     pub words: Vec<String>,
     /// It is paused or drains: it is given nothing.
     pub is_held_back: bool,

@@ -177,11 +177,11 @@ struct Dag {
     prefix: String,
     /// Names by which other DAGs run it.
     called: Vec<String>,
-    /// Its name here.
+    /// The name of the imported task.
     task: String,
     body: Body,
     params: Vec<Param>,
-    /// What is wrong with its parameters.
+    /// Parameters that cannot be imported, each with the reason.
     param_faults: Vec<(String, String)>,
 }
 
@@ -550,7 +550,7 @@ struct Continue {
 /// A step of the DAG, with its name here.
 struct Step {
     name: String,
-    /// Its path in the report.
+    /// The path of the step in the report.
     path: String,
     body: Body,
     /// Names here of the steps that it waits for.

@@ -1,4 +1,4 @@
-//! What is written passes `stepward validate`.
+//! Makes sure that every file that an import writes passes `stepward validate`.
 //!
 //! The importers write what they understand. This module checks the result by the rules of the language, all files together, and
 //! takes out whatever has an error: a step becomes one that fails and says so, anything else is left out. The report tells of each.

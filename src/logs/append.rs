@@ -66,7 +66,7 @@ impl Logs {
         self.inner.limits.attempt_bytes_max
     }
 
-    /// What a log may have at most.
+    /// Maximum size of a log in bytes.
     pub(super) fn length_max(&self) -> u64 {
         self.attempt_bytes_max().saturating_add(MARKER_BYTES_MAX)
     }

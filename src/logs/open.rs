@@ -23,7 +23,7 @@ pub(super) struct OpenLog {
     /// Shared with the snapshots of readers, and copied when it changes while one of them still looks.
     pub(super) index: Arc<Index>,
     index_file: IndexFile,
-    /// Of all its bytes. `None`: it was opened with some in it, and nobody has asked.
+    /// Checksum of all bytes of the log. `None` if the file had bytes when it was opened and no comparison has read them yet.
     pub(super) crc: Option<Crc>,
 }
 

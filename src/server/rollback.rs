@@ -48,7 +48,7 @@ impl Rollback {
         noticed.workers.len() < WORKERS_MAX && noticed.workers.insert(worker.to_string())
     }
 
-    /// What was noticed, for people.
+    /// A description of the rollback for people.
     pub fn to_json(&self, epoch: i64) -> Option<RollbackJson> {
         self.lock().as_ref().map(|noticed| RollbackJson {
             since: noticed.since.into(),
@@ -63,7 +63,7 @@ impl Rollback {
     }
 }
 
-/// Who calls.
+/// The worker that makes the call.
 pub enum CallingWorker<'a> {
     Named(&'a str),
     InSession(&'a str),

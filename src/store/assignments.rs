@@ -80,7 +80,7 @@ pub struct Held {
     pub state: StepState,
     pub since_up: Uptime,
     pub absent_beats: u32,
-    /// It started on delivery, and its worker has not listed it yet: the answer may have been lost.
+    /// The attempt started on delivery, and its worker has not listed it yet: the answer may have been lost.
     pub unconfirmed: bool,
 }
 

@@ -454,7 +454,7 @@ impl Tx<'_> {
         Ok(released.collect::<Result<_, _>>()?)
     }
 
-    /// Those with a backlog that waits for nothing.
+    /// Returns the schedules whose backlog can be worked on now.
     pub fn backlog_schedules(&self, limit: u32) -> Result<Vec<ScheduleId>, StoreError> {
         let mut statement = self.sql(BACKLOG_SCHEDULES)?;
         let params = named_params! {":limit": limit};

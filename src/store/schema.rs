@@ -536,7 +536,7 @@ pub fn refuse_lost(folder: &Path, file: &Path, was_locked: bool) -> Result<(), O
     })
 }
 
-/// The same for a database that has no tables: they were in a write-ahead log that is gone.
+/// Refuses a database without tables in a folder that had a server: the tables were in a write-ahead log that is gone.
 pub fn refuse_lost_tables(folder: &Path, file: &Path) -> Result<(), OpenError> {
     match sign_of_use(folder) {
         None => Ok(()),
@@ -670,7 +670,7 @@ fn refusal(folder: &Path, source: io::Error) -> OpenError {
     }
 }
 
-/// The same for one file of the folder, which the message names if this file alone cannot be used.
+/// Converts an I/O error of one file. The message names the file if this file alone cannot be used.
 fn file_refusal(folder: &Path, file: &Path, source: io::Error) -> OpenError {
     if source.kind() == io::ErrorKind::PermissionDenied && file.exists() {
         return OpenError::UnwritableFile {

@@ -866,7 +866,7 @@ pub struct PrunedJson {
     /// With those below them.
     pub jobs: u64,
     pub log_bytes: u64,
-    /// Of jobs that are gone.
+    /// Number of removed events of jobs that no longer exist.
     #[serde(default)]
     pub events: u64,
     /// Ended early enough, and needed: kept, retried, hooked, or promised to a key.
