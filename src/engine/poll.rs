@@ -22,6 +22,12 @@ use crate::store::{Claim, JobPayload, SessionView, Tx};
 pub(super) const AVOID_MS: i64 = 300_000;
 const AVOID_ALONE_MS: i64 = 10_000;
 
+/// Returns when a worker is asked again for a step that it gave back, if every other worker that could take the step gave it back too.
+/// `until_up`: the time until which another worker is preferred.
+pub(super) fn asked_again_alone_up(until_up: Uptime) -> Uptime {
+    until_up.plus_ms(AVOID_ALONE_MS - AVOID_MS)
+}
+
 /// Inputs in one answer; the last one may go over it.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
 
@@ -80,10 +86,8 @@ pub(super) fn answer_poll(
         }
         parcel.add(tx, settings, step.attempt, &tx.given(step.step_id)?)?;
         if step.unconfirmed {
-            // The same attempt, which keeps the time at which it started. Heartbeats count from this delivery on.
-            if step.absent_beats > 0 {
-                tx.note_absence(step, session.session_id, 0)?;
-            }
+            // The same attempt, which keeps the time at which it started. Heartbeats that leave it out count from `ack_timeout_secs`
+            // after that time on, however often it was delivered again: a worker that no answer reaches must not hold the step.
             let started_at = tx.step(step.step_id)?.and_then(|step| step.started_at);
             parcel.tell_start(session, started_at.unwrap_or(now.wall));
         }

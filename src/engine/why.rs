@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use super::cascade::JobContext;
 use super::lacks::{Lacks, WORKERS_MAX, in_words, install_on};
+use super::poll::asked_again_alone_up;
 use super::queries::load;
 use super::{Engine, EngineError, Suspect};
 use crate::domain::depends::Outcome;
@@ -20,7 +21,9 @@ use crate::domain::span::span;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::Action;
 use crate::domain::worker::{Worker, WorkerStanding, WorkerState};
-use crate::domain::{JobId, Now, RequirementId, SessionId, StepId, WorkerId, words};
+use crate::domain::{
+    AttemptRef, JobId, Now, RequirementId, SessionId, StepId, Uptime, WorkerId, words,
+};
 use crate::metrics::Assignment;
 use crate::store::{FormerOutcome, Requirement, Tx};
 
@@ -614,27 +617,34 @@ impl Asked<'_> {
         for worker in taking.iter().take(WORKERS_MAX) {
             workers.push(self.all.worker(worker, None)?);
         }
-        let mut passed_over = None;
+        // Workers that gave the step back, and until when another worker is preferred to each of them.
+        let mut avoided: Vec<(&Worker, Uptime)> = Vec::new();
+        let mut has_alternative = false;
         for worker in &taking {
+            let until_up = self.tx.avoided_until(self.step.step_id, worker.worker_id)?;
+            let until_up = until_up.filter(|until_up| *until_up > self.now.up);
             let used = match worker.session_id {
                 Some(session_id) => self.all.slots_used(session_id)?,
                 None => 0,
             };
-            if used < worker.slots {
-                let until_up = self.tx.avoided_until(self.step.step_id, worker.worker_id)?;
-                if let Some(until_up) = until_up.filter(|until_up| *until_up > self.now.up) {
-                    passed_over = Some((worker, until_up));
-                    continue;
-                }
-                let sentence = format!("worker {} can take it with its next poll", worker.name);
-                return Ok(Why {
-                    workers,
-                    ..Why::new(Waiting::Claimable, sentence)
-                });
+            let has_free_slot = used < worker.slots;
+            match until_up {
+                Some(until_up) if has_free_slot => avoided.push((worker, until_up)),
+                Some(_) => {}
+                None if has_free_slot => return Ok(can_take(&worker.name, workers)),
+                None => has_alternative = true,
             }
         }
-        if let Some((worker, until_up)) = passed_over {
-            let (name, within) = (&worker.name, span(until_up.0 - self.now.up.0));
+        if let Some((worker, until_up)) = avoided.iter().min_by_key(|(_, until_up)| *until_up) {
+            let name = &worker.name;
+            let asked_up = match has_alternative {
+                true => *until_up,
+                false => asked_again_alone_up(*until_up),
+            };
+            if asked_up <= self.now.up {
+                return Ok(can_take(name, workers));
+            }
+            let within = span(asked_up.0 - self.now.up.0);
             let sentence = match self.was_requeued_from(worker.worker_id)? {
                 true => format!(
                     "a person requeued the step; worker {name}, which had it, is asked again within {within}"
@@ -673,10 +683,10 @@ impl Asked<'_> {
         active: &[&Worker],
     ) -> Result<Why, EngineError> {
         let tags = &requirement.tags;
-        let needs = match requirement.features.is_empty() {
+        let needs = |has: &str| match requirement.features.is_empty() {
             true => tags.join(" + "),
             false => format!(
-                "{} and has the feature {}",
+                "{} and {has} the feature {}",
                 tags.join(" + "),
                 in_words(requirement.features)
             ),
@@ -684,17 +694,20 @@ impl Asked<'_> {
         let (waiting, sentence) = if able.is_empty() {
             (
                 Waiting::NoMatchingWorker,
-                format!("no worker offers {needs}"),
+                format!("no worker offers {}", needs("has")),
             )
         } else if active.is_empty() {
             (
                 Waiting::MatchingWorkersSilent,
-                format!("the workers that offer {needs} are silent"),
+                format!("the workers that offer {} are silent", needs("have")),
             )
         } else {
             (
                 Waiting::Paused,
-                format!("the workers that offer {needs} are paused or drain"),
+                format!(
+                    "the workers that offer {} are paused or drain",
+                    needs("have")
+                ),
             )
         };
         let mut why = Why::new(waiting, sentence);
@@ -768,8 +781,17 @@ impl Asked<'_> {
             }
             StepKind::Work | StepKind::Approval => {
                 let worker = self.worker_name(self.step.worker_id)?;
+                let mut facts: Vec<Fact> = self.silence()?.into_iter().map(Fact::from).collect();
+                let attempt = AttemptRef {
+                    step_id: self.step.step_id,
+                    attempt: self.step.attempt,
+                };
+                if self.tx.is_unconfirmed(attempt)? {
+                    let text = "the worker has not confirmed that it received the step";
+                    facts.push(text.to_string().into());
+                }
                 Why {
-                    facts: self.silence()?.into_iter().map(Fact::from).collect(),
+                    facts,
                     ..Why::new(
                         Waiting::Running,
                         format!("worker {worker} runs it for {}", self.since()),
@@ -876,5 +898,14 @@ pub(super) fn revive(worker: &Worker) -> String {
         format!("stepward worker resume {}", shell_word(&worker.name))
     } else {
         format!("start worker {} again", worker.name)
+    }
+}
+
+/// Says that a worker with a free slot can take the step. `workers`: all workers that could take it.
+fn can_take(name: &str, workers: Vec<WhyWorker>) -> Why {
+    let sentence = format!("worker {name} can take it with its next poll");
+    Why {
+        workers,
+        ..Why::new(Waiting::Claimable, sentence)
     }
 }

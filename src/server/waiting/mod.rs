@@ -260,7 +260,10 @@ impl Host {
                         .as_ref()
                         .is_ok_and(|given| !given.assignments.is_empty());
                     if room.end_asking(ticket) {
-                        self.conclude(&mut room, ticket, given);
+                        if self.conclude(&mut room, ticket, given) {
+                            // The step may be withheld from this worker because it gave the step back.
+                            room.look_again_at(now + LOOK);
+                        }
                     } else if gives {
                         // Another poll of this worker has taken its place, or is about to: that one is to hear of it.
                         room.remember(self.mailbox.number() + 1, worker_id);

@@ -90,8 +90,9 @@ impl Room {
         ends.chain(self.look_at).min()
     }
 
+    /// Looks for claimable steps again at this moment, or earlier if that was asked for already.
     pub fn look_again_at(&mut self, moment: Instant) {
-        self.look_at = Some(moment);
+        self.look_at = self.look_at.into_iter().chain([moment]).min();
     }
 
     /// Whether it is time to look again.
@@ -134,7 +135,12 @@ impl Room {
         {
             guest.learn(&last.update);
         }
-        let looks = stale && guest.poll.free_slots > 0;
+        let has_free_slots = guest.poll.free_slots > 0;
+        if has_free_slots {
+            // A step that this worker gave back is withheld from it for a while, and no notice tells when that while is over.
+            self.look_again_at(now + LOOK);
+        }
+        let looks = stale && has_free_slots;
         self.tickets.insert(key, ticket);
         self.polls.insert(ticket, guest);
         self.note_count();
@@ -221,13 +227,17 @@ impl Room {
 
     /// Whoever was asked in vain, and there still is what its tags allow, is not asked again for a while.
     pub fn pass_over(&mut self, in_vain: &HashSet<u64>, demands: &[Demand], now: Instant) {
+        let mut is_passed_over = false;
         for ticket in in_vain {
             if let Some(guest) = self.polls.get_mut(ticket)
                 && demands.iter().any(|demand| guest.can_take(&demand.words))
             {
                 guest.passed_over_until = Some(now + LOOK);
-                self.look_at = Some(now + LOOK);
+                is_passed_over = true;
             }
+        }
+        if is_passed_over {
+            self.look_again_at(now + LOOK);
         }
     }
 

@@ -1,6 +1,7 @@
 //! A worker that knows no preparation: what it is given has started, and is given again until the worker lists it.
 
 use stepward::domain::peer::{Feature, Features};
+use stepward::domain::reason::Reason;
 use stepward::domain::step::StepState;
 use stepward::domain::task::StepDraft;
 use stepward::domain::{AttemptRef, Timestamp};
@@ -84,6 +85,30 @@ fn a_heartbeat_that_lists_an_attempt_confirms_it_too() {
     let given = ann.claim();
     ann.heartbeat(1, &[(given.attempt, HeldPhase::Running)]);
     assert!(ann.poll(0, &[]).assignments.is_empty());
+}
+
+#[test]
+fn a_worker_that_never_gets_the_delivery_does_not_hold_the_step_for_ever() {
+    let house = TestHouse::new();
+    let job_id = house.submit(vec![script("a")]);
+    let ann = one_phase(&house, 1);
+    ann.claim();
+    let settings = house.engine.settings;
+    // It polls and beats, and no answer to its polls arrives.
+    let mut beats = 0;
+    for seq in 1..=settings.ack_timeout_ms / 5_000 + 3 {
+        if house.step_state(job_id, "a") != StepState::Running {
+            break;
+        }
+        beats = seq;
+        house.clock.advance_ms(5_000);
+        ann.poll(1, &[]);
+        ann.heartbeat(seq, &[]);
+        house.sweep();
+    }
+    assert!(beats * 5_000 >= settings.ack_timeout_ms, "{beats}");
+    let step = house.step(job_id, "a");
+    assert_eq!(step.reason, Some(Reason::WorkerForgot), "{step:?}");
 }
 
 #[test]

@@ -320,3 +320,23 @@ fn workers_that_are_paused_do_not_stand_in_the_way_of_one_that_is_not() {
     house.submit("hello");
     assert_eq!(attempts(&woken(&mut poll).expect(200)).len(), 1);
 }
+
+/// The worker declines and waits again, and nothing happens that could wake its poll. It gets the step back after ten seconds, as `why`
+/// says, and not only when the poll ends by itself.
+#[test]
+fn a_step_that_its_only_worker_declined_comes_back_to_the_poll_that_waits() {
+    let house = ServerHouse::new();
+    let job_id = house.submit("hello");
+    let ann = house.worker("ann", &[], 1);
+    let greet = ann.claim();
+    let declined = ann.report(&greet, "declined", json!({ "why": "the disk is full" }));
+    assert_eq!(declined, "accepted");
+    let why = house.get(&format!("/api/jobs/{job_id}/why")).text();
+    let promise = regex_lite::Regex::new(r"asked again within (9|10)").unwrap();
+    assert!(promise.is_match(&why), "{why}");
+    let begun = Instant::now();
+    let answer = ann.wait(1, &[]).answer().expect(200);
+    assert_eq!(answer["assignments"][0]["attempt"], 2);
+    let waited = begun.elapsed();
+    assert!(waited < Duration::from_secs(20), "{waited:?}");
+}
