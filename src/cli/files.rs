@@ -9,6 +9,7 @@ use rustix::thread::{set_thread_gid, set_thread_groups, set_thread_uid};
 use super::exit::Fault;
 use crate::config::{ConfigError, ServerConfig};
 use crate::server::StartError;
+use crate::store::DATABASE_FILE;
 
 pub const SERVER_CONFIG: &str = "server-config.yaml";
 pub const WORKER_CONFIG: &str = "worker-config.yaml";
@@ -24,6 +25,17 @@ pub fn config_file(named: Option<&Path>, usual: &str) -> Option<PathBuf> {
 /// The server's settings, from the file that was named or that of this folder, and from the environment.
 pub fn server_config(named: Option<&Path>) -> Result<ServerConfig, ConfigError> {
     ServerConfig::load_with(config_file(named, SERVER_CONFIG).as_deref(), |_| ())
+}
+
+/// Refuses a folder without a database, for commands that must not create one.
+pub fn refuse_no_database(folder: &Path) -> anyhow::Result<()> {
+    if folder.join(DATABASE_FILE).exists() {
+        return Ok(());
+    }
+    Err(Fault::not_found(format!(
+        "{} holds no database ({DATABASE_FILE} is missing), name the data folder",
+        folder.display()
+    )))
 }
 
 /// What root makes in a folder of somebody else, that somebody cannot use.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::exit::{Exit, Fault};
-use super::files::server_config;
+use super::files::{refuse_no_database, server_config};
 use super::look::Show;
 use super::reach::{Reach, Remote};
 use super::say::{answer, answer_json};
@@ -17,7 +17,7 @@ use crate::engine::Engine;
 use crate::language::duration;
 use crate::logs::{LogLimits, Logs};
 use crate::reaper::{prune_events, prune_jobs};
-use crate::store::{DATABASE_FILE, Store, StoreOptions};
+use crate::store::{Store, StoreOptions};
 use crate::wire::api::{PruneRequest, PrunedJson};
 use crate::words::bytes;
 
@@ -128,35 +128,31 @@ enum Piece {
 type Prune = Box<dyn FnMut(Piece) -> anyhow::Result<PrunedJson>>;
 
 fn online(remote: Remote, older_ms: Option<i64>, dry_run: bool) -> Prune {
-    Box::new(move |piece| {
-        let request = match piece {
-            Piece::Jobs { after } => PruneRequest {
+    Box::new(move |piece| match piece {
+        Piece::Jobs { after } => {
+            let request = PruneRequest {
                 jobs_older_secs: older_ms.map(|ms| ms / 1_000),
                 after: Some(after),
                 dry_run,
                 events: false,
-            },
-            Piece::Events { after } => PruneRequest {
+            };
+            remote.post("/api/prune", &request)
+        }
+        Piece::Events { after } => {
+            let request = PruneRequest {
                 jobs_older_secs: None,
                 after: Some(after),
                 dry_run,
                 events: true,
-            },
-        };
-        remote.post("/api/prune", &request)
+            };
+            remote.post_newer_field("/api/prune", &request)
+        }
     })
 }
 
 /// On the folder of a server that is stopped.
 fn offline(folder: PathBuf, older_ms: Option<i64>, dry_run: bool) -> anyhow::Result<Prune> {
-    // Opening would make one.
-    if !folder.join(DATABASE_FILE).exists() {
-        let message = format!(
-            "{} holds no database ({DATABASE_FILE} is missing), name the data folder",
-            folder.display()
-        );
-        return Err(Fault::not_found(message));
-    }
+    refuse_no_database(&folder)?;
     let config = server_config(None)?;
     let bounds = config.retention.bounds();
     let options = match dry_run {

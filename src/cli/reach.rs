@@ -20,7 +20,7 @@ use crate::client::{CallError, Client, Silence, UNKNOWN};
 use crate::config::{is_word, leads_to_a_host, read_token};
 use crate::problems::start_worker;
 use crate::wire::api::List;
-use crate::wire::{ErrorDetail, NO_ROUTE};
+use crate::wire::{ErrorDetail, INVALID, NO_ROUTE};
 
 /// An answer that takes longer does not come.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -235,8 +235,28 @@ impl Remote {
         body: &impl Serialize,
     ) -> anyhow::Result<A> {
         let answer = self.client.post(path, body, PATIENCE);
+        self.heard_from_newer(answer, NO_ROUTE)
+    }
+
+    /// Sends a POST request with a field that servers of version 0.1 refuse because they do not know it. Every other field must be
+    /// valid, because any refusal as invalid is taken for that one.
+    pub fn post_newer_field<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<A> {
+        let answer = self.client.post(path, body, PATIENCE);
+        self.heard_from_newer(answer, INVALID)
+    }
+
+    /// Returns the answer of a server. A refusal with the code `refused_by_old` comes from a server of version 0.1.
+    fn heard_from_newer<A>(
+        &self,
+        answer: Result<A, CallError>,
+        refused_by_old: &str,
+    ) -> anyhow::Result<A> {
         if let Err(call @ CallError::Refused { error, .. }) = &answer
-            && error.code == NO_ROUTE
+            && error.code == refused_by_old
         {
             let url = &self.url;
             let message = format!(
@@ -425,38 +445,52 @@ pub fn job_in_url(word: &str) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader, Write};
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
+    use std::thread::JoinHandle;
 
     use super::*;
 
-    #[test]
-    fn a_command_that_the_server_does_not_have_names_the_version_that_has_it() {
+    /// Answers one request with a refusal that has this code, as a server of version 0.1 would.
+    fn refusing_server(code: &'static str) -> (Remote, JoinHandle<BufReader<TcpStream>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serving = std::thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
             let mut reader = BufReader::new(stream);
             let mut line = String::new();
-            // The body is two bytes, which arrive with the head or stay unread.
+            // The body is a few bytes, which arrive with the head or stay unread.
             while reader.read_line(&mut line).unwrap() > 2 {
                 line.clear();
             }
-            let body =
-                format!(r#"{{"error":{{"code":"{NO_ROUTE}","message":"there is nothing"}}}}"#);
+            let body = format!(r#"{{"error":{{"code":"{code}","message":"there is nothing"}}}}"#);
             let length = body.len();
-            let head = format!("HTTP/1.1 404 Not Found\r\nContent-Length: {length}\r\n\r\n");
+            let head = format!("HTTP/1.1 422 Refused\r\nContent-Length: {length}\r\n\r\n");
             reader.get_mut().write_all(head.as_bytes()).unwrap();
             reader.get_mut().write_all(body.as_bytes()).unwrap();
             reader
         });
-        let remote = Remote::new(&url, None, NamedBy::Caller);
+        (Remote::new(&url, None, NamedBy::Caller), serving)
+    }
+
+    const TOO_OLD: &str = "it must be of version 0.2 or newer; install that version there";
+
+    #[test]
+    fn a_command_that_the_server_does_not_have_names_the_version_that_has_it() {
+        let (remote, serving) = refusing_server(NO_ROUTE);
         let path = "/api/recovery/sweep";
         let answer = remote.post_to_newer::<serde_json::Value>(path, &serde_json::json!({}));
         let said = answer.unwrap_err().to_string();
-        assert!(
-            said.ends_with("it must be of version 0.2 or newer; install that version there"),
-            "{said}"
-        );
+        assert!(said.ends_with(TOO_OLD), "{said}");
+        drop(serving.join().unwrap());
+    }
+
+    #[test]
+    fn a_field_that_the_server_does_not_know_names_the_version_that_knows_it() {
+        let (remote, serving) = refusing_server(INVALID);
+        let body = serde_json::json!({"events": true});
+        let answer = remote.post_newer_field::<serde_json::Value>("/api/prune", &body);
+        let said = answer.unwrap_err().to_string();
+        assert!(said.ends_with(TOO_OLD), "{said}");
         drop(serving.join().unwrap());
     }
 }

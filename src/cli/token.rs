@@ -14,7 +14,7 @@ use super::announce;
 use super::columns::Columns;
 use super::columns::Room::{Any, Wide};
 use super::exit::{Exit, Fault};
-use super::files::refuse_anothers;
+use super::files::{refuse_anothers, refuse_no_database};
 use super::look::{Look, Show};
 use super::reach::{Reach, Remote, in_url, name};
 use super::say::{answer, answer_json, answer_json_list, print, say};
@@ -277,7 +277,7 @@ fn new(args: NewArgs) -> anyhow::Result<Exit> {
 }
 
 fn list(args: LsArgs) -> anyhow::Result<Exit> {
-    let tokens = match args.place.folder(StoreOptions::looking())? {
+    let tokens = match args.place.existing_folder(StoreOptions::looking())? {
         Some(folder) => folder.all()?,
         None => {
             let remote = args.place.reach.server()?;
@@ -331,7 +331,7 @@ fn table(tokens: &[TokenJson], look: &Look) -> Columns {
 }
 
 fn revoke(args: RevokeArgs) -> anyhow::Result<Exit> {
-    let token: TokenJson = match args.place.folder(StoreOptions::default())? {
+    let token: TokenJson = match args.place.existing_folder(StoreOptions::default())? {
         Some(folder) => folder.revoke(&args.token)?,
         None => {
             let remote = args.place.reach.server()?;
@@ -360,6 +360,14 @@ impl Place {
         };
         self.reach.or_folder(folder)?;
         DataFolder::open(folder, options).map(Some)
+    }
+
+    /// The data folder, if it is to be opened here. It must have a database already.
+    fn existing_folder(&self, options: StoreOptions) -> anyhow::Result<Option<DataFolder>> {
+        if let Some(folder) = &self.data_dir {
+            refuse_no_database(folder)?;
+        }
+        self.folder(options)
     }
 }
 

@@ -15,9 +15,11 @@ use super::own_log::say;
 use super::process;
 use super::reach::{TOKEN_FILE_VARIABLE, here, is_typed, token_word};
 use super::words::count;
+use crate::config::environment::unknown_worker_variables;
 use crate::config::{LogFormat, WorkerConfig, read_token};
 use crate::domain::token::TokenText;
 use crate::service::ServiceManager;
+use crate::store::DATABASE_FILE;
 use crate::worker::enrol::{self, EnrolError};
 use crate::worker::{EndError, Worker};
 
@@ -69,7 +71,16 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
     process::begin_by(file.as_deref(), args.log_format);
     let given = GivenToken::of(&args)?;
     let config = WorkerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
-    let (config, token) = with_server(config, given)?;
+    for unknown in unknown_worker_variables() {
+        log::warn!("{unknown}");
+    }
+    if config.data_dir.join(DATABASE_FILE).exists() {
+        log::warn!(
+            "{} is the data folder of a server: give the worker a folder of its own with --data-dir or STEPWARD_WORKER_DATA_DIR",
+            config.data_dir.display()
+        );
+    }
+    let (config, mut token) = with_server(config, given)?;
     // Its environment may hold the token, and steps run as the same user.
     if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
         log::warn!("steps can look into this worker's environment: {error}");
@@ -89,6 +100,9 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         }
         Err(error) => return Err(error.into()),
     };
+    if token.word.is_none() && own.is_some() {
+        token.from = TokenFrom::File(config.data_dir.join(enrol::FILE));
+    }
     let worker = Worker::start_watched(&config, own, manager.clone())?;
     let url = config.server_url.as_deref().unwrap_or_default();
     introduce(&worker, url);

@@ -201,7 +201,7 @@ impl Cascade<'_> {
 
     /// Whether the result of this attempt was accepted before and its log lacks bytes: the answer that asked for them was lost, and
     /// is given again.
-    fn still_lacks_log(
+    pub(super) fn still_lacks_log(
         &self,
         session: &SessionView,
         step: &StepHead,

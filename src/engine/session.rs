@@ -261,6 +261,9 @@ fn accept_spooled(
             {
                 match cascade.fence(&session, &step, result.attempt)? {
                     None => cascade.finish_attempt(&step, &result.finished, &mut together)?,
+                    Some(_) if cascade.still_lacks_log(&session, &step, result.attempt)? => {
+                        Verdict::Accepted
+                    }
                     Some(verdict) => verdict,
                 }
             }

@@ -3,6 +3,7 @@
 use super::exchange::Response;
 use crate::engine::EngineError;
 use crate::store::StoreError;
+use crate::wire::INVALID;
 
 /// Why a request is not carried out. One clear sentence: what is wrong, where, what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl ApiError {
 
     /// Something in a request that breaks a rule.
     pub fn invalid(message: impl Into<String>) -> ApiError {
-        ApiError::new(422, "invalid", message)
+        ApiError::new(422, INVALID, message)
     }
 
     pub fn response(&self) -> Response {
@@ -70,7 +71,7 @@ impl From<EngineError> for ApiError {
                     .collect();
                 return invalid;
             }
-            Invalid { .. } => (422, "invalid"),
+            Invalid { .. } => (422, INVALID),
             JobNotFound { .. }
             | NoJobFits { .. }
             | NoScheduleFits { .. }

@@ -193,7 +193,7 @@ fn announced(headers: &Headers) -> Result<Peer, ApiError> {
     };
     let peer = Peer::parse(header).ok_or_else(|| {
         let message = format!(
-            "the header {PROTOCOL_HEADER} is not understood: it does not begin with the number of a protocol; send {PROTOCOL}"
+            "the header {PROTOCOL_HEADER} must begin with a protocol number, as in `{PROTOCOL}; features=start_details`"
         );
         ApiError::new(400, "bad_request", message)
     })?;

@@ -178,6 +178,7 @@ const ROUTES: &[Route] = &[
 
     route(Post,   "/hooks/{name}",                                                   Signed,            hooks::receive),
 
+    route(Get,    "/api/worker/enrol",                                               Enrolment,         worker_api::show_server_to_enrolment),
     route(Post,   "/api/worker/enrol",                                               Enrolment,         worker_api::enrol),
     route(Get,    "/api/worker/server",                                              Workers,           worker_api::show_server),
     route(Post,   "/api/worker/sessions",                                            Workers,           worker_api::open_session),

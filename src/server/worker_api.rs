@@ -36,6 +36,12 @@ pub fn show_server(app: &App, _request: &Request) -> Result<Reply, ApiError> {
     Ok(Response::json(200, &answer).into())
 }
 
+/// Which installation this is, for a worker that has an enrolment and no token yet. The enrolment is not used up.
+pub fn show_server_to_enrolment(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    app.gate.enrolment(&request.headers)?;
+    show_server(app, request)
+}
+
 /// A worker exchanges its enrolment for a token of its own.
 pub fn enrol(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let enrolment = app.gate.enrolment(&request.headers)?;

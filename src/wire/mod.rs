@@ -51,6 +51,9 @@ impl From<Timestamp> for Time {
 /// The code of a refusal because there is nothing at such an address, whatever it names.
 pub const NO_ROUTE: &str = "no_route";
 
+/// The error code for a request whose content is not valid, such as one with an unknown field.
+pub const INVALID: &str = "invalid";
+
 /// One JSON value inside another, as it was written.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent)]

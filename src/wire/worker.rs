@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Raw, Time};
 use crate::domain::peer::Features;
@@ -82,7 +82,11 @@ pub struct SpooledJson {
     pub session: String,
     pub finished: FinishedJson,
     /// For a server with feature `log_checksum`. Never in the file: a worker of version 0.1 does not read a file with it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "digest_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub log: Option<LogDigestJson>,
 }
 
@@ -386,6 +390,12 @@ impl From<StartJson> for StartDetails {
 pub struct LogDigestJson {
     pub length: u64,
     pub crc32: u32,
+}
+
+/// Reads a digest, or `None` if it is not understood: then the log is not compared, and the result that comes with it still counts.
+fn digest_or_none<'de, D: Deserializer<'de>>(input: D) -> Result<Option<LogDigestJson>, D::Error> {
+    let json = serde_json::Value::deserialize(input)?;
+    Ok(serde_json::from_value(json).ok())
 }
 
 impl From<LogDigest> for LogDigestJson {
@@ -839,7 +849,11 @@ pub struct ItemJson {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finished: Option<FinishedJson>,
     /// Of `finished`, for a server with feature `log_checksum`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "digest_or_none",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub log: Option<LogDigestJson>,
 }
 

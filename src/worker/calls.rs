@@ -18,7 +18,7 @@ use crate::essential::spawn_essential;
 use crate::wire::worker::{
     DrainRequest, HeartbeatAnswer, HeartbeatRequest, PollAnswerJson, PollRequest,
     ReportsAnswerJson, ReportsRequest, SERVER_ROLLED_BACK, ServerAnswer, SessionAnswer,
-    SessionRequest, VerdictJson,
+    SessionRequest, VerdictJson, WORKER_TOO_OLD,
 };
 
 /// How long the server may hold a poll.
@@ -272,9 +272,15 @@ impl Caller {
             CallError::Refused { status: 410, error } if error.code == "session_replaced" => {
                 Trouble::SessionReplaced
             }
-            CallError::Refused { status: 426, error } => {
-                self.sent_away = Some(EndError::TooOld(error.message));
-                return Trouble::Unreachable;
+            CallError::Refused { error, .. } if error.code == WORKER_TOO_OLD => {
+                let has_no_session = what == "sessions" && !self.was_welcome;
+                if has_no_session {
+                    self.sent_away = Some(EndError::TooOld(error.message));
+                    return Trouble::Unreachable;
+                }
+                // Running steps may end first. The loop hears of this before it hears that it is shut out.
+                let _ = self.events.send(WorkerEvent::TooOld(error.message));
+                return Trouble::ShutOut;
             }
             // Only an open session can be refused so, and asking again would not help.
             CallError::Refused {

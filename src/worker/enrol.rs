@@ -17,9 +17,10 @@ use crate::domain::TokenId;
 use crate::domain::peer::Features;
 use crate::domain::token::TokenText;
 use crate::secrets::{hash_hex, random_secret};
-use crate::wire::worker::{DrainRequest, EnrolAnswer, EnrolRequest};
+use crate::wire::worker::{DrainRequest, EnrolAnswer, EnrolRequest, ServerAnswer, WORKER_TOO_OLD};
 
-const FILE: &str = "token.json";
+/// The file of the worker's folder that keeps its own token.
+pub const FILE: &str = "token.json";
 /// An exchange that is under way.
 const PENDING: &str = "enrolment.json";
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -54,12 +55,21 @@ pub enum EnrolError {
 #[derive(Debug, Serialize, Deserialize)]
 struct Own {
     enrolment_id: i64,
+    /// A hash of the enrolment's text: servers of two installations may give enrolments the same number. Version 0.1 did not keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    enrolment_hash: Option<String>,
     secret: String,
     /// Not known before the server has answered.
     token_id: Option<i64>,
 }
 
 impl Own {
+    /// Whether this token comes from the enrolment with this number and text.
+    fn is_of(&self, enrolment_id: TokenId, text: &str) -> bool {
+        let hash = self.enrolment_hash.as_deref();
+        self.enrolment_id == enrolment_id.0 && hash.is_none_or(|hash| hash == hash_hex(text))
+    }
+
     fn text(&self) -> Option<String> {
         let text = TokenText {
             token_id: TokenId(self.token_id?),
@@ -79,35 +89,45 @@ pub fn token_for(
     given: Option<&str>,
     signals: &Receiver<()>,
 ) -> Result<Option<String>, EnrolError> {
-    let enrolment = given.and_then(TokenText::read);
-    let enrolment = enrolment.filter(|text| text.is_enrolment);
+    let enrolment = given.and_then(|text| Some((text, TokenText::read(text)?)));
+    let enrolment = enrolment.filter(|(_, parts)| parts.is_enrolment);
     if given.is_some() && enrolment.is_none() {
         return Ok(given.map(str::to_string));
     }
     let folder = Folder::open(&config.data_dir)?;
     let (file, pending) = (folder.file(FILE), folder.file(PENDING));
-    drop(folder);
     let known = read(&file)?;
     let own = known.as_ref().and_then(Own::text);
-    let Some(enrolment) = enrolment else {
+    let Some((given, TokenText { token_id, .. })) = enrolment else {
         return Ok(own);
     };
-    if let (Some(own), Some(known)) = (own, &known) {
-        let is_the_same = known.enrolment_id == enrolment.token_id.0;
-        if is_the_same || is_taken(config, &own, signals)? {
-            if !is_the_same {
-                log::warn!(
-                    "this worker has a token, which the server takes: the enrolment is not used"
-                );
-            }
-            return Ok(Some(own));
+    let is_the_same = known
+        .as_ref()
+        .is_some_and(|known| known.is_of(token_id, given));
+    let mut installation = None;
+    if own.is_none() || !is_the_same {
+        // Before the server of another installation sees this worker's token or uses the enrolment up.
+        installation = installation_of(config, given, signals)?;
+        if let Some(installation) = &installation {
+            folder.may_belong_to(installation)?;
         }
     }
-    let begun = read(&pending)?.filter(|own| own.enrolment_id == enrolment.token_id.0);
+    if let Some(own) = own
+        && (is_the_same || is_taken(config, &own, signals)?)
+    {
+        if !is_the_same {
+            log::warn!(
+                "this worker has a token, which the server takes: the enrolment is not used"
+            );
+        }
+        return Ok(Some(own));
+    }
+    let begun = read(&pending)?.filter(|own| own.is_of(token_id, given));
     let mut own = match begun {
         Some(own) => own,
         None => Own {
-            enrolment_id: enrolment.token_id.0,
+            enrolment_id: token_id.0,
+            enrolment_hash: Some(hash_hex(given)),
             secret: random_secret().map_err(EnrolError::Randomness)?,
             token_id: None,
         },
@@ -115,6 +135,9 @@ pub fn token_for(
     keep(&pending, &own)?;
     own.token_id = Some(exchange(config, given, &own, signals)?);
     keep(&file, &own)?;
+    if let Some(installation) = &installation {
+        folder.belongs_to(installation)?;
+    }
     // It says the same; the next enrolment writes over it.
     let _ = fs::remove_file(&pending);
     Ok(own.text())
@@ -126,10 +149,7 @@ fn is_taken(
     token: &str,
     signals: &Receiver<()>,
 ) -> Result<bool, EnrolError> {
-    let server = config.server_url.as_deref().ok_or(EnrolError::NoServer)?;
-    let trust = config.trust()?;
-    let client = Client::trusting(server, Some(token), trust.as_ref());
-    let client = client.announcing(Features::OF_WORKER);
+    let client = client(config, token)?;
     let nobody = DrainRequest {
         session: "of nobody".to_string(),
     };
@@ -139,16 +159,35 @@ fn is_taken(
     Ok(!answer.is_err_and(|error| error.is_about_token()))
 }
 
+/// Asks the server which installation it is. `None`: a server of version 0.1, or one that refuses the enrolment, which the exchange
+/// will say.
+fn installation_of(
+    config: &WorkerConfig,
+    enrolment: &str,
+    signals: &Receiver<()>,
+) -> Result<Option<String>, EnrolError> {
+    let client = client(config, enrolment)?;
+    let answer: Result<ServerAnswer, _> =
+        patiently(signals, || client.get("/api/worker/enrol", TIMEOUT))?;
+    Ok(answer.ok().map(|answer| answer.installation))
+}
+
+/// Calls the server with this token or enrolment.
+fn client(config: &WorkerConfig, token: &str) -> Result<Client, EnrolError> {
+    let server = config.server_url.as_deref().ok_or(EnrolError::NoServer)?;
+    let trust = config.trust()?;
+    let client = Client::trusting(server, Some(token), trust.as_ref());
+    Ok(client.announcing(Features::OF_WORKER))
+}
+
 fn exchange(
     config: &WorkerConfig,
-    given: Option<&str>,
+    given: &str,
     own: &Own,
     signals: &Receiver<()>,
 ) -> Result<i64, EnrolError> {
+    let client = client(config, given)?;
     let server = config.server_url.as_deref().ok_or(EnrolError::NoServer)?;
-    let trust = config.trust()?;
-    let client = Client::trusting(server, given, trust.as_ref());
-    let client = client.announcing(Features::OF_WORKER);
     let request = EnrolRequest {
         name: match config.name.is_empty() {
             true => machine_name(),
@@ -165,7 +204,7 @@ fn exchange(
         Err(CallError::Refused { error, .. }) if is_refused => {
             Err(EnrolError::Refused(error.message))
         }
-        Err(CallError::Refused { status: 426, error }) => {
+        Err(CallError::Refused { error, .. }) if error.code == WORKER_TOO_OLD => {
             let fault = format!("the server at {server} says: {}", error.message);
             Err(EnrolError::TooOld(fault))
         }

@@ -25,7 +25,7 @@ pub enum FolderError {
     #[error("{path} cannot be used: {source}")]
     Unusable { path: PathBuf, source: io::Error },
     #[error(
-        "{file} says that this worker belongs to another server: give it a folder of its own, or remove the file"
+        "this worker belongs to another installation ({file}): use another --data-dir, or remove the file to move the worker"
     )]
     OtherInstallation { file: PathBuf },
 }

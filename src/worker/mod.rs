@@ -48,7 +48,7 @@ use crate::config::{ConfigError, WorkerConfig};
 use crate::domain::AttemptRef;
 use crate::domain::peer::{Feature, Features};
 use crate::domain::protocol::{
-    Assignment, Finished, LogDigest, Registration, Reports, ReportsAnswer, Spooled,
+    Assignment, Finished, LogDigest, Registration, Reports, ReportsAnswer, Spooled, Verdict,
 };
 use crate::domain::settings::Settings;
 use crate::essential::spawn_essential;
@@ -95,6 +95,8 @@ pub enum WorkerEvent {
     Mind(Event),
     /// The server has the log of this attempt only up to this offset.
     ResendLog(AttemptRef, u64),
+    /// The server takes no more calls of this version of the worker, and says which version to install.
+    TooOld(String),
     /// It cannot go on, and a person must know.
     Fatal(EndError),
 }
@@ -218,6 +220,7 @@ impl Worker {
             server_features: Features::NONE,
             reported: Vec::new(),
             closed_logs: HashMap::new(),
+            too_old: None,
         };
         let (done_tx, done) = crossbeam_channel::bounded(1);
         let thread = spawn_essential("worker", move || {
@@ -363,6 +366,8 @@ struct WorkerLoop {
     reported: Vec<AttemptRef>,
     /// Logs of attempts that have ended and that the server has not answered for.
     closed_logs: HashMap<AttemptRef, LogDigest>,
+    /// Set once the server refused this version of the worker.
+    too_old: Option<String>,
 }
 
 impl WorkerLoop {
@@ -384,6 +389,10 @@ impl WorkerLoop {
                         self.resend_log(attempt, offset);
                         Event::Tick
                     }
+                    WorkerEvent::TooOld(message) => {
+                        self.too_old.get_or_insert(message);
+                        Event::Tick
+                    }
                     WorkerEvent::Fatal(why) => return Err(why),
                 },
                 recv(slot_news) -> news => self.heard_of_slot(news.expect("we hold a sender")),
@@ -398,9 +407,15 @@ impl WorkerLoop {
             let was_shut_out = self.machine.is_shut_out().is_some();
             let orders = self.machine.handle(event, now);
             if self.machine.is_shut_out().is_some() && !was_shut_out {
-                log::error!(
-                    "the server does not take this worker's token any more: what runs may end, its result cannot be told"
-                );
+                match &self.too_old {
+                    Some(message) => log::error!(
+                        "the server refuses this version of the worker: {message}; running steps may end, and the new version reports \
+                         their results"
+                    ),
+                    None => log::error!(
+                        "the server does not take this worker's token any more: what runs may end, its result cannot be told"
+                    ),
+                }
             }
             let kept = |order: &Order| matches!(order, Order::Keep(_));
             if let Some(attempt) = ended.filter(|_| !orders.iter().any(kept)) {
@@ -415,13 +430,15 @@ impl WorkerLoop {
                     // The machine hears of it before it hears anything else: an earlier attempt with the same number may have
                     // sent news that waits already.
                     Carried::Unprepared { attempt, why } => {
+                        log::warn!("{attempt} is declined: {why}");
                         let unprepared = Event::Unprepared { attempt, why };
                         orders.extend(self.machine.handle(unprepared, now));
                     }
                     Carried::Left => {
-                        return match self.machine.is_shut_out() {
-                            Some(untold) => Err(EndError::ShutOut { untold }),
-                            None => Ok(()),
+                        return match (self.machine.is_shut_out(), self.too_old) {
+                            (Some(_), Some(message)) => Err(EndError::TooOld(message)),
+                            (Some(untold), None) => Err(EndError::ShutOut { untold }),
+                            (None, _) => Ok(()),
                         };
                     }
                 }
@@ -466,8 +483,12 @@ impl WorkerLoop {
             Event::Opened(Ok(opened)) => {
                 self.settings = opened.settings;
                 self.server_features = opened.server_features;
+                self.shipping.session_opened();
             }
-            Event::Reported(_, Ok(answer)) => self.resend_logs(answer),
+            Event::Reported(_, Ok(answer)) => {
+                self.warn_of_refusals(answer);
+                self.resend_logs(answer);
+            }
             Event::Drain if self.drain_until.is_none() => {
                 self.drain_until = Some(now.saturating_add(self.drain_timeout_ms));
                 self.told_at = Moment::MIN;
@@ -491,6 +512,15 @@ impl WorkerLoop {
         }
     }
 
+    /// The machine forgets an attempt whose report the server refuses, so the reason must be in the log.
+    fn warn_of_refusals(&self, answer: &ReportsAnswer) {
+        for (attempt, verdict) in self.reported.iter().zip(&answer.verdicts) {
+            if let Verdict::Refused { why } = verdict {
+                log::warn!("the server refuses the report of {attempt}: {why}");
+            }
+        }
+    }
+
     fn resend_log(&self, attempt: AttemptRef, offset: u64) {
         log::info!("the server asks for the log of {attempt} from byte {offset} on");
         self.shipping.resend(attempt, offset);
@@ -509,6 +539,7 @@ impl WorkerLoop {
             }
             SlotNews::Prepared(attempt) => Event::Prepared(attempt),
             SlotNews::Unprepared { attempt, why } => {
+                log::warn!("{attempt} is declined: {why}");
                 self.slots.remove(&attempt);
                 self.shipping.over(attempt);
                 Event::Unprepared { attempt, why }

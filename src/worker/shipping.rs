@@ -18,7 +18,7 @@ use rustix::fs::OFlags;
 use super::WorkerEvent;
 use super::folder::Folder;
 use super::machine::Event;
-use crate::client::{CallError, Client};
+use crate::client::{CallError, Client, UNKNOWN};
 use crate::domain::AttemptRef;
 use crate::essential::spawn_essential;
 use crate::wire::worker::{LOG_NOT_WRITTEN, LogAnswer};
@@ -55,6 +55,8 @@ enum Message {
     },
     /// The server has answered for the attempt: once all is sent, the log may go.
     Release(AttemptRef),
+    /// The first session is open: the server is one that this worker belongs to.
+    SessionOpened,
 }
 
 /// Where logs are handed in. Clones hand in to the same thread.
@@ -77,11 +79,17 @@ impl Shipping {
             parcels: BTreeMap::new(),
             trouble_pause: TROUBLE_PAUSE,
             not_before: Instant::now(),
+            may_send: false,
             is_held_back: false,
             is_shut_out: false,
         };
         let thread = spawn_essential("worker-logs", move || shipper.run(&inbox))?;
         Ok((Shipping { messages }, thread))
+    }
+
+    /// Lets logs be sent. Before that the server may belong to another installation, which must not see them.
+    pub fn session_opened(&self) {
+        self.send(Message::SessionOpened);
     }
 
     pub fn begin(&self, attempt: AttemptRef, session_key: String, file: PathBuf) {
@@ -151,6 +159,8 @@ struct Shipper {
     trouble_pause: Duration,
     /// The server did not answer: nothing is sent before.
     not_before: Instant,
+    /// A session was opened in the life of this process.
+    may_send: bool,
     /// The server answers, and does not take logs now: told once for each time that lasts.
     is_held_back: bool,
     /// Its token lets nobody in any more: whoever has a better one sends what is left.
@@ -176,7 +186,8 @@ impl Shipper {
     fn run(mut self, inbox: &Receiver<Message>) {
         loop {
             let now = Instant::now();
-            let due = self.parcels.values().filter(|parcel| parcel.has_more);
+            let due = self.parcels.values();
+            let due = due.filter(|parcel| parcel.has_more && self.may_send);
             let due = due.map(|parcel| parcel.next.max(self.not_before)).min();
             let received = match due {
                 None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -225,10 +236,12 @@ impl Shipper {
             Message::Resend { attempt, offset } => {
                 if let Some(parcel) = self.parcels.get_mut(&attempt) {
                     parcel.offset = offset;
+                    parcel.refused = false;
                     parcel.has_more = true;
                     parcel.next = Instant::now();
                 }
             }
+            Message::SessionOpened => self.may_send = true,
             Message::Release(attempt) => {
                 if let Some(parcel) = self.parcels.get_mut(&attempt) {
                     parcel.is_held = false;
@@ -253,7 +266,7 @@ impl Shipper {
 
     fn send_what_is_due(&mut self) {
         let now = Instant::now();
-        if self.not_before > now {
+        if self.not_before > now || !self.may_send {
             return;
         }
         let due = self.parcels.iter();
@@ -319,15 +332,15 @@ impl Shipper {
                 }
                 Ok(())
             }
-            Err(CallError::Refused { status, error }) if is_final(status) => {
-                log::warn!("the log of {attempt} is not wanted: {}", error.message);
+            Err(CallError::Refused { status, error }) if is_final(status, &error.code) => {
+                log::warn!("the server refuses the log of {attempt}: {}", error.message);
                 parcel.refused = true;
                 Ok(())
             }
             Err(error) => {
                 log::debug!("the log of {attempt} could not be sent: {error}");
                 if let CallError::Refused { error, .. } = &error
-                    && error.code == LOG_NOT_WRITTEN
+                    && [LOG_NOT_WRITTEN, UNKNOWN].contains(&error.code.as_str())
                     && !std::mem::replace(&mut self.is_held_back, true)
                 {
                     log::warn!("logs are refused and wait here: {}", error.message);
@@ -345,9 +358,10 @@ impl Shipper {
     }
 }
 
-/// Sending it again would be answered the same.
-fn is_final(status: u16) -> bool {
-    matches!(status, 400 | 404 | 409 | 410 | 413 | 422)
+/// Whether sending the log again would be answered the same. Only the server can say so: a proxy in between may answer 404 or 413 for
+/// a moment, and its answer has no code of ours.
+fn is_final(status: u16, code: &str) -> bool {
+    matches!(status, 400 | 404 | 409 | 410 | 413 | 422) && code != UNKNOWN
 }
 
 /// A step can put anything in the place of its log: what is no file is not waited for, and a link not followed.

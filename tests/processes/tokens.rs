@@ -92,6 +92,74 @@ fn the_first_token_is_made_as_the_refusal_says() {
     }
 }
 
+/// The enrolment of one installation is shown by a worker that belongs to another.
+#[test]
+fn a_worker_of_another_installation_uses_no_enrolment_up_and_keeps_its_token() {
+    let new = ["token", "new", "ada", "--role", "admin"];
+    let admin = [&new[..], &["--data-dir", ".stepward", "--to", "ada.token"]].concat();
+    let enrolment = [
+        "token",
+        "new",
+        "edge",
+        "--role",
+        "enrolment",
+        "--to",
+        "enrolment",
+    ];
+    let as_admin = |folder: &Path, words: &[&str]| {
+        typed_in(folder, &[words, &["--token-file", "ada.token"]].concat())
+    };
+    let places = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let servers = places.each_ref().map(|place| {
+        settings(place.path());
+        typed_in(place.path(), &admin);
+        let serving = serve(place.path());
+        as_admin(place.path(), &enrolment);
+        serving
+    });
+    let machine = tempfile::tempdir().unwrap();
+    let start = |at: usize| {
+        let file = places[at].path().join("enrolment");
+        let file = file.to_str().unwrap();
+        let words = ["worker", "--server", &servers[at].1, "--token-file", file];
+        Process::start("edge", command(machine.path(), &words))
+    };
+    let is_in = |worker: Process| {
+        await_that("it is let in", || {
+            worker.said().contains("session opened").then_some(())
+        });
+        worker.signal(Signal::TERM);
+        worker.wait();
+    };
+    is_in(start(0));
+    let strayed = start(1);
+    let code = await_that("it ends by itself", || strayed.code());
+    assert_eq!(code, 1, "{}", strayed.said());
+    assert!(
+        strayed.said().contains("belongs to another installation"),
+        "{}",
+        strayed.said()
+    );
+    let tokens = as_admin(places[1].path(), &["token", "ls", "--json"]).json();
+    let mut tokens = tokens["items"].as_array().unwrap().iter();
+    assert!(tokens.all(|token| token["role"] != "worker"));
+    is_in(start(0));
+}
+
+/// Only `token new` may begin a data folder: a mistyped name must not leave an empty one behind.
+#[test]
+fn tokens_of_a_folder_that_does_not_exist_are_not_listed_or_revoked() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for words in [&["token", "ls"][..], &["token", "revoke", "ada"]] {
+        let refused = typed_in(folder, &[words, &["--data-dir", "typo"]].concat());
+        assert_eq!(refused.code, Some(5), "{refused:?}");
+        let says = "typo holds no database (stepward.db is missing), name the data folder";
+        assert!(refused.stderr.contains(says), "{refused:?}");
+        assert!(!folder.join("typo").exists(), "{words:?}");
+    }
+}
+
 #[test]
 fn a_worker_enrols_once_and_keeps_its_own_token() {
     let folder = tempfile::tempdir().unwrap();

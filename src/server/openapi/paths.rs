@@ -273,6 +273,8 @@ fn worker() -> Vec<Operation> {
         post("/api/worker/enrol", "enrolWorker", "Exchange an enrolment for a token of one's own.")
             .body("EnrolRequest")
             .answers(200, "Enrolled", "The number of the token, whose secret the worker has."),
+        get("/api/worker/enrol", "showServerToEnrolment", "Which installation this is. A worker asks before it uses its enrolment.")
+            .answers(200, "ServerIdentity", "The installation and the version of the server."),
         get("/api/worker/server", "showServer", "Which installation this is. A worker asks before it opens a session.")
             .answers(200, "ServerIdentity", "The installation and the version of the server."),
         post("/api/worker/sessions", "openSession", "Begin: who the worker is, what it offers, what it could not report.")

@@ -769,6 +769,9 @@ fn tokens(reader: &Reader) {
     let made = reader.post("/api/tokens", made);
     reader.post("/api/tokens", json!({ "name": "eve", "role": "viewer" }));
     let headers = format!("authorization: Bearer {}\r\n", word(&made["text"]));
+    reader
+        .ask("GET", "/api/worker/enrol", &headers, &Value::Null)
+        .expect(200);
     let enrolment = json!({ "name": "bob", "secret_hash": "0".repeat(64) });
     reader
         .ask("POST", "/api/worker/enrol", &headers, &enrolment)

@@ -294,10 +294,122 @@ fn a_server_of_another_installation_never_sees_a_session_of_this_worker() {
     let ended = run_worker(&server.url, folder.path());
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(said.contains("belongs to another server"), "{said}");
+    assert!(said.contains("belongs to another installation"), "{said}");
     assert_eq!(server.requests().len(), 1);
     let known = std::fs::read_to_string(folder.path().join("installation")).unwrap();
     assert_eq!(known, "one");
+}
+
+/// The log of a step of one installation must not be read, or thrown away, by the server of another.
+#[test]
+fn a_server_of_another_installation_never_sees_a_log_of_this_worker() {
+    let script = |request: &Request| match request.route.as_str() {
+        "GET /api/worker/server" => (200, json!({ "installation": "two", "version": "9.9.9" })),
+        route => panic!("{route} must not be called"),
+    };
+    let server = ScriptedServer::start(Some(ANNOUNCED), Box::new(script));
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("installation"), "one").unwrap();
+    let attempt = folder.path().join("attempts/7.1");
+    std::fs::create_dir_all(&attempt).unwrap();
+    std::fs::write(attempt.join("session"), "life").unwrap();
+    std::fs::write(attempt.join("log"), "1 o one\n").unwrap();
+    let ended = run_worker(&server.url, folder.path());
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    assert_eq!(server.requests().len(), 1);
+    let log = std::fs::read_to_string(attempt.join("log")).unwrap();
+    assert_eq!(log, "1 o one\n", "its own installation still gets it");
+}
+
+/// The worker serves a running step when the server is upgraded to a version that does not understand it any more.
+#[test]
+fn a_worker_that_became_too_old_lets_its_step_end_and_keeps_the_result() {
+    let opened = answered("/api/worker/sessions", |_, _| true);
+    let mut given = answered("/api/worker/poll", |_, answer| {
+        answer["assignments"][0]["step"] == "hello"
+    });
+    given["assignments"][0]["action"]["script"] = "sleep 1; echo done".into();
+    let message = "install version 9.1.0 on the worker";
+    let (mut is_given, mut is_started) = (false, false);
+    let script = move |request: &Request| {
+        if is_started {
+            return (426, refusal("worker_too_old", message));
+        }
+        match request.route.as_str() {
+            "GET /api/worker/server" => (
+                200,
+                json!({ "installation": opened["installation"], "version": "0.2.0" }),
+            ),
+            "POST /api/worker/sessions" => (200, opened.clone()),
+            "POST /api/worker/heartbeat" => (200, json!({ "abort": [], "draining": false })),
+            "POST /api/worker/poll" if !std::mem::replace(&mut is_given, true) => {
+                (200, given.clone())
+            }
+            "POST /api/worker/reports" => {
+                is_started = true;
+                (
+                    200,
+                    json!({ "results": [{ "result": "accepted" }], "poll": null }),
+                )
+            }
+            _ => (
+                200,
+                json!({ "assignments": [], "abort": [], "draining": false }),
+            ),
+        }
+    };
+    let server = ScriptedServer::start(Some(ANNOUNCED), Box::new(script));
+    let folder = tempfile::tempdir().unwrap();
+    let ended = run_worker(&server.url, folder.path());
+    assert_eq!(ended.status.code(), Some(8), "{ended:?}");
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(said.contains(message), "{said}");
+    let spool = std::fs::read_dir(folder.path().join("spool")).unwrap();
+    let results: Vec<String> = spool
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "json"))
+        .map(|path| std::fs::read_to_string(path).unwrap())
+        .collect();
+    assert_eq!(results.len(), 1, "{said}");
+    assert!(results[0].contains("\"completed\""), "{results:?}");
+}
+
+#[test]
+fn a_refusal_that_is_not_of_the_server_loses_no_log() {
+    let opened = answered("/api/worker/sessions", |_, _| true);
+    let (mut refused, mut pieces) = (false, 0);
+    let script = move |request: &Request| match request.route.as_str() {
+        "GET /api/worker/server" => (
+            200,
+            json!({ "installation": opened["installation"], "version": "0.2.0" }),
+        ),
+        "POST /api/worker/sessions" => (200, opened.clone()),
+        "POST /api/worker/heartbeat" => (200, json!({ "abort": [], "draining": pieces > 0 })),
+        "POST /api/worker/poll" => (
+            200,
+            json!({ "assignments": [], "abort": [], "draining": false }),
+        ),
+        "POST /api/worker/reports" => (200, json!({ "results": [], "poll": null })),
+        "POST /api/worker/drain" => (200, json!({})),
+        // A proxy that has just been restarted knows no route yet.
+        _ if !std::mem::replace(&mut refused, true) => (404, json!("<h1>Not Found</h1>")),
+        _ => {
+            pieces += 1;
+            (200, request.taken())
+        }
+    };
+    let server = ScriptedServer::start(Some(ANNOUNCED), Box::new(script));
+    let folder = tempfile::tempdir().unwrap();
+    let attempt = folder.path().join("attempts/7.1");
+    std::fs::create_dir_all(&attempt).unwrap();
+    std::fs::write(attempt.join("session"), "life").unwrap();
+    std::fs::write(attempt.join("log"), "1 o one\n").unwrap();
+    let ended = run_worker(&server.url, folder.path());
+    assert!(ended.status.success(), "{ended:?}");
+    let pieces = server.requests().into_iter();
+    let pieces = pieces.filter(|request| request.route.ends_with("/log"));
+    let bodies: Vec<Vec<u8>> = pieces.map(|request| request.body).collect();
+    assert_eq!(bodies, [b"1 o one\n".to_vec(), b"1 o one\n".to_vec()]);
 }
 
 #[test]
@@ -386,8 +498,7 @@ fn a_step_sees_what_the_answer_to_its_start_adds_and_missing_bytes_of_its_log_ar
 fn come_back_with_a_result(announced: Option<&'static str>, verdict: Value) -> ScriptedServer {
     let mut opened = answered("/api/worker/sessions", |_, _| true);
     opened["spooled"] = json!([verdict]);
-    let (mut is_open, mut pieces) = (false, 0);
-    let pieces_wanted = 1 + usize::from(verdict.get("log_from").is_some());
+    let (mut openings, mut pieces) = (0, 0);
     let script = move |request: &Request| match request.route.as_str() {
         "GET /api/worker/server" if announced.is_none() => {
             (404, refusal("no_route", "there is nothing at this address"))
@@ -396,16 +507,14 @@ fn come_back_with_a_result(announced: Option<&'static str>, verdict: Value) -> S
             200,
             json!({ "installation": opened["installation"], "version": "0.2.0" }),
         ),
-        // The log comes first, so that the worker would have removed it already if it did not wait for the answer.
-        "POST /api/worker/sessions" if pieces == 0 => (503, refusal("busy", "later")),
         "POST /api/worker/sessions" => {
-            is_open = true;
-            (200, opened.clone())
+            openings += 1;
+            match openings {
+                1 => (503, refusal("busy", "later")),
+                _ => (200, opened.clone()),
+            }
         }
-        "POST /api/worker/heartbeat" => {
-            let is_over = is_open && pieces >= pieces_wanted;
-            (200, json!({ "abort": [], "draining": is_over }))
-        }
+        "POST /api/worker/heartbeat" => (200, json!({ "abort": [], "draining": pieces > 0 })),
         "POST /api/worker/poll" => (
             200,
             json!({ "assignments": [], "abort": [], "draining": false }),
@@ -459,9 +568,23 @@ fn a_result_of_a_former_life_says_what_was_written_of_its_log_to_a_server_that_c
     assert_eq!(
         pieces,
         [
-            ("session=life&offset=0".to_string(), b"1 o one\n".to_vec()),
+            // The server said that it has the first two bytes when the session was opened.
             ("session=life&offset=2".to_string(), b"o one\n".to_vec()),
         ]
+    );
+    let requests = server.requests();
+    let first = |end: &str| {
+        let found = requests
+            .iter()
+            .position(|request| request.route.ends_with(end));
+        found.unwrap()
+    };
+    let opened = requests
+        .iter()
+        .rposition(|request| request.route.ends_with("/sessions"));
+    assert!(
+        first("/log") > opened.unwrap(),
+        "no log is sent before the session is open"
     );
 
     let server = come_back_with_a_result(None, json!({ "result": "accepted" }));
