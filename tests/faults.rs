@@ -63,6 +63,10 @@ fn main() {
             in_a_world_of_processes,
         ),
         Trial::test(
+            "nothing_lives_on_of_a_step_that_killed_its_supervisor_in_a_pid_namespace",
+            orphans_in_a_world_of_processes,
+        ),
+        Trial::test(
             "the_first_process_of_a_container_collects_orphans_and_ends_as_its_command_does",
             first_process,
         ),
@@ -480,6 +484,32 @@ fn in_a_world_of_processes() -> Result<(), Failed> {
         .output()?;
     let said = String::from_utf8_lossy(&ran.stdout);
     match ran.status.success() && said.contains("ran") {
+        true => Ok(()),
+        false => Err(format!("{ran:?}").into()),
+    }
+}
+
+/// A step kills its supervisor, and leaves a process without the mark of the worker behind. Nothing of it may live on, also where the
+/// worker has a process group that it cannot see.
+fn orphans_in_a_world_of_processes() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("leave.yaml");
+    let nap = format!("7{:07}", std::process::id());
+    let script = format!("env -i sleep {nap} & sleep 0.2; kill -KILL $PPID; sleep 30");
+    std::fs::write(
+        &file,
+        format!("tasks: {{ leave: {{ flow: {{ a: {{ script: '{script}' }} }} }} }}"),
+    )?;
+    let inside = "\"$me\" run \"$file\"; echo code $?; ps -e -o stat=,args= | grep -F \"sleep $nap\" | grep -v grep || echo none is left";
+    let ran = Command::new("unshare")
+        .args(["--map-root-user", "--pid", "--fork", "--mount-proc"])
+        .args(["sh", "-c", inside])
+        .env("me", env!("CARGO_BIN_EXE_stepward"))
+        .env("file", &file)
+        .env("nap", &nap)
+        .output()?;
+    let said = String::from_utf8_lossy(&ran.stdout);
+    match said.contains("code 10") && said.contains("none is left") {
         true => Ok(()),
         false => Err(format!("{ran:?}").into()),
     }

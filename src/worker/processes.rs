@@ -41,6 +41,22 @@ impl Process {
         None
     }
 
+    /// The process that asks. `None`: `/proc` belongs to another PID namespace, as after `unshare --pid` without `--mount-proc`, or is
+    /// not there.
+    #[cfg(target_os = "linux")]
+    pub fn own() -> Option<Process> {
+        let stat = std::fs::read("/proc/self/stat").ok()?;
+        let pid = rustix::process::getpid();
+        let number = format!("{} ", pid.as_raw_nonzero());
+        let is_own = stat.starts_with(number.as_bytes());
+        is_own.then(|| Process::of_stat(pid, &stat)).flatten()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub fn own() -> Option<Process> {
+        None
+    }
+
     /// The name of the program stands in parentheses and may itself hold any of them: the last one counts.
     #[cfg(target_os = "linux")]
     fn of_stat(pid: Pid, stat: &[u8]) -> Option<Process> {

@@ -76,10 +76,15 @@ impl Supervised {
         command
             .arg("supervise")
             .env_clear()
-            .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        // A group of its own, so that no signal to the worker's group reaches the supervisor before it begins a session. The leader of
+        // a group cannot begin a session, so the supervisor joins the worker's group again first. It could not do so if that group is
+        // outside of the worker's PID namespace, where its number is 0, or if its number cannot be read.
+        if Process::own().is_some_and(|worker| worker.group != 0) {
+            command.process_group(0);
+        }
         let mut child = orphans::start_supervisor(&mut command)?;
         // Its end of the socket must be its own alone: it is how its death is noticed.
         drop(command);

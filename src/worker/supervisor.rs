@@ -430,13 +430,13 @@ fn outlive_the_worker() -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, getppid, setpgid};
     // A handler and not "ignore": the step would inherit the latter.
     ctrlc::set_handler(|| {}).map_err(io::Error::other)?;
-    // A step without a terminal is told so, where it would wait for ever for a password. The leader of a group cannot leave
-    // its terminal; so it goes back to the worker's group first.
-    if let Some(parent) = getppid()
-        && let Some(worker) = Process::seen(parent)
-        && let Some(group) = Pid::from_raw(worker.group)
-        && setpgid(None, Some(group)).is_ok()
-    {
+    // In a session of its own a step has no terminal, where it would wait for ever for a password, and whatever it leaves behind is
+    // told from the worker's own processes. The leader of a group cannot begin a session, so it joins the worker's group first.
+    if rustix::process::setsid().is_err() {
+        let worker = getppid().and_then(Process::seen);
+        if let Some(group) = worker.and_then(|worker| Pid::from_raw(worker.group)) {
+            setpgid(None, Some(group))?;
+        }
         rustix::process::setsid()?;
     }
     rustix::process::set_child_subreaper(Some(getpid()))?;
