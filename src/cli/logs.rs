@@ -423,7 +423,9 @@ impl Logs<'_> {
             None if self.job.ended_at.is_none() => {
                 format!("job {job_id} has printed nothing yet, wait for it with -f")
             }
-            None => format!("job {job_id} has printed nothing, `stepward why {job_id}` says why"),
+            None => format!(
+                "job {job_id} has no lines that its steps printed; `stepward why {job_id}` tells how they ended"
+            ),
         }
     }
 

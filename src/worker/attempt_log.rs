@@ -53,6 +53,8 @@ struct Kept {
     /// Whole records only.
     bytes: u64,
     dropped_bytes: u64,
+    /// Some of them because the disk had no room.
+    is_disk_full: bool,
     is_full: bool,
     preparation_bytes: u64,
     preparation_is_full: bool,
@@ -78,6 +80,7 @@ impl AttemptLog {
                 file,
                 bytes,
                 dropped_bytes: 0,
+                is_disk_full: false,
                 is_full: false,
                 preparation_bytes: 0,
                 preparation_is_full: false,
@@ -176,6 +179,7 @@ impl AttemptLog {
             let folder = self.path.parent().unwrap_or(&self.path);
             let has_room = self.is_unread() || has_room_for_log(folder, records.len());
             if !has_room || kept.write(records).is_err() {
+                kept.is_disk_full = true;
                 kept.dropped_bytes += text_bytes;
             }
         } else {
@@ -230,9 +234,17 @@ impl AttemptLog {
         })
     }
 
-    /// Bytes that the step printed and nobody will see.
-    pub fn dropped_bytes(&self) -> u64 {
-        self.kept().dropped_bytes
+    /// Says how many bytes that the step printed were not kept, and why. `None` if all were.
+    pub fn loss(&self) -> Option<String> {
+        let kept = self.kept();
+        let bytes = kept.dropped_bytes;
+        match kept.is_disk_full {
+            _ if bytes == 0 => None,
+            true => Some(format!(
+                "the worker's disk is nearly full: {bytes} bytes that the step printed were not kept"
+            )),
+            false => Some(format!("{bytes} bytes that the step printed were not kept")),
+        }
     }
 
     pub fn masks(&self) -> Masks {

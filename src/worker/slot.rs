@@ -312,9 +312,8 @@ impl Attempt {
         for sentence in notes(&attended) {
             log.note(&sentence);
         }
-        match log.dropped_bytes() {
-            0 => {}
-            n => log.note(&format!("{n} bytes of what it printed are not kept")),
+        if let Some(loss) = log.loss() {
+            log.note(&loss);
         }
         // With what the step itself named to be hidden.
         let finished = self.finished(attended.end.exit, captured.output, &log.masks());
@@ -324,7 +323,11 @@ impl Attempt {
                 message,
                 exit_code,
             },
-            (finished, _) => finished,
+            (finished, Some(message)) => {
+                log.note(&message);
+                finished
+            }
+            (finished, None) => finished,
         }
     }
 
