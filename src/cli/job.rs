@@ -18,7 +18,7 @@ use crate::clock::wall_time;
 use crate::domain::Json;
 use crate::domain::job::{JobState, Source};
 use crate::domain::reason::Reason;
-use crate::wire::api::{EventJson, FailRequest, JobJson, List, StepJson, TaskJson};
+use crate::wire::api::{AttemptHistory, EventJson, FailRequest, JobJson, List, StepJson, TaskJson};
 use crate::wire::{Raw, Time};
 
 /// So many a page of the API holds at most.
@@ -377,6 +377,7 @@ fn show(args: ShowArgs) -> anyhow::Result<Exit> {
     let steps = job.steps.as_deref().unwrap_or_default();
     text.push('\n');
     text.push_str(&steps_table(steps, &look).text(&look));
+    text.push_str(&earlier_attempts(steps, &look));
     for step in steps.iter().filter(|step| is_asked(step)) {
         text.push_str(&asked(step, &look));
     }
@@ -466,6 +467,8 @@ fn steps_table(steps: &[StepJson], look: &Look) -> Columns {
     for step in steps {
         let attempt = match step.attempt {
             0 => NOTHING.to_string(),
+            // Requeued steps have attempts beyond the tries that their task allows.
+            attempt if attempt > step.max_attempts => attempt.to_string(),
             attempt => format!("{attempt}/{}", step.max_attempts),
         };
         let left_queue = step.started_at.or(step.ended_at);
@@ -480,6 +483,46 @@ fn steps_table(steps: &[StepJson], look: &Look) -> Columns {
         ]);
     }
     table
+}
+
+/// A table of the attempts that the table of steps does not tell of: those of steps that had more than one, and the attempt of a step
+/// that ended for another reason than its attempt, as a step that was held when its worker was lost and rejected later.
+fn earlier_attempts(steps: &[StepJson], look: &Look) -> String {
+    let mut table = Columns::new(
+        look,
+        &[
+            ("STEP", Any),
+            ("ATTEMPT", Any),
+            ("OUTCOME", Any),
+            ("WORKER", Wide),
+            ("RAN", Wide),
+            ("WHY", Any),
+        ],
+    );
+    let mut is_empty = true;
+    for step in steps {
+        let differs =
+            |attempt: &AttemptHistory| attempt.message.is_some() && attempt.message != step.message;
+        if step.attempts.len() < 2 && !step.attempts.iter().any(differs) {
+            continue;
+        }
+        for attempt in &step.attempts {
+            is_empty = false;
+            let why = attempt.message.as_ref().or(attempt.reason.as_ref());
+            table.row(vec![
+                Cell::new(&step.name),
+                Cell::number(i64::from(attempt.attempt)),
+                Cell::status(look, &attempt.outcome),
+                Cell::new(attempt.worker.as_deref().unwrap_or(NOTHING)),
+                Cell::new(between(attempt.started_at, attempt.ended_at)),
+                Cell::new(why.map_or(NOTHING, String::as_str)),
+            ]);
+        }
+    }
+    match is_empty {
+        true => String::new(),
+        false => format!("\n{}", table.text(look)),
+    }
 }
 
 fn why(step: &StepJson) -> String {

@@ -84,7 +84,11 @@ impl Engine {
             }
             let mut cascade = Cascade::new(tx, &settings, now);
             tx.delete_worker(worker_id, now)?;
-            let text = format!("worker {} was deleted, it held {held} steps", worker.name);
+            let steps = match held {
+                1 => "1 step".to_string(),
+                held => format!("{held} steps"),
+            };
+            let text = format!("worker {} was deleted while it held {steps}", worker.name);
             let facts = Facts::none().and("held", held);
             let event = NewEvent::new(EventKind::WorkerDeleted, text).worker(worker_id);
             tx.record(&event.data(facts.data()), now)?;

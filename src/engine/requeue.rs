@@ -50,9 +50,14 @@ fn obstacle(step: &Step) -> Option<&'static str> {
         }
         (StepState::Running, _) => Some("it waits for its instances; requeue one of them"),
         (StepState::Pending, _) => Some("it waits for other steps or for its turn"),
+        (StepState::Ready, _) if step.not_before_up.is_some() => {
+            Some("it waits for its next attempt already")
+        }
         (StepState::Ready, _) => Some("it is in the queue already"),
         (StepState::Suspended, StepKind::Approval) => Some("it waits for a decision"),
-        (StepState::Suspended, _) => Some("it is held; approve it to run it again"),
+        (StepState::Suspended, _) => {
+            Some("it is held for a decision; approve it with `stepward approve` to run it again")
+        }
         (
             StepState::Completed | StepState::Failed | StepState::Skipped | StepState::Cancelled,
             _,

@@ -14,7 +14,7 @@ use crate::domain::job::Job;
 use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepState};
 use crate::domain::{EventSeq, JobId};
-use crate::store::Tx;
+use crate::store::{FormerAttempt, Tx};
 
 /// Steps that are named as never running.
 const SKIPS_MAX: usize = 20;
@@ -59,13 +59,14 @@ impl Asked<'_> {
             why.facts
                 .push(Fact::new(FactKind::ChildJob, child_job_id.to_string()));
         }
-        if reason.is_worker_loss() {
-            // A person rejected the step after it was held: the step tells of the decision, its attempt of the lost worker.
-            let former = self.tx.former_attempts(self.step.step_id)?;
-            if let Some(lost) = former.last().filter(|it| it.attempt == self.step.attempt) {
-                let told = format!("attempt {}: {}", lost.attempt, lost.message);
-                why.facts.push(told.into());
-            }
+        // A step that was held when its worker was lost tells how it ended then: a person rejected or failed it, or its job was
+        // cancelled. Its attempt tells of the lost worker.
+        let held = self.held_attempt()?;
+        if let Some(lost) = &held {
+            let told = format!("attempt {}: {}", lost.attempt, lost.message);
+            why.facts.push(told.into());
+        }
+        if reason.is_worker_loss() || held.is_some() {
             why.facts.push(LOOK_FIRST.to_string().into());
         }
         if reason == Reason::Unmatched {
@@ -77,6 +78,15 @@ impl Asked<'_> {
         let fix = self.fix(reason, why.root_cause.as_ref());
         why.fix.extend(fix);
         Ok(why)
+    }
+
+    /// The attempt that was lost with its worker before the step ended, if the step was not assigned again since.
+    fn held_attempt(&self) -> Result<Option<FormerAttempt>, EngineError> {
+        let last = self.tx.former_attempts(self.step.step_id)?.pop();
+        Ok(last.filter(|last| {
+            let reason = Reason::from_word(&last.reason);
+            last.attempt == self.step.attempt && reason.is_some_and(Reason::is_worker_loss)
+        }))
     }
 
     fn fix(&self, reason: Reason, root: Option<&RootCause>) -> Vec<String> {

@@ -471,6 +471,37 @@ fn whoever_mistypes_is_told_what_there_is() {
     house.check();
 }
 
+const CAREFUL: &str = "
+tasks:
+  careful:
+    flow:
+      migrate: { script: SLEEP, on_worker_loss: hold }
+";
+
+/// The step's own row says that it was rejected; the attempt that its lost worker made is told below it.
+#[test]
+fn job_show_lists_the_attempt_of_a_step_that_was_held_and_rejected() {
+    let mut house = House::with_settings(CAREFUL, SETTINGS);
+    let mut worker = house.worker(1);
+    let job_id = house.submit("careful");
+    house.await_asleep(1);
+    worker.kill();
+    house.await_step(job_id, "migrate", "suspended");
+    let rejected = typed(&house, &["reject", "1", "migrate", "-m", "half done"]);
+    assert_eq!(rejected.code, Some(0), "{rejected:?}");
+    house.await_job(job_id, "failed");
+    let shown = printed(&house, &["job", "show", "1"]);
+    let attempts = rows(shown.rsplit("\n\n").next().unwrap());
+    let [attempt] = &attempts[..] else {
+        panic!("one attempt: {shown}");
+    };
+    assert_eq!(attempt[..4], ["migrate", "1", "failed", "w1"]);
+    assert!(attempt[5].contains("w1"), "{attempt:?}");
+    assert!(!attempt[5].contains("half done"), "{attempt:?}");
+    house.await_nobody_asleep();
+    house.check();
+}
+
 #[test]
 fn whoever_has_no_token_is_told_how_to_show_one() {
     let folder = tempfile::tempdir().unwrap();

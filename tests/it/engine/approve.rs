@@ -159,6 +159,11 @@ fn the_lost_attempt_of_a_held_step_stays_in_the_history() {
             }
             _ => {}
         }
+        if then == "cancel" {
+            let why = house.why(job, "a");
+            let tells = |fact: &Fact| fact.text.contains("worker ann restarted while it ran");
+            assert!(why.facts.iter().any(tells), "{why:?}");
+        }
         let detail = house.engine.step_detail(job, "a").unwrap();
         assert_eq!(detail.former.len(), 1, "after {then}");
         let (attempt, worker) = &detail.former[0];
