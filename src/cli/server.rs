@@ -16,6 +16,7 @@ use super::port_owner;
 use super::process;
 use super::settings;
 use super::worker::introduce;
+use crate::config::environment::unknown_server_variables;
 use crate::config::{LogFormat, Origin, ServerConfig, Setting, listen_address};
 use crate::language::render;
 use crate::server::Server;
@@ -66,6 +67,9 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let accepts_older = args.accept_older_database;
     process::begin_by(file.as_deref(), args.log_format);
     let config = ServerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
+    for unknown in unknown_server_variables() {
+        log::warn!("{unknown}");
+    }
     if let Some(folder) = &config.workflows_dir {
         check_workflows_dir(folder)?;
     }

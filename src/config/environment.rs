@@ -3,11 +3,13 @@
 //! The name of a variable follows from the key of its setting: `recovery.ack_timeout_secs` is `STEPWARD_RECOVERY_ACK_TIMEOUT_SECS`.
 //! Variables of a worker begin with `STEPWARD_WORKER_`, so that a server and a worker can share one environment.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 
 use serde_yaml::{Mapping, Value};
 
 use super::schema::{self, Shape};
+use crate::language::words::did_you_mean;
 
 /// A variable, and the setting that it sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +56,48 @@ const WORKER_FLAGS: &[&str] = &[
     "log.level",
 ];
 
+/// Settings of a worker whose variables do not begin with `STEPWARD_WORKER_`, because every command reads them.
+const SHARED: [&str; 3] = ["server_url", "token_file", "ca_file"];
+
+/// One sentence for each variable of this process that looks like a setting of a server and is none.
+pub fn unknown_server_variables() -> Vec<String> {
+    let sections = schema::SERVER
+        .iter()
+        .filter_map(|(key, _)| key.split_once('.'));
+    let prefixes = sections.map(|(section, _)| variable_name("STEPWARD_", section) + "_");
+    let known = schema::SERVER
+        .iter()
+        .map(|(key, _)| variable_name("STEPWARD_", key));
+    unknown(&prefixes.collect(), &known.collect())
+}
+
+/// One sentence for each variable of this process that looks like a setting of a worker and is none.
+pub fn unknown_worker_variables() -> Vec<String> {
+    const PREFIX: &str = "STEPWARD_WORKER_";
+    let known = schema::WORKER
+        .iter()
+        .filter(|(key, _)| !SHARED.contains(key));
+    let known = known.map(|(key, _)| variable_name(PREFIX, key));
+    unknown(&BTreeSet::from([PREFIX.to_string()]), &known.collect())
+}
+
+fn unknown(prefixes: &BTreeSet<String>, known: &BTreeSet<String>) -> Vec<String> {
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    let is_unknown = |name: &String| {
+        prefixes.iter().any(|prefix| name.starts_with(prefix)) && !known.contains(name)
+    };
+    let unknown: BTreeSet<String> = names.filter(is_unknown).collect();
+    let sentence = |name: String| {
+        let meant = did_you_mean(&name, known.iter().map(String::as_str));
+        format!("the environment variable {name} is no setting and is ignored{meant}")
+    };
+    unknown.into_iter().map(sentence).collect()
+}
+
+fn variable_name(prefix: &str, key: &str) -> String {
+    format!("{prefix}{}", key.replace('.', "_").to_ascii_uppercase())
+}
+
 pub fn server_variables() -> Vec<Variable> {
     variables("STEPWARD_", schema::SERVER, SERVER_FLAGS)
 }
@@ -76,7 +120,7 @@ fn variables(
         is_scalar && !of_flags.contains(key)
     };
     let variable = |(key, shape): &(&'static str, Shape)| Variable {
-        name: format!("{prefix}{}", key.replace('.', "_").to_ascii_uppercase()),
+        name: variable_name(prefix, key),
         key,
         shape: *shape,
     };
@@ -147,7 +191,6 @@ pub(super) fn merge<'a>(file: &Value, set: impl Iterator<Item = &'a SetVariable>
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
 
     use super::*;
 

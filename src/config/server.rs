@@ -27,6 +27,7 @@ pub struct ServerConfig {
     pub tls: Tls,
     /// Whether others may reach it without TLS.
     pub plain_http: bool,
+    #[serde(deserialize_with = "data_dir")]
     pub data_dir: PathBuf,
     pub workflows_dir: Option<PathBuf>,
     #[serde(deserialize_with = "forms::switch")]
@@ -637,6 +638,12 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
         None => text.parse().ok(),
     };
     address.ok_or_else(|| write.to_string())
+}
+
+/// The key without a value means the default.
+fn data_dir<'de, D: Deserializer<'de>>(written: D) -> Result<PathBuf, D::Error> {
+    let named = Option::deserialize(written)?;
+    Ok(named.unwrap_or_else(|| ServerConfig::default().data_dir))
 }
 
 fn listen<'de, D: Deserializer<'de>>(written: D) -> Result<SocketAddr, D::Error> {

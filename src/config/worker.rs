@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use ureq::http::Uri;
 
 use super::environment::{self, Lookup, Variable, worker_variables};
@@ -25,6 +25,7 @@ pub struct WorkerConfig {
     #[serde(deserialize_with = "forms::tags")]
     pub tags: Vec<String>,
     pub slots: u32,
+    #[serde(deserialize_with = "data_dir")]
     pub data_dir: PathBuf,
     pub drain_timeout_secs: u32,
     #[serde(deserialize_with = "forms::or_default")]
@@ -60,6 +61,12 @@ pub struct Kubernetes {
 pub struct WorkerLimits {
     pub log_line_bytes: usize,
     pub log_attempt_bytes: u64,
+}
+
+/// The key without a value means the default.
+fn data_dir<'de, D: Deserializer<'de>>(written: D) -> Result<PathBuf, D::Error> {
+    let named = Option::deserialize(written)?;
+    Ok(named.unwrap_or_else(|| WorkerConfig::default().data_dir))
 }
 
 impl Default for WorkerConfig {

@@ -124,6 +124,8 @@ fn settings_load_in_every_form_that_people_write() {
         ("embedded_worker: null", ""),
         ("embedded_worker:", ""),
         ("recovery: null", ""),
+        ("data_dir: null", ""),
+        ("embedded_worker: { data_dir: }", "embedded_worker: {}"),
         (
             "recovery:\nretention:\ndefaults:\nnotify:\ntls:\nauth:\nlog:\nbackup:\n",
             "",

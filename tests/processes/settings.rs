@@ -256,7 +256,7 @@ fn a_worker_of_the_server_that_ended_with_an_error_is_started_again() {
     let said = run.await_said("ended");
     let told = "the embedded worker ended and is started again in 1 s: ";
     assert!(
-        said.contains(told) && said.contains("another server"),
+        said.contains(told) && said.contains("another installation"),
         "{said}"
     );
     fs::remove_file(&pinned).unwrap();
@@ -339,7 +339,11 @@ fn what_was_started_with_nohup_stays_when_the_terminal_goes() {
     run.signal(Signal::HUP);
     assert!(workers(&client).is_empty());
     run.stop();
-    let mut run = Run::start(command, folder.path());
+    // The tests themselves may have been started with nohup.
+    let mut plain = Command::new("env");
+    plain.arg("--default-signal=HUP");
+    plain.arg(command.get_program()).args(command.get_args());
+    let mut run = Run::start(plain, folder.path());
     run.client(None);
     assert!(catches(&run));
     run.signal(Signal::HUP);
