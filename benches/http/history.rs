@@ -29,7 +29,7 @@ const PATHS: [(&str, &str); 10] = [
     ("jobs_completed", "/jobs?q=status:completed"),
     (
         "jobs_combined",
-        "/jobs?q=status:cancelled+source:webhook+task:task-5",
+        "/jobs?q=status:completed+source:schedule+task:task-5",
     ),
 ];
 
@@ -157,7 +157,7 @@ fn fill(file: &Path, jobs: usize) {
          INSERT INTO job (job_id, definition_id, task_index, task, state, reason, message, source, input, labels, priority,
                           depth, steps_open, steps_failed, steps_cancelled, change_seq, created_at, started_at, ended_at,
                           since_up)
-         SELECT n, 1, 0, 'task-' || n % 20, state,
+         SELECT n, 1, 0, 'task-' || (n % 20), state,
                 CASE state WHEN 'failed' THEN 'exit_code' WHEN 'cancelled' THEN 'cancelled_by_user' END,
                 CASE state WHEN 'completed' THEN NULL ELSE 'the job did not complete' END,
                 CASE n % 7 WHEN 0 THEN 'webhook' WHEN 1 THEN 'submit' ELSE 'schedule' END,
