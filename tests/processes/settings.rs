@@ -576,3 +576,19 @@ fn whatever_is_wrong_with_settings_ends_with_the_same_code() {
         assert!(said.contains(fault), "{fault}: {said}");
     }
 }
+
+/// A mistyped name must not leave a setting as it was without a word.
+#[test]
+fn a_variable_that_is_no_setting_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = server(folder.path(), "");
+    command.env("STEPWARD_RECOVERY_HEARTBEAT_TIMEOUT_SEC", "60");
+    command.env("STEPWARD_JOB_ID", "7");
+    let mut run = Run::start(command, folder.path());
+    run.client(None);
+    let meant = "STEPWARD_RECOVERY_HEARTBEAT_TIMEOUT_SEC is no setting and is ignored; did you mean STEPWARD_RECOVERY_HEARTBEAT_TIMEOUT_SECS?";
+    let said = run.await_said("is no setting");
+    assert!(said.contains(meant), "{said}");
+    assert!(!run.said().contains("STEPWARD_JOB_ID"), "{}", run.said());
+    run.stop();
+}

@@ -3,8 +3,9 @@
 use std::os::unix::fs::PermissionsExt;
 use std::thread;
 
+use stepward::domain::protocol::LogDigest;
 use stepward::domain::{AttemptRef, JobId, StepId};
-use stepward::logs::{AppendError, LogLimits, Logs, MARKER_BYTES_MAX};
+use stepward::logs::{AppendError, Comparison, LogLimits, Logs, MARKER_BYTES_MAX};
 
 use super::{BUILD, Dice, JOB, LogRoom, lines_of, numbered, open_files, record, shown};
 
@@ -406,4 +407,28 @@ fn a_job_that_is_removed_takes_its_logs_along_and_no_others() {
     assert_eq!(room.length(), 0);
     assert_eq!(open_files(&room.path()), 1);
     assert_eq!(room.logs.tail(other, BUILD, 10).unwrap().total_lines, 2);
+}
+
+#[test]
+fn a_long_log_is_compared_also_after_a_restart() {
+    let mut room = LogRoom::new();
+    let piece = numbered(5_000);
+    let mut crc = flate2::Crc::new();
+    while room.length() < 9 << 20 {
+        room.send(&piece);
+        crc.update(&piece);
+    }
+    let written = LogDigest {
+        length: room.length(),
+        crc32: crc.sum(),
+    };
+    let other = LogDigest {
+        crc32: !written.crc32,
+        ..written
+    };
+    room.restart();
+    let compare = |digest| room.logs.compare(JOB, BUILD, digest).unwrap();
+    let length = written.length;
+    assert_eq!(compare(other), Comparison::Differs { length });
+    assert_eq!(compare(written), Comparison::Same);
 }
