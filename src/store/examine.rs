@@ -265,6 +265,7 @@ fn breaches(snapshot: &Connection, depth: Depth) -> Vec<Breach> {
         change_seq: AtomicI64::new(0),
         service_clock_up: AtomicI64::new(0),
         commit_number: Default::default(),
+        corruption: OnceLock::new(),
         joiners: OnceLock::new(),
         sealer: Sealer::of_nothing(),
         targets: RwLock::default(),
