@@ -423,9 +423,12 @@ fn a_database_that_lost_its_write_ahead_log_is_refused_until_a_person_accepts_it
         &server[..],
         &["db", "check"],
         &["token", "ls", "--data-dir"],
+        &["backup", "never-made.tar", "--data-dir"],
     ] {
         let (code, said) = run_offline(words, &data);
         assert_eq!(code, Some(1), "{words:?}: {said}");
+        // No server uses the folder, so nobody is sent to one.
+        assert!(!said.contains("--server URL"), "{words:?}: {said}");
         let told = "stepward.mark says that it was at commit";
         assert!(
             said.contains(told) && said.contains("--accept-older-database"),
