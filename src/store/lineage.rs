@@ -18,6 +18,7 @@ pub const STATEMENTS: &[&str] = &[
     ADD_EPOCH,
     FORGET_EPOCHS,
     SESSION_OF_ATTEMPT,
+    HAS_LINEAGE,
     NUMBER_COMMIT,
     NUMBER_COMMIT_AFTER_OTHERS,
     NOTE_ROLLBACK,
@@ -65,6 +66,8 @@ const EPOCHS: &str = "SELECT epoch, start_key, commits_before FROM epoch ORDER B
 /// Runs once at a start, and reads every row: an installation has a handful of lineages.
 const LINEAGES: &str = "SELECT key, first_session_id FROM lineage ORDER BY lineage_no";
 
+const HAS_LINEAGE: &str = "SELECT EXISTS (SELECT 1 FROM lineage WHERE key = :key)";
+
 /// The last attempt of a step is in the step's own row.
 const SESSION_OF_ATTEMPT: &str = "
     SELECT session_id FROM step WHERE step_id = :step_id AND attempt = :attempt AND session_id IS NOT NULL
@@ -82,6 +85,11 @@ pub fn record_first_lineage(connection: &Connection) -> rusqlite::Result<()> {
 pub fn is_rollback_noticed(connection: &Connection) -> rusqlite::Result<bool> {
     let noticed = connection.query_row(ROLLBACK_NOTICED, [], |row| row.get(0));
     Ok(noticed.optional()?.unwrap_or(false))
+}
+
+/// Whether this is the current lineage of the database or one that it continues.
+pub fn has_lineage(connection: &Connection, key: &str) -> rusqlite::Result<bool> {
+    connection.query_row(HAS_LINEAGE, named_params! {":key": key}, |row| row.get(0))
 }
 
 /// Reads the lineages of a database, the oldest first.

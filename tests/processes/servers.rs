@@ -458,7 +458,7 @@ fn a_database_that_lost_its_write_ahead_log_is_refused_until_a_person_accepts_it
     let (code, said) = run_offline(&["db", "check"], &data);
     assert_eq!(code, Some(0), "{said}");
     assert!(
-        said.contains("stepward.mark is ignored: it is empty"),
+        said.contains("stepward.mark is empty and is ignored"),
         "{said}"
     );
     house.check();
