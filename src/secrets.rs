@@ -242,7 +242,20 @@ fn sealed_text(value: &Value) -> Option<&str> {
 
 fn read_key(file: &Path) -> io::Result<[u8; KEY_BYTES]> {
     let mut bytes = Vec::new();
-    let opened = File::open(file).map_err(|error| {
+    let odd = |what: &str| {
+        let message = format!("{} {what}", file.display());
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    };
+    // A pipe would block until somebody writes, so it is opened without waiting and then refused.
+    let no_wait = rustix::fs::OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    let options = options.read(true).custom_flags(no_wait.bits() as i32);
+    let opened = options.open(file).map_err(|error| {
+        if error.kind() == io::ErrorKind::NotFound && file.is_symlink() {
+            return odd(
+                "is a symbolic link to a file that does not exist; mount or create that file, or remove the link to have a new key made",
+            );
+        }
         let file = file.display();
         let message = format!(
             "{file} cannot be read: {error}; make it readable for the user that runs the server"
@@ -250,10 +263,6 @@ fn read_key(file: &Path) -> io::Result<[u8; KEY_BYTES]> {
         io::Error::new(error.kind(), message)
     })?;
     let found = opened.metadata()?;
-    let odd = |what: &str| {
-        let message = format!("{} {what}", file.display());
-        io::Error::new(io::ErrorKind::InvalidData, message)
-    };
     if !found.is_file() {
         return Err(odd("is not a regular file"));
     }

@@ -4,6 +4,8 @@
 //! namespace of its own or under strace; without, it starts that process and judges what it printed and left behind.
 
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -25,7 +27,17 @@ fn main() {
         ["child", "fill", folder] => return fill_and_empty(Path::new(folder)),
         ["child", "sweep", folder] => return sweep_on_full_disk(Path::new(folder)),
         ["child", "log", folder] => return log_on_full_disk(Path::new(folder)),
-        ["child", "open", folder] => return open(Path::new(folder)),
+        ["child", "open", folder] => return open(Path::new(folder), StoreOptions::default()),
+        ["child", "accept", folder] => {
+            let options = StoreOptions {
+                accepted_older_at: Some(NOW.wall),
+                ..StoreOptions::default()
+            };
+            return open(Path::new(folder), options);
+        }
+        ["child", "die", folder] => return write_and_die(Path::new(folder)),
+        ["child", "inflate", folder] => return inflate(Path::new(folder)),
+        ["child", "upgrade", folder] => return upgrade_on_crowded_disk(Path::new(folder)),
         ["child", "count", folder] => {
             return println!("found {}", recorded(Path::new(folder)).len());
         }
@@ -51,6 +63,26 @@ fn main() {
             full_and_logging,
         ),
         Trial::test("a_full_disk_is_refused_at_start", full_at_start),
+        Trial::test(
+            "a_first_start_on_a_full_disk_leaves_nothing_behind",
+            full_at_first_start,
+        ),
+        Trial::test(
+            "a_first_start_that_is_killed_leaves_a_folder_that_starts",
+            killed_at_first_start,
+        ),
+        Trial::test(
+            "a_kill_before_the_mark_of_a_new_lineage_is_written_keeps_nobody_out",
+            killed_before_mark,
+        ),
+        Trial::test(
+            "an_upgrade_without_room_is_refused_and_changes_nothing",
+            upgrade_without_room,
+        ),
+        Trial::test(
+            "an_upgrade_that_has_no_room_to_rewrite_the_database_is_complete",
+            upgrade_without_rewrite,
+        ),
         Trial::test("a_disk_that_is_nearly_full_is_a_problem", nearly_full),
         Trial::test("logs_leave_room_to_make_room", full_of_logs),
         Trial::test("a_read_only_disk_is_refused_at_start", read_only_at_start),
@@ -233,8 +265,58 @@ fn full_and_logging() -> Result<(), Failed> {
     )
 }
 
-fn open(folder: &Path) {
-    match Store::open(folder, StoreOptions::default()) {
+/// The child: three rows, which are in the write-ahead log alone when it kills itself.
+fn write_and_die(folder: &Path) {
+    let store = Store::open(folder, StoreOptions::default()).unwrap();
+    for text in ["one", "two", "three"] {
+        record(&store, text.to_string()).unwrap();
+    }
+    let myself = rustix::process::getpid();
+    rustix::process::kill_process(myself, rustix::process::Signal::KILL).unwrap();
+}
+
+/// Makes a database of version 0.1 that is 26 MB large.
+fn inflate(folder: &Path) {
+    std::fs::create_dir_all(folder).unwrap();
+    let sql = rusqlite::Connection::open(folder.join("stepward.db")).unwrap();
+    sql.execute_batch(include_str!("it/store/released/version-3.sql"))
+        .unwrap();
+    let fill = "INSERT INTO event (at, kind, message)
+        WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2500)
+        SELECT 0, 'backup_made', hex(zeroblob(5000)) FROM n;
+        UPDATE job SET input = '{}'";
+    sql.execute_batch(fill).unwrap();
+}
+
+/// The child: before the upgrade is committed, somebody else takes all the room that the rewrite of the database needs.
+fn upgrade_on_crowded_disk(folder: &Path) {
+    let ballast = folder.with_file_name("ballast");
+    let place = folder.to_path_buf();
+    let observer = move |_: u64, text: &'static str| {
+        if text == "COMMIT" && !ballast.exists() {
+            let disk = rustix::fs::statvfs(&place).unwrap();
+            let bytes = disk.f_bavail * disk.f_frsize - (4 << 20);
+            std::fs::write(&ballast, vec![1; bytes as usize]).unwrap();
+        }
+    };
+    let options = StoreOptions {
+        on_statement: Some(std::sync::Arc::new(observer)),
+        ..StoreOptions::default()
+    };
+    open(folder, options);
+    let sql = rusqlite::Connection::open(folder.join("stepward.db")).unwrap();
+    let version: i64 = sql
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap();
+    assert_eq!(version, stepward::store::SCHEMA_VERSION);
+    let shrinks: i64 = sql
+        .pragma_query_value(None, "auto_vacuum", |row| row.get(0))
+        .unwrap();
+    println!("was rewritten: {}", shrinks != 0);
+}
+
+fn open(folder: &Path, options: StoreOptions) {
+    match Store::open(folder, options) {
         Ok(_) => println!("opened"),
         Err(error) => println!("{error}"),
     }
@@ -400,6 +482,109 @@ fn full_at_start() -> Result<(), Failed> {
     let full = said.starts_with("the disk of data folder DISK/data is full (")
         && said.ends_with(" bytes free), make room and try again\n");
     if full { Ok(()) } else { Err(said.into()) }
+}
+
+/// Somebody has put the key of the server into its new folder.
+fn full_at_first_start() -> Result<(), Failed> {
+    let said = on_small_disk(
+        "4m",
+        "mkdir \"$disk/data\"; umask 077; head -c 32 /dev/zero > \"$disk/data/secret.key\"
+        cat /dev/zero > \"$disk/ballast\" 2> /dev/null || \"$me\" child open \"$disk/data\"; ls \"$disk/data\"
+        rm \"$disk/ballast\"; \"$me\" child open \"$disk/data\"",
+    )?;
+    expect(
+        said,
+        "the disk of data folder DISK/data is full (0 bytes free), make room and try again\nsecret.key\nopened\n",
+    )
+}
+
+/// How many changes of files by a first start are tried. After these, the database is there.
+const FIRST_CHANGES: usize = 24;
+
+fn killed_at_first_start() -> Result<(), Failed> {
+    for nth in 1..=FIRST_CHANGES {
+        let folder = tempfile::tempdir()?;
+        let key = folder.path().join("secret.key");
+        std::fs::write(&key, [7; 32])?;
+        std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600))?;
+        let changes = "write,pwrite64,ftruncate,fsync,fdatasync,unlink,rename,link,linkat";
+        let child = Command::new("strace")
+            .args(["-f", "-qq", "-o", "/dev/null", "-e"])
+            .arg(format!("inject={changes}:signal=SIGKILL:when={nth}"))
+            .arg(myself())
+            .args(["child", "open", &folder.path().to_string_lossy()])
+            .output()?;
+        if child.status.success() {
+            return Err(format!("there is no change {nth}").into());
+        }
+        if let Err(error) = Store::open(folder.path(), StoreOptions::default()) {
+            return Err(format!("killed at change {nth}: {error}").into());
+        }
+    }
+    Ok(())
+}
+
+/// A person accepts a database without its write-ahead log, and the server is killed when it is about to write that into the mark.
+fn killed_before_mark() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("data");
+    let name = data.to_string_lossy().into_owned();
+    let dead = Command::new(myself())
+        .args(["child", "die", &name])
+        .status()?;
+    assert_eq!(dead.signal(), Some(9));
+    std::fs::remove_file(data.join("stepward.db-wal"))?;
+    let mark = data.join("stepward.mark");
+    let before = std::fs::read(&mark)?;
+    let killed = Command::new("strace")
+        .args(["-f", "-qq", "-o", "/dev/null", "-P"])
+        .arg(&mark)
+        .args(["-e", "inject=pwrite64:signal=SIGKILL:when=1"])
+        .arg(myself())
+        .args(["child", "accept", &name])
+        .output()?;
+    if killed.status.success() || !killed.stdout.is_empty() {
+        return Err(format!("it must be killed: {killed:?}").into());
+    }
+    assert_eq!(std::fs::read(&mark)?, before, "the mark is the former one");
+    let found = recorded(&data);
+    match &found[..] {
+        [accepted] if accepted.contains("a person accepted") => {}
+        _ => return Err(format!("{found:?}").into()),
+    }
+    assert_ne!(std::fs::read(&mark)?, before, "the mark is the current one");
+    Ok(())
+}
+
+/// Leaves `$room` KiB free on the disk.
+const LEAVE_ROOM: &str = "free=$(df --output=avail -k \"$disk\" | tail -1)
+    head -c $(((free - room) * 1024)) /dev/zero > \"$disk/ballast\"";
+
+fn upgrade_without_room() -> Result<(), Failed> {
+    // The room that the upgrade takes: two copies, and a little more.
+    let shell = format!(
+        "\"$me\" child inflate \"$disk/data\"; cd \"$disk\"; kib=$(($(stat -c %s data/stepward.db) / 1024))
+        for room in $((kib + 3000)) $((kib * 3 / 2)) $((kib * 2 + 1000)); do
+            {LEAVE_ROOM}
+            find data -type f | sort | xargs sha256sum > before
+            \"$me\" child open data | sed 's/[0-9][0-9]*/N/g'
+            find data -type f | sort | xargs sha256sum | cmp before - && echo unchanged
+            rm ballast
+        done
+        room=$((kib * 2 + 1100)); {LEAVE_ROOM}; \"$me\" child open data"
+    );
+    let said = on_small_disk("128m", &shell)?;
+    let refused = "the upgrade of the database needs N bytes of free disk space in data folder data, and N bytes are free; \
+                   make room and try again\nunchanged\n";
+    expect(said, &format!("{}opened\n", refused.repeat(3)))
+}
+
+fn upgrade_without_rewrite() -> Result<(), Failed> {
+    let said = on_small_disk(
+        "128m",
+        "\"$me\" child inflate \"$disk/data\"; \"$me\" child upgrade \"$disk/data\"; \"$me\" child open \"$disk/data\"",
+    )?;
+    expect(said, "opened\nwas rewritten: false\nopened\n")
 }
 
 fn full_of_logs() -> Result<(), Failed> {

@@ -23,7 +23,7 @@ use crate::backup::{self, Backup, BackupError, Contents, Manifest, Noted, Source
 use crate::certificate::Trust;
 use crate::clock::wall_time;
 use crate::config::read_token;
-use crate::store::{DATABASE_FILE, GoOn, Stopped};
+use crate::store::{DATABASE_FILE, GoOn, OpenError, Stopped};
 use crate::temporary;
 use crate::wire::Time;
 
@@ -151,8 +151,11 @@ pub fn run(args: BackupArgs) -> anyhow::Result<Exit> {
             write(stream, &file, args.force)?
         }
         Source::Folder(folder) => {
-            stopped = Stopped::take(&folder).map_err(|error| {
-                anyhow::anyhow!("{error}; or name the server that uses it with --server URL")
+            stopped = Stopped::take(&folder).map_err(|error| match error {
+                OpenError::InUse { .. } => {
+                    anyhow::anyhow!("{error}; or name the server that uses it with --server URL")
+                }
+                error => error.into(),
             })?;
             let mut backup = of_folder(&stopped, args.config.as_deref())?;
             let held = write(&mut backup, &file, args.force)?;

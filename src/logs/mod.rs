@@ -158,7 +158,14 @@ impl Logs {
                 Ok(accessat(CWD, folder, Access::WRITE_OK, AtFlags::EACCESS)?)
             }
             Ok(_) => Err(io::ErrorKind::NotADirectory.into()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            // `open` creates a folder that does not exist, but not in the place of a link.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match folder.is_symlink() {
+                true => Err(io::Error::new(
+                    io::ErrorKind::NotFound,
+                    "it is a symbolic link to a folder that does not exist; mount or create that folder",
+                )),
+                false => Ok(()),
+            },
             Err(error) => Err(error),
         }
     }

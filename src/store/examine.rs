@@ -99,8 +99,8 @@ pub fn examine(folder: &Path) -> Result<Examined, ExamineError> {
     schema::refuse_half_restored(folder).map_err(ExamineError::Refused)?;
     let file = folder.join(DATABASE_FILE);
     schema::refuse_folder_beside(&file).map_err(ExamineError::Refused)?;
-    let was_locked = folder.join(LOCK_FILE).exists();
-    schema::refuse_lost(folder, &file, was_locked).map_err(ExamineError::Refused)?;
+    let lock_shows_use = schema::has_lock_of_use(folder);
+    schema::refuse_lost(folder, &file, lock_shows_use).map_err(ExamineError::Refused)?;
     for _ in 0..LOOKS_MAX {
         let trace = trace(&file)?;
         let looked = look(folder, &file, &trace);
@@ -215,10 +215,10 @@ fn standing(folder: &Path, has_wal: bool) -> Standing {
     if flock(&lock, FlockOperation::NonBlockingLockShared).is_ok() {
         return Standing::Killed;
     }
-    let mut pid = String::new();
+    let mut content = String::new();
     // Who holds it is a courtesy.
-    let _ = lock.read_to_string(&mut pid);
-    Standing::Running(pid.trim().parse().ok())
+    let _ = lock.read_to_string(&mut content);
+    Standing::Running(schema::lock_owner(&content))
 }
 
 /// Before SQLite has it open: closing a file lets go of all the locks that this process has on it.
@@ -265,6 +265,7 @@ fn breaches(snapshot: &Connection, depth: Depth) -> Vec<Breach> {
         change_seq: AtomicI64::new(0),
         service_clock_up: AtomicI64::new(0),
         commit_number: Default::default(),
+        corruption: OnceLock::new(),
         joiners: OnceLock::new(),
         sealer: Sealer::of_nothing(),
         targets: RwLock::default(),

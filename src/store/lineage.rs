@@ -18,7 +18,9 @@ pub const STATEMENTS: &[&str] = &[
     ADD_EPOCH,
     FORGET_EPOCHS,
     SESSION_OF_ATTEMPT,
+    HAS_LINEAGE,
     NUMBER_COMMIT,
+    NUMBER_COMMIT_AFTER_OTHERS,
     NOTE_ROLLBACK,
     ROLLBACK_NOTICED,
 ];
@@ -64,6 +66,8 @@ const EPOCHS: &str = "SELECT epoch, start_key, commits_before FROM epoch ORDER B
 /// Runs once at a start, and reads every row: an installation has a handful of lineages.
 const LINEAGES: &str = "SELECT key, first_session_id FROM lineage ORDER BY lineage_no";
 
+const HAS_LINEAGE: &str = "SELECT EXISTS (SELECT 1 FROM lineage WHERE key = :key)";
+
 /// The last attempt of a step is in the step's own row.
 const SESSION_OF_ATTEMPT: &str = "
     SELECT session_id FROM step WHERE step_id = :step_id AND attempt = :attempt AND session_id IS NOT NULL
@@ -81,6 +85,11 @@ pub fn record_first_lineage(connection: &Connection) -> rusqlite::Result<()> {
 pub fn is_rollback_noticed(connection: &Connection) -> rusqlite::Result<bool> {
     let noticed = connection.query_row(ROLLBACK_NOTICED, [], |row| row.get(0));
     Ok(noticed.optional()?.unwrap_or(false))
+}
+
+/// Whether this is the current lineage of the database or one that it continues.
+pub fn has_lineage(connection: &Connection, key: &str) -> rusqlite::Result<bool> {
+    connection.query_row(HAS_LINEAGE, named_params! {":key": key}, |row| row.get(0))
 }
 
 /// Reads the lineages of a database, the oldest first.
@@ -114,14 +123,30 @@ fn lineage(row: &Row) -> rusqlite::Result<Lineage> {
         epoch: row.get(1)?,
     })
 }
-const NUMBER_COMMIT: &str = "UPDATE server SET commit_number = :number WHERE only_row = 1";
+
+/// Changes nothing if another process has committed since the last commit of this one. The condition costs nothing, unlike
+/// `RETURNING`, which takes three times as long.
+const NUMBER_COMMIT: &str = "
+    UPDATE server SET commit_number = :number WHERE only_row = 1 AND commit_number = :number - 1
+";
+
+/// Runs only if another process has committed.
+const NUMBER_COMMIT_AFTER_OTHERS: &str = "
+    UPDATE server SET commit_number = commit_number + 1 WHERE only_row = 1 RETURNING commit_number
+";
 
 impl Tx<'_> {
-    /// Gives the commit of this transaction its number. The writer does that once for each group.
-    pub(super) fn number_commit(&self, number: i64) -> Result<(), StoreError> {
-        self.sql(NUMBER_COMMIT)?
-            .execute(named_params! {":number": number})?;
-        Ok(())
+    /// Gives the commit of this transaction its number, and returns the number. The writer does that once for each group.
+    ///
+    /// `expected` follows the last commit of this process. The number in the database decides: if another process writes the
+    /// same database, no number is used twice.
+    pub(super) fn number_commit(&self, expected: i64) -> Result<i64, StoreError> {
+        let params = named_params! {":number": expected};
+        if self.sql(NUMBER_COMMIT)?.execute(params)? == 1 {
+            return Ok(expected);
+        }
+        let mut statement = self.sql(NUMBER_COMMIT_AFTER_OTHERS)?;
+        Ok(statement.query_row([], |row| row.get(0))?)
     }
 
     pub fn lineage(&self) -> Result<Lineage, StoreError> {

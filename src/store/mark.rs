@@ -5,13 +5,15 @@
 //! lineage with a lower number has lost commits.
 //!
 //! The mark is written after each group commit, when the commit is durable, in place and without fsync. After a power failure it
-//! may be older than the database, which only weakens the check. It is never newer than what was durable.
+//! may be older than the database, which only weakens the check. It is never newer than what was durable. When a new lineage
+//! begins, the mark is synced: the old mark says nothing about the commits of the new lineage.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
 pub const MARK_FILE: &str = "stepward.mark";
@@ -58,35 +60,67 @@ fn checksum(content: &str) -> String {
     format!("{:016x}", u64::from_be_bytes(*first))
 }
 
-/// Returns the mark of a folder, or `None` if there is none or it cannot be used, which is logged.
-pub fn read(folder: &Path) -> Option<CommitPosition> {
-    load(folder).unwrap_or_else(|fault| {
-        log::warn!("{fault}");
-        None
+/// What a mark says.
+enum MarkContent {
+    Whole(CommitPosition),
+    /// A power failure can leave an empty or torn mark. The text says which of them.
+    Damaged(&'static str),
+}
+
+/// Returns the mark of a folder, or `None` if there is none or it is damaged, which is logged. An error says that the file exists
+/// and cannot be read.
+pub fn read(folder: &Path) -> io::Result<Option<CommitPosition>> {
+    Ok(match load(folder)? {
+        Some(MarkContent::Whole(position)) => Some(position),
+        Some(MarkContent::Damaged(how)) => {
+            log::warn!("{}", damage_message(folder, how));
+            None
+        }
+        None => None,
     })
 }
 
-/// Says in one line why the mark of a folder cannot be used. `None`: the mark is whole, or the folder has none.
+/// Says in one line that the mark of a folder is damaged. `None`: the mark is whole, the folder has none, or the mark cannot be read,
+/// which keeps the database from being opened.
 pub fn mark_fault(folder: &Path) -> Option<String> {
-    load(folder).err()
+    match load(folder) {
+        Ok(Some(MarkContent::Damaged(how))) => Some(damage_message(folder, how)),
+        _ => None,
+    }
 }
 
-fn load(folder: &Path) -> Result<Option<CommitPosition>, String> {
+fn damage_message(folder: &Path, how: &str) -> String {
     let path = folder.join(MARK_FILE);
-    let unusable = |why: &dyn std::fmt::Display| {
-        let path = path.display();
-        format!("{path} is ignored: {why}; whether the database lost commits cannot be checked")
+    format!(
+        "{} is {how} and is ignored; whether the database lost commits cannot be checked",
+        path.display()
+    )
+}
+
+fn load(folder: &Path) -> io::Result<Option<MarkContent>> {
+    let file = match open_regular(OpenOptions::new().read(true), &folder.join(MARK_FILE)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
     };
-    let mut text = String::new();
-    let read = File::open(&path).and_then(|file| file.take(BYTES_MAX).read_to_string(&mut text));
-    match read {
-        Ok(0) => Err(unusable(&"it is empty")),
-        Ok(_) => match CommitPosition::parse(&text) {
-            Some(position) => Ok(Some(position)),
-            None => Err(unusable(&"its checksum does not fit its content")),
-        },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(unusable(&error)),
+    let mut bytes = Vec::new();
+    file.take(BYTES_MAX).read_to_end(&mut bytes)?;
+    if bytes.is_empty() {
+        return Ok(Some(MarkContent::Damaged("empty")));
+    }
+    let text = std::str::from_utf8(&bytes).ok();
+    Ok(Some(match text.and_then(CommitPosition::parse) {
+        Some(position) => MarkContent::Whole(position),
+        None => MarkContent::Damaged("damaged"),
+    }))
+}
+
+/// Opens a regular file. A symbolic link is not followed, because its target may be a file of somebody else, and a pipe is not waited for.
+fn open_regular(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options.custom_flags(flags.bits() as i32).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file")),
     }
 }
 
@@ -124,10 +158,28 @@ impl MarkFile {
     /// Call it when the commit of this number is durable, and before anybody is told of the commit.
     pub fn advance(&mut self, number: i64, new_lineage: Option<String>) {
         self.position.number = number;
-        if let Some(lineage) = new_lineage {
-            self.position.lineage = lineage;
+        match new_lineage {
+            Some(lineage) => {
+                self.position.lineage = lineage;
+                self.write();
+                self.sync();
+            }
+            None => self.write(),
         }
-        self.write();
+    }
+
+    /// Makes the mark durable. A failure is logged and otherwise ignored, as in `write`.
+    fn sync(&self) {
+        let Some(file) = &self.file else {
+            return;
+        };
+        let folder = self.path.parent().unwrap_or(&self.path);
+        let synced = file
+            .sync_all()
+            .and_then(|()| File::open(folder)?.sync_all());
+        if let Err(error) = synced {
+            log::warn!("{} cannot be synced: {error}", self.path.display());
+        }
     }
 
     /// Writes the mark. A failure is logged and otherwise ignored: an old mark only weakens the check.
@@ -154,7 +206,7 @@ impl MarkFile {
         }
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(&self.path)?;
+        let file = open_regular(options, &self.path)?;
         file.write_all_at(line.as_bytes(), 0)?;
         file.set_len(line.len() as u64)?;
         self.file = Some(file);
@@ -164,7 +216,7 @@ impl MarkFile {
     /// Writes the mark again if its file was removed or replaced.
     pub fn restore_if_removed(&mut self) {
         let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
-        let there = self.path.metadata().map(identity);
+        let there = self.path.symlink_metadata().map(identity);
         let held = self.file.as_ref().map(|file| file.metadata().map(identity));
         let is_same = matches!((&there, &held), (Ok(there), Some(Ok(held))) if there == held);
         if !is_same {
@@ -213,17 +265,29 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(MARK_FILE);
         let mut mark = MarkFile::new(folder.path(), position(1));
-        assert_eq!(read(folder.path()), None);
+        let read = || read(folder.path()).unwrap();
+        assert_eq!(read(), None);
         mark.write();
         std::fs::remove_file(&path).unwrap();
         mark.restore_if_removed();
-        assert_eq!(read(folder.path()), Some(position(1)));
+        assert_eq!(read(), Some(position(1)));
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "somebody else's, and longer than a mark".repeat(9)).unwrap();
         mark.advance(2, None);
         mark.restore_if_removed();
-        assert_eq!(read(folder.path()), Some(position(2)));
+        assert_eq!(read(), Some(position(2)));
         mark.advance(3, Some("another".to_string()));
-        assert_eq!(read(folder.path()).unwrap().lineage, "another");
+        assert_eq!(read().unwrap().lineage, "another");
+        // A link is never written through: what it names is no mark.
+        let (victim, text) = (folder.path().join("victim"), "somebody else's");
+        std::fs::write(&victim, text).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&victim, &path).unwrap();
+        mark.restore_if_removed();
+        mark.advance(4, None);
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), text);
+        std::fs::remove_file(&path).unwrap();
+        mark.restore_if_removed();
+        assert_eq!(read().unwrap().number, 4);
     }
 }

@@ -120,6 +120,14 @@ impl StoreError {
         }
     }
 
+    /// What SQLite said about a corrupt database. `None`: the error is another one.
+    fn corruption(&self) -> Option<String> {
+        match self {
+            StoreError::Sqlite(error) if is_corruption(error) => Some(in_one_line(error)),
+            _ => None,
+        }
+    }
+
     /// Through no fault of the call.
     pub fn is_refusal(&self) -> bool {
         use StoreError::*;
@@ -137,6 +145,13 @@ impl StoreFailure for StoreError {
     fn store_error(&self) -> Option<&StoreError> {
         Some(self)
     }
+}
+
+fn is_corruption(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+    )
 }
 
 /// What SQLite said, without the statement that it said it about.
@@ -210,6 +225,9 @@ pub struct StoreOptions {
     /// When a person said that a database older than its mark, or another one than the mark names, is accepted. It begins a new
     /// lineage. `None`: it is refused.
     pub accepted_older_at: Option<Timestamp>,
+    /// A call that meets a corrupt page ends the process: whatever were acknowledged after that could not be read again, because the
+    /// next start refuses the database. `false` for a command that looks at a database to report what is wrong with it.
+    pub ends_on_corruption: bool,
 }
 
 impl StoreOptions {
@@ -217,6 +235,7 @@ impl StoreOptions {
     pub fn of_copy() -> StoreOptions {
         StoreOptions {
             is_whole_folder: false,
+            ends_on_corruption: false,
             ..StoreOptions::default()
         }
     }
@@ -225,6 +244,7 @@ impl StoreOptions {
     pub fn looking() -> StoreOptions {
         StoreOptions {
             upgrades: false,
+            ends_on_corruption: false,
             ..StoreOptions::default()
         }
     }
@@ -242,6 +262,7 @@ impl Default for StoreOptions {
             is_whole_folder: true,
             upgrades: true,
             accepted_older_at: None,
+            ends_on_corruption: true,
         }
     }
 }
@@ -271,6 +292,8 @@ struct Shared {
     service_clock_up: AtomicI64,
     /// The number of the last durable commit; the writer alone moves it.
     commit_number: Arc<AtomicI64>,
+    /// What SQLite said to a reader that met a corrupt page. The writer ends the process.
+    corruption: OnceLock<String>,
     joiners: OnceLock<Joiners>,
     sealer: Sealer,
     targets: RwLock<Arc<Vec<Target>>>,
@@ -317,6 +340,7 @@ impl Store {
             change_seq: AtomicI64::new(change_seq),
             service_clock_up: AtomicI64::new(begun_up.0),
             commit_number: Arc::new(AtomicI64::new(database.mark.number())),
+            corruption: OnceLock::new(),
             joiners: OnceLock::new(),
             sealer,
             targets: RwLock::default(),
@@ -395,6 +419,13 @@ impl Store {
     {
         let result = self.read_snapshot(work);
         self.inner.shared.count_error(&result);
+        if let Err(error) = &result
+            && let Some(detail) = self.inner.shared.corruption_in(error)
+        {
+            // The writer ends the process. It looks at the files first, and saves what a removed write-ahead log holds.
+            let _ = self.inner.shared.corruption.set(detail);
+            let _: Result<(), StoreError> = self.inner.writer.write(|_| Ok(()));
+        }
         result
     }
 
@@ -525,6 +556,14 @@ impl Shared {
             && let Some(error) = error.store_error()
         {
             self.metrics.count_store_error(error.kind());
+        }
+    }
+
+    /// What SQLite said, if the error tells that the database is corrupt and this process must end because of that.
+    fn corruption_in<E: StoreFailure>(&self, error: &E) -> Option<String> {
+        match self.options.ends_on_corruption {
+            true => error.store_error()?.corruption(),
+            false => None,
         }
     }
 

@@ -9,7 +9,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, named_params};
 
 use super::examine::in_uri;
-use super::mark::{self, CommitPosition, MarkFile};
+use super::mark::{CommitPosition, MarkFile};
 use super::schema::{self, DATABASE_FILE, FolderLock, OpenError, SCHEMA_VERSION, WAL_FILE};
 use super::{StoreOptions, lineage, tokens};
 use crate::domain::{Timestamp, TokenId};
@@ -71,13 +71,14 @@ impl Opening {
         let folder = self.folder.as_path();
         schema::refuse_unwritable(folder)?;
         self.lock = Some(FolderLock::take(folder)?);
-        let was_locked = self.lock.as_ref().is_some_and(FolderLock::was_there);
+        let lock_shows_use = self.lock.as_ref().is_some_and(FolderLock::shows_use);
         schema::refuse_half_restored(folder)?;
         schema::refuse_full_disk(folder, 0)?;
         let file = folder.join(DATABASE_FILE);
         schema::refuse_no_file(&file)?;
         schema::refuse_folder_beside(&file)?;
-        schema::refuse_lost(folder, &file, was_locked)?;
+        schema::refuse_unusable_mark(folder)?;
+        schema::refuse_lost(folder, &file, lock_shows_use)?;
         check_key(folder)?;
         schema::inspect_file(folder, &file)?;
         let Some(connection) = open_unchanged(folder, &file)? else {
@@ -124,8 +125,8 @@ impl Opening {
             schema::refuse_lost_key(connection, folder)?;
         }
         if self.version < SCHEMA_VERSION {
-            // The upgrade makes a copy first.
-            schema::refuse_full_disk(folder, bytes + wal_bytes(folder))?;
+            schema::refuse_upgrade_without_copy(folder, self.version)?;
+            schema::refuse_upgrade_without_room(folder, bytes + wal_bytes(folder))?;
         }
         Ok(())
     }
@@ -233,9 +234,10 @@ impl Opening {
     }
 }
 
-/// A key that exists must be usable. A missing key is made later, unless something was sealed with it.
+/// A key that exists must be usable. A missing key is made later, unless something was sealed with it. A link to a file that does not
+/// exist is no missing key: no key can be made in its place.
 fn check_key(folder: &Path) -> Result<(), OpenError> {
-    if !folder.join(KEY_FILE).exists() {
+    if folder.join(KEY_FILE).symlink_metadata().is_err() {
         return Ok(());
     }
     let opened = Sealer::open(folder).map(|_| ());
@@ -340,12 +342,12 @@ pub fn refuse_behind(
     version: i64,
 ) -> Result<(), OpenError> {
     // Before the look into the database: a server that runs meanwhile only moves the database ahead of it.
-    let Some(marked) = mark::read(folder) else {
+    let Some(marked) = schema::read_mark(folder)? else {
         return Ok(());
     };
     let file = folder.join(DATABASE_FILE);
-    let found = known_position(connection, version)
-        .map_err(|source| schema::sqlite_refusal(folder, &file, source))?;
+    let refuse = |source| schema::sqlite_refusal(folder, &file, source);
+    let found = known_position(connection, version).map_err(refuse)?;
     match found {
         Some(found) if found.lineage == marked.lineage => match found.number < marked.number {
             true => Err(OpenError::Behind {
@@ -355,6 +357,8 @@ pub fn refuse_behind(
             }),
             false => Ok(()),
         },
+        // The process was killed, or the power failed, after the database began a new lineage and before the mark of that was on disk.
+        Some(_) if lineage::has_lineage(connection, &marked.lineage).map_err(refuse)? => Ok(()),
         _ => Err(OpenError::OtherLineage { file }),
     }
 }

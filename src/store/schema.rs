@@ -15,7 +15,7 @@ use rusqlite::{Batch, Connection, ErrorCode, OpenFlags};
 use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
 use rustix::io::Errno;
 
-use super::mark::{self, MARK_FILE};
+use super::mark::{self, CommitPosition, MARK_FILE};
 use super::opening::Opening;
 use super::{StatementObserver, StoreOptions, in_one_line};
 use crate::disk;
@@ -189,6 +189,15 @@ pub enum OpenError {
     )]
     Full { folder: PathBuf, free_bytes: u64 },
     #[error(
+        "the upgrade of the database needs {needed_bytes} bytes of free disk space in data folder {folder}, and {free_bytes} bytes are \
+         free; make room and try again"
+    )]
+    NoRoomForUpgrade {
+        folder: PathBuf,
+        free_bytes: u64,
+        needed_bytes: u64,
+    },
+    #[error(
         "data folder {folder} is on a network filesystem ({kind}), where SQLite loses data; choose a local data_dir"
     )]
     NetworkFilesystem { folder: PathBuf, kind: &'static str },
@@ -196,11 +205,13 @@ pub enum OpenError {
         "{file} is {kind}, the database must be a file of the data folder itself: move it there, or let data_dir name the folder \
          that it is in"
     )]
-    NoFile { file: PathBuf, kind: &'static str },
+    NoFile { file: PathBuf, kind: PathKind },
     #[error(
         "{path} is a folder, and the database needs a file of this name: move the folder away and start again"
     )]
     FolderBesideDatabase { path: PathBuf },
+    #[error("{path} is {kind}, and the server needs a regular file of this name: {}", kind.advice())]
+    NotRegular { path: PathBuf, kind: PathKind },
     #[error("{file} is not a database{}", not_a_database_advice(file, *sign))]
     NotADatabase {
         file: PathBuf,
@@ -243,7 +254,7 @@ pub enum OpenError {
     },
     #[error(
         "{file} is at commit {found}, and {MARK_FILE} says that it was at commit {marked}: its write-ahead log was removed or damaged, \
-         or an older copy was put in its place; restore a backup: stepward restore FILE --data-dir {} --force; or go on without the \
+         an older copy was put in its place, or the folder was copied while its server ran; restore a backup: stepward restore FILE --data-dir {} --force; or go on without the \
          later commits, with one start: {}",
         crate::words::shell_path(file.parent().unwrap_or(file)),
         accepting_command(file.parent().unwrap_or(file))
@@ -282,11 +293,62 @@ pub enum OpenError {
     NoWal { file: PathBuf, mode: String },
     #[error("data folder {folder} cannot be used: {source}")]
     Folder { folder: PathBuf, source: io::Error },
+    #[error("{file} cannot be used: {source}")]
+    File { file: PathBuf, source: io::Error },
     #[error("{file} cannot be opened: {}", in_one_line(source))]
     Sqlite {
         file: PathBuf,
         source: rusqlite::Error,
     },
+}
+
+/// What has the name of a file and is no regular file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathKind {
+    SymbolicLink,
+    DanglingLink,
+    Folder,
+    Device,
+}
+
+impl PathKind {
+    /// Returns `None` for a regular file, and for a path that does not exist.
+    fn of(path: &Path) -> Option<PathKind> {
+        let found = path.symlink_metadata().ok()?.file_type();
+        if found.is_symlink() {
+            Some(match path.exists() {
+                true => PathKind::SymbolicLink,
+                false => PathKind::DanglingLink,
+            })
+        } else if found.is_dir() {
+            Some(PathKind::Folder)
+        } else if found.is_file() {
+            None
+        } else {
+            Some(PathKind::Device)
+        }
+    }
+
+    fn advice(self) -> &'static str {
+        match self {
+            PathKind::SymbolicLink => "put the file itself into the data folder",
+            PathKind::DanglingLink => {
+                "put the file itself into the data folder, or remove the link if there is no such file"
+            }
+            PathKind::Folder | PathKind::Device => "move it away and start again",
+        }
+    }
+}
+
+impl std::fmt::Display for PathKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(match self {
+            PathKind::SymbolicLink => "a symbolic link",
+            PathKind::DanglingLink => "a symbolic link to a file that does not exist",
+            PathKind::Folder => "a folder",
+            PathKind::Device => "a device or a pipe",
+        })
+    }
 }
 
 /// What a person types to go on from an older database. `stepward dev` has no such flag, so the command names the server.
@@ -333,6 +395,11 @@ fn may_write(path: &Path) -> io::Result<()> {
     Ok(accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS)?)
 }
 
+fn may_read_and_write(path: &Path) -> io::Result<()> {
+    let access = Access::READ_OK | Access::WRITE_OK;
+    Ok(accessat(CWD, path, access, AtFlags::EACCESS)?)
+}
+
 pub fn refuse_network_filesystem(folder: &Path) -> Result<(), OpenError> {
     let found = statfs(nearest_existing(folder)).map_err(|cause| refusal(folder, cause.into()))?;
     let kind = match found.f_type as u32 {
@@ -362,6 +429,38 @@ pub fn refuse_full_disk(folder: &Path, needed_bytes: u64) -> Result<(), OpenErro
     Ok(())
 }
 
+/// Refuses an upgrade of a database of this size if its disk has too little room.
+///
+/// The upgrade first makes a copy of the database. Its changes are then added to the write-ahead log: new indexes, and all pages if
+/// the database is small enough to be rewritten.
+pub fn refuse_upgrade_without_room(folder: &Path, database_bytes: u64) -> Result<(), OpenError> {
+    let logged_bytes = match database_bytes <= REWRITTEN_BYTES_MAX {
+        true => database_bytes,
+        false => database_bytes / 2,
+    };
+    let needed_bytes = FREE_BYTES_MIN + database_bytes + logged_bytes;
+    let free_bytes =
+        disk::free_bytes(nearest_existing(folder)).map_err(|cause| refusal(folder, cause))?;
+    if free_bytes < needed_bytes {
+        return Err(OpenError::NoRoomForUpgrade {
+            folder: folder.into(),
+            free_bytes,
+            needed_bytes,
+        });
+    }
+    Ok(())
+}
+
+/// The copy that an upgrade makes of a database of this version.
+fn upgrade_copy(folder: &Path, version: i64) -> PathBuf {
+    folder.join(format!("{DATABASE_FILE}.version-{version}"))
+}
+
+/// Refuses an upgrade whose copy cannot be made because a folder, a link or a device has its name.
+pub fn refuse_upgrade_without_copy(folder: &Path, version: i64) -> Result<(), OpenError> {
+    refuse_not_regular(&upgrade_copy(folder, version))
+}
+
 /// Takes a folder that holds a database.
 pub fn lock_existing(folder: &Path) -> Result<FolderLock, OpenError> {
     let file = folder.join(DATABASE_FILE);
@@ -377,7 +476,7 @@ pub fn lock_existing(folder: &Path) -> Result<FolderLock, OpenError> {
 pub fn hold_folder(folder: &Path) -> Result<FolderLock, OpenError> {
     make_folder(folder)?;
     let mut lock = FolderLock::take(folder)?;
-    lock.keep();
+    lock.is_kept = true;
     Ok(lock)
 }
 
@@ -396,7 +495,8 @@ pub fn refuse_half_restored(folder: &Path) -> Result<(), OpenError> {
 
 /// The lock on a data folder, with the number of this process in its file.
 ///
-/// Dropped before `keep` was called, it leaves the lock file as it was before.
+/// Dropped before `keep` was called, it leaves the lock file as it was before. If the process is killed before that, `NEW_FOLDER`
+/// behind the number tells that no server has used the folder yet.
 #[derive(Debug)]
 pub struct FolderLock {
     path: PathBuf,
@@ -406,10 +506,32 @@ pub struct FolderLock {
     lock: Lock,
 }
 
+/// Ends the content of a lock file in a folder that no server has used yet.
+const NEW_FOLDER: &[u8] = b" new\n";
+
+/// Whether a lock file with this content shows that a server used its folder. An empty one was left by a process that was killed, or
+/// whose disk was full, before it could write.
+fn lock_shows_use(content: &[u8]) -> bool {
+    !content.is_empty() && !content.ends_with(NEW_FOLDER)
+}
+
+/// Whether the lock file of a folder shows that a server used the folder.
+pub fn has_lock_of_use(folder: &Path) -> bool {
+    let path = folder.join(LOCK_FILE);
+    PathKind::of(&path).is_none()
+        && std::fs::read(path).is_ok_and(|content| lock_shows_use(&content))
+}
+
+/// Reads the number of the process from the content of a lock file.
+pub fn lock_owner(content: &str) -> Option<u32> {
+    content.split_whitespace().next()?.parse().ok()
+}
+
 impl FolderLock {
     pub fn take(folder: &Path) -> Result<FolderLock, OpenError> {
         let path = folder.join(LOCK_FILE);
-        let refuse = |cause| refusal(folder, cause);
+        refuse_not_regular(&path)?;
+        let refuse = |cause| file_refusal(folder, &path, cause);
         loop {
             let was_there = path.exists();
             let file = open_private(&path).map_err(|cause| file_refusal(folder, &path, cause))?;
@@ -418,7 +540,7 @@ impl FolderLock {
                     folder: folder.into(),
                     owner: owner(&path),
                 },
-                cause => refusal(folder, cause.into()),
+                cause => refuse(cause.into()),
             })?;
             let identity = |found: std::fs::Metadata| (found.dev(), found.ino());
             let locked = lock.file().metadata().map(identity).map_err(refuse)?;
@@ -427,28 +549,41 @@ impl FolderLock {
                 continue;
             }
             let mut former = Vec::new();
-            let held = lock.file();
-            let written = held.read_to_end(&mut former).and_then(|_| {
-                replace_content(held, format!("{}\n", std::process::id()).as_bytes())
-            });
-            written.map_err(refuse)?;
-            return Ok(FolderLock {
-                path,
+            lock.file().read_to_end(&mut former).map_err(refuse)?;
+            let mut lock = FolderLock {
+                path: path.clone(),
                 former: was_there.then_some(former),
                 is_kept: false,
                 lock,
-            });
+            };
+            // If that fails, dropping the lock leaves no file that was not there before.
+            let ending = match lock.shows_use() {
+                true => b"\n",
+                false => NEW_FOLDER,
+            };
+            lock.write_owner(ending).map_err(refuse)?;
+            return Ok(lock);
         }
     }
 
-    /// Returns whether the folder had a lock file before.
-    pub fn was_there(&self) -> bool {
-        self.former.is_some()
+    /// Returns whether the folder had a lock file of a server that used it.
+    pub fn shows_use(&self) -> bool {
+        self.former.as_deref().is_some_and(lock_shows_use)
     }
 
-    /// The folder is used from now on: the lock file stays as it is.
+    /// The folder has a database from now on: the lock file stays.
     pub fn keep(&mut self) {
         self.is_kept = true;
+        if !self.shows_use() {
+            // If this fails, the lock file does not show that the folder is used, but the files beside it do.
+            let _ = self.write_owner(b"\n");
+        }
+    }
+
+    fn write_owner(&mut self, ending: &[u8]) -> io::Result<()> {
+        let mut content = std::process::id().to_string().into_bytes();
+        content.extend_from_slice(ending);
+        replace_content(self.lock.file(), &content)
     }
 }
 
@@ -465,41 +600,71 @@ impl Drop for FolderLock {
     }
 }
 
+/// Writes before it truncates: on a full disk the former content stays.
 fn replace_content(file: &mut File, content: &[u8]) -> io::Result<()> {
-    file.set_len(0)?;
     file.rewind()?;
-    file.write_all(content)
+    file.write_all(content)?;
+    file.set_len(content.len() as u64)
 }
 
 /// Who holds it is a courtesy; that it is held is the message.
 fn owner(lock_file: &Path) -> String {
-    let pid = std::fs::read_to_string(lock_file).unwrap_or_default();
-    match pid.trim() {
-        "" => String::new(),
-        pid => format!(" (process {pid})"),
+    let content = std::fs::read_to_string(lock_file).unwrap_or_default();
+    match lock_owner(&content) {
+        None => String::new(),
+        Some(pid) => format!(" (process {pid})"),
     }
 }
 
 /// By a link two folders could have one database, each with a lock of its own.
 pub fn refuse_no_file(file: &Path) -> Result<(), OpenError> {
-    let found = file.symlink_metadata().map(|found| found.file_type());
-    let kind = match found {
-        Ok(kind) if kind.is_symlink() => "a symbolic link",
-        Ok(kind) if kind.is_dir() => "a folder",
-        Ok(kind) if !kind.is_file() => "a device or a pipe",
-        _ => return Ok(()),
-    };
-    Err(OpenError::NoFile {
-        file: file.into(),
-        kind,
-    })
+    match PathKind::of(file) {
+        None => Ok(()),
+        Some(kind) => Err(OpenError::NoFile {
+            file: file.into(),
+            kind,
+        }),
+    }
 }
 
-/// Refuses a folder in the place of a file that SQLite makes beside the database.
-pub fn refuse_folder_beside(file: &Path) -> Result<(), OpenError> {
-    match files_beside(file).into_iter().find(|path| path.is_dir()) {
-        Some(path) => Err(OpenError::FolderBesideDatabase { path }),
+/// Refuses a path that exists and is no regular file.
+fn refuse_not_regular(path: &Path) -> Result<(), OpenError> {
+    match PathKind::of(path) {
         None => Ok(()),
+        Some(kind) => Err(OpenError::NotRegular {
+            path: path.into(),
+            kind,
+        }),
+    }
+}
+
+/// Refuses a folder, a link or a device in the place of a file that SQLite makes beside the database.
+pub fn refuse_folder_beside(file: &Path) -> Result<(), OpenError> {
+    for path in files_beside(file) {
+        if path.is_dir() && !path.is_symlink() {
+            return Err(OpenError::FolderBesideDatabase { path });
+        }
+        refuse_not_regular(&path)?;
+    }
+    Ok(())
+}
+
+/// Reads the mark of a folder, and refuses a mark that cannot be read: without it nobody would notice that commits were lost.
+pub fn read_mark(folder: &Path) -> Result<Option<CommitPosition>, OpenError> {
+    let path = folder.join(MARK_FILE);
+    refuse_not_regular(&path)?;
+    mark::read(folder).map_err(|cause| file_refusal(folder, &path, cause))
+}
+
+/// Refuses a mark that this process may not read and write. A folder without a mark is not refused.
+pub fn refuse_unusable_mark(folder: &Path) -> Result<(), OpenError> {
+    let path = folder.join(MARK_FILE);
+    refuse_not_regular(&path)?;
+    match may_read_and_write(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(file_refusal(folder, &path, error))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -514,7 +679,7 @@ fn files_beside(file: &Path) -> [PathBuf; 3] {
 
 /// Refuses a folder whose database is missing or empty although other files show that there was one: creating a new database would
 /// hide the loss, and the logs would belong to no job.
-pub fn refuse_lost(folder: &Path, file: &Path, was_locked: bool) -> Result<(), OpenError> {
+pub fn refuse_lost(folder: &Path, file: &Path, lock_shows_use: bool) -> Result<(), OpenError> {
     let state = match file.metadata() {
         Ok(found) if found.len() > 0 => return Ok(()),
         Ok(_) => "empty",
@@ -526,7 +691,7 @@ pub fn refuse_lost(folder: &Path, file: &Path, was_locked: bool) -> Result<(), O
         // SQLite writes the first page into the file itself before it creates the log.
         None if has_log => WAL_FILE,
         // Somebody may have put a key there before the first start.
-        None if state == "missing" && was_locked && folder.join(KEY_FILE).exists() => KEY_FILE,
+        None if state == "missing" && lock_shows_use && folder.join(KEY_FILE).exists() => KEY_FILE,
         None => return Ok(()),
     };
     Err(OpenError::Lost {
@@ -616,7 +781,7 @@ pub fn inspect_file(folder: &Path, path: &Path) -> Result<(), OpenError> {
         opened => opened.map_err(|cause| file_refusal(folder, path, cause))?,
     };
     for beside in files_beside(path).iter().filter(|path| path.exists()) {
-        may_write(beside).map_err(|cause| file_refusal(folder, beside, cause))?;
+        may_read_and_write(beside).map_err(|cause| file_refusal(folder, beside, cause))?;
     }
     let bytes = file
         .metadata()
@@ -678,7 +843,13 @@ fn file_refusal(folder: &Path, file: &Path, source: io::Error) -> OpenError {
             cause: source.to_string(),
         };
     }
-    refusal(folder, source)
+    match refusal(folder, source) {
+        OpenError::Folder { source, .. } => OpenError::File {
+            file: file.into(),
+            source,
+        },
+        refusal => refusal,
+    }
 }
 
 /// The connection that writes. It checkpoints by itself only when told to.
@@ -863,18 +1034,21 @@ pub fn bring_up_to_date(
         return in_one_transaction(connection, SCHEMA, target, |_| ()).map_err(refuse);
     }
     if version < target {
-        let copy = folder.join(format!("stepward.db.version-{version}"));
+        let copy = upgrade_copy(folder, version);
         // A copy that a killed upgrade left behind may be half of one.
         if copy.exists() {
-            std::fs::remove_file(&copy).map_err(|cause| refusal(folder, cause))?;
+            std::fs::remove_file(&copy).map_err(|cause| file_refusal(folder, &copy, cause))?;
         }
         // Empty, and nobody else's to read: what SQLite makes itself, others may.
-        open_private(&copy).map_err(|cause| refusal(folder, cause))?;
+        open_private(&copy).map_err(|cause| file_refusal(folder, &copy, cause))?;
         let copy_name = copy.to_string_lossy();
         begin("VACUUM INTO");
-        connection
-            .execute("VACUUM INTO ?1", [&copy_name])
-            .map_err(refuse)?;
+        let copied = connection.execute("VACUUM INTO ?1", [&copy_name]);
+        if let Err(error) = copied {
+            // Half a copy only takes room, which may be what is missing.
+            let _ = std::fs::remove_file(&copy);
+            return Err(refuse(error));
+        }
         log::info!(
             "upgrading the database from version {version} to {target}, copy in {copy_name}"
         );
@@ -886,7 +1060,17 @@ pub fn bring_up_to_date(
     if version < target {
         let bytes = page_bytes(connection).map_err(refuse)?;
         if bytes <= REWRITTEN_BYTES_MAX {
-            rewrite(connection).map_err(refuse)?;
+            // The rewrite adds every page to the log. If it runs out of room, an empty log can be truncated again.
+            checkpoint(connection, folder, path)?;
+            match rewrite(connection) {
+                // The upgrade itself is complete, and a database that was not rewritten can be used.
+                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => log::warn!(
+                    "the database was upgraded but not rewritten, because the disk is full; make room, stop the server and run: \
+                     stepward db compact {}",
+                    crate::words::shell_path(folder)
+                ),
+                rewritten => rewritten.map_err(refuse)?,
+            }
         }
     }
     Ok(())

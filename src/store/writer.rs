@@ -20,8 +20,8 @@ use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode};
 
 use super::mark::MarkFile;
-use super::schema::OpenError;
-use super::{Shared, StoreError, Tx};
+use super::schema::{LOCK_FILE, OpenError};
+use super::{Shared, StoreError, StoreFailure, Tx, is_corruption};
 use crate::essential::{
     abort_process, abort_with_advice, catch_and_count, panic_text, print_last_words,
     spawn_essential,
@@ -69,6 +69,8 @@ trait Call: Send {
     fn undo(&mut self, error: StoreError);
     /// The transaction was given up during this call: it says so, unless it has an error of its own to tell.
     fn lose(&mut self);
+    /// What SQLite said, if the closure met a corrupt database.
+    fn corruption(&self, shared: &Shared) -> Option<String>;
     fn answer(self: Box<Self>);
 }
 
@@ -81,7 +83,7 @@ trait Recipient<R>: Send {
 
 struct TypedCall<T, E, F, R>
 where
-    E: From<StoreError>,
+    E: StoreFailure,
     R: Recipient<Result<T, E>>,
 {
     /// Gone before the answer is given: what it owns is then the recipient's alone.
@@ -95,7 +97,7 @@ impl<T, E, F, R> Call for TypedCall<T, E, F, R>
 where
     F: Fn(&Tx) -> Result<T, E> + Send,
     T: Send,
-    E: From<StoreError> + Send,
+    E: StoreFailure + Send,
     R: Recipient<Result<T, E>>,
 {
     fn take(&self) -> bool {
@@ -129,6 +131,13 @@ where
         }
     }
 
+    fn corruption(&self, shared: &Shared) -> Option<String> {
+        match &self.result {
+            Some(Err(error)) => shared.corruption_in(error),
+            _ => None,
+        }
+    }
+
     fn answer(mut self: Box<Self>) {
         self.work = None;
         let result = self
@@ -143,7 +152,7 @@ where
 
 impl<T, E, F, R> Drop for TypedCall<T, E, F, R>
 where
-    E: From<StoreError>,
+    E: StoreFailure,
     R: Recipient<Result<T, E>>,
 {
     /// A call that is dropped unanswered leaves nobody waiting.
@@ -220,7 +229,7 @@ impl Joiner {
     where
         F: Fn(&Tx) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
+        E: StoreFailure + Send + 'static,
         H: FnOnce(Result<T, E>) + Send + 'static,
     {
         Joiner(Box::new(TypedCall {
@@ -243,7 +252,8 @@ impl<R, H: FnOnce(R) + Send> Recipient<R> for HandOn<H> {
     }
 }
 
-/// A file that the connection has open. SQLite goes on writing into a file that was removed, and the next start would not find it.
+/// A file that this process has open. SQLite goes on writing into a file that was removed, and the next start would not find it. A
+/// lock on a file that was removed keeps no other server out.
 struct WatchedFile {
     path: PathBuf,
     /// Device and inode.
@@ -304,6 +314,8 @@ impl Writer {
         let kept = shared.clone();
         let database = WatchedFile::of(connection.path().unwrap_or_default().into())?;
         let log = WatchedFile::of_log(&database.path)?;
+        let lock = WatchedFile::of(database.path.with_file_name(LOCK_FILE))?;
+        let database_bytes = database.path.metadata()?.len();
         let page_bytes: u32 = connection
             .pragma_query_value(None, "page_size", |row| row.get(0))
             .map_err(io::Error::other)?;
@@ -315,6 +327,8 @@ impl Writer {
             let thread = WriterThread {
                 database,
                 log,
+                lock,
+                database_bytes: Cell::new(database_bytes),
                 page_bytes: page_bytes.into(),
                 mark: RefCell::new(mark),
                 checked_at: Cell::new(Instant::now()),
@@ -340,7 +354,7 @@ impl Writer {
     where
         F: Fn(&Tx) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
+        E: StoreFailure + Send + 'static,
     {
         self.wait(self.queue(work))
     }
@@ -349,7 +363,7 @@ impl Writer {
     where
         F: Fn(&Tx) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
+        E: StoreFailure + Send + 'static,
     {
         let queued: Vec<_> = works.into_iter().map(|work| self.queue(work)).collect();
         queued.into_iter().map(|queued| self.wait(queued)).collect()
@@ -359,7 +373,7 @@ impl Writer {
     where
         F: Fn(&Tx) -> Result<T, E> + Send + 'static,
         T: Send + 'static,
-        E: From<StoreError> + Send + 'static,
+        E: StoreFailure + Send + 'static,
     {
         let begun = Instant::now();
         let reply = Arc::new(Reply::new());
@@ -454,9 +468,20 @@ fn note_wal_pages(_: &Wal, pages: i32) -> rusqlite::Result<()> {
     Ok(())
 }
 
+/// Says what happened to a file that is shorter than it must be.
+fn shortening_word(bytes: u64) -> &'static str {
+    match bytes {
+        0 => "emptied",
+        _ => "truncated",
+    }
+}
+
 struct WriterThread {
     database: WatchedFile,
     log: WatchedFile,
+    lock: WatchedFile,
+    /// Size of the database file after the last checkpoint. The file changes with checkpoints alone.
+    database_bytes: Cell<u64>,
     /// Size of a page of the database.
     page_bytes: u64,
     mark: RefCell<MarkFile>,
@@ -544,7 +569,7 @@ impl WriterThread {
                 match calls.recv_timeout(FILE_CHECK_INTERVAL) {
                     Ok(call) => call,
                     Err(RecvTimeoutError::Timeout) => {
-                        self.stop_if_files_are_gone();
+                        self.stop_if_damaged();
                         self.look_for_mark();
                         continue;
                     }
@@ -640,7 +665,7 @@ impl WriterThread {
     }
 
     fn commit_group(&self, group: &mut Group, care: Care) -> GroupEnd {
-        self.stop_if_files_are_gone();
+        self.stop_if_damaged();
         if planted(Bug::ReplyBeforeCommit) && !self.connection.is_autocommit() {
             let late = self.statement("COMMIT");
             assert!(late.is_ok(), "a planted bug needs no care");
@@ -682,20 +707,28 @@ impl WriterThread {
                 }
                 Err(error) => self.stop("a savepoint could not be kept", &error),
             }
+            if let Some(detail) = call.corruption(&self.shared) {
+                self.roll_back(GroupEnd::Spoiled);
+                self.stop_if_damaged();
+                self.stop_corrupt(detail);
+            }
             if self.connection.is_autocommit() {
                 return GroupEnd::LostBy(index);
             }
             index += 1;
         }
         let tx = Tx::new(&self.connection, &self.shared);
-        let number = self.mark.borrow().number() + 1;
         let mut new_lineage = None;
         // A group that changed nothing needs no number, no service clock and no sync of the disk.
-        let sealed = match has_changed_rows {
-            true => tx.seal(&changes).and_then(|()| tx.number_commit(number)),
-            false => Ok(()),
+        let numbered = match has_changed_rows {
+            true => {
+                let expected = self.mark.borrow().number() + 1;
+                let sealed = tx.seal(&changes);
+                sealed.and_then(|()| tx.number_commit(expected)).map(Some)
+            }
+            false => Ok(None),
         };
-        let sealed = sealed.and_then(|()| {
+        let committed = numbered.and_then(|number| {
             if changes
                 .rare
                 .as_ref()
@@ -703,16 +736,16 @@ impl WriterThread {
             {
                 new_lineage = Some(tx.lineage()?.key);
             }
-            if planted(Bug::ReplyBeforeCommit) {
-                return Ok(());
+            if !planted(Bug::ReplyBeforeCommit) {
+                self.statement("COMMIT")?;
             }
-            Ok(self.statement("COMMIT")?)
+            Ok(number)
         });
-        match sealed {
-            Ok(()) => {
+        match committed {
+            Ok(number) => {
                 // A commit in a file that has no name any more is not durable, and must not be acknowledged.
-                self.stop_if_files_are_gone();
-                if has_changed_rows {
+                self.stop_if_damaged();
+                if let Some(number) = number {
                     if !planted(Bug::ReplyBeforeCommit) {
                         self.mark.borrow_mut().advance(number, new_lineage);
                         self.shared.commit_number.store(number, Ordering::Release);
@@ -733,14 +766,21 @@ impl WriterThread {
         }
     }
 
-    /// Ends the process if the database or its write-ahead log was removed, replaced or emptied. Not to be called in a transaction.
-    fn stop_if_files_are_gone(&self) {
+    /// Ends the process if the database or its write-ahead log was removed, replaced or truncated, if the lock file is another one, or if
+    /// a reader has met a corrupt page. Not to be called in a transaction.
+    fn stop_if_damaged(&self) {
         let path = self.database.path.display();
         match self.database.state() {
-            FileState::There { bytes } if bytes >= self.page_bytes => {}
-            FileState::There { .. } => self.abort_without_file(&format!(
-                "the database was emptied while it is in use: {path}"
-            )),
+            FileState::There { bytes } if bytes >= self.database_bytes.get() => {}
+            FileState::There { bytes } => {
+                if bytes < self.database_bytes_min() {
+                    self.abort_without_file(&format!(
+                        "the database was {} while it is in use: {path}",
+                        shortening_word(bytes)
+                    ));
+                }
+                self.database_bytes.set(bytes);
+            }
             FileState::Removed | FileState::Replaced { .. } => self.abort_without_file(&format!(
                 "the database was removed or replaced while it is in use: {path}"
             )),
@@ -749,8 +789,9 @@ impl WriterThread {
         let removed = "the write-ahead log was removed or replaced while it is in use";
         match self.log.state() {
             FileState::There { bytes } if bytes >= self.log_bytes_min() => {}
-            FileState::There { .. } => self.abort_without_file(&format!(
-                "the write-ahead log was emptied while it is in use: {path}"
+            FileState::There { bytes } => self.abort_without_file(&format!(
+                "the write-ahead log was {} while it is in use: {path}",
+                shortening_word(bytes)
             )),
             // This process still has the former log open. A new reader of this process may have made an empty one.
             FileState::Removed | FileState::Replaced { bytes: 0 } => {
@@ -766,6 +807,26 @@ impl WriterThread {
                 self.abort_without_file(&format!("{removed}: {path}: another file has its name"))
             }
         }
+        // Another server may have taken the folder by now. It sees every commit of this one, so nothing is lost.
+        if !matches!(self.lock.state(), FileState::There { .. }) {
+            let path = self.lock.path.display();
+            abort_process(&format!(
+                "the lock file was removed or replaced while it is in use, so another server can use the data folder: {path}"
+            ));
+        }
+        if let Some(detail) = self.shared.corruption.get() {
+            self.stop_corrupt(detail.clone());
+        }
+    }
+
+    /// Returns the size that the database file has at least. A checkpoint of another program may have made the file smaller than the
+    /// last checkpoint of this process left it, but never smaller than the pages that are in use.
+    fn database_bytes_min(&self) -> u64 {
+        let pages = self
+            .connection
+            .pragma_query_value(None, "page_count", |row| row.get::<_, u32>(0));
+        let bytes = self.database_bytes.get();
+        pages.map_or(bytes, |pages| bytes.min(u64::from(pages) * self.page_bytes))
     }
 
     /// Ends the process because a file of the database is gone. The next start may be refused, so the message does not promise one.
@@ -870,11 +931,17 @@ impl WriterThread {
     /// Moves the log into the database, as far as no reader still needs it. Waits for readers only when it is too long.
     fn checkpoint(&mut self) {
         // A checkpoint into a file that was emptied would make a database with holes of it.
-        self.stop_if_files_are_gone();
+        self.stop_if_damaged();
         let moved = match WAL_PAGES.get() > WAL_PAGES_MAX {
             false => self.move_log("PRAGMA wal_checkpoint(PASSIVE)"),
             true => self.move_log_and_wait(),
         };
+        if moved.is_ok()
+            && let FileState::There { bytes } = self.database.state()
+            && bytes != u64::MAX
+        {
+            self.database_bytes.set(bytes);
+        }
         match moved {
             Ok((pages, pages_moved)) if pages_moved < pages => self.wal_pages_old = pages,
             // The next commit begins the log anew.
@@ -915,17 +982,19 @@ impl WriterThread {
     /// Ends the process because of an error of SQLite. A corrupt database is told as at the start, with the same exit code: starting
     /// again does not help.
     fn stop(&self, what: &str, error: &rusqlite::Error) -> ! {
-        if let Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) =
-            error.sqlite_error_code()
-        {
-            let corrupt = OpenError::Corrupt {
-                file: self.database.path.clone(),
-                detail: super::in_one_line(error),
-            };
-            print_last_words(&format!("stepward: {corrupt}"));
-            std::process::exit(CORRUPT_EXIT_CODE);
+        if is_corruption(error) {
+            self.stop_corrupt(super::in_one_line(error));
         }
         self.abort(what, error)
+    }
+
+    fn stop_corrupt(&self, detail: String) -> ! {
+        let corrupt = OpenError::Corrupt {
+            file: self.database.path.clone(),
+            detail,
+        };
+        print_last_words(&format!("stepward: {corrupt}"));
+        std::process::exit(CORRUPT_EXIT_CODE);
     }
 
     fn abort(&self, what: &str, error: &dyn std::fmt::Display) -> ! {

@@ -1,5 +1,6 @@
 //! Servers that die, are stopped, or are away for longer than a worker may be silent.
 
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -422,9 +423,12 @@ fn a_database_that_lost_its_write_ahead_log_is_refused_until_a_person_accepts_it
         &server[..],
         &["db", "check"],
         &["token", "ls", "--data-dir"],
+        &["backup", "never-made.tar", "--data-dir"],
     ] {
         let (code, said) = run_offline(words, &data);
         assert_eq!(code, Some(1), "{words:?}: {said}");
+        // No server uses the folder, so nobody is sent to one.
+        assert!(!said.contains("--server URL"), "{words:?}: {said}");
         let told = "stepward.mark says that it was at commit";
         assert!(
             said.contains(told) && said.contains("--accept-older-database"),
@@ -454,9 +458,134 @@ fn a_database_that_lost_its_write_ahead_log_is_refused_until_a_person_accepts_it
     let (code, said) = run_offline(&["db", "check"], &data);
     assert_eq!(code, Some(0), "{said}");
     assert!(
-        said.contains("stepward.mark is ignored: it is empty"),
+        said.contains("stepward.mark is empty and is ignored"),
         "{said}"
     );
+    house.check();
+}
+
+/// Somebody copies a file over the database with a tool that truncates it, or a disk loses its end.
+#[test]
+fn a_server_whose_database_is_truncated_ends_before_it_acknowledges_anything_more() {
+    let mut house = House::with("tasks: { hello: { flow: { a: { script: echo hello } } } }");
+    for _ in 0..5 {
+        house.submit("hello");
+    }
+    let file = house.path("data/stepward.db");
+    let pages = file.metadata().unwrap().len() / 4096;
+    let cut = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    cut.set_len((pages - 1) * 4096).unwrap();
+    assert!(!submits(&house), "nobody would find it again");
+    await_that("it says why it ends", || {
+        let said = house.server().said();
+        let why = "the database was truncated while it is in use";
+        (said.contains(why) && said.contains("stepward restore FILE --data-dir ")).then_some(())
+    });
+    house.kill_server();
+    // The log, too: what was acknowledged is no longer whole.
+    let mut house = House::with("tasks: { hello: { flow: { a: { script: echo hello } } } }");
+    house.submit("hello");
+    let file = house.path("data/stepward.db-wal");
+    let bytes = file.metadata().unwrap().len();
+    let cut = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    cut.set_len(bytes / 2).unwrap();
+    assert!(!submits(&house), "nobody would find it again");
+    await_that("it says why it ends", || {
+        let said = house.server().said();
+        said.contains("the write-ahead log was truncated while it is in use")
+            .then_some(())
+    });
+    house.kill_server();
+}
+
+/// The size of the file is as it was, so only the call that reads a damaged page notices.
+#[test]
+fn a_corrupt_page_that_a_call_meets_ends_the_server_before_it_acknowledges_anything_more() {
+    type MeetsPage = fn(&House);
+    let calls: [(&str, MeetsPage); 2] = [
+        ("token", |house| {
+            // Whoever lists the tokens only reads.
+            let path = "/api/tokens";
+            let _ = (house.client).get::<serde_json::Value>(path, Duration::from_secs(5));
+        }),
+        ("idempotency", |house| {
+            assert!(!submits_with_key(house), "it is not acknowledged");
+        }),
+    ];
+    for (table, call) in calls {
+        let mut house = House::with("tasks: { hello: { flow: { a: { script: echo hello } } } }");
+        // The server that created the database has all of its pages in memory.
+        assert!(house.stop_server());
+        house.start_server();
+        house.submit("hello");
+        let file = house.path("data/stepward.db");
+        let pages: Vec<u32> = {
+            let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
+            let sql = rusqlite::Connection::open_with_flags(&file, flags).unwrap();
+            let pages = "SELECT rootpage FROM sqlite_schema WHERE tbl_name = ?1";
+            let mut pages = sql.prepare(pages).unwrap();
+            let pages = pages.query_map([table], |row| row.get(0)).unwrap();
+            pages.collect::<Result<_, _>>().unwrap()
+        };
+        let damaged = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+        for page in pages {
+            let at = u64::from(page - 1) * 4096;
+            damaged.write_all_at(&[0xAA; 4096], at).unwrap();
+        }
+        call(&house);
+        await_that("the server ends", || {
+            (!house.server().is_alive()).then_some(())
+        });
+        assert!(!submits(&house), "{table}: nobody would find it again");
+        let said = house.server().said();
+        assert!(
+            said.contains("is corrupt (") && said.contains("stepward restore FILE"),
+            "{table}: {said}"
+        );
+        assert_eq!(house.server().code(), Some(1), "{table}");
+    }
+}
+
+fn submits_with_key(house: &House) -> bool {
+    let path = "/api/tasks/hello/jobs";
+    let body = serde_json::json!({});
+    let timeout = Duration::from_secs(5);
+    let answer = (house.client).post_once::<_, serde_json::Value>(path, &body, "once", timeout);
+    answer.is_ok()
+}
+
+#[test]
+fn a_server_whose_lock_file_is_removed_ends_and_leaves_the_folder_to_the_next_one() {
+    let mut house = House::with("tasks: { hello: { flow: { a: { script: echo hello } } } }");
+    let job = house.submit("hello");
+    std::fs::remove_file(house.path("data/LOCK")).unwrap();
+    // Nobody else keeps a second server out of the folder.
+    assert!(!submits(&house), "two servers would acknowledge");
+    await_that("it says why it ends", || {
+        let said = house.server().said();
+        said.contains("the lock file was removed or replaced while it is in use")
+            .then_some(())
+    });
+    house.kill_server();
+    house.start_server();
+    assert_eq!(house.job(job).id, job);
+    // Nobody writes, and another server takes the folder: the first one notices by itself.
+    std::fs::remove_file(house.path("data/LOCK")).unwrap();
+    let mut command = std::process::Command::new(crate::house::BINARY);
+    command.args(["server", "--listen", "127.0.0.1:0", "--data-dir"]);
+    command.arg(house.path("data"));
+    let second = crate::house::Process::start("second", command);
+    await_that("the first one ends", || {
+        (!house.server().is_alive()).then_some(())
+    });
+    await_that("the second one listens", || {
+        second.said().contains("listening on").then_some(())
+    });
+    second.signal(rustix::process::Signal::TERM);
+    assert!(second.wait());
+    house.kill_server();
+    house.start_server();
+    assert_eq!(house.job(job).id, job);
     house.check();
 }
 

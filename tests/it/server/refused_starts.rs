@@ -14,18 +14,21 @@ use tempfile::TempDir;
 /// As a server of version 0.1 left it, with sealed inputs.
 const RELEASED: &str = include_str!("../store/released/version-2.sql");
 
-/// Every file below a folder with its content, and every folder.
+/// Every file below a folder with its content, every link with its target, and every folder.
 fn contents(folder: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        match path.is_dir() {
-            true => {
-                found.extend(contents(&path));
-                found.insert(path, None);
-            }
-            false => drop(found.insert(path.clone(), Some(fs::read(path).unwrap()))),
-        }
+        let content = if path.is_symlink() {
+            let target = fs::read_link(&path).unwrap();
+            Some(target.into_os_string().into_encoded_bytes())
+        } else if path.is_dir() {
+            found.extend(contents(&path));
+            None
+        } else {
+            Some(fs::read(&path).unwrap())
+        };
+        found.insert(path, content);
     }
     found
 }
@@ -91,6 +94,38 @@ const REFUSALS: &[Refusal] = &[
         "logs is a file",
         |data, _| fs::write(data.join("logs"), "").unwrap(),
         "cannot be used for logs",
+    ),
+    (
+        "logs is a link to a disk that is not mounted",
+        |data, _| std::os::unix::fs::symlink("/nowhere/logs", data.join("logs")).unwrap(),
+        "it is a symbolic link to a folder that does not exist; mount or create that folder",
+    ),
+    (
+        "the key is a link to a disk that is not mounted",
+        |data, _| {
+            sql(data, "UPDATE job SET input = '{}'");
+            fs::remove_file(data.join("secret.key")).unwrap();
+            std::os::unix::fs::symlink("/nowhere/key", data.join("secret.key")).unwrap();
+        },
+        "secret.key is a symbolic link to a file that does not exist",
+    ),
+    (
+        "the copy of the upgrade is a folder",
+        |data, _| fs::create_dir(data.join("stepward.db.version-2")).unwrap(),
+        "stepward.db.version-2 is a folder, and the server needs a regular file of this name: move it away",
+    ),
+    (
+        "the copy of the upgrade is a link to nothing",
+        |data, _| {
+            let copy = data.join("stepward.db.version-2");
+            std::os::unix::fs::symlink("/nowhere/copy", copy).unwrap();
+        },
+        "stepward.db.version-2 is a symbolic link to a file that does not exist",
+    ),
+    (
+        "the mark is a folder",
+        |data, _| fs::create_dir(data.join("stepward.mark")).unwrap(),
+        "stepward.mark is a folder",
     ),
     (
         "the schema is newer",

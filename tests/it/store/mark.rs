@@ -164,6 +164,30 @@ fn a_person_can_accept_an_older_database_once_and_it_begins_a_new_lineage() {
     assert!(mark.contains(&accepted_again), "{mark}");
 }
 
+/// The mark is synced when a lineage begins, but the power may fail, or the process be killed, just before that.
+#[test]
+fn a_mark_of_a_lineage_that_the_database_continues_keeps_nobody_out() {
+    let folder = killed();
+    let mark = folder.path().join(MARK_FILE);
+    let former = fs::read(&mark).unwrap();
+    fs::remove_file(log(&folder)).unwrap();
+    for time in 0..2 {
+        let options = StoreOptions {
+            accepted_older_at: Some(Timestamp(5_000)),
+            ..StoreOptions::default()
+        };
+        let store = Store::open(folder.path(), options).unwrap();
+        record(&store, "accepted and acknowledged");
+        drop(store);
+        fs::write(&mark, &former).unwrap();
+        drop(Stopped::take(folder.path()).unwrap());
+        examine(folder.path()).unwrap();
+        let store = open(folder.path()).unwrap();
+        assert_eq!(recorded(&store).len(), 2 * (time + 1));
+        assert_ne!(fs::read(&mark).unwrap(), former, "it is written again");
+    }
+}
+
 #[test]
 fn another_database_in_the_place_of_the_former_is_refused() {
     let (folder, other) = (killed(), killed());
@@ -197,7 +221,20 @@ fn another_database_in_the_place_of_the_former_is_refused() {
 
 #[test]
 fn a_missing_or_torn_mark_keeps_nobody_out_and_is_written_again() {
-    for content in [None, Some(""), Some("stepward-mark 1 torn"), Some("\0\0")] {
+    let damaged: [(Option<&[u8]>, &str); 5] = [
+        (None, ""),
+        (Some(b""), "stepward.mark is empty and is ignored; "),
+        (
+            Some(b"stepward-mark 1 torn"),
+            "stepward.mark is damaged and",
+        ),
+        (Some(b"\0\0"), "stepward.mark is damaged and is ignored; "),
+        (
+            Some(b"\xFF\xFE"),
+            "stepward.mark is damaged and is ignored;",
+        ),
+    ];
+    for (content, told) in damaged {
         let folder = killed();
         let mark = folder.path().join(MARK_FILE);
         let whole = fs::read_to_string(&mark).unwrap();
@@ -207,23 +244,79 @@ fn a_missing_or_torn_mark_keeps_nobody_out_and_is_written_again() {
         }
         let fault = mark_fault(folder.path());
         assert_eq!(fault.is_some(), content.is_some(), "{fault:?}");
+        let fault = fault.unwrap_or_default();
+        assert!(fault.contains(told), "{fault}");
         drop(open(folder.path()).unwrap());
         assert_eq!(fs::read_to_string(&mark).unwrap(), whole, "{content:?}");
         assert_eq!(mark_fault(folder.path()), None);
     }
-    // A folder of that name cannot be replaced, and the database is used without a mark.
-    let folder = killed();
-    let mark = folder.path().join(MARK_FILE);
-    fs::remove_file(&mark).unwrap();
-    fs::create_dir(&mark).unwrap();
-    let fault = mark_fault(folder.path()).unwrap();
-    assert!(
-        fault.contains("stepward.mark is ignored: Is a directory"),
-        "{fault}"
-    );
+}
+
+/// No power failure leaves these, and without a mark nobody would notice that commits are lost.
+#[test]
+fn a_mark_that_is_no_regular_file_is_refused_and_nothing_waits_for_it() {
+    type Harm = fn(&Path);
+    let harms: [(Harm, &str); 4] = [
+        (|mark| fs::create_dir(mark).unwrap(), "a folder"),
+        (
+            |mark| {
+                let made = std::process::Command::new("mkfifo").arg(mark).status();
+                assert!(made.unwrap().success());
+            },
+            "a device or a pipe",
+        ),
+        (
+            |mark| std::os::unix::fs::symlink("nowhere", mark).unwrap(),
+            "a symbolic link to a file that does not exist",
+        ),
+        (
+            |mark| std::os::unix::fs::symlink("secret.key", mark).unwrap(),
+            "a symbolic link",
+        ),
+    ];
+    for (harm, kind) in harms {
+        let folder = killed();
+        let key = fs::read(folder.path().join("secret.key")).unwrap();
+        let mark = folder.path().join(MARK_FILE);
+        fs::remove_file(&mark).unwrap();
+        harm(&mark);
+        let told = format!(
+            "{} is {kind}, and the server needs a regular file of this name: ",
+            mark.display()
+        );
+        let said = open(folder.path()).err().unwrap().to_string();
+        assert!(said.starts_with(&told), "{said}");
+        assert_eq!(mark_fault(folder.path()), None);
+        let stopped = Stopped::take(folder.path()).err().unwrap().to_string();
+        assert_eq!(stopped, said);
+        assert_eq!(fs::read(folder.path().join("secret.key")).unwrap(), key);
+        match mark.is_symlink() || !mark.is_dir() {
+            true => fs::remove_file(&mark).unwrap(),
+            false => fs::remove_dir(&mark).unwrap(),
+        }
+        drop(open(folder.path()).unwrap());
+    }
+}
+
+#[test]
+fn each_commit_counts_on_from_the_number_that_is_in_the_database() {
+    let folder = tempfile::tempdir().unwrap();
     let store = open(folder.path()).unwrap();
-    record(&store, "four");
-    assert_eq!(recorded(&store), ["one", "two", "three", "four"]);
+    record(&store, "one");
+    // Another process has written the same database.
+    let sql = Connection::open(folder.path().join("stepward.db")).unwrap();
+    sql.execute("UPDATE server SET commit_number = 41", [])
+        .unwrap();
+    record(&store, "two");
+    let kept: i64 = sql
+        .query_row("SELECT commit_number FROM server", [], |row| row.get(0))
+        .unwrap();
+    let mark = fs::read_to_string(folder.path().join(MARK_FILE)).unwrap();
+    let marked: i64 = mark.split_whitespace().nth(3).unwrap().parse().unwrap();
+    let told = store
+        .commit_number()
+        .load(std::sync::atomic::Ordering::Acquire);
+    assert_eq!((kept, marked, told), (42, 42, 42));
 }
 
 #[test]

@@ -128,6 +128,60 @@ fn a_folder_in_the_place_of_the_write_ahead_log_is_refused() {
     open(&folder).unwrap();
 }
 
+#[test]
+fn a_link_in_the_place_of_the_write_ahead_log_and_a_folder_in_the_place_of_the_lock_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(&folder).unwrap());
+    let log = folder.path().join("stepward.db-wal");
+    let elsewhere = folder.path().join("elsewhere");
+    fs::write(&elsewhere, "").unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &log).unwrap();
+    let told = format!(
+        "{} is a symbolic link, and the server needs a regular file of this name: put the file itself into the data folder",
+        log.display()
+    );
+    assert_eq!(refusal(&folder), told);
+    fs::remove_file(&log).unwrap();
+    let lock = folder.path().join("LOCK");
+    fs::remove_file(&lock).unwrap();
+    fs::create_dir(&lock).unwrap();
+    let told = format!(
+        "{} is a folder, and the server needs a regular file of this name: move it away and start again",
+        lock.display()
+    );
+    assert_eq!(refusal(&folder), told);
+    fs::remove_dir(&lock).unwrap();
+    open(&folder).unwrap();
+}
+
+/// Somebody puts a key into an empty folder. What a start leaves that was killed, or met a full disk, is no sign of a database.
+#[test]
+fn a_lock_file_of_a_start_that_never_made_a_database_is_no_sign_of_use() {
+    for content in ["", "4711 new\n"] {
+        let folder = tempfile::tempdir().unwrap();
+        let key = folder.path().join("secret.key");
+        fs::write(&key, [7; 32]).unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+        let lock = folder.path().join("LOCK");
+        fs::write(&lock, content).unwrap();
+        let examined = stepward::store::examine(folder.path()).unwrap_err();
+        assert!(examined.to_string().ends_with("stepward.db does not exist"));
+        let checked = stepward::store::Opening::check(folder.path(), StoreOptions::default());
+        let held = fs::read_to_string(&lock).unwrap();
+        assert_eq!(held, format!("{} new\n", std::process::id()));
+        let owner = refusal(&folder);
+        assert!(
+            owner.contains(&format!("(process {})", std::process::id())),
+            "{owner}"
+        );
+        drop(checked.unwrap());
+        assert_eq!(fs::read_to_string(&lock).unwrap(), content);
+        drop(open(&folder).unwrap());
+        let kept = fs::read_to_string(&lock).unwrap();
+        assert_eq!(kept, format!("{}\n", std::process::id()));
+    }
+}
+
 /// Root may read and write every file unless it gives this privilege up, so a child of this test opens the folder.
 #[test]
 fn a_file_that_may_not_be_used_is_named() {
@@ -165,8 +219,20 @@ fn a_file_that_may_not_be_used_is_named() {
             String::from_utf8_lossy(&told.stdout).into_owned(),
         )
     };
-    for name in ["stepward.db", "LOCK"] {
+    for name in ["stepward.db", "LOCK", "stepward.mark"] {
         let (file, said) = told(name, 0o400);
+        let told =
+            format!("refused: {file} cannot be written: Permission denied (os error 13), make it");
+        assert!(said.contains(&told), "{said}");
+    }
+    // The write-ahead log of a server that was killed, and a mark that nobody may read.
+    fs::write(folder.path().join("stepward.db-wal"), "").unwrap();
+    for (name, mode) in [
+        ("stepward.db-wal", 0o200),
+        ("stepward.mark", 0o200),
+        ("stepward.mark", 0o000),
+    ] {
+        let (file, said) = told(name, mode);
         let told =
             format!("refused: {file} cannot be written: Permission denied (os error 13), make it");
         assert!(said.contains(&told), "{said}");
