@@ -566,7 +566,7 @@ impl ServerConfig {
                 let token = match self.auth.token_file {
                     Some(_) => String::new(),
                     None => format!(
-                        "; unless somebody has a good token of role admin, make one with `{}`",
+                        "; unless there is a valid token of role admin, make one with `{}`",
                         self.first_token()
                     ),
                 };

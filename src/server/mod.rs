@@ -107,7 +107,7 @@ pub enum StartError {
         source: std::io::Error,
     },
     #[error(
-        "{why}, and nobody has a good token of role admin: make one with `{make}` and start again{or_else}"
+        "{why}, and there is no valid token of role admin: make one with `{make}` and start again{or_else}"
     )]
     NoToken {
         why: String,

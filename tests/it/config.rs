@@ -368,7 +368,7 @@ fn what_others_send_is_encrypted_unless_somebody_says_otherwise() {
     );
     assert_eq!(server(open).unwrap_err(), refused);
     // Who has to make a token, too, is told at once.
-    let token = "; unless somebody has a good token of role admin, make one with \
+    let token = "; unless there is a valid token of role admin, make one with \
                  `stepward token new NAME --role admin --data-dir 'my data'`";
     assert_eq!(
         server("listen: 0.0.0.0:7717\ndata_dir: my data").unwrap_err(),

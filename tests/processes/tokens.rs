@@ -393,7 +393,7 @@ fn who_has_no_admin_is_told_so_and_what_to_paste() {
     let made = typed_in(folder, &[&new[..], &["--data-dir", "my data"]].concat());
     assert_eq!(made.code, Some(0), "{made:?}");
     let refused = typed_in(folder, &["server"]);
-    let says = "nobody has a good token of role admin: make one with \
+    let says = "there is no valid token of role admin: make one with \
                 `stepward token new NAME --role admin --data-dir 'my data'`";
     assert!(refused.stderr.contains(says), "{refused:?}");
 }

@@ -157,6 +157,12 @@ fn unseen(error: &ExamineError, folder: &Path, is_named: bool) -> Finding {
         ExamineError::Refused(OpenError::FolderBesideDatabase { path }) => {
             problem.fix(format!("move the folder away: {}", shell_path(path)))
         }
+        ExamineError::Refused(OpenError::NotRegular { path, .. }) => {
+            problem.fix(format!("move it away, or put a regular file there: {}", shell_path(path)))
+        }
+        ExamineError::Refused(OpenError::NoRoomForUpgrade { .. } | OpenError::Full { .. }) => {
+            problem.fix(format!("make room on the disk of {shown}"))
+        }
         ExamineError::Refused(_) => problem.fix("look as the user that runs the server"),
     }
 }

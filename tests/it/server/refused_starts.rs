@@ -80,7 +80,7 @@ const REFUSALS: &[Refusal] = &[
     (
         "nobody could log in",
         |_, config| config.auth.required = true,
-        "nobody has a good token of role admin",
+        "there is no valid token of role admin",
     ),
     (
         "the certificate is missing",
