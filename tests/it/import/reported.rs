@@ -158,3 +158,29 @@ fn dags_without_steps_merges_and_new_names_are_reported() {
         &[("name", "changed", "the task is called etl-2 here")],
     );
 }
+
+#[test]
+fn a_line_of_a_crontab_that_was_taken_out_is_not_called_converted() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("system");
+    fs::write(
+        &file,
+        "5 4 * * * $USER make\n-5 4 * * * root make\n1 1 * * * root true\n",
+    )
+    .unwrap();
+    let path = file.to_str().unwrap();
+    let (_, table) = said(&import(&["crontab", path, "--system", "--dry-run"]));
+    has_rows(
+        &table,
+        path,
+        &[
+            (":1", "not supported", "`user-$USER` cannot be a tag"),
+            (
+                ":2",
+                "not supported",
+                "the leading - (do not log) is not supported; remove it",
+            ),
+        ],
+    );
+    assert_eq!(table.matches(&format!("{path}:1 ")).count(), 1, "{table}");
+}
