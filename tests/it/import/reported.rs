@@ -160,6 +160,117 @@ fn dags_without_steps_merges_and_new_names_are_reported() {
 }
 
 #[test]
+fn no_value_of_a_stroem_workspace_vanishes() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = r#"
+common: &c { retry: { max_attempts: 3 } }
+actions:
+  both: { type: script, script: make, source: x.sh, image: alpine, manifest: { x: y } }
+  dock: { type: docker, image: alpine, script: make, language: python }
+  odd: { type: script, script: make, tags: { a: b }, workdir: [x] }
+  kept: { type: script, language: python, script: "open(os.environ['ARTIFACTS_DIR'])" }
+  tell: { type: script, script: make, retry: { max_attempts: 4 } }
+  call: { type: task, task: sub, input: { x: { type: string, default: dflt } } }
+tasks:
+  sub: { input: { x: { type: string, secret: "true" } }, flow: { p: { type: script, script: make } } }
+  main:
+    flow:
+      m: { <<: *c, type: script, script: make, sequential: "yes" }
+      t: { action: call }
+    on_success:
+      - { action: tell, when: "{{ false }}" }
+      - { action: tell, timeout: 5m, name: told }
+triggers:
+  off: { type: scheduler, cron: "0 0 * * *", task: main, enabled: "false" }
+  bad: { type: scheduler, cron: "0 0 * * *", task: main, concurrency: forbid }
+  web: { type: webhook, task: sub, timeout_secs: 10 }
+"#;
+    fs::write(folder.path().join("a.yaml"), text).unwrap();
+    fs::write(folder.path().join("empty.yaml"), "").unwrap();
+    let output = import(&["stroem", folder.path().to_str().unwrap(), "--dry-run"]);
+    let (written, table) = said(&output);
+    assert!(output.status.success(), "{table}");
+    let document: serde_yaml::Value = serde_yaml::from_str(&written).unwrap();
+    let tasks = &document["tasks"];
+    assert_eq!(tasks["main"]["flow"]["m"]["retry"]["max_attempts"], 3);
+    assert_eq!(tasks["main"]["flow"]["t"]["input"]["x"], "dflt");
+    assert_eq!(tasks["main"]["schedules"]["off"]["enabled"], false);
+    assert_eq!(tasks["sub"]["input"]["x"]["secret"], true);
+    assert_eq!(tasks["main"]["on_success"].as_sequence().unwrap().len(), 1);
+    has_rows(
+        &table,
+        "",
+        &[
+            ("empty.yaml", "left out", "is empty"),
+            (
+                "a.yaml: actions.both.source",
+                "not supported",
+                "is not used",
+            ),
+            ("a.yaml: actions.both.image", "not supported", "is not used"),
+            (
+                "a.yaml: actions.both.manifest",
+                "not supported",
+                "is not used",
+            ),
+            (
+                "a.yaml: actions.dock.script",
+                "not supported",
+                "is not used",
+            ),
+            (
+                "a.yaml: actions.dock.language",
+                "not supported",
+                "is not used",
+            ),
+            (
+                "a.yaml: actions.odd.tags",
+                "not supported",
+                "expected a list, found a mapping",
+            ),
+            (
+                "a.yaml: actions.odd.workdir",
+                "not supported",
+                "expected a text, found a list",
+            ),
+            (
+                "a.yaml: actions.kept.script",
+                "not supported",
+                "ARTIFACTS_DIR is not set",
+            ),
+            (
+                "a.yaml: tasks.main.flow.m.sequential",
+                "not supported",
+                "expected true or false",
+            ),
+            (
+                "a.yaml: tasks.main.on_success[0]",
+                "not supported",
+                "a hook has no when here",
+            ),
+            (
+                "a.yaml: tasks.main.on_success[1]",
+                "changed",
+                "the retry of tell does not hold",
+            ),
+            (
+                "a.yaml: tasks.main.on_success[1].timeout",
+                "not supported",
+                "no equivalent",
+            ),
+            ("a.yaml: triggers.bad", "not supported", "left out"),
+            (
+                "a.yaml: triggers.web.timeout_secs",
+                "not supported",
+                "no equivalent",
+            ),
+        ],
+    );
+    // What was taken out is not called converted, too.
+    assert_eq!(table.matches("a.yaml: triggers.bad ").count(), 1, "{table}");
+}
+
+#[test]
 fn a_line_of_a_crontab_that_was_taken_out_is_not_called_converted() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("system");
