@@ -56,6 +56,7 @@ pub fn import_crontab(sources: &[CrontabSource]) -> Imported {
             head: Vec::new(),
             tail: Vec::new(),
             tasks: Map::default(),
+            places: BTreeMap::new(),
             names: &mut names,
             report: &mut report,
             uses_own_zone: false,
@@ -65,6 +66,7 @@ pub fn import_crontab(sources: &[CrontabSource]) -> Imported {
             mut head,
             tail,
             tasks,
+            places,
             ..
         } = reader;
         if tasks.is_empty() {
@@ -79,7 +81,7 @@ pub fn import_crontab(sources: &[CrontabSource]) -> Imported {
             head,
             document,
             tail,
-            places: BTreeMap::new(),
+            places,
         });
     }
     if !drafts.is_empty() {
@@ -139,6 +141,8 @@ struct Reader<'a> {
     head: Vec<String>,
     tail: Vec<String>,
     tasks: Map,
+    /// The line of each task.
+    places: BTreeMap<Vec<String>, String>,
     names: &'a mut BTreeSet<String>,
     report: &'a mut Report,
     /// Some entry fires by the zone of the machine.
@@ -377,6 +381,10 @@ impl Reader<'_> {
         task.map_mut("schedules").put("cron", schedule);
         let remark = format!("line {}: {line}", entry.number);
         self.tasks.put_remarked(&name, task, vec![remark]);
+        for part in [&["tasks", &name][..], &["tasks", &name, "flow", "run"]] {
+            let part = part.iter().map(|key| key.to_string()).collect();
+            self.places.insert(part, place.clone());
+        }
         let outcome = if notes.is_empty() { Converted } else { Changed };
         notes.insert(0, format!("task {name}"));
         self.report.add(place, outcome, line, &notes.join("; "));
@@ -384,6 +392,10 @@ impl Reader<'_> {
 
     /// The time in our words, or why there is none.
     fn cron(&self, entry: &Entry, notes: &mut Vec<String>) -> Result<String, String> {
+        if entry.fields.starts_with('-') {
+            let why = "the leading - (do not log) is not supported; remove it";
+            return Err(why.to_string());
+        }
         if let Some(word) = entry.fields.strip_prefix('@') {
             return match word.to_ascii_lowercase().as_str() {
                 word @ ("yearly" | "annually" | "monthly" | "weekly" | "daily" | "hourly") => {
@@ -394,7 +406,7 @@ impl Reader<'_> {
                 "reboot" => Err(
                     "nothing runs at the start of a machine here; use a systemd unit, or submit the task from one".to_string(),
                 ),
-                _ => Err(format!("@{word} is not a time that is known here; write five fields")),
+                _ => Err(format!("Stepward has no @{word}; write five fields")),
             };
         }
         let mut fields: Vec<String> = entry.fields.split(' ').map(str::to_string).collect();

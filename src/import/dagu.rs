@@ -3,13 +3,13 @@
 //! Dagu has written its keys in two ways, `retryPolicy` and later `retry_policy`: both are read. A step that cannot be written
 //! becomes one that fails and says so. Every key that nothing here reads is reported.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_yaml::{Mapping, Value};
 
 use super::Imported;
+use super::body::{Body, shown};
 use super::report::Outcome::{self, Changed, Converted, LeftOut, NotSupported};
 use super::report::Report;
 use super::shell::{base_name, literal, name_of};
@@ -96,83 +96,10 @@ fn every_dag(report: &mut Report) {
     }
 }
 
-/// A mapping of Dagu, whose keys remember whether something read them.
-struct Body {
-    entries: Vec<Entry>,
-}
-
-struct Entry {
-    /// The key as it is written.
-    written: String,
-    /// The key in Dagu's present spelling.
-    key: String,
-    value: Value,
-    is_read: Cell<bool>,
-}
-
-impl Body {
-    fn new(mapping: &Mapping) -> Body {
-        let entry = |(key, value): (&Value, &Value)| {
-            let written = key_text(key);
-            Entry {
-                key: snake_case(&written),
-                written,
-                value: value.clone(),
-                is_read: Cell::new(false),
-            }
-        };
-        Body {
-            entries: mapping.iter().map(entry).collect(),
-        }
-    }
-
-    /// The value of a key, which counts as read. Null is no value.
-    fn get(&self, key: &str) -> Option<&Value> {
-        let entry = self.entries.iter().find(|entry| entry.key == key)?;
-        entry.is_read.set(true);
-        Some(&entry.value).filter(|value| !value.is_null())
-    }
-
-    fn text(&self, key: &str) -> Option<String> {
-        let text = self.get(key).map(plain_text);
-        text.filter(|text| !text.is_empty())
-    }
-
-    fn number(&self, key: &str) -> Option<i64> {
-        self.get(key).and_then(Value::as_i64)
-    }
-
-    /// The first of these keys that is there.
-    fn any(&self, keys: &[&str]) -> Option<&Value> {
-        keys.iter().find_map(|key| self.get(key))
-    }
-
-    fn has(&self, key: &str) -> bool {
-        self.entries.iter().any(|entry| entry.key == key)
-    }
-
-    fn unread(&self) -> Vec<(String, String)> {
-        let unread = self.entries.iter().filter(|entry| !entry.is_read.get());
-        unread
-            .map(|entry| (entry.written.clone(), entry.key.clone()))
-            .collect()
-    }
-}
-
-/// `retryPolicy` as `retry_policy`.
-fn snake_case(key: &str) -> String {
-    let mut snake = String::new();
-    for c in key.chars() {
-        if c.is_ascii_uppercase() && !snake.is_empty() && !snake.ends_with('_') {
-            snake.push('_');
-        }
-        snake.push(c.to_ascii_lowercase());
-    }
-    snake
-}
-
 struct Dag {
     file: String,
+    /// The name of the file without its folder and its ending.
+    file_stem: String,
     /// What its rows in the report begin with, if its file holds several DAGs.
     prefix: String,
     /// Names by which other DAGs run it.
@@ -189,6 +116,8 @@ struct Dag {
 struct Param {
     /// The name of the input here.
     name: String,
+    /// The name in the DAG.
+    written: String,
     /// The variable that scripts know it by. `None`: it is only known by its position.
     variable: Option<String>,
     kind: &'static str,
@@ -204,10 +133,19 @@ fn read(files: &[DaguFile], report: &mut Report) -> Vec<Dag> {
         let mut documents = Vec::new();
         let rows = report.rows.len();
         for document in serde_yaml::Deserializer::from_str(&file.text) {
-            match Value::deserialize(document) {
+            let document = Value::deserialize(document).and_then(|mut document| {
+                document.apply_merge()?;
+                Ok(document)
+            });
+            match document {
                 Ok(Value::Mapping(mapping)) => documents.push(Body::new(&mapping)),
                 Ok(Value::Null) => {}
-                Ok(_) => report.add(&file.name, NotSupported, "", "is no mapping at its top"),
+                Ok(_) => report.add(
+                    &file.name,
+                    NotSupported,
+                    "",
+                    "expected a mapping; no workflow file is written for it",
+                ),
                 Err(error) => {
                     let note = format!("cannot be read as YAML: {error}");
                     report.add(&file.name, NotSupported, "", &note);
@@ -240,6 +178,7 @@ fn read(files: &[DaguFile], report: &mut Report) -> Vec<Dag> {
             let (params, param_faults) = params(body.get("params"));
             dags.push(Dag {
                 file: file.name.clone(),
+                file_stem: file_stem(&file.name).to_string(),
                 prefix: if is_alone {
                     String::new()
                 } else {
@@ -254,6 +193,13 @@ fn read(files: &[DaguFile], report: &mut Report) -> Vec<Dag> {
         }
     }
     dags
+}
+
+/// `etl` of `dags/etl.yaml`.
+fn file_stem(path: &str) -> &str {
+    let base = base_name(path);
+    let stem = base.strip_suffix(".yaml");
+    stem.or_else(|| base.strip_suffix(".yml")).unwrap_or(base)
 }
 
 /// The text as the name of a task or a step.
@@ -283,58 +229,33 @@ fn variable_name(text: &str) -> String {
     }
 }
 
-/// Parameters, and what is wrong with those that are none: (where, why).
+/// Parameters in the order of their positions, and what of them cannot be imported: (path, why).
 fn params(written: Option<&Value>) -> (Vec<Param>, Vec<(String, String)>) {
-    let mut found: Vec<Param> = Vec::new();
+    let mut all: Vec<Param> = Vec::new();
     let mut faults = Vec::new();
-    let named = |key: &str, default: Value| Param {
-        name: variable_name(key),
-        variable: Some(variable_name(key)),
-        // Dagu passes every parameter as text.
-        kind: "string",
-        default: Some(default).filter(|default| !default.is_null()),
-        required: false,
-        description: None,
-        options: None,
-    };
-    let mut add = |param: Param| match found.iter().any(|known| known.name == param.name) {
-        true => faults.push((
-            format!("params.{}", param.name),
-            "is there twice; the first one is kept".to_string(),
-        )),
-        false => found.push(param),
-    };
-    let mut position = 0;
-    let mut one = |word: &str| match word.split_once('=') {
-        Some((key, value)) if !key.is_empty() && !key.contains(['$', '`', '"']) => {
-            named(key, Value::from(value))
-        }
-        _ => {
-            position += 1;
-            Param {
-                variable: None,
-                ..named(&format!("arg{position}"), Value::from(word))
-            }
-        }
-    };
     match written {
         None => {}
         Some(Value::Sequence(list)) => {
             for item in list {
                 match item {
                     Value::Mapping(entry) if text(entry, "name").is_some() && entry.len() > 1 => {
-                        add(rich_param(&Body::new(entry)));
+                        let body = Body::new(entry);
+                        let param = rich_param(&body);
+                        faults.extend(body.leftovers().iter().map(|left| {
+                            let path = format!("params.{}.{}", param.written, left.path);
+                            (path, left.note())
+                        }));
+                        all.push(param);
                     }
                     Value::Mapping(_) => {
-                        for (key, value) in mapping(item) {
-                            add(named(&key, value));
-                        }
+                        let pairs = mapping(item).into_iter();
+                        all.extend(pairs.map(|(key, value)| named_param(&key, value)));
                     }
-                    item => {
-                        for word in split_words(&plain_text(item)) {
-                            add(one(&word));
-                        }
+                    Value::Sequence(_) => {
+                        let why = "expected a text or a mapping, found a list; not imported";
+                        faults.push(("params".to_string(), why.to_string()));
                     }
+                    item => add_words(&plain_text(item), &mut all),
                 }
             }
         }
@@ -348,35 +269,74 @@ fn params(written: Option<&Value>) -> (Vec<Param>, Vec<(String, String)>) {
                 let why = "is a JSON schema, which is not read; declare the parameters as input of the task";
                 return (Vec::new(), vec![("params".to_string(), why.to_string())]);
             }
-            for (key, value) in keys {
-                add(named(&key, value));
-            }
+            let pairs = keys.into_iter();
+            all.extend(pairs.map(|(key, value)| named_param(&key, value)));
         }
-        Some(words) => {
-            for word in split_words(&plain_text(words)) {
-                add(one(&word));
-            }
+        Some(words) => add_words(&plain_text(words), &mut all),
+    }
+    let mut params: Vec<Param> = Vec::new();
+    for param in all {
+        match params.iter().any(|known| known.name == param.name) {
+            true => faults.push((
+                format!("params.{}", param.written),
+                format!(
+                    "the input {} is there twice; the first one is kept",
+                    param.name
+                ),
+            )),
+            false => params.push(param),
         }
     }
-    (found, faults)
+    (params, faults)
+}
+
+fn named_param(written: &str, default: Value) -> Param {
+    Param {
+        name: variable_name(written),
+        written: written.to_string(),
+        variable: Some(variable_name(written)),
+        // Dagu passes every parameter as text.
+        kind: "string",
+        default: Some(default).filter(|default| !default.is_null()),
+        required: false,
+        description: None,
+        options: None,
+    }
+}
+
+/// Parameters in one line: `NAME=value`, or a bare value that only has a position. Positions count all parameters.
+fn add_words(line: &str, params: &mut Vec<Param>) {
+    for word in split_words(line) {
+        params.push(match word.split_once('=') {
+            Some((key, value)) if !key.is_empty() && !key.contains(['$', '`', '"']) => {
+                named_param(key, Value::from(value))
+            }
+            _ => Param {
+                variable: None,
+                ..named_param(&format!("arg{}", params.len() + 1), Value::from(word))
+            },
+        });
+    }
 }
 
 fn rich_param(body: &Body) -> Param {
-    let name = variable_name(&body.text("name").unwrap_or_default());
+    let name = body.text("name").unwrap_or_default();
     let kind = match body.text("type").as_deref() {
         Some("integer") => "integer",
         Some("number") => "number",
         Some("boolean") => "boolean",
-        _ => "string",
+        None | Some("string") => "string",
+        Some(_) => {
+            body.expect("type", "string, integer, number or boolean");
+            "string"
+        }
     };
     Param {
-        variable: Some(name.clone()),
-        name,
         kind,
-        default: body.get("default").cloned(),
-        required: body.get("required").and_then(Value::as_bool) == Some(true),
+        required: body.flag("required") == Some(true),
         description: body.text("description"),
         options: body.get("enum").cloned(),
+        ..named_param(&name, body.get("default").cloned().unwrap_or_default())
     }
 }
 
@@ -435,12 +395,20 @@ fn mentions(script: &str, name: &str) -> bool {
     })
 }
 
+/// Whether a script holds a name as a whole word, in whatever way its language reads variables.
+fn has_word(script: &str, name: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    script.match_indices(name).any(|(at, _)| {
+        !script[..at].ends_with(is_part) && !script[at + name.len()..].starts_with(is_part)
+    })
+}
+
 /// `${name.field}`, which a shell cannot read.
 fn field_reference(script: &str) -> Option<&str> {
     script.match_indices("${").find_map(|(at, _)| {
         let end = script[at..].find('}')? + at + 1;
         let inner = &script[at + 2..end - 1];
-        let is_path = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+        let is_path = |c: char| c.is_ascii_alphanumeric() || "_-.[]".contains(c);
         let is_it = inner.contains('.') && inner.chars().all(is_path);
         is_it.then(|| &script[at..end])
     })
@@ -488,6 +456,17 @@ fn shell_word(text: &str) -> String {
         text if !text.is_empty() && text.chars().all(is_safe) => text.to_string(),
         text => format!("'{}'", text.replace('\'', "'\\''")),
     }
+}
+
+/// The names of variables whose value is no text.
+fn odd_variables(written: Option<&Value>) -> Vec<(String, Value)> {
+    let maps: Vec<&Value> = match written {
+        Some(Value::Sequence(list)) => list.iter().collect(),
+        other => other.into_iter().collect(),
+    };
+    let mut all: Vec<(String, Value)> = maps.into_iter().flat_map(mapping).collect();
+    all.retain(|(_, value)| value.is_sequence() || value.is_mapping());
+    all
 }
 
 /// Variables of the environment, in order.
@@ -558,6 +537,43 @@ struct Step {
     goes_on: Continue,
     /// The variable that its output is kept in.
     output: Option<String>,
+    /// Set for a handler, which becomes a hook: a job of its own, which is given all values as inputs.
+    handler: Option<Handler>,
+}
+
+impl Step {
+    fn new(name: String, path: String, body: Body) -> Step {
+        Step {
+            name,
+            path,
+            body,
+            needs: Vec::new(),
+            goes_on: Continue::default(),
+            output: None,
+            handler: None,
+        }
+    }
+
+    /// The step that tests the preconditions of this one: everything around its script is the same.
+    fn check(&self) -> Step {
+        Step {
+            needs: self.needs.clone(),
+            ..Step::new(self.name.clone(), self.path.clone(), self.body.clone())
+        }
+    }
+}
+
+/// How the preconditions of a step are written.
+enum Gate {
+    /// As `when` of the step.
+    Expressions(Vec<String>),
+    /// As a step in front of it.
+    Step(Map),
+}
+
+struct Handler {
+    /// Lines of the shell that end the script early if the handler must not run.
+    guard: Option<String>,
 }
 
 struct Writer<'a> {
@@ -617,9 +633,8 @@ struct Around<'a> {
     given: Map,
     folder: Option<String>,
     shell: Option<String>,
-    container: Option<&'a Value>,
     tags: Vec<String>,
-    defaults: Option<Body>,
+    defaults: Option<&'a Body>,
 }
 
 /// Why a step cannot be written.
@@ -635,100 +650,76 @@ impl Writer<'_> {
         self.report.add(place, outcome, what, note);
     }
 
+    /// Remembers that a part of the written task comes from this path of the DAG.
+    fn place(&mut self, dag: &Dag, part: &[&str], path: &str) {
+        let part = [&["tasks", dag.task.as_str()], part].concat();
+        let part = part.into_iter().map(str::to_string).collect();
+        let place = format!("{}: {}{path}", dag.file, dag.prefix);
+        self.places.insert(part, place);
+    }
+
     fn dag(&mut self, dag: &Dag) {
         let body = &dag.body;
         let mut task = Map::default();
+        let rows = self.report.rows.len();
+        let steps = self.read_steps(dag);
+        if steps.is_empty() {
+            self.report.rows.truncate(rows);
+            let note = "the DAG has no steps; nothing of it is imported";
+            self.row(dag, "steps", NotSupported, "", note);
+            return;
+        }
+        let place = match dag.prefix.strip_suffix('.') {
+            Some(prefix) => format!("{}: {prefix}", dag.file),
+            None => dag.file.clone(),
+        };
+        let path = ["tasks", &dag.task].map(str::to_string);
+        self.places.insert(path.into(), place);
         if let Some(description) = body.text("description") {
             task.put("description", description);
             self.row(dag, "description", Converted, "", "");
         }
         let name = body.text("name");
-        if let Some(name) = name {
-            match name == dag.task {
-                true => self.row(dag, "name", Converted, &name, ""),
-                false => {
-                    let note = format!("the task is called {} here", dag.task);
-                    self.row(dag, "name", Changed, &name, &note);
-                }
-            }
+        let is_renamed = name.as_deref().unwrap_or(&dag.file_stem) != dag.task;
+        let name = name.unwrap_or_default();
+        if is_renamed {
+            let note = format!("the task is called {} here", dag.task);
+            self.row(dag, "name", Changed, &name, &note);
+        } else if !name.is_empty() {
+            self.row(dag, "name", Converted, &name, "");
         }
         self.params(dag, &mut task);
         self.limits(dag, &mut task);
         let around = self.around(dag);
-        self.steps(dag, &around, &mut task);
-        self.handlers(dag, &around, &mut task);
+        let (steps, gate) = self.steps(dag, &around, steps, &mut task);
+        self.handlers(dag, &around, &steps, gate.as_deref(), &mut task);
         self.mail(dag, &mut task);
         self.schedules(dag, &mut task);
         self.unread(dag, "", body);
         self.document.map_mut("tasks").put(&dag.task, task);
     }
 
-    /// Reports every key that nothing read.
+    /// Reports every key that nothing read, and every value that is not what its reader expected.
     fn unread(&mut self, dag: &Dag, path: &str, body: &Body) {
-        for (written, key) in body.unread() {
-            let (outcome, note) = match key.as_str() {
-                "tags" | "labels" | "group" => (
-                    LeftOut,
-                    "there are no labels of tasks here; it changes nothing",
-                ),
-                "log_dir" | "log_output" | "max_output_size" | "max_clean_up_time_sec" => (
-                    LeftOut,
-                    "logs are kept by the server; limits of a worker and retention in the settings bound them",
-                ),
-                "hist_retention_days" => (
+        for left in body.leftovers() {
+            let known = match (left.parent.as_str(), left.key.as_str()) {
+                _ if left.expected.is_some() => None,
+                ("continue_on", "mark_success") => Some((
                     NotSupported,
-                    "is one setting for all jobs here: retention.job_days in the server's settings",
-                ),
-                "dotenv" => (
+                    "a failed step is shown as failed; let the script end with 0 instead",
+                )),
+                ("continue_on", _) => Some((
                     NotSupported,
-                    "no .env file is read; write the variables as env, or put them into env of the worker's settings",
-                ),
-                "delay_sec" | "restart_wait_sec" => (
-                    NotSupported,
-                    "nothing waits before a start; put a sleep into the first step",
-                ),
-                "max_active_steps" => (
-                    NotSupported,
-                    "a job has no limit of its own; the slots of the workers bound what runs at a time",
-                ),
-                "skip_if_successful" => (
-                    NotSupported,
-                    "every scheduled run starts; let the first step look whether there is something to do",
-                ),
-                "queue" => (
-                    NotSupported,
-                    "there are no queues by name; write concurrency with the same group into each task that shared it",
-                ),
-                "repeat_policy" => (
-                    NotSupported,
-                    "a step runs once; repeat in the script, or use a schedule",
-                ),
-                "signal_on_stop" => (
-                    NotSupported,
-                    "a step is stopped by SIGTERM, then by SIGKILL",
-                ),
-                "stdout" | "stderr" => (
-                    NotSupported,
-                    "what a step prints is its log; redirect in the script to have it in a file as well",
-                ),
-                "smtp" => (
-                    NotSupported,
-                    "mail is sent by sendmail of the server's machine; set up smtp there",
-                ),
-                "run_config" | "otel" | "worker_id" => {
-                    (NotSupported, "there is no such setting here")
-                }
-                "ssh" | "s3" | "redis" | "llm" | "harness" | "harnesses" | "registry_auths" => (
-                    NotSupported,
-                    "only scripts, containers, pods and tasks are run here; call the tool from a script",
-                ),
-                "approval" => (
-                    NotSupported,
-                    "write a step of type: approval behind it, and let the next steps wait for that",
-                ),
-                _ => (NotSupported, "is not known here"),
+                    "is no reason to go on here; let the script end with 0 in that case",
+                )),
+                ("", key) => explained(key),
+                _ => None,
             };
-            self.row(dag, &format!("{path}{written}"), outcome, "", note);
+            let path = format!("{path}{}", left.path);
+            match known {
+                Some((outcome, note)) => self.row(dag, &path, outcome, "", note),
+                None => self.row(dag, &path, NotSupported, "", &left.note()),
+            }
         }
     }
 
@@ -737,13 +728,20 @@ impl Writer<'_> {
             self.row(dag, path, NotSupported, "", why);
         }
         for param in &dag.params {
-            let path = format!("params.{}", param.name);
+            let path = format!("params.{}", param.written);
+            self.place(dag, &["input", &param.name], &path);
             let mut spec = Map::default();
             spec.put("type", param.kind);
             if let Some(description) = &param.description {
                 spec.put("description", description.as_str());
             }
-            let mut outcome = (Converted, format!("input {}", param.name));
+            let mut outcome = match param.written == param.name {
+                true => (Converted, format!("input {}", param.name)),
+                false => {
+                    let note = format!("the input and its variable are called {}", param.name);
+                    (Changed, note)
+                }
+            };
             if param.variable.is_none() {
                 outcome = (
                     Changed,
@@ -765,6 +763,10 @@ impl Writer<'_> {
                 }
                 Some(default @ (Value::Sequence(_) | Value::Mapping(_))) => {
                     let json = serde_json::to_string(default).unwrap_or_default();
+                    outcome = (
+                        Changed,
+                        format!("input {}; its default is JSON", param.name),
+                    );
                     spec.put("default", json);
                 }
                 Some(default) if param.kind == "string" => {
@@ -801,6 +803,7 @@ impl Writer<'_> {
         match body.number("timeout_sec") {
             Some(timeout) if timeout > 0 => {
                 task.put("timeout", secs(timeout));
+                self.place(dag, &["timeout"], "timeout_sec");
                 self.row(
                     dag,
                     "timeout_sec",
@@ -825,6 +828,7 @@ impl Writer<'_> {
                 concurrency.put("limit", Node::Plain(limit.to_string()));
                 concurrency.put("when_full", "queue");
                 task.put("concurrency", concurrency);
+                self.place(dag, &["concurrency"], "max_active_runs");
                 let note = "concurrency: a job beyond the limit waits";
                 self.row(dag, "max_active_runs", Converted, &limit.to_string(), note);
             }
@@ -836,38 +840,54 @@ impl Writer<'_> {
         }
     }
 
-    /// Variables that steps get by `env`, and those that each script has to evaluate.
+    /// The variables that can be imported, in order. `evaluated` says what becomes of those that have to be evaluated.
     fn environment(
         &mut self,
         dag: &Dag,
         path: &str,
         written: Option<&Value>,
-        given: &mut Map,
+        evaluated: (Outcome, &str),
     ) -> Vec<(String, String)> {
-        let mut evaluated = Vec::new();
-        for (name, value) in variables(written) {
+        let odd = odd_variables(written);
+        for (name, value) in &odd {
+            let note = format!("expected a text, found {}; not imported", shown(value));
+            self.row(dag, &format!("{path}.{name}"), NotSupported, "", &note);
+        }
+        let mut all = variables(written);
+        all.retain(|(name, _)| !odd.iter().any(|(odd, _)| odd == name));
+        all.retain(|(name, value)| {
             let path = format!("{path}.{name}");
-            if env_name_fault(&name).is_some() {
+            if env_name_fault(name).is_some() {
                 let note = "a variable cannot be called so: letters, digits and _ are allowed, and names that begin with STEPWARD_ are reserved; rename it";
                 self.row(dag, &path, NotSupported, "", note);
-            } else if is_evaluated(&value) {
-                let note = "is evaluated by the shell at the start of each script";
-                self.row(dag, &path, Changed, "", note);
-                evaluated.push((name, value));
-            } else {
-                given.put(&name, literal(&value));
-                self.row(dag, &path, Converted, "", "");
+                return false;
             }
-        }
-        evaluated
+            if let Some(reference) = field_reference(value) {
+                let note = format!("{}; the variable is not set", not_for_shells(reference));
+                self.row(dag, &path, NotSupported, "", &note);
+                return false;
+            }
+            let (outcome, note) = match is_evaluated(value) {
+                true => evaluated,
+                false => (Converted, ""),
+            };
+            self.row(dag, &path, outcome, "", note);
+            outcome != NotSupported
+        });
+        all
     }
 
     fn around<'d>(&mut self, dag: &'d Dag) -> Around<'d> {
         let body = &dag.body;
+        let all = self.environment(dag, "env", body.get("env"), BY_THE_SHELL);
+        let (evaluated, plain): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(_, value)| is_evaluated(value));
         let mut given = Map::default();
-        let evaluated = self.environment(dag, "env", body.get("env"), &mut given);
+        for (name, value) in plain {
+            given.put(&name, literal(&value));
+        }
         self.secrets(dag, &mut given);
-        let folder = body.any(&["working_dir", "dir"]).map(plain_text);
+        let folder = folder_of(body);
         if folder.is_some() {
             self.row(dag, "working_dir", Converted, "", "workdir of each script");
         }
@@ -875,22 +895,17 @@ impl Writer<'_> {
         if let Some(shell) = &shell {
             self.row(dag, "shell", Converted, shell, "language of each script");
         }
-        let container = body.get("container");
-        if container.is_some() {
+        if body.has("container") {
             let note = "runner: docker of each script; the image needs the shell of the script";
             self.row(dag, "container", Changed, "", note);
         }
         let tags = self.tags(dag, "", body);
-        let defaults = body
-            .get("defaults")
-            .and_then(Value::as_mapping)
-            .map(Body::new);
-        if let Some(defaults) = &defaults {
+        let defaults = body.map("defaults");
+        if let Some(defaults) = defaults {
             self.row(dag, "defaults", Converted, "", "written into each step");
             for key in ["retry_policy", "continue_on", "timeout_sec"] {
                 defaults.get(key);
             }
-            self.unread(dag, "defaults.", defaults);
         }
         Around {
             dag,
@@ -898,7 +913,6 @@ impl Writer<'_> {
             given,
             folder,
             shell,
-            container,
             tags,
             defaults,
         }
@@ -906,6 +920,7 @@ impl Writer<'_> {
 
     fn tags(&mut self, dag: &Dag, path: &str, body: &Body) -> Vec<String> {
         let Some(Value::Mapping(selector)) = body.get("worker_selector") else {
+            body.expect("worker_selector", "a mapping");
             return Vec::new();
         };
         let pairs = selector.iter();
@@ -917,12 +932,10 @@ impl Writer<'_> {
     }
 
     fn secrets(&mut self, dag: &Dag, given: &mut Map) {
-        let Some(Value::Sequence(secrets)) = dag.body.get("secrets") else {
-            return;
-        };
-        for secret in secrets {
+        for secret in dag.body.list("secrets").unwrap_or_default() {
             let Some(secret) = secret.as_mapping().map(Body::new) else {
-                self.row(dag, "secrets", NotSupported, "", "is no list of mappings");
+                let note = format!("expected a mapping, found {}; not imported", shown(secret));
+                self.row(dag, "secrets", NotSupported, "", &note);
                 continue;
             };
             let name = secret.text("name").unwrap_or_default();
@@ -948,8 +961,15 @@ impl Writer<'_> {
 
     // Steps
 
-    fn steps(&mut self, dag: &Dag, around: &Around, task: &mut Map) {
-        let mut steps = self.read_steps(dag, around);
+    /// Writes the flow of the task. Gives all steps, with the init handler as one of them, and the step that tests the
+    /// preconditions of the DAG.
+    fn steps(
+        &mut self,
+        dag: &Dag,
+        around: &Around,
+        mut steps: Vec<Step>,
+        task: &mut Map,
+    ) -> (Vec<Step>, Option<String>) {
         let mut names: BTreeSet<String> = steps.iter().map(|step| step.name.clone()).collect();
         let mut gate_name = |wanted: &str| {
             let mut name = wanted.to_string();
@@ -961,44 +981,33 @@ impl Writer<'_> {
             name
         };
         let mut flow = Map::default();
-        let mut gates: Vec<String> = Vec::new();
-        let mut gate_when = None;
-        if let Some(conditions) = dag.body.any(&["preconditions", "precondition"]) {
-            match conditions_of(conditions) {
-                Ok(conditions) => {
-                    let name = gate_name("preconditions");
-                    let script = self.script_of_conditions(around, &conditions);
-                    flow.put(&name, script);
-                    let expression = format!("({} | string) == 'true'", step_output(&name, "ok"));
-                    gate_when = Some(expression);
-                    gates.push(name.clone());
+        let mut gate = None;
+        if let Some(conditions) = preconditions_of(&dag.body) {
+            let name = gate_name("preconditions");
+            self.place(dag, &["flow", &name], "preconditions");
+            let nothing = Step::new(String::new(), String::new(), Body::new(&Mapping::new()));
+            let checked = self.conditions(dag, "preconditions", conditions);
+            let checked = checked.and_then(|conditions| {
+                let check = self.check(around, &nothing, &[], &conditions);
+                check.map_err(|Unsaid(why)| why)
+            });
+            match checked {
+                Ok(check) => {
+                    flow.put(&name, check);
                     let note = format!(
-                        "step {name} looks whether they hold; all steps are skipped if not, and the job completes"
+                        "step {name} tests them; if one is false, all steps are skipped and the job completes, where Dagu aborts the run and calls its handlers for that"
                     );
                     self.row(dag, "preconditions", Changed, "", &note);
                 }
-                Err(why) => self.row(dag, "preconditions", NotSupported, "", &why),
+                Err(why) => {
+                    let note = format!("{why}; written as a step that fails and says so");
+                    self.row(dag, "preconditions", NotSupported, "", &note);
+                    flow.put(&name, failing_step(&format!("preconditions: {why}")));
+                }
             }
+            gate = Some(name);
         }
-        let handlers = dag.body.get("handler_on").and_then(Value::as_mapping);
-        let handlers = handlers.map(Body::new);
-        if let Some(Value::Mapping(init)) = handlers.as_ref().and_then(|all| all.get("init")) {
-            let init = Step {
-                name: gate_name("init"),
-                path: "handler_on.init".to_string(),
-                body: Body::new(init),
-                needs: gates.clone(),
-                goes_on: Continue::default(),
-                output: None,
-            };
-            let written = self.step(around, &init, &[], gate_when.clone(), &mut gate_name);
-            for (name, step) in written {
-                flow.put(&name, step);
-            }
-            gates = vec![init.name];
-            gate_when = None;
-        }
-        // A step that runs although a step before it was skipped would run although the gate is closed, too. All others are
+        // Steps that run although a step before them was skipped would run although the gate is closed, too. All others are
         // skipped because the steps before them are.
         let may_be_skipped: BTreeSet<String> = steps
             .iter()
@@ -1008,11 +1017,29 @@ impl Writer<'_> {
         let is_gated = |step: &Step| {
             step.needs.is_empty() || step.needs.iter().any(|need| may_be_skipped.contains(need))
         };
-        let is_gated: Vec<bool> = steps.iter().map(is_gated).collect();
-        for (step, is_gated) in steps.iter_mut().zip(&is_gated) {
-            if *is_gated {
-                step.needs.splice(0..0, gates.clone());
+        let mut is_gated: Vec<bool> = steps.iter().map(is_gated).collect();
+        let init = dag
+            .body
+            .map("handler_on")
+            .and_then(|all| all.get("init"))
+            .map(step_of);
+        if let Some(body) = init {
+            let name = gate_name("init");
+            for (step, _) in steps.iter_mut().zip(&is_gated).filter(|(_, gated)| **gated) {
+                step.needs.insert(0, name.clone());
             }
+            let mut init = Step::new(name, "handler_on.init".to_string(), body);
+            init.goes_on = goes_on(&init.body);
+            init.output = output_of(&init.body);
+            steps.insert(0, init);
+            is_gated.insert(0, true);
+        }
+        let mut gate_when = None;
+        if let Some(gate) = &gate {
+            for (step, _) in steps.iter_mut().zip(&is_gated).filter(|(_, gated)| **gated) {
+                step.needs.insert(0, gate.clone());
+            }
+            gate_when = Some(format!("({} | string) == 'true'", step_output(gate, "ok")));
         }
         for (step, is_gated) in steps.iter().zip(is_gated) {
             let when = gate_when.clone().filter(|_| is_gated);
@@ -1020,15 +1047,12 @@ impl Writer<'_> {
                 flow.put(&name, written);
             }
         }
-        if flow.is_empty() {
-            let note = "the DAG has no steps; the task is not written";
-            self.row(dag, "steps", NotSupported, "", note);
-        }
         task.put("flow", flow);
+        (steps, gate)
     }
 
     /// The steps, each with its name and with what it waits for.
-    fn read_steps(&mut self, dag: &Dag, around: &Around) -> Vec<Step> {
+    fn read_steps(&mut self, dag: &Dag) -> Vec<Step> {
         // Groups of steps that run at the same time, as a chain has them.
         let mut groups: Vec<Vec<(String, Option<String>, Value)>> = Vec::new();
         match dag.body.get("steps") {
@@ -1050,7 +1074,7 @@ impl Writer<'_> {
                     groups.push(vec![(format!("steps.{name}"), Some(name), step)]);
                 }
             }
-            _ => {}
+            _ => dag.body.expect("steps", "a list"),
         }
         let mut steps: Vec<Step> = Vec::new();
         let mut names: BTreeMap<String, String> = BTreeMap::new();
@@ -1058,18 +1082,12 @@ impl Writer<'_> {
         let mut group_of: Vec<usize> = Vec::new();
         for (group, items) in groups.into_iter().enumerate() {
             for (path, key, item) in items {
-                let body = match &item {
-                    Value::Mapping(step) => Body::new(step),
-                    item if !plain_text(item).is_empty() => {
-                        let mut step = Mapping::new();
-                        step.insert("command".into(), plain_text(item).into());
-                        Body::new(&step)
-                    }
-                    _ => {
-                        self.row(dag, &path, NotSupported, "", "is no step");
-                        continue;
-                    }
-                };
+                if !item.is_mapping() && plain_text(&item).is_empty() {
+                    let note = format!("expected a step, found {}; not imported", shown(&item));
+                    self.row(dag, &path, NotSupported, "", &note);
+                    continue;
+                }
+                let body = step_of(&item);
                 let (name, id) = (body.text("name").or(key), body.text("id"));
                 let command = body.any(&["command", "run", "script", "call"]);
                 let command = command.map(|command| texts(command).join("; "));
@@ -1093,18 +1111,15 @@ impl Writer<'_> {
                 for alias in [&name, &id].into_iter().flatten() {
                     names.entry(alias.clone()).or_insert(called.clone());
                 }
-                let defaults = around.defaults.as_ref();
-                let goes_on = body
-                    .get("continue_on")
-                    .or_else(|| defaults.and_then(|defaults| defaults.get("continue_on")));
-                let goes_on = goes_on.map(continue_of).unwrap_or_default();
-                let output = match body.get("output") {
-                    Some(Value::String(name)) => {
-                        let name = name.trim().trim_start_matches('$').trim_matches(['{', '}']);
-                        Some(variable_name(name))
-                    }
-                    _ => None,
+                let defaults = dag.body.map("defaults");
+                let goes_on = match defaults.filter(|_| !body.has("continue_on")) {
+                    Some(defaults) => goes_on(defaults),
+                    None => goes_on(&body),
                 };
+                let output = output_of(&body);
+                if body.get("depends").is_some_and(Value::is_mapping) {
+                    body.expect("depends", "a name or a list of names");
+                }
                 let needs = body.get("depends").map(|depends| {
                     let needs = texts(depends).into_iter();
                     needs.filter(|need| !need.is_empty()).collect::<Vec<_>>()
@@ -1112,12 +1127,9 @@ impl Writer<'_> {
                 written_needs.push(needs);
                 group_of.push(group);
                 steps.push(Step {
-                    name: called,
-                    path,
-                    body,
-                    needs: Vec::new(),
                     goes_on,
                     output,
+                    ..Step::new(called, path, body)
                 });
             }
         }
@@ -1226,48 +1238,47 @@ impl Writer<'_> {
                 self.report.rows.truncate(rows);
                 let note = format!("{why}; written as a step that fails and says so");
                 self.row(dag, &step.path, NotSupported, "", &note);
-                for entry in &step.body.entries {
-                    entry.is_read.set(true);
-                }
+                step.body.dismiss();
                 failing_step(&why)
             }
         };
         let mut before = Vec::new();
         let mut edges = edges(step, all);
         let mut when: Vec<String> = gate.into_iter().collect();
-        if let Some(conditions) = step.body.any(&["preconditions", "precondition"]) {
+        if let Some(conditions) = preconditions_of(&step.body) {
             let path = format!("{}.preconditions", step.path);
-            match conditions_of(conditions) {
-                Ok(conditions) => match direct_conditions(&conditions, &dag.params) {
-                    Some(expressions) => {
-                        when.extend(expressions);
-                        self.row(dag, &path, Converted, "", "when");
+            let checked = self.conditions(dag, &path, conditions);
+            let checked = checked.and_then(|conditions| {
+                if let Some(expressions) = direct_conditions(&conditions, around, step) {
+                    return Ok(Gate::Expressions(expressions));
+                }
+                let check = self.check(around, step, all, &conditions);
+                check.map(Gate::Step).map_err(|Unsaid(why)| why)
+            });
+            match checked {
+                Ok(Gate::Expressions(expressions)) => {
+                    when.extend(expressions);
+                    self.row(dag, &path, Converted, "", "when");
+                }
+                Ok(Gate::Step(mut check)) => {
+                    let name = gate_name(&format!("check-{}", step.name));
+                    self.place(dag, &["flow", &name], &path);
+                    if !edges.is_empty() {
+                        check.put("depends_on", edges.clone());
                     }
-                    None => {
-                        let name = gate_name(&format!("check-{}", step.name));
-                        let mut check = self.script_of_conditions(around, &conditions);
-                        if !edges.is_empty() {
-                            check.put("depends_on", edges.clone());
-                        }
-                        if !when.is_empty() {
-                            check.put("when", when_all(&when));
-                        }
-                        if let Some(env) = outputs_before(step, all, &conditions_text(&conditions))
-                        {
-                            for (name, value) in env {
-                                check.map_mut("env").put(&name, value);
-                            }
-                        }
-                        let ok = format!("({} | string) == 'true'", step_output(&name, "ok"));
-                        when.push(ok);
-                        edges.push(Node::from(name.as_str()));
-                        let note = format!(
-                            "step {name} looks whether they hold; the step is skipped if not"
-                        );
-                        self.row(dag, &path, Changed, "", &note);
-                        before.push((name, check));
+                    if !when.is_empty() {
+                        check.put("when", when_all(&when));
                     }
-                },
+                    let ok = format!("({} | string) == 'true'", step_output(&name, "ok"));
+                    when.push(ok);
+                    edges.push(Node::from(name.as_str()));
+                    let note = format!(
+                        "step {name} tests the preconditions; {} is skipped if one is false",
+                        step.name
+                    );
+                    self.row(dag, &path, Changed, "", &note);
+                    before.push((name, check));
+                }
                 Err(why) => {
                     let why = format!("preconditions: {why}");
                     let note = format!("{why}; written as a step that fails and says so");
@@ -1291,10 +1302,10 @@ impl Writer<'_> {
     fn policies(&mut self, around: &Around, step: &Step, written: &mut Map) {
         let dag = around.dag;
         let path = |key: &str| format!("{}.{key}", step.path);
-        let defaults = around.defaults.as_ref();
-        let value = |key: &str| {
-            let own = step.body.get(key);
-            own.or_else(|| defaults.and_then(|defaults| defaults.get(key)))
+        // A step overrides the defaults of its DAG.
+        let holder = |key: &str| {
+            let defaults = around.defaults.filter(|_| !step.body.has(key));
+            defaults.unwrap_or(&step.body)
         };
         step.body.get("depends");
         if step.goes_on.failure {
@@ -1305,25 +1316,11 @@ impl Writer<'_> {
             let note = "steps behind it accept that it is skipped";
             self.row(dag, &path("continue_on"), Converted, "", note);
         }
-        if let Some(Value::Mapping(rules)) = step.body.get("continue_on") {
-            let rules = Body::new(rules);
-            for key in ["failure", "failed", "skipped", "mark_success"] {
-                rules.get(key);
-            }
-            for (key, _) in rules.unread() {
-                let note = "is no reason to go on here; let the script end with 0 in that case";
-                self.row(
-                    dag,
-                    &path(&format!("continue_on.{key}")),
-                    NotSupported,
-                    "",
-                    note,
-                );
-            }
-        }
-        match value("timeout_sec").and_then(Value::as_i64) {
+        let part = |key| ["flow", step.name.as_str(), key];
+        match holder("timeout_sec").number("timeout_sec") {
             Some(timeout) if timeout > 0 => {
                 written.put("timeout", secs(timeout));
+                self.place(dag, &part("timeout"), &path("timeout_sec"));
                 self.row(dag, &path("timeout_sec"), Converted, "", "timeout");
             }
             Some(_) => self.row(
@@ -1335,10 +1332,11 @@ impl Writer<'_> {
             ),
             None => {}
         }
-        if let Some(retry) = value("retry_policy") {
+        if let Some(retry) = holder("retry_policy").map("retry_policy") {
+            self.place(dag, &part("retry"), &path("retry_policy"));
             self.retry(dag, &path("retry_policy"), retry, written);
         }
-        if value("mail_on_error").and_then(Value::as_bool) == Some(true) {
+        if holder("mail_on_error").flag("mail_on_error") == Some(true) {
             let target = self.mail_target(dag, "error_mail");
             let name = self.mail_targets[target].name();
             let note = format!(
@@ -1346,8 +1344,12 @@ impl Writer<'_> {
             );
             self.row(dag, &path("mail_on_error"), NotSupported, "", &note);
         }
-        step.body.get("mail_on_error");
-        let own = self.tags(dag, &format!("{}.", step.path), &step.body);
+        self.put_tags(around, step, written);
+    }
+
+    /// Tags for the worker that the step, or else the DAG, asks for.
+    fn put_tags(&mut self, around: &Around, step: &Step, written: &mut Map) {
+        let own = self.tags(around.dag, &format!("{}.", step.path), &step.body);
         let tags = if own.is_empty() {
             around.tags.clone()
         } else {
@@ -1359,14 +1361,11 @@ impl Writer<'_> {
         }
     }
 
-    fn retry(&mut self, dag: &Dag, path: &str, retry: &Value, written: &mut Map) {
-        let Some(retry) = retry.as_mapping().map(Body::new) else {
-            self.row(dag, path, NotSupported, "", "is no mapping");
-            return;
-        };
+    fn retry(&mut self, dag: &Dag, path: &str, retry: &Body, written: &mut Map) {
         let Some(limit) = retry.number("limit") else {
-            let note = "limit is no number; write retry: { max_attempts: N }, which counts the first try too";
+            let note = "has no limit that is a number; write retry: { max_attempts: N }, which counts the first try too";
             self.row(dag, path, NotSupported, "", note);
+            retry.dismiss();
             return;
         };
         let attempts = limit
@@ -1404,9 +1403,13 @@ impl Writer<'_> {
             let note = "every exit code but 0 is a reason to try again; let the script end with 0 where it should not be";
             self.row(dag, &format!("{path}.exit_code"), NotSupported, "", note);
         }
-        let note = format!("max_attempts: {attempts}, which counts the first try too");
-        self.row(dag, path, Converted, &format!("limit {limit}"), &note);
-        self.unread(dag, &format!("{path}."), &retry);
+        let mut note = format!("max_attempts: {attempts}, which counts the first try too");
+        let mut outcome = Converted;
+        if limit >= attempts {
+            outcome = Changed;
+            note.push_str("; more are not allowed");
+        }
+        self.row(dag, path, outcome, &format!("limit {limit}"), &note);
     }
 
     fn step_body(&mut self, around: &Around, step: &Step, all: &[Step]) -> Result<Map, Unsaid> {
@@ -1415,17 +1418,14 @@ impl Writer<'_> {
         step.body.get("id");
         let description = body.text("description");
         let action = body.text("action");
-        let with = body.any(&["with", "config"]).and_then(Value::as_mapping);
-        let with = with.map(Body::new);
+        let with = body.map("with").or_else(|| body.map("config"));
         let mut written = match action.as_deref() {
             Some("dag.run") => {
-                let with = with.as_ref();
                 let child = with.and_then(|with| with.text("dag")).unwrap_or_default();
                 let params = with.and_then(|with| with.get("params")).cloned();
                 self.call(around, step, all, &child, params.as_ref())?
             }
             Some("exec") => {
-                let with = with.as_ref();
                 let mut words = with
                     .and_then(|with| with.get("command"))
                     .map(texts)
@@ -1439,14 +1439,13 @@ impl Writer<'_> {
                 self.script(around, step, all, words.join(" "), None)?
             }
             Some("log.write") => {
-                let message = with.as_ref().and_then(|with| with.text("message"));
+                let message = with.and_then(|with| with.text("message"));
                 let message = message.unwrap_or_default();
                 let script = format!("printf '%s\\n' {}", shell_word(&message));
                 self.script(around, step, all, script, None)?
             }
             Some("noop") => self.script(around, step, all, "true".to_string(), None)?,
             Some("docker.run" | "container.run") => {
-                let with = with.as_ref();
                 let command = with.and_then(|with| with.get("command")).map(command_of);
                 let image = with.and_then(|with| with.text("image"));
                 let Some(image) = image else {
@@ -1464,10 +1463,10 @@ impl Writer<'_> {
             }
             Some(other) => {
                 return unsaid(format!(
-                    "the action {other} is not known here, call the tool from a script"
+                    "Stepward has no action {other}, call the tool from a script"
                 ));
             }
-            None => self.executed(around, step, all, with.as_ref())?,
+            None => self.executed(around, step, all, with)?,
         };
         if let Some(description) = description {
             // Steps have no descriptions: the report keeps it, and it changes nothing.
@@ -1480,7 +1479,7 @@ impl Writer<'_> {
                 note,
             );
         }
-        if body.get("output").is_some_and(|output| !output.is_string()) {
+        if step.handler.is_none() && body.get("output").is_some_and(|output| !output.is_string()) {
             let note = "is not kept; let the script write NAME=VALUE lines to \"$STEPWARD_OUTPUT\"";
             self.row(
                 around.dag,
@@ -1504,7 +1503,8 @@ impl Writer<'_> {
     ) -> Result<Map, Unsaid> {
         let body = &step.body;
         let dag = around.dag;
-        let run = body.text("run");
+        let run = body.get("run").map(plain_text);
+        let run = run.filter(|run| !run.is_empty());
         let call = body.text("call").or_else(|| {
             // `run` named a DAG before it named a command.
             run.clone()
@@ -1514,28 +1514,31 @@ impl Writer<'_> {
             let params = body.get("params").cloned();
             return self.call(around, step, all, &child, params.as_ref());
         }
-        let executor = body.get("executor");
-        let (kind, config) = match executor {
-            Some(Value::Mapping(executor)) => {
-                let kind = text(executor, "type").unwrap_or_default().to_string();
-                let config = get(executor, "config").and_then(Value::as_mapping);
-                (kind, config.map(Body::new))
+        let (kind, config) = match body.get("executor") {
+            Some(Value::Mapping(_)) => {
+                let executor = body.map("executor");
+                let kind = executor.and_then(|executor| executor.text("type"));
+                (
+                    kind.unwrap_or_default(),
+                    executor.and_then(|executor| executor.map("config")),
+                )
             }
             Some(executor) => (plain_text(executor), None),
             None => (body.text("type").unwrap_or_default(), None),
         };
-        let config = config.as_ref().or(with);
-        let container = match body.get("container") {
-            Some(container) => Some(container),
-            None => around.container,
+        let config = config.or(with);
+        let container_holder = match body.has("container") {
+            true => body,
+            false => &dag.body,
         };
-        let mut image = match container {
-            Some(Value::Mapping(container)) => text(container, "image").map(str::to_string),
-            Some(Value::String(_)) => {
-                return unsaid("it runs in a container that is there already, name an image");
-            }
-            _ => None,
-        };
+        if container_holder
+            .get("container")
+            .is_some_and(Value::is_string)
+        {
+            return unsaid("it runs in a container that is there already, name an image");
+        }
+        let container = container_holder.map("container");
+        let mut image = container.and_then(|container| container.text("image"));
         match kind.as_str() {
             "" | "shell" | "command" | "sh" | "bash" => {}
             "docker" | "container" => {
@@ -1547,7 +1550,7 @@ impl Writer<'_> {
             }
             other => {
                 return unsaid(format!(
-                    "the executor {other} is not known here, call the tool from a script"
+                    "Stepward has no executor {other}, call the tool from a script"
                 ));
             }
         }
@@ -1572,7 +1575,7 @@ impl Writer<'_> {
         };
         if let Some(args) = body.get("args") {
             return unsaid(format!(
-                "args ({}) beside a command are not known here, write them into the command",
+                "args ({}) beside a command are not supported, write them into the command",
                 texts(args).join(" ")
             ));
         }
@@ -1581,12 +1584,12 @@ impl Writer<'_> {
             let path = format!("{}.executor.config.", step.path);
             self.container_keys(dag, &path, config, &mut written);
         }
-        if let Some(Value::Mapping(container)) = container {
+        if let Some(container) = container {
             let path = match body.has("container") {
                 true => format!("{}.container.", step.path),
                 false => "container.".to_string(),
             };
-            self.container_keys(dag, &path, Some(&Body::new(container)), &mut written);
+            self.container_keys(dag, &path, Some(container), &mut written);
         }
         Ok(written)
     }
@@ -1598,37 +1601,43 @@ impl Writer<'_> {
         };
         config.get("image");
         config.get("command");
-        let mut given = Map::default();
-        let evaluated = self.environment(dag, &format!("{path}env"), config.get("env"), &mut given);
-        for (name, _) in evaluated {
-            let note = "is set outside of the container there; put it into env of the step";
-            self.row(dag, &format!("{path}env.{name}"), NotSupported, "", note);
-        }
-        for name in given.keys().map(str::to_string).collect::<Vec<_>>() {
-            if let Some(value) = given.get(&name) {
-                written.map_mut("env").put(&name, value.clone());
-            }
+        let outside = "is set outside of the container there; put it into env of the step";
+        let variables = self.environment(
+            dag,
+            &format!("{path}env"),
+            config.get("env"),
+            (NotSupported, outside),
+        );
+        for (name, value) in variables {
+            written.map_mut("env").put(&name, literal(&value));
         }
         if let Some(folder) = config.any(&["working_dir", "workdir"]) {
             written.put("workdir", literal(&plain_text(folder)));
         }
-        for (key, _) in config.unread() {
-            let note =
-                "is not said of a step here; name it in docker.args of the worker's settings";
-            self.row(dag, &format!("{path}{key}"), NotSupported, "", note);
+        for left in config.leftovers() {
+            let note = match left.expected {
+                Some(_) => left.note(),
+                None => {
+                    "is no setting of a step here; name it in docker.args of the worker's settings"
+                        .to_string()
+                }
+            };
+            self.row(
+                dag,
+                &format!("{path}{}", left.path),
+                NotSupported,
+                "",
+                &note,
+            );
         }
+        config.dismiss();
     }
 
     fn find(&self, name: &str) -> Option<&Dag> {
         let name = name.trim();
-        let bare = name
-            .strip_suffix(".yaml")
-            .or_else(|| name.strip_suffix(".yml"))
-            .unwrap_or(name);
         let is_it = |dag: &&Dag| {
-            dag.called
-                .iter()
-                .any(|called| called == name || called == bare || *called == *base_name(bare))
+            let mut called = dag.called.iter();
+            called.any(|called| called == name || called == file_stem(name))
         };
         self.dags.iter().find(is_it)
     }
@@ -1692,10 +1701,11 @@ impl Writer<'_> {
             return Ok(());
         };
         let (items, most) = match parallel {
-            Value::Mapping(parallel) => {
-                let parallel = Body::new(parallel);
-                let most = parallel.number("max_concurrent");
-                (parallel.get("items").cloned(), most)
+            Value::Mapping(_) => {
+                let parallel = step.body.map("parallel");
+                let most = parallel.and_then(|parallel| parallel.number("max_concurrent"));
+                let items = parallel.and_then(|parallel| parallel.get("items"));
+                (items.cloned(), most)
             }
             other => (Some(other.clone()), None),
         };
@@ -1770,9 +1780,7 @@ impl Writer<'_> {
         let dag = around.dag;
         let body = &step.body;
         if let Some(reference) = field_reference(&source) {
-            return unsaid(format!(
-                "{reference} is read by Dagu and by no shell, take the value from the output of the step"
-            ));
+            return unsaid(not_for_shells(reference));
         }
         let own_shell = body.get("shell").map(|shell| texts(shell).join(" "));
         let reader = reader.or(own_shell).or_else(|| around.shell.clone());
@@ -1781,13 +1789,9 @@ impl Writer<'_> {
             .as_deref()
             .and_then(|reader| reader.split_whitespace().next());
         let program = program.map(|program| base_name(program).to_string());
-        let shells = ["sh", "bash", "dash", "ash", "ksh", "zsh"];
         let is_shell = match (&program, has_mark) {
-            (_, true) => {
-                let first = source.lines().next().unwrap_or_default();
-                shells.iter().any(|shell| first.ends_with(shell))
-            }
-            (Some(program), false) => shells.contains(&program.as_str()),
+            (_, true) => is_shell(marked_program(&source)),
+            (Some(program), false) => is_shell(program),
             (None, false) => true,
         };
         let mut written = Map::default();
@@ -1804,65 +1808,107 @@ impl Writer<'_> {
                 false => head = format!("#!/usr/bin/env -S {}\n", reader.trim()),
             }
         }
+        if source.trim().is_empty() {
+            return unsaid("its script is empty");
+        }
         if let Some(image) = image {
             written.put("runner", "docker");
             written.put("image", literal(&image));
         }
-        // Variables.
+        // Variables. What a step sets itself comes last: it overrides what its DAG sets.
         let mut given = around.given.clone();
-        let own = self.environment(
-            dag,
-            &format!("{}.env", step.path),
-            body.get("env"),
-            &mut given,
-        );
+        let outputs = outputs_before(step, all);
         let mut lines: Vec<String> = Vec::new();
         for (name, here) in DAGU_VARIABLES {
-            if mentions(&source, name) {
+            let is_given = step.handler.is_some() && HANDLER_VARIABLES.contains(&name);
+            if has_word(&source, name) && !is_given {
                 lines.push(format!("export {name}=\"${here}\""));
             }
         }
-        for name in LOST_VARIABLES {
-            if mentions(&source, name) {
-                let note = format!("${name} is empty here; logs are read by stepward logs");
-                self.row(dag, &step.path, Changed, "", &note);
+        for (name, note) in LOST_VARIABLES {
+            if has_word(&source, name) {
+                self.row(
+                    dag,
+                    &step.path,
+                    Changed,
+                    "",
+                    &format!("${name} is empty here; {note}"),
+                );
             }
         }
-        for (name, value) in around.evaluated.iter().chain(&own) {
-            lines.push(format!("export {name}={}", in_quotes(value)));
+        for (name, value) in &around.evaluated {
+            if !outputs.iter().any(|(output, _)| output == name) {
+                lines.push(format!("export {name}={}", in_quotes(value)));
+            }
         }
-        let positions: Vec<&Param> = dag
-            .params
-            .iter()
-            .filter(|param| param.variable.is_none())
-            .collect();
-        let uses_position =
-            (1..=positions.len()).any(|position| mentions(&source, &position.to_string()));
-        if uses_position {
-            let words = positions
-                .iter()
-                .map(|param| format!("\"${{INPUT_{}-}}\"", param.name.to_ascii_uppercase()));
+        let path = format!("{}.env", step.path);
+        let own = self.environment(dag, &path, body.get("env"), BY_THE_SHELL);
+        for (name, value) in &own {
+            let is_set = around.given.get(name).is_some();
+            let is_set = is_set || around.evaluated.iter().any(|(other, _)| other == name);
+            if is_evaluated(value) || (is_set && !around.evaluated.is_empty()) {
+                lines.push(format!("export {name}={}", shell_word(value)));
+            } else {
+                given.put(name, literal(value));
+            }
+        }
+        if (1..=dag.params.len()).any(|position| mentions(&source, &position.to_string())) {
+            let words = dag.params.iter().map(|param| {
+                let value = format!("${{INPUT_{}-}}", param.name.to_ascii_uppercase());
+                let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+                match param.variable {
+                    Some(_) if param.written.chars().all(is_plain) => {
+                        format!("\"{}={value}\"", param.written)
+                    }
+                    Some(_) => format!("\"{}={value}\"", param.name),
+                    None => format!("\"{value}\""),
+                }
+            });
             lines.push(format!("set -- {}", words.collect::<Vec<_>>().join(" ")));
         }
-        let folder = body.any(&["working_dir", "dir"]).map(plain_text);
-        let folder = folder.or_else(|| around.folder.clone());
-        match folder.filter(|folder| !folder.is_empty()) {
-            Some(folder) if is_evaluated(&folder) || folder.starts_with('~') => {
-                let quoted = match folder.strip_prefix('~') {
-                    Some(rest) => format!(
-                        "~{}",
-                        if rest.is_empty() {
-                            String::new()
-                        } else {
-                            in_quotes(rest)
-                        }
-                    ),
-                    None => in_quotes(&folder),
+        match folder_of(body).or_else(|| around.folder.clone()) {
+            Some(folder) if is_evaluated(&folder) || folder == "~" || folder.starts_with("~/") => {
+                if let Some(reference) = field_reference(&folder) {
+                    return unsaid(not_for_shells(reference));
+                }
+                // A shell does not expand a tilde inside quotes.
+                let folder = match folder.strip_prefix('~') {
+                    Some(rest) => format!("$HOME{rest}"),
+                    None => folder,
                 };
-                lines.push(format!("cd {quoted} || exit 1"));
+                lines.push(format!("cd {} || exit 1", in_quotes(&folder)));
             }
             Some(folder) => written.put("workdir", literal(&folder)),
             None => {}
+        }
+        lines.extend(
+            step.handler
+                .as_ref()
+                .and_then(|handler| handler.guard.clone()),
+        );
+        if !is_shell {
+            let positions = (1..=dag.params.len()).map(|position| position.to_string());
+            let params = dag.params.iter().filter_map(|param| param.variable.clone());
+            let variables = around.evaluated.iter().chain(&own).chain(&outputs);
+            let names = given.keys().map(str::to_string).collect::<Vec<_>>();
+            let names = names.into_iter().chain(positions).chain(params);
+            let names = names.chain(variables.map(|(name, _)| name.clone()));
+            let mut kept: Vec<String> = names.filter(|name| mentions(&source, name)).collect();
+            kept.sort();
+            kept.dedup();
+            if !kept.is_empty() {
+                let note = format!(
+                    "Dagu puts in the values of ${}; here the script keeps these words, let it read the variables of its environment",
+                    kept.join(", $")
+                );
+                self.row(
+                    dag,
+                    &format!("{}.script", step.path),
+                    NotSupported,
+                    "",
+                    &note,
+                );
+            }
         }
         if !is_shell && (!lines.is_empty() || step.output.is_some()) {
             // A shell sets the variables and keeps the output, and gives the script to its reader.
@@ -1881,19 +1927,18 @@ impl Writer<'_> {
         }
         match &step.output {
             Some(output) => {
-                script.push_str(&captured(&source, output));
+                script.push_str(&captured(&source, output, !head.is_empty()));
                 let mut note = format!(
-                    "what it prints is its output {output}, which the steps behind it have in ${output}"
+                    "what it prints is its output {output}, which the steps behind it have in ${output}; more than {} KiB fail the step, Dagu keeps 1 MB",
+                    limits::OUTPUT_BYTES_MAX >> 10
                 );
-                let mut outcome = Converted;
                 if step.goes_on.failure {
-                    outcome = Changed;
                     note.push_str("; if it fails, they have an empty text there: the output of a failed step is not passed on");
                 }
                 self.row(
                     dag,
                     &format!("{}.output", step.path),
-                    outcome,
+                    Changed,
                     output,
                     &note,
                 );
@@ -1903,11 +1948,12 @@ impl Writer<'_> {
                 script.push('\n');
             }
         }
-        for (name, value) in outputs_before(step, all, &script).unwrap_or_default() {
-            given.put(&name, value);
-        }
-        if script.trim().is_empty() {
-            return unsaid("its script is empty");
+        for (name, value) in outputs {
+            let is_own = own.iter().any(|(own, _)| *own == name);
+            // A handler is a job of its own, which is given them as inputs.
+            if !is_own && step.handler.is_none() {
+                given.put(&name, value);
+            }
         }
         written.put("script", literal(&format!("{head}{script}")));
         if !given.is_empty() {
@@ -1916,35 +1962,107 @@ impl Writer<'_> {
         Ok(written)
     }
 
-    /// A step that writes whether all conditions hold to its output `ok`.
-    fn script_of_conditions(&mut self, around: &Around, conditions: &[Condition]) -> Map {
-        let mut script = String::new();
-        for (name, value) in &around.evaluated {
-            script.push_str(&format!("export {name}={}\n", in_quotes(value)));
-        }
-        let tests: Vec<String> = conditions.iter().map(Condition::test).collect();
-        script.push_str(&format!(
+    /// A step that writes whether all conditions hold to its output `ok`. It runs where the step itself would run.
+    fn check(
+        &mut self,
+        around: &Around,
+        step: &Step,
+        all: &[Step],
+        conditions: &[Condition],
+    ) -> Result<Map, Unsaid> {
+        let script = format!(
             "if {}\nthen echo ok=true\nelse echo ok=false\nfi >> \"$STEPWARD_OUTPUT\"\n",
-            tests.join(" &&\n   ")
-        ));
-        let mut step = Map::default();
-        step.put("script", literal(&script));
-        if !around.given.is_empty() {
-            step.put("env", around.given.clone());
+            all_of(conditions)
+        );
+        let shell = step.body.get("shell").map(|shell| texts(shell).join(" "));
+        let shell = shell.or_else(|| around.shell.clone()).filter(|shell| {
+            let program = shell.split_whitespace().next().unwrap_or_default();
+            is_shell(base_name(program))
+        });
+        let shell = shell.unwrap_or_else(|| "sh".to_string());
+        // The rows of the step itself say what became of its variables and its folder.
+        let rows = self.report.rows.len();
+        let check = step.check();
+        let written = self.script_read_by(around, &check, all, script, None, Some(shell));
+        let written = written.map(|mut written| {
+            self.put_tags(around, &check, &mut written);
+            written
+        });
+        self.report.rows.truncate(rows);
+        written
+    }
+
+    /// The conditions as they are written.
+    fn conditions(
+        &mut self,
+        dag: &Dag,
+        path: &str,
+        written: &Value,
+    ) -> Result<Vec<Condition>, String> {
+        let items = match written {
+            Value::Sequence(list) => list.clone(),
+            other => vec![other.clone()],
+        };
+        let mut conditions = Vec::new();
+        for item in items {
+            let condition = match &item {
+                Value::Mapping(item) => {
+                    let item = Body::new(item);
+                    let condition = Condition {
+                        condition: item
+                            .any(&["condition", "command"])
+                            .map(plain_text)
+                            .unwrap_or_default(),
+                        expected: item.text("expected"),
+                        is_negated: item.flag("negate") == Some(true),
+                    };
+                    self.unread(dag, &format!("{path}."), &item);
+                    condition
+                }
+                item => Condition {
+                    condition: plain_text(item),
+                    expected: None,
+                    is_negated: false,
+                },
+            };
+            if condition.condition.trim().is_empty() {
+                return Err("a condition is empty".to_string());
+            }
+            let expected = condition.expected.as_deref().unwrap_or_default();
+            for text in [condition.condition.as_str(), expected] {
+                if let Some(reference) = field_reference(text) {
+                    return Err(not_for_shells(reference));
+                }
+            }
+            if let Some(pattern) = expected.strip_prefix("re:") {
+                posix_pattern(pattern)?;
+            }
+            conditions.push(condition);
         }
-        step
+        Ok(conditions)
     }
 
     // What belongs to the whole DAG
 
-    fn handlers(&mut self, dag: &Dag, around: &Around, task: &mut Map) {
-        let Some(Value::Mapping(handlers)) = dag.body.get("handler_on") else {
+    /// Handlers become hooks. `gate` is the step that tests the preconditions of the DAG.
+    fn handlers(
+        &mut self,
+        dag: &Dag,
+        around: &Around,
+        steps: &[Step],
+        gate: Option<&str>,
+        task: &mut Map,
+    ) {
+        let Some(handlers) = dag.body.map("handler_on") else {
             return;
         };
-        let handlers = Body::new(handlers);
-        handlers.get("init");
         let mut hooks: BTreeMap<&str, Vec<Node>> = BTreeMap::new();
-        let all_events = ["on_success", "on_error", "on_cancel"];
+        // Each event with the status that Dagu would tell a handler.
+        let all_events = [
+            ("on_success", "succeeded"),
+            ("on_error", "failed"),
+            ("on_cancel", "aborted"),
+        ];
         for (key, events) in [
             ("success", &all_events[..1]),
             ("failure", &all_events[1..2]),
@@ -1956,60 +2074,24 @@ impl Writer<'_> {
                 continue;
             };
             let path = format!("handler_on.{key}");
-            let body = match handler {
-                Value::Mapping(handler) => Body::new(handler),
-                command => {
-                    let mut step = Mapping::new();
-                    step.insert("command".into(), plain_text(command).into());
-                    Body::new(&step)
-                }
-            };
-            let step = Step {
-                name: format!("{}-on-{key}", dag.task),
-                path: path.clone(),
-                body,
-                needs: Vec::new(),
-                goes_on: Continue::default(),
-                output: None,
-            };
+            let name = format!("{}-on-{key}", dag.task);
+            let mut step = Step::new(name, path.clone(), step_of(handler));
+            step.needs = steps.iter().map(|step| step.name.clone()).collect();
             let rows = self.report.rows.len();
-            match self.step_body(around, &step, &[]) {
-                Ok(mut action) => {
-                    if action.get("type") == Some(&Node::from("task")) {
-                        let mut hook = Map::default();
-                        for key in ["task", "input"] {
-                            if let Some(value) = action.get(key) {
-                                hook.put(key, value.clone());
-                            }
+            let gate = gate.filter(|_| key == "success");
+            match self.hook(around, &mut step, steps, gate) {
+                Ok(hook) => {
+                    for (event, status) in events {
+                        let mut hook = hook.clone();
+                        if hook.at(&["input", "DAG_RUN_STATUS"]).is_some() {
+                            hook.map_mut("input").put("DAG_RUN_STATUS", *status);
                         }
-                        for event in events {
-                            hooks.entry(event).or_default().push(hook.clone().into());
-                        }
-                    } else {
-                        let params = dag.params.iter().filter_map(|param| {
-                            let default =
-                                param.default.as_ref().map(plain_text).unwrap_or_default();
-                            Some((param.variable.clone()?, default))
-                        });
-                        let params: Vec<(String, String)> = params.collect();
-                        for (variable, default) in &params {
-                            let default = if is_evaluated(default) { "" } else { default };
-                            action.map_mut("env").put(variable, literal(default));
-                        }
-                        self.document.map_mut("actions").put(&step.name, action);
-                        let mut hook = Map::default();
-                        hook.put("action", step.name.as_str());
-                        for event in events {
-                            hooks.entry(event).or_default().push(hook.clone().into());
-                        }
-                        if !params.is_empty() {
-                            let note = "sees the defaults of the parameters, not what the job was given: a hook is a job of its own";
-                            self.row(dag, &path, Changed, "", note);
-                        }
+                        hooks.entry(event).or_default().push(hook.into());
+                        self.place(dag, &[event, &path], &path);
                     }
+                    let events: Vec<&str> = events.iter().map(|(event, _)| *event).collect();
                     let note = format!("{}: a job of its own", events.join(", "));
                     self.row(dag, &path, Changed, "", &note);
-                    step.body.get("continue_on");
                     self.unread(dag, &format!("{path}."), &step.body);
                 }
                 Err(Unsaid(why)) => {
@@ -2022,14 +2104,109 @@ impl Writer<'_> {
         for (event, list) in hooks {
             task.put(event, list);
         }
-        self.unread(dag, "handler_on.", &handlers);
+    }
+
+    /// The hook that runs a handler. A hook is a job of its own: it is given all values that the handler sees in Dagu as inputs.
+    fn hook(
+        &mut self,
+        around: &Around,
+        step: &mut Step,
+        steps: &[Step],
+        gate: Option<&str>,
+    ) -> Result<Map, Unsaid> {
+        let dag = around.dag;
+        let mut guards: Vec<String> = Vec::new();
+        if gate.is_some() {
+            guards.push("[ \"$INPUT_PRECONDITIONS_MET\" = true ] || exit 0".to_string());
+        }
+        let conditions = preconditions_of(&step.body);
+        if let Some(conditions) = conditions {
+            let path = format!("{}.preconditions", step.path);
+            let conditions = self.conditions(dag, &path, conditions).map_err(Unsaid)?;
+            guards.push(format!(
+                "if {}\nthen :\nelse exit 0\nfi",
+                all_of(&conditions)
+            ));
+            let note = "the script tests them first, and ends with 0 if one is false";
+            self.row(dag, &path, Changed, "", note);
+        }
+        let has_conditions = conditions.is_some();
+        step.handler = Some(Handler {
+            guard: (!guards.is_empty()).then(|| guards.join("\n")),
+        });
+        let mut action = self.step_body(around, step, steps)?;
+        let mut hook = Map::default();
+        if action.get("type") == Some(&Node::from("task")) {
+            if has_conditions {
+                return unsaid("a handler that runs a DAG has no preconditions here");
+            }
+            if gate.is_some() {
+                let note = "runs also if the preconditions of the DAG do not hold";
+                self.row(dag, &step.path, Changed, "", note);
+            }
+            for key in ["task", "input"] {
+                if let Some(value) = action.get(key) {
+                    hook.put(key, value.clone());
+                }
+            }
+            return Ok(hook);
+        }
+        let own = variables(step.body.get("env"));
+        // Input of the action, its value in the hook, and the variable that scripts know it by.
+        let mut passed: Vec<(&str, String, bool)> = Vec::new();
+        for param in &dag.params {
+            let value = format!("{{{{ input.{} | default('') | string }}}}", param.name);
+            let is_variable = around.given.get(&param.name).is_none();
+            passed.push((&param.name, value, is_variable && param.variable.is_some()));
+        }
+        let outputs = outputs_before(step, steps);
+        for (name, value) in &outputs {
+            passed.retain(|(known, ..)| known != name);
+            passed.push((name, value.clone(), true));
+        }
+        let script = match action.get("script") {
+            Some(Node::Text(script)) => script.clone(),
+            _ => String::new(),
+        };
+        for (name, value) in HANDLER_VARIABLES.iter().zip([
+            "{{ hook.task }}",
+            "{{ hook.job | string }}",
+            "{{ hook.job | string }}",
+            "",
+        ]) {
+            if has_word(&script, name) {
+                passed.push((name, value.to_string(), true));
+            }
+        }
+        if let Some(gate) = gate {
+            let value = format!(
+                "{{{{ {} | default('') | string }}}}",
+                step_output(gate, "ok")
+            );
+            passed.push(("preconditions_met", value, false));
+        }
+        for (name, value, is_variable) in passed {
+            let mut spec = Map::default();
+            spec.put("type", "string");
+            action.map_mut("input").put(name, spec);
+            hook.map_mut("input").put(name, value);
+            if is_variable && !own.iter().any(|(own, _)| own == name) {
+                let value = format!("{{{{ input.{name} | default('') }}}}");
+                action.map_mut("env").put(name, value);
+            }
+        }
+        self.put_tags(around, step, &mut action);
+        hook.put_first("action", step.name.as_str());
+        let path = ["actions", &step.name].map(str::to_string);
+        let place = format!("{}: {}{}", dag.file, dag.prefix, step.path);
+        self.places.insert(path.into(), place);
+        self.document.map_mut("actions").put(&step.name, action);
+        Ok(hook)
     }
 
     /// The target that stands for the addresses under this key: its index among all targets.
     fn mail_target(&mut self, dag: &Dag, key: &str) -> usize {
-        let config = dag.body.get(key).and_then(Value::as_mapping);
-        let config = config.map(Body::new);
-        let config = config.as_ref();
+        let config = dag.body.map(key);
         let to = config.and_then(|config| config.get("to")).map(texts);
         let from = config.and_then(|config| config.text("from"));
         let known = self.mail_targets.iter();
@@ -2048,25 +2225,19 @@ impl Writer<'_> {
 
     fn mail(&mut self, dag: &Dag, task: &mut Map) {
         let body = &dag.body;
-        let mail_on = body
-            .get("mail_on")
-            .and_then(Value::as_mapping)
-            .map(Body::new);
-        let is_on = |key: &str| {
-            let on = mail_on.as_ref().and_then(|mail_on| mail_on.get(key));
-            on.and_then(Value::as_bool) == Some(true)
-        };
+        let mail_on = body.map("mail_on");
+        let is_on = |key: &str| mail_on.and_then(|mail_on| mail_on.flag(key)) == Some(true);
         for (key, event, mail) in [
             ("failure", "on_error", "error_mail"),
             ("success", "on_success", "info_mail"),
         ] {
-            let config = body.get(mail).and_then(Value::as_mapping).map(Body::new);
+            let config = body.map(mail);
             if config.is_none() && !is_on(key) {
                 continue;
             }
             let target = self.mail_target(dag, mail);
             let name = self.mail_targets[target].name();
-            if let Some(config) = &config {
+            if config.is_some() {
                 let note = match self.mail_targets[target].definition() {
                     Some(definition) => {
                         format!("belongs into the server's settings: {definition}")
@@ -2076,10 +2247,6 @@ impl Writer<'_> {
                     }
                 };
                 self.row(dag, mail, Changed, "", &note);
-                for key in ["to", "from"] {
-                    config.get(key);
-                }
-                self.unread(dag, &format!("{mail}."), config);
             }
             if is_on(key) {
                 let mut hooks = match task.get(event) {
@@ -2094,14 +2261,10 @@ impl Writer<'_> {
                 if let Some(definition) = self.mail_targets[target].definition() {
                     note = format!("{note}; the server's settings need {definition}");
                 }
-                self.row(dag, &format!("mail_on.{key}"), Changed, "", &note);
+                let path = format!("mail_on.{key}");
+                self.place(dag, &[event, &path], &path);
+                self.row(dag, &path, Changed, "", &note);
             }
-        }
-        if let Some(mail_on) = &mail_on {
-            for key in ["failure", "success"] {
-                mail_on.get(key);
-            }
-            self.unread(dag, "mail_on.", mail_on);
         }
     }
 
@@ -2109,9 +2272,11 @@ impl Writer<'_> {
         let catch_up = dag.body.text("catchup_window");
         let policy = dag.body.text("overlap_policy");
         let Some(written) = dag.body.get("schedule") else {
-            if catch_up.is_some() || policy.is_some() {
-                let note = "there is no schedule that it could be about";
-                self.row(dag, "catchup_window", LeftOut, "", note);
+            for (key, value) in [("catchup_window", catch_up), ("overlap_policy", policy)] {
+                if value.is_some() {
+                    let note = "there is no schedule that it could be about";
+                    self.row(dag, key, LeftOut, "", note);
+                }
             }
             return;
         };
@@ -2130,7 +2295,9 @@ impl Writer<'_> {
             Value::Mapping(kinds)
                 if get(kinds, "expression").is_none() && get(kinds, "at").is_none() =>
             {
-                let kinds = Body::new(kinds);
+                let Some(kinds) = dag.body.map("schedule") else {
+                    return;
+                };
                 if let Some(start) = kinds.get("start") {
                     starts.extend(list("schedule.start", start));
                 }
@@ -2148,7 +2315,6 @@ impl Writer<'_> {
                         self.row(dag, &format!("schedule.{key}"), NotSupported, "", hint);
                     }
                 }
-                self.unread(dag, "schedule.", &kinds);
             }
             other => starts.extend(list("schedule", other)),
         }
@@ -2159,11 +2325,18 @@ impl Writer<'_> {
         let mut number = 0;
         for (path, item) in starts {
             let expression = match &item {
-                Value::Mapping(item) => text(item, "expression").unwrap_or_default().to_string(),
+                Value::Mapping(item) => {
+                    let item = Body::new(item);
+                    let expression = item.text("expression").unwrap_or_default();
+                    if !expression.is_empty() {
+                        self.unread(dag, &format!("{path}."), &item);
+                    }
+                    expression
+                }
                 item => plain_text(item),
             };
             if expression.is_empty() {
-                let note = "a single time is no schedule here; submit the task then";
+                let note = "holds no cron expression, and a single time is no schedule here; submit the task then";
                 self.row(dag, &path, NotSupported, "", note);
                 continue;
             }
@@ -2201,6 +2374,7 @@ impl Writer<'_> {
                 None => schedule.put("catch_up", "none"),
             }
             task.map_mut("schedules").put(&name, schedule);
+            self.place(dag, &["schedules", &name], &path);
             self.row(
                 dag,
                 &path,
@@ -2221,6 +2395,75 @@ impl Writer<'_> {
     }
 }
 
+/// What became of a key of a DAG or a step that is not imported, if there is more to say than that.
+fn explained(key: &str) -> Option<(Outcome, &'static str)> {
+    Some(match key {
+        "tags" | "labels" | "group" => (
+            LeftOut,
+            "there are no labels of tasks here; it changes nothing",
+        ),
+        "log_dir" | "log_output" | "max_output_size" | "max_clean_up_time_sec" => (
+            LeftOut,
+            "logs are kept by the server; limits of a worker and retention in the settings bound them",
+        ),
+        "hist_retention_days" => (
+            NotSupported,
+            "is one setting for all jobs here: retention.job_days in the server's settings",
+        ),
+        "dotenv" => (
+            NotSupported,
+            "no .env file is read; write the variables as env, or put them into env of the worker's settings",
+        ),
+        "delay_sec" | "restart_wait_sec" => (
+            NotSupported,
+            "nothing waits before a start; put a sleep into the first step",
+        ),
+        "max_active_steps" => (
+            NotSupported,
+            "a job has no limit of its own; the slots of the workers bound what runs at a time",
+        ),
+        "skip_if_successful" => (
+            NotSupported,
+            "every scheduled run starts; let the first step look whether there is something to do",
+        ),
+        "queue" => (
+            NotSupported,
+            "there are no queues by name; write concurrency with the same group into each task that shared it",
+        ),
+        "repeat_policy" => (
+            NotSupported,
+            "a step runs once; repeat in the script, or use a schedule",
+        ),
+        "signal_on_stop" => (
+            NotSupported,
+            "a step is stopped by SIGTERM, then by SIGKILL",
+        ),
+        "stdout" | "stderr" => (
+            NotSupported,
+            "what a step prints is its log; redirect in the script to have it in a file as well",
+        ),
+        "smtp" => (
+            NotSupported,
+            "mail is sent by sendmail of the server's machine; set up smtp there",
+        ),
+        "ssh" | "s3" | "redis" | "llm" | "harness" | "harnesses" | "registry_auths" => (
+            NotSupported,
+            "only scripts, containers, pods and tasks are run here; call the tool from a script",
+        ),
+        "approval" => (
+            NotSupported,
+            "write a step of type: approval behind it, and let the next steps wait for that",
+        ),
+        _ => return None,
+    })
+}
+
+/// What becomes of a variable whose value has to be evaluated.
+const BY_THE_SHELL: (Outcome, &str) = (
+    Changed,
+    "is evaluated by the shell at the start of each script",
+);
+
 /// Variables of Dagu that have the same meaning as one of ours.
 const DAGU_VARIABLES: [(&str, &str); 6] = [
     ("DAG_NAME", "STEPWARD_TASK"),
@@ -2231,13 +2474,24 @@ const DAGU_VARIABLES: [(&str, &str); 6] = [
     ("ITEM", "EACH_ITEM"),
 ];
 
-/// Variables of Dagu that nothing here corresponds to.
-const LOST_VARIABLES: [&str; 4] = [
-    "DAG_RUN_LOG_FILE",
-    "DAG_RUN_STEP_STDOUT_FILE",
-    "DAG_RUN_STEP_STDERR_FILE",
-    "DAG_EXECUTION_LOG_PATH",
+/// Variables of Dagu that a handler is given by its hook.
+const HANDLER_VARIABLES: [&str; 4] = ["DAG_NAME", "DAG_RUN_ID", "DAG_REQUEST_ID", "DAG_RUN_STATUS"];
+
+/// Variables of Dagu that nothing here corresponds to, and what to do instead.
+const LOST_VARIABLES: [(&str, &str); 8] = [
+    ("DAG_RUN_LOG_FILE", READ_LOGS),
+    ("DAG_RUN_STEP_STDOUT_FILE", READ_LOGS),
+    ("DAG_RUN_STEP_STDERR_FILE", READ_LOGS),
+    ("DAG_EXECUTION_LOG_PATH", READ_LOGS),
+    ("DAG_PARAMS_JSON", READ_INPUTS),
+    ("DAGU_PARAMS_JSON", READ_INPUTS),
+    ("DAG_RUN_WORK_DIR", KEEP_FILES),
+    ("DAG_RUN_ARTIFACTS_DIR", KEEP_FILES),
 ];
+
+const READ_LOGS: &str = "logs are read by stepward logs";
+const READ_INPUTS: &str = "each input is in a variable of its own";
+const KEEP_FILES: &str = "let the script name a folder of its own";
 
 /// One text is a command. A list is a program and its arguments, or commands if its first entry is more than one word.
 fn command_of(command: &Value) -> String {
@@ -2279,36 +2533,104 @@ fn given_to(reader: &str, source: &str) -> String {
     )
 }
 
-/// A script whose output becomes the output `name` of its step as well as its log.
-fn captured(source: &str, name: &str) -> String {
+/// A script whose output becomes the output `name` of its step as well as its log. The exit code stays that of the script.
+/// `may_exit` says that the shell may have been told to end at the first failure.
+fn captured(source: &str, name: &str, may_exit: bool) -> String {
     let source = source.trim_end();
+    let (before, within) = match may_exit {
+        true => ("flags=$-\nset +e\n", "case $flags in *e*) set -e;; esac\n"),
+        false => ("", ""),
+    };
     format!(
-        "(\n{source}\n) > \"$STEPWARD_TMP/stdout\"\nstatus=$?\ncat \"$STEPWARD_TMP/stdout\"\n\
+        "{before}{{ (\n{within}{source}\n)\necho \"$?\" > \"$STEPWARD_TMP/status\"; }} | tee \"$STEPWARD_TMP/stdout\"\n\
          {{ echo '{name}<<END_OF_{name}'; cat \"$STEPWARD_TMP/stdout\"; echo; echo 'END_OF_{name}'; }} >> \"$STEPWARD_OUTPUT\"\n\
-         exit \"$status\"\n"
+         exit \"$(cat \"$STEPWARD_TMP/status\")\"\n"
     )
 }
 
-fn continue_of(written: &Value) -> Continue {
-    match written {
-        Value::Mapping(rules) => {
-            let rules = Body::new(rules);
-            let is_on = |key: &str| rules.get(key).and_then(Value::as_bool) == Some(true);
+/// What `continue_on` of a step or of the defaults says.
+fn goes_on(body: &Body) -> Continue {
+    match body.get("continue_on") {
+        None => Continue::default(),
+        Some(Value::Mapping(_)) => {
+            let is_on =
+                |key: &str| body.map("continue_on").and_then(|rules| rules.flag(key)) == Some(true);
+            let (failure, failed) = (is_on("failure"), is_on("failed"));
             Continue {
-                failure: is_on("failure") || is_on("failed"),
+                failure: failure || failed,
                 skipped: is_on("skipped"),
             }
         }
-        other => {
-            let words = texts(other);
+        Some(words) => {
+            let words = texts(words);
+            let is_failure = |word: &String| word == "failed" || word == "failure";
+            let is_skipped = |word: &String| word == "skipped";
+            if !words
+                .iter()
+                .all(|word| is_failure(word) || is_skipped(word))
+            {
+                body.expect("continue_on", "failed or skipped");
+            }
             Continue {
-                failure: words
-                    .iter()
-                    .any(|word| word == "failed" || word == "failure"),
-                skipped: words.iter().any(|word| word == "skipped"),
+                failure: words.iter().any(is_failure),
+                skipped: words.iter().any(is_skipped),
             }
         }
     }
+}
+
+/// The preconditions as they are written. An empty list is none.
+fn preconditions_of(body: &Body) -> Option<&Value> {
+    let is_empty = |value: &Value| value.as_sequence().is_some_and(Vec::is_empty);
+    body.any(&["preconditions", "precondition"])
+        .filter(|value| !is_empty(value))
+}
+
+fn folder_of(body: &Body) -> Option<String> {
+    body.text("working_dir").or_else(|| body.text("dir"))
+}
+
+/// The variable that the output of a step is kept in.
+fn output_of(body: &Body) -> Option<String> {
+    let name = body.get("output")?.as_str()?.trim();
+    let name = name.trim_start_matches('$').trim_matches(['{', '}']);
+    Some(variable_name(name))
+}
+
+/// A step, which may be written as its command alone.
+fn step_of(written: &Value) -> Body {
+    match written {
+        Value::Mapping(step) => Body::new(step),
+        command => {
+            let mut step = Mapping::new();
+            step.insert("command".into(), command.clone());
+            Body::new(&step)
+        }
+    }
+}
+
+fn is_shell(program: &str) -> bool {
+    ["sh", "bash", "dash", "ash", "ksh", "zsh"].contains(&program)
+}
+
+/// The program that the first line of a script names: `bash` of `#!/usr/bin/env -S bash -e`.
+fn marked_program(source: &str) -> &str {
+    let line = source.lines().next().unwrap_or_default();
+    let mut words = line.trim_start_matches("#!").split_whitespace();
+    let program = base_name(words.next().unwrap_or_default());
+    match program {
+        "env" => {
+            let mut words = words.filter(|word| !word.starts_with('-') && !word.contains('='));
+            words.next().map_or("env", base_name)
+        }
+        program => program,
+    }
+}
+
+fn not_for_shells(reference: &str) -> String {
+    format!(
+        "{reference} is read by Dagu and by no shell, take the value from the output of the step"
+    )
 }
 
 /// What a step waits for, and which outcomes of it let the step run.
@@ -2350,19 +2672,23 @@ fn steps_before<'s>(step: &Step, all: &'s [Step]) -> Vec<&'s Step> {
     found
 }
 
-/// The outputs of steps before this one that its script mentions, as variables. `None`: there are none.
-fn outputs_before(step: &Step, all: &[Step], script: &str) -> Option<Vec<(String, String)>> {
-    let before = steps_before(step, all).into_iter();
-    let outputs = before.filter_map(|before| {
-        let name = before.output.as_ref()?;
+/// The outputs of the steps before this one, as variables. If two steps have the same one, the later step counts.
+fn outputs_before(step: &Step, all: &[Step]) -> Vec<(String, String)> {
+    let before = steps_before(step, all);
+    let is_before = |other: &&Step| before.iter().any(|before| before.name == other.name);
+    let mut outputs: Vec<(String, String)> = Vec::new();
+    for before in all.iter().filter(is_before) {
+        let Some(name) = &before.output else {
+            continue;
+        };
         let value = format!(
             "{{{{ {} | default('') | trim }}}}",
             step_output(&before.name, name)
         );
-        mentions(script, name).then(|| (name.clone(), value))
-    });
-    let outputs: Vec<(String, String)> = outputs.collect();
-    (!outputs.is_empty()).then_some(outputs)
+        outputs.retain(|(known, _)| known != name);
+        outputs.push((name.clone(), value));
+    }
+    outputs
 }
 
 /// A text of Dagu as a template: `${NAME}` of parameters, of outputs of steps before it, and of items.
@@ -2387,16 +2713,12 @@ fn to_template(text: &str, around: &Around, step: &Step, all: &[Step]) -> Result
             }
         };
         rest = more;
-        let param = around.dag.params.iter().find(|param| {
-            let position = around
-                .dag
-                .params
-                .iter()
-                .filter(|param| param.variable.is_none());
-            let at = position.clone().position(|other| other == *param);
-            param.variable.as_deref() == Some(name)
-                || at.is_some_and(|at| (at + 1).to_string() == name)
+        let mut params = around.dag.params.iter().enumerate();
+        let param = params.find(|(index, param)| match &param.variable {
+            Some(variable) => variable == name,
+            None => (index + 1).to_string() == name,
         });
+        let param = param.map(|(_, param)| param);
         let of_step = steps_before(step, all)
             .into_iter()
             .find(|before| before.output.as_deref() == Some(name));
@@ -2412,7 +2734,8 @@ fn to_template(text: &str, around: &Around, step: &Step, all: &[Step]) -> Result
             }
             (name, None, Some(of), _) => {
                 let output = step_output(&of.name, name);
-                out.push_str(&match of.goes_on == Continue::default() {
+                let always_there = of.goes_on == Continue::default() && step.handler.is_none();
+                out.push_str(&match always_there {
                     true => format!("{{{{ {output} | trim }}}}"),
                     false => format!("{{{{ {output} | default('') | trim }}}}"),
                 });
@@ -2445,10 +2768,12 @@ impl Condition {
                 let inner = command
                     .strip_prefix('`')
                     .and_then(|rest| rest.strip_suffix('`'));
-                format!("( {} ) > /dev/null", inner.unwrap_or(command))
+                // The line end is for a command that ends with a comment.
+                format!("(\n{}\n) > /dev/null", inner.unwrap_or(command))
             }
             Some(expected) => match expected.strip_prefix("re:") {
                 Some(pattern) => {
+                    let pattern = posix_pattern(pattern).unwrap_or_default();
                     let pattern = pattern.replace('\'', "'\\''");
                     let value = in_quotes(&self.condition);
                     format!("printf '%s\\n' {value} | grep -Eq -- '{pattern}'")
@@ -2469,63 +2794,107 @@ impl Condition {
     }
 }
 
-fn conditions_text(conditions: &[Condition]) -> String {
-    conditions
-        .iter()
-        .map(|condition| condition.test() + "\n")
-        .collect()
+/// All conditions as one condition of the shell.
+fn all_of(conditions: &[Condition]) -> String {
+    let tests: Vec<String> = conditions.iter().map(Condition::test).collect();
+    tests.join(" &&\n   ")
 }
 
-fn conditions_of(written: &Value) -> Result<Vec<Condition>, String> {
-    let items = match written {
-        Value::Sequence(list) => list.clone(),
-        other => vec![other.clone()],
+/// A pattern of Go's regular expressions as one of `grep -E`, or why there is none.
+fn posix_pattern(pattern: &str) -> Result<String, String> {
+    let fault = |what: &str| {
+        Err(format!(
+            "the pattern {pattern} holds {what}, which grep -E does not know; write it in another way"
+        ))
     };
-    let mut conditions = Vec::new();
-    for item in items {
-        let condition = match &item {
-            Value::Mapping(item) => {
-                let item = Body::new(item);
-                Condition {
-                    condition: item
-                        .any(&["condition", "command"])
-                        .map(plain_text)
-                        .unwrap_or_default(),
-                    expected: item.text("expected"),
-                    is_negated: item.get("negate").and_then(Value::as_bool) == Some(true),
+    let mut out = String::new();
+    let mut is_in_brackets = false;
+    let mut chars = pattern.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => {
+                let escaped = chars.next().unwrap_or('\\');
+                let class = match escaped {
+                    'd' => Some("0-9"),
+                    'w' => Some("0-9A-Za-z_"),
+                    's' => Some("[:space:]"),
+                    _ => None,
+                };
+                match (class, is_in_brackets) {
+                    (Some(class), true) => out.push_str(class),
+                    (Some(class), false) => out.push_str(&format!("[{class}]")),
+                    (None, false) if escaped == 'b' => out.push_str("\\b"),
+                    // Inside brackets POSIX knows no escapes, and these two would end or turn the list.
+                    (None, true) if "]^-".contains(escaped) => {
+                        return fault(&format!("\\{escaped} in brackets"));
+                    }
+                    (None, _) if escaped.is_alphanumeric() => {
+                        return fault(&format!("\\{escaped}"));
+                    }
+                    (None, true) => out.push(escaped),
+                    (None, false) if ".*+?()[]{}|^$\\".contains(escaped) => {
+                        out.push('\\');
+                        out.push(escaped);
+                    }
+                    (None, false) => out.push(escaped),
                 }
             }
-            item => Condition {
-                condition: plain_text(item),
-                expected: None,
-                is_negated: false,
-            },
-        };
-        if condition.condition.trim().is_empty() {
-            return Err("a condition is empty".to_string());
+            '(' if !is_in_brackets && chars.peek() == Some(&'?') => return fault("(?"),
+            '*' | '+' | '?' | '}' if !is_in_brackets && chars.peek() == Some(&'?') => {
+                return fault(&format!("{c}?"));
+            }
+            '[' if is_in_brackets && chars.peek() == Some(&':') => {
+                // A class such as [:alpha:].
+                out.push(c);
+                for c in chars.by_ref() {
+                    out.push(c);
+                    if c == ']' {
+                        break;
+                    }
+                }
+            }
+            '[' if !is_in_brackets => {
+                is_in_brackets = true;
+                out.push(c);
+                // A bracket that comes first is one of the list.
+                for first in ['^', ']'] {
+                    if chars.next_if_eq(&first).is_some() {
+                        out.push(first);
+                    }
+                }
+            }
+            ']' if is_in_brackets => {
+                is_in_brackets = false;
+                out.push(c);
+            }
+            c => out.push(c),
         }
-        if let Some(reference) = field_reference(&condition.condition) {
-            return Err(format!("{reference} is read by Dagu and by no shell"));
-        }
-        conditions.push(condition);
     }
-    match conditions.is_empty() {
-        true => Err("there is no condition".to_string()),
-        false => Ok(conditions),
-    }
+    Ok(out)
 }
 
 /// The conditions as expressions, if all of them compare a parameter with a plain text.
-fn direct_conditions(conditions: &[Condition], params: &[Param]) -> Option<Vec<String>> {
+fn direct_conditions(
+    conditions: &[Condition],
+    around: &Around,
+    step: &Step,
+) -> Option<Vec<String>> {
+    let own = variables(step.body.get("env"));
+    let is_overridden = |name: &str| {
+        let mut set = own.iter().chain(&around.evaluated);
+        around.given.get(name).is_some() || set.any(|(other, _)| other == name)
+    };
     let direct = |condition: &Condition| {
         let name = condition.condition.trim().strip_prefix('$')?;
         let name = name
             .strip_prefix('{')
             .and_then(|inner| inner.strip_suffix('}'))
             .unwrap_or(name);
-        let param = params
-            .iter()
-            .find(|param| param.variable.as_deref() == Some(name))?;
+        let mut params = around.dag.params.iter();
+        let param = params.find(|param| param.variable.as_deref() == Some(name))?;
+        if is_overridden(name) {
+            return None;
+        }
         let expected = condition.expected.as_ref()?;
         let is_plain = |c: char| c.is_alphanumeric() || "_-. /".contains(c);
         if expected.starts_with("re:") || !expected.chars().all(is_plain) {
@@ -2543,19 +2912,6 @@ fn direct_conditions(conditions: &[Condition], params: &[Param]) -> Option<Vec<S
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn keys_are_read_in_both_spellings() {
-        for (written, key) in [
-            ("retryPolicy", "retry_policy"),
-            ("retry_policy", "retry_policy"),
-            ("maxActiveRuns", "max_active_runs"),
-            ("timeoutSec", "timeout_sec"),
-            ("name", "name"),
-        ] {
-            assert_eq!(snake_case(written), key);
-        }
-    }
 
     #[test]
     fn words_are_split_as_a_shell_would() {
@@ -2590,6 +2946,41 @@ mod tests {
             field_reference("a ${CONFIG.port} b"),
             Some("${CONFIG.port}")
         );
+        assert_eq!(
+            field_reference("${CFG.items[0].name}"),
+            Some("${CFG.items[0].name}")
+        );
         assert_eq!(field_reference("a ${X:-1.5} b"), None);
+        assert!(has_word("os.environ['OUT']", "OUT"));
+        assert!(!has_word("OUTPUT SHOUT", "OUT"));
+    }
+
+    #[test]
+    fn patterns_of_go_become_patterns_of_grep() {
+        for (go, posix) in [
+            (r"^\d+$", "^[0-9]+$"),
+            (r"\bv\w*\s", r"\bv[0-9A-Za-z_]*[[:space:]]"),
+            (r"[\d.]+\.", r"[0-9.]+\."),
+            (r"[^]\s]\/x", "[^][:space:]]/x"),
+            (r"[[:alpha:]_]{2,3}", "[[:alpha:]_]{2,3}"),
+            (r"a|\(b\)", r"a|\(b\)"),
+        ] {
+            assert_eq!(posix_pattern(go).as_deref(), Ok(posix));
+        }
+        for go in [r"(?i)x", r"a*?", r"\D", r"\pL", r"[a\-z]", r"\z"] {
+            assert!(posix_pattern(go).is_err(), "{go}");
+        }
+    }
+
+    #[test]
+    fn the_first_line_of_a_script_names_its_program() {
+        for (line, program) in [
+            ("#!/bin/sh", "sh"),
+            ("#!/usr/bin/fish", "fish"),
+            ("#!/usr/bin/env -S bash -e", "bash"),
+            ("#! /usr/bin/env pwsh", "pwsh"),
+        ] {
+            assert_eq!(marked_program(line), program);
+        }
     }
 }

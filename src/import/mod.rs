@@ -5,6 +5,7 @@
 //!
 //! Deliberately not here: folders and terminals. `cli::import` reads and writes.
 
+mod body;
 mod crontab;
 mod dagu;
 mod report;

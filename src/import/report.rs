@@ -69,6 +69,7 @@ impl Report {
                 Some(below) => below
                     .strip_prefix('.')
                     .or_else(|| below.strip_prefix(": "))
+                    .or_else(|| below.strip_prefix('['))
                     .is_some_and(|key| !kept.contains(&key)),
                 None => false,
             };

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_yaml::{Mapping, Value};
 
 use super::Imported;
+use super::body::{as_flag, no_equivalent, shown};
 use super::report::Outcome::{self, Changed, Converted, LeftOut, NotSupported};
 use super::report::Report;
 use super::tera::{self, Quoting, Scope, Translated, translate};
@@ -43,6 +44,7 @@ pub fn import_stroem(
         actions: BTreeMap::new(),
         written: BTreeMap::new(),
         scripts: BTreeMap::new(),
+        places: BTreeMap::new(),
         declared: workspace.declared_inputs(),
         wanted: BTreeMap::new(),
         accepts_by_edge: workspace.has_edges(),
@@ -54,13 +56,14 @@ pub fn import_stroem(
     writer.tasks();
     writer.triggers();
     writer.declare_what_is_given();
+    let mut places = writer.places;
     let drafts = writer.written.into_iter().map(|(name, document)| Draft {
         head: vec![format!("Imported from {name} of a Strøm workspace.")],
         source: name.clone(),
+        places: places.remove(&name).unwrap_or_default(),
         name,
         document,
         tail: Vec::new(),
-        places: BTreeMap::new(),
     });
     finish(drafts.collect(), writer.scripts, writer.report)
 }
@@ -94,7 +97,11 @@ impl<'a> Workspace<'a> {
                 report.add(&file.name, NotSupported, "", note);
                 continue;
             }
-            let tree: Value = match serde_yaml::from_str(&file.text) {
+            let tree = serde_yaml::from_str(&file.text).and_then(|mut tree: Value| {
+                tree.apply_merge()?;
+                Ok(tree)
+            });
+            let tree = match tree {
                 Ok(tree) => tree,
                 Err(error) => {
                     let note = format!("cannot be read as YAML: {error}");
@@ -104,8 +111,14 @@ impl<'a> Workspace<'a> {
             };
             match tree {
                 Value::Mapping(tree) => workspace.add(&file.name, tree, report),
-                Value::Null => {}
-                _ => report.add(&file.name, NotSupported, "", "is no mapping at its top"),
+                Value::Null => {
+                    let note = "is empty; no workflow file is written for it";
+                    report.add(&file.name, LeftOut, "", note);
+                }
+                other => {
+                    let note = not_expected("a mapping", &other);
+                    report.add(&file.name, NotSupported, "", &note);
+                }
             }
         }
         workspace
@@ -119,12 +132,9 @@ impl<'a> Workspace<'a> {
             if !value.is_null()
                 && ((is_hooks && !value.is_sequence()) || (is_section && !value.is_mapping()))
             {
-                let expected = if is_hooks {
-                    "is no list"
-                } else {
-                    "is no mapping"
-                };
-                report.add(format!("{file}: {key}"), NotSupported, "", expected);
+                let expected = if is_hooks { "a list" } else { "a mapping" };
+                let note = not_expected(expected, &value);
+                report.add(format!("{file}: {key}"), NotSupported, "", &note);
                 continue;
             }
             let list = match key.as_str() {
@@ -150,7 +160,8 @@ impl<'a> Workspace<'a> {
             for (name, body) in mapping(&value) {
                 let place = format!("{file}: {key}.{name}");
                 let Value::Mapping(body) = body else {
-                    report.add(place, NotSupported, "", "is no mapping");
+                    let note = not_expected("a mapping", &body);
+                    report.add(place, NotSupported, "", &note);
                     continue;
                 };
                 if list.iter().any(|named| named.name == name) {
@@ -196,6 +207,10 @@ impl<'a> Workspace<'a> {
             .chain(self.tasks.iter().map(|task| of(Kind::Task, task)))
             .collect()
     }
+}
+
+fn not_expected(expected: &str, found: &Value) -> String {
+    format!("expected {expected}, found {}; not imported", shown(found))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -276,6 +291,8 @@ struct Writer<'a> {
     actions: BTreeMap<(String, BTreeMap<String, String>), Option<String>>,
     written: BTreeMap<String, Map>,
     scripts: BTreeMap<String, String>,
+    /// By file: parts of the written document whose source has another path.
+    places: BTreeMap<String, BTreeMap<Vec<String>, String>>,
     declared: BTreeMap<(Kind, String), BTreeSet<String>>,
     /// Inputs that are given or mentioned without being declared, which Strøm lets pass.
     wanted: BTreeMap<(Kind, String), BTreeSet<String>>,
@@ -289,6 +306,25 @@ impl Writer<'_> {
     fn row(&mut self, file: &str, path: &str, outcome: Outcome, what: &str, note: &str) {
         self.report
             .add(format!("{file}: {path}"), outcome, what, note);
+    }
+
+    /// Remembers that a part of the written task comes from this place.
+    fn place(&mut self, task: &Named, part: &[&str], place: String) {
+        let part = [&["tasks", task.name.as_str()], part].concat();
+        let part = part.into_iter().map(str::to_string).collect();
+        let places = self.places.entry(task.file.to_string()).or_default();
+        places.insert(part, place);
+    }
+
+    /// A flag, which may be written as text. Anything else is reported, and counts as not there.
+    fn flag(&mut self, file: &str, path: &str, body: &Mapping, key: &str) -> Option<bool> {
+        let value = get(body, key).filter(|value| !value.is_null())?;
+        let flag = as_flag(value);
+        if flag.is_none() {
+            let note = not_expected("true or false", value);
+            self.row(file, &format!("{path}.{key}"), NotSupported, "", &note);
+        }
+        flag
     }
 
     fn section(&mut self, file: &str, key: &str) -> &mut Map {
@@ -316,7 +352,7 @@ impl Writer<'_> {
                     "there are no connection types; inputs of such a type became json"
                 }
                 "mcp_servers" => "there are no agents",
-                _ => "is not known here",
+                key => &no_equivalent(key),
             };
             match value.as_mapping() {
                 Some(entries) => {
@@ -396,11 +432,12 @@ impl Writer<'_> {
                 "task" | "approval" => {
                     let note = format!("written into each step that uses it, as type: {kind}");
                     self.row(action.file, &path, Converted, "", &note);
+                    let used = if kind == "task" { "task" } else { "message" };
                     self.unused_keys(
                         action.file,
                         &path,
                         &action.body,
-                        &["type", "task", "message", "input", "retry"],
+                        &["type", used, "input", "output", "retry"],
                     );
                 }
                 "agent" => {
@@ -461,31 +498,8 @@ impl Writer<'_> {
                 self.section(action.file, "actions").put(&called, body);
                 if is_first {
                     self.row(action.file, &path, Converted, "", "");
-                    let known = [
-                        "type",
-                        "task",
-                        "cmd",
-                        "script",
-                        "source",
-                        "runner",
-                        "language",
-                        "interpreter",
-                        "image",
-                        "command",
-                        "entrypoint",
-                        "env",
-                        "workdir",
-                        "tags",
-                        "input",
-                        "output",
-                        "manifest",
-                        "retry",
-                        "dependencies",
-                        "args",
-                        "resources",
-                        "name",
-                        "description",
-                    ];
+                    let mut known = vec!["input", "retry", "name", "description"];
+                    known.extend(BODY_KEYS);
                     self.unused_keys(action.file, &path, &action.body, &known);
                 }
                 Some(called)
@@ -557,7 +571,7 @@ impl Writer<'_> {
                     NotSupported,
                     "say in depends_on what is accepted: { step: NAME, accept: [completed, skipped] }",
                 ),
-                _ => (NotSupported, "is not known here"),
+                key => (NotSupported, &*no_equivalent(key)),
             };
             self.row(file, &format!("{path}.{key}"), outcome, "", note);
         }
@@ -595,7 +609,12 @@ impl Writer<'_> {
                     "there are no agents here, call the model from a script".to_string(),
                 ));
             }
-            other => return Err(Unsaid(format!("the type {other} is not known here"))),
+            other => return Err(Unsaid(format!("Stepward has no type {other}"))),
+        }
+        let kind = text(action, "type").unwrap_or("script");
+        for key in unused_body_keys(action) {
+            let note = format!("is not used by an action of type {kind}; not imported");
+            say.note(key, NotSupported, &note);
         }
         match get(action, "env") {
             None | Some(Value::Null) => {}
@@ -605,10 +624,21 @@ impl Writer<'_> {
                     body.map_mut("env").put(&key_text(name), said);
                 }
             }
-            Some(_) => say.note("env", NotSupported, "is no mapping; write NAME: VALUE"),
+            Some(env) => {
+                let note = format!("{}; write NAME: VALUE", not_expected("a mapping", env));
+                say.note("env", NotSupported, &note);
+            }
         }
         if let Some(workdir) = text(action, "workdir") {
             body.put("workdir", say.say("workdir", workdir, Quoting::None)?);
+        }
+        for (key, expected) in [("workdir", "a text"), ("tags", "a list")] {
+            let is_read = |value: &Value| {
+                value.is_null() || value.is_string() || (key == "tags" && value.is_sequence())
+            };
+            if let Some(value) = get(action, key).filter(|value| !is_read(value)) {
+                say.note(key, NotSupported, &not_expected(expected, value));
+            }
         }
         let tags = words(get(action, "tags"));
         if !tags.is_empty() {
@@ -636,8 +666,9 @@ impl Writer<'_> {
             }
         }
         let written = serde_yaml::to_string(action).unwrap_or_default();
-        for note in not_kept(&written) {
-            say.note("script", NotSupported, note);
+        let language = text(action, "language").unwrap_or("shell");
+        for note in not_kept(&written, is_shell(language)) {
+            say.note("script", NotSupported, &note);
         }
         if tell {
             for (key, outcome, note) in std::mem::take(&mut say.notes) {
@@ -675,11 +706,11 @@ impl Writer<'_> {
                     "runner: {runner} needs an image here, give --runner-image IMAGE"
                 )));
             }
-            (other, _) => return Err(Unsaid(format!("the runner {other} is not known here"))),
+            (other, _) => return Err(Unsaid(format!("Stepward has no runner {other}"))),
         }
         let said = text(action, "language").unwrap_or("shell");
         let language = match said {
-            "shell" | "bash" | "sh" => "bash",
+            said if is_shell(said) => "bash",
             "python" => "python",
             "javascript" | "js" => "node",
             "typescript" | "ts" => "bun",
@@ -737,8 +768,8 @@ impl Writer<'_> {
                 if script.trim().is_empty() {
                     return Err(Unsaid(format!("the script {path} is empty")));
                 }
-                for note in not_kept(&script) {
-                    say.note("source", NotSupported, note);
+                for note in not_kept(&script, is_shell) {
+                    say.note("source", NotSupported, &note);
                 }
                 let script = with_folders(script, is_shell);
                 if is_template(&script) {
@@ -820,7 +851,13 @@ impl Writer<'_> {
                 let is_list = |hooks: &Value| hooks.is_sequence() || hooks.is_null();
                 if get(&task.body, event).is_some_and(|hooks| !is_list(hooks)) {
                     let path = format!("{path}.{event}");
-                    self.row(task.file, &path, NotSupported, "", "is no list of hooks");
+                    self.row(
+                        task.file,
+                        &path,
+                        NotSupported,
+                        "",
+                        "expected a list of hooks; not imported",
+                    );
                 }
                 let own = get(&task.body, event)
                     .and_then(Value::as_sequence)
@@ -835,11 +872,9 @@ impl Writer<'_> {
                         self.workspace.hooks.iter().filter(|(_, on, _)| on == event)
                     {
                         for (index, hook) in list.iter().enumerate() {
-                            hooks.extend(self.hook(
-                                file,
-                                &format!("{event}[{index}] for {}", task.name),
-                                hook,
-                            ));
+                            let path = format!("{event}[{index}] for {}", task.name);
+                            hooks.extend(self.hook(file, &path, hook));
+                            self.place(task, &[event, &path], format!("{file}: {path}"));
                         }
                     }
                 }
@@ -924,7 +959,19 @@ impl Writer<'_> {
                 })?),
             };
         let body = named.map_or(step, |action| &action.body);
-        let given = get(step, "input").map(mapping).unwrap_or_default();
+        let mut given = get(step, "input").map(mapping).unwrap_or_default();
+        if ["task", "approval"].contains(&text(body, "type").unwrap_or_default()) {
+            // These actions are written into their steps, and so are the defaults of their inputs.
+            given.extend(
+                named
+                    .map(defaults_of)
+                    .unwrap_or_default()
+                    .into_iter()
+                    .filter(|(name, _)| {
+                        get(step, "input").is_none_or(|given| given.get(name).is_none())
+                    }),
+            );
+        }
         match text(body, "type").unwrap_or("script") {
             "task" => {
                 let child =
@@ -1007,18 +1054,9 @@ impl Writer<'_> {
                             self.body(task.file, path, body, &scope, named.is_none())?;
                         written = inlined;
                         // What an action declares and nobody gives has its default.
-                        let declared = named
-                            .and_then(|action| get(&action.body, "input"))
-                            .map(mapping)
-                            .unwrap_or_default();
-                        for (name, field) in declared {
-                            let default =
-                                field.as_mapping().and_then(|field| get(field, "default"));
-                            if let Some(default) = default
-                                && input.get(&name).is_none()
-                                && !scope.given.contains_key(&name)
-                            {
-                                input.put(&name, Node::from(default));
+                        for (name, default) in named.map(defaults_of).unwrap_or_default() {
+                            if input.get(&name).is_none() && !scope.given.contains_key(&name) {
+                                input.put(&name, Node::from(&default));
                             }
                         }
                         let own = |name: &String| input.get(name).is_none();
@@ -1089,12 +1127,11 @@ impl Writer<'_> {
                 &path,
                 NotSupported,
                 "",
-                "is no mapping; write NAME: VALUE",
+                "expected a mapping; write NAME: VALUE",
             );
         }
-        let goes_on = get(step, "continue_on_failure")
-            .and_then(Value::as_bool)
-            .unwrap_or(false);
+        let goes_on = self.flag(file, path, step, "continue_on_failure");
+        let goes_on = goes_on.unwrap_or(false);
         if let Some(depends) = get(step, "depends_on") {
             written.put(
                 "depends_on",
@@ -1104,7 +1141,7 @@ impl Writer<'_> {
         if goes_on {
             written.put("continue_on_failure", true);
         }
-        if get(step, "sequential").and_then(Value::as_bool) == Some(true) {
+        if self.flag(file, path, step, "sequential") == Some(true) {
             written.put("max_parallel", 1);
             self.row(
                 file,
@@ -1136,7 +1173,7 @@ impl Writer<'_> {
                     &retry_path,
                     NotSupported,
                     &plain_text(other),
-                    "is no mapping; write retry: { max_attempts: N }, which counts the first try too",
+                    "expected a mapping; write retry: { max_attempts: N }, which counts the first try too",
                 ),
             }
         }
@@ -1154,28 +1191,11 @@ impl Writer<'_> {
             "description",
         ];
         if action.is_none() {
-            known.extend([
-                "type",
-                "task",
-                "cmd",
-                "script",
-                "source",
-                "runner",
-                "language",
-                "interpreter",
-                "image",
-                "command",
-                "entrypoint",
-                "env",
-                "workdir",
-                "tags",
-                "output",
-                "manifest",
-                "message",
-                "dependencies",
-                "args",
-                "resources",
-            ]);
+            match text(step, "type") {
+                Some("task") => known.extend(["type", "task", "output"]),
+                Some("approval") => known.extend(["type", "message", "output"]),
+                _ => known.extend(BODY_KEYS),
+            }
         }
         if text(step, "type") == Some("agent") {
             known.extend([
@@ -1290,6 +1310,7 @@ impl Writer<'_> {
         let hook = hook.as_mapping().unwrap_or(&empty);
         match self.hook_body(hook) {
             Ok((node, notes)) => {
+                self.unused_keys(file, path, hook, &["action", "input"]);
                 let outcome = if notes.is_empty() { Converted } else { Changed };
                 let notes: Vec<String> = notes.into_iter().collect();
                 self.row(file, path, outcome, "", &notes.join("; "));
@@ -1310,6 +1331,11 @@ impl Writer<'_> {
 
     fn hook_body(&mut self, hook: &Mapping) -> Result<(Node, BTreeSet<String>), Unsaid> {
         let name = text(hook, "action").ok_or_else(|| Unsaid("it names no action".to_string()))?;
+        if get(hook, "when").is_some() {
+            return Err(Unsaid(
+                "a hook has no when here, test it in the script of the action".to_string(),
+            ));
+        }
         let action = self
             .workspace
             .action(name)
@@ -1322,7 +1348,17 @@ impl Writer<'_> {
         let mut secrets = BTreeMap::new();
         let mut notes = BTreeSet::new();
         let mut names = Vec::new();
-        for (name, value) in get(hook, "input").map(mapping).unwrap_or_default() {
+        if get(&action.body, "retry").is_some() {
+            notes.insert(format!("the retry of {name} does not hold for a hook"));
+        }
+        let mut given = get(hook, "input").map(mapping).unwrap_or_default();
+        if text(&action.body, "type") == Some("task") {
+            let defaults = defaults_of(action).into_iter();
+            let is_given =
+                |name: &str| get(hook, "input").is_some_and(|all| all.get(name).is_some());
+            given.extend(defaults.filter(|(name, _)| !is_given(name)));
+        }
+        for (name, value) in given {
             let mut say = Sayer {
                 scope: &scope,
                 notes: Vec::new(),
@@ -1422,7 +1458,7 @@ impl Writer<'_> {
                 "webhook" => self.webhook(trigger, task, &path, input),
                 other => {
                     let note = format!(
-                        "a trigger of type {other} is not known here; let a webhook or a script submit the task"
+                        "Stepward has no trigger of type {other}; let a webhook or a script submit the task"
                     );
                     self.row(trigger.file, &path, NotSupported, "", &note);
                 }
@@ -1456,12 +1492,14 @@ impl Writer<'_> {
         let mut latest = Map::default();
         latest.put("latest", Node::Plain("365d".to_string()));
         schedule.put("catch_up", latest);
-        if let Some(enabled) = get(body, "enabled").and_then(Value::as_bool) {
+        if let Some(enabled) = self.flag(trigger.file, path, body, "enabled") {
             schedule.put("enabled", enabled);
         }
         self.task_map(task)
             .map_mut("schedules")
             .put(&trigger.name, schedule);
+        let place = format!("{}: {path}", trigger.file);
+        self.place(task, &["schedules", &trigger.name], place);
         let note = format!("schedule {} of task {}", trigger.name, task.name);
         self.row(trigger.file, path, Converted, cron, &note);
         self.unused_keys(
@@ -1482,7 +1520,7 @@ impl Writer<'_> {
 
     fn webhook(&mut self, trigger: &Named, task: &Named, path: &str, mut input: Map) {
         let body = &trigger.body;
-        if get(body, "enabled").and_then(Value::as_bool) == Some(false) {
+        if self.flag(trigger.file, path, body, "enabled") == Some(false) {
             self.row(trigger.file, path, LeftOut, "", "it is not enabled");
             return;
         }
@@ -1525,6 +1563,8 @@ impl Writer<'_> {
             webhook.put("input", input);
         }
         self.task_map(task).map_mut("webhooks").put(&name, webhook);
+        let place = format!("{}: {path}", trigger.file);
+        self.place(task, &["webhooks", &name], place);
         self.row(
             trigger.file,
             path,
@@ -1552,16 +1592,7 @@ impl Writer<'_> {
             trigger.file,
             path,
             body,
-            &[
-                "type",
-                "name",
-                "task",
-                "secret",
-                "input",
-                "enabled",
-                "mode",
-                "timeout_secs",
-            ],
+            &["type", "name", "task", "secret", "input", "enabled", "mode"],
         );
     }
 
@@ -1615,30 +1646,44 @@ const KEPT_FOLDERS: [(&str, &str); 5] = [
     ("STATE_DIR", NO_STATE),
 ];
 
-const NO_ARTIFACTS: &str = "$ARTIFACTS_DIR is an empty folder that is removed after the step, artifacts are not kept here; let the script copy the \
-     files to a place that stays";
+const NO_ARTIFACTS: &str =
+    "artifacts are not kept here; let the script copy the files to a place that stays";
 
-const NO_STATE: &str = "$STATE_DIR and $STATE_OUT_DIR are empty folders that are removed after the step, state is not kept between jobs here; let the \
-     script keep it in a place of its own";
-
-const NO_STATE_LINES: &str = "a line that begins with STATE: is only a line of the log, state is not kept between jobs here; let the script keep it in a \
-     place of its own";
+const NO_STATE: &str =
+    "state is not kept between jobs here; let the script keep it in a place of its own";
 
 /// What a script writes that Strøm keeps and nobody keeps here, in words.
-fn not_kept(script: &str) -> BTreeSet<&'static str> {
-    let named = KEPT_FOLDERS.iter();
-    let named = named.filter(|(name, _)| script.contains(name));
-    let mut notes: BTreeSet<&'static str> = named.map(|(_, note)| *note).collect();
-    if script.contains("STATE:") {
-        notes.insert(NO_STATE_LINES);
-    }
-    for (folder, note) in [("/artifacts", NO_ARTIFACTS), ("/state-out", NO_STATE)] {
+fn not_kept(script: &str, is_shell: bool) -> BTreeSet<String> {
+    let mut notes = BTreeSet::new();
+    // Only shell scripts are given the folders; see `with_folders`.
+    let [artifacts, state] = match is_shell {
+        true => [
+            "$ARTIFACTS_DIR is an empty folder that is removed after the step",
+            "$STATE_DIR and $STATE_OUT_DIR are empty folders that are removed after the step",
+        ],
+        false => [
+            "ARTIFACTS_DIR is not set in scripts of this language",
+            "STATE_DIR and STATE_OUT_DIR are not set in scripts of this language",
+        ],
+    };
+    for (folder, note, becomes) in [
+        ("/artifacts", NO_ARTIFACTS, artifacts),
+        ("/state-out", NO_STATE, state),
+    ] {
         let is_absolute = |at: usize| {
             !script[..at].ends_with(|c: char| c.is_alphanumeric() || "_-.}".contains(c))
         };
-        if script.match_indices(folder).any(|(at, _)| is_absolute(at)) {
-            notes.insert(note);
+        let mut variables = KEPT_FOLDERS.iter().filter(|(_, of)| *of == note);
+        if variables.any(|(name, _)| script.contains(name)) {
+            notes.insert(format!("{becomes}, {note}"));
+        } else if script.match_indices(folder).any(|(at, _)| is_absolute(at)) {
+            notes.insert(format!("{folder} is no folder of ours, {note}"));
         }
+    }
+    if script.contains("STATE:") {
+        notes.insert(format!(
+            "a line that begins with STATE: is only a line of the log, {NO_STATE}"
+        ));
     }
     notes
 }
@@ -1668,6 +1713,81 @@ fn with_folders(script: String, is_shell: bool) -> String {
         Some((first, rest)) if first.starts_with("#!") => format!("{first}\n{folders}{rest}"),
         _ => format!("{folders}{script}"),
     }
+}
+
+/// Keys of an action that say what it does, and of a step that is its own action.
+const BODY_KEYS: [&str; 18] = [
+    "type",
+    "cmd",
+    "script",
+    "source",
+    "runner",
+    "language",
+    "interpreter",
+    "image",
+    "command",
+    "entrypoint",
+    "env",
+    "workdir",
+    "tags",
+    "output",
+    "manifest",
+    "dependencies",
+    "args",
+    "resources",
+];
+
+/// The keys that an action of this type does not look at, or that another key overrides.
+fn unused_body_keys(action: &Mapping) -> Vec<&'static str> {
+    let has = |key: &str| get(action, key).is_some();
+    let in_container = ["image", "command", "entrypoint", "cmd"];
+    let used: Vec<&str> = match text(action, "type").unwrap_or("script") {
+        "docker" => in_container.to_vec(),
+        "pod" => [&in_container[..], &["manifest"]].concat(),
+        kind => {
+            let source = match kind {
+                "shell" if has("cmd") => "cmd",
+                "shell" => "script",
+                _ if has("script") => "script",
+                _ if has("cmd") => "cmd",
+                _ => "source",
+            };
+            let mut used = vec![source, "language", "interpreter", "runner"];
+            // A script in a container says more about its manifest elsewhere.
+            if text(action, "runner").is_some_and(|runner| runner != "local") {
+                used.push("manifest");
+            }
+            used
+        }
+    };
+    let all = [
+        "script",
+        "cmd",
+        "source",
+        "language",
+        "interpreter",
+        "runner",
+        "image",
+        "command",
+        "entrypoint",
+        "manifest",
+    ];
+    let all = all.into_iter();
+    all.filter(|key| has(key) && !used.contains(key)).collect()
+}
+
+fn is_shell(language: &str) -> bool {
+    ["shell", "bash", "sh"].contains(&language)
+}
+
+/// The inputs of an action that have a default.
+fn defaults_of(action: &Named) -> Vec<(String, Value)> {
+    let declared = get(&action.body, "input").map(mapping).unwrap_or_default();
+    let defaults = declared.into_iter().filter_map(|(name, field)| {
+        let default = get(field.as_mapping()?, "default")?.clone();
+        Some((name, default))
+    });
+    defaults.filter(|(_, default)| !default.is_null()).collect()
 }
 
 /// How an input takes its value. Strøm renders every value to text, so a text takes numbers and booleans there.
@@ -1778,7 +1898,7 @@ fn numbers_of(body: &Mapping) -> BTreeSet<String> {
 }
 
 fn is_multiple(field: &Mapping) -> bool {
-    get(field, "multiple").and_then(Value::as_bool) == Some(true)
+    get(field, "multiple").and_then(as_flag) == Some(true)
 }
 
 /// What is inside, if the text is one `{{ … }}` and nothing else: then its value keeps its type here.
@@ -1976,7 +2096,19 @@ fn spec(field: &Value) -> (Map, Vec<(String, Outcome, String)>) {
         spec.put("description", description);
     }
     let default = get(body, "default").filter(|default| !default.is_null());
-    let is_required = get(body, "required").and_then(Value::as_bool) == Some(true);
+    if !field.is_mapping() && !field.is_string() && !field.is_null() {
+        let note = not_expected("a mapping", field);
+        notes.push(("type".to_string(), NotSupported, note));
+    }
+    let is_on = |key: &str| get(body, key).and_then(as_flag) == Some(true);
+    for key in ["required", "secret", "allow_custom", "multiple"] {
+        let value = get(body, key).filter(|value| !value.is_null());
+        if let Some(value) = value.filter(|value| as_flag(value).is_none()) {
+            let note = not_expected("true or false", value);
+            notes.push((key.to_string(), NotSupported, note));
+        }
+    }
+    let is_required = is_on("required");
     match default {
         Some(Value::String(text)) if tera::is_template(text) => {
             notes.push((
@@ -1999,11 +2131,11 @@ fn spec(field: &Value) -> (Map, Vec<(String, Outcome, String)>) {
         None if is_required => spec.put("required", true),
         None => {}
     }
-    if get(body, "secret").and_then(Value::as_bool) == Some(true) {
+    if is_on("secret") {
         spec.put("secret", true);
     }
     if let Some(options) = get(body, "options") {
-        if get(body, "allow_custom").and_then(Value::as_bool) == Some(true) {
+        if is_on("allow_custom") {
             notes.push(("options".to_string(), Changed, "options are all that is allowed here; left out, because other values are allowed there".to_string()));
         } else {
             spec.put("options", fit_all(kind, options));
@@ -2026,7 +2158,8 @@ fn spec(field: &Value) -> (Map, Vec<(String, Outcome, String)>) {
     ];
     for key in body.keys().map(key_text) {
         if !known.contains(&key.as_str()) {
-            notes.push((key, NotSupported, "is not known here".to_string()));
+            let note = no_equivalent(&key);
+            notes.push((key, NotSupported, note));
         }
     }
     (spec, notes)

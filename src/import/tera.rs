@@ -317,7 +317,7 @@ impl<'a> Expression<'a> {
         }
         let next = self.rest.trim_start();
         if next.starts_with('(') {
-            self.fault(format!("the function {head}() is not known here"));
+            self.fault(format!("Stepward has no function {head}()"));
             return head.to_string();
         }
         // A name before `=` is given by a statement, or names an argument.
@@ -336,7 +336,10 @@ impl<'a> Expression<'a> {
             head => match self.scope.steps.get(head) {
                 Some(step) => self.step(&step.clone()) + &path.concat(),
                 None => {
-                    self.fault(format!("{head}{} is not known here", path.concat()));
+                    self.fault(format!(
+                        "Stepward has no {head}{} in templates",
+                        path.concat()
+                    ));
                     head.to_string()
                 }
             },
@@ -427,7 +430,7 @@ impl<'a> Expression<'a> {
                 Some("hook.error_message is hook.summary here, one sentence instead of all errors"),
             ),
             _ => {
-                self.fault(format!("hook{field} is not known here"));
+                self.fault(format!("Stepward has no hook{field}"));
                 return "hook".to_string();
             }
         };
@@ -472,7 +475,7 @@ impl<'a> Expression<'a> {
             "ending_with" => "endingwith".to_string(),
             "divisibleby" => name.to_string(),
             _ => {
-                self.fault(format!("the test {name} is not known here"));
+                self.fault(format!("Stepward has no test {name}"));
                 name.to_string()
             }
         }
@@ -509,7 +512,7 @@ impl<'a> Expression<'a> {
             _ => None,
         };
         rewritten.unwrap_or_else(|| {
-            self.fault(format!("the filter {name} is not known here"));
+            self.fault(format!("Stepward has no filter {name}"));
             name.to_string()
         })
     }
@@ -656,19 +659,19 @@ mod tests {
     #[test]
     fn what_cannot_be_said_is_told() {
         for (theirs, fault) in [
-            ("{{ now() }}", "the function now() is not known here"),
+            ("{{ now() }}", "Stepward has no function now()"),
+            ("{{ input.a | slugify }}", "Stepward has no filter slugify"),
             (
-                "{{ input.a | slugify }}",
-                "the filter slugify is not known here",
+                "{{ other.output }}",
+                "Stepward has no other.output in templates",
             ),
-            ("{{ other.output }}", "other.output is not known here"),
             (
                 "{{ secret.nobody }}",
                 "secret.nobody is not among the secrets of the workspace",
             ),
             (
                 "{{ input.a is matching('b') }}",
-                "the test matching is not known here",
+                "Stepward has no test matching",
             ),
             ("{{ input.a", "a template is not closed by }}"),
             ("{# said", "a template is not closed by #}"),

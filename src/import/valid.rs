@@ -45,8 +45,12 @@ impl Draft {
         }
         for length in (1..=path.len()).rev() {
             if let Some(place) = self.places.get(&path[..length]) {
-                let below = path[length..].iter().map(|key| format!(".{key}"));
-                return below.fold(place.clone(), |place, key| place + &key);
+                let below = path[length..].join(".");
+                return match (below.is_empty(), place.contains(": ")) {
+                    (true, _) => place.clone(),
+                    (false, true) => format!("{place}.{below}"),
+                    (false, false) => format!("{place}: {below}"),
+                };
             }
         }
         format!("{}: {}", self.source, path.join("."))
@@ -217,6 +221,8 @@ impl Unit {
             Unit::Part(_) => {
                 draft.document.remove_at(&path);
                 report.take_back(&draft.place(&path), &[]);
+                let below = draft.places.iter().filter(|(at, _)| at.starts_with(&path));
+                below.for_each(|(_, place)| report.take_back(place, &[]));
             }
         }
     }

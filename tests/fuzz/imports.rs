@@ -19,6 +19,7 @@ const WORDS: &[&str] = &[
     "action: ", "type: script", "depends_on: [", "{{ a | tojson }}", "{# ", " #}", "CRON_TZ=Europe/Oslo\n",
     "SHELL=/bin/bash\n", "steps:\n", "- command: ", "preconditions: ", "depends: [", "params: ", "handlerOn:\n", "output: X\n",
     "${X}", "`date`", "multiple: true", "schedule: ", "retryPolicy: { limit: 3 }", "$ARTIFACTS_DIR",
+    "continueOn: true\n", "&a { b: c }", "<<: *a\n", "re:^\\d", "${A.b[0]}", "shell: bash -e\n", "workerSelector: { a: b }\n", "init: make\n",
 ];
 
 const KEY_BYTES_MAX: usize = 1_000;

@@ -1,6 +1,8 @@
 //! `stepward import`, through the real binary: what is written, and what the table says of it.
 
+mod behaviour;
 mod loads;
+mod reported;
 
 use std::fs;
 use std::io::Write;
