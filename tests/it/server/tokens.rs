@@ -119,6 +119,7 @@ const WHO_MAY: &str = "
     POST   /logout                                         public
     GET    /assets/{version}/{file}                        public
     POST   /hooks/{name}                                   signed
+    GET    /api/worker/enrol                               enrolment
     POST   /api/worker/enrol                               enrolment
     GET    /api/worker/server                              workers
     POST   /api/worker/sessions                            workers

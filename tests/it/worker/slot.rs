@@ -281,11 +281,17 @@ fn a_step_that_deletes_its_folder_on_the_worker_has_not_completed_and_its_log_is
     assert_eq!(bench.stdout(), ["before", "after"]);
     assert_eq!(bench.notes(), [sentence]);
 
-    // A step that failed anyway keeps its own reason.
+    // A step that failed anyway keeps its own reason, and its log tells of the folder.
     let bench = Bench::new();
     let finished = bench.finish_script("rm -rf \"$(dirname \"$STEPWARD_TMP\")\"; exit 3");
     assert_eq!(finished, Finished::exited(3));
-    assert_eq!(bench.notes(), ["exit code 3"]);
+    let notes = bench.notes();
+    assert_eq!(notes.len(), 2, "{notes:?}");
+    assert!(
+        notes[0].contains("was deleted while the step ran"),
+        "{notes:?}"
+    );
+    assert_eq!(notes[1], "exit code 3");
 }
 
 #[test]
