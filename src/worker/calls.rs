@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use super::folder::Folder;
 use super::machine::{Event, Trouble};
+use super::shipping::Shipping;
 use super::{EndError, WorkerEvent};
 use crate::client::{CallError, Client};
 use crate::domain::AttemptRef;
@@ -25,6 +26,9 @@ use crate::wire::worker::{
 const POLL_WAIT: Duration = Duration::from_secs(30);
 
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a session waits for the logs of the results that are sent with it. What is not sent by then is asked for again.
+const LOG_WAIT: Duration = Duration::from_secs(1);
 
 /// Where all calls of workers begin.
 const CALLS: &str = "/api/worker/";
@@ -57,6 +61,7 @@ impl Calls {
     pub fn start(
         new_client: impl Fn() -> Client,
         folder: &Arc<Folder>,
+        shipping: &Shipping,
         events: &Sender<WorkerEvent>,
     ) -> std::io::Result<Calls> {
         let waits = Arc::new(());
@@ -65,6 +70,7 @@ impl Calls {
             let caller = Caller {
                 client: new_client(),
                 folder: folder.clone(),
+                shipping: shipping.clone(),
                 events: events.clone(),
                 trouble: None,
                 sent_away: None,
@@ -95,6 +101,7 @@ impl Calls {
 struct Caller {
     client: Client,
     folder: Arc<Folder>,
+    shipping: Shipping,
     events: Sender<WorkerEvent>,
     /// What was said of it the last time, unless it is over.
     trouble: Option<&'static str>,
@@ -167,6 +174,12 @@ impl Caller {
             true => self.logs_of(spooled),
             false => HashMap::new(),
         };
+        // The server compares the logs of the results that it gets with the session.
+        let until = Instant::now() + LOG_WAIT;
+        for attempt in logs.keys() {
+            let wait = until.saturating_duration_since(Instant::now());
+            self.shipping.over_and_wait(*attempt, true, wait);
+        }
         let request = SessionRequest::new(registration, spooled, &logs);
         let path = format!("{CALLS}sessions");
         let (server, answer) = self.client.post_to_peer(&path, &request, TIMEOUT);
@@ -236,6 +249,7 @@ impl Caller {
             self.sent_away = Some(EndError::Other(error.to_string()));
             return Err(Trouble::Unreachable);
         }
+        self.shipping.server_known();
         Ok(server.features)
     }
 
@@ -412,9 +426,13 @@ mod tests {
         std::thread::spawn(move || serve_rolled_back(&listener));
         let place = tempfile::tempdir().unwrap();
         let waits = Arc::new(());
+        let folder = Arc::new(Folder::open(place.path()).unwrap());
         let mut caller = Caller {
             client: Client::new(&url, None),
-            folder: Arc::new(Folder::open(place.path()).unwrap()),
+            shipping: Shipping::start(Client::new(&url, None), folder.clone(), unbounded().0)
+                .unwrap()
+                .0,
+            folder,
             events: unbounded().0,
             trouble: None,
             sent_away: None,

@@ -184,9 +184,9 @@ impl Worker {
             client.remembering(seen.clone())
         };
         let thread = StartError::Thread;
-        let calls = Calls::start(new_client, &folder, &events).map_err(thread)?;
         let shipping = Shipping::start(new_client(), folder.clone(), events.clone());
         let (shipping, _) = shipping.map_err(thread)?;
+        let calls = Calls::start(new_client, &folder, &shipping, &events).map_err(thread)?;
         let spooled = folder.spooled();
         folder.remove_discarded();
         for (attempt, session_key) in folder.leftovers() {
@@ -483,7 +483,8 @@ impl WorkerLoop {
             Event::Opened(Ok(opened)) => {
                 self.settings = opened.settings;
                 self.server_features = opened.server_features;
-                self.shipping.session_opened();
+                // A server of version 0.1 says only with its session which installation it is.
+                self.shipping.server_known();
             }
             Event::Reported(_, Ok(answer)) => {
                 self.warn_of_refusals(answer);

@@ -55,8 +55,8 @@ enum Message {
     },
     /// The server has answered for the attempt: once all is sent, the log may go.
     Release(AttemptRef),
-    /// The first session is open: the server is one that this worker belongs to.
-    SessionOpened,
+    /// The server is one that this worker belongs to.
+    ServerKnown,
 }
 
 /// Where logs are handed in. Clones hand in to the same thread.
@@ -88,8 +88,8 @@ impl Shipping {
     }
 
     /// Lets logs be sent. Before that the server may belong to another installation, which must not see them.
-    pub fn session_opened(&self) {
-        self.send(Message::SessionOpened);
+    pub fn server_known(&self) {
+        self.send(Message::ServerKnown);
     }
 
     pub fn begin(&self, attempt: AttemptRef, session_key: String, file: PathBuf) {
@@ -159,7 +159,7 @@ struct Shipper {
     trouble_pause: Duration,
     /// The server did not answer: nothing is sent before.
     not_before: Instant,
-    /// A session was opened in the life of this process.
+    /// The server is known to be of the installation that this worker belongs to.
     may_send: bool,
     /// The server answers, and does not take logs now: told once for each time that lasts.
     is_held_back: bool,
@@ -241,7 +241,7 @@ impl Shipper {
                     parcel.next = Instant::now();
                 }
             }
-            Message::SessionOpened => self.may_send = true,
+            Message::ServerKnown => self.may_send = true,
             Message::Release(attempt) => {
                 if let Some(parcel) = self.parcels.get_mut(&attempt) {
                     parcel.is_held = false;
