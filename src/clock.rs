@@ -102,6 +102,7 @@ impl SystemClock {
             boot_id: boot_id().to_string(),
             boot_ms: ms_since(self.begun),
             wall: now.wall,
+            up: now.up,
         }
     }
 

@@ -321,6 +321,7 @@ impl World {
             boot_id: format!("boot {}", self.boots),
             boot_ms: self.real_ms - self.boot_begun_ms,
             wall: now.wall,
+            up: now.up,
         };
         let engine = self.engine.as_ref().unwrap();
         let seen = engine.follow_clock(self.seen.take(), reading, now);
