@@ -472,12 +472,13 @@ CREATE INDEX schedule_that_waits ON schedule (schedule_id) WHERE look_at IS NOT 
 -- The backlog of an absence.
 CREATE INDEX schedule_with_backlog ON schedule (schedule_id) WHERE away_until IS NOT NULL AND loaded = 1;
 
--- One row: the last reading of both clocks by the scheduler. It tells an absence from a clock that was set.
+-- One row: the last reading of the clocks by the scheduler. It tells an absence from a clock that was set.
 CREATE TABLE presence (
     only_row        INTEGER PRIMARY KEY CHECK (only_row = 1),
     boot_id         TEXT    NOT NULL,                -- of the machine's boot
     boot_ms         INTEGER NOT NULL,                -- milliseconds since that boot
     wall_at         INTEGER NOT NULL,                -- the wall clock then
+    up              INTEGER NOT NULL,                -- the service clock then
     behind_at       INTEGER,                         -- the wall clock is behind this earlier reading
     behind_since_ms INTEGER,                         -- since this start, in milliseconds since the boot
     CHECK ((behind_at IS NULL) = (behind_since_ms IS NULL))

@@ -1,6 +1,6 @@
 //! The only place that asks the time. Everything else gets it as an argument.
 
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::domain::presence::ClockReading;
@@ -82,11 +82,18 @@ impl SystemClock {
     }
 
     pub fn now(&self) -> Now {
-        let mut service = self.service.lock().expect("no panic while it is held");
+        // The clocks of the machine are read without the lock, because reading them may panic.
+        let (wall, ms) = (wall_time(), ms_since(self.begun));
         Now {
-            wall: wall_time(),
-            up: service.read(ms_since(self.begun)),
+            wall,
+            up: self.service().read(ms),
         }
+    }
+
+    /// Each change of the service clock is a few assignments that leave a valid clock at any point. So one panic that poisons the
+    /// lock must not take the time from the whole server.
+    fn service(&self) -> MutexGuard<'_, ServiceClock> {
+        self.service.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The reading that tells an absence from a wall clock that was set, at this moment.
@@ -95,17 +102,16 @@ impl SystemClock {
             boot_id: boot_id().to_string(),
             boot_ms: ms_since(self.begun),
             wall: now.wall,
+            up: now.up,
         }
     }
 
     pub fn hold(&self, held: bool) {
-        let mut service = self.service.lock().expect("no panic while it is held");
-        service.hold(held);
+        self.service().hold(held);
     }
 
     pub fn undisturbed_since(&self) -> Uptime {
-        let service = self.service.lock().expect("no panic while it is held");
-        service.undisturbed_since()
+        self.service().undisturbed_since()
     }
 }
 
@@ -271,6 +277,19 @@ mod tests {
         for secs in [70_000_000_000, i64::MAX as u64] {
             assert_eq!(before_1970(secs), Timestamp::FIRST_PRINTABLE, "{secs}");
         }
+    }
+
+    #[test]
+    fn a_panic_with_the_clock_in_hand_stops_no_clock() {
+        let clock = SystemClock::continuing(Uptime(5_000), &Settings::default());
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _held = clock.service();
+            panic!("a bug");
+        }));
+        assert!(panicked.is_err());
+        assert!(clock.now().up >= Uptime(5_000));
+        clock.hold(true);
+        assert_eq!(clock.undisturbed_since(), Uptime(5_000));
     }
 
     #[test]

@@ -22,25 +22,36 @@
 //!
 //! A database without a reading has no absence: nothing was due before it.
 //!
+//! # How exact the last reading is
+//! A reading is written to the database about once a minute, but each commit writes the service clock. So at a start the last
+//! reading is moved on by the service time that was committed after it: [`Presence::served_until`]. Everything that a schedule did
+//! is a commit, so no time at which a schedule was served counts as an absence, however the server ended.
+//!
+//! Each schedule has its own mark as well: its next time is the first one that was not dealt with. Without a step of the clock, and
+//! between two boots, only that mark counts.
+//!
 //! # What follows
-//! A step forward by up to two minutes is an ordinary correction: what it jumped over was really due a moment ago, and is found a
-//! little late. After a longer one, and after any step back, the schedules go on with the new time: the next time of each is the
-//! first one after the last reading, carried over to the new clock. So a step makes no jobs. After a step back, what was due in the
-//! last ten seconds and has no job yet is still on time.
+//! A step forward by up to ten seconds changes nothing: a time that it jumped over is found a little late, and is on time. After a
+//! longer one, and after any step back, the schedules go on with the new time: the next time of each is the first one after the last
+//! reading, carried over to the new clock. So a step makes no jobs, with two exceptions that lose no daily job to a clock that is
+//! being corrected:
+//!
+//! - After a step forward by up to two minutes, the last time that it jumped over counts as found late, and `catch_up` decides.
+//! - After a step back, a time of the last ten seconds that an earlier step forward had jumped over is on time.
 
-use super::Timestamp;
 use super::schedule::ON_TIME_MS;
+use super::{Timestamp, Uptime};
 
-/// A wall clock that differs from the real time that passed by less than this was not set back. Clocks are slewed all the time.
-const STEP_BACK_MIN_MS: i64 = 500;
+/// A wall clock that differs from the real time that passed by less than this was not set. Clocks are slewed all the time.
+const STEP_MIN_MS: i64 = 500;
 
-/// A step forward of up to this is an ordinary correction: a clock that was this slow makes fires late, and loses none.
-const CORRECTION_MAX_MS: i64 = 120_000;
+/// A step forward of up to this is an ordinary correction: a clock that was this slow loses no schedule its time.
+pub const CORRECTION_MAX_MS: i64 = 120_000;
 
 /// For so long after a start with a clock that is behind, a step forward may tell when the server was away.
 const SEARCH_MAX_MS: i64 = 3_600_000;
 
-/// Both clocks at one moment.
+/// The clocks at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClockReading {
     /// Names the boot of the machine. Readings of different boots cannot be compared by `boot_ms`.
@@ -48,6 +59,8 @@ pub struct ClockReading {
     /// Milliseconds since that boot, with the time that the machine was suspended.
     pub boot_ms: i64,
     pub wall: Timestamp,
+    /// The service clock.
+    pub up: Uptime,
 }
 
 /// The server started with a clock that is behind the last reading of its former life.
@@ -66,6 +79,8 @@ pub struct Presence {
     pub behind: Option<ClockBehind>,
     /// `boot_ms` of the last reading that was written to the database.
     pub saved_ms: i64,
+    /// The service clock of the last reading that was written to the database.
+    pub saved_up: Uptime,
 }
 
 /// What the wall clock did between two readings.
@@ -80,8 +95,10 @@ pub enum ClockChange {
     },
     /// The server started with a clock that is behind its last reading: how long it was away is not known yet.
     Behind,
-    /// The wall clock was behind and was corrected: the server was away until `away_until`.
+    /// The wall clock was behind and was corrected: the server was away from `away_from` to `away_until`. If it was away for so
+    /// short a time that the clock cannot tell, `away_until` is not later than `away_from`.
     Found {
+        away_from: Timestamp,
         away_until: Timestamp,
         resume_after: Timestamp,
     },
@@ -90,13 +107,44 @@ pub enum ClockChange {
 }
 
 impl Presence {
+    /// A reading that has just been written to the database.
+    pub fn saved(reading: ClockReading, behind: Option<ClockBehind>) -> Presence {
+        Presence {
+            saved_ms: reading.boot_ms,
+            saved_up: reading.up,
+            reading,
+            behind,
+        }
+    }
+
+    /// Moves a reading that was loaded from the database to the last commit, which was made at `up` on the service clock: until
+    /// then the server was there, and no step of the wall clock was seen.
+    pub fn served_until(mut self, up: Uptime, now: &ClockReading) -> Presence {
+        let reading = &mut self.reading;
+        let mut served_ms = (up.0 - reading.up.0).max(0);
+        if reading.boot_id == now.boot_id {
+            // A commit is not later than now. The two clocks are not read at exactly the same moment.
+            served_ms = served_ms.min((now.boot_ms - reading.boot_ms).max(0));
+        }
+        reading.boot_ms += served_ms;
+        reading.wall = Timestamp(reading.wall.0 + served_ms).printable();
+        reading.up = reading.up.plus_ms(served_ms);
+        self
+    }
+
+    /// Milliseconds since the last saved reading that the service clock did not count: the server stalled, the machine slept, or
+    /// the store could not write. A reading that is moved on by the service clock would be too early by these.
+    pub fn unserved_ms(&self, now: &ClockReading) -> i64 {
+        (now.boot_ms - self.saved_ms) - (now.up.0 - self.saved_up.0)
+    }
+
     /// Compares the last reading with a new one.
     pub fn compare(&self, now: &ClockReading) -> (ClockChange, Presence) {
         let (change, behind) = self.change(now);
         let presence = Presence {
             reading: now.clone(),
             behind,
-            saved_ms: self.saved_ms,
+            ..self.clone()
         };
         (change, presence)
     }
@@ -110,19 +158,22 @@ impl Presence {
         let step_ms = now.wall.0 - last.wall.0 - away_ms;
         // A clock beyond all calendars reads as the last printable time for ever.
         let is_stuck = now.wall == last.wall && !now.wall.is_within_calendars();
-        let is_set = !(-STEP_BACK_MIN_MS..=CORRECTION_MAX_MS).contains(&step_ms);
-        let on_time_ms = if step_ms < 0 { ON_TIME_MS } else { 0 };
-        let resume_after = Timestamp(now.wall.0 - away_ms.max(on_time_ms));
+        let is_set = !(-STEP_MIN_MS..=ON_TIME_MS).contains(&step_ms);
+        let last_on_new_clock = Timestamp(now.wall.0 - away_ms);
         if let Some(behind) = self.behind {
             let here_ms = now.boot_ms - behind.since_ms;
             if here_ms > SEARCH_MAX_MS && !is_set {
                 return (ClockChange::SearchEnded, None);
             }
             let away_until = Timestamp(now.wall.0 - here_ms);
-            if is_set && here_ms <= SEARCH_MAX_MS && away_until >= behind.last_wall {
+            // Any correction that brings the clock to where it was before, or later, has set it right. A later step is an ordinary
+            // one, so the search ends here even if the correction was small.
+            let is_right = away_until.0 >= behind.last_wall.0 - ON_TIME_MS;
+            if step_ms >= STEP_MIN_MS && is_right && here_ms <= SEARCH_MAX_MS {
                 let found = ClockChange::Found {
+                    away_from: behind.last_wall,
                     away_until,
-                    resume_after,
+                    resume_after: if is_set { last_on_new_clock } else { last.wall },
                 };
                 return (found, None);
             }
@@ -132,7 +183,7 @@ impl Presence {
         }
         let step = ClockChange::Step {
             step_ms,
-            resume_after,
+            resume_after: last_on_new_clock,
         };
         (step, self.behind)
     }
@@ -140,7 +191,8 @@ impl Presence {
     fn change_since_former_boot(&self, now: &ClockReading) -> (ClockChange, Option<ClockBehind>) {
         let former = self.behind.map(|behind| behind.last_wall);
         let last_wall = former.unwrap_or(self.reading.wall).max(self.reading.wall);
-        if now.wall < last_wall {
+        // A clock that is behind by a few seconds only is right: its schedules wait for those.
+        if now.wall.0 < last_wall.0 - ON_TIME_MS {
             let behind = ClockBehind {
                 last_wall,
                 since_ms: now.boot_ms,
@@ -150,6 +202,7 @@ impl Presence {
         let change = match self.behind {
             None => ClockChange::None,
             Some(_) => ClockChange::Found {
+                away_from: last_wall,
                 away_until: now.wall,
                 resume_after: now.wall,
             },
@@ -170,22 +223,19 @@ mod tests {
             boot_id: boot.to_string(),
             boot_ms,
             wall: Timestamp(wall),
+            up: Uptime(boot_ms),
         }
     }
 
     fn seen(boot: &str, boot_ms: i64, wall: i64) -> Presence {
-        Presence {
-            reading: reading(boot, boot_ms, wall),
-            behind: None,
-            saved_ms: boot_ms,
-        }
+        Presence::saved(reading(boot, boot_ms, wall), None)
     }
 
     #[test]
     fn time_that_passes_is_no_step_however_much_of_it() {
         let last = seen("a", 5_000, NOW);
         for away_ms in [0, 1_000, 3_600_000, 10 * YEAR] {
-            for drift_ms in [-500, 0, 120_000] {
+            for drift_ms in [-500, 0, 10_000] {
                 let now = reading("a", 5_000 + away_ms, NOW + away_ms + drift_ms);
                 assert_eq!(last.compare(&now).0, ClockChange::None, "{away_ms}");
             }
@@ -195,7 +245,7 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_resumes_where_the_last_reading_is_on_the_new_clock() {
         let last = seen("a", 5_000, NOW);
-        for step_ms in [120_001, 10 * YEAR] {
+        for step_ms in [10_001, 10 * YEAR, -YEAR] {
             let now = reading("a", 6_000, NOW + 1_000 + step_ms);
             let step = ClockChange::Step {
                 step_ms,
@@ -203,12 +253,6 @@ mod tests {
             };
             assert_eq!(last.compare(&now).0, step);
         }
-        let now = reading("a", 6_000, NOW + 1_000 - YEAR);
-        let step = ClockChange::Step {
-            step_ms: -YEAR,
-            resume_after: Timestamp(NOW + 1_000 - YEAR - ON_TIME_MS),
-        };
-        assert_eq!(last.compare(&now).0, step, "ten seconds are on time");
     }
 
     #[test]
@@ -230,6 +274,7 @@ mod tests {
         assert!(matches!(change, ClockChange::Step { .. }), "{change:?}");
         let (change, after) = behind.compare(&reading("b", 24_000, NOW + 3_600_000));
         let found = ClockChange::Found {
+            away_from: Timestamp(NOW),
             away_until: Timestamp(NOW + 3_600_000 - 4_000),
             resume_after: Timestamp(NOW + 3_600_000 - 2_000),
         };
@@ -245,6 +290,7 @@ mod tests {
         assert_eq!(still.behind.unwrap().last_wall, Timestamp(NOW));
         let (change, _) = still.compare(&reading("d", 20_000, NOW + YEAR));
         let found = ClockChange::Found {
+            away_from: Timestamp(NOW),
             away_until: Timestamp(NOW + YEAR),
             resume_after: Timestamp(NOW + YEAR),
         };
@@ -261,5 +307,41 @@ mod tests {
         let last = seen("a", 9_000_000, NOW);
         let now = reading("b", 20_000, NOW + YEAR);
         assert_eq!(last.compare(&now).0, ClockChange::None);
+    }
+
+    #[test]
+    fn a_small_correction_ends_the_search_if_the_clock_is_then_right() {
+        let last = seen("a", 9_000_000, NOW);
+        for (behind_ms, correction_ms) in [(120_000, 115_000), (120_000, 121_000), (15_000, 8_000)]
+        {
+            let (change, behind) = last.compare(&reading("b", 20_000, NOW - behind_ms));
+            assert_eq!(change, ClockChange::Behind);
+            let right = NOW - behind_ms + correction_ms + 3_000;
+            let (change, after) = behind.compare(&reading("b", 23_000, right));
+            assert!(matches!(change, ClockChange::Found { .. }), "{change:?}");
+            let (change, _) = after.compare(&reading("b", 24_000, right + 1_000 + 10 * YEAR));
+            assert!(matches!(change, ClockChange::Step { .. }), "{change:?}");
+        }
+        let (change, after) = last.compare(&reading("b", 20_000, NOW - 9_000));
+        assert_eq!(
+            (change, after.behind),
+            (ClockChange::None, None),
+            "a clock that is behind by nine seconds is right"
+        );
+    }
+
+    #[test]
+    fn the_service_clock_moves_a_saved_reading_to_the_last_commit() {
+        let saved = || seen("a", 5_000, NOW);
+        let now = reading("a", 60_000, NOW + 10 * YEAR);
+        let moved = saved().served_until(Uptime(50_000), &now);
+        assert_eq!(moved.reading, reading("a", 50_000, NOW + 45_000));
+        let same = saved().served_until(Uptime(4_000), &now);
+        assert_eq!(same, saved(), "the commit was before the reading");
+        // The service clock was read a moment after the other clocks.
+        let moved = saved().served_until(Uptime(60_003), &now);
+        assert_eq!(moved.reading.boot_ms, 60_000);
+        let moved = saved().served_until(Uptime(50_000), &reading("b", 1_000, NOW));
+        assert_eq!(moved.reading.wall, Timestamp(NOW + 45_000));
     }
 }

@@ -630,7 +630,8 @@ impl<'a> Ledger<'a> {
             Some(pause) => (FireOutcome::Paused, pause.to_string()),
             None => {
                 let until = rfc3339(until);
-                let why = format!("nobody was there; stands for all that was due before {until}");
+                let why =
+                    format!("the server was not running; this row covers all times before {until}");
                 self.missed = Some((first, first, None));
                 (FireOutcome::Missed, why)
             }

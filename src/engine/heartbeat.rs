@@ -10,6 +10,8 @@ use crate::domain::protocol::{Beat, BeatAnswer, HeldPhase};
 use crate::domain::step::StepState;
 use crate::domain::worker::{WorkerMove, WorkerState};
 use crate::domain::{AttemptRef, Now, Uptime};
+use crate::essential::catch_and_count;
+use crate::metrics::PanicPlace;
 use crate::store::{Contact, Held, SessionView, Tx};
 
 impl Engine {
@@ -83,20 +85,31 @@ impl Engine {
 /// becomes active again.
 pub(super) fn write_contacts(tx: &Tx, now: Now) -> Result<(), EngineError> {
     for contact in tx.unwritten_contacts() {
-        if let Some(session) = tx.session_as_written(contact.session_id)?
-            && session.current
-        {
-            let is_later = contact.at.up > session.seen_up;
-            let is_active = session.worker_state == WorkerState::Active;
-            let is_known = !is_later && contact.heartbeat_seq <= session.heartbeat_seq;
-            if is_later || (is_active && !is_known) {
-                record_return(tx, &session, now)?;
-                tx.heartbeat(&session, contact.heartbeat_seq, contact.at)?;
-                // The service clock on disk is never behind a time that is written.
-                tx.happens_at(contact.at.up);
-            }
+        let (metrics, session_id) = (tx.metrics(), contact.session_id);
+        let item = format_args!("the last contact of session {session_id}");
+        // A contact that panics stays in memory, where it counts as well, and the others are written: recovery goes on.
+        let written = catch_and_count(metrics, PanicPlace::Sweeper, item, || {
+            write_contact(tx, &contact, now)
+        });
+        if written.transpose()?.is_some() {
+            tx.contact_is_written(contact);
         }
-        tx.contact_is_written(contact);
+    }
+    Ok(())
+}
+
+fn write_contact(tx: &Tx, contact: &Contact, now: Now) -> Result<(), EngineError> {
+    let Some(session) = tx.session_as_written(contact.session_id)? else {
+        return Ok(());
+    };
+    let is_later = contact.at.up > session.seen_up;
+    let is_active = session.worker_state == WorkerState::Active;
+    let is_known = !is_later && contact.heartbeat_seq <= session.heartbeat_seq;
+    if session.current && (is_later || (is_active && !is_known)) {
+        record_return(tx, &session, now)?;
+        tx.heartbeat(&session, contact.heartbeat_seq, contact.at)?;
+        // The service clock on disk is never behind a time that is written.
+        tx.happens_at(contact.at.up);
     }
     Ok(())
 }

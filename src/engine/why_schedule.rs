@@ -183,7 +183,11 @@ impl Asked<'_> {
 
     fn line(&self, fire: &Fire) -> String {
         let due_at = moment(fire.due_at);
-        let ago = span(self.now.wall.0 - fire.due_at.0);
+        // After a clock that was ahead, the ledger has times that are still to come.
+        let age = match self.now.wall.0 - fire.due_at.0 {
+            age_ms @ 0.. => format!(", {} ago", span(age_ms)),
+            _ => " (later than the current clock)".to_string(),
+        };
         let outcome = match fire.outcome {
             FireOutcome::CaughtUp => "made up for".to_string(),
             outcome => outcome.to_string(),
@@ -195,7 +199,7 @@ impl Asked<'_> {
             false => format!(": {}", fire.message),
         };
         format!(
-            "{due_at}, {ago} ago, {outcome}{by_hand}{}{message}",
+            "{due_at}{age}, {outcome}{by_hand}{}{message}",
             job.unwrap_or_default()
         )
     }

@@ -25,7 +25,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -155,7 +155,7 @@ impl Outbox {
     /// Sends a message that tells nothing, the way all others go, and waits for it.
     pub fn test(&self, target: &str) -> Result<Tested, NotTested> {
         let means = self.targets.get(target).ok_or(NotTested::Unknown)?;
-        let _only_one = self.testing.try_lock().map_err(|_| NotTested::Busy)?;
+        let _only_one = lock_test(&self.testing)?;
         let letter = Letter::test(target, &self.origin, wall_time());
         let begun_ms = monotonic_ms();
         let sent = deliver(means, &letter, &self.stopping);
@@ -163,6 +163,15 @@ impl Outbox {
             sent,
             duration_ms: monotonic_ms() - begun_ms,
         })
+    }
+}
+
+/// One test at a time. A test that met a bug leaves a poisoned lock, which guards no data, so the next test may go ahead.
+fn lock_test(testing: &Mutex<()>) -> Result<MutexGuard<'_, ()>, NotTested> {
+    match testing.try_lock() {
+        Ok(only_one) => Ok(only_one),
+        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => Err(NotTested::Busy),
     }
 }
 
@@ -329,5 +338,24 @@ impl Courier {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_that_meets_a_bug_does_not_keep_the_next_one_waiting_for_ever() {
+        let testing = Mutex::new(());
+        let held = lock_test(&testing).ok();
+        assert!(matches!(lock_test(&testing), Err(NotTested::Busy)));
+        drop(held);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _only_one = lock_test(&testing).ok();
+            panic!("a bug");
+        }));
+        assert!(panicked.is_err());
+        assert!(lock_test(&testing).is_ok());
     }
 }

@@ -1,6 +1,6 @@
 //! The thread of the reaper: a round a minute, and while there is more, one after another with pauses as long as the rounds.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ impl Reaper {
 
     pub fn stats(&self) -> ReaperStats {
         let stats = self.stats.lock();
-        stats.expect("no panic while it is held").clone()
+        stats.unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -118,28 +118,52 @@ impl Rounds {
     fn round(&mut self) -> bool {
         let now = self.clock.now();
         let outcome = self.reaping.reap_once(now);
-        let mut stats = self.stats.lock().expect("no panic while it is held");
-        stats.rounds += 1;
-        let (more, failure) = match outcome {
-            Err(error) => (false, Some(error.to_string())),
+        let (removed, more, failure) = match outcome {
+            Err(error) => (Vec::new(), false, Some(error.to_string())),
             Ok(round) => {
-                for (kind, count) in &round.removed {
-                    let place = Kind::ALL.iter().position(|found| found == kind);
-                    stats.removed[place.unwrap_or_default()] += *count as u64;
-                }
                 let first = round.failures.first();
                 let failure = first.map(|(kind, error)| format!("{}: {error}", kind.as_str()));
                 // What failed would be met again at once.
-                (round.more && failure.is_none(), failure)
+                let more = round.more && failure.is_none();
+                (round.removed, more, failure)
             }
         };
         if let Some(failure) = &failure {
             log::error!("what is too old could not be removed, it is tried again: {failure}");
+        }
+        // Nothing in here may panic: people read the numbers under the same lock.
+        let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        stats.rounds += 1;
+        for (kind, count) in &removed {
+            let place = Kind::ALL.iter().position(|found| found == kind);
+            stats.removed[place.unwrap_or_default()] += *count as u64;
         }
         stats.last = Some(LastRound {
             at: now.wall,
             failure,
         });
         more
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bug_in_one_round_does_not_hide_the_numbers_for_ever() {
+        let stats = Arc::<Mutex<ReaperStats>>::default();
+        let reaper = Reaper {
+            stats: stats.clone(),
+            stop: None,
+            thread: None,
+        };
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            stats.lock().unwrap().rounds = 7;
+            let _held = stats.lock().unwrap();
+            panic!("a bug");
+        }));
+        assert!(panicked.is_err());
+        assert_eq!(reaper.stats().rounds, 7);
     }
 }

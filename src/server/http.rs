@@ -401,7 +401,10 @@ async fn accept(
         let caller = Caller { peer, place, leave };
         let (desk, present) = (desk.clone(), present.clone());
         tokio::spawn(async move {
-            converse(stream, caller, desk).await;
+            let panics = desk.door.panics.clone();
+            // `None`: a bug outside of any request, for example in the handshake. It is logged and counted, and the connection ends.
+            let _: Option<()> =
+                catch_panic("a connection", converse(stream, caller, desk), &panics).await;
             drop(present);
         });
         // Who has come is heard before many others may take the place.
@@ -514,7 +517,12 @@ where
         let (desk, place) = (desk.clone(), place.clone());
         // A connection that can be taken apart at its end holds what can be moved.
         Box::pin(async move {
-            let served = catch_panic(serve(request, peer, &place, &desk), &desk.door.panics).await;
+            let served = catch_panic(
+                "a request",
+                serve(request, peer, &place, &desk),
+                &desk.door.panics,
+            )
+            .await;
             Ok::<_, Infallible>(served.unwrap_or_else(|| Outgoing::from(fault()).into_hyper(None)))
         })
     });
@@ -634,12 +642,17 @@ async fn hand_over(received: Received, desk: &Desk) -> Outgoing {
 }
 
 fn fault() -> Response {
-    let message = "the server met a fault of its own, its log says which";
+    let message = "internal error: the server hit a bug; see the server log";
     Response::error(500, "internal", message, Vec::new())
 }
 
-/// `None`: the future panicked. The connection goes on.
-async fn catch_panic<T>(future: impl Future<Output = T>, panics: &PanicCounts) -> Option<T> {
+/// Awaits the future of one item, which `item` names in the log. Returns `None` if the future panicked; the panic is logged and
+/// counted.
+async fn catch_panic<T>(
+    item: &str,
+    future: impl Future<Output = T>,
+    panics: &PanicCounts,
+) -> Option<T> {
     let mut future = pin!(future);
     poll_fn(
         |context| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {
@@ -647,7 +660,7 @@ async fn catch_panic<T>(future: impl Future<Output = T>, panics: &PanicCounts) -
             Err(panic) => {
                 panics.add(PanicPlace::Request);
                 let cause = panic_text(&*panic);
-                log::error!("a request met a bug in the server and is skipped: {cause}");
+                log::error!("{item} met a bug in the server and is skipped: {cause}");
                 Poll::Ready(None)
             }
         },
@@ -1075,6 +1088,7 @@ mod tests {
         let panics = PanicCounts::default();
         let outcome = runtime.unwrap().block_on(async {
             let fails = catch_panic(
+                "a request",
                 async {
                     tokio::task::yield_now().await;
                     panic!("a bug");
@@ -1082,7 +1096,7 @@ mod tests {
                 &panics,
             );
             let failed: Option<()> = fails.await;
-            (failed, catch_panic(async { 7 }, &panics).await)
+            (failed, catch_panic("a request", async { 7 }, &panics).await)
         });
         assert_eq!(outcome, (None, Some(7)));
         assert_eq!(panics.count(PanicPlace::Request), 1);

@@ -83,6 +83,9 @@ fn write(app: &App, page: &mut Page) -> Result<(), ApiError> {
     );
     write_census(page, &app.engine.census(app.clock.now())?);
     app.engine.store.metrics().write(page);
+    let help = "Commits that changed the database, each of which cost one sync of the disk.";
+    let commits = app.engine.store.durable_commits();
+    page.alone("stepward_store_commits_total", Kind::Counter, help, commits);
     let last = app.sweeper.last_sweep();
     let help = "When recovery last went through all its phases. 0: not yet.";
     let name = "stepward_recovery_last_sweep_timestamp_seconds";

@@ -759,6 +759,11 @@ impl<'a> Tx<'a> {
         self.changes.borrow_mut().notice.workers.insert(worker_id);
     }
 
+    /// For what is counted whether or not the transaction is committed, such as panics.
+    pub fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
     /// It is counted once it is committed.
     fn note(&self, fact: Fact) {
         self.changes.borrow_mut().facts.push(fact);

@@ -7,7 +7,7 @@ use super::{StoreError, Tx};
 use crate::domain::limits::{self, clip};
 use crate::domain::presence::{ClockBehind, ClockReading, Presence};
 use crate::domain::schedule::{CatchUp, Fire, FireOutcome, Overlap, Schedule, ScheduleDraft};
-use crate::domain::{JobId, Json, Now, ScheduleId, Timestamp};
+use crate::domain::{JobId, Json, Now, ScheduleId, Timestamp, Uptime};
 use crate::metrics::Fact;
 
 pub const STATEMENTS: &[&str] = &[
@@ -173,14 +173,14 @@ const BACKLOG_SCHEDULES: &str = "
 ";
 
 const PRESENCE: &str = "
-    SELECT boot_id, boot_ms, wall_at, behind_at, behind_since_ms FROM presence WHERE only_row = 1
+    SELECT boot_id, boot_ms, wall_at, up, behind_at, behind_since_ms FROM presence WHERE only_row = 1
 ";
 
 const SAVE_PRESENCE: &str = "
-    INSERT INTO presence (only_row, boot_id, boot_ms, wall_at, behind_at, behind_since_ms)
-    VALUES (1, :boot_id, :boot_ms, :wall, :behind_at, :behind_since_ms)
+    INSERT INTO presence (only_row, boot_id, boot_ms, wall_at, up, behind_at, behind_since_ms)
+    VALUES (1, :boot_id, :boot_ms, :wall, :up, :behind_at, :behind_since_ms)
     ON CONFLICT (only_row) DO UPDATE
-       SET boot_id = excluded.boot_id, boot_ms = excluded.boot_ms, wall_at = excluded.wall_at,
+       SET boot_id = excluded.boot_id, boot_ms = excluded.boot_ms, wall_at = excluded.wall_at, up = excluded.up,
            behind_at = excluded.behind_at, behind_since_ms = excluded.behind_since_ms
 ";
 
@@ -376,27 +376,24 @@ impl Tx<'_> {
         Ok(moved == 1)
     }
 
-    /// The last reading of both clocks that was saved. `None`: no scheduler has run on this database.
+    /// The last reading of the clocks that was saved. `None`: no scheduler has run on this database.
     pub fn presence(&self) -> Result<Option<Presence>, StoreError> {
         let mut statement = self.sql(PRESENCE)?;
         let found = statement.query_row([], |row| {
-            let boot_ms = row.get(1)?;
-            let behind_at: Option<i64> = row.get(3)?;
-            let behind_since_ms: Option<i64> = row.get(4)?;
-            Ok(Presence {
-                reading: ClockReading {
-                    boot_id: row.get(0)?,
-                    boot_ms,
-                    wall: Timestamp(row.get(2)?),
-                },
-                behind: behind_at
-                    .zip(behind_since_ms)
-                    .map(|(last_wall, since_ms)| ClockBehind {
-                        last_wall: Timestamp(last_wall),
-                        since_ms,
-                    }),
-                saved_ms: boot_ms,
-            })
+            let reading = ClockReading {
+                boot_id: row.get(0)?,
+                boot_ms: row.get(1)?,
+                wall: Timestamp(row.get(2)?),
+                up: Uptime(row.get(3)?),
+            };
+            let behind_at: Option<i64> = row.get(4)?;
+            let behind_since_ms: Option<i64> = row.get(5)?;
+            let behind = behind_at.zip(behind_since_ms);
+            let behind = behind.map(|(last_wall, since_ms)| ClockBehind {
+                last_wall: Timestamp(last_wall),
+                since_ms,
+            });
+            Ok(Presence::saved(reading, behind))
         });
         Ok(found.optional()?)
     }
@@ -409,6 +406,7 @@ impl Tx<'_> {
             ":boot_id": reading.boot_id,
             ":boot_ms": reading.boot_ms,
             ":wall": reading.wall.0,
+            ":up": reading.up.0,
             ":behind_at": behind.map(|behind| behind.last_wall.0),
             ":behind_since_ms": behind.map(|behind| behind.since_ms),
         })?;

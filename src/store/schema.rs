@@ -107,6 +107,7 @@ pub const UPGRADES: &[&str] = &[
         boot_id         TEXT    NOT NULL,
         boot_ms         INTEGER NOT NULL,
         wall_at         INTEGER NOT NULL,
+        up              INTEGER NOT NULL,
         behind_at       INTEGER,
         behind_since_ms INTEGER,
         CHECK ((behind_at IS NULL) = (behind_since_ms IS NULL))

@@ -1,7 +1,7 @@
 //! The thread of the sweeper: it wakes at the next moment at which something may be due, and at the latest after the
 //! sweep interval.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ pub struct Round {
 /// Does everything that is due: what time releases, then the four phases.
 pub fn round(engine: &Engine, now: Now) -> Round {
     if let Err(error) = engine.try_to_write(now) {
-        log::error!("the store cannot write, so nobody is given up: {error}");
+        log::error!("recovery is paused: the database cannot be written: {error}; retrying");
         return Round {
             report: None,
             retry_ms: Some(OUTSTANDING_RETRY_MS),
@@ -125,7 +125,7 @@ impl Sweeper {
 
     /// `None`: there was none yet.
     pub fn last_sweep(&self) -> Option<LastSweep> {
-        *self.last.lock().expect("no panic while it is held")
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -154,7 +154,7 @@ fn observed_round(engine: &Engine, last: &Mutex<Option<LastSweep>>, now: Now) ->
             recoveries: report.recoveries.len(),
             failures: report.failures.len(),
         };
-        *last.lock().expect("no panic while it is held") = Some(swept);
+        *last.lock().unwrap_or_else(PoisonError::into_inner) = Some(swept);
     }
     round
 }

@@ -1,7 +1,8 @@
 //! The real binary with a wall clock that is set to any time while it runs: nothing panics, jobs run, and no schedule takes a
 //! step of the clock for an absence.
 //!
-//! The clock is moved by a library in front of the C library's `clock_gettime`, which adds the seconds that a file holds.
+//! The clock is moved by a library in front of the C library's `clock_gettime`, which adds the seconds that a file holds. Another file
+//! names a thread: the next time that this thread reads the wall clock, the reading fails, which is a panic.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,12 +20,26 @@ const MOVED_CLOCK: &str = r#"
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
+
+static int fails_now(void) {
+    const char *name = getenv("FAILING_CLOCK_FILE");
+    char thread[32] = {0}, self[32] = {0};
+    int file = name ? open(name, O_RDONLY | O_CLOEXEC) : -1;
+    if (file < 0) return 0;
+    ssize_t length = read(file, thread, sizeof thread - 1);
+    close(file);
+    prctl(PR_GET_NAME, self, 0, 0, 0);
+    return length > 0 && !strncmp(self, thread, strlen(thread)) && unlink(name) == 0;
+}
 
 int clock_gettime(clockid_t id, struct timespec *time) {
     static int (*usual)(clockid_t, struct timespec *);
     if (!usual) usual = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    if (id == CLOCK_REALTIME && fails_now()) return -1;
     int result = usual(id, time);
     const char *name = getenv("MOVED_CLOCK_FILE");
     if (id != CLOCK_REALTIME || result != 0 || !name) return result;
@@ -140,4 +155,54 @@ tasks:
     assert!(made <= real_max, "{made} jobs, {real_max} at most");
     let said = house.server().said();
     assert!(!said.contains("panicked"), "{said}");
+}
+
+/// Asks for a page and does not mind if no answer comes.
+fn knock(house: &House) {
+    let address = house.url();
+    let Ok(mut stream) = TcpStream::connect(address.strip_prefix("http://").unwrap()) else {
+        return;
+    };
+    let request = "GET /api/workers HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let mut answer = String::new();
+    let _ = stream.write_all(request.as_bytes());
+    let _ = stream.read_to_string(&mut answer);
+}
+
+#[test]
+fn a_clock_that_cannot_be_read_once_costs_one_item_and_never_the_server() {
+    let workflows = "
+tasks:
+  greet:
+    flow:
+      hello: { script: 'echo hello' }
+    schedules:
+      daily: { cron: '@daily' }
+";
+    let settings = format!("embedded_worker: {{ slots: 2 }}\n{PATIENT}");
+    let mut house = House::with_settings(workflows, &settings);
+    assert!(house.stop_server());
+    let library = build_moved_clock(house.folder.path());
+    let file = house.path("failing");
+    house.server_variables = vec![
+        ("LD_PRELOAD", library.to_str().unwrap().to_string()),
+        ("FAILING_CLOCK_FILE", file.to_str().unwrap().to_string()),
+    ];
+    house.start_server();
+    for thread in ["people", "http", "sweeper", "scheduler"] {
+        let new = file.with_extension("new");
+        fs::write(&new, thread).unwrap();
+        fs::rename(new, &file).unwrap();
+        await_that("the thread reads the clock, which fails", || {
+            knock(&house);
+            (!file.exists()).then_some(())
+        });
+        header(&house, "date");
+        let job_id = house.submit("greet");
+        house.await_job(job_id, "completed");
+    }
+    let said = house.server().said();
+    let skipped = said.matches("met a bug in the server").count();
+    assert_eq!(skipped, 4, "each is logged once: {said}");
+    assert!(house.stop_server(), "and it ends well");
 }

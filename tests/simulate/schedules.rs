@@ -1,8 +1,9 @@
 //! Schedules under a hostile wall clock: it is set to 1970, by ten years, beyond the year 10,000 and back, while the server is
 //! killed, suspended and started again. What passes in reality is known here, and the engine is only shown its clocks.
 //!
-//! Two promises. A schedule makes no more jobs than it has instants in the time that really passed, and a few for each time that
-//! the clock was set. And after each look it has a next time, as long as its cron can count that far.
+//! Two promises. A schedule makes no more jobs than it has instants in the time that really passed, of an absence no more than its
+//! `catch_up` allows, and one or two for each time that the clock was set. And after each look it has a next time, as long as its
+//! cron can count that far.
 //!
 //! Left out is what nobody can know: a machine that boots with a clock that is ahead, or that is set ahead after it booted in
 //! 1970, looks like one that was off for as long.
@@ -35,8 +36,11 @@ const MADE_UP_MAX: u32 = 15;
 /// What is found within ten seconds is on time.
 const ON_TIME_MS: i64 = 10 * SECOND;
 
-/// The longest step forward that counts as a correction.
+/// The longest step forward that counts as a correction: the last instant that it jumped over is found late.
 const CORRECTION_MAX_MS: i64 = 120 * SECOND;
+
+/// With nothing else to write, the service clock is saved this often.
+const SAVE_CLOCK_MS: i64 = 10 * SECOND;
 
 /// No cron counts further than the year 5000.
 const CRON_END: i64 = 95_617_584_000_000;
@@ -46,7 +50,8 @@ struct Timer {
     draft: ScheduleDraft,
     period_ms: i64,
     jobs: usize,
-    /// Real time that passed, and what each step of the clock may add, in milliseconds of instants.
+    /// Real time that passed, as far as jobs may be made for it, and what each step of the clock may add, in milliseconds of
+    /// instants.
     allowed_ms: i64,
 }
 
@@ -68,6 +73,24 @@ impl Timer {
             allowed_ms: period_ms,
         }
     }
+
+    /// Of an absence, its `catch_up` wants only the last instants. Those of the last ten seconds are on time.
+    fn allow_absence(&mut self, away_ms: i64) {
+        let late = match self.draft.catch_up {
+            CatchUp::None => 0,
+            CatchUp::Latest { .. } => 1,
+            CatchUp::All { max } => i64::from(max),
+        };
+        self.allowed_ms += away_ms.min((late + 1) * self.period_ms + ON_TIME_MS);
+    }
+
+    /// A job that was not made by now will not be made any more, unless it waits for another one to end.
+    fn forget_unused(&mut self) {
+        if self.draft.overlap == Overlap::Allow {
+            let used_ms = self.jobs as i64 * self.period_ms;
+            self.allowed_ms = self.allowed_ms.min(used_ms + self.period_ms);
+        }
+    }
 }
 
 struct World {
@@ -84,8 +107,10 @@ struct World {
     wrong_by_ms: i64,
     boots: u32,
     boot_begun_ms: i64,
-    /// It booted in 1970 and was not set since.
+    /// It booted with a clock that is behind the last look, and was not set since.
     is_behind: bool,
+    /// The wall clock at the last look.
+    last_look: Timestamp,
     /// What the first schedule has to make up for once the clock is right.
     owed: usize,
     told: BTreeMap<&'static str, u64>,
@@ -130,6 +155,7 @@ impl World {
         let (seconds, minutes) = ("*/10 * * * * *", "* * * * *");
         let timers = vec![
             Timer::new("all", minutes, MINUTE, all, Overlap::Allow),
+            Timer::new("short", "*/2 * * * * *", 2 * SECOND, all, Overlap::Allow),
             Timer::new("seconds", seconds, 10 * SECOND, latest, Overlap::Allow),
             Timer::new("none", minutes, MINUTE, CatchUp::None, Overlap::Allow),
             Timer::new("apart", minutes, MINUTE, all, Overlap::Skip),
@@ -155,6 +181,7 @@ impl World {
             boots: 0,
             boot_begun_ms: 0,
             is_behind: false,
+            last_look: Timestamp(0),
             owed: 0,
             told: BTreeMap::new(),
             print,
@@ -186,6 +213,17 @@ impl World {
     fn something_happens(&mut self) {
         let for_ms = self.dice.between(1, 25) * SECOND;
         self.be_there(for_ms);
+        if self.is_behind && self.wrong_by_ms > -HOUR {
+            // A small correction sets the clock right, though not to the second. Any later step is an ordinary one.
+            self.is_behind = false;
+            let off_by_ms = self.dice.between(0, 5) * SECOND;
+            self.set_clock(-off_by_ms, "clock corrected after the boot");
+            if self.dice.chance(50) {
+                self.be_there(5 * SECOND);
+                self.set_clock(10 * YEAR, "clock ten years ahead");
+            }
+            return;
+        }
         if self.is_behind {
             // Until it is set right, a step that leaves it behind must not be taken for the right time.
             if self.dice.chance(30) {
@@ -198,7 +236,8 @@ impl World {
             assert!(made >= owed, "{made} of {owed} were made up for");
             return;
         }
-        match self.dice.roll(12) {
+        self.timers.iter_mut().for_each(Timer::forget_unused);
+        match self.dice.roll(13) {
             0 => self.set_clock(-BEGIN - self.real_ms, "clock in 1970"),
             1 => self.set_clock(10 * YEAR, "clock ten years ahead"),
             2 => self.set_clock(-10 * YEAR, "clock ten years behind"),
@@ -219,9 +258,13 @@ impl World {
             }),
             // A clock that was wrong before the boot tells nothing about the time between.
             _ if self.wrong_by_ms != 0 => self.set_clock(0, "clock right"),
-            _ => self.away("rebooted", |world| match world.dice.chance(60) {
-                true => world.boot(-BEGIN - world.real_ms, "booted in 1970"),
-                false => world.boot(0, "booted"),
+            _ => self.away("rebooted", |world| match world.dice.roll(5) {
+                0 | 1 => world.boot(-BEGIN - world.real_ms, "booted in 1970"),
+                2 | 3 => {
+                    let behind_ms = world.dice.between(20, 120) * SECOND;
+                    world.boot(-behind_ms, "booted slightly behind");
+                }
+                _ => world.boot(0, "booted"),
             }),
         }
     }
@@ -230,16 +273,23 @@ impl World {
     fn away(&mut self, what: &'static str, come_back: impl FnOnce(&mut World)) {
         self.count(what);
         self.be_there(SECOND);
-        let away_ms = self.dice.between(0, 1_200) * SECOND;
+        let away_max_secs = if self.dice.chance(50) { 20 } else { 1_200 };
+        let away_ms = self.dice.between(0, away_max_secs) * SECOND;
         let before: Vec<usize> = self.timers.iter().map(|timer| timer.jobs).collect();
         let wrong_before_ms = self.wrong_by_ms;
-        self.pass(away_ms);
+        self.real_ms += away_ms;
+        // With a clock that shows times again, or none that any cron counts, nothing fires, and only the service clock is saved.
+        for timer in &mut self.timers {
+            timer.allow_absence(away_ms + SAVE_CLOCK_MS);
+        }
         come_back(self);
         self.look();
         let timer = &self.timers[0];
         let due = (away_ms / timer.period_ms).min(MADE_UP_MAX.into()) as usize;
         if self.is_behind {
             self.owed = due;
+        } else if what == "rebooted" && self.wrong_by_ms != 0 {
+            // The clock is slow and yet later than before: nobody can know how long the server was away.
         } else if self.wrong_by_ms == 0 && wrong_before_ms == 0 {
             // A wrong clock may show times that it has shown before, and those had their jobs.
             let made = timer.jobs - before[0];
@@ -252,8 +302,8 @@ impl World {
         self.boots += 1;
         self.boot_begun_ms = self.real_ms;
         self.allow_step(wrong_by_ms - self.wrong_by_ms);
-        self.is_behind = wrong_by_ms < self.wrong_by_ms;
         self.wrong_by_ms = wrong_by_ms;
+        self.is_behind = self.wall().0 < self.last_look.0 - ON_TIME_MS;
         self.count(what);
         self.start();
     }
@@ -283,14 +333,18 @@ impl World {
         self.look();
     }
 
-    /// Each step may find what is on time after it, and a correction what it jumped over.
+    /// After each step an instant may come sooner than a period after the last one. A short step forward finds what it jumped over
+    /// on time, a longer correction the last of it late. A step back may return to times that a step forward had jumped over: the last ten seconds are on time.
     fn allow_step(&mut self, step_ms: i64) {
-        let jumped_ms = match step_ms {
-            0..=CORRECTION_MAX_MS => step_ms,
-            _ => 0,
-        };
         for timer in &mut self.timers {
-            timer.allowed_ms += timer.period_ms + ON_TIME_MS + jumped_ms;
+            timer.allowed_ms += timer.period_ms;
+            if step_ms < 0 {
+                timer.allowed_ms += ON_TIME_MS;
+            } else if (0..=ON_TIME_MS).contains(&step_ms) {
+                timer.allowed_ms += step_ms;
+            } else if (0..=CORRECTION_MAX_MS).contains(&step_ms) {
+                timer.allowed_ms += timer.period_ms;
+            }
         }
     }
 
@@ -321,6 +375,7 @@ impl World {
             boot_id: format!("boot {}", self.boots),
             boot_ms: self.real_ms - self.boot_begun_ms,
             wall: now.wall,
+            up: now.up,
         };
         let engine = self.engine.as_ref().unwrap();
         let seen = engine.follow_clock(self.seen.take(), reading, now);
@@ -331,7 +386,10 @@ impl World {
     fn look(&mut self) {
         self.follow_clock();
         let now = self.now();
+        self.last_look = now.wall;
         let engine = self.engine.as_ref().unwrap();
+        // As the sweeper does: the service clock is saved at least every ten seconds.
+        engine.try_to_write(now).unwrap();
         let round = engine.fire_due(now, &|_| Some(self.task.clone()));
         let has_fired = round.unwrap().fired > 0;
         if self.dice.chance(20) {
@@ -363,10 +421,10 @@ impl World {
             let made_ms = timer.jobs as i64 * timer.period_ms;
             assert!(
                 made_ms <= timer.allowed_ms,
-                "{}: {} jobs in {} s",
+                "{}: {} jobs, {} at most",
                 timer.draft.name,
                 timer.jobs,
-                timer.allowed_ms / SECOND
+                timer.allowed_ms / timer.period_ms
             );
             let has_next = view.schedule.next_at.is_some();
             assert!(

@@ -32,6 +32,9 @@ use crate::metrics::PanicPlace;
 use crate::wire::worker::PollAnswerJson;
 use room::{LOOK, Room};
 
+/// Pause after a caught panic.
+const AFTER_PANIC_PAUSE: Duration = Duration::from_millis(100);
+
 /// When a call came, to be asked for before it is evaluated.
 #[derive(Debug, Clone, Copy)]
 pub struct Arrival {
@@ -220,8 +223,12 @@ impl Host {
             match turn {
                 Some(false) => {}
                 Some(true) => return self.let_go(),
-                // The polls that were lost are answered with an error, and ask again.
-                None => self.room.clear_poison(),
+                // The polls that were lost are answered with an error, and ask again. If the panic repeats, as over a poll that
+                // stays overdue, the pause keeps the thread from spinning.
+                None => {
+                    self.room.clear_poison();
+                    std::thread::sleep(AFTER_PANIC_PAUSE);
+                }
             }
         }
     }

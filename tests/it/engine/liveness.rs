@@ -1,10 +1,14 @@
 //! Signs of life: exact in memory, written in groups.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use stepward::domain::Uptime;
 use stepward::domain::event::EventKind;
 use stepward::domain::worker::WorkerState;
 use stepward::engine::HeldPhase;
-use stepward::store::Contact;
+use stepward::metrics::PanicPlace;
+use stepward::store::{Contact, StoreOptions};
 use stepward::sweeper::{LastRound, recovery_forecast};
 
 use crate::house::{TestHouse, TestWorker, script};
@@ -200,4 +204,45 @@ fn what_has_a_grace_makes_no_rounds_without_a_pause() {
     assert_eq!(due, Uptime(118_500));
     house.clock.advance_ms(900);
     assert_eq!(house.sweep(), ["1 requeue"], "the grace ends at 119 s");
+}
+
+#[test]
+fn a_contact_that_panics_keeps_no_other_from_being_written_and_no_worker_from_being_lost() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let armed = panics.clone();
+    let on_statement = move |_: u64, text: &'static str| {
+        let is_contact = text.contains("UPDATE worker") && text.contains("heartbeat_seq");
+        assert!(
+            !(is_contact && armed.swap(false, Ordering::Relaxed)),
+            "a bug over the first contact"
+        );
+    };
+    let house = TestHouse::with_options(StoreOptions {
+        on_statement: Some(Arc::new(on_statement)),
+        ..StoreOptions::default()
+    });
+    let silent = house.worker("silent", &[], 1);
+    house.clock.advance_ms(121_000);
+    let (ann, bob) = (house.worker("ann", &[], 1), house.worker("bob", &[], 1));
+    house.clock.advance_ms(1_000);
+    ann.heartbeat(1, &[]);
+    bob.heartbeat(1, &[]);
+    panics.store(true, Ordering::Relaxed);
+    house.sweep();
+    assert!(!panics.load(Ordering::Relaxed), "the bug was met");
+    let state = |worker: &TestWorker| {
+        let shown = house.engine.worker(worker.worker_id, house.now());
+        shown.unwrap().worker.state
+    };
+    assert_eq!(state(&silent), WorkerState::Inactive);
+    let heard_up = house.now().up.0;
+    let written: Vec<bool> = [&ann, &bob]
+        .map(|worker| row_seen_up(worker) == heard_up)
+        .to_vec();
+    assert_eq!(written.iter().filter(|written| **written).count(), 1);
+    assert_eq!((silent_ms(&ann), silent_ms(&bob)), (0, 0), "both are heard");
+    let panics = &house.engine.store.metrics().panics;
+    assert_eq!(panics.count(PanicPlace::Sweeper), 1);
+    house.engine.write_contacts(house.now()).unwrap();
+    assert_eq!((row_seen_up(&ann), row_seen_up(&bob)), (heard_up, heard_up));
 }

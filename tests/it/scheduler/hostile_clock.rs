@@ -1,9 +1,16 @@
 //! The wall clock is set to any time: no step is taken for an absence, and no absence is lost by a step.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use stepward::domain::schedule::{CatchUp, Overlap, ScheduleDraft};
 use stepward::domain::{ScheduleId, Timestamp};
+use stepward::engine::FactKind;
+use stepward::metrics::PanicPlace;
+use stepward::store::StoreOptions;
 
-use super::{HOUR, MINUTE, SECOND, Timetable, schedule};
+use super::{HOUR, MINUTE, SECOND, Timetable, clock_of, schedule};
+use crate::house::TestHouse;
 
 const YEAR: i64 = 365 * 24 * HOUR;
 
@@ -169,4 +176,153 @@ fn a_fire_that_is_queued_outlives_a_start_in_1970() {
     assert_eq!(timetable.ledger(), ["22:00 fired", "23:00 fired"]);
     let view = timetable.house.engine.schedule(ScheduleId(1)).unwrap();
     assert_eq!(view.schedule.backlog(), None);
+}
+
+fn every_two_seconds(catch_up: CatchUp) -> ScheduleDraft {
+    ScheduleDraft {
+        catch_up,
+        ..schedule("*/2 * * * * *")
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_while_its_clock_is_set_repeats_nothing_that_it_has_served() {
+    let latest = CatchUp::Latest { within_ms: HOUR };
+    for catch_up in [CatchUp::None, latest, CatchUp::All { max: 100 }] {
+        for step_ms in [10 * YEAR, -10 * YEAR] {
+            let draft = every_two_seconds(catch_up);
+            let timetable = Timetable::with(draft.clone());
+            assert_eq!(timetable.run(SECOND, 45 * SECOND), 22);
+            // The last reading of the clocks was saved 45 seconds ago.
+            timetable.house.clock.step_wall_ms(step_ms);
+            timetable.restart(std::slice::from_ref(&draft));
+            assert_eq!(timetable.look(), 0, "nobody was away");
+            assert_eq!(timetable.run(SECOND, 40 * SECOND), 20);
+            timetable.house.clock.step_wall_ms(-step_ms);
+            timetable.advance(20 * SECOND);
+            timetable.restart(&[draft]);
+            let made = match catch_up {
+                CatchUp::All { .. } => 10,
+                // The last of those 20 seconds is on time.
+                _ => 5,
+            };
+            assert!(timetable.look() <= made, "20 seconds away");
+        }
+    }
+}
+
+#[test]
+fn a_stall_before_a_kill_does_not_repeat_what_was_caught_up_after_it() {
+    let draft = every_two_seconds(CatchUp::All { max: 100 });
+    let timetable = Timetable::with(draft.clone());
+    timetable.run(SECOND, 5 * SECOND);
+    timetable.stall(30 * SECOND);
+    assert_eq!(timetable.look(), 15);
+    timetable.run(SECOND, 5 * SECOND);
+    timetable.house.clock.step_wall_ms(10 * YEAR);
+    timetable.restart(&[draft]);
+    assert_eq!(timetable.look(), 0);
+}
+
+#[test]
+fn after_a_small_correction_that_sets_the_clock_right_a_jump_is_no_absence() {
+    let draft = every_two_seconds(CatchUp::All { max: 100 });
+    for correction_ms in [115 * SECOND, 2 * MINUTE] {
+        let timetable = Timetable::with(draft.clone());
+        timetable.run(SECOND, 10 * SECOND);
+        let behind = Timestamp(wall_ms(&timetable) - 2 * MINUTE);
+        timetable.reboot(behind, std::slice::from_ref(&draft));
+        assert!(timetable.run(SECOND, 3 * SECOND) <= 2, "it is followed");
+        timetable.house.clock.step_wall_ms(correction_ms);
+        assert!(timetable.run(SECOND, 4 * SECOND) <= 3);
+        timetable.house.clock.step_wall_ms(10 * YEAR);
+        assert_eq!(timetable.look(), 0);
+        assert_eq!(timetable.run(SECOND, 10 * SECOND), 5);
+    }
+}
+
+#[test]
+fn a_correction_of_two_minutes_makes_one_job_and_no_flood() {
+    for catch_up in [CatchUp::None, CatchUp::All { max: 100 }] {
+        let timetable = Timetable::with(every_two_seconds(catch_up));
+        timetable.run(SECOND, 10 * SECOND);
+        timetable.house.clock.step_wall_ms(110 * SECOND + 1);
+        assert_eq!(timetable.look(), 1, "the last one, which is on time");
+        assert_eq!(timetable.run(SECOND, 10 * SECOND), 5, "and then as ever");
+    }
+}
+
+#[test]
+fn a_step_back_fires_nothing_that_the_clock_shows_for_the_first_time() {
+    let timetable = Timetable::with(ScheduleDraft {
+        catch_up: CatchUp::None,
+        ..schedule("0 0 * * *")
+    });
+    timetable.look();
+    let midnight_ms = wall_ms(&timetable) + 2 * HOUR + 30 * MINUTE;
+    let five_past = midnight_ms - 3 * YEAR + 5 * SECOND;
+    timetable
+        .house
+        .clock
+        .step_wall_ms(five_past - wall_ms(&timetable));
+    assert_eq!(timetable.look(), 0);
+    assert_eq!(timetable.run(MINUTE, 24 * HOUR), 1, "the next midnight");
+}
+
+#[test]
+fn a_schedule_that_panics_keeps_no_other_from_following_the_clock() {
+    let panics = Arc::new(AtomicBool::new(false));
+    let armed = panics.clone();
+    let on_statement = move |_: u64, text: &'static str| {
+        let is_follow = text.contains("DELETE FROM schedule_fire");
+        assert!(
+            !(is_follow && armed.swap(false, Ordering::Relaxed)),
+            "a bug over the first schedule"
+        );
+    };
+    let house = TestHouse::with_options(StoreOptions {
+        on_statement: Some(Arc::new(on_statement)),
+        ..StoreOptions::default()
+    });
+    let timetable = Timetable::in_house(house);
+    let other = ScheduleDraft {
+        name: "other".to_string(),
+        ..schedule("0 * * * *")
+    };
+    let drafts = [schedule("0 * * * *"), other];
+    timetable.load(&drafts);
+    timetable.look();
+    panics.store(true, Ordering::Relaxed);
+    timetable.house.clock.step_wall_ms(-10 * YEAR);
+    assert_eq!(timetable.look(), 0);
+    let engine = &timetable.house.engine;
+    let next_at = |id| {
+        let view = engine.schedule(ScheduleId(id)).unwrap();
+        view.schedule.next_at
+    };
+    assert_eq!(next_at(1), None, "it is skipped");
+    let followed = next_at(2).unwrap();
+    assert_eq!(clock_of(followed), "22:00");
+    assert!(followed.0 < wall_ms(&timetable) + HOUR);
+    let panics = &engine.store.metrics().panics;
+    assert_eq!(panics.count(PanicPlace::Scheduler), 1);
+    timetable.load(&drafts);
+    assert_eq!(next_at(1), Some(followed), "it is there again with a load");
+}
+
+#[test]
+fn why_says_so_if_the_last_time_is_later_than_the_clock() {
+    let timetable = Timetable::with(schedule("*/2 * * * * *"));
+    timetable.house.clock.step_wall_ms(10 * YEAR);
+    timetable.run(SECOND, 4 * SECOND);
+    timetable.house.clock.step_wall_ms(-10 * YEAR);
+    timetable.look();
+    let (engine, now) = (&timetable.house.engine, timetable.house.now());
+    let why = engine.why_schedule(ScheduleId(1), now).unwrap().why;
+    let mut facts = why.facts.iter();
+    let last = facts.find(|fact| fact.kind == FactKind::Last).unwrap();
+    assert_eq!(
+        last.text,
+        "2033-11-11T21:30:04Z (later than the current clock), fired, job 2"
+    );
 }

@@ -145,7 +145,7 @@ fn a_year_of_seconds_is_a_thousand_rows_and_one() {
     assert_eq!(rest.until_at, Some(rows[0].due_at));
     assert_eq!(
         rest.message,
-        "nobody was there; stands for all that was due before 2024-11-13T21:13:21.000Z"
+        "the server was not running; this row covers all times before 2024-11-13T21:13:21.000Z"
     );
     let end = timetable.house.now().wall.0;
     for (index, row) in rows.iter().enumerate() {

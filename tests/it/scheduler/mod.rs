@@ -8,7 +8,7 @@ mod late;
 mod overlap;
 mod thread;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use stepward::domain::event::EventKind;
@@ -30,16 +30,21 @@ pub struct Timetable {
     pub house: TestHouse,
     pub tasks: BTreeMap<String, Frozen>,
     seen: RefCell<Option<Presence>>,
+    stalled_ms: Cell<i64>,
 }
 
 impl Timetable {
     /// At half past nine in the evening of 14 November 2023, UTC.
     pub fn new() -> Timetable {
-        let house = TestHouse::new();
+        Timetable::in_house(TestHouse::new())
+    }
+
+    pub fn in_house(house: TestHouse) -> Timetable {
         house.clock.step_wall_ms(-(43 * MINUTE + 20 * SECOND));
         let main = frozen(vec![TaskDraft::new("main", vec![script("a")])]);
         let timetable = Timetable {
             seen: RefCell::default(),
+            stalled_ms: Cell::default(),
             tasks: BTreeMap::from([("main".to_string(), main)]),
             house,
         };
@@ -47,12 +52,19 @@ impl Timetable {
         timetable
     }
 
+    /// Time passes in which the server hardly runs, as on a machine that sleeps: the service clock counts none of it.
+    pub fn stall(&self, ms: i64) {
+        self.house.clock.step_wall_ms(ms);
+        self.stalled_ms.set(self.stalled_ms.get() + ms);
+    }
+
     fn follow_clock(&self, boot: &str) {
         let now = self.house.now();
         let reading = ClockReading {
             boot_id: boot.to_string(),
-            boot_ms: now.up.0,
+            boot_ms: now.up.0 + self.stalled_ms.get(),
             wall: now.wall,
+            up: now.up,
         };
         let last = self.seen.take();
         let seen = self.house.engine.follow_clock(last, reading, now);

@@ -83,6 +83,7 @@ const PROMISED: &[(&str, &str, &str, &str)] = &[
 
 const NOT_ZERO: &[(&str, &str)] = &[
     ("recovery_sweeps_total", "counter"),
+    ("store_commits_total", "counter"),
     ("recovery_last_sweep_timestamp_seconds", "gauge"),
     ("db_bytes", "gauge"),
     ("wal_bytes", "gauge"),
