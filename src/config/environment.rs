@@ -56,28 +56,23 @@ const WORKER_FLAGS: &[&str] = &[
     "log.level",
 ];
 
-/// Settings of a worker whose variables do not begin with `STEPWARD_WORKER_`, because every command reads them.
-const SHARED: [&str; 3] = ["server_url", "token_file", "ca_file"];
-
 /// One sentence for each variable of this process that looks like a setting of a server and is none.
 pub fn unknown_server_variables() -> Vec<String> {
-    let sections = schema::SERVER
-        .iter()
-        .filter_map(|(key, _)| key.split_once('.'));
+    let sections = schema::SERVER.iter();
+    let sections = sections.filter_map(|(key, _)| key.split_once('.'));
     let prefixes = sections.map(|(section, _)| variable_name("STEPWARD_", section) + "_");
-    let known = schema::SERVER
-        .iter()
-        .map(|(key, _)| variable_name("STEPWARD_", key));
+    let known = server_variables().into_iter().map(|variable| variable.name);
+    let known = known.chain(["STEPWARD_LOG_FORMAT".to_string()]);
     unknown(&prefixes.collect(), &known.collect())
 }
 
 /// One sentence for each variable of this process that looks like a setting of a worker and is none.
 pub fn unknown_worker_variables() -> Vec<String> {
     const PREFIX: &str = "STEPWARD_WORKER_";
-    let known = schema::WORKER
-        .iter()
-        .filter(|(key, _)| !SHARED.contains(key));
-    let known = known.map(|(key, _)| variable_name(PREFIX, key));
+    let flags = ["name", "tags", "slots", "data_dir", "log.format"];
+    let flags = flags.map(|key| variable_name(PREFIX, key));
+    let known = worker_variables().into_iter().map(|variable| variable.name);
+    let known = known.chain(flags);
     unknown(&BTreeSet::from([PREFIX.to_string()]), &known.collect())
 }
 
@@ -88,7 +83,10 @@ fn unknown(prefixes: &BTreeSet<String>, known: &BTreeSet<String>) -> Vec<String>
     };
     let unknown: BTreeSet<String> = names.filter(is_unknown).collect();
     let sentence = |name: String| {
-        let meant = did_you_mean(&name, known.iter().map(String::as_str));
+        let meant = match name.ends_with("_LOG_LEVEL") {
+            true => "; did you mean STEPWARD_LOG?".to_string(),
+            false => did_you_mean(&name, known.iter().map(String::as_str)),
+        };
         format!("the environment variable {name} is no setting and is ignored{meant}")
     };
     unknown.into_iter().map(sentence).collect()

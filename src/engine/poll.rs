@@ -79,7 +79,8 @@ pub(super) fn answer_poll(
                 tx.confirm_delivery(step, session.session_id)?;
                 false
             }
-            _ => step.unconfirmed,
+            // From the first heartbeat that counts against the step on, recovery may end it at any moment.
+            _ => step.unconfirmed && step.absent_beats == 0,
         };
         if !is_lost || parcel.is_full() {
             continue;

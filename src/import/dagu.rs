@@ -650,6 +650,17 @@ impl Writer<'_> {
         self.report.add(place, outcome, what, note);
     }
 
+    /// Removes the rows about this path that were added since there were `from` rows. Rows about other parts of the DAG stay: what
+    /// several steps share is reported only once.
+    fn take_back_rows(&mut self, from: usize, dag: &Dag, path: &str) {
+        let place = format!("{}: {}{path}", dag.file, dag.prefix);
+        let mut index = 0;
+        self.report.rows.retain(|row| {
+            index += 1;
+            index <= from || !row.place.starts_with(&place)
+        });
+    }
+
     /// Remembers that a part of the written task comes from this path of the DAG.
     fn place(&mut self, dag: &Dag, part: &[&str], path: &str) {
         let part = [&["tasks", dag.task.as_str()], part].concat();
@@ -1235,7 +1246,7 @@ impl Writer<'_> {
                 written
             }
             Err(Unsaid(why)) => {
-                self.report.rows.truncate(rows);
+                self.take_back_rows(rows, dag, &step.path);
                 let note = format!("{why}; written as a step that fails and says so");
                 self.row(dag, &step.path, NotSupported, "", &note);
                 step.body.dismiss();
@@ -1821,7 +1832,9 @@ impl Writer<'_> {
         let mut lines: Vec<String> = Vec::new();
         for (name, here) in DAGU_VARIABLES {
             let is_given = step.handler.is_some() && HANDLER_VARIABLES.contains(&name);
-            if has_word(&source, name) && !is_given {
+            // Dagu sets ITEM only in parallel steps. Elsewhere it is a variable like any other.
+            let is_other = name == "ITEM" && body.get("parallel").is_none();
+            if has_word(&source, name) && !is_given && !is_other {
                 lines.push(format!("export {name}=\"${here}\""));
             }
         }
@@ -2095,7 +2108,7 @@ impl Writer<'_> {
                     self.unread(dag, &format!("{path}."), &step.body);
                 }
                 Err(Unsaid(why)) => {
-                    self.report.rows.truncate(rows);
+                    self.take_back_rows(rows, dag, &path);
                     let note = format!("{why}; the hook is not written");
                     self.row(dag, &path, NotSupported, "", &note);
                 }

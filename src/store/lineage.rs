@@ -18,7 +18,7 @@ pub const STATEMENTS: &[&str] = &[
     ADD_EPOCH,
     FORGET_EPOCHS,
     SESSION_OF_ATTEMPT,
-    HAS_LINEAGE,
+    HAS_JUST_LEFT,
     NUMBER_COMMIT,
     NUMBER_COMMIT_AFTER_OTHERS,
     NOTE_ROLLBACK,
@@ -66,7 +66,9 @@ const EPOCHS: &str = "SELECT epoch, start_key, commits_before FROM epoch ORDER B
 /// Runs once at a start, and reads every row: an installation has a handful of lineages.
 const LINEAGES: &str = "SELECT key, first_session_id FROM lineage ORDER BY lineage_no";
 
-const HAS_LINEAGE: &str = "SELECT EXISTS (SELECT 1 FROM lineage WHERE key = :key)";
+const HAS_JUST_LEFT: &str = "
+    SELECT EXISTS (SELECT 1 FROM lineage WHERE key = :key) AND EXISTS (SELECT 1 FROM server WHERE only_row = 1 AND epoch <= 1)
+";
 
 /// The last attempt of a step is in the step's own row.
 const SESSION_OF_ATTEMPT: &str = "
@@ -87,9 +89,9 @@ pub fn is_rollback_noticed(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(noticed.optional()?.unwrap_or(false))
 }
 
-/// Whether this is the current lineage of the database or one that it continues.
-pub fn has_lineage(connection: &Connection, key: &str) -> rusqlite::Result<bool> {
-    connection.query_row(HAS_LINEAGE, named_params! {":key": key}, |row| row.get(0))
+/// Whether the database continues this lineage in a new one, and at most one server was started in the new one.
+pub fn has_just_left(connection: &Connection, key: &str) -> rusqlite::Result<bool> {
+    connection.query_row(HAS_JUST_LEFT, named_params! {":key": key}, |row| row.get(0))
 }
 
 /// Reads the lineages of a database, the oldest first.

@@ -225,8 +225,9 @@ pub struct StoreOptions {
     /// When a person said that a database older than its mark, or another one than the mark names, is accepted. It begins a new
     /// lineage. `None`: it is refused.
     pub accepted_older_at: Option<Timestamp>,
-    /// A call that meets a corrupt page ends the process: whatever were acknowledged after that could not be read again, because the
-    /// next start refuses the database. `false` for a command that looks at a database to report what is wrong with it.
+    /// A call that meets a corrupt page ends the process, because what is acknowledged after that may not be readable again. The next
+    /// start refuses the database, unless it is too large for a start to check every page. `false` for a command that looks at a
+    /// database to report what is wrong with it.
     pub ends_on_corruption: bool,
 }
 

@@ -126,7 +126,7 @@ impl Opening {
         }
         if self.version < SCHEMA_VERSION {
             schema::refuse_upgrade_without_copy(folder, self.version)?;
-            schema::refuse_upgrade_without_room(folder, bytes + wal_bytes(folder))?;
+            schema::refuse_upgrade_without_room(folder, self.version, bytes + wal_bytes(folder))?;
         }
         Ok(())
     }
@@ -358,7 +358,7 @@ pub fn refuse_behind(
             false => Ok(()),
         },
         // The process was killed, or the power failed, after the database began a new lineage and before the mark of that was on disk.
-        Some(_) if lineage::has_lineage(connection, &marked.lineage).map_err(refuse)? => Ok(()),
+        Some(_) if lineage::has_just_left(connection, &marked.lineage).map_err(refuse)? => Ok(()),
         _ => Err(OpenError::OtherLineage { file }),
     }
 }

@@ -434,14 +434,23 @@ pub fn refuse_full_disk(folder: &Path, needed_bytes: u64) -> Result<(), OpenErro
 ///
 /// The upgrade first makes a copy of the database. Its changes are then added to the write-ahead log: new indexes, and all pages if
 /// the database is small enough to be rewritten.
-pub fn refuse_upgrade_without_room(folder: &Path, database_bytes: u64) -> Result<(), OpenError> {
+///
+/// A copy that an earlier upgrade from this version left behind is replaced, so its bytes count as free.
+pub fn refuse_upgrade_without_room(
+    folder: &Path,
+    version: i64,
+    database_bytes: u64,
+) -> Result<(), OpenError> {
     let logged_bytes = match database_bytes <= REWRITTEN_BYTES_MAX {
         true => database_bytes,
         false => database_bytes / 2,
     };
     let needed_bytes = FREE_BYTES_MIN + database_bytes + logged_bytes;
+    let former_copy = upgrade_copy(folder, version).metadata();
+    let former_bytes = former_copy.map_or(0, |copy| copy.blocks() * 512);
     let free_bytes =
         disk::free_bytes(nearest_existing(folder)).map_err(|cause| refusal(folder, cause))?;
+    let free_bytes = free_bytes.saturating_add(former_bytes);
     if free_bytes < needed_bytes {
         return Err(OpenError::NoRoomForUpgrade {
             folder: folder.into(),
@@ -1062,15 +1071,16 @@ pub fn bring_up_to_date(
         let bytes = page_bytes(connection).map_err(refuse)?;
         if bytes <= REWRITTEN_BYTES_MAX {
             // The rewrite adds every page to the log. If it runs out of room, an empty log can be truncated again.
-            checkpoint(connection, folder, path)?;
-            match rewrite(connection) {
+            let rewritten = checkpoint(connection, folder, path)
+                .and_then(|()| rewrite(connection).map_err(refuse));
+            match rewritten {
                 // The upgrade itself is complete, and a database that was not rewritten can be used.
-                Err(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => log::warn!(
+                Err(OpenError::Full { .. }) => log::warn!(
                     "the database was upgraded but not rewritten, because the disk is full; make room, stop the server and run: \
                      stepward db compact {}",
                     crate::words::shell_path(folder)
                 ),
-                rewritten => rewritten.map_err(refuse)?,
+                rewritten => rewritten?,
             }
         }
     }

@@ -178,8 +178,13 @@ impl AttemptLog {
         if fits && !kept.is_full {
             let folder = self.path.parent().unwrap_or(&self.path);
             let has_room = self.is_unread() || has_room_for_log(folder, records.len());
-            if !has_room || kept.write(records).is_err() {
-                kept.is_disk_full = true;
+            let written = match has_room {
+                true => kept.write(records),
+                false => Err(io::ErrorKind::StorageFull.into()),
+            };
+            if let Err(error) = written {
+                use io::ErrorKind::{QuotaExceeded, StorageFull};
+                kept.is_disk_full |= matches!(error.kind(), StorageFull | QuotaExceeded);
                 kept.dropped_bytes += text_bytes;
             }
         } else {

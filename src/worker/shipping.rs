@@ -177,6 +177,8 @@ struct Parcel {
     refused: bool,
     /// All was sent, and the server may still ask for some of it again.
     is_held: bool,
+    /// How often in a row a proxy refused the next piece.
+    troubles: u32,
     next: Instant,
     waiting: Vec<Sender<()>>,
 }
@@ -223,6 +225,7 @@ impl Shipper {
                     over: false,
                     refused: false,
                     is_held: false,
+                    troubles: 0,
                     next: Instant::now(),
                     waiting: Vec::new(),
                 };
@@ -318,6 +321,7 @@ impl Shipper {
                 if std::mem::take(&mut self.is_held_back) {
                     log::info!("the server takes logs again");
                 }
+                parcel.troubles = 0;
                 parcel.offset = answer.length;
                 parcel.refused = answer.full;
                 let is_last = piece.len() < PIECE_BYTES;
@@ -332,15 +336,32 @@ impl Shipper {
                 }
                 Ok(())
             }
-            Err(CallError::Refused { status, error }) if is_final(status, &error.code) => {
+            Err(CallError::Refused { status, error })
+                if is_refusal(status) && error.code != UNKNOWN =>
+            {
                 log::warn!("the server refuses the log of {attempt}: {}", error.message);
                 parcel.refused = true;
+                Ok(())
+            }
+            // A proxy in between refuses this piece. It may be too large for the proxy, so other logs must not wait for it.
+            Err(CallError::Refused { status, error })
+                if is_refusal(status) && error.code == UNKNOWN =>
+            {
+                if parcel.troubles == 0 {
+                    log::warn!(
+                        "the log of {attempt} is refused on its way to the server and waits here: {}",
+                        error.message
+                    );
+                }
+                let pause = TROUBLE_PAUSE * 2_u32.saturating_pow(parcel.troubles.min(10));
+                parcel.next = Instant::now() + pause.min(TROUBLE_PAUSE_MAX);
+                parcel.troubles += 1;
                 Ok(())
             }
             Err(error) => {
                 log::debug!("the log of {attempt} could not be sent: {error}");
                 if let CallError::Refused { error, .. } = &error
-                    && [LOG_NOT_WRITTEN, UNKNOWN].contains(&error.code.as_str())
+                    && error.code == LOG_NOT_WRITTEN
                     && !std::mem::replace(&mut self.is_held_back, true)
                 {
                     log::warn!("logs are refused and wait here: {}", error.message);
@@ -358,10 +379,10 @@ impl Shipper {
     }
 }
 
-/// Whether sending the log again would be answered the same. Only the server can say so: a proxy in between may answer 404 or 413 for
-/// a moment, and its answer has no code of ours.
-fn is_final(status: u16, code: &str) -> bool {
-    matches!(status, 400 | 404 | 409 | 410 | 413 | 422) && code != UNKNOWN
+/// Whether this status refuses the piece itself. From the server that is final. A proxy, whose answer has no code of ours, may answer
+/// so for a moment only.
+fn is_refusal(status: u16) -> bool {
+    matches!(status, 400 | 404 | 409 | 410 | 413 | 422)
 }
 
 /// A step can put anything in the place of its log: what is no file is not waited for, and a link not followed.

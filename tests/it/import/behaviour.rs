@@ -157,3 +157,17 @@ handlerOn:
         assert!(table.contains(&row), "{table}");
     }
 }
+
+/// Dagu sets `ITEM` in parallel steps. In other steps it may be a parameter.
+#[test]
+fn a_parameter_called_item_keeps_its_value() {
+    let home = tempfile::tempdir().unwrap();
+    let dag = r#"
+params: ITEM=apple
+steps:
+  - { name: a, command: 'echo "the item is $ITEM"' }
+"#;
+    let (is_completed, all) = run_dag(dag, home.path());
+    assert!(is_completed, "{all}");
+    assert!(all.contains("the item is apple"), "{all}");
+}

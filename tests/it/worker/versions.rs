@@ -384,7 +384,7 @@ fn a_refusal_that_is_not_of_the_server_loses_no_log() {
             json!({ "installation": opened["installation"], "version": "0.2.0" }),
         ),
         "POST /api/worker/sessions" => (200, opened.clone()),
-        "POST /api/worker/heartbeat" => (200, json!({ "abort": [], "draining": pieces > 0 })),
+        "POST /api/worker/heartbeat" => (200, json!({ "abort": [], "draining": pieces > 1 })),
         "POST /api/worker/poll" => (
             200,
             json!({ "assignments": [], "abort": [], "draining": false }),
@@ -392,7 +392,9 @@ fn a_refusal_that_is_not_of_the_server_loses_no_log() {
         "POST /api/worker/reports" => (200, json!({ "results": [], "poll": null })),
         "POST /api/worker/drain" => (200, json!({})),
         // A proxy that has just been restarted knows no route yet.
-        _ if !std::mem::replace(&mut refused, true) => (404, json!("<h1>Not Found</h1>")),
+        _ if request.route.contains("/steps/7/") && !std::mem::replace(&mut refused, true) => {
+            (404, json!("<h1>Not Found</h1>"))
+        }
         _ => {
             pieces += 1;
             (200, request.taken())
@@ -400,16 +402,20 @@ fn a_refusal_that_is_not_of_the_server_loses_no_log() {
     };
     let server = ScriptedServer::start(Some(ANNOUNCED), Box::new(script));
     let folder = tempfile::tempdir().unwrap();
-    let attempt = folder.path().join("attempts/7.1");
-    std::fs::create_dir_all(&attempt).unwrap();
-    std::fs::write(attempt.join("session"), "life").unwrap();
-    std::fs::write(attempt.join("log"), "1 o one\n").unwrap();
+    for (attempt, text) in [("7.1", "1 o one\n"), ("8.1", "1 o two\n")] {
+        let attempt = folder.path().join("attempts").join(attempt);
+        std::fs::create_dir_all(&attempt).unwrap();
+        std::fs::write(attempt.join("session"), "life").unwrap();
+        std::fs::write(attempt.join("log"), text).unwrap();
+    }
     let ended = run_worker(&server.url, folder.path());
     assert!(ended.status.success(), "{ended:?}");
     let pieces = server.requests().into_iter();
     let pieces = pieces.filter(|request| request.route.ends_with("/log"));
     let bodies: Vec<Vec<u8>> = pieces.map(|request| request.body).collect();
-    assert_eq!(bodies, [b"1 o one\n".to_vec(), b"1 o one\n".to_vec()]);
+    // The second log does not wait until the first one is taken.
+    let (one, two) = (b"1 o one\n".to_vec(), b"1 o two\n".to_vec());
+    assert_eq!(bodies, [one.clone(), two, one]);
 }
 
 #[test]
