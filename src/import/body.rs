@@ -20,7 +20,7 @@ struct Entry {
     key: String,
     value: Value,
     is_read: Cell<bool>,
-    /// What the reader of the key expected, if the value is something else.
+    /// The type that the reader of the key expected, if the value has another type.
     expected: Cell<Option<&'static str>>,
     /// The value as a mapping with a memory of its own, once a reader asked for it.
     inner: OnceCell<Body>,

@@ -563,11 +563,11 @@ impl Step {
     }
 }
 
-/// How the preconditions of a step are written.
+/// The form in which the preconditions of a step are written.
 enum Gate {
-    /// As `when` of the step.
+    /// The preconditions become `when` of the step.
     Expressions(Vec<String>),
-    /// As a step in front of it.
+    /// A check step in front of the step tests the preconditions.
     Step(Map),
 }
 
@@ -2408,7 +2408,7 @@ impl Writer<'_> {
     }
 }
 
-/// What became of a key of a DAG or a step that is not imported, if there is more to say than that.
+/// Advice about a key of a DAG or a step that is not imported, if there is any.
 fn explained(key: &str) -> Option<(Outcome, &'static str)> {
     Some(match key {
         "tags" | "labels" | "group" => (
@@ -2471,7 +2471,7 @@ fn explained(key: &str) -> Option<(Outcome, &'static str)> {
     })
 }
 
-/// What becomes of a variable whose value has to be evaluated.
+/// The report row of a variable whose value has to be evaluated.
 const BY_THE_SHELL: (Outcome, &str) = (
     Changed,
     "is evaluated by the shell at the start of each script",
@@ -2561,7 +2561,7 @@ fn captured(source: &str, name: &str, may_exit: bool) -> String {
     )
 }
 
-/// What `continue_on` of a step or of the defaults says.
+/// The content of `continue_on` of a step or of the defaults.
 fn goes_on(body: &Body) -> Continue {
     match body.get("continue_on") {
         None => Continue::default(),

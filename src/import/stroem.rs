@@ -291,7 +291,7 @@ struct Writer<'a> {
     actions: BTreeMap<(String, BTreeMap<String, String>), Option<String>>,
     written: BTreeMap<String, Map>,
     scripts: BTreeMap<String, String>,
-    /// By file: parts of the written document whose source has another path.
+    /// For each file, the parts of the written document whose path in the source is another one.
     places: BTreeMap<String, BTreeMap<Vec<String>, String>>,
     declared: BTreeMap<(Kind, String), BTreeSet<String>>,
     /// Inputs that are given or mentioned without being declared, which Strøm lets pass.

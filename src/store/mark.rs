@@ -60,7 +60,7 @@ fn checksum(content: &str) -> String {
     format!("{:016x}", u64::from_be_bytes(*first))
 }
 
-/// What a mark says.
+/// The content of a mark file.
 enum MarkContent {
     Whole(CommitPosition),
     /// A power failure can leave an empty or torn mark. The text says which of them.

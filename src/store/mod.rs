@@ -120,7 +120,7 @@ impl StoreError {
         }
     }
 
-    /// What SQLite said about a corrupt database. `None`: the error is another one.
+    /// Returns the message of SQLite about a corrupt database, or `None` if the error is another one.
     fn corruption(&self) -> Option<String> {
         match self {
             StoreError::Sqlite(error) if is_corruption(error) => Some(in_one_line(error)),
@@ -293,7 +293,7 @@ struct Shared {
     service_clock_up: AtomicI64,
     /// The number of the last durable commit; the writer alone moves it.
     commit_number: Arc<AtomicI64>,
-    /// What SQLite said to a reader that met a corrupt page. The writer ends the process.
+    /// The message of SQLite to a reader that met a corrupt page. The writer then ends the process.
     corruption: OnceLock<String>,
     joiners: OnceLock<Joiners>,
     sealer: Sealer,
@@ -560,7 +560,7 @@ impl Shared {
         }
     }
 
-    /// What SQLite said, if the error tells that the database is corrupt and this process must end because of that.
+    /// Returns the message of SQLite if the database is corrupt and this process must end because of that.
     fn corruption_in<E: StoreFailure>(&self, error: &E) -> Option<String> {
         match self.options.ends_on_corruption {
             true => error.store_error()?.corruption(),

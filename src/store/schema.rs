@@ -303,7 +303,7 @@ pub enum OpenError {
     },
 }
 
-/// What has the name of a file and is no regular file.
+/// The kind of a path that must be a regular file and is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathKind {
     SymbolicLink,

@@ -69,7 +69,7 @@ trait Call: Send {
     fn undo(&mut self, error: StoreError);
     /// The transaction was given up during this call: it says so, unless it has an error of its own to tell.
     fn lose(&mut self);
-    /// What SQLite said, if the closure met a corrupt database.
+    /// Returns the message of SQLite if the closure met a corrupt database.
     fn corruption(&self, shared: &Shared) -> Option<String>;
     fn answer(self: Box<Self>);
 }

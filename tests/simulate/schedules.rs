@@ -74,7 +74,7 @@ impl Timer {
         }
     }
 
-    /// Of an absence, its `catch_up` wants only the last instants. Those of the last ten seconds are on time.
+    /// The `catch_up` of the schedule wants only the last instants of an absence. Instants of the last ten seconds are on time.
     fn allow_absence(&mut self, away_ms: i64) {
         let late = match self.draft.catch_up {
             CatchUp::None => 0,
@@ -107,7 +107,7 @@ struct World {
     wrong_by_ms: i64,
     boots: u32,
     boot_begun_ms: i64,
-    /// It booted with a clock that is behind the last look, and was not set since.
+    /// The machine booted with a clock that is behind the last look, and the clock was not set since.
     is_behind: bool,
     /// The wall clock at the last look.
     last_look: Timestamp,
