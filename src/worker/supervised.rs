@@ -16,7 +16,9 @@ use super::executor::{Invocation, Tools};
 use super::marked::{self, MARK, marked};
 use super::orphans;
 use super::processes::{Process, describe_signal, kill_all};
-use super::supervisor::{Charge, Report, Said, Stop, StopOrder, clean_up, let_settle};
+use super::supervisor::{
+    Charge, Report, Said, Stop, StopOrder, WORKER_GROUP_VARIABLE, clean_up, let_settle,
+};
 use crate::domain::AttemptRef;
 
 /// How a supervised command ended, and all that it had started with it.
@@ -82,8 +84,10 @@ impl Supervised {
         // A group of its own, so that no signal to the worker's group reaches the supervisor before it begins a session. The leader of
         // a group cannot begin a session, so the supervisor joins the worker's group again first. It could not do so if that group is
         // outside of the worker's PID namespace, where its number is 0, or if its number cannot be read.
-        if Process::own().is_some_and(|worker| worker.group != 0) {
+        // The supervisor is told the number, because `/proc` may hide the worker from it.
+        if let Some(worker) = Process::own().filter(|worker| worker.group != 0) {
             command.process_group(0);
+            command.env(WORKER_GROUP_VARIABLE, worker.group.to_string());
         }
         let mut child = orphans::start_supervisor(&mut command)?;
         // Its end of the socket must be its own alone: it is how its death is noticed.

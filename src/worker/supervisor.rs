@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::descriptors;
 use super::marked::MARK;
-use super::processes::{Process, count};
+use super::processes::count;
 use super::tree::Tree;
 use crate::clock::wall_time;
 use crate::domain::limits::clip;
@@ -39,6 +39,9 @@ const CLEANUP_MAX: Duration = Duration::from_secs(30);
 const WORDS_BYTES_MAX: usize = 300;
 /// Far more than a command line may be.
 const ORDER_BYTES_MAX: u64 = 64 << 20;
+
+/// The variable that tells a supervisor the process group of its worker. The step does not inherit it.
+pub(super) const WORKER_GROUP_VARIABLE: &str = "STEPWARD_GROUP_OF_WORKER";
 
 /// The first line that the worker says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -427,14 +430,15 @@ fn listen(lines: BufReader<UnixStream>, heard_tx: &Sender<Heard>) {
 #[cfg(target_os = "linux")]
 fn outlive_the_worker() -> io::Result<()> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-    use rustix::process::{Resource, Rlimit, getppid, setpgid};
+    use rustix::process::{Resource, Rlimit, setpgid};
     // A handler and not "ignore": the step would inherit the latter.
     ctrlc::set_handler(|| {}).map_err(io::Error::other)?;
     // In a session of its own a step has no terminal, where it would wait for ever for a password, and whatever it leaves behind is
     // told from the worker's own processes. The leader of a group cannot begin a session, so it joins the worker's group first.
     if rustix::process::setsid().is_err() {
-        let worker = getppid().and_then(Process::seen);
-        if let Some(group) = worker.and_then(|worker| Pid::from_raw(worker.group)) {
+        let group = std::env::var(WORKER_GROUP_VARIABLE).ok();
+        let group = group.and_then(|group| Pid::from_raw(group.parse().ok()?));
+        if let Some(group) = group {
             setpgid(None, Some(group))?;
         }
         rustix::process::setsid()?;
