@@ -18,10 +18,13 @@ use crate::domain::value::ValueSpec;
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{EventSeq, JobId, Json, Now, StepId, Timestamp, WorkerId};
 use crate::language::words::did_you_mean;
-use crate::store::{ChangedJob, FormerAttempt, PastJob, RelatedJob, Tx};
+use crate::store::{ChangedJob, FormerAttempt, PAGE_BYTES_MAX, PastJob, RelatedJob, Tx};
 
 /// Outputs of loops and child jobs in one answer; the last may go over it. Each can be asked for by itself.
 const COMPOSED_BYTES_MAX: usize = 1 << 20;
+
+/// The parts of a search that one page of jobs may cost. A search whose conditions each fit every second of a million jobs needs twenty.
+const SEARCH_PARTS_MAX: usize = 100;
 
 /// The job and the step that a job is the child of.
 pub type Parent = (JobId, String);
@@ -140,11 +143,28 @@ impl Engine {
         filter: &JobFilter,
         limit: u32,
     ) -> Result<(Vec<ListedJob>, Option<JobId>), EngineError> {
-        let before = before.unwrap_or(JobId(i64::MAX));
-        self.store.read(|tx| {
-            let (jobs, next) = tx.jobs_before(before, filter, limit)?;
-            Ok((listed(tx, jobs)?, next))
-        })
+        let mut before = before.unwrap_or(JobId(i64::MAX));
+        let (mut found, mut input_bytes) = (Vec::new(), 0);
+        let mut next = None;
+        // Each part of a long search has a read transaction of its own, so that none is open for long.
+        for _ in 0..SEARCH_PARTS_MAX {
+            let wanted = limit - found.len() as u32;
+            let (jobs, rest) = self.store.read(|tx| {
+                let (jobs, rest) = tx.jobs_before(before, filter, wanted)?;
+                Ok::<_, EngineError>((listed(tx, jobs)?, rest))
+            })?;
+            let bytes = jobs.iter().map(|listed| listed.job.input.0.len());
+            input_bytes += bytes.sum::<usize>();
+            found.extend(jobs);
+            next = rest;
+            match rest {
+                Some(rest) if found.len() < limit as usize && input_bytes < PAGE_BYTES_MAX => {
+                    before = rest;
+                }
+                _ => break,
+            }
+        }
+        Ok((found, next))
     }
 
     /// The newest jobs in a state that is not terminal.

@@ -21,12 +21,12 @@ pub const STATEMENTS: &[&str] = &[
     JOB_FROM_SOURCE_BEFORE,
 ];
 
-/// The seeks that one page may cost. Only a filter whose conditions each fit very many jobs, and together almost none, needs
-/// more; then the page ends early, and the next page continues the search.
+/// The seeks of one part of a search. Only a filter whose conditions each fit very many jobs, and together almost none, needs
+/// more; then the part ends early, and the next part continues the search.
 const SEEKS_MAX: u32 = 50_000;
 
 /// The size of the inputs on one page. The page ends with the job that exceeds it.
-const PAGE_BYTES_MAX: usize = 4 << 20;
+pub const PAGE_BYTES_MAX: usize = 4 << 20;
 
 /// A filter by time ends after this many jobs in a row that are too old. The first one need not be the end: if the clock was
 /// set back, a few older ids have younger times.

@@ -60,6 +60,7 @@ pub use copy::{Copy, CopyError, GoOn, Stopped, Taken, take_copy};
 pub use definitions::{Frozen, hex_sha256};
 pub use examine::{Depth, ExamineError, Examined, Standing, examine};
 pub use invariants::Breach;
+pub use job_search::PAGE_BYTES_MAX;
 pub use jobs::{ChangedJob, JobStanding, NewJob, PastJob, RelatedJob};
 pub use log_faults::FaultyLog;
 pub use mark::{MARK_FILE, mark_fault};

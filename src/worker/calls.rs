@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
@@ -12,6 +12,7 @@ use super::machine::{Event, Trouble};
 use super::shipping::Shipping;
 use super::{EndError, WorkerEvent};
 use crate::client::{CallError, Client};
+use crate::clock::monotonic_ms;
 use crate::domain::AttemptRef;
 use crate::domain::peer::{Feature, Features, Peer};
 use crate::domain::protocol::{Beat, LogDigest, Poll, Registration, Reports, Spooled};
@@ -28,7 +29,7 @@ const POLL_WAIT: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a session waits for the logs of the results that are sent with it. What is not sent by then is asked for again.
-const LOG_WAIT: Duration = Duration::from_secs(1);
+const LOG_WAIT_MS: i64 = 1_000;
 
 /// Where all calls of workers begin.
 const CALLS: &str = "/api/worker/";
@@ -175,9 +176,10 @@ impl Caller {
             false => HashMap::new(),
         };
         // The server compares the logs of the results that it gets with the session.
-        let until = Instant::now() + LOG_WAIT;
+        let until_ms = monotonic_ms() + LOG_WAIT_MS;
         for attempt in logs.keys() {
-            let wait = until.saturating_duration_since(Instant::now());
+            let left_ms = (until_ms - monotonic_ms()).max(0);
+            let wait = Duration::from_millis(left_ms as u64);
             self.shipping.over_and_wait(*attempt, true, wait);
         }
         let request = SessionRequest::new(registration, spooled, &logs);

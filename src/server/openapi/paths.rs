@@ -49,7 +49,7 @@ fn jobs() -> Vec<Operation> {
     let text = schema("string");
     vec![
         get("/api/jobs", "listJobs", "Jobs, newest first. A page with fewer jobs than `limit` and a `next` is possible in two cases: \
-             the inputs on it are large, or each word of `q` fits very many jobs and all together fit almost none.")
+             the inputs on it are large, or each word of `q` fits millions of jobs and all together fit almost none.")
             .query("q", "string", narrowed)
             .paged("after", "integer", PAGE, PAGE_MAX)
             .lists("JobSummary"),
