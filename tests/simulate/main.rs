@@ -22,7 +22,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use world::{CRASH, Told};
 
 /// In the test suite: about a minute, in a debug build far fewer than in a release build.
-const SEEDS: u64 = if cfg!(debug_assertions) { 30 } else { 300 };
+const SEEDS: u64 = if cfg!(debug_assertions) { 30 } else { 150 };
 
 /// What somebody asks for on the command line, instead of the tests.
 #[derive(Debug, PartialEq, Eq)]
