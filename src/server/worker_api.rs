@@ -117,8 +117,8 @@ pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
     Ok(Response::json(200, &answer).into())
 }
 
-/// Where the log of an attempt lacks bytes whose result a former session of the worker left. The worker sends such a log while it
-/// opens its session, so what is missing now may be there a moment later.
+/// Returns the offset from which on the log of an attempt lacks bytes, for a result that a former session of the worker left. The
+/// worker waits up to a second for such a log to be sent before it opens its session, so a long log may still be on its way.
 fn missing_from_spooled(
     app: &App,
     session_key: &str,

@@ -53,7 +53,7 @@ struct Kept {
     /// Whole records only.
     bytes: u64,
     dropped_bytes: u64,
-    /// Some of them because the disk had no room.
+    /// Whether some bytes were dropped because the disk had no room.
     is_disk_full: bool,
     is_full: bool,
     preparation_bytes: u64,

@@ -294,7 +294,8 @@ impl Caller {
                     self.sent_away = Some(EndError::TooOld(error.message));
                     return Trouble::Unreachable;
                 }
-                // Running steps may end first. The loop hears of this before it hears that it is shut out.
+                // Running steps may end first. The loop hears of this before it hears that it is shut out; it is gone only when
+                // the process is going.
                 let _ = self.events.send(WorkerEvent::TooOld(error.message));
                 return Trouble::ShutOut;
             }

@@ -137,7 +137,7 @@ impl Room {
         }
         let has_free_slots = guest.poll.free_slots > 0;
         if has_free_slots {
-            // A step that this worker gave back is withheld from it for a while, and no notice tells when that while is over.
+            // A step that this worker gave back is withheld from it for some seconds, and no notice tells when they are over.
             self.look_again_at(now + LOOK);
         }
         let looks = stale && has_free_slots;

@@ -282,8 +282,8 @@ fn a_worker_that_is_too_old_says_what_to_install_and_ends() {
     assert_eq!(server.requests().len(), 1, "it does not ask again");
 }
 
-#[test]
-fn a_server_of_another_installation_never_sees_a_session_of_this_worker() {
+/// A server of installation `two` that may only be asked which one it is, and the folder of a worker of installation `one`.
+fn server_of_another_installation() -> (ScriptedServer, tempfile::TempDir) {
     let script = |request: &Request| match request.route.as_str() {
         "GET /api/worker/server" => (200, json!({ "installation": "two", "version": "9.9.9" })),
         route => panic!("{route} must not be called"),
@@ -291,6 +291,12 @@ fn a_server_of_another_installation_never_sees_a_session_of_this_worker() {
     let server = ScriptedServer::start(Some(ANNOUNCED), Box::new(script));
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("installation"), "one").unwrap();
+    (server, folder)
+}
+
+#[test]
+fn a_server_of_another_installation_never_sees_a_session_of_this_worker() {
+    let (server, folder) = server_of_another_installation();
     let ended = run_worker(&server.url, folder.path());
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");
     let said = String::from_utf8(ended.stderr).unwrap();
@@ -303,13 +309,7 @@ fn a_server_of_another_installation_never_sees_a_session_of_this_worker() {
 /// The log of a step of one installation must not be read, or thrown away, by the server of another.
 #[test]
 fn a_server_of_another_installation_never_sees_a_log_of_this_worker() {
-    let script = |request: &Request| match request.route.as_str() {
-        "GET /api/worker/server" => (200, json!({ "installation": "two", "version": "9.9.9" })),
-        route => panic!("{route} must not be called"),
-    };
-    let server = ScriptedServer::start(Some(ANNOUNCED), Box::new(script));
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("installation"), "one").unwrap();
+    let (server, folder) = server_of_another_installation();
     let attempt = folder.path().join("attempts/7.1");
     std::fs::create_dir_all(&attempt).unwrap();
     std::fs::write(attempt.join("session"), "life").unwrap();
