@@ -16,7 +16,10 @@ CREATE TABLE server (
     lineage          TEXT    NOT NULL DEFAULT '',   -- random; new after a restore, or when a person accepts an older database
     epoch            INTEGER NOT NULL DEFAULT 0,    -- number of starts of a server in this lineage
     commit_number    INTEGER NOT NULL DEFAULT 0,    -- number of the last group commit; stepward.mark holds a copy of it
-    rollback_noticed INTEGER NOT NULL DEFAULT 0     -- 1: a worker has worked for a later state of this database
+    rollback_noticed INTEGER NOT NULL DEFAULT 0,    -- 1: a worker has worked for a later state of this database
+    asks_by_default  INTEGER NOT NULL DEFAULT 0     -- 1: `stepward server` asks for tokens on loopback, too; 0: made by version 0.1
+        CHECK (asks_by_default IN (0, 1)),
+    first_start_at   INTEGER                        -- when a server that asks for tokens was started first; only that start writes token files
 ) STRICT;
 
 -- The lineages of this installation, the current one last. The session that ran an attempt tells in which lineage the
@@ -45,7 +48,8 @@ CREATE TABLE milestone (
     job_id     INTEGER NOT NULL,                    -- the highest then, 0: none; likewise the others
     event_seq  INTEGER NOT NULL,
     outbox_id  INTEGER NOT NULL,
-    session_id INTEGER NOT NULL
+    session_id INTEGER NOT NULL,
+    audit_seq  INTEGER NOT NULL DEFAULT 0           -- the last row of the audit log then
 ) STRICT;
 
 -- A frozen definition: a task and every task that it calls. Interned, so that a thousand jobs of one task share a row.
@@ -164,6 +168,7 @@ CREATE TABLE job (
     logs_removed_at   INTEGER,                      -- since when what its steps printed is not kept any more
     kept              INTEGER NOT NULL DEFAULT 0 CHECK (kept IN (0, 1)),    -- by a person: it does not grow too old
     leaving           INTEGER NOT NULL DEFAULT 0 CHECK (leaving IN (0, 1)), -- it is being removed, in pieces: nobody sees it any more
+    seal_id           BLOB    CHECK (length(seal_id) = 16), -- random; its secret inputs open for this id alone; NULL: made by version 4 or older
 
     CHECK ((parent_step_id IS NULL) = (parent_attempt IS NULL)),
     CHECK (CASE state
@@ -422,15 +427,17 @@ CREATE TABLE delivery (
     PRIMARY KEY (outbox_id, attempt)
 ) STRICT, WITHOUT ROWID;
 
--- The same key answers with the same job.
+-- The same key of the same owner answers with the same job.
 CREATE TABLE idempotency (
-    idempotency_key TEXT PRIMARY KEY,
-    request_hash    TEXT    NOT NULL,                -- another request under the same key is refused
+    idempotency_key TEXT    NOT NULL,
+    owner           TEXT    NOT NULL,                -- token:ID, settings, webhook; any: it answers whoever repeats it
+    request_hash    TEXT    NOT NULL,                -- another request of the same owner under the same key is refused
     job_id          INTEGER NOT NULL REFERENCES job (job_id),
-    created_at      INTEGER NOT NULL
+    created_at      INTEGER NOT NULL,
+    PRIMARY KEY (idempotency_key, owner)
 ) STRICT, WITHOUT ROWID;
 
--- Retention: the key of the oldest job; removing a job: its key.
+-- Retention: the keys of the oldest job; removing a job: its keys.
 CREATE INDEX idempotency_by_job ON idempotency (job_id);
 
 -- When a task is submitted by itself. One that is gone from the files stays, for the history that names it.
@@ -528,6 +535,8 @@ CREATE TABLE token (
     used_at       INTEGER,                           -- the last time, give or take a minute
     ended_at      INTEGER,                           -- revoked; of an enrolment, used
     made_token_id INTEGER REFERENCES token (token_id), -- what an enrolment was exchanged for
+    is_unasked    INTEGER NOT NULL DEFAULT 0         -- 1: made while the server asked nobody for a token, or with such a token
+        CHECK (is_unasked IN (0, 1)),
 
     CHECK (CASE role
         WHEN 'viewer'    THEN tags IS NULL AND made_token_id IS NULL
@@ -540,6 +549,8 @@ CREATE TABLE token (
 
 -- Those that let somebody in; the next one of an admin.
 CREATE INDEX token_that_holds ON token (role, token_id) WHERE ended_at IS NULL;
+-- Valid tokens that anybody on the machine could have made.
+CREATE INDEX token_unasked ON token (token_id) WHERE ended_at IS NULL AND is_unasked = 1;
 -- Retention: those that let nobody in for the longest time; what an enrolment was exchanged for stays as long as the enrolment.
 CREATE INDEX token_by_end ON token (coalesce(ended_at, expires_at));
 CREATE INDEX token_of_enrolment ON token (made_token_id) WHERE made_token_id IS NOT NULL;
@@ -552,3 +563,37 @@ CREATE TABLE logout (
 
 -- Those that can be forgotten.
 CREATE INDEX logout_by_until ON logout (until_at);
+
+-- Audit log.
+
+-- What people and tokens did, as a chain: each row contains a hash of itself and of all rows before it. A row is written in the
+-- transaction of the change that it records. Retention removes rows from the beginning only.
+--
+-- hash = SHA-256 over the hash of the previous row (32 bytes; 32 zero bytes before row 1) and the fields in this order: seq, at, actor,
+-- token_id, address, action, object, outcome, detail. Each field is its length in bytes (4 bytes, big endian) and its UTF-8 text, with
+-- numbers in decimal; NULL is the length 0xFFFFFFFF without text.
+CREATE TABLE audit (
+    seq      INTEGER PRIMARY KEY,                    -- one higher than the row before, without gaps, from 1
+    at       INTEGER NOT NULL,                       -- the wall clock in milliseconds
+    actor    TEXT    NOT NULL,                       -- the name of the token, or local, settings, console, server, webhook:NAME, unknown
+    token_id INTEGER,                                -- NULL: no token of the table
+    address  TEXT,                                   -- the IP address that the request came from
+    action   TEXT    NOT NULL,
+    object   TEXT,                                   -- what it was done to: job/12, worker/3, token/7, …
+    outcome  TEXT    NOT NULL CHECK (outcome = 'allowed' OR outcome = 'refused'),
+    detail   TEXT,                                   -- a JSON object, hashed as it is written
+    hash     BLOB    NOT NULL CHECK (length(hash) = 32)
+) STRICT;
+
+-- At most one row: the last row of the chain that retention has removed. The chain continues from it.
+CREATE TABLE audit_anchor (
+    only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+    seq      INTEGER NOT NULL,
+    hash     BLOB    NOT NULL CHECK (length(hash) = 32)
+) STRICT;
+
+-- What the server last knew of its settings and workflows, so that a change between two starts is recorded.
+CREATE TABLE audit_known (
+    subject TEXT PRIMARY KEY,                        -- authentication, settings or workflows
+    value   TEXT NOT NULL                            -- JSON: a hash for each name
+) STRICT, WITHOUT ROWID;

@@ -142,6 +142,20 @@ impl Stopwatch {
     }
 }
 
+/// The moment at which something that costs others time has to end, whether it is done or not.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadline(Instant);
+
+impl Deadline {
+    pub fn after(time: Duration) -> Deadline {
+        Deadline(Instant::now() + time)
+    }
+
+    pub fn is_over(self) -> bool {
+        Instant::now() >= self.0
+    }
+}
+
 /// Milliseconds that never go back, for whoever has no service clock. They go on while the machine sleeps.
 pub fn monotonic_ms() -> i64 {
     static BEGUN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();

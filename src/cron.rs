@@ -148,21 +148,18 @@ impl Cron {
             message,
             span: 0..expression.len(),
         };
-        let fields = parser
+        let croner_fields = parser
             .parse(&fields.normal)
             .map_err(|error| whole(error.to_string()))?;
-        let cron = Cron {
-            every_hour: fields.pattern.hours.values().len() == 24,
-            fields,
-            zone,
-        };
-        // A whole cycle of the calendar is 400 years; croner looks further than that.
-        match cron.wall_time_after(DateTime::constant(2000, 1, 1, 0, 0, 0, 0)) {
-            Some(_) => Ok(cron),
-            None => Err(whole(
-                "it never fires: no month that it names has such a day".to_string(),
-            )),
+        if !fields.can_fire(&croner_fields) {
+            let message = "it never fires: no month that it names has such a day";
+            return Err(whole(message.to_string()));
         }
+        Ok(Cron {
+            every_hour: croner_fields.pattern.hours.values().len() == 24,
+            fields: croner_fields,
+            zone,
+        })
     }
 
     /// `At 02:00, on Sunday`, `Every 10 minutes`.
@@ -414,6 +411,41 @@ impl Fields {
             normal: normal.join(" "),
         })
     }
+
+    /// Whether any day of the calendar matches. Decided from the fields alone: a search for a day that does not exist goes through
+    /// thousands of years, and a file may hold thousands of such expressions.
+    ///
+    /// Only days of the month can be missing: every month has every weekday, and in some year also a fifth one, because the
+    /// 29th of February falls on every weekday. An expression that names weekdays therefore always fires, since either of the two day
+    /// fields is enough.
+    fn can_fire(&self, fields: &croner::Cron) -> bool {
+        let pattern = &fields.pattern;
+        if !pattern.is_dow_wildcard() || pattern.is_dom_wildcard() {
+            return true;
+        }
+        let days_field = self.normal.split(' ').nth(3).unwrap_or_default();
+        // Every month has a last day, and `15W` fires in each month that has a 15th.
+        let items = days_field.split(',');
+        if items.clone().any(|item| item == "L" || item == "LW") {
+            return true;
+        }
+        let near_weekday = items.filter_map(|item| item.strip_suffix('W')?.parse::<u16>().ok());
+        let listed = pattern.days.values().into_iter();
+        let Some(first_day) = listed.chain(near_weekday).min() else {
+            return false;
+        };
+        let months = pattern.months.values();
+        months.into_iter().any(|month| first_day <= longest(month))
+    }
+}
+
+/// The days of this month in a year in which it has most.
+fn longest(month: u16) -> u16 {
+    match month {
+        2 => 29,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
 }
 
 fn words_with_spans(text: &str) -> Vec<(Range<usize>, &str)> {
@@ -545,4 +577,92 @@ fn read_value(field: CronField, text: &str) -> Result<u16, String> {
 
 fn quoted(text: &str) -> String {
     format!("{:?}", text.chars().take(32).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks at every day of 28 years, in which every month begins on every weekday, with and without a leap day.
+    fn fires_on_some_day(fields: &croner::Cron) -> bool {
+        let first = DateTime::constant(2000, 1, 1, 0, 0, 0, 0);
+        let days = std::iter::successors(Some(first), |day| day.tomorrow().ok());
+        let mut days = days.take_while(|day| day.year() < 2028);
+        days.any(|day| {
+            let day = on_plain_calendar(day).expect("a day of this century");
+            fields
+                .is_time_matching(&day)
+                .expect("a day of the calendar")
+        })
+    }
+
+    fn read(expression: &str) -> (Fields, croner::Cron) {
+        let fields = Fields::read(expression).unwrap();
+        let parser = CronParser::builder().seconds(Seconds::Required).build();
+        let croner_fields = parser.parse(&fields.normal).unwrap();
+        (fields, croner_fields)
+    }
+
+    #[test]
+    fn the_proof_from_the_fields_agrees_with_a_search_through_the_calendar() {
+        let days = [
+            "*", "?", "1", "28", "29", "30", "31", "30,31", "1,31", "29-31", "30-31", "*/30",
+            "*/2", "2-31/29", "L", "LW", "L,31", "29W", "30W", "31W", "31W,30", "30W,L",
+        ];
+        let months = [
+            "*",
+            "2",
+            "FEB",
+            "4",
+            "2,4",
+            "4,6,9,11",
+            "2,4,6,9,11",
+            "1-2",
+            "*/2",
+            "12",
+        ];
+        let weekdays = [
+            "*", "?", "MON", "0-7", "*/2", "FRI#5", "SUN#1", "7L", "2#5,3",
+        ];
+        let (mut fires, mut never) = (0, 0);
+        for day in days {
+            for month in months {
+                for weekday in weekdays {
+                    let expression = format!("0 0 {day} {month} {weekday}");
+                    let (fields, croner_fields) = read(&expression);
+                    let expected = fires_on_some_day(&croner_fields);
+                    assert_eq!(fields.can_fire(&croner_fields), expected, "{expression}");
+                    match expected {
+                        true => fires += 1,
+                        false => never += 1,
+                    }
+                }
+            }
+        }
+        assert!(
+            fires > 1_000 && never > 30,
+            "{fires} fire, {never} never do"
+        );
+    }
+
+    #[test]
+    fn the_proof_agrees_with_the_search_to_the_end_of_time() {
+        for (expression, expected) in [
+            ("0 0 30 2 *", false),
+            ("0 0 31 4,6,9,11 ?", false),
+            ("0 0 31W 11 *", false),
+            ("0 0 29 2 *", true),
+            ("0 0 31 2 FRI#5", true),
+        ] {
+            let (fields, croner_fields) = read(expression);
+            let cron = Cron {
+                fields: croner_fields.clone(),
+                zone: TimeZone::UTC,
+                every_hour: false,
+            };
+            let found = cron.wall_time_after(DateTime::constant(2000, 1, 1, 0, 0, 0, 0));
+            assert_eq!(found.is_some(), expected, "{expression}");
+            assert_eq!(fields.can_fire(&croner_fields), expected, "{expression}");
+        }
+    }
 }

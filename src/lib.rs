@@ -45,6 +45,10 @@ pub mod language; // what the YAML says
 
 pub mod secrets; // what nobody may read
 
+pub mod secret_policy; // which secrets workflow files may name
+
+pub mod sealer; // how the values of secret inputs are kept
+
 pub mod backup; // all of an installation in one file
 
 pub mod import; // what others wrote, in our language
@@ -73,7 +77,9 @@ pub mod essential; // what a panic does to the process
 
 pub mod disk; // how much room there is
 pub mod lock; // who has a folder
+pub mod program; // programs that the server runs
 pub mod temporary; // folders that a killed process does not leave behind
+pub mod token_files; // tokens that commands and workers of the same user find
 pub mod whole_file; // files that are replaced as a whole
 
 pub mod service; // who watches over the process

@@ -29,6 +29,15 @@ impl Lock {
         Err(Errno::WOULDBLOCK)
     }
 
+    /// Whether a process has the lock of this file now. A file that cannot be read is not held.
+    pub fn is_held(path: &Path) -> bool {
+        let Ok(file) = File::open(path) else {
+            return false;
+        };
+        // Released at once, when the file is closed. Whoever takes the lock at this very moment tries again.
+        flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK)
+    }
+
     /// Whether the locked file is still the file at this path. It is not if somebody deleted or replaced the file.
     pub fn is_at(&self, path: &Path) -> bool {
         let held = self.file.metadata();
@@ -61,10 +70,13 @@ mod tests {
         let file = File::create(&path).unwrap();
         // As a command has it between its birth and its first instruction.
         let inherited = file.try_clone().unwrap();
+        assert!(!Lock::is_held(&path));
         let lock = Lock::take(file).unwrap();
+        assert!(Lock::is_held(&path));
         let refused = Lock::take(File::open(&path).unwrap()).unwrap_err();
         assert_eq!(refused, Errno::WOULDBLOCK);
         drop(lock);
+        assert!(!Lock::is_held(&path));
         assert!(Lock::take(File::open(&path).unwrap()).is_ok());
         drop(inherited);
     }

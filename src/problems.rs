@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::domain::Timestamp;
+use crate::language::rules;
 use crate::wire::api::{
     BackupsJson, Health, JobJson, QueuedJson, RecoveryJson, ServedProblem, ServedWorkflows,
-    WorkerJson,
+    Severity, WorkerJson,
 };
 use crate::words::{count, duration, secs, shell_word};
 
@@ -33,6 +34,9 @@ const CERTIFICATE_LEFT_MS: i64 = 7 * 86_400_000;
 /// How what a server says of its certificate begins.
 const CERTIFICATE: &str = "the certificate";
 const CERTIFICATE_REFUSED: &str = "the new certificate is refused and the former one stays";
+
+/// First words of the warning about a webhook with a short secret; the name of the webhook follows.
+pub const SHORT_WEBHOOK_SECRET: &str = "a webhook secret is too short: webhook";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
@@ -81,8 +85,10 @@ pub fn problems(told: &Told) -> Vec<Problem> {
     });
     let mut problems: Vec<Problem> = not_ready.collect();
     problems.extend(rolled_back(told.health));
+    problems.extend(notices(told.health));
     problems.extend(warned(told.health));
     problems.extend(broken_files(told.workflows));
+    problems.extend(tolerated_files(told.workflows));
     problems.extend(nobody_works(
         told.workers,
         told.workflows,
@@ -172,16 +178,73 @@ fn broken_files(workflows: &ServedWorkflows) -> Vec<Problem> {
         Problem {
             code: "workflows_broken".to_string(),
             message: format!("{file} line {line}: {message} [{code}]{more}{so}"),
-            fix: format!("stepward validate {file}"),
+            fix: match is_about_secrets(first) {
+                true => SEE_SECRETS.to_string(),
+                false => format!("stepward validate {file}"),
+            },
             page: "/tasks".to_string(),
         }
     });
     broken.collect()
 }
 
+/// Command that shows more about secrets that the server refuses. `stepward validate` does not know the server's settings.
+const SEE_SECRETS: &str =
+    "do what it says; on the server's machine, stepward doctor secrets checks it again";
+
+fn is_about_secrets(found: &ServedProblem) -> bool {
+    rules::CHECKED_BY_SERVER.contains(&found.code.as_str())
+}
+
+/// Files that load only because version 0.1 had accepted them: the next change of such a file has to mend it.
+fn tolerated_files(workflows: &ServedWorkflows) -> Vec<Problem> {
+    let mut files: BTreeMap<&str, Vec<&ServedProblem>> = BTreeMap::new();
+    for found in workflows.tolerated() {
+        files.entry(&found.file).or_default().push(found);
+    }
+    let tolerated = files.into_iter().map(|(file, found)| {
+        let first = found[0];
+        let more = match found.len() {
+            1 => String::new(),
+            n => format!(" and {} more", n - 1),
+        };
+        let (code, line, message) = (&first.code, first.line, &first.message);
+        Problem {
+            code: "workflows_former_rules".to_string(),
+            message: format!(
+                "{file} line {line}: {message} [{code}]{more}; the file still loads because version 0.1 had accepted it, and \
+                 stops loading when its text changes"
+            ),
+            fix: match is_about_secrets(first) {
+                true => SEE_SECRETS.to_string(),
+                false => format!("mend what it says: stepward validate {}", shell_word(file)),
+            },
+            page: "/tasks".to_string(),
+        }
+    });
+    tolerated.collect()
+}
+
+/// Problems with authentication that the server reports.
+fn notices(health: &Health) -> impl Iterator<Item = Problem> {
+    let notices = health.notices.iter();
+    let problems = notices.filter(|notice| notice.severity == Severity::Problem);
+    problems.map(|notice| Problem {
+        code: notice.code.clone(),
+        message: notice.message.clone(),
+        fix: notice.fix.clone(),
+        page: notice.page.clone(),
+    })
+}
+
 /// What a server warns of, by how that begins: nothing stops because of it yet.
 fn warned(health: &Health) -> impl Iterator<Item = Problem> {
-    const WARNINGS: [(&str, &str, &str); 3] = [
+    const WARNINGS: [(&str, &str, &str); 4] = [
+        (
+            SHORT_WEBHOOK_SECRET,
+            "short_webhook_secret",
+            "make a longer secret with `openssl rand -hex 32`, for the webhook and for its sender",
+        ),
         (
             DISK_NEARLY_FULL,
             "disk_nearly_full",

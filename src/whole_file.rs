@@ -26,6 +26,28 @@ pub fn write_durably(file: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
+/// Replaces the file with a secret that only its owner may read. The content and the name are durable on disk when this returns.
+///
+/// The draft is always a new file: one that somebody else left may be open to others, or a link to somewhere else.
+pub fn write_secret_durably(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let draft = draft_of(file);
+    match fs::remove_file(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    let opened = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&draft)?;
+    finish_draft(opened, &draft, file, bytes, File::sync_all)?;
+    match file.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
 fn write_draft(
     file: &Path,
     mode: u32,
@@ -35,14 +57,24 @@ fn write_draft(
     let draft = draft_of(file);
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(true).mode(mode);
-    let mut opened = options.open(&draft)?;
+    let opened = options.open(&draft)?;
+    finish_draft(opened, &draft, file, bytes, sync)
+}
+
+fn finish_draft(
+    mut opened: File,
+    draft: &Path,
+    file: &Path,
+    bytes: &[u8],
+    sync: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let written = opened
         .write_all(bytes)
         .and_then(|()| sync(&opened))
-        .and_then(|()| fs::rename(&draft, file));
+        .and_then(|()| fs::rename(draft, file));
     if written.is_err() {
         // The caller gets the first error. If the draft stays as well, the next start removes it.
-        let _ = fs::remove_file(&draft);
+        let _ = fs::remove_file(draft);
     }
     written
 }
@@ -113,6 +145,20 @@ mod tests {
         write(&file, 0o600, b"new").unwrap_err();
         assert_eq!(names(folder.path()), ["session"]);
         assert!(file.is_dir());
+    }
+
+    #[test]
+    fn a_secret_goes_into_a_file_of_its_own() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        // Somebody waits for the secret with a draft that leads elsewhere.
+        std::os::unix::fs::symlink(path("elsewhere"), path("secret.new")).unwrap();
+        write_secret_durably(&path("secret"), b"hunter2").unwrap();
+        assert_eq!(fs::read(path("secret")).unwrap(), b"hunter2");
+        let mode = fs::metadata(path("secret")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(names(folder.path()), ["secret"]);
     }
 
     #[test]

@@ -99,7 +99,18 @@ pub fn printable(text: &str) -> String {
     text.chars().map(show).collect()
 }
 
-/// The same of a path.
+/// What others wrote, in as many lines as it has: breaks and tabs stay, every other control character and all that turns the direction
+/// of reading is replaced.
+pub fn printable_lines(text: &str) -> String {
+    let show = |c: char| match c {
+        '\t' | '\n' => c,
+        c if is_deceitful(c) => '\u{fffd}',
+        c => c,
+    };
+    text.replace("\r\n", "\n").chars().map(show).collect()
+}
+
+/// A path in one line, without control characters.
 pub fn shown_path(path: &Path) -> String {
     printable(&path.display().to_string())
 }

@@ -557,11 +557,19 @@ fn dump(folder: &Path) -> String {
         let mut rows = sql
             .prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2"))
             .unwrap();
-        let columns = rows.column_count();
+        // `job.seal_id` is random.
+        let names: Vec<String> = rows
+            .column_names()
+            .iter()
+            .map(|name| name.to_string())
+            .collect();
+        let columns: Vec<usize> = (0..names.len())
+            .filter(|at| names[*at] != "seal_id")
+            .collect();
         let mut rows = rows.query([]).unwrap();
         while let Some(row) = rows.next().unwrap() {
-            let values: Vec<String> = (0..columns)
-                .map(|at| format!("{:?}", row.get::<_, rusqlite::types::Value>(at).unwrap()))
+            let values: Vec<String> = (columns.iter())
+                .map(|&at| format!("{:?}", row.get::<_, rusqlite::types::Value>(at).unwrap()))
                 .collect();
             text.push_str(&format!("{table}: {}\n", values.join(", ")));
         }

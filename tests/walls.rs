@@ -181,7 +181,19 @@ const WALLS: &[(&str, &[&str], &str)] = &[
             "crate::language",
             "log::",
         ],
-        "a secret is found and sealed, and told to nobody",
+        "a secret is found, and told to nobody",
+    ),
+    (
+        "sealer.rs",
+        &[
+            "crate::engine",
+            "crate::store",
+            "crate::server",
+            "crate::worker",
+            "crate::language",
+            "log::",
+        ],
+        "a value is sealed and opened, and told to nobody",
     ),
     (
         "backup",
@@ -341,8 +353,8 @@ const MAY_MEASURE: &[&str] = &[
 const MAY_START_A_THREAD: &[&str] = &[
     "src/cli/",
     "src/essential.rs",
-    "src/outbox/mod.rs",     // one delivery
-    "src/outbox/program.rs", // the output of one program
+    "src/outbox/mod.rs", // one delivery
+    "src/program.rs",    // the output of one program
     "src/server/download.rs",
     "src/worker/capture.rs",
     "src/worker/executor/",

@@ -80,7 +80,7 @@ impl ServerProcess {
     pub fn start(site: &Site) -> ServerProcess {
         let begun = Instant::now();
         let mut child = Command::new(env!("CARGO_BIN_EXE_stepward"))
-            .args(["server", "--listen", "127.0.0.1:0", "--config"])
+            .args(["server", "--no-auth", "--listen", "127.0.0.1:0", "--config"])
             .arg(site.config())
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -21,7 +21,7 @@ use crate::disk::{free_bytes, reserve_bytes};
 use crate::domain::lineage::LogTag;
 use crate::domain::{AttemptRef, JobId, Timestamp};
 use crate::logs::{log_file_name, parse_log_file_name};
-use crate::secrets::KEY_FILE;
+use crate::sealer::KEY_FILE;
 use crate::store::{Copy, DATABASE_FILE, GoOn, Stopped, Store};
 use crate::temporary;
 use crate::wire::Time;
@@ -179,6 +179,7 @@ pub fn begin(
             files: Vec::new(),
             logs: LogSums::default().all(),
             left_out,
+            audit_head: copy.audit_head.map(Into::into),
         },
         logs: LogSums::default(),
         sources,
@@ -247,6 +248,8 @@ fn collect(
             Ok(found_there)
                 if found_there.is_file()
                     && is_text
+                    // A link must not bring in what the data folder keeps to itself, such as its tokens.
+                    && !(path.is_symlink() && apart.iter().any(|kept| real(&path).starts_with(kept)))
                     && found_there.len() <= FILE_BYTES_MAX
                     && found.len() < FILES_MAX
                     && super::open::is_file_name(&name)

@@ -19,10 +19,11 @@
 //!
 //! # How it is read
 //! `make.rs` for how one is made, `open.rs` for what is believed of one, `restore.rs` for how it becomes a data folder, `shelf.rs`
-//! for those that are made by themselves. Time is an argument; threads and HTTP are the server's.
+//! for those that are made by themselves, `pipe.rs` for the command that encrypts those. Time is an argument; threads and HTTP are the server's.
 
 mod make;
 mod open;
+mod pipe;
 mod restore;
 mod shelf;
 mod tar;
@@ -35,15 +36,17 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::domain::Timestamp;
-use crate::secrets::KEY_FILE;
+use crate::sealer::KEY_FILE;
 use crate::store::CopyError;
 use crate::whole_file;
 use crate::wire::Time;
+use crate::wire::api::AuditLinkJson;
 use crate::words::calendar_time;
 
 pub use make::{Backup, From, Sources, Staging, begin};
 pub use open::{Contents, look};
-pub use restore::{Restore, Restored, restore, verify};
+pub use pipe::{Pipe, unnamed_file};
+pub use restore::{AuditState, Restore, Restored, restore, verify};
 pub use shelf::{Shelf, Shelved};
 
 /// Where the logs of steps are, in the data folder.
@@ -96,6 +99,17 @@ pub enum BackupError {
     Newer { found: String, known: String },
     #[error("the database in the backup breaks {count} of its rules: {first}")]
     Broken { count: usize, first: String },
+    #[error(
+        "there is nothing to read; if another command writes the backup, such as `age -d`, its own message says why it wrote nothing"
+    )]
+    Empty,
+    #[error(
+        "the backup is encrypted with age: decrypt it first, as in `age -d {key}FILE | stepward restore - --data-dir FOLDER`",
+        key = match .by_passphrase { true => "", false => "-i KEY_FILE " },
+    )]
+    Encrypted { by_passphrase: bool },
+    #[error("the backup cannot be sent through {program}: {why}; nothing was kept of it")]
+    Pipe { program: String, why: String },
     #[error("{0}")]
     Refused(String),
 }
@@ -118,6 +132,9 @@ pub struct Manifest {
     /// Files of the workflows folder that it does not hold.
     #[serde(default)]
     pub left_out: Vec<String>,
+    /// The head of the audit log in the database. `None`: the database is of a version that had no audit log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audit_head: Option<AuditLinkJson>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

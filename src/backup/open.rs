@@ -11,6 +11,7 @@ use flate2::read::MultiGzDecoder;
 use sha2::{Digest, Sha256};
 
 use super::make::number;
+use super::restore::AuditState;
 use super::{
     BackupError, DATA, FORMAT, FORMAT_VERSION, LOGS_FOLDER, LogSums, MANIFEST, Manifest,
     ManifestFile, ROOT, SETTINGS, WORKFLOWS, WORKFLOWS_FILE, hex, tar,
@@ -19,7 +20,7 @@ use crate::disk::free_bytes;
 use crate::domain::AttemptRef;
 use crate::domain::lineage::LogTag;
 use crate::logs::parse_log_file_name;
-use crate::secrets::KEY_FILE;
+use crate::sealer::KEY_FILE;
 use crate::store::{DATABASE_FILE, SCHEMA_VERSION};
 use crate::words;
 
@@ -47,6 +48,8 @@ pub struct Contents {
     pub manifest: Manifest,
     /// Of all files, as they are when they are unpacked.
     pub bytes: u64,
+    /// State of the audit log in the backup. `None` if the database was not examined.
+    pub audit: AuditState,
 }
 
 /// Reads all of it, and writes nothing.
@@ -76,6 +79,7 @@ pub fn unpack(source: impl Read, folder: &Path, keep: Keep) -> Result<Contents, 
             return Ok(Contents {
                 manifest,
                 bytes: bytes_all,
+                audit: AuditState::Unknown,
             });
         }
         check_name(&entry)?;
@@ -120,11 +124,29 @@ pub fn unpack(source: impl Read, folder: &Path, keep: Keep) -> Result<Contents, 
     }
 }
 
+/// Second line of a file that `age` encrypted with a passphrase.
+const SCRYPT: &[u8] = b"\n-> scrypt ";
+
+/// Whether this is the beginning of a file that `age` encrypted, as bytes or as text.
+pub fn is_of_age(begin: &[u8]) -> bool {
+    begin.starts_with(b"age-encryption.org/") || begin.starts_with(b"-----BEGIN AGE ENCRYPTED FILE")
+}
+
 /// As it is under its gzip, if it has one.
 fn plain<'a>(mut source: impl Read + 'a) -> Result<Box<dyn Read + 'a>, BackupError> {
-    let mut begin = [0; 2];
-    source.read_exact(&mut begin).map_err(tar::ended)?;
-    let is_squeezed = begin == [0x1f, 0x8b];
+    let mut begin = Vec::new();
+    (&mut source)
+        .take(64)
+        .read_to_end(&mut begin)
+        .map_err(tar::ended)?;
+    if begin.is_empty() {
+        return Err(BackupError::Empty);
+    }
+    if is_of_age(&begin) {
+        let by_passphrase = begin.windows(SCRYPT.len()).any(|part| part == SCRYPT);
+        return Err(BackupError::Encrypted { by_passphrase });
+    }
+    let is_squeezed = begin.starts_with(&[0x1f, 0x8b]);
     let whole = io::Cursor::new(begin).chain(source);
     let whole = BufReader::with_capacity(PIECE_BYTES, whole);
     Ok(match is_squeezed {

@@ -12,8 +12,9 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::open::{Contents, Keep, newer_schema, unpack};
-use super::{BackupError, DATA, ROOT, SETTINGS, WORKFLOWS, stamp};
+use super::{BackupError, DATA, Manifest, ROOT, SETTINGS, WORKFLOWS, stamp};
 use crate::domain::Timestamp;
+use crate::domain::audit::{ChainFault, ChainLink};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::store::{
     CopyError, DATABASE_FILE, FolderLock, LOCK_FILE, OpenError, RESTORING_FILE, Taken,
@@ -50,8 +51,8 @@ pub fn verify(source: impl Read, now: Timestamp) -> Result<Contents, BackupError
     let target = |error| BackupError::Target(std::env::temp_dir(), error);
     let folder = folder.map_err(target)?;
     let contents = unpack(source, folder.path(), Keep::Database)?;
-    take(&contents, &folder.path().join(below(DATA)), now)?;
-    Ok(contents)
+    let audit = take(&contents, &folder.path().join(below(DATA)), now)?;
+    Ok(Contents { audit, ..contents })
 }
 
 pub fn restore(source: impl Read, asked: &Restore) -> Result<Restored, BackupError> {
@@ -81,9 +82,9 @@ pub fn restore(source: impl Read, asked: &Restore) -> Result<Restored, BackupErr
         .rand_bytes(0)
         .tempdir_in(&place)
         .map_err(target)?;
-    let contents = unpack(source, beside.path(), Keep::Everything)?;
+    let mut contents = unpack(source, beside.path(), Keep::Everything)?;
     let data = beside.path().join(below(DATA));
-    take(&contents, &data, asked.now)?;
+    contents.audit = take(&contents, &data, asked.now)?;
 
     // That took its time, and not only servers write files.
     refuse_in_the_way(&place, asked)?;
@@ -116,6 +117,58 @@ pub fn restore(source: impl Read, asked: &Restore) -> Result<Restored, BackupErr
         workflows_dir,
         moved_aside,
     })
+}
+
+/// State of the audit log in a backup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuditState {
+    /// The backup was made by a version that had no audit log, or did not note its head.
+    Unknown,
+    /// Every row fits, and the last one is the one that the manifest names.
+    Fits(ChainLink),
+    /// The rows do not fit together, or they end otherwise than the manifest says.
+    Faulty(String),
+}
+
+impl AuditState {
+    fn of(manifest: &Manifest, found: Result<ChainLink, ChainFault>) -> AuditState {
+        let Some(noted) = &manifest.audit_head else {
+            return match found {
+                Ok(_) => AuditState::Unknown,
+                Err(fault) => AuditState::Faulty(fault.to_string()),
+            };
+        };
+        match found {
+            Ok(head) if noted.link() == Some(head) => AuditState::Fits(head),
+            Ok(head) => AuditState::Faulty(format!(
+                "its last row is {head}, and the backup's manifest names {}:{}",
+                noted.seq, noted.hash
+            )),
+            Err(fault) => AuditState::Faulty(fault.to_string()),
+        }
+    }
+
+    /// The state as a sentence for people.
+    pub fn in_words(&self) -> Option<String> {
+        match self {
+            AuditState::Unknown => None,
+            AuditState::Fits(head) => Some(format!(
+                "the audit log fits together and ends as the backup says: {head}"
+            )),
+            AuditState::Faulty(fault) => Some(format!(
+                "warning: the audit log was changed: {fault}; compare it with logged heads: stepward audit verify --expect SEQ:HASH"
+            )),
+        }
+    }
+
+    /// The state as a JSON value for programs: `null` if nothing is known.
+    pub fn fits(&self) -> Option<bool> {
+        match self {
+            AuditState::Unknown => None,
+            AuditState::Fits(_) => Some(true),
+            AuditState::Faulty(_) => Some(false),
+        }
+    }
 }
 
 /// The place. One that was made for this goes again, unless it becomes a data folder.
@@ -172,14 +225,18 @@ fn refused(message: impl Into<String>) -> BackupError {
 }
 
 /// Every page and every rule; and from here on it is the database of a server that goes on.
-fn take(contents: &Contents, data: &Path, now: Timestamp) -> Result<(), BackupError> {
+fn take(contents: &Contents, data: &Path, now: Timestamp) -> Result<AuditState, BackupError> {
     let made_at = contents.manifest.made_at;
     let text = format!(
         "the server goes on from a backup of {}: what happened since is not known here, and every worker opens a new session",
         words::moment(made_at)
     );
     let event = NewEvent::new(EventKind::BackupRestored, text);
-    let taken = take_copy(data, event, now).map_err(|error| match error {
+    let detail = format!(
+        "{{\"backup_made_at\":\"{}\"}}",
+        words::rfc3339_ms(made_at.0)
+    );
+    let taken = take_copy(data, event, Some(detail), now).map_err(|error| match error {
         CopyError::Open(OpenError::NewerSchema { found, .. }) => newer_schema(found),
         CopyError::Open(OpenError::Corrupt { detail, .. }) | CopyError::Corrupt(detail) => {
             BackupError::Damaged(format!("its database is corrupt ({detail})"))
@@ -193,6 +250,7 @@ fn take(contents: &Contents, data: &Path, now: Timestamp) -> Result<(), BackupEr
         schema_version,
         installation,
         breaches,
+        audit,
     } = taken;
     if let Some(first) = breaches.first() {
         return Err(BackupError::Broken {
@@ -202,7 +260,7 @@ fn take(contents: &Contents, data: &Path, now: Timestamp) -> Result<(), BackupEr
     }
     let manifest = &contents.manifest;
     match manifest.schema_version == schema_version && manifest.installation == installation {
-        true => Ok(()),
+        true => Ok(AuditState::of(manifest, audit)),
         false => Err(BackupError::Damaged(
             "its manifest speaks of another database".to_string(),
         )),

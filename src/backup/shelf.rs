@@ -1,15 +1,17 @@
 //! The folder of backups that are made by themselves: when the next is due, how one gets there, and which ones go.
 //!
-//! A file has its name only once it is whole and was read back. Older ones go after that, and only those of the same installation.
+//! A file has its name only once it is whole and was read back. If it goes through a command that encrypts it, it is read back before.
+//! Older ones go after that, and only those of the same installation.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use super::pipe::{self, Pipe};
 use super::{Backup, BackupError, Staging, look, stamp};
 use crate::disk::free_bytes;
 use crate::domain::Timestamp;
@@ -29,6 +31,8 @@ pub struct Shelf {
     /// `stepward-1a2b3c4d-`: another installation may use the same folder.
     prefix: String,
     keep: usize,
+    /// The command that every backup is sent through. `None`: backups are kept unencrypted.
+    pipe: Option<Pipe>,
 }
 
 /// One that is there and whole.
@@ -37,6 +41,8 @@ pub struct Shelved {
     pub file: PathBuf,
     pub made_at: Timestamp,
     pub bytes: u64,
+    /// Whether the backup went through a command.
+    pub is_piped: bool,
 }
 
 impl Shelved {
@@ -53,11 +59,23 @@ impl Shelf {
             folder: folder.into(),
             prefix: format!("stepward-{short}-"),
             keep: keep.max(1),
+            pipe: None,
         }
+    }
+
+    pub fn through(self, pipe: Option<Pipe>) -> Shelf {
+        Shelf { pipe, ..self }
+    }
+
+    pub fn pipe(&self) -> Option<&Pipe> {
+        self.pipe.as_ref()
     }
 
     /// Another installation may copy into the same folder at the same time.
     pub fn staging(&self) -> Staging {
+        if let Some(pipe) = &self.pipe {
+            return pipe.staging();
+        }
         Staging {
             folder: self.folder.clone(),
             prefix: format!("{}copy.", self.prefix),
@@ -78,19 +96,23 @@ impl Shelf {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let shelved = entries.filter_map(|entry| {
             let name = entry.file_name();
-            let stamp = name
-                .to_str()?
-                .strip_prefix(&self.prefix)?
-                .strip_suffix(SUFFIX)?;
+            let name = name.to_str()?.strip_prefix(&self.prefix)?;
+            let mut suffixes = pipe::SUFFIXES.iter();
+            let piped = suffixes.find_map(|suffix| name.strip_suffix(suffix));
+            let stamp = piped.unwrap_or(name).strip_suffix(SUFFIX)?;
             let found = entry.metadata().ok().filter(fs::Metadata::is_file)?;
             Some(Shelved {
                 file: entry.path(),
                 made_at: read_stamp(stamp)?,
                 bytes: found.len(),
+                is_piped: piped.is_some(),
             })
         });
         let mut shelved: Vec<Shelved> = shelved.collect();
-        shelved.sort_by_key(|shelved| (!shelved.is_ahead(now), shelved.made_at.0));
+        shelved.sort_by_key(|shelved| {
+            // Of two of the same second the encrypted one is the newer one: encryption was turned on in between.
+            (!shelved.is_ahead(now), shelved.made_at.0, shelved.is_piped)
+        });
         shelved
     }
 
@@ -98,34 +120,59 @@ impl Shelf {
     pub fn put(&self, mut backup: Backup, go_on: &GoOn) -> Result<Shelved, BackupError> {
         let made_at = backup.manifest().made_at.0;
         let name = format!("{}{}{SUFFIX}", self.prefix, stamp(made_at));
-        let file = self.folder.join(&name);
         let part = self.folder.join(format!("{name}{PART}"));
         self.remove_parts();
-        let written = self.write(&mut backup, &part, go_on);
-        let target = |error| BackupError::Target(file.clone(), error);
-        let put = written.and_then(|()| {
+        let put = self.write_part(&mut backup, &part, go_on);
+        let put = put.and_then(|suffix| {
+            let file = self.folder.join(format!("{name}{suffix}"));
+            let target = |error| BackupError::Target(file.clone(), error);
             fs::rename(&part, &file).map_err(target)?;
             let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
-            folder.map_err(target)
+            folder.map_err(target)?;
+            let bytes = file.metadata().map_err(target)?.len();
+            Ok(Shelved {
+                is_piped: !suffix.is_empty(),
+                file,
+                made_at,
+                bytes,
+            })
         });
-        if let Err(error) = put {
+        if put.is_err() {
             // What is left of it is in nobody's way, and goes with the next one.
             let _ = fs::remove_file(&part);
-            return Err(error);
         }
-        let bytes = file.metadata().map_err(target)?.len();
-        Ok(Shelved {
-            file,
-            made_at,
-            bytes,
-        })
+        put
     }
 
-    fn write(&self, backup: &mut Backup, part: &Path, go_on: &GoOn) -> Result<(), BackupError> {
+    /// Writes and verifies the backup, and sends it through the command, if there is one. Returns how its name ends besides.
+    fn write_part(
+        &self,
+        backup: &mut Backup,
+        part: &Path,
+        go_on: &GoOn,
+    ) -> Result<&'static str, BackupError> {
         let target = |error| BackupError::Target(part.into(), error);
         let mut options = OpenOptions::new();
         let options = options.write(true).create_new(true).read(true).mode(0o600);
-        let out = options.open(part).map_err(target)?;
+        let mut out = options.open(part).map_err(target)?;
+        let Some(pipe) = &self.pipe else {
+            self.write(backup, out, go_on, &self.folder)?;
+            return Ok("");
+        };
+        let plain = self.write(backup, pipe.plain_file()?, go_on, pipe.plain_folder())?;
+        pipe.send(plain, &out, go_on, || refuse_full(&self.folder))?;
+        pipe::suffix_of(&mut out).map_err(target)
+    }
+
+    /// Writes the backup to a file of this folder, and reads it back.
+    fn write(
+        &self,
+        backup: &mut Backup,
+        out: File,
+        go_on: &GoOn,
+        folder: &Path,
+    ) -> Result<File, BackupError> {
+        let target = |error| BackupError::Target(folder.into(), error);
         let mut out = GzEncoder::new(out, Compression::fast());
         let mut piece = vec![0; PIECE_BYTES];
         let mut until_look = 0;
@@ -138,33 +185,20 @@ impl Shelf {
                 return Err(CopyError::GivenUp.into());
             }
             if until_look < bytes as u64 {
-                self.refuse_full()?;
+                refuse_full(folder)?;
                 until_look = LOOK_BYTES;
             }
             until_look -= bytes as u64;
             out.write_all(&piece[..bytes]).map_err(target)?;
         }
-        let out = out.finish().map_err(target)?;
+        let mut out = out.finish().map_err(target)?;
         out.sync_all().map_err(target)?;
-        drop(out);
         // What the disk gives back is what counts.
-        let read = File::open(part).map_err(target)?;
+        out.rewind().map_err(target)?;
+        let read = out.try_clone().map_err(target)?;
         let read = GivenUp { read, go_on };
-        look(BufReader::new(read)).map(|_| ())
-    }
-
-    fn refuse_full(&self) -> Result<(), BackupError> {
-        let free = free_bytes(&self.folder);
-        let free = free.map_err(|error| BackupError::Target(self.folder.clone(), error))?;
-        match free < RESERVED_BYTES {
-            true => Err(BackupError::NoRoom {
-                folder: self.folder.clone(),
-                free: words::bytes(free),
-                needed: words::bytes(RESERVED_BYTES),
-                instead: super::ANOTHER_DISK,
-            }),
-            false => Ok(()),
-        }
+        look(BufReader::new(read))?;
+        Ok(out)
     }
 
     /// Of those that somebody was killed over.
@@ -193,6 +227,20 @@ impl Shelf {
             }
         }
         removed
+    }
+}
+
+fn refuse_full(folder: &Path) -> Result<(), BackupError> {
+    let free = free_bytes(folder);
+    let free = free.map_err(|error| BackupError::Target(folder.into(), error))?;
+    match free < RESERVED_BYTES {
+        true => Err(BackupError::NoRoom {
+            folder: folder.into(),
+            free: words::bytes(free),
+            needed: words::bytes(RESERVED_BYTES),
+            instead: super::ANOTHER_DISK,
+        }),
+        false => Ok(()),
     }
 }
 

@@ -11,7 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::embedded::from_here;
 use crate::certificate::Trust;
 use crate::config::{ConfigError, ServerConfig};
+use crate::lock::Lock;
 use crate::server::tls::SHOWN_FILE;
+use crate::store::LOCK_FILE;
+use crate::token_files::{self, ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE};
 use crate::whole_file;
 use crate::worker::processes::Process;
 
@@ -31,6 +34,16 @@ pub struct Announced {
     /// Where the certificate is that it shows, if it speaks TLS.
     #[serde(default)]
     pub cert_file: Option<PathBuf>,
+    /// Whether the server asks for a token, and `admin.token` and `worker.token` of its data folder are for it.
+    #[serde(default)]
+    pub takes_first_tokens: bool,
+}
+
+/// Which of the two tokens of a data folder a caller needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenUse {
+    Command,
+    Worker,
 }
 
 /// It is gone when this is dropped. A server that was killed leaves it, and nobody believes it any more.
@@ -41,7 +54,7 @@ pub struct Announcement {
 
 impl Announcement {
     /// A server that cannot announce itself is a server all the same: the fault is logged.
-    pub fn write(config: &ServerConfig, address: SocketAddr) -> Announcement {
+    pub fn write(config: &ServerConfig, address: SocketAddr, asks_for_token: bool) -> Announcement {
         let token_file = config.auth.token_file.as_deref();
         let cert_file = (config.tls.files()).map(|_| config.data_dir.join(SHOWN_FILE));
         let announced = Announced {
@@ -50,6 +63,7 @@ impl Announcement {
             started_ticks: start_of(std::process::id()),
             token_file: token_file.map(|file| fs::canonicalize(file).unwrap_or(file.to_path_buf())),
             cert_file: cert_file.map(|file| fs::canonicalize(&file).unwrap_or(file)),
+            takes_first_tokens: asks_for_token && token_file.is_none(),
         };
         let file = config.data_dir.join(FILE);
         if let Err(error) = put(&file, &announced) {
@@ -124,11 +138,37 @@ impl Announced {
         self.cert_file.as_deref().map(Trust::of_file).transpose()
     }
 
+    /// The token that the first start of this server wrote into the data folder, if the file is there and belongs to this user, and
+    /// where it is. `file` is the file that announced the server.
+    ///
+    /// The token opens everything, so it goes to nobody but that server: only to an address of this machine, and only while a process
+    /// holds the data folder. Another process that took the port of a server that has ended gets nothing.
+    pub fn first_token(&self, file: &Path, token_use: TokenUse) -> Option<(String, PathBuf)> {
+        let folder = file.parent()?;
+        let is_for_us = self.takes_first_tokens && is_on_loopback(&self.url);
+        if !is_for_us || !Lock::is_held(&folder.join(LOCK_FILE)) || !self.is_alive() {
+            return None;
+        }
+        let token_file = folder.join(match token_use {
+            TokenUse::Command => ADMIN_TOKEN_FILE,
+            TokenUse::Worker => WORKER_TOKEN_FILE,
+        });
+        Some((token_files::read_own(&token_file)?, token_file))
+    }
+
     /// Whether the process that wrote it is there. Where the kernel does not tell, it is.
     fn is_alive(&self) -> bool {
         let can_tell = start_of(std::process::id()).is_some();
         !can_tell || (self.started_ticks.is_some() && start_of(self.pid) == self.started_ticks)
     }
+}
+
+/// Whether this address leads to this machine, whatever name servers say: names are not looked up.
+fn is_on_loopback(url: &str) -> bool {
+    let authority = url.split("://").nth(1).unwrap_or_default();
+    let authority = authority.split('/').next().unwrap_or_default();
+    let address = authority.parse::<SocketAddr>();
+    address.is_ok_and(|address| address.ip().is_loopback())
 }
 
 /// `None`: it has ended, or the kernel does not tell.

@@ -1,8 +1,9 @@
 //! `stepward backup`: one file of everything, from the server that runs or from the folder of one that is stopped.
 
 use std::fs::File;
-use std::io::{self, BufReader, IsTerminal, Read, Write};
+use std::io::{self, BufReader, IsTerminal, Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,21 +12,24 @@ use clap::{Args, Subcommand};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde::Serialize;
+use tempfile::NamedTempFile;
 
 use super::announce;
 use super::exit::{Exit, Fault};
 use super::files::{SERVER_CONFIG, config_file, server_config, workflows_folder};
 use super::look::Show;
-use super::reach::{NamedBy, Reach, Remote, token_variable};
+use super::reach::{NamedBy, Reach, Remote, first_token, token_variable};
 use super::say::{answer, answer_json, is_written, say};
 use super::words::{bytes, count, moment, shown_path};
 use crate::backup::{self, Backup, BackupError, Contents, Manifest, Noted, Sources, Staging};
 use crate::certificate::Trust;
+use crate::client::CallError;
 use crate::clock::wall_time;
 use crate::config::read_token;
 use crate::store::{DATABASE_FILE, GoOn, OpenError, Stopped};
 use crate::temporary;
 use crate::wire::Time;
+use crate::wire::api::AuditLinkJson;
 
 /// The database is copied before the first byte comes.
 const PATIENCE: Duration = Duration::from_secs(3_600);
@@ -38,6 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
   stepward backup nightly.tar.gz                        the server of this folder, or its folder if it is stopped
   stepward backup - --server https://jobs.example.org | ssh elsewhere 'cat > jobs.tar'
   stepward backup copy.tar --data-dir /var/lib/stepward
+  stepward backup nightly.tar.gz.age --pipe 'age -r age1...'   encrypted; age -d -i KEY nightly.tar.gz.age | stepward restore -
   stepward backup verify nightly.tar.gz"
 )]
 pub struct BackupArgs {
@@ -46,6 +51,9 @@ pub struct BackupArgs {
     /// The file to write, squeezed if it ends in .gz or .tgz; `-` for stdout. Whoever has it has the secrets of the server.
     #[arg(value_name = "FILE", required = true)]
     file: Option<PathBuf>,
+    /// Sends the backup through this shell command once it is verified, and keeps what the command writes: `age -r age1...` encrypts it.
+    #[arg(long, value_name = "COMMAND")]
+    pipe: Option<String>,
     /// Writes over a file that is there.
     #[arg(long)]
     force: bool,
@@ -92,9 +100,21 @@ pub struct HeldJson {
     pub logs: usize,
     pub workflows: usize,
     pub left_out: Vec<String>,
+    /// The head of the audit log, as the backup's manifest names it.
+    pub audit_head: Option<AuditLinkJson>,
+    /// Whether the audit log in the backup fits together and ends with that head; `null`: nobody looked, or it has none.
+    pub audit_fits: Option<bool>,
 }
 
 impl HeldJson {
+    /// With what was found out about its audit log.
+    pub fn verified(file: &Path, contents: &Contents) -> HeldJson {
+        HeldJson {
+            audit_fits: contents.audit.fits(),
+            ..HeldJson::of(file, &contents.manifest)
+        }
+    }
+
     pub fn of(file: &Path, manifest: &Manifest) -> HeldJson {
         HeldJson {
             file: shown_path(file),
@@ -107,6 +127,8 @@ impl HeldJson {
             logs: manifest.logs.count,
             workflows: manifest.workflows(),
             left_out: manifest.left_out.clone(),
+            audit_head: manifest.audit_head.clone(),
+            audit_fits: None,
         }
     }
 
@@ -146,10 +168,7 @@ pub fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     // Held until the end: no server may start meanwhile.
     let stopped;
     let held = match source(&args)? {
-        Source::Server(remote) => {
-            let stream = remote.heard(remote.client.text("/api/backup", PATIENCE))?;
-            write(stream, &file, args.force)?
-        }
+        Source::Server(remote) => write(of_server(&remote)?, &file, &args)?,
         Source::Folder(folder) => {
             stopped = Stopped::take(&folder).map_err(|error| match error {
                 OpenError::InUse { .. } => {
@@ -158,7 +177,7 @@ pub fn run(args: BackupArgs) -> anyhow::Result<Exit> {
                 error => error.into(),
             })?;
             let mut backup = of_folder(&stopped, args.config.as_deref())?;
-            let held = write(&mut backup, &file, args.force)?;
+            let held = write(&mut backup, &file, &args)?;
             let noted = Noted {
                 made_at: backup.manifest().made_at,
                 bytes: backup.bytes_read(),
@@ -168,6 +187,9 @@ pub fn run(args: BackupArgs) -> anyhow::Result<Exit> {
         }
     };
     let secret = match held.manifest.has_key() {
+        true if args.pipe.is_some() => {
+            "it holds the key of the server's secrets; who cannot undo what the command did to it cannot restore it either"
+        }
         true => "it holds the key of the server's secrets: keep it as safe as the data folder",
         false => {
             "it holds no key, as the data folder has none: nothing that was sealed with one can be opened"
@@ -211,7 +233,10 @@ fn source(args: &BackupArgs) -> anyhow::Result<Source> {
         };
         let token = match (&args.reach.token_file, &announced.token_file) {
             (Some(file), _) | (None, Some(file)) => Some(read_token(file)?),
-            (None, None) => token_variable()?,
+            (None, None) => {
+                let found = || first_token(&announced, &file).map(|(token, _)| token);
+                token_variable()?.or_else(found)
+            }
         };
         let named_by = NamedBy::Folder(file, announced.pid);
         let trust = match &args.reach.ca_file {
@@ -228,6 +253,20 @@ fn source(args: &BackupArgs) -> anyhow::Result<Source> {
     match args.reach.find()? {
         Some(remote) => Ok(Source::Server(Box::new(remote))),
         None => of_folder(server_config(args.config.as_deref())?.data_dir),
+    }
+}
+
+/// The backup that the server makes now. A server of version 0.1 answers POST with an error, and gives a backup to GET.
+fn of_server(remote: &Remote) -> anyhow::Result<Box<dyn Read>> {
+    const PATH: &str = "/api/backup";
+    match remote.client.text_by_post(PATH, PATIENCE) {
+        Err(CallError::Refused {
+            status: 404 | 405, ..
+        }) => {
+            let stream = remote.heard(remote.client.text(PATH, PATIENCE))?;
+            Ok(Box::new(stream))
+        }
+        stream => Ok(Box::new(remote.heard(stream)?)),
     }
 }
 
@@ -261,8 +300,32 @@ fn same(one: &Path, other: &Path) -> bool {
 }
 
 /// All of it, or no file. What was written is read back before it gets its name.
-fn write(mut stream: impl Read, file: &Path, force: bool) -> anyhow::Result<Contents> {
-    if file == Path::new("-") {
+fn write(stream: impl Read, file: &Path, args: &BackupArgs) -> anyhow::Result<Contents> {
+    let is_stdout = file == Path::new("-");
+    if let Some(command) = &args.pipe {
+        let (mut plain, contents) = verified(stream, is_squeezed(file, true))?;
+        plain.rewind().with_context(temporary_unwritten)?;
+        match is_stdout {
+            true => run_pipe(command, plain, Stdio::inherit())?,
+            false => {
+                let part = part_of(file)?;
+                let out = part
+                    .as_file()
+                    .try_clone()
+                    .with_context(|| unwritten(file))?;
+                run_pipe(command, plain, out.into())?;
+                let bytes = part.as_file().metadata().with_context(|| unwritten(file))?;
+                if bytes.len() == 0 {
+                    return Err(anyhow::anyhow!(
+                        "the command of --pipe wrote nothing; no file was made"
+                    ));
+                }
+                keep(part, file, args.force)?;
+            }
+        }
+        return Ok(contents);
+    }
+    if is_stdout {
         let mut tee = Tee {
             stream,
             out: io::stdout().lock(),
@@ -279,37 +342,99 @@ fn write(mut stream: impl Read, file: &Path, force: bool) -> anyhow::Result<Cont
         is_written(io::stdout().lock().flush());
         return Ok(contents);
     }
-    let unwritten = || format!("{} cannot be written", shown_path(file));
-    let folder = file
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty());
-    let mut part = temporary::create_file_in(folder.unwrap_or(Path::new(".")), ".stepward-backup.")
-        // Without the name that it has for a while, of which nobody knows.
-        .map_err(|error| io::Error::from(error.kind()))
-        .with_context(unwritten)?;
-    let extension = file.extension().unwrap_or_default();
-    let squeeze = extension == "gz" || extension == "tgz";
+    let mut part = part_of(file)?;
+    copy(stream, part.as_file_mut(), is_squeezed(file, false))?;
+    part.as_file().sync_all().with_context(|| unwritten(file))?;
+    let read = File::open(part.path()).with_context(|| unwritten(file))?;
+    let contents = backup::look(BufReader::new(read))?;
+    keep(part, file, args.force)?;
+    Ok(contents)
+}
+
+fn unwritten(file: &Path) -> String {
+    format!("{} cannot be written", shown_path(file))
+}
+
+fn temporary_unwritten() -> String {
+    let folder = std::env::temp_dir();
+    format!(
+        "the folder for temporary files, {}, cannot be written: let TMPDIR name another one",
+        shown_path(&folder)
+    )
+}
+
+fn folder_of(file: &Path) -> &Path {
+    let folder = file.parent();
+    let folder = folder.filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
+}
+
+/// Whether the name asks for gzip: `x.tar.gz`, `x.tgz`, and with a pipe also `x.tar.gz.age`.
+fn is_squeezed(file: &Path, is_piped: bool) -> bool {
+    let is_gzip = |file: &Path| {
+        let extension = file.extension().unwrap_or_default();
+        extension == "gz" || extension == "tgz"
+    };
+    is_gzip(file) || (is_piped && file.file_stem().is_some_and(|stem| is_gzip(stem.as_ref())))
+}
+
+/// The file under a name of which nobody knows yet.
+fn part_of(file: &Path) -> anyhow::Result<NamedTempFile> {
+    let part = temporary::create_file_in(folder_of(file), ".stepward-backup.");
+    // Without the name that it has for a while.
+    let part = part.map_err(|error| io::Error::from(error.kind()));
+    part.with_context(|| unwritten(file))
+}
+
+fn copy(mut stream: impl Read, out: &mut File, squeeze: bool) -> anyhow::Result<()> {
     let copied = match squeeze {
         true => {
-            let mut out = GzEncoder::new(part.as_file_mut(), Compression::default());
+            let mut out = GzEncoder::new(out, Compression::default());
             io::copy(&mut stream, &mut out).and_then(|_| out.finish().map(|_| ()))
         }
-        false => io::copy(&mut stream, part.as_file_mut()).map(|_| ()),
+        false => io::copy(&mut stream, out).map(|_| ()),
     };
-    copied.with_context(|| "the backup broke off, nothing was kept of it")?;
-    part.as_file().sync_all().with_context(unwritten)?;
-    let read = File::open(part.path()).with_context(unwritten)?;
-    let contents = backup::look(BufReader::new(read))?;
+    copied.with_context(|| "the backup broke off, nothing was kept of it")
+}
+
+fn keep(part: NamedTempFile, file: &Path, force: bool) -> anyhow::Result<()> {
+    part.as_file().sync_all().with_context(|| unwritten(file))?;
     let kept = match force {
         true => part.persist(file).map_err(|error| error.error),
         false => part.persist_noclobber(file).map_err(|error| error.error),
     };
-    kept.with_context(unwritten)?;
-    let folder = File::open(folder.unwrap_or(Path::new(".")));
+    kept.with_context(|| unwritten(file))?;
+    let folder = File::open(folder_of(file));
     folder
         .and_then(|folder| folder.sync_all())
-        .with_context(unwritten)?;
-    Ok(contents)
+        .with_context(|| unwritten(file))
+}
+
+/// The backup before it is encrypted, in a file that has no name and is gone when this process ends. It is not where the encrypted
+/// backup goes to: that may be another machine's disk.
+fn verified(stream: impl Read, squeeze: bool) -> anyhow::Result<(File, Contents)> {
+    let plain = backup::unnamed_file(&std::env::temp_dir(), "stepward-backup-plain.");
+    let mut plain = plain.with_context(temporary_unwritten)?;
+    copy(stream, &mut plain, squeeze)?;
+    plain.rewind().with_context(temporary_unwritten)?;
+    let contents = backup::look(BufReader::new(&plain))?;
+    Ok((plain, contents))
+}
+
+/// Runs the command of `--pipe` as if it had been typed: it sees the terminal and the environment of whoever typed it.
+fn run_pipe(command: &str, plain: File, out: Stdio) -> anyhow::Result<()> {
+    let status = Command::new("sh")
+        .args(["-c", command])
+        .stdin(plain)
+        .stdout(out)
+        .status()
+        .context("sh cannot be started")?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(anyhow::anyhow!(
+            "the command of --pipe ended with {status}; what it wrote is no backup and was not kept"
+        )),
+    }
 }
 
 /// What is looked at goes out as well.
@@ -334,7 +459,8 @@ impl<R: Read, W: Write> Read for Tee<R, W> {
 
 fn verify(args: &VerifyArgs) -> anyhow::Result<Exit> {
     let contents = backup::verify(opened(&args.file)?, wall_time()).map_err(refused)?;
-    let held = HeldJson::of(&args.file, &contents.manifest);
+    let held = HeldJson::verified(&args.file, &contents);
+    tell_audit(&contents);
     match args.show.json {
         true => answer_json(&held),
         false => answer(format!(
@@ -344,6 +470,13 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<Exit> {
         )),
     };
     Ok(Exit::Success)
+}
+
+/// Says whether the audit log in a backup is the one that the backup's manifest names.
+pub fn tell_audit(contents: &Contents) {
+    if let Some(told) = contents.audit.in_words() {
+        say(told);
+    }
 }
 
 /// A file, or stdin.
@@ -373,7 +506,13 @@ pub fn opened(file: &Path) -> anyhow::Result<Box<dyn Read>> {
 pub fn refused(error: BackupError) -> anyhow::Error {
     use BackupError::*;
     let exit = match &error {
-        Truncated | Damaged(_) | Foreign { .. } | Newer { .. } | Broken { .. } => Exit::Invalid,
+        Truncated
+        | Empty
+        | Encrypted { .. }
+        | Damaged(_)
+        | Foreign { .. }
+        | Newer { .. }
+        | Broken { .. } => Exit::Invalid,
         Refused(_) => Exit::Conflict,
         Copy(_)
         | Source(..)
@@ -381,7 +520,8 @@ pub fn refused(error: BackupError) -> anyhow::Error {
         | NoRoom { .. }
         | TooLarge(_)
         | Changed(_)
-        | Unreadable(_) => Exit::Error,
+        | Unreadable(_)
+        | Pipe { .. } => Exit::Error,
     };
     Fault::new(exit, error.to_string()).into()
 }

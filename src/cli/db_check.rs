@@ -13,9 +13,10 @@ use super::files::server_config;
 use super::look::Show;
 use super::say::{answer, answer_json, say};
 use super::words::{bytes, count, printable, shell_path, shown_path};
+use crate::domain::audit::{ChainFault, ChainLink};
 use crate::store::{
     Breach, CopyError, DATABASE_FILE, FileSize, OpenError, Opening, SCHEMA_VERSION, Stopped, Store,
-    StoreOptions, mark_fault,
+    StoreError, StoreOptions, mark_fault,
 };
 use crate::temporary::TemporaryFolder;
 
@@ -46,6 +47,8 @@ struct CheckedJson {
     /// In the file, and used for nothing.
     free_bytes: Option<i64>,
     breaches: Vec<BreachJson>,
+    /// Rows of the audit log, each of which fits the one before; `null`: the log was not looked at, or does not fit together.
+    audit_rows: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -54,13 +57,29 @@ struct BreachJson {
     what: String,
 }
 
-fn look(opened: Result<Store, OpenError>) -> anyhow::Result<(Option<FileSize>, Vec<Breach>)> {
+/// Findings of the check of a database.
+#[derive(Default)]
+struct Findings {
+    size: Option<FileSize>,
+    breaches: Vec<Breach>,
+    audit: Option<Result<(ChainLink, u64), ChainFault>>,
+}
+
+fn look(opened: Result<Store, OpenError>) -> anyhow::Result<Findings> {
     match opened {
-        Ok(store) => {
-            let size = store.read(|tx| tx.file_size())?;
-            Ok((Some(size), store.read(|tx| tx.breaches())?))
-        }
-        Err(OpenError::Corrupt { detail, .. }) => Ok((None, vec![Breach::of_pages(detail)])),
+        Ok(store) => Ok(store.read(|tx| {
+            let mut breaches = tx.page_breaches()?;
+            breaches.extend(tx.rule_breaches()?);
+            Ok::<_, StoreError>(Findings {
+                size: Some(tx.file_size()?),
+                breaches,
+                audit: Some(tx.walk_audit(None, |_| ())?),
+            })
+        })?),
+        Err(OpenError::Corrupt { detail, .. }) => Ok(Findings {
+            breaches: vec![Breach::of_pages(detail)],
+            ..Findings::default()
+        }),
         Err(error) => Err(error.into()),
     }
 }
@@ -84,19 +103,25 @@ fn open(folder: &Path) -> anyhow::Result<Result<Store, OpenError>> {
 }
 
 /// The rules are those of today's tables, and a check must not upgrade what an older server may go on with.
-fn breaches_of_copy(folder: &Path) -> anyhow::Result<Vec<Breach>> {
+fn findings_of_copy(folder: &Path) -> anyhow::Result<Findings> {
     let stopped = Stopped::take(folder)?;
     let aside = TemporaryFolder::create("check");
     let aside = aside.context("there is no room for a copy, name another folder with TMPDIR")?;
     let file = aside.path().join(DATABASE_FILE);
     if let Err(error) = stopped.copy_to(&file, &(Arc::new(|| true) as _)) {
         return match error {
-            CopyError::Corrupt(detail) => Ok(vec![Breach::of_pages(detail)]),
+            CopyError::Corrupt(detail) => Ok(Findings {
+                breaches: vec![Breach::of_pages(detail)],
+                ..Findings::default()
+            }),
             error => Err(error.into()),
         };
     }
-    let (_, breaches) = look(Store::open(aside.path(), StoreOptions::of_copy()))?;
-    Ok(breaches)
+    let findings = look(Store::open(aside.path(), StoreOptions::of_copy()))?;
+    Ok(Findings {
+        size: None,
+        ..findings
+    })
 }
 
 pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
@@ -113,12 +138,26 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
     {
         say(format!("warning: {fault}"));
     }
-    let (size, breaches) = match opened {
+    let Findings {
+        size,
+        mut breaches,
+        audit,
+    } = match opened {
         Err(OpenError::Older { found, .. }) => {
             schema_version = found;
-            (None, breaches_of_copy(&folder)?)
+            findings_of_copy(&folder)?
         }
         opened => look(opened)?,
+    };
+    // A backup does not mend the audit log, so it is not advised because of that alone.
+    let is_restore_advised = !breaches.is_empty();
+    let audit_rows = match audit {
+        Some(Ok((_, rows))) => Some(rows),
+        Some(Err(fault)) => {
+            breaches.push(Breach::of_audit(fault));
+            None
+        }
+        None => None,
     };
     let exit = match breaches.is_empty() {
         true => Exit::Success,
@@ -135,6 +174,7 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
             schema_version,
             free_bytes: size.map(|size| size.free_bytes()),
             breaches: breaches.collect(),
+            audit_rows,
         });
         return Ok(exit);
     }
@@ -148,7 +188,11 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
         answer(printable(&breach.to_string()));
     }
     if breaches.is_empty() {
-        answer(format!("{}: every rule holds", shown_path(&folder)));
+        let audit = match audit_rows {
+            Some(rows @ 1..) => format!(", {} of the audit log fit", count(rows as usize, "row")),
+            _ => String::new(),
+        };
+        answer(format!("{}: every rule holds{audit}", shown_path(&folder)));
         if let Some(size) = size.filter(|size| !size.shrinks && size.free_bytes() > FREE_BYTES_TOLD)
         {
             say(format!(
@@ -157,6 +201,14 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
                 shell_path(&folder)
             ));
         }
+        return Ok(exit);
+    }
+    if !is_restore_advised {
+        say(format!(
+            "the audit log was changed; keep this folder as evidence, and find out since when: stepward audit verify --data-dir {} \
+             --expect SEQ:HASH, with heads from the server's log and from backups",
+            shell_path(&folder)
+        ));
         return Ok(exit);
     }
     say(format!(

@@ -15,7 +15,9 @@ use crossbeam_channel::{Receiver, bounded, select};
 use super::announce::{self, Announcement};
 use super::embedded::{self, Embedded, Manner};
 use super::exit::Exit;
-use super::files::{SERVER_CONFIG, config_file, with_flag, workflows_folder};
+use super::files::{
+    SERVER_CONFIG, config_file, keep_out_of_repositories, with_flag, workflows_folder,
+};
 use super::local;
 use super::look::{Ink, Look, LookArgs};
 use super::port_owner::{self, PortOwner};
@@ -27,6 +29,7 @@ use super::words::{bytes, count, printable, shell_path, wrap};
 use crate::client::Client;
 use crate::clock::monotonic_ms;
 use crate::config::{ServerConfig, WorkerConfig};
+use crate::language::{Diagnostic, rules};
 use crate::server::{Server, StartError};
 use crate::store::{DATABASE_FILE, OpenError};
 use crate::wire::api::{Health, List, WorkerJson};
@@ -97,6 +100,7 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
         check_workflows_dir(folder)?;
     }
     process::begin_logging(config.log.format, LOG);
+    process::hide_from_steps();
     let signals = process::signals()?;
     let token = config.token()?;
     let worker = embedded::settings(&config)?;
@@ -106,7 +110,7 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
         keep_out_of_repositories(&config.data_dir);
     }
     let address = server.address();
-    let announcement = Announcement::write(&config, address);
+    let announcement = Announcement::write(&config, address, server.asks_for_token());
     let announced = announcement.announced().clone();
     let trust = announced.trust()?;
     let client = Client::trusting(&announced.url, token.as_deref(), trust.as_ref());
@@ -184,14 +188,6 @@ impl DevArgs {
         if let Some(tags) = self.tags {
             worker.tags = tags;
         }
-    }
-}
-
-/// It holds what people and their tasks keep secret. Whoever wants it in one all the same removes the file.
-fn keep_out_of_repositories(data_dir: &Path) {
-    let written = std::fs::write(data_dir.join(".gitignore"), "*\n");
-    if let Err(error) = written {
-        log::warn!("{} has no .gitignore: {error}", data_dir.display());
     }
 }
 
@@ -337,8 +333,13 @@ impl Banner<'_> {
             return format!("none {dot} `stepward init` writes some; then start this again");
         };
         let tasks = count(self.server.tasks(), "task");
-        let problems = match self.server.problems().len() {
+        let found = self.server.problems();
+        let only_here = |found: &Diagnostic| rules::CHECKED_BY_SERVER.contains(&found.code);
+        let problems = match found.len() {
             0 => "0 problems".to_string(),
+            n if found.iter().any(only_here) => {
+                format!("{}, `stepward status` shows them", count(n, "problem"))
+            }
             n => format!(
                 "{}, `stepward validate {}` shows them",
                 count(n, "problem"),

@@ -13,7 +13,7 @@ use crate::language::words::nearest;
 const GROUPS: [(&str, &[&str]); 5] = [
     ("Begin",           &["demo", "init", "dev"]),
     ("Run and follow",  &["run", "watch", "wait", "logs", "why", "cancel", "retry", "approve", "reject"]),
-    ("Look",            &["status", "queue", "recovery", "events", "job", "task", "worker", "schedule", "token"]),
+    ("Look",            &["status", "queue", "recovery", "events", "job", "task", "worker", "schedule", "token", "audit"]),
     ("Write workflows", &["validate", "explain", "schema", "render", "graph", "import"]),
     ("Operate",         &["server", "worker", "doctor", "backup", "restore", "prune", "db", "config", "completions", "man"]),
 ];

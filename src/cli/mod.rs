@@ -5,6 +5,7 @@
 
 mod announce;
 mod approve;
+mod audit;
 mod backup;
 mod cancel;
 mod columns;
@@ -139,6 +140,8 @@ enum Verb {
     Schedule(schedule::ScheduleArgs),
     /// Tokens: make one, try one.
     Token(token::TokenArgs),
+    /// The audit log: list, verify, export.
+    Audit(audit::AuditArgs),
 
     /// Says what is wrong with workflow files.
     ///
@@ -306,6 +309,7 @@ fn perform(verb: Verb) -> anyhow::Result<Exit> {
         Verb::Worker(args) => worker::run(args),
         Verb::Schedule(args) => schedule::run(args),
         Verb::Token(args) => token::run(args),
+        Verb::Audit(args) => audit::run(args),
         Verb::Validate(args) => validate::run(args),
         Verb::Explain(args) => explain::run(args),
         Verb::Schema(verb) => schema::run(verb),

@@ -19,6 +19,11 @@ pub enum PortOwner {
         command: String,
         folder: Option<PathBuf>,
     },
+    /// A process of this user whose files cannot be read: servers and workers of ours hide theirs from steps.
+    Hidden {
+        /// Processes of this user that may own the port.
+        candidates: Vec<(u32, String)>,
+    },
     /// It is there, and nobody may look at it.
     OtherUser,
 }
@@ -26,15 +31,23 @@ pub enum PortOwner {
 impl PortOwner {
     /// `None`: nobody listens there any more, or the kernel does not tell.
     pub fn of(port: u16) -> Option<PortOwner> {
-        let mut inodes = Vec::new();
+        let mut sockets = Vec::new();
         for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
             let text = fs::read_to_string(table).unwrap_or_default();
-            inodes.extend(listeners(&text, port));
+            sockets.extend(listeners(&text, port));
         }
-        if inodes.is_empty() {
+        if sockets.is_empty() {
             return None;
         }
-        Some(process_with(&inodes).unwrap_or(PortOwner::OtherUser))
+        let own = rustix::process::geteuid().as_raw();
+        Some(process_with(&sockets).unwrap_or_else(|| {
+            match sockets.iter().any(|socket| socket.user == own) {
+                true => PortOwner::Hidden {
+                    candidates: hidden_processes(own),
+                },
+                false => PortOwner::OtherUser,
+            }
+        }))
     }
 }
 
@@ -42,6 +55,15 @@ impl fmt::Display for PortOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PortOwner::OtherUser => f.write_str("another user's process"),
+            PortOwner::Hidden { candidates } => match candidates.as_slice() {
+                [] => f.write_str("a process of yours that hides its files"),
+                [(pid, command)] => write!(f, "process {pid} ({command})"),
+                several => {
+                    let pids: Vec<String> =
+                        several.iter().map(|(pid, _)| pid.to_string()).collect();
+                    write!(f, "one of the processes {}", pids.join(", "))
+                }
+            },
             PortOwner::Process {
                 pid,
                 command,
@@ -78,25 +100,66 @@ fn owner_of(address: SocketAddr, error: &io::Error) -> Option<PortOwner> {
     }
 }
 
+/// A socket that waits for connections.
+#[derive(Debug, PartialEq, Eq)]
+struct ListeningSocket {
+    inode: u64,
+    user: u32,
+}
+
 /// The sockets that listen at this port, in a table of the kernel.
-fn listeners(table: &str, port: u16) -> Vec<u64> {
+fn listeners(table: &str, port: u16) -> Vec<ListeningSocket> {
     let lines = table.lines().skip(1);
     let found = lines.filter_map(|line| {
         let mut fields = line.split_ascii_whitespace();
         let local = fields.nth(1)?;
         let state = fields.nth(1)?;
-        let inode = fields.nth(5)?.parse().ok()?;
+        let user = fields.nth(3)?.parse().ok()?;
+        let inode = fields.nth(1)?.parse().ok()?;
         let (_, local_port) = local.rsplit_once(':')?;
         let is_it = u16::from_str_radix(local_port, 16) == Ok(port) && state == LISTENING;
-        is_it.then_some(inode)
+        is_it.then_some(ListeningSocket { inode, user })
     });
     found.collect()
 }
 
-fn process_with(inodes: &[u64]) -> Option<PortOwner> {
-    let links: Vec<String> = inodes
+/// The number and the folder in `/proc` of every process that can be seen.
+fn processes() -> impl Iterator<Item = (u32, PathBuf)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        Some((pid, entry.path()))
+    })
+}
+
+/// Programs of ours that belong to this user and hide their open files.
+fn hidden_processes(user: u32) -> Vec<(u32, String)> {
+    let own_program = std::env::args_os().next().unwrap_or_default();
+    let own_program = Path::new(&own_program).file_name().unwrap_or_default();
+    let mut found = Vec::new();
+    for (pid, process) in processes() {
+        let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+        let uid = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        let uid = uid.and_then(|uids| uids.split_ascii_whitespace().next()?.parse().ok());
+        let hides = fs::read_dir(process.join("fd"))
+            .is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
+        let cmdline = fs::read(process.join("cmdline")).unwrap_or_default();
+        let program = cmdline.split(|byte| *byte == 0).next().unwrap_or_default();
+        let program = program
+            .rsplit(|byte| *byte == b'/')
+            .next()
+            .unwrap_or_default();
+        if uid == Some(user) && hides && program == own_program.as_encoded_bytes() {
+            found.push((pid, command(&cmdline)));
+        }
+    }
+    found
+}
+
+fn process_with(sockets: &[ListeningSocket]) -> Option<PortOwner> {
+    let links: Vec<String> = sockets
         .iter()
-        .map(|inode| format!("socket:[{inode}]"))
+        .map(|socket| format!("socket:[{}]", socket.inode))
         .collect();
     let has = |process: &Path| {
         let descriptors = fs::read_dir(process.join("fd")).ok();
@@ -104,15 +167,7 @@ fn process_with(inodes: &[u64]) -> Option<PortOwner> {
         let mut targets = targets.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
         targets.any(|target| links.iter().any(|link| target == Path::new(link)))
     };
-    for entry in fs::read_dir("/proc").ok()?.flatten() {
-        let pid = entry
-            .file_name()
-            .to_str()
-            .and_then(|name| name.parse().ok());
-        let Some(pid) = pid else {
-            continue;
-        };
-        let process = entry.path();
+    for (pid, process) in processes() {
         if has(&process) {
             return Some(PortOwner::Process {
                 pid,
@@ -155,9 +210,10 @@ mod tests {
              0: 0100007F:1E25 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0 100 0 0 10 0\n   \
              1: 0100007F:1E25 0100007F:9C40 01 00000000:00000000 00:00000000 00000000  1000        0 4712 1 0 20 4 30 10 -1\n   \
              2: 0100007F:1E26 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4713 1 0 100 0 0 10 0\n";
-        assert_eq!(listeners(table, 7717), [4711]);
-        assert_eq!(listeners(table, 7718), [4713]);
-        assert_eq!(listeners("rubbish\nmore\n", 7717), Vec::<u64>::new());
+        let socket = |inode, user| ListeningSocket { inode, user };
+        assert_eq!(listeners(table, 7717), [socket(4711, 1000)]);
+        assert_eq!(listeners(table, 7718), [socket(4713, 0)]);
+        assert_eq!(listeners("rubbish\nmore\n", 7717), []);
     }
 
     #[test]

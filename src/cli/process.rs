@@ -34,6 +34,19 @@ pub fn begin_logging(format: LogFormat, filter: &str) {
     end_with_parent();
 }
 
+/// Keeps steps, which run as the same user, from reading the memory and the environment of this process: both may hold tokens and
+/// secrets. The kernel then also writes no core dump of it. Programs that it starts can be read as usual.
+#[cfg(target_os = "linux")]
+pub fn hide_from_steps() {
+    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        log::warn!("steps of the same user can read the memory of this process: {error}");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub fn hide_from_steps() {}
+
 #[cfg(target_os = "linux")]
 fn end_with_parent() {
     use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};

@@ -12,6 +12,7 @@ use super::say::{answer, answer_json};
 use super::words::count;
 use crate::backup::LOGS_FOLDER;
 use crate::clock::wall_time;
+use crate::domain::token::CONSOLE;
 use crate::domain::{EventSeq, JobId, Now, Timestamp};
 use crate::engine::Engine;
 use crate::language::duration;
@@ -166,7 +167,7 @@ fn offline(folder: PathBuf, older_ms: Option<i64>, dry_run: bool) -> anyhow::Res
         up: store.begun_up(),
     };
     let until = Timestamp(now.wall.0.saturating_sub(older_ms.unwrap_or(bounds.job_ms)));
-    let engine = Engine::new(store, config.settings());
+    let engine = Engine::new(store, config.settings()).by(CONSOLE);
     Ok(Box::new(move |piece| match piece {
         Piece::Jobs { after } => {
             let pruned = prune_jobs(&engine, &logs, bounds, until, JobId(after), dry_run, now)?;

@@ -11,9 +11,10 @@ use clap::Args;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::announce::{self, Announced};
+use super::announce::{self, Announced, TokenUse};
 use super::exit::{Exit, Fault};
 use super::files::server_config;
+use super::say::say;
 use super::words::printable;
 use crate::certificate::Trust;
 use crate::client::{CallError, Client, Silence, UNKNOWN};
@@ -98,15 +99,29 @@ impl Reach {
             None => token_variable()?.map(|token| (token, "STEPWARD_TOKEN".to_string())),
         };
         let mut trust = self.ca_file.as_deref().map(Trust::of_file).transpose()?;
-        let (url, named_by) = match &self.server {
-            Some(url) => (url.clone(), NamedBy::Caller),
-            None => {
-                let found = announced(&here()?);
-                let Some((announced, file)) = found else {
-                    return Ok(None);
-                };
+        let found = match std::env::current_dir() {
+            Ok(here) => announced(&here),
+            // Whoever names a server needs no folder.
+            Err(_) if self.server.is_some() => None,
+            Err(_) => announced(&here()?),
+        };
+        let (url, named_by) = match (&self.server, found) {
+            (Some(url), found) => {
+                let found = found.filter(|(announced, _)| is_same_url(&announced.url, url));
+                if token.is_none()
+                    && let Some((announced, file)) = found
+                {
+                    token = first_token(&announced, &file);
+                }
+                (url.clone(), NamedBy::Caller)
+            }
+            (None, None) => return Ok(None),
+            (None, Some((announced, file))) => {
                 if let (None, Some(file)) = (&token, &announced.token_file) {
                     token = Some((read_token(file)?, printable(&file.display().to_string())));
+                }
+                if token.is_none() {
+                    token = first_token(&announced, &file);
                 }
                 if trust.is_none() {
                     trust = announced.trust()?;
@@ -136,6 +151,17 @@ impl Reach {
             Fault::new(Exit::Unreachable, message).into()
         })
     }
+}
+
+/// The token of the data folder of a server, for commands, and where it is.
+pub fn first_token(announced: &Announced, file: &Path) -> Option<(String, String)> {
+    let (token, file) = announced.first_token(file, TokenUse::Command)?;
+    Some((token, printable(&file.display().to_string())))
+}
+
+/// Whether somebody named the very address that a server announced. A name such as `localhost` may lead elsewhere.
+pub fn is_same_url(announced: &str, named: &str) -> bool {
+    announced.trim_end_matches('/') == named.trim_end_matches('/')
 }
 
 /// What the environment has. A file that was read into it may have left its newline.
@@ -171,6 +197,14 @@ pub fn last_words() -> Option<String> {
     ))
 }
 
+/// Says that the server wants this command to wait.
+fn say_limit(error: &CallError, wait: Duration) {
+    let secs = wait.as_secs();
+    if let CallError::Refused { error, .. } = error {
+        say(format!("waiting {secs} s: {}", printable(&error.message)));
+    }
+}
+
 impl Remote {
     /// What starts a worker for it.
     pub fn start_worker(&self) -> String {
@@ -188,7 +222,7 @@ impl Remote {
         named_by: NamedBy,
     ) -> Remote {
         Remote {
-            client: Client::trusting(url, token, trust),
+            client: Client::trusting(url, token, trust).waiting_at_limits(say_limit),
             url: url.trim_end_matches('/').to_string(),
             named_by,
             token_from: None,
@@ -337,7 +371,10 @@ impl Remote {
         let url = &self.url;
         let how = "name its file with --token-file, or set STEPWARD_TOKEN";
         match (&self.token_from, self.client.has_token()) {
-            (_, false) => format!("the server at {url} wants a token: {how}"),
+            (_, false) => format!(
+                "the server at {url} wants a token: {how}; the user that runs the server finds one in admin.token of the data \
+                 folder, or makes one while the server is stopped: stepward token new NAME --role admin --data-dir FOLDER"
+            ),
             (None, true) => format!("the server at {url} does not take this token: {how}"),
             (Some(from), true) => {
                 format!("the server at {url} does not take this token (from {from}): {how}")

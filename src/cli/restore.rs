@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 
-use super::backup::{HeldJson, opened, refused};
+use super::backup::{HeldJson, opened, refused, tell_audit};
 use super::exit::{Exit, Fault};
 use super::files::become_owner;
 use super::look::Show;
@@ -19,6 +19,7 @@ use crate::clock::wall_time;
   stepward restore nightly.tar.gz --data-dir /var/lib/stepward
   stepward restore nightly.tar.gz --data-dir .stepward --force     what is there is moved aside, never removed
   ssh elsewhere cat jobs.tar | stepward restore - --data-dir .stepward --workflows-dir workflows
+  age -d -i key.txt nightly.tar.gz.age | stepward restore - --data-dir .stepward      an encrypted one
   stepward restore nightly.tar.gz --dry-run                         looks at everything, writes nothing")]
 pub struct RestoreArgs {
     /// The backup; `-` for stdin.
@@ -54,7 +55,8 @@ pub fn run(args: RestoreArgs) -> anyhow::Result<Exit> {
     let now = wall_time();
     let Some(data_dir) = args.data_dir.as_deref().filter(|_| !args.dry_run) else {
         let contents = backup::verify(source, now).map_err(refused)?;
-        let held = HeldJson::of(&args.file, &contents.manifest);
+        let held = HeldJson::verified(&args.file, &contents);
+        tell_audit(&contents);
         let text = format!(
             "{}: whole, every rule holds, nothing was written; backup {}",
             held.file,
@@ -85,7 +87,8 @@ pub fn run(args: RestoreArgs) -> anyhow::Result<Exit> {
         now,
     };
     let restored = backup::restore(source, &asked).map_err(refused)?;
-    let held = HeldJson::of(&args.file, &restored.contents.manifest);
+    let held = HeldJson::verified(&args.file, &restored.contents);
+    tell_audit(&restored.contents);
     if args.show.json {
         answer_json(&RestoredJson {
             data_dir: Some(data_dir.to_path_buf()),

@@ -10,7 +10,7 @@ use clap::builder::BoolishValueParser;
 use super::announce::Announcement;
 use super::embedded::{self, Embedded, Manner};
 use super::exit::{Exit, Fault};
-use super::files::{SERVER_CONFIG, config_file, unserved};
+use super::files::{SERVER_CONFIG, config_file, keep_out_of_repositories, unserved};
 use super::own_log::say;
 use super::port_owner;
 use super::process;
@@ -21,7 +21,8 @@ use crate::config::{LogFormat, Origin, ServerConfig, Setting, listen_address};
 use crate::language::render;
 use crate::server::Server;
 use crate::service::ServiceManager;
-use crate::words::count;
+use crate::token_files::{ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE};
+use crate::words::{count, shell_path};
 
 #[derive(Args)]
 #[command(before_help = "Examples:
@@ -60,13 +61,20 @@ pub struct ServerArgs {
     /// results that workers have not reported yet are dropped.
     #[arg(long)]
     accept_older_database: bool,
+    /// Asks nobody for a token, as `auth: { required: false }` in the settings does. Only for an address of this machine.
+    #[arg(long)]
+    no_auth: bool,
 }
 
 pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let file = config_file(args.config.as_deref(), SERVER_CONFIG);
-    let accepts_older = args.accept_older_database;
+    let (accepts_older, no_auth) = (args.accept_older_database, args.no_auth);
     process::begin_by(file.as_deref(), args.log_format);
+    process::hide_from_steps();
     let config = ServerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
+    if no_auth {
+        check_no_auth(&config)?;
+    }
     for unknown in unknown_server_variables() {
         log::warn!("{unknown}");
     }
@@ -79,11 +87,15 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let forgotten = has_forgotten_dir(&known);
     let manager = ServiceManager::of_process();
     manager.status("opening the database");
+    let is_new = !config.data_dir.exists();
     let server = Server::start_watched(&config, known, manager.clone(), accepts_older);
     let mut server = server
         .map_err(|error| port_owner::named(error, "choose another with listen or --listen"))?;
+    if is_new {
+        keep_out_of_repositories(&config.data_dir);
+    }
     let address = server.address();
-    let announcement = Announcement::write(&config, address);
+    let announcement = Announcement::write(&config, address, server.asks_for_token());
     say(format!("listening on {}", config.own_url(address)));
     if let Some(file) = &file {
         say(format!("settings of {}", file.display()));
@@ -104,6 +116,9 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
         say(format!(
             "every user of this machine can read {file}, which opens everything here: chmod o= {file}"
         ));
+    }
+    for line in about_tokens(&server, &config) {
+        say(line);
     }
     if forgotten {
         say(
@@ -145,6 +160,61 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
+/// Refuses settings that `--no-auth` cannot be combined with.
+fn check_no_auth(config: &ServerConfig) -> anyhow::Result<()> {
+    if !config.listen.ip().is_loopback() {
+        return Err(Fault::usage(format!(
+            "--no-auth and listen {} contradict each other: everybody who can reach that address could do everything; listen on \
+             127.0.0.1, or leave --no-auth out",
+            config.listen
+        )));
+    }
+    if let Some(file) = &config.auth.token_file {
+        return Err(Fault::usage(format!(
+            "--no-auth and auth.token_file ({}) contradict each other: leave out one of them",
+            file.display()
+        )));
+    }
+    Ok(())
+}
+
+/// The start message about authentication: who is let in, and which files have the tokens. It never has the text of a token.
+fn about_tokens(server: &Server, config: &ServerConfig) -> Vec<String> {
+    let file = |name: &str| shell_path(&config.data_dir.join(name));
+    let (admin, worker) = (file(ADMIN_TOKEN_FILE), file(WORKER_TOKEN_FILE));
+    let mut lines = Vec::new();
+    let takes_first_tokens = server.asks_for_token() && config.auth.token_file.is_none();
+    match server.first_tokens() {
+        Some(tokens) => {
+            lines.push(format!(
+                "everybody who comes must show a token: {admin} has one of role admin ({}), {worker} one of role worker ({})",
+                tokens.admin, tokens.worker
+            ));
+            lines.push(format!(
+                "commands and workers of this user find them by themselves; for the pages: cat {admin}"
+            ));
+        }
+        None if takes_first_tokens => lines.push(match config.data_dir.join(ADMIN_TOKEN_FILE).exists() {
+            true => format!(
+                "everybody who comes must show a token: commands of this user find that of {admin} by themselves"
+            ),
+            false => format!(
+                "everybody who comes must show a token, and {admin} is not there: whoever has none makes one while the server is \
+                 stopped: {}",
+                config.first_token()
+            ),
+        }),
+        None => {}
+    }
+    let notices = server.door_notices();
+    lines.extend(
+        notices
+            .into_iter()
+            .map(|notice| format!("{}; {}", notice.message, notice.fix)),
+    );
+    lines
+}
+
 /// Others than its owner and its group can read it.
 fn is_open(file: &Path) -> bool {
     const READ_BY_OTHERS: u32 = 0o004;
@@ -182,6 +252,9 @@ impl ServerArgs {
     pub fn put_over(self, config: &mut ServerConfig) {
         config.listen = self.listen.unwrap_or(config.listen);
         config.log.format = self.log_format.unwrap_or(config.log.format);
+        if self.no_auth {
+            config.auth.required = Some(false);
+        }
         config.workflows_dir = self.workflows_dir.or(config.workflows_dir.take());
         if let Some(data_dir) = self.data_dir {
             config.data_dir = data_dir;

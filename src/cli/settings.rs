@@ -20,6 +20,7 @@ const CALLED: &[(&str, &str, &str)] = &[
     ("worker", "server", "server_url"),
     ("worker", "log_format", "log.format"),
     ("server", "log_format", "log.format"),
+    ("server", "no_auth", "auth.required"),
     ("dev", "port", "listen"),
     ("dev", "slots", "embedded_worker.slots"),
     ("dev", "tags", "embedded_worker.tags"),

@@ -312,10 +312,13 @@ fn table(tokens: &[TokenJson], look: &Look) -> Columns {
         ],
     );
     for token in tokens {
-        let status = match (token.status.as_str(), token.expires_at) {
+        let mut status = match (token.status.as_str(), token.expires_at) {
             ("good", Some(at)) => format!("good, ends {}", until(at)),
             (status, _) => status.to_string(),
         };
+        if token.unasked {
+            status.push_str(", made while nobody was asked");
+        }
         table.row(vec![
             Cell::number(token.id),
             Cell::new(&token.name),
@@ -405,7 +408,7 @@ impl DataFolder {
 
     fn make(&self, asked: NewTokenRequest) -> anyhow::Result<MadeTokenJson> {
         let role = role(&asked.role).map_err(anyhow::Error::msg)?;
-        let drawn = Drawn::of(asked, role, CONSOLE, self.now);
+        let drawn = Drawn::of(asked, role, CONSOLE, false, self.now);
         let drawn = drawn.map_err(|error| anyhow!("no randomness is to be had: {error}"))?;
         let (token, text) = drawn.make(&self.engine, self.now).map_err(refused)?;
         Ok(MadeTokenJson {

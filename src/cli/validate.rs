@@ -79,6 +79,7 @@ pub fn run(args: ValidateArgs) -> anyhow::Result<Exit> {
     }
     let options = CheckOptions {
         offered_tags: offered_tags(args.server, args.token_file, args.ca_file)?,
+        ..CheckOptions::default()
     };
     let root = args.root.as_deref();
     let mut is_alone = root.is_none();

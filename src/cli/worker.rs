@@ -5,15 +5,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use crossbeam_channel::{Receiver, select};
-use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
-use super::announce;
+use super::announce::{self, TokenUse};
 use super::exit::{Exit, Fault};
 use super::files::{WORKER_CONFIG, config_file};
 use super::fleet::{self, FleetVerb};
 use super::own_log::say;
 use super::process;
-use super::reach::{TOKEN_FILE_VARIABLE, here, is_typed, token_word};
+use super::reach::{TOKEN_FILE_VARIABLE, here, is_same_url, is_typed, token_word};
 use super::words::count;
 use crate::config::environment::unknown_worker_variables;
 use crate::config::{LogFormat, WorkerConfig, read_token};
@@ -69,6 +68,7 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
     }
     let file = config_file(args.config.as_deref(), WORKER_CONFIG);
     process::begin_by(file.as_deref(), args.log_format);
+    process::hide_from_steps();
     let given = GivenToken::of(&args)?;
     let config = WorkerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
     for unknown in unknown_worker_variables() {
@@ -81,10 +81,6 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         );
     }
     let (config, mut token) = with_server(config, given)?;
-    // Its environment may hold the token, and steps run as the same user.
-    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
-        log::warn!("steps can look into this worker's environment: {error}");
-    }
     let signals = process::signals()?;
     let manager = ServiceManager::of_process();
     // Whether its server is there now or not: it waits for one that is away, as it does at any other time.
@@ -176,12 +172,21 @@ fn with_server(
     given: GivenToken,
 ) -> anyhow::Result<(WorkerConfig, Token)> {
     let mut announced_file = None;
-    if config.server_url.is_none() {
-        let Some((announced, _)) = announce::find(&here()?) else {
+    let first_token;
+    if let Some(url) = &config.server_url {
+        let found = std::env::current_dir()
+            .ok()
+            .and_then(|here| announce::find(&here));
+        let found = found.filter(|(announced, _)| is_same_url(&announced.url, url));
+        first_token =
+            found.and_then(|(announced, file)| announced.first_token(&file, TokenUse::Worker));
+    } else {
+        let Some((announced, file)) = announce::find(&here()?) else {
             let message = "no server is known here: name one with --server URL, STEPWARD_SERVER_URL or server_url in the \
                            worker's settings file, or go to a folder that has one";
             return Err(Fault::new(Exit::Unreachable, message).into());
         };
+        first_token = announced.first_token(&file, TokenUse::Worker);
         config.server_url = Some(announced.url);
         config.ca_file = config.ca_file.or(announced.cert_file);
         announced_file = announced.token_file;
@@ -190,7 +195,12 @@ fn with_server(
         GivenToken::Word(word, from) => (Some(word), from),
         GivenToken::InFile => match config.token_file.clone().or(announced_file) {
             Some(file) => (Some(read_token(&file)?), TokenFrom::File(file)),
-            None => (None, TokenFrom::Nobody),
+            // A worker that was enrolled keeps the token that is its own.
+            None if config.data_dir.join(enrol::FILE).exists() => (None, TokenFrom::Nobody),
+            None => match first_token {
+                Some((token, file)) => (Some(token), TokenFrom::File(file)),
+                None => (None, TokenFrom::Nobody),
+            },
         },
     };
     if word.as_deref().is_some_and(TokenText::is_broken) {

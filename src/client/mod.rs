@@ -35,7 +35,12 @@ pub enum CallError {
     Unreachable(Silence),
     /// Its code is `UNKNOWN` if something else sits at this address.
     #[error("{status}: {}", .error.message)]
-    Refused { status: u16, error: ErrorDetail },
+    Refused {
+        status: u16,
+        error: ErrorDetail,
+        /// When the server wants to be asked again (`Retry-After`), if it says so.
+        retry_after: Option<Duration>,
+    },
 }
 
 impl CallError {
@@ -49,11 +54,24 @@ impl CallError {
         }
     }
 
+    /// How long the server wants us to wait, if it refused the call because this token or address went over a limit. Such a call was
+    /// not carried out and can be repeated.
+    pub fn limited_for(&self) -> Option<Duration> {
+        match self {
+            CallError::Refused {
+                status: 429,
+                retry_after: Some(wait),
+                ..
+            } if !self.is_about_token() => Some(*wait),
+            _ => None,
+        }
+    }
+
     /// Whether the token is missing or wrong. Whoever shows a right one is let in, however many wrong ones came from the same address.
     pub fn is_about_token(&self) -> bool {
         match self {
             CallError::Unreachable(_) => false,
-            CallError::Refused { status, error } => {
+            CallError::Refused { status, error, .. } => {
                 *status == 401 || error.code == TOO_MANY_GUESSES
             }
         }
@@ -91,7 +109,15 @@ pub struct Client {
     epochs: Option<Arc<dyn EpochMemory>>,
     /// The protocol and features that a worker announces with each call; see `domain/peer.rs`.
     announcement: Option<String>,
+    /// Called before the client waits because the server refused a call for being over a limit. `None`: the client does not wait.
+    on_limit: Option<OnLimit>,
 }
+
+/// Told what the server said, and how long the client waits before it calls again.
+pub type OnLimit = fn(&CallError, Duration);
+
+/// Time for which a waiting client repeats a call that the server refuses for being over a limit.
+const LIMIT_WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The epoch of the last server that answered, as the worker remembers it; see `domain/lineage.rs`.
 pub trait EpochMemory: Send + Sync {
@@ -132,6 +158,33 @@ impl Client {
             authorization: token.map(|token| format!("{BEARER}{token}")),
             epochs: None,
             announcement: None,
+            on_limit: None,
+        }
+    }
+
+    /// Returns this client with waiting turned on: it repeats a call that the server refuses for being over a limit.
+    pub fn waiting_at_limits(self, on_limit: OnLimit) -> Client {
+        Client {
+            on_limit: Some(on_limit),
+            ..self
+        }
+    }
+
+    fn within_limits<A>(&self, call: impl Fn() -> Result<A, CallError>) -> Result<A, CallError> {
+        let mut left = LIMIT_WAIT_MAX;
+        loop {
+            let answer = call();
+            let Err(error) = &answer else {
+                return answer;
+            };
+            match (self.on_limit, error.limited_for()) {
+                (Some(on_limit), Some(wait)) if wait <= left => {
+                    on_limit(error, wait);
+                    std::thread::sleep(wait);
+                    left -= wait;
+                }
+                _ => return answer,
+            }
         }
     }
 
@@ -152,9 +205,11 @@ impl Client {
     }
 
     pub fn get<A: DeserializeOwned>(&self, path: &str, timeout: Duration) -> Result<A, CallError> {
-        let request = self.authorized(self.agent.get(format!("{}{path}", self.url)));
-        let request = request.config().timeout_global(Some(timeout)).build();
-        answer(request.call(), timeout)
+        self.within_limits(|| {
+            let request = self.authorized(self.agent.get(format!("{}{path}", self.url)));
+            let request = request.config().timeout_global(Some(timeout)).build();
+            answer(request.call(), timeout)
+        })
     }
 
     /// Sends a GET request. Also returns the protocol and features of the server, even if the server refused the request.
@@ -185,12 +240,9 @@ impl Client {
     pub fn ready(&self, timeout: Duration) -> Result<Health, CallError> {
         let request = self.authorized(self.agent.get(format!("{}/readyz", self.url)));
         let request = request.config().timeout_global(Some(timeout)).build();
-        let (status, body) = heard(request.call(), timeout)?;
+        let (head, body) = heard(request.call(), timeout)?;
         let health = serde_json::from_slice(&body);
-        health.map_err(|_| CallError::Refused {
-            status: status.as_u16(),
-            error: refusal(status, &body),
-        })
+        health.map_err(|_| head.refused(refusal(head.status, &body)))
     }
 
     /// The same, for whoever shows none.
@@ -233,11 +285,13 @@ impl Client {
         timeout: Duration,
     ) -> Result<A, CallError> {
         let body = serde_json::to_vec(body).expect("what we send has a JSON form");
-        let request = self.agent.post(format!("{}{path}", self.url));
-        let request = request.header("content-type", "application/json");
-        let request = self.authorized(request.header("idempotency-key", key));
-        let request = request.config().timeout_global(Some(timeout)).build();
-        answer(request.send(&body), timeout)
+        self.within_limits(|| {
+            let request = self.agent.post(format!("{}{path}", self.url));
+            let request = request.header("content-type", "application/json");
+            let request = self.authorized(request.header("idempotency-key", key));
+            let request = request.config().timeout_global(Some(timeout)).build();
+            answer(request.send(&body), timeout)
+        })
     }
 
     pub fn delete<A: DeserializeOwned>(
@@ -245,16 +299,31 @@ impl Client {
         path: &str,
         timeout: Duration,
     ) -> Result<A, CallError> {
-        let request = self.authorized(self.agent.delete(format!("{}{path}", self.url)));
-        let request = request.config().timeout_global(Some(timeout)).build();
-        answer(request.call(), timeout)
+        self.within_limits(|| {
+            let request = self.authorized(self.agent.delete(format!("{}{path}", self.url)));
+            let request = request.config().timeout_global(Some(timeout)).build();
+            answer(request.call(), timeout)
+        })
     }
 
     /// Bare text, however long, as it comes.
     pub fn text(&self, path: &str, timeout: Duration) -> Result<impl Read + use<>, CallError> {
-        let request = self.authorized(self.agent.get(format!("{}{path}", self.url)));
+        self.within_limits(|| {
+            let request = self.authorized(self.agent.get(format!("{}{path}", self.url)));
+            let config = request.config().timeout_recv_response(Some(timeout));
+            opened(config.build().call(), timeout)
+        })
+    }
+
+    /// Sends a POST request without a body and returns the response as `text` does.
+    pub fn text_by_post(
+        &self,
+        path: &str,
+        timeout: Duration,
+    ) -> Result<impl Read + use<>, CallError> {
+        let request = self.authorized(self.agent.post(format!("{}{path}", self.url)));
         let config = request.config().timeout_recv_response(Some(timeout));
-        opened(config.build().call(), timeout)
+        opened(config.build().send_empty(), timeout)
     }
 
     /// What happens from now on, or since the place that was last told.
@@ -307,10 +376,10 @@ impl Client {
         body: &[u8],
         timeout: Duration,
     ) -> Result<A, CallError> {
-        answer(
-            self.call(method, path, content_type, body, timeout),
-            timeout,
-        )
+        self.within_limits(|| {
+            let called = self.call(method, path, content_type, body, timeout);
+            answer(called, timeout)
+        })
     }
 
     fn call(
@@ -426,29 +495,51 @@ fn opened(
     timeout: Duration,
 ) -> Result<impl Read + Send + use<>, CallError> {
     let response = called.map_err(|error| silent(&error, timeout))?;
-    let status = response.status();
+    let head = AnswerHead::of(&response);
     let mut body = response.into_body().into_reader();
-    if status.is_success() {
+    if head.status.is_success() {
         return Ok(body);
     }
     let mut said = Vec::new();
     let read = (&mut body).take(ANSWER_BYTES_MAX).read_to_end(&mut said);
     read.map_err(|error| broken_off(&error, timeout))?;
-    Err(CallError::Refused {
-        status: status.as_u16(),
-        error: refusal(status, &said),
-    })
+    Err(head.refused(refusal(head.status, &said)))
+}
+
+/// Status and headers of a response.
+#[derive(Clone, Copy)]
+struct AnswerHead {
+    status: StatusCode,
+    retry_after: Option<Duration>,
+}
+
+impl AnswerHead {
+    fn of(response: &Response<Body>) -> AnswerHead {
+        let retry_after = response.headers().get("retry-after");
+        // Our server always sends seconds. A date, which a proxy may send, is not worth a calendar here.
+        let secs = retry_after.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        AnswerHead {
+            status: response.status(),
+            retry_after: secs.map(Duration::from_secs),
+        }
+    }
+
+    fn refused(self, error: ErrorDetail) -> CallError {
+        CallError::Refused {
+            status: self.status.as_u16(),
+            error,
+            retry_after: self.retry_after,
+        }
+    }
 }
 
 fn answer<A: DeserializeOwned>(
     called: Result<Response<Body>, ureq::Error>,
     timeout: Duration,
 ) -> Result<A, CallError> {
-    let (status, body) = heard(called, timeout)?;
-    let refused = |error| CallError::Refused {
-        status: status.as_u16(),
-        error,
-    };
+    let (head, body) = heard(called, timeout)?;
+    let status = head.status;
+    let refused = |error| head.refused(error);
     match status.is_success() {
         true => serde_json::from_slice(&body).map_err(|error| {
             let what = match serde_json::from_slice::<IgnoredAny>(&body) {
@@ -465,13 +556,13 @@ fn answer<A: DeserializeOwned>(
 fn heard(
     called: Result<Response<Body>, ureq::Error>,
     timeout: Duration,
-) -> Result<(StatusCode, Vec<u8>), CallError> {
+) -> Result<(AnswerHead, Vec<u8>), CallError> {
     let mut response = called.map_err(|error| silent(&error, timeout))?;
     let reader = response.body_mut().as_reader();
     let mut body = Vec::new();
     let read = reader.take(ANSWER_BYTES_MAX).read_to_end(&mut body);
     read.map_err(|error| broken_off(&error, timeout))?;
-    Ok((response.status(), body))
+    Ok((AnswerHead::of(&response), body))
 }
 
 fn silent(error: &ureq::Error, timeout: Duration) -> CallError {

@@ -113,7 +113,11 @@ fn variables(
         // A list or a mapping has no one text that everybody would write it as.
         let is_scalar = matches!(
             shape,
-            Shape::Text | Shape::TextOrNone | Shape::Boolean | Shape::Number(_)
+            Shape::Text
+                | Shape::TextOrNone
+                | Shape::Boolean
+                | Shape::BooleanOrNone
+                | Shape::Number(_)
         );
         is_scalar && !of_flags.contains(key)
     };
@@ -153,7 +157,7 @@ fn parse(text: &str, shape: Shape) -> Result<Value, &'static str> {
             Err(_) => Err("a whole number, 0 or more"),
         },
         // The same words as flags that are true or false.
-        Shape::Boolean => match text.trim().to_ascii_lowercase().as_str() {
+        Shape::Boolean | Shape::BooleanOrNone => match text.trim().to_ascii_lowercase().as_str() {
             "true" | "yes" | "y" | "on" | "t" | "1" => Ok(Value::from(true)),
             "false" | "no" | "n" | "off" | "f" | "0" => Ok(Value::from(false)),
             _ => Err("true or false"),

@@ -23,7 +23,9 @@ use environment::{Lookup, SetVariable, Variable};
 pub use log::{Log, LogFormat, LogLevel};
 pub use notify::{Means, Notify, NotifyTarget, Reference, Text};
 pub use origin::{Given, Origin, Setting, in_force};
-pub use server::{Auth, Defaults, MAKE_CERTIFICATE, Recovery, ServerConfig, Tls, listen_address};
+pub use server::{
+    Auth, Defaults, MAKE_CERTIFICATE, Recovery, ServerConfig, ServerLimits, Tls, listen_address,
+};
 pub use worker::{Docker, Kubernetes, WorkerConfig, WorkerLimits, leads_to_a_host};
 
 /// Why settings are not taken. One line: which file, what, what to do.
@@ -63,7 +65,17 @@ pub fn read_token(file: &Path) -> Result<String, ConfigError> {
     let text = read(file)?;
     let token = text.trim();
     if token.len() < TOKEN_BYTES_MIN || !is_word(token) {
-        let fault = format!("holds no token: one word of at least {TOKEN_BYTES_MIN} characters");
+        let found = match (token.len(), is_word(token)) {
+            (0, _) => "the file is empty".to_string(),
+            (_, false) => {
+                "it has blanks or other characters than printable ASCII in it".to_string()
+            }
+            (bytes, true) => format!("it has {bytes} bytes"),
+        };
+        let fault = format!(
+            "holds no token: {found}, and a token is one word of at least {TOKEN_BYTES_MIN} bytes; make one with \
+             `openssl rand -hex 32`"
+        );
         let file = file.into();
         return Err(ConfigError::Invalid { file, fault });
     }

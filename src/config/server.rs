@@ -35,11 +35,15 @@ pub struct ServerConfig {
     #[serde(deserialize_with = "forms::or_default")]
     pub auth: Auth,
     #[serde(deserialize_with = "forms::or_default")]
+    pub secrets: SecretPlaces,
+    #[serde(deserialize_with = "forms::or_default")]
     pub recovery: Recovery,
     #[serde(deserialize_with = "forms::or_default")]
     pub retention: Retention,
     #[serde(deserialize_with = "forms::or_default")]
     pub defaults: Defaults,
+    #[serde(deserialize_with = "forms::or_default")]
+    pub limits: ServerLimits,
     /// How people reach this server, for links in messages.
     pub public_url: Option<String>,
     #[serde(deserialize_with = "forms::or_default")]
@@ -65,6 +69,9 @@ pub struct Backup {
     pub dir: Option<PathBuf>,
     pub every_hours: u32,
     pub keep: u32,
+    /// A command that each goes through before it is kept, such as `age -r age1…`. Empty: none.
+    #[serde(deserialize_with = "forms::or_default")]
+    pub pipe: Vec<String>,
 }
 
 impl Default for Backup {
@@ -73,6 +80,7 @@ impl Default for Backup {
             dir: None,
             every_hours: 24,
             keep: 7,
+            pipe: Vec::new(),
         }
     }
 }
@@ -81,8 +89,53 @@ impl Default for Backup {
 #[serde(default, deny_unknown_fields, expecting = "a list of settings")]
 pub struct Auth {
     pub token_file: Option<PathBuf>,
-    /// Also on loopback.
-    pub required: bool,
+    /// Whether a token is asked for on loopback, too. `None`: the database of the data folder says so. At other addresses a token is
+    /// always asked for.
+    pub required: Option<bool>,
+}
+
+/// The places that secrets of workflow files may come from. References in these settings themselves are not restricted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
+pub struct SecretPlaces {
+    /// Folders, with everything below them, and single files.
+    #[serde(deserialize_with = "secret_files")]
+    pub allow_files: Vec<PathBuf>,
+    /// `None`: no variable is allowed.
+    pub allow_env_prefix: Option<String>,
+}
+
+impl Default for SecretPlaces {
+    fn default() -> SecretPlaces {
+        SecretPlaces {
+            allow_files: vec![PathBuf::from("/etc/stepward/secrets")],
+            allow_env_prefix: Some("STEPWARD_SECRET_".to_string()),
+        }
+    }
+}
+
+impl SecretPlaces {
+    fn check(&self) -> Result<(), String> {
+        if let Some(path) = self.allow_files.iter().find(|path| !path.is_absolute()) {
+            return Err(format!(
+                "secrets.allow_files has {:?}, which is not a whole path; write one such as /etc/stepward/secrets",
+                path.display().to_string()
+            ));
+        }
+        // Whoever leaves it empty by mistake would allow every variable of the server.
+        if self
+            .allow_env_prefix
+            .as_deref()
+            .is_some_and(|prefix| prefix.trim().is_empty())
+        {
+            return Err(
+                "secrets.allow_env_prefix is empty, which would allow every variable; name the beginning of the allowed names, \
+                 or write null to allow none"
+                    .to_string(),
+            );
+        }
+        Ok(())
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +158,55 @@ pub struct Defaults {
     pub job_timeout_secs: u32,
 }
 
+/// Limits for one token, or for one address where no token is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "a list of settings")]
+pub struct ServerLimits {
+    /// Percentage of all event streams, downloads and waiting requests that one caller may hold.
+    pub share_percent: u32,
+    /// Jobs that it may submit.
+    pub submissions_per_sec: u32,
+    pub submissions_burst: u32,
+    pub logins_per_minute: u32,
+    /// Sessions that its workers may open.
+    pub session_opens_per_sec: u32,
+}
+
+impl Default for ServerLimits {
+    fn default() -> ServerLimits {
+        ServerLimits {
+            share_percent: 25,
+            submissions_per_sec: 1_000,
+            submissions_burst: 20_000,
+            logins_per_minute: 10,
+            session_opens_per_sec: 200,
+        }
+    }
+}
+
+impl ServerLimits {
+    fn check(&self) -> Result<(), String> {
+        let each = [
+            ("share_percent", self.share_percent),
+            ("submissions_per_sec", self.submissions_per_sec),
+            ("submissions_burst", self.submissions_burst),
+            ("logins_per_minute", self.logins_per_minute),
+            ("session_opens_per_sec", self.session_opens_per_sec),
+        ];
+        if let Some((key, _)) = each.iter().find(|(_, limit)| *limit == 0) {
+            return Err(format!(
+                "limits.{key} is 0, it must be at least 1; a large number is no limit"
+            ));
+        }
+        match self.share_percent {
+            ..=100 => Ok(()),
+            percent => Err(format!(
+                "limits.share_percent is {percent}, it must be at most 100, which is no limit"
+            )),
+        }
+    }
+}
+
 /// How long what has happened is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "WrittenRetention")]
@@ -112,6 +214,7 @@ pub struct Retention {
     pub job_days: u32,
     pub log_days: u32,
     pub event_days: u32,
+    pub audit_days: u32,
     pub message_days: u32,
     pub idempotency_key_days: u32,
     pub schedule_fire_days: u32,
@@ -162,6 +265,7 @@ struct WrittenRetention {
     log_days: Option<u32>,
     #[serde(deserialize_with = "written")]
     event_days: Option<u32>,
+    audit_days: u32,
     message_days: u32,
     idempotency_key_days: u32,
     schedule_fire_days: u32,
@@ -221,6 +325,7 @@ impl From<WrittenRetention> for Retention {
             event_days: written
                 .event_days
                 .unwrap_or(default.event_days.max(job_days)),
+            audit_days: written.audit_days,
             message_days: written.message_days,
             idempotency_key_days: written.idempotency_key_days,
             schedule_fire_days: written.schedule_fire_days,
@@ -252,6 +357,7 @@ impl Default for WrittenRetention {
             job_days: default.job_days,
             log_days: None,
             event_days: None,
+            audit_days: default.audit_days,
             message_days: default.message_days,
             idempotency_key_days: default.idempotency_key_days,
             schedule_fire_days: default.schedule_fire_days,
@@ -270,9 +376,11 @@ impl Default for ServerConfig {
             workflows_dir: None,
             embedded_worker: None,
             auth: Auth::default(),
+            secrets: SecretPlaces::default(),
             recovery: Recovery::default(),
             retention: Retention::default(),
             defaults: Defaults::default(),
+            limits: ServerLimits::default(),
             public_url: None,
             notify: Notify::new(),
             log: Log::default(),
@@ -317,6 +425,7 @@ impl Default for Retention {
             job_days: days(bounds.job_ms),
             log_days: days(bounds.log_ms),
             event_days: days(bounds.event_ms),
+            audit_days: days(bounds.audit_ms),
             message_days: days(bounds.message_ms),
             idempotency_key_days: days(bounds.key_ms),
             schedule_fire_days: days(bounds.fire_ms),
@@ -334,6 +443,7 @@ impl Retention {
             job_ms: days(self.job_days),
             log_ms: days(self.log_days),
             event_ms: days(self.event_days),
+            audit_ms: days(self.audit_days),
             message_ms: days(self.message_days),
             key_ms: days(self.idempotency_key_days),
             fire_ms: days(self.schedule_fire_days),
@@ -346,6 +456,7 @@ impl Retention {
             ("job_days", self.job_days),
             ("log_days", self.log_days),
             ("event_days", self.event_days),
+            ("audit_days", self.audit_days),
             ("message_days", self.message_days),
             ("idempotency_key_days", self.idempotency_key_days),
             ("schedule_fire_days", self.schedule_fire_days),
@@ -409,9 +520,11 @@ impl ServerConfig {
         super::load(file, lookup, put_over)
     }
 
-    /// Whether whoever comes must show a token.
-    pub fn asks_for_token(&self) -> bool {
-        !self.listen.ip().is_loopback() || self.auth.required || self.auth.token_file.is_some()
+    /// Whether the server asks for a token. `by_default` says whether it does where the settings leave that open.
+    pub fn asks_for_token(&self, by_default: bool) -> bool {
+        let is_loopback = self.listen.ip().is_loopback();
+        // A token file was always enough to be asked, whatever `auth.required` said.
+        !is_loopback || self.auth.token_file.is_some() || self.auth.required.unwrap_or(by_default)
     }
 
     /// What to type where nobody can be let in as an admin.
@@ -471,6 +584,24 @@ impl ServerConfig {
                 );
             }
         }
+        if let Some(program) = self.backup.pipe.first() {
+            if program.is_empty() {
+                return Err("backup.pipe begins with an empty word, name a program".to_string());
+            }
+            if self.backup.pipe.iter().any(|word| word.contains('\0')) {
+                return Err(
+                    "backup.pipe has a NUL byte in a word, which no program can be given"
+                        .to_string(),
+                );
+            }
+            if self.backup.dir.is_none() {
+                return Err(
+                    "backup.pipe is for backups that the server makes by itself, and it makes none: set backup.dir, \
+                     or leave backup.pipe out"
+                        .to_string(),
+                );
+            }
+        }
         if let Some(worker) = &self.embedded_worker {
             let check = worker.check();
             check.map_err(|fault| format!("embedded_worker: {fault}"))?;
@@ -479,6 +610,7 @@ impl ServerConfig {
             notify::check_url(url).map_err(|fault| format!("public_url {fault}"))?;
         }
         notify::check(&self.notify)?;
+        self.secrets.check()?;
         let Recovery {
             heartbeat_interval_secs: interval,
             heartbeat_timeout_secs: timeout,
@@ -525,6 +657,7 @@ impl ServerConfig {
                  (recovery.ack_timeout_secs)"
             ));
         }
+        self.limits.check()?;
         self.retention.check()
     }
 }
@@ -644,6 +777,12 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
 fn data_dir<'de, D: Deserializer<'de>>(written: D) -> Result<PathBuf, D::Error> {
     let named = Option::deserialize(written)?;
     Ok(named.unwrap_or_else(|| ServerConfig::default().data_dir))
+}
+
+/// The key without a value means the default. An empty list means that no file is allowed.
+fn secret_files<'de, D: Deserializer<'de>>(written: D) -> Result<Vec<PathBuf>, D::Error> {
+    let named = Option::deserialize(written)?;
+    Ok(named.unwrap_or_else(|| SecretPlaces::default().allow_files))
 }
 
 fn listen<'de, D: Deserializer<'de>>(written: D) -> Result<SocketAddr, D::Error> {

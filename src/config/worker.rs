@@ -44,6 +44,8 @@ pub struct WorkerConfig {
 #[serde(default, deny_unknown_fields, expecting = "a list of settings")]
 pub struct Docker {
     pub command: String,
+    /// Runs containers without any capability.
+    pub hardened: bool,
     #[serde(deserialize_with = "forms::or_default")]
     pub args: Vec<String>,
 }
@@ -93,6 +95,7 @@ impl Default for Docker {
     fn default() -> Docker {
         Docker {
             command: "docker".to_string(),
+            hardened: false,
             args: Vec::new(),
         }
     }

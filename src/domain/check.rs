@@ -64,10 +64,12 @@ impl Definition {
         let mut reached = vec![root_draft];
         let mut indexes: HashMap<String, u32> = HashMap::from([(root.to_string(), 0)]);
         let mut next = 0;
-        while next < reached.len() {
+        // One too many is enough to know that there are too many.
+        while next < reached.len() && reached.len() <= limits::TASKS_MAX {
             let mut called = Vec::new();
             for task in calls_of(&reached[next]) {
-                if !indexes.contains_key(task)
+                if reached.len() + called.len() <= limits::TASKS_MAX
+                    && !indexes.contains_key(task)
                     && let Some(draft) = draft_of(task)
                 {
                     indexes.insert(task.to_string(), (reached.len() + called.len()) as u32);

@@ -9,19 +9,24 @@ pub fn cycles(arrows: &[Vec<u32>]) -> Vec<Vec<u32>> {
         Done,
     }
     let mut marks = vec![Mark::Unseen; arrows.len()];
-    let mut in_circle = vec![false; arrows.len()];
+    // Where each node stands on the path, and which places of the path are taken by members of circles, from the first on: so an arrow
+    // that leads back costs no walk along the path.
+    let mut places = vec![0; arrows.len()];
+    let mut taken: Vec<usize> = Vec::new();
     let mut found = Vec::new();
     for start in 0..arrows.len() {
         // A stack of our own: a chain may be 10,000 long.
         let mut path: Vec<(u32, usize)> = Vec::new();
         if marks[start] == Mark::Unseen {
             marks[start] = Mark::OnPath;
+            places[start] = 0;
             path.push((start as u32, 0));
         }
         while let Some((node, arrow)) = path.last_mut() {
             let Some(&target) = arrows[*node as usize].get(*arrow) else {
                 marks[*node as usize] = Mark::Done;
                 path.pop();
+                taken.pop_if(|place| *place == path.len());
                 continue;
             };
             *arrow += 1;
@@ -29,16 +34,14 @@ pub fn cycles(arrows: &[Vec<u32>]) -> Vec<Vec<u32>> {
                 Mark::Done => {}
                 Mark::Unseen => {
                     marks[target as usize] = Mark::OnPath;
+                    places[target as usize] = path.len();
                     path.push((target, 0));
                 }
                 Mark::OnPath => {
-                    let nodes = path.iter().map(|&(node, _)| node);
-                    let circle: Vec<u32> = nodes.skip_while(|&node| node != target).collect();
-                    if !circle.iter().any(|&node| in_circle[node as usize]) {
-                        circle
-                            .iter()
-                            .for_each(|&node| in_circle[node as usize] = true);
-                        found.push(circle);
+                    let first = places[target as usize];
+                    if taken.last().is_none_or(|&place| place < first) {
+                        taken.extend(first..path.len());
+                        found.push(path[first..].iter().map(|&(node, _)| node).collect());
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::reason::Reason;
-use super::{DefinitionId, JobId, Json, ScheduleId, StepId, Timestamp, Uptime, words};
+use super::{DefinitionId, JobId, Json, ScheduleId, SealId, StepId, Timestamp, Uptime, words};
 
 words! {
     pub enum JobState {
@@ -134,6 +134,8 @@ pub struct Job {
     pub logs_removed_at: Option<Timestamp>,
     /// By a person: it does not grow too old, nor does what is below it.
     pub kept: bool,
+    /// Random id that the secret inputs of the job are sealed for. `None` if the job was created before version 0.2.
+    pub seal_id: Option<SealId>,
 }
 
 /// The step, and which attempt of it, that a child job carries out.

@@ -19,6 +19,8 @@ pub const ENV_BYTES_MAX: usize = 128 << 10;
 pub const DEFINITION_BYTES_MAX: usize = 16 << 20;
 pub const TASKS_MAX: usize = 1_000;
 pub const INPUT_BYTES_MAX: usize = 1 << 20;
+/// Shorter secrets cannot be masked: they would hide half of every log and protect nothing.
+pub const SECRET_BYTES_MIN: usize = 6;
 pub const OUTPUT_BYTES_MAX: usize = 64 << 10;
 pub const MESSAGE_BYTES_MAX: usize = 4 << 10;
 /// What an event says to programs.

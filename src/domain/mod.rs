@@ -3,11 +3,13 @@
 //! Deliberately not here: SQL, JSON decoding, the time. Whatever a rule needs comes in as an argument, so that every
 //! rule can be tested by a table.
 
+pub mod audit;
 pub mod cascade;
 pub mod check;
 pub mod cycle;
 pub mod depends;
 pub mod event;
+pub mod idempotency;
 pub mod job;
 pub mod limits;
 pub mod lineage;
@@ -143,6 +145,10 @@ impl Json {
         Json("{}".to_string())
     }
 }
+
+/// Random bits that a job is given when it is made. The values of its secret inputs are sealed for this id and open for no other job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SealId(pub [u8; 16]);
 
 /// One attempt of one step: what fences a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,8 +6,8 @@ use super::peer::Features;
 use super::reason::Reason;
 use super::secret::SecretRef;
 use super::settings::Settings;
-use super::task::{Action, NamedAction};
-use super::{AttemptRef, JobId, Json, SessionId, Timestamp, WorkerId};
+use super::task::{Action, NamedAction, Rules};
+use super::{AttemptRef, JobId, Json, SealId, SessionId, Timestamp, WorkerId};
 
 /// What a worker says of itself when it opens a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,6 +149,8 @@ pub struct LogDigest {
 /// The templates of an assignment beside those in the assignment itself, and what they may speak of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unrendered {
+    /// The rules that the step was accepted under.
+    pub rules: Rules,
     pub task_env: BTreeMap<String, String>,
     pub named_action: Option<NamedAction>,
     /// What the action is given, or what is added to the job's inputs.
@@ -157,6 +159,12 @@ pub struct Unrendered {
     pub secrets: BTreeMap<String, SecretRef>,
     /// A JSON object: the job, the steps that the templates name, the item of a loop.
     pub scope: Json,
+    /// The job's inputs that are kept sealed, by name.
+    pub secret_inputs: Vec<String>,
+    /// Seal id of the job that these inputs belong to.
+    pub seal_id: Option<SealId>,
+    /// Values in `scope` that must not appear in logs.
+    pub masks: Vec<String>,
     /// Why all of that cannot be known.
     pub fault: Option<String>,
 }

@@ -26,6 +26,8 @@ pub struct Retention {
     pub log_ms: i64,
     /// Never shorter than jobs: those of a job stay as long as it does.
     pub event_ms: i64,
+    /// The audit log. Its oldest rows go first.
+    pub audit_ms: i64,
     /// To the outside, delivered or given up.
     pub message_ms: i64,
     /// A job that was made under a key stays as long as the key.
@@ -41,6 +43,7 @@ impl Retention {
         job_ms: 90 * DAY_MS,
         log_ms: 30 * DAY_MS,
         event_ms: 90 * DAY_MS,
+        audit_ms: 365 * DAY_MS,
         message_ms: 30 * DAY_MS,
         key_ms: 30 * DAY_MS,
         fire_ms: 90 * DAY_MS,
@@ -53,6 +56,7 @@ impl Retention {
             self.job_ms,
             self.log_ms,
             self.event_ms,
+            self.audit_ms,
             self.message_ms,
             self.key_ms,
             self.fire_ms,
@@ -118,6 +122,7 @@ pub struct Milestone {
     pub event_seq: EventSeq,
     pub outbox_id: OutboxId,
     pub session_id: SessionId,
+    pub audit_seq: i64,
 }
 
 #[cfg(test)]

@@ -27,6 +27,34 @@ pub struct TaskDraft {
     pub hooks: Vec<Hook>,
     /// Those that its templates name.
     pub secrets: BTreeMap<String, SecretRef>,
+    /// The rules that its texts were accepted under.
+    pub rules: Rules,
+}
+
+/// A version of the rules for templates. A task keeps the version it was accepted under: when it is rendered, the server refuses what
+/// that version refuses, and nothing more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rules {
+    /// Version 0.1: the task was frozen by 0.1, or its workflow file still has the text that 0.1 had accepted.
+    V1,
+    /// Untrusted values are kept out of everything that is run, not only out of scripts.
+    V2,
+}
+
+impl Rules {
+    /// The number that a frozen definition carries.
+    pub fn number(self) -> u32 {
+        match self {
+            Rules::V1 => 1,
+            Rules::V2 => 2,
+        }
+    }
+
+    pub fn from_number(number: u32) -> Option<Rules> {
+        [Rules::V1, Rules::V2]
+            .into_iter()
+            .find(|rules| rules.number() == number)
+    }
 }
 
 impl TaskDraft {
@@ -43,6 +71,7 @@ impl TaskDraft {
             concurrency: None,
             hooks: Vec::new(),
             secrets: BTreeMap::new(),
+            rules: Rules::V2,
         }
     }
 }

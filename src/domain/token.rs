@@ -44,6 +44,9 @@ pub const OF_SETTINGS: &str = "settings";
 /// What they call whoever has the data folder of a server that does not run.
 pub const CONSOLE: &str = "console";
 
+/// Maker (`made_by`) of the two tokens that the first start of a server writes into the data folder.
+pub const FIRST_START: &str = "first start";
+
 /// The number of the token that the worker in the server's own process shows. No row has it.
 pub const OWN_WORKER: TokenId = TokenId(0);
 
@@ -66,6 +69,9 @@ pub struct Token {
     pub ended_at: Option<Timestamp>,
     /// What an enrolment was exchanged for.
     pub made_token_id: Option<TokenId>,
+    /// Whether somebody made this token while the server asked nobody for a token, or with a token that was made so. Anybody on
+    /// the machine could have made such a token.
+    pub is_unasked: bool,
 }
 
 impl Token {
@@ -98,6 +104,18 @@ pub struct NewToken {
     pub tags: Option<Vec<String>>,
     pub made_by: String,
     pub expires_at: Option<Timestamp>,
+    pub is_unasked: bool,
+}
+
+/// Authentication state that is stored in the database of a data folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FolderDoor {
+    /// Whether `stepward server` asks for a token on loopback, too, unless its settings say otherwise. False for folders that
+    /// version 0.1 created.
+    pub is_closed: bool,
+    /// Whether a server that asks for tokens was started on this folder before. Only the first such start writes tokens into the
+    /// folder: tokens that somebody deleted or revoked later do not come back.
+    pub has_had_first_start: bool,
 }
 
 /// Who owns a worker that registers: the token that it shows, and what that lets it offer.

@@ -3,16 +3,18 @@
 use super::cascade::Cascade;
 use super::check::{check_json, check_text};
 use super::facts::Facts;
-use super::inputs::{fit, seal};
+use super::inputs::{fit, refuse_reserved_key};
 use super::queries::load;
 use super::scope::parsed;
+use super::sealed::sealed_entries;
 use super::{Engine, EngineError};
+use crate::domain::audit::{AUDIT_TEXT_BYTES_MAX, AuditAction, AuditEntry};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::Action;
-use crate::domain::{Json, Now, StepId};
+use crate::domain::{Json, Now, SealId, StepId};
 use crate::store::{Ending, Tx};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,9 +68,23 @@ impl Engine {
                 let event = NewEvent::new(kind, text).step(step);
                 tx.record(&event.data(facts.data()), now)
             };
+            let action = match &decision {
+                Decision::Approve { .. } => AuditAction::StepApproved,
+                Decision::Reject { .. } => AuditAction::StepRejected,
+            };
+            let decided = AuditEntry::of(action).step(step.job_id, &name);
+            let detail = match &decision {
+                Decision::Reject { why } => {
+                    Facts::none().and("why", limits::clip(why, AUDIT_TEXT_BYTES_MAX))
+                }
+                Decision::Approve { .. } => Facts::none(),
+            };
+            tx.audit(&decided.detail(detail.detail()), now)?;
             match &decision {
                 Decision::Approve { output } if step.kind == StepKind::Approval => {
-                    let output = entered(tx, &context.draft(step).action, &name, output.as_ref())?;
+                    let seal_id = cascade.job_of(&context)?.seal_id;
+                    let action = &context.draft(step).action;
+                    let output = entered(tx, seal_id, action, &name, output.as_ref())?;
                     let text = format!("step {name} was approved by {who}");
                     tell(EventKind::StepApproved, text, &by)?;
                     cascade.finish_step(step, Ending::completed(None, output))?;
@@ -106,15 +122,18 @@ impl Engine {
 /// What whoever approved has entered, if it fits what was asked for. An approval that asks for nothing takes anything.
 fn entered(
     tx: &Tx,
+    seal_id: Option<SealId>,
     action: &Action,
     name: &str,
     output: Option<&Json>,
 ) -> Result<Option<Json>, EngineError> {
+    let given = output.map_or(serde_json::Value::Null, parsed);
+    let place = format!("step {name}");
+    refuse_reserved_key(&place, &given)?;
     match action {
         Action::Approval { inputs, .. } if !inputs.is_empty() => {
-            let given = output.map_or(serde_json::Value::Null, parsed);
-            let place = format!("step {name}");
-            let values = seal(tx, inputs, fit(&place, inputs, &given)?);
+            let values = fit(&place, inputs, &given)?;
+            let values = sealed_entries(tx, seal_id, name, inputs, values);
             Ok(Some(Json(serde_json::Value::Object(values).to_string())))
         }
         _ => Ok(output.cloned()),

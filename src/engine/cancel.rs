@@ -4,6 +4,7 @@ use super::cascade::Cascade;
 use super::check::check_text;
 use super::facts::Facts;
 use super::{Engine, EngineError};
+use crate::domain::audit::{AUDIT_TEXT_BYTES_MAX, AuditAction, AuditEntry};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
 use crate::domain::token::LOCAL;
@@ -38,6 +39,9 @@ impl Engine {
             Some(why) => facts.and("why", why),
             None => facts,
         };
+        let detail =
+            why.map(|why| Facts::none().and("why", limits::clip(why, AUDIT_TEXT_BYTES_MAX)));
+        let detail = detail.and_then(|detail| detail.detail());
         self.write(now, move |tx| {
             let job = tx.job(job_id)?.ok_or(EngineError::JobNotFound { job_id })?;
             if job.state.is_terminal() {
@@ -46,6 +50,8 @@ impl Engine {
                     state: job.state,
                 });
             }
+            let cancelled = AuditEntry::of(AuditAction::JobCancelled).job(job_id);
+            tx.audit(&cancelled.detail(detail.clone()), now)?;
             let mut cascade = Cascade::new(tx, &settings, now);
             cascade.cancel_job(job_id, Reason::CancelledByUser, &message, facts.clone())?;
             cascade.settle()

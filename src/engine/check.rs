@@ -2,6 +2,13 @@
 
 use super::EngineError;
 use crate::domain::{Json, limits};
+use crate::words::printable_lines;
+
+/// A sentence that a worker sent, fit to be kept: it is shown in terminals and on pages, so nothing in it may control a terminal or turn
+/// the direction of reading.
+pub(super) fn workers_sentence(text: &str, if_empty: &str) -> String {
+    limits::sentence(&printable_lines(text), if_empty)
+}
 
 pub(super) fn check_text(
     place: &'static str,

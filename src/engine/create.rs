@@ -10,6 +10,7 @@ use super::group::{Entry, group_of};
 use super::inputs::{JobInput, sentence};
 use super::retry::Carried;
 use super::scope::rfc3339;
+use super::sealed::reseal_step;
 use crate::domain::cascade::{Decision, decide};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Hold, JobMove, ParentStep, Source, Tally, TallyChange};
@@ -19,7 +20,7 @@ use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
 use crate::domain::task::{Action, Definition, StepDraft, Unmatched};
 use crate::domain::{
-    DefinitionId, JobId, Json, RequirementId, ScheduleId, StepId, Timestamp, Uptime,
+    DefinitionId, JobId, Json, RequirementId, ScheduleId, SealId, StepId, Timestamp, Uptime,
 };
 use crate::planted::{Bug, planted};
 use crate::store::{JobStanding, NewJob, NewStep, Requirement};
@@ -54,9 +55,19 @@ impl Cascade<'_> {
     /// Inserts a job with its steps. Unless something holds it, its first steps are decided as well.
     ///
     /// `InputInvalid`: nothing was made.
-    pub fn create_job(&mut self, plan: JobPlan) -> Result<Created, EngineError> {
+    pub fn create_job(&mut self, mut plan: JobPlan) -> Result<Created, EngineError> {
         let task = plan.definition.task(plan.task_index);
-        let input = plan.input.fit(self.tx, &task.draft)?;
+        let seal_id = SealId::random();
+        let input = plan.input.fit(self.tx, &task.draft, seal_id)?;
+        for (position, step) in &mut plan.carried.kept {
+            reseal_step(
+                self.tx,
+                &task.draft.name,
+                task.step(*position),
+                step,
+                seal_id,
+            )?;
+        }
         let concurrency_group = group_of(&task.draft, &input)?;
         let steps_open = task.draft.steps.len() - plan.carried.kept.len();
         let queue_due_up = self.queue_due_up(&plan.definition, plan.task_index);
@@ -80,6 +91,7 @@ impl Cascade<'_> {
                 concurrency_group: concurrency_group.clone(),
                 steps_open: steps_open as u32,
                 due_up: queue_due_up.filter(|_| !waits_for_time),
+                seal_id,
             },
             self.now,
         )?;
@@ -276,7 +288,7 @@ impl Cascade<'_> {
                 Source::Hook => Source::Hook,
                 _ => Source::Task,
             },
-            input: JobInput::HandedOn(input),
+            input: JobInput::Given(input),
             labels: job.labels.clone(),
             priority: job.priority,
             parent: Some(ParentStep {

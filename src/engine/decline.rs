@@ -2,6 +2,7 @@
 
 use super::EngineError;
 use super::cascade::{Cascade, JobContext};
+use super::check::workers_sentence;
 use super::facts::Facts;
 use super::poll::AVOID_MS;
 use crate::domain::WorkerId;
@@ -45,7 +46,7 @@ impl Cascade<'_> {
             });
         }
         let context = self.context(step.job_id)?;
-        let why = limits::sentence(why, "it did not say why");
+        let why = workers_sentence(why, "it did not say why");
         let text = format!("worker {} declined: {why}", session.worker_name);
         let returned = Returned {
             what: "declined",

@@ -4,6 +4,7 @@ use super::cascade::Cascade;
 use super::facts::Facts;
 use super::heartbeat::{current_session, sign_of_life};
 use super::{Engine, EngineError};
+use crate::domain::audit::{AuditAction, AuditEntry};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::reason::Reason;
 use crate::domain::worker::{Worker, WorkerState};
@@ -60,6 +61,11 @@ impl Engine {
                 true => (EventKind::WorkerPaused, "was paused and takes no new steps"),
                 false => (EventKind::WorkerResumed, "was resumed"),
             };
+            let action = match paused {
+                true => AuditAction::WorkerPaused,
+                false => AuditAction::WorkerResumed,
+            };
+            tx.audit(&about_worker(action, worker_id, &worker.name), now)?;
             let text = format!("worker {} {what}", worker.name);
             Ok(tx.record(&NewEvent::new(kind, text).worker(worker_id), now)?)
         })
@@ -89,6 +95,10 @@ impl Engine {
                 held => format!("{held} steps"),
             };
             let text = format!("worker {} was deleted while it held {steps}", worker.name);
+            tx.audit(
+                &about_worker(AuditAction::WorkerDeleted, worker_id, &worker.name),
+                now,
+            )?;
             let facts = Facts::none().and("held", held);
             let event = NewEvent::new(EventKind::WorkerDeleted, text).worker(worker_id);
             tx.record(&event.data(facts.data()), now)?;
@@ -139,6 +149,14 @@ fn existing(tx: &Tx, worker_id: WorkerId) -> Result<Worker, EngineError> {
     worker.ok_or(EngineError::WorkerNotFound { worker_id })
 }
 
+/// The row names the worker by its number, and by the name that people know.
+fn about_worker(action: AuditAction, worker_id: WorkerId, name: &str) -> AuditEntry {
+    let detail = Facts::none().and("name", name).detail();
+    AuditEntry::of(action)
+        .object("worker", worker_id)
+        .detail(detail)
+}
+
 fn drain(
     tx: &Tx,
     worker_id: WorkerId,
@@ -150,6 +168,10 @@ fn drain(
         return Ok(());
     }
     tx.drain_worker(worker_id, now)?;
+    tx.audit(
+        &about_worker(AuditAction::WorkerDrained, worker_id, name),
+        now,
+    )?;
     let text = format!("worker {name} drains: it finishes what it has and takes no new steps");
     Ok(tx.record(
         &NewEvent::new(EventKind::WorkerDraining, text).worker(worker_id),

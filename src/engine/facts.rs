@@ -22,6 +22,11 @@ impl Facts {
         self.and(name, ms as f64 / 1_000.0)
     }
 
+    /// Returns the facts as the detail of an audit row. `None` if there are none.
+    pub fn detail(&self) -> Option<String> {
+        self.data().map(|data| data.0)
+    }
+
     /// `None`: there is nothing to say. They are few and short where they arise, and lists among them are cut there.
     pub fn data(&self) -> Option<Json> {
         let data = (!self.0.is_empty()).then(|| Value::from(self.0.clone()).to_string());

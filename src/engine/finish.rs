@@ -2,7 +2,7 @@
 
 use super::EngineError;
 use super::cascade::{Cascade, Failure};
-use super::check::check_json;
+use super::check::{check_json, workers_sentence};
 use super::inputs::sentence;
 use super::report::Together;
 use super::scope::parsed;
@@ -13,10 +13,27 @@ use crate::domain::reason::Reason;
 use crate::domain::step::{StepHead, StepState};
 use crate::domain::value::ValueSpec;
 use crate::language::values::check_values;
+use crate::sealer::{SEALED_KEY, Sealer};
 use crate::store::Ending;
 
 /// The report as it counts. What is wrong with it must not keep its step from ending: it makes it fail.
 fn made_good(report: &Finished, outputs: &[ValueSpec]) -> Finished {
+    if let Finished::Completed {
+        output: Some(output),
+        exit_code,
+    } = report
+        && let Some(value) = Sealer::with_reserved_key(&output.0)
+    {
+        let path = Sealer::reserved_key_path("output", &value).unwrap_or_default();
+        return Finished::Failed {
+            reason: Reason::OutputInvalid,
+            message: format!(
+                "its output has the reserved key `{SEALED_KEY}` at {}; use another key",
+                limits::shorten(&path)
+            ),
+            exit_code: *exit_code,
+        };
+    }
     match report {
         Finished::Completed { output, exit_code } if !outputs.is_empty() => {
             let given = output.as_ref().map_or(serde_json::Value::Null, parsed);
@@ -56,7 +73,7 @@ fn made_good(report: &Finished, outputs: &[ValueSpec]) -> Finished {
             message,
             exit_code,
         } => {
-            let message = limits::sentence(message, "the worker did not say why");
+            let message = workers_sentence(message, "the worker did not say why");
             let (reason, message) = match reason.is_reported() {
                 true => (*reason, message),
                 false => (

@@ -12,14 +12,16 @@
 
 use super::cascade::Cascade;
 use super::create::JobPlan;
+use super::facts::Facts;
 use super::inputs::JobInput;
 use super::once::Once;
 use super::retry::Carried;
-use super::schedule::{about, cron_of, there};
+use super::schedule::{about, about_schedule, cron_of, there};
 use super::scope::rfc3339;
 use super::submit::{Submission, Submitted};
 use super::{Engine, EngineError, Settings};
 use crate::cron::Due;
+use crate::domain::audit::AuditAction;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::Source;
 use crate::domain::reason::Reason;
@@ -111,12 +113,12 @@ impl Engine {
         now: Now,
         task: &dyn Fn(&str) -> Option<Frozen>,
     ) -> Result<Submitted, EngineError> {
-        let once = Once::new(idempotency_key, &serde_json::json!(["fire", schedule_id.0]))?;
+        let request = serde_json::json!(["fire", schedule_id.0]);
+        let once = Once::new(self.key_owner, idempotency_key, &request)?;
         let schedule = self.store.read(|tx| there(tx, schedule_id))?;
         let frozen = task(&schedule.draft.task);
         let settings = self.settings;
-        let result = self.store.write(move |tx| {
-            tx.happens_at(now.up);
+        let result = self.write_as(now, move |tx| {
             if let Some(job_id) = once.made_before(tx)? {
                 return Ok(Submitted {
                     job_id,
@@ -137,6 +139,9 @@ impl Engine {
             };
             let job_id = making.job(due_at, &[])?;
             once.remember(tx, job_id, now)?;
+            let fired = about_schedule(AuditAction::ScheduleFired, &schedule);
+            let detail = Facts::none().and("job_id", job_id.0).detail();
+            tx.audit(&fired.detail(detail), now)?;
             tx.insert_fire(&Fire {
                 schedule_id,
                 due_at,

@@ -6,6 +6,7 @@ use super::facts::Facts;
 use super::queries::load;
 use super::requeue::named;
 use super::{Engine, EngineError};
+use crate::domain::audit::{AUDIT_TEXT_BYTES_MAX, AuditAction, AuditEntry};
 use crate::domain::limits;
 use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepKind, StepState};
@@ -77,6 +78,11 @@ impl Cascade<'_> {
             data: facts.data(),
             ..Ending::failed(Reason::FailedByUser, message)
         };
+        let detail = Facts::none()
+            .and("why", limits::clip(why, AUDIT_TEXT_BYTES_MAX))
+            .detail();
+        let entry = AuditEntry::of(AuditAction::StepFailed).step(step.job_id, &context.name(step));
+        self.tx.audit(&entry.detail(detail), self.now)?;
         let failed = self.finish_step(step, ending)?;
         assert!(failed, "nobody moves the step within our transaction");
         if let (StepKind::Task, Some(child_job_id)) = (step.kind, step.child_job_id)

@@ -4,6 +4,7 @@ use super::EngineError;
 use super::cascade::{Cascade, JobContext};
 use super::facts::Facts;
 use super::scope::{declared, parsed};
+use super::sealed::masked_input;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Hold, Job, ParentStep};
 use crate::domain::limits;
@@ -138,7 +139,9 @@ pub(super) fn group_of(task: &TaskDraft, input: &Json) -> Result<Option<String>,
     let Some(concurrency) = &task.concurrency else {
         return Ok(None);
     };
-    let context = Context::new().with("input", declared(&task.inputs, &parsed(input)));
+    // The name of a group is stored and shown.
+    let input = masked_input(&task.inputs, &parsed(input));
+    let context = Context::new().with("input", declared(&task.inputs, &input));
     let refused = |message: String| EngineError::InputInvalid {
         place: format!("task {}", task.name),
         violations: vec![Violation {

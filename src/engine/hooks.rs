@@ -1,7 +1,7 @@
 //! What a task wants done about an outcome: a job of its own, or a message to somebody. In the transaction that makes the
 //! outcome, so exactly once, whoever made it: a report, a person, recovery.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::EngineError;
 use super::cascade::{Cascade, JobContext};
@@ -9,7 +9,8 @@ use super::create::JobPlan;
 use super::facts::Facts;
 use super::inputs::{JobInput, sentence};
 use super::retry::Carried;
-use super::scope::{Names, declared, of_job, parsed, render_input, rfc3339, texts_in};
+use super::scope::{Names, Rendered, parsed, render_input, rfc3339, texts_in};
+use super::sealed::Secrecy;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::{Job, Source};
 use crate::domain::limits::{self, clip, shorten};
@@ -105,22 +106,22 @@ impl Cascade<'_> {
             Ok(names) => names,
             Err(fault) => return Ok(Err(fault.message)),
         };
-        let mut scope = of_job(job, 1);
-        let steps = match names.steps(self.tx, context.task(), job.job_id)? {
-            Ok(steps) => steps,
-            Err(failure) => return Ok(Err(failure.message)),
-        };
-        let given = declared(&context.task().draft.inputs, &parsed(&job.input));
-        scope.insert("input".to_string(), given);
-        scope.insert("steps".to_string(), steps);
-        scope.insert("hook".to_string(), self.facts_of(context, job, step_id)?);
         let task_index = context.task().hook_calls(hook);
         let task_index = task_index.expect("checked with the definition");
         let specs = &context.definition.task(task_index).draft.inputs;
         let Value::Object(values) = parsed(input) else {
             return Ok(Err("its input is not a map".to_string()));
         };
-        let input = match render_input(self.tx, scope, values, specs) {
+        let facts = self.facts_of(context, job, step_id)?;
+        let mut scope_for = |mut secrecy: Secrecy| -> Rendered<Map<String, Value>> {
+            let scope = self.values_of_job(context, job, 1, &names, &mut secrecy)?;
+            Ok(scope.map(|mut scope| {
+                scope.insert("hook".to_string(), facts.clone());
+                scope
+            }))
+        };
+        let rendered = render_input(&mut scope_for, values, specs)?;
+        let input = match rendered {
             Ok(input) => Json(input.to_string()),
             Err(failure) => return Ok(Err(failure.message)),
         };
@@ -129,7 +130,7 @@ impl Cascade<'_> {
             definition: context.definition.clone(),
             task_index,
             source: Source::Hook,
-            input: JobInput::HandedOn(input),
+            input: JobInput::Given(input),
             labels: job.labels.clone(),
             priority: job.priority,
             parent: None,

@@ -4,77 +4,100 @@ use serde_json::{Map, Value};
 
 use super::EngineError;
 use super::scope::parsed;
-use crate::domain::Json;
+use super::sealed::{resealed_input, sealed_input};
+use crate::domain::limits::shorten;
 use crate::domain::task::TaskDraft;
 use crate::domain::value::ValueSpec;
+use crate::domain::{Json, SealId};
 use crate::language::values::{Violation, check_values};
-use crate::secrets::Sealer;
+use crate::sealer::{SEALED_KEY, Sealer};
 use crate::store::Tx;
 
 /// What a job about to be made is given.
 #[derive(Debug, Clone)]
 pub(super) enum JobInput {
-    /// By somebody: it may not fit.
+    /// Given by a person, a webhook or another job. The input has to be validated.
     Given(Json),
-    /// By another job, which may hand on what was sealed for it.
-    HandedOn(Json),
-    /// It was another job's: it did fit, and what is secret in it is sealed.
-    Kept(Json),
+    /// Copied from another job: the input was validated there, and its secret values are sealed for that job.
+    Kept {
+        input: Json,
+        seal_id: Option<SealId>,
+    },
 }
 
 impl JobInput {
-    /// With defaults filled in and secrets sealed: as it is kept.
-    pub fn fit(&self, tx: &Tx, task: &TaskDraft) -> Result<Json, EngineError> {
+    /// With defaults filled in and secrets sealed for the job with this id: as it is kept.
+    pub fn fit(&self, tx: &Tx, task: &TaskDraft, seal_id: SealId) -> Result<Json, EngineError> {
+        let place = format!("task {}", task.name);
         let given = match self {
-            JobInput::Kept(input) => return Ok(input.clone()),
-            JobInput::Given(input) | JobInput::HandedOn(input) => input,
+            JobInput::Kept {
+                input,
+                seal_id: former,
+            } => {
+                let resealed = resealed_input(tx, *former, seal_id, &task.inputs, input);
+                return resealed.map_err(|(name, message)| EngineError::InputInvalid {
+                    place,
+                    violations: vec![Violation { name, message }],
+                });
+            }
+            JobInput::Given(input) => input,
         };
         // The usual small task: nothing asked, nothing given.
         if task.inputs.is_empty() && *given == Json::empty_object() {
             return Ok(given.clone());
         }
-        let place = format!("task {}", task.name);
         let given = parsed(given);
-        if let (JobInput::Given(_), Value::Object(values)) = (self, &given) {
-            refuse_sealed(&place, values)?;
-        }
+        refuse_reserved_key(&place, &given)?;
         let values = fit(&place, &task.inputs, &given)?;
-        let values = seal(tx, &task.inputs, values);
+        // A default of a workflow file that version 0.1 had accepted may have the key as well.
+        refuse_reserved_key_in(&place, &values)?;
+        let values = sealed_input(tx, seal_id, &task.inputs, values);
         Ok(Json(Value::Object(values).to_string()))
     }
 }
 
-/// The values as they may be kept: secret ones sealed.
-pub(super) fn seal(
-    tx: &Tx,
-    specs: &[ValueSpec],
-    mut values: Map<String, Value>,
-) -> Map<String, Value> {
-    for spec in specs.iter().filter(|spec| spec.secret) {
-        if let Some(value) = values.get_mut(&spec.name)
-            && !value.is_null()
-        {
-            *value = tx.sealed(value);
-        }
+/// Refuses values that look as if the server had sealed them, at any depth: they could only have been taken from another job.
+pub(super) fn refuse_reserved_key(place: &str, given: &Value) -> Result<(), EngineError> {
+    match given {
+        Value::Object(values) => refuse_reserved_key_in(place, values),
+        other => match Sealer::reserved_key_path("", other) {
+            None => Ok(()),
+            Some(path) => refused(place, vec![reserved(&path, &path)]),
+        },
     }
-    values
 }
 
-/// What is sealed was sealed here, for somebody else.
-fn refuse_sealed(place: &str, values: &Map<String, Value>) -> Result<(), EngineError> {
-    let sealed = values.iter().filter(|(_, value)| Sealer::is_sealed(value));
-    let violations: Vec<Violation> = sealed
-        .map(|(name, _)| Violation {
-            name: name.clone(),
-            message: "is a sealed value, give the value itself".to_string(),
+fn refuse_reserved_key_in(place: &str, values: &Map<String, Value>) -> Result<(), EngineError> {
+    let mut violations: Vec<Violation> = values
+        .iter()
+        .filter_map(|(name, value)| {
+            let path = Sealer::reserved_key_path(name, value)?;
+            Some(reserved(name, &path))
         })
         .collect();
+    if values.contains_key(SEALED_KEY) {
+        violations.push(reserved(SEALED_KEY, SEALED_KEY));
+    }
     match violations.is_empty() {
         true => Ok(()),
-        false => Err(EngineError::InputInvalid {
-            place: place.to_string(),
-            violations,
-        }),
+        false => refused(place, violations),
+    }
+}
+
+fn refused(place: &str, violations: Vec<Violation>) -> Result<(), EngineError> {
+    Err(EngineError::InputInvalid {
+        place: place.to_string(),
+        violations,
+    })
+}
+
+fn reserved(name: &str, path: &str) -> Violation {
+    Violation {
+        name: shorten(name),
+        message: format!(
+            "has the reserved key `{SEALED_KEY}` at {}; give the value itself, or use another key",
+            shorten(path)
+        ),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Somebody keeps a job: it does not grow too old, nor do its logs and what is below it, until it is released.
 
 use super::{Engine, EngineError};
+use crate::domain::audit::{AuditAction, AuditEntry};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::{JobId, Now, Timestamp};
 use crate::store::FileSize;
@@ -14,6 +15,11 @@ impl Engine {
                 Some(root) => {
                     let is_changed = tx.keep_job(root.job_id, kept)?;
                     if is_changed {
+                        let action = match kept {
+                            true => AuditAction::JobKept,
+                            false => AuditAction::JobReleased,
+                        };
+                        tx.audit(&AuditEntry::of(action).job(root.job_id), now)?;
                         tx.record_quietly(&kept_event(root.job_id, kept), now)?;
                     }
                     Ok(is_changed)

@@ -19,6 +19,7 @@
 //! | release_due, recover | `release.rs` `recover.rs` | time, through the sweeper |
 //! | make_token, revoke_token, enrol, note_token_use, log_in, log_out | `tokens.rs` | people, workers |
 //! | set_targets, next_message, tell_delivery, redeliver | `outbox.rs` | time, through the outbox; people |
+//! | note_refusals, note_known, audit, audit_head | `audit.rs` | the server, admins |
 //! | select, select_worker | `select.rs` | everyone, read-only |
 //! | why, why_step, why_job, why_worker, why_schedule | `why.rs` `why_ended.rs` `why_job.rs` `why_worker.rs` `why_schedule.rs` | everyone, read-only |
 //! | job, output, queue, lists | `queries.rs` `queue.rs` `views.rs` | everyone, read-only |
@@ -30,6 +31,7 @@
 //! its own absences in `watch.rs`. Deliberately not here: SQL, HTTP, processes, the time.
 
 mod approve;
+mod audit;
 mod cancel;
 mod cascade;
 mod census;
@@ -63,6 +65,7 @@ mod requeue;
 mod retry;
 mod schedule;
 mod scope;
+mod sealed;
 mod select;
 mod session;
 mod settle;
@@ -81,11 +84,14 @@ mod why_worker;
 
 use std::sync::Arc;
 
+use crate::domain::audit::Actor;
 use crate::domain::check::Problems;
+use crate::domain::idempotency::KeyOwner;
 use crate::domain::job::JobState;
 use crate::domain::step::StepState;
 use crate::domain::{AttemptRef, JobId, Now, OutboxId, StepId, TokenId, WorkerId};
 use crate::language::values::Violation;
+use crate::secret_policy::SecretPolicy;
 use crate::store::{Contact, Store, StoreError, StoreFailure, Tx};
 use watch::Watch;
 
@@ -95,6 +101,7 @@ pub use crate::domain::protocol::{
 };
 pub use crate::domain::settings::Settings;
 pub use approve::Decision;
+pub use audit::Refusal;
 pub use census::Census;
 pub use fire::FireRound;
 pub use log::LogOwner;
@@ -121,8 +128,11 @@ pub struct Engine {
     pub store: Store,
     pub settings: Settings,
     watch: Arc<Watch>,
-    /// The person whose calls these are.
-    actor: Option<Arc<str>>,
+    /// The actor who makes these calls, if it is not the server itself.
+    actor: Option<Arc<Actor>>,
+    secret_policy: Arc<SecretPolicy>,
+    /// Owner of the idempotency keys that the calls use.
+    key_owner: KeyOwner,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -269,15 +279,39 @@ impl Engine {
             settings,
             watch,
             actor: None,
+            secret_policy: Arc::new(SecretPolicy::nothing()),
+            key_owner: KeyOwner::Anyone,
         }
     }
 
-    /// The same verbs as calls of a person: whatever they record bears the name.
-    pub fn by(&self, actor: &str) -> Engine {
+    /// With the places that secrets of workflow files may come from. Without this none may be used.
+    pub fn with_secret_policy(self, policy: Arc<SecretPolicy>) -> Engine {
         Engine {
-            actor: Some(actor.into()),
+            secret_policy: policy,
+            ..self
+        }
+    }
+
+    pub fn secret_policy(&self) -> &SecretPolicy {
+        &self.secret_policy
+    }
+
+    /// Returns an engine whose calls are made by this person: events and the audit log show the name.
+    pub fn by(&self, name: &str) -> Engine {
+        self.acting(Actor::named(name))
+    }
+
+    /// Returns an engine whose calls are made by this actor: events and the audit log show it.
+    pub fn acting(&self, actor: Actor) -> Engine {
+        Engine {
+            actor: Some(Arc::new(actor)),
             ..self.clone()
         }
+    }
+
+    /// Returns an engine whose calls use the idempotency keys of this owner.
+    pub fn with_keys_of(self, key_owner: KeyOwner) -> Engine {
+        Engine { key_owner, ..self }
     }
 
     /// A verb of a session: one that the store turns away is a sign of life all the same.
@@ -317,6 +351,16 @@ impl Engine {
     where
         F: Fn(&Tx) -> Result<T, EngineError> + Send + 'static,
         T: Send + 'static,
+    {
+        self.write_as(now, work)
+    }
+
+    /// Runs a write transaction whose closure returns errors of its own type.
+    fn write_as<T, E, F>(&self, now: Now, work: F) -> Result<T, E>
+    where
+        F: Fn(&Tx) -> Result<T, E> + Send + 'static,
+        T: Send + 'static,
+        E: StoreFailure + Send + 'static,
     {
         let actor = self.actor.clone();
         self.store.write(move |tx| {

@@ -8,6 +8,7 @@
 use super::facts::Facts;
 use super::views::named;
 use super::{Engine, EngineError, NamedEvent};
+use crate::domain::audit::{AuditAction, AuditEntry};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::Job;
 use crate::domain::limits::shorten;
@@ -199,6 +200,10 @@ impl Engine {
             let facts = Facts::none()
                 .and("delivery_id", outbox_id.0)
                 .and("target", target.as_str());
+            let redelivered = AuditEntry::of(AuditAction::MessageRedelivered);
+            let redelivered = redelivered.object("delivery", outbox_id);
+            let detail = Facts::none().and("target", target.as_str()).detail();
+            tx.audit(&redelivered.detail(detail), now)?;
             let event = NewEvent::new(EventKind::MessageRedelivered, text).data(facts.data());
             Ok(tx.record_quietly(&event, now)?)
         })

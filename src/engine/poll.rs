@@ -14,8 +14,9 @@ use crate::domain::peer::Feature;
 use crate::domain::protocol::{Assignment, Poll, PollAnswer};
 use crate::domain::retry::may_retry_loss;
 use crate::domain::step::StepState;
-use crate::domain::{AttemptRef, JobId, Now, RequirementId, Timestamp, Uptime, WorkerId};
+use crate::domain::{AttemptRef, JobId, Json, Now, RequirementId, Timestamp, Uptime, WorkerId};
 use crate::planted::{Bug, planted};
+use crate::sealer::Sealer;
 use crate::store::{Claim, JobPayload, SessionView, Tx};
 
 /// How long a worker is passed over for a step that it gave back: while others could take it, and when none can.
@@ -215,7 +216,7 @@ impl Parcel {
             masks: Vec::new(),
             input: job.input.clone(),
             item: claim.item,
-            item_value: claim.item_value.clone(),
+            item_value: claim.item_value.as_ref().map(masked_item),
             unrendered,
             scheduled_at: job.scheduled_for,
             ack_timeout_ms: settings.ack_timeout_ms,
@@ -234,4 +235,9 @@ impl Parcel {
             last.start = Some(start_details(started_at, last.timeout_ms));
         }
     }
+}
+
+/// An item as a worker is given it. Version 0.1 could store sealed values as items of a loop.
+fn masked_item(item: &Json) -> Json {
+    Sealer::masked_text(&item.0).map_or_else(|| item.clone(), Json)
 }

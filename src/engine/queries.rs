@@ -1,6 +1,7 @@
 //! Read-only views: a job with its steps, and what a step or job gave.
 
 use super::cascade::JobContext;
+use super::sealed::{Secrecy, stored_output};
 use super::views::step_named;
 use super::{Engine, EngineError};
 use crate::domain::event::Event;
@@ -80,13 +81,14 @@ impl Engine {
     pub fn output(&self, job_id: JobId, step: &str) -> Result<Option<Json>, EngineError> {
         self.store.read(|tx| {
             let step = step_named(tx, job_id, step)?;
-            step_output(tx, &step)
+            step_output(tx, &step, &mut Secrecy::Masked)
         })
     }
 
     /// What a whole job gave: the outputs of the steps that nothing depends on, by name.
     pub fn job_output(&self, job_id: JobId) -> Result<Json, EngineError> {
-        self.store.read(|tx| output_of_job(tx, job_id))
+        self.store
+            .read(|tx| output_of_job(tx, job_id, &mut Secrecy::Masked))
     }
 
     /// Everything in the database that must not be so, if its file is sound.
@@ -124,14 +126,18 @@ pub(super) fn split_name(name: &str) -> (&str, Option<u32>) {
     }
 }
 
-pub(super) fn step_output(tx: &Tx, step: &Step) -> Result<Option<Json>, EngineError> {
+pub(super) fn step_output(
+    tx: &Tx,
+    step: &Step,
+    secrecy: &mut Secrecy,
+) -> Result<Option<Json>, EngineError> {
     if step.state != StepState::Completed {
         return Ok(None);
     }
     match step.kind {
-        StepKind::Work | StepKind::Approval => Ok(step.output.clone()),
+        StepKind::Work | StepKind::Approval => stored_output(tx, step, secrecy),
         StepKind::Task => match step.child_job_id {
-            Some(child_job_id) => Ok(Some(output_of_job(tx, child_job_id)?)),
+            Some(child_job_id) => Ok(Some(output_of_job(tx, child_job_id, secrecy)?)),
             None => Ok(None),
         },
         StepKind::Loop => {
@@ -140,7 +146,7 @@ pub(super) fn step_output(tx: &Tx, step: &Step) -> Result<Option<Json>, EngineEr
             for item in 0..items {
                 let instance = tx.step_at(step.job_id, step.position, Some(item))?;
                 let output = match instance {
-                    Some(instance) => step_output(tx, &instance)?,
+                    Some(instance) => step_output(tx, &instance, secrecy)?,
                     None => None,
                 };
                 outputs.add(&output.map_or("null".to_string(), |output| output.0))?;
@@ -150,7 +156,11 @@ pub(super) fn step_output(tx: &Tx, step: &Step) -> Result<Option<Json>, EngineEr
     }
 }
 
-pub(super) fn output_of_job(tx: &Tx, job_id: JobId) -> Result<Json, EngineError> {
+pub(super) fn output_of_job(
+    tx: &Tx,
+    job_id: JobId,
+    secrecy: &mut Secrecy,
+) -> Result<Json, EngineError> {
     let (_, context) = load(tx, job_id)?;
     let task = context.task();
     let mut members = Parts::default();
@@ -159,7 +169,7 @@ pub(super) fn output_of_job(tx: &Tx, job_id: JobId) -> Result<Json, EngineError>
         let Some(step) = tx.step_at(job_id, position, None)? else {
             continue;
         };
-        if let Some(output) = step_output(tx, &step)? {
+        if let Some(output) = step_output(tx, &step, secrecy)? {
             let name = serde_json::Value::from(task.step(position).name.as_str());
             members.add(&format!("{name}:{}", output.0))?;
         }

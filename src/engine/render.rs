@@ -11,19 +11,22 @@ use serde_json::{Map, Value, json};
 use super::cascade::{Cascade, Failure};
 use super::inputs::sentence;
 use super::scope::{Names, context_of, declared, of_item, of_job, parsed, texts_in};
+use super::sealed::{Secrecy, opened_input};
 use super::{Engine, EngineError};
 use crate::domain::check::{Fault, image_fault};
 use crate::domain::limits;
 use crate::domain::protocol::{Assignment, PollAnswer, Unrendered};
 use crate::domain::reason::Reason;
 use crate::domain::step::StepState;
-use crate::domain::task::{Action, StepDraft, Task, TaskDraft, is_template};
+use crate::domain::task::{Action, Rules, StepDraft, Task, TaskDraft, is_template};
 use crate::domain::value::ValueSpec;
 use crate::domain::{AttemptRef, Json, Now};
+use crate::language::arguments::{self, Role};
+use crate::language::manifest;
 use crate::language::shell::Program;
 use crate::language::template::{self, Context, TemplateFault};
 use crate::language::values::{Violation, check_values};
-use crate::secrets::Secrets;
+use crate::secret_policy::SecretPolicy;
 use crate::store::{Claim, Ending, Tx};
 
 /// What a step says that has to be made before a worker can see it. `None`: nothing, as it stands it is what it is.
@@ -43,7 +46,8 @@ pub(super) fn unrendered(
     // One that cannot be read says nothing here, and the same fault when it is rendered.
     let names = Names::of(texts.iter().map(|text| &**text)).unwrap_or_default();
     let mut scope = of_job(&job, attempt);
-    let (steps, fault) = match names.steps(tx, task, job_id)? {
+    let mut secrecy = Secrecy::Opened(Vec::new());
+    let (steps, fault) = match names.steps(tx, task, job_id, &mut secrecy)? {
         Ok(steps) => (steps, None),
         Err(failure) => (Value::Null, Some(failure.message)),
     };
@@ -54,16 +58,25 @@ pub(super) fn unrendered(
     if let (Some(index), Some(item)) = (claim.item, &claim.item_value) {
         scope.insert("each".to_string(), of_item(index, item));
     }
+    let masks = match &secrecy {
+        Secrecy::Opened(opened) => opened.iter().flat_map(shown_in).collect(),
+        Secrecy::Masked => Vec::new(),
+    };
+    let secret_inputs = task.draft.inputs.iter().filter(|spec| spec.secret);
     let secrets = names.secrets.iter().filter_map(|name| {
         let secret = task.draft.secrets.get(name)?;
         Some((name.clone(), secret.clone()))
     });
     Ok(Some(Box::new(Unrendered {
+        rules: task.draft.rules,
         task_env: task.draft.env.clone(),
         named_action: draft.named_action.clone(),
         input: draft.input.clone(),
         secrets: secrets.collect(),
         scope: Json(Value::Object(scope).to_string()),
+        secret_inputs: secret_inputs.map(|spec| spec.name.clone()).collect(),
+        seal_id: job.seal_id,
+        masks,
         fault,
     })))
 }
@@ -145,12 +158,21 @@ impl Engine {
         mut assignment: Assignment,
         unrendered: Unrendered,
     ) -> Result<Assignment, Failure> {
-        let mut masks = Vec::new();
-        let made = self.open(&assignment.input, &mut masks).and_then(|input| {
-            let scope = self.open(&unrendered.scope, &mut masks)?;
-            assignment.action = make(&mut assignment, input, scope, unrendered, &mut masks)?;
-            Ok(())
-        });
+        let mut masks = unrendered.masks.clone();
+        let made = self
+            .open_input(&assignment.input, &unrendered, &mut masks)
+            .and_then(|input| {
+                let scope = object(parsed(&unrendered.scope));
+                assignment.action = make(
+                    &mut assignment,
+                    input,
+                    scope,
+                    unrendered,
+                    &self.secret_policy,
+                    &mut masks,
+                )?;
+                Ok(())
+            });
         assignment.masks = masks;
         match made {
             Ok(()) => Ok(assignment),
@@ -162,13 +184,23 @@ impl Engine {
         }
     }
 
-    /// With all that is sealed in it open; what that shows must be masked.
-    fn open(&self, json: &Json, masks: &mut Vec<String>) -> Result<Map<String, Value>, Failure> {
+    /// The job's input with its secret values open, which must be masked wherever they are shown.
+    fn open_input(
+        &self,
+        input: &Json,
+        unrendered: &Unrendered,
+        masks: &mut Vec<String>,
+    ) -> Result<Map<String, Value>, Failure> {
         let mut opened = Vec::new();
-        let open = self.store.open_all(&parsed(json), &mut opened);
+        let open = opened_input(
+            |place, value| self.store.unseal(place, value),
+            unrendered.seal_id,
+            unrendered.secret_inputs.iter().map(String::as_str),
+            object(parsed(input)),
+            &mut opened,
+        );
         masks.extend(opened.iter().flat_map(shown_in));
-        open.map(object)
-            .map_err(|why| Failure::new(Reason::PayloadError, why))
+        open.map_err(|why| Failure::new(Reason::PayloadError, why))
     }
 
     fn fail_assignment(
@@ -215,6 +247,7 @@ fn make(
     of_the_job: Map<String, Value>,
     scope: Map<String, Value>,
     unrendered: Unrendered,
+    policy: &SecretPolicy,
     masks: &mut Vec<String>,
 ) -> Result<Action, Failure> {
     if let Some(fault) = unrendered.fault {
@@ -223,7 +256,8 @@ fn make(
     let mut context = context_of(scope);
     let mut secrets = Map::new();
     for (name, reference) in &unrendered.secrets {
-        let value = Secrets::resolve(reference)
+        let value = policy
+            .resolve(reference, unrendered.rules)
             .map_err(|why| Failure::new(Reason::PayloadError, format!("secret {name}: {why}")))?;
         masks.push(value.clone());
         secrets.insert(name.clone(), Value::String(value));
@@ -294,17 +328,35 @@ fn make(
             image,
             entrypoint,
             command,
-        } => Action::Docker {
-            image: text("image", &image)?,
-            entrypoint: texts("entrypoint", &entrypoint)?,
-            command: texts("command", &command)?,
-        },
+        } => {
+            let image = text("image", &image)?;
+            let made_entrypoint = texts("entrypoint", &entrypoint)?;
+            let made_command = texts("command", &command)?;
+            if unrendered.rules >= Rules::V2 {
+                let made = (made_entrypoint.as_slice(), made_command.as_slice());
+                check_arguments(&image, (&entrypoint, &command), made)?;
+            }
+            Action::Docker {
+                image,
+                entrypoint: made_entrypoint,
+                command: made_command,
+            }
+        }
         Action::Pod { manifest } => Action::Pod {
-            manifest: match tree_of(&manifest) {
-                Some(_) => template::render_value(&Json(manifest), &context)
-                    .map_err(in_key("manifest"))?
-                    .to_string(),
-                None => text("manifest", &manifest)?,
+            manifest: match unrendered.rules {
+                Rules::V1 => match tree_of(&manifest) {
+                    Some(_) => template::render_value(&Json(manifest), &context)
+                        .map_err(in_key("manifest"))?
+                        .to_string(),
+                    None => text("manifest", &manifest)?,
+                },
+                Rules::V2 if is_template(&manifest) => {
+                    let tree = manifest::read(&manifest)
+                        .map_err(|why| Failure::new(Reason::TemplateError, why))?;
+                    let made = manifest::render(&tree, &context).map_err(in_key("manifest"))?;
+                    made.to_string()
+                }
+                Rules::V2 => manifest,
             },
         },
         other @ (Action::Task { .. } | Action::Approval { .. }) => other,
@@ -315,6 +367,29 @@ fn make(
     assignment.env = env;
     check(&action)?;
     Ok(action)
+}
+
+/// Refuses an untrusted value in the text that an interpreter runs. Which words are such a text is known for certain only now: the
+/// interpreter and its options may come from templates.
+fn check_arguments(
+    image: &str,
+    (entrypoint, command): (&[String], &[String]),
+    (made_entrypoint, made_command): (&[String], &[String]),
+) -> Result<(), Failure> {
+    fn borrowed(words: &[String]) -> Vec<&str> {
+        words.iter().map(String::as_str).collect()
+    }
+    let written = (&*borrowed(entrypoint), &*borrowed(command));
+    let made = (&*borrowed(made_entrypoint), &*borrowed(made_command));
+    let roles = arguments::rendered_roles(Some(image), written, made);
+    let entrypoint = entrypoint.iter().map(|word| ("entrypoint", word));
+    let command = command.iter().map(|word| ("command", word));
+    for ((key, written), role) in entrypoint.chain(command).zip(roles) {
+        if let Role::Code(program) = role {
+            template::check_code(written, program).map_err(in_key(key))?;
+        }
+    }
+    Ok(())
 }
 
 fn names_of(violations: &[Violation]) -> String {

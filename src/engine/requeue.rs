@@ -6,6 +6,7 @@ use super::facts::Facts;
 use super::poll::AVOID_MS;
 use super::queries::load;
 use super::{Engine, EngineError};
+use crate::domain::audit::{AuditAction, AuditEntry};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits;
 use crate::domain::step::{Step, StepKind, StepState};
@@ -101,6 +102,8 @@ impl Cascade<'_> {
             .and("by", who)
             .and("was", step.state.as_str());
         let text = format!("step {name} is ready again: {text}");
+        let requeued = AuditEntry::of(AuditAction::StepRequeued).step(step.job_id, &name);
+        self.tx.audit(&requeued, self.now)?;
         let event = NewEvent::new(EventKind::StepRequeued, text).step(step);
         self.tell(event.data(facts.data()))
     }

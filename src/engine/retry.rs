@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::cascade::{Cascade, JobContext};
 use super::create::JobPlan;
+use super::facts::Facts;
 use super::inputs::JobInput;
 use super::once::Once;
 use super::select::select;
 use super::submit::Submitted;
 use super::views::no_such_step;
 use super::{Engine, EngineError};
+use crate::domain::audit::{AuditAction, AuditEntry};
 use crate::domain::depends::Outcome;
+use crate::domain::idempotency::KeyOwner;
 use crate::domain::job::Source;
 use crate::domain::selector::JobSelector;
 use crate::domain::step::{Step, StepKind};
@@ -45,14 +48,14 @@ impl Retry {
     }
 
     /// The job as it was named: a repetition may find that by now the name fits another one.
-    fn once(&self) -> Result<Once, EngineError> {
+    fn once(&self, owner: KeyOwner) -> Result<Once, EngineError> {
         let (word, from) = match &self.scope {
             RetryScope::Failed => ("failed", None),
             RetryScope::From(step) => ("from", Some(step)),
             RetryScope::All => ("all", None),
         };
         let request = serde_json::json!(["retry", self.of.to_string(), word, from]);
-        Once::new(self.idempotency_key.clone(), &request)
+        Once::new(owner, self.idempotency_key.clone(), &request)
     }
 }
 
@@ -68,7 +71,7 @@ pub(super) struct Carried {
 
 impl Engine {
     pub fn retry(&self, retry: Retry, now: Now) -> Result<Submitted, EngineError> {
-        let once = retry.once()?;
+        let once = retry.once(self.key_owner)?;
         let settings = self.settings;
         self.write(now, move |tx| {
             if let Some(job_id) = once.made_before(tx)? {
@@ -102,7 +105,10 @@ impl Engine {
                     Source::Hook => Source::Hook,
                     _ => Source::Retry,
                 },
-                input: JobInput::Kept(job.input.clone()),
+                input: JobInput::Kept {
+                    input: job.input.clone(),
+                    seal_id: job.seal_id,
+                },
                 labels: job.labels.clone(),
                 priority: job.priority,
                 parent: None,
@@ -114,6 +120,9 @@ impl Engine {
                 carried,
             })?;
             once.remember(tx, created.job_id, now)?;
+            let detail = Facts::none().and("new_job_id", created.job_id.0).detail();
+            let retried = AuditEntry::of(AuditAction::JobRetried).job(job_id);
+            tx.audit(&retried.detail(detail), now)?;
             cascade.settle()?;
             Ok(Submitted {
                 job_id: created.job_id,

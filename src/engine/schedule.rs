@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::facts::Facts;
 use super::{Engine, EngineError};
 use crate::cron::Cron;
+use crate::domain::audit::{AuditAction, AuditEntry};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits::shorten;
 use crate::domain::schedule::{Fire, FireOutcome, Overlap, Schedule, ScheduleDraft};
@@ -86,7 +87,7 @@ impl Engine {
                 tell(
                     tx,
                     &schedule,
-                    EventKind::SchedulePaused,
+                    (EventKind::SchedulePaused, AuditAction::SchedulePaused),
                     "paused",
                     &who,
                     now,
@@ -115,7 +116,7 @@ impl Engine {
                 tell(
                     tx,
                     &schedule,
-                    EventKind::ScheduleResumed,
+                    (EventKind::ScheduleResumed, AuditAction::ScheduleResumed),
                     "resumed",
                     &who,
                     now,
@@ -269,7 +270,7 @@ fn drop_queued(
 fn tell(
     tx: &Tx,
     schedule: &Schedule,
-    kind: EventKind,
+    (kind, action): (EventKind, AuditAction),
     deed: &str,
     who: &str,
     now: Now,
@@ -279,8 +280,15 @@ fn tell(
         "schedule {} of task {} {deed} by {who}",
         draft.name, draft.task
     );
+    tx.audit(&about_schedule(action, schedule), now)?;
     let facts = about(schedule).and("by", who);
     Ok(tx.record(&NewEvent::new(kind, text).data(facts.data()), now)?)
+}
+
+/// The row names the schedule as commands do: by its task and its name.
+pub(super) fn about_schedule(action: AuditAction, schedule: &Schedule) -> AuditEntry {
+    let draft = &schedule.draft;
+    AuditEntry::of(action).object("schedule", format_args!("{}.{}", draft.task, draft.name))
 }
 
 /// Which schedule an event speaks of, for programs.

@@ -1,7 +1,7 @@
 //! What templates may speak of, as far as the database knows it: the job, its inputs, the steps that they name, the item of a loop.
 //!
-//! What is secret is sealed in all of it, since what is rendered here is kept; it is open only for what is not kept (`when`) and for
-//! what is sealed again. What a worker is given is rendered elsewhere, in `render.rs`, where it is open.
+//! Secret values are masked in all of it, since what is rendered here is stored. They are open only for what is not stored (`when`)
+//! and for what is sealed again. What a worker is given is rendered elsewhere, in `render.rs`, where they are open.
 
 use std::collections::BTreeSet;
 
@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::EngineError;
 use super::cascade::{Cascade, Failure, JobContext};
 use super::queries::step_output;
+use super::sealed::{Secrecy, masked_input, opened_input};
 use crate::domain::job::Job;
 use crate::domain::limits::LOOP_ITEMS_MAX;
 use crate::domain::reason::Reason;
@@ -19,6 +20,7 @@ use crate::domain::value::ValueSpec;
 use crate::domain::{JobId, Json, Timestamp};
 use crate::language::template::{self, Context, TemplateFault};
 use crate::language::values::kind;
+use crate::sealer::{SealPlace, Sealer};
 use crate::store::Tx;
 use crate::words::rfc3339_ms;
 
@@ -39,7 +41,7 @@ impl Cascade<'_> {
             return Ok(Ok(true));
         };
         // What it gives is not kept, so it may look at secrets.
-        let value = self.render(context, step, "when", &when, Seals::Opened)?;
+        let value = self.render(context, step, "when", &when, opened())?;
         Ok(value.map(|value| !template::means_no(&value)))
     }
 
@@ -61,7 +63,7 @@ impl Cascade<'_> {
             }
             Items::Template(text) => Json(Value::from(text).to_string()),
         };
-        let value = match self.render(context, step, "for_each", &list, Seals::Closed)? {
+        let value = match self.render(context, step, "for_each", &list, Secrecy::Masked)? {
             Ok(value) => value,
             Err(failure) => return Ok(Err(failure)),
         };
@@ -79,7 +81,7 @@ impl Cascade<'_> {
         }
     }
 
-    /// What a child job is given. What it keeps sealed is made of what is open, everything else of what is sealed.
+    /// Renders the input of a child job. Its secret inputs are rendered with open values, all others with masked ones.
     pub(super) fn input_of_child(
         &mut self,
         context: &JobContext,
@@ -91,11 +93,9 @@ impl Cascade<'_> {
             return Ok(Ok(parsed(input)));
         };
         let each = step.item_value.as_ref();
-        let scope = match self.scope(context, step, each, "input", &values)? {
-            Ok(scope) => scope,
-            Err(failure) => return Ok(Err(failure)),
-        };
-        Ok(render_input(self.tx, scope, values, specs))
+        let mut scope_for =
+            |secrecy: Secrecy| self.scope(context, step, each, "input", &values, secrecy);
+        render_input(&mut scope_for, values.clone(), specs)
     }
 
     fn scope(
@@ -105,6 +105,7 @@ impl Cascade<'_> {
         each: Option<&Json>,
         key: &str,
         values: &Map<String, Value>,
+        mut secrecy: Secrecy,
     ) -> Rendered<Map<String, Value>> {
         let job = self.job_of(context)?;
         let texts: Vec<String> = values.values().flat_map(texts_in).collect();
@@ -112,17 +113,45 @@ impl Cascade<'_> {
             Ok(names) => names,
             Err(fault) => return Ok(Err(in_key(key, fault))),
         };
-        let mut scope = of_job(&job, step.attempt + 1);
-        let steps = match names.steps(self.tx, context.task(), job.job_id)? {
+        let attempt = step.attempt + 1;
+        let scope = self.values_of_job(context, &job, attempt, &names, &mut secrecy)?;
+        Ok(scope.map(|mut scope| {
+            if let (Some(index), Some(item)) = (step.item, each) {
+                scope.insert("each".to_string(), of_item(index, item));
+            }
+            scope
+        }))
+    }
+
+    /// The job, its input and the steps that templates name.
+    pub(super) fn values_of_job(
+        &self,
+        context: &JobContext,
+        job: &Job,
+        attempt: u32,
+        names: &Names,
+        secrecy: &mut Secrecy,
+    ) -> Rendered<Map<String, Value>> {
+        let specs = &context.task().draft.inputs;
+        let mut scope = of_job(job, attempt);
+        let steps = match names.steps(self.tx, context.task(), job.job_id, secrecy)? {
             Ok(steps) => steps,
             Err(failure) => return Ok(Err(failure)),
         };
-        let input = declared(&context.task().draft.inputs, &parsed(&job.input));
-        scope.insert("input".to_string(), input);
+        let input = match (secrecy, parsed(&job.input)) {
+            (Secrecy::Opened(opened), Value::Object(values)) => {
+                let secrets = specs.iter().filter(|spec| spec.secret);
+                let secrets = secrets.map(|spec| spec.name.as_str());
+                let unseal = |place: SealPlace<'_>, value: &Value| self.tx.unseal(place, value);
+                match opened_input(unseal, job.seal_id, secrets, values, opened) {
+                    Ok(values) => Value::Object(values),
+                    Err(why) => return Ok(Err(Failure::new(Reason::PayloadError, why))),
+                }
+            }
+            (_, input) => masked_input(specs, &input),
+        };
+        scope.insert("input".to_string(), declared(specs, &input));
         scope.insert("steps".to_string(), steps);
-        if let (Some(index), Some(item)) = (step.item, each) {
-            scope.insert("each".to_string(), of_item(index, item));
-        }
         Ok(Ok(scope))
     }
 
@@ -132,22 +161,15 @@ impl Cascade<'_> {
         step: &StepHead,
         key: &str,
         value: &Json,
-        seals: Seals,
+        secrecy: Secrecy,
     ) -> Rendered<Value> {
         if !is_template(&value.0) {
             return Ok(Ok(parsed(value)));
         }
         let values = Map::from_iter([(key.to_string(), parsed(value))]);
-        let scope = match self.scope(context, step, None, key, &values)? {
+        let scope = match self.scope(context, step, None, key, &values, secrecy)? {
             Ok(scope) => scope,
             Err(failure) => return Ok(Err(failure)),
-        };
-        let scope = match seals {
-            Seals::Closed => scope,
-            Seals::Opened => match opened(self.tx, scope) {
-                Ok(scope) => scope,
-                Err(failure) => return Ok(Err(failure)),
-            },
         };
         let rendered = template::render_value(value, &context_of(scope));
         Ok(rendered.map_err(|fault| in_key(key, fault)))
@@ -165,7 +187,7 @@ impl Cascade<'_> {
             return Ok(Ok(text.to_string()));
         }
         let value = Json(Value::from(text).to_string());
-        let rendered = self.render(context, step, key, &value, Seals::Closed)?;
+        let rendered = self.render(context, step, key, &value, Secrecy::Masked)?;
         Ok(rendered.map(|value| match value {
             Value::String(text) => text,
             other => other.to_string(),
@@ -179,44 +201,39 @@ impl Cascade<'_> {
     }
 }
 
-/// Whether templates see what is sealed as it is.
-#[derive(Clone, Copy)]
-enum Seals {
-    Closed,
-    /// For what is not kept, or sealed again.
-    Opened,
+/// Open values of which nobody asks for a list.
+fn opened() -> Secrecy {
+    Secrecy::Opened(Vec::new())
 }
 
-fn opened(tx: &Tx, scope: Map<String, Value>) -> Result<Map<String, Value>, Failure> {
-    let failure = |why| Failure::new(Reason::PayloadError, why);
-    match tx.opened(&Value::Object(scope)).map_err(failure)? {
-        Value::Object(scope) => Ok(scope),
-        _ => unreachable!("an object opens to an object"),
-    }
-}
-
-/// The input of a job that another one makes, as templates say. What the job keeps sealed is made of what is open.
+/// The input of a job that another one makes, as templates say. Only what the new job keeps sealed is made of open values.
 pub(super) fn render_input(
-    tx: &Tx,
-    scope: Map<String, Value>,
+    scope_for: &mut dyn FnMut(Secrecy) -> Rendered<Map<String, Value>>,
     values: Map<String, Value>,
     specs: &[ValueSpec],
-) -> Result<Value, Failure> {
+) -> Rendered<Value> {
     let is_secret = |name: &str| specs.iter().any(|spec| spec.secret && spec.name == name);
-    let open = match values.keys().any(|name| is_secret(name)) {
-        true => Some(context_of(opened(tx, scope.clone())?)),
-        false => None,
+    let masked = match scope_for(Secrecy::Masked)? {
+        Ok(scope) => context_of(scope),
+        Err(failure) => return Ok(Err(failure)),
     };
-    let closed = context_of(scope);
+    let open = match values.keys().any(|name| is_secret(name)) {
+        false => None,
+        true => match scope_for(opened())? {
+            Ok(scope) => Some(context_of(scope)),
+            Err(failure) => return Ok(Err(failure)),
+        },
+    };
     let mut rendered = Map::new();
     for (name, value) in values {
         let context = open.as_ref().filter(|_| is_secret(&name));
         let value = Json(value.to_string());
-        let value = template::render_value(&value, context.unwrap_or(&closed));
-        let value = value.map_err(|fault| in_key(&format!("input, {name}"), fault))?;
-        rendered.insert(name, value);
+        match template::render_value(&value, context.unwrap_or(&masked)) {
+            Ok(value) => rendered.insert(name, value),
+            Err(fault) => return Ok(Err(in_key(&format!("input, {name}"), fault))),
+        };
     }
-    Ok(Value::Object(rendered))
+    Ok(Ok(Value::Object(rendered)))
 }
 
 fn in_key(key: &str, fault: TemplateFault) -> Failure {
@@ -249,7 +266,13 @@ impl Names {
     }
 
     /// How the named steps ended and what they gave.
-    pub fn steps(&self, tx: &Tx, task: &Task, job_id: JobId) -> Rendered<Value> {
+    pub fn steps(
+        &self,
+        tx: &Tx,
+        task: &Task,
+        job_id: JobId,
+        secrecy: &mut Secrecy,
+    ) -> Rendered<Value> {
         let mut steps = Map::new();
         for name in &self.steps {
             let Some(position) = task.position(name) else {
@@ -258,7 +281,7 @@ impl Names {
             let Some(step) = tx.step_at(job_id, position, None)? else {
                 continue;
             };
-            let output = match step_output(tx, &step) {
+            let output = match step_output(tx, &step, secrecy) {
                 Ok(output) => output,
                 Err(EngineError::Invalid { place, fault }) => {
                     let message = format!("the {place} of step {name} {fault}");
@@ -278,7 +301,8 @@ impl Names {
 }
 
 pub(super) fn of_item(index: u32, item: &Json) -> Value {
-    json!({"index": index, "item": parsed(item)})
+    // Version 0.1 could store sealed values as items.
+    json!({"index": index, "item": Sealer::masked(&parsed(item))})
 }
 
 /// What everything of a job may speak of.

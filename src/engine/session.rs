@@ -18,7 +18,7 @@ use crate::domain::worker::{Worker, WorkerState, offer_fault};
 use crate::domain::{Now, TokenId, WorkerId};
 use crate::planted::{Bug, planted};
 use crate::store::{SessionView, StoreError, Tx};
-use crate::words::is_deceitful;
+use crate::words::{is_deceitful, printable};
 
 /// Workers that one token may speak for: whoever has more machines makes more tokens.
 const WORKERS_MAX: usize = 256;
@@ -45,6 +45,10 @@ impl Engine {
         registration.tags.sort();
         registration.tags.dedup();
         check(&registration)?;
+        // They are only shown, so a worker is not refused because of them.
+        for shown in [&mut registration.version, &mut registration.platform] {
+            *shown = printable(shown);
+        }
         check_count("spooled results", spooled.len())?;
         let withheld = withhold(&mut registration, owner.as_ref());
         let told = withheld.clone();

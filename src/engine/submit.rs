@@ -5,14 +5,17 @@ use std::collections::BTreeMap;
 use super::cascade::Cascade;
 use super::check::{check_json, check_text};
 use super::create::JobPlan;
+use super::facts::Facts;
 use super::inputs::JobInput;
 use super::once::Once;
 use super::retry::Carried;
 use super::{Engine, EngineError};
+use crate::domain::audit::{AuditAction, AuditEntry};
+use crate::domain::idempotency::KeyOwner;
 use crate::domain::job::Source;
 use crate::domain::limits;
 use crate::domain::{JobId, Json, Now, Timestamp};
-use crate::store::Frozen;
+use crate::store::{Frozen, Tx};
 
 #[derive(Debug, Clone)]
 pub struct Submission {
@@ -25,6 +28,8 @@ pub struct Submission {
     pub not_before: Option<Timestamp>,
     pub labels: BTreeMap<String, String>,
     pub idempotency_key: Option<String>,
+    /// A second key of the same request: a webhook delivery is known by its id and by what was signed.
+    pub delivery_key: Option<String>,
 }
 
 impl Submission {
@@ -37,14 +42,16 @@ impl Submission {
             not_before: None,
             labels: BTreeMap::new(),
             idempotency_key: None,
+            delivery_key: None,
         }
     }
 
     /// Not the definition: it may have been edited before the request is repeated.
-    fn once(&self) -> Result<Once, EngineError> {
+    fn once(&self, owner: KeyOwner) -> Result<Once, EngineError> {
         if self.source == Source::Webhook {
-            // A delivery is known by its id alone: senders do not repeat every byte.
-            return Once::new(self.idempotency_key.clone(), &"webhook".into());
+            // A delivery with a known id is a repetition whatever it says: senders do not repeat every byte.
+            let keys = self.idempotency_key.iter().chain(&self.delivery_key);
+            return Once::new(KeyOwner::Webhook, keys.cloned(), &"webhook".into());
         }
         let request = serde_json::json!([
             "submit",
@@ -54,7 +61,7 @@ impl Submission {
             self.not_before.map(|at| at.0),
             self.labels
         ]);
-        Once::new(self.idempotency_key.clone(), &request)
+        Once::new(owner, self.idempotency_key.clone(), &request)
     }
 
     pub(super) fn check(&self) -> Result<(), EngineError> {
@@ -94,17 +101,23 @@ pub struct Submitted {
 }
 
 impl Engine {
-    /// The job that a request under this key made.
-    pub fn job_of_key(&self, key: &str) -> Result<Option<JobId>, EngineError> {
-        let found = self
-            .store
-            .read(|tx| Ok::<_, EngineError>(tx.idempotent_job(key)?))?;
-        Ok(found.map(|(job_id, _)| job_id))
+    /// The job that a webhook delivery with one of these keys made.
+    pub fn job_of_delivery<'k>(
+        &self,
+        keys: impl IntoIterator<Item = &'k String>,
+    ) -> Result<Option<JobId>, EngineError> {
+        for key in keys {
+            let find = |tx: &Tx| Ok::<_, EngineError>(tx.idempotent_job(KeyOwner::Webhook, key)?);
+            if let Some((job_id, _)) = self.store.read(find)? {
+                return Ok(Some(job_id));
+            }
+        }
+        Ok(None)
     }
 
     pub fn submit(&self, submission: Submission, now: Now) -> Result<Submitted, EngineError> {
         submission.check()?;
-        let once = submission.once()?;
+        let once = submission.once(self.key_owner)?;
         let settings = self.settings;
         self.write(now, move |tx| {
             if let Some(job_id) = once.made_before(tx)? {
@@ -115,7 +128,7 @@ impl Engine {
             }
             let definition_id = tx.intern_definition(&submission.frozen)?;
             let definition = submission.frozen.definition.clone();
-            let draft = &definition.root().draft;
+            let draft = &submission.frozen.definition.root().draft;
             let priority = draft.priority;
             let labels = serde_json::to_string(&submission.labels).expect("a map has a JSON form");
             let mut cascade = Cascade::new(tx, &settings, now);
@@ -137,6 +150,9 @@ impl Engine {
             })?;
             let job_id = created.job_id;
             once.remember(tx, job_id, now)?;
+            let detail = Facts::none().and("task", draft.name.as_str()).detail();
+            let submitted = AuditEntry::of(AuditAction::JobSubmitted).job(job_id);
+            tx.audit(&submitted.detail(detail), now)?;
             cascade.settle()?;
             Ok(Submitted {
                 job_id,

@@ -3,6 +3,7 @@
 use super::facts::Facts;
 use super::{Engine, EngineError};
 use crate::domain::Now;
+use crate::domain::audit::{AuditAction, AuditEntry};
 use crate::domain::event::{EventKind, NewEvent};
 
 impl Engine {
@@ -25,8 +26,35 @@ impl Engine {
         let facts = Facts::none()
             .and("actions", actions)
             .and("failures", failures);
-        let event = NewEvent::new(EventKind::RecoverySwept, text);
-        self.tell(event.data(facts.data()), now)
+        let event = NewEvent::new(EventKind::RecoverySwept, text).data(facts.data());
+        let swept = AuditEntry::of(AuditAction::RecoverySwept).detail(facts.detail());
+        self.tell_audited_loudly(event, swept, now)
+    }
+
+    /// Records an event, which people may be sent a message about, together with its row in the audit log.
+    pub fn tell_audited_loudly(
+        &self,
+        event: NewEvent,
+        entry: AuditEntry,
+        now: Now,
+    ) -> Result<(), EngineError> {
+        self.write(now, move |tx| {
+            tx.audit(&entry, now)?;
+            Ok(tx.record(&event, now)?)
+        })
+    }
+
+    /// Records an event that nobody is sent a message about, together with its row in the audit log.
+    pub fn tell_audited(
+        &self,
+        event: NewEvent,
+        entry: AuditEntry,
+        now: Now,
+    ) -> Result<(), EngineError> {
+        self.write(now, move |tx| {
+            tx.audit(&entry, now)?;
+            Ok(tx.record_quietly(&event, now)?)
+        })
     }
 
     /// What nobody is to be sent a message about.

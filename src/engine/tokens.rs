@@ -5,10 +5,13 @@
 use super::check::check_text;
 use super::facts::Facts;
 use super::{Engine, EngineError};
+use crate::domain::audit::{AuditAction, AuditEntry, is_reserved_name};
 use crate::domain::check::bad_tag;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits::{self, shorten};
-use crate::domain::token::{CONSOLE, LOCAL, NewToken, OF_SETTINGS, Role, Token};
+use crate::domain::token::{
+    CONSOLE, FIRST_START, FolderDoor, LOCAL, NewToken, OF_SETTINGS, Role, Token,
+};
 use crate::domain::{Now, Timestamp, TokenId};
 use crate::store::Tx;
 use crate::words::is_deceitful;
@@ -31,13 +34,75 @@ impl Engine {
                 let (name, token_id) = (shorten(&token.name), *taken);
                 return Err(EngineError::TokenNameTaken { name, token_id });
             }
-            let token_id = tx.insert_token(&token, now)?;
-            let made = existing(tx, token_id)?;
-            let text = format!("token {token_id} was made: {}, {}", made.name, made.role);
-            let event = NewEvent::new(EventKind::TokenMade, text);
-            tx.record(&event.data(facts(&made).data()), now)?;
-            Ok(made)
+            insert(tx, &token, now)
         })
+    }
+
+    /// Makes the tokens that the first start of a server writes into its data folder, and returns them in the same order. A name
+    /// that is taken gets a number. Tokens that an interrupted first start made are revoked: nobody has their text.
+    pub fn make_first_tokens(
+        &self,
+        tokens: Vec<NewToken>,
+        now: Now,
+    ) -> Result<Vec<Token>, EngineError> {
+        self.write(now, move |tx| {
+            let all = tx.tokens_after(TokenId(0), u32::MAX)?;
+            let (abandoned, others): (Vec<Token>, Vec<Token>) = (all.into_iter())
+                .filter(|token| token.is_good(now.wall))
+                .partition(|token| token.made_by == FIRST_START);
+            for token in &abandoned {
+                tx.end_token(token.token_id, now)?;
+                tx.audit(&about_token(AuditAction::TokenRevoked, token), now)?;
+            }
+            let make = |token: &NewToken| {
+                let is_free = |name: &String| others.iter().all(|other| other.name != *name);
+                let numbered = (2..).map(|number| format!("{}-{number}", token.name));
+                let mut names = std::iter::once(token.name.clone()).chain(numbered);
+                let name = names
+                    .find(is_free)
+                    .expect("there are more names than tokens");
+                insert(
+                    tx,
+                    &NewToken {
+                        name,
+                        ..token.clone()
+                    },
+                    now,
+                )
+            };
+            tokens.iter().map(make).collect()
+        })
+    }
+
+    /// Whether somebody other than the first start of a server has a valid token of role admin.
+    pub fn has_admin_of_somebody(&self, now: Now) -> Result<bool, EngineError> {
+        self.store.read(|tx| {
+            let tokens = tx.tokens_after(TokenId(0), u32::MAX)?;
+            let is_admin = |token: &Token| {
+                token.role == Role::Admin && token.is_good(now.wall) && token.made_by != FIRST_START
+            };
+            Ok(tokens.iter().any(is_admin))
+        })
+    }
+
+    pub fn folder_door(&self) -> Result<FolderDoor, EngineError> {
+        self.store.read(|tx| Ok(tx.folder_door()?))
+    }
+
+    /// From now on no start writes tokens into the data folder.
+    pub fn record_first_start(&self, now: Now) -> Result<(), EngineError> {
+        self.write(now, move |tx| Ok(tx.record_first_start(now)?))
+    }
+
+    /// Valid tokens that were made while the server asked nobody for a token.
+    pub fn unasked_tokens(&self, now: Timestamp) -> Result<Vec<Token>, EngineError> {
+        self.store.read(|tx| Ok(tx.unasked_tokens(now)?))
+    }
+
+    /// Whether this token was made while the server asked nobody for a token.
+    pub fn is_unasked(&self, token_id: TokenId) -> Result<bool, EngineError> {
+        let token = self.store.read(|tx| tx.token(token_id))?;
+        Ok(token.is_some_and(|token| token.is_unasked))
     }
 
     /// From now on it lets nobody in. Workers that came with it are given nothing more. `keeps_admin`: not the last one of an admin, or
@@ -61,6 +126,7 @@ impl Engine {
             for worker_id in tx.workers_of_token(token_id)? {
                 tx.drain_worker(worker_id, now)?;
             }
+            tx.audit(&about_token(AuditAction::TokenRevoked, &token), now)?;
             let text = format!(
                 "token {token_id} was revoked: {}, {}",
                 token.name, token.role
@@ -81,6 +147,13 @@ impl Engine {
         now: Now,
     ) -> Result<Enrolled, EngineError> {
         check_text("worker name", &name, limits::NAME_BYTES_MAX)?;
+        if name.contains(is_deceitful) {
+            let fault = "is not one line of plain text".to_string();
+            return Err(EngineError::Invalid {
+                place: "worker name",
+                fault,
+            });
+        }
         let enrolled = self.write(now, move |tx| {
             let token = existing(tx, enrolment)?;
             if token.role != Role::Enrolment {
@@ -102,6 +175,10 @@ impl Engine {
                     last > used && now.wall.0.saturating_sub(last.0) < TOLD_AGAIN_MS
                 });
                 if !is_told {
+                    let refused = AuditEntry::refused(AuditAction::EnrolmentRefused);
+                    let refused = refused.object("enrolment", enrolment);
+                    let detail = Facts::none().and("worker", name.as_str()).detail();
+                    tx.audit(&refused.detail(detail), now)?;
                     let event = NewEvent::new(EventKind::EnrolmentRefused, text);
                     tx.record(&event.data(facts(&token).data()), now)?;
                     tx.touch_token(enrolment, now)?;
@@ -119,11 +196,17 @@ impl Engine {
                     tags: token.tags.clone(),
                     made_by: format!("enrolment {enrolment}"),
                     expires_at: None,
+                    is_unasked: token.is_unasked,
                 },
                 now,
             )?;
             let used = tx.use_enrolment(enrolment, token_id, now)?;
             assert!(used, "it was good a moment ago, in this transaction");
+            let enrolled = AuditEntry::of(AuditAction::WorkerEnrolled).object("token", token_id);
+            let detail = Facts::none()
+                .and("enrolment", enrolment.0)
+                .and("worker", name.as_str());
+            tx.audit(&enrolled.detail(detail.detail()), now)?;
             let text = format!(
                 "worker {} was enrolled with enrolment {enrolment} ({}), its token is {token_id}",
                 shorten(&name),
@@ -150,6 +233,7 @@ impl Engine {
         check_text("session", &session, limits::KEY_BYTES_MAX)?;
         self.write(now, move |tx| {
             tx.insert_logout(&session, until_at, now)?;
+            tx.audit(&AuditEntry::of(AuditAction::LoggedOut), now)?;
             let text = "somebody logged out of the pages".to_string();
             Ok(tx.record_quietly(&NewEvent::new(EventKind::LoggedOut, text), now)?)
         })
@@ -196,6 +280,16 @@ impl Engine {
     }
 }
 
+fn insert(tx: &Tx, token: &NewToken, now: Now) -> Result<Token, EngineError> {
+    let token_id = tx.insert_token(token, now)?;
+    let made = existing(tx, token_id)?;
+    tx.audit(&about_token(AuditAction::TokenMade, &made), now)?;
+    let text = format!("token {token_id} was made: {}, {}", made.name, made.role);
+    let event = NewEvent::new(EventKind::TokenMade, text);
+    tx.record(&event.data(facts(&made).data()), now)?;
+    Ok(made)
+}
+
 fn existing(tx: &Tx, token_id: TokenId) -> Result<Token, EngineError> {
     let token = tx.token(token_id)?;
     token.ok_or_else(|| EngineError::NoTokenFits {
@@ -222,6 +316,15 @@ fn named(tx: &Tx, name: &str, now: Now) -> Result<Named, EngineError> {
     })
 }
 
+fn about_token(action: AuditAction, token: &Token) -> AuditEntry {
+    let detail = Facts::none()
+        .and("name", token.name.as_str())
+        .and("role", token.role.as_str());
+    AuditEntry::of(action)
+        .object("token", token.token_id)
+        .detail(detail.detail())
+}
+
 fn facts(token: &Token) -> Facts {
     let facts = Facts::none()
         .and("token_id", token.token_id.0)
@@ -239,7 +342,9 @@ fn check(token: &mut NewToken, now: Now) -> Result<(), EngineError> {
     if token.name.contains(is_deceitful) || token.name.trim() != token.name {
         return invalid("name", "is not one plain line".to_string());
     }
-    if [LOCAL, OF_SETTINGS, CONSOLE].contains(&token.name.as_str()) {
+    if [LOCAL, OF_SETTINGS, CONSOLE, FIRST_START].contains(&token.name.as_str())
+        || is_reserved_name(&token.name)
+    {
         let fault = "is what events call somebody else".to_string();
         return invalid("name", fault);
     }

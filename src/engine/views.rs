@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::iter::once;
 
 use super::queries::{load, output_of_job, split_name, step_output};
+use super::sealed::{Secrecy, stored_output};
 use super::{Engine, EngineError};
 use crate::domain::depends::DependsOn;
 use crate::domain::event::Event;
@@ -111,7 +112,7 @@ impl Engine {
                 steps.push(detail(task, name, step, &mut names, &mut composed_bytes)?);
             }
             let output = match job.state.is_terminal() {
-                true => match output_of_job(tx, job_id) {
+                true => match output_of_job(tx, job_id, &mut Secrecy::Masked) {
                     Err(EngineError::Invalid { .. }) => None,
                     output => Some(output?),
                 },
@@ -432,7 +433,7 @@ fn composed_output(
     if *composed_bytes > COMPOSED_BYTES_MAX {
         return Ok(None);
     }
-    let output = match step_output(names.tx, step) {
+    let output = match step_output(names.tx, step, &mut Secrecy::Masked) {
         Err(EngineError::Invalid { .. }) => None,
         output => output?,
     };
@@ -460,7 +461,9 @@ fn detail(
         }
     }
     let output = match step.kind {
-        StepKind::Work | StepKind::Approval => step.output.clone(),
+        StepKind::Work | StepKind::Approval => {
+            stored_output(names.tx, &step, &mut Secrecy::Masked)?
+        }
         StepKind::Loop | StepKind::Task => composed_output(&step, names, composed_bytes)?,
     };
     let asks = match &draft.action {

@@ -16,6 +16,8 @@ use super::tree::{get, mapping, plain_text, text};
 use super::valid::{Draft, failing_step, finish};
 use super::yaml::{Map, Node, key_text};
 use crate::domain::task::is_template;
+use crate::language::arguments::{self, Role};
+use crate::language::shell::Program;
 
 /// One file of a workspace.
 #[derive(Debug, Clone)]
@@ -620,7 +622,11 @@ impl Writer<'_> {
             None | Some(Value::Null) => {}
             Some(Value::Mapping(env)) => {
                 for (name, value) in env {
-                    let said = say.say("env", &rendered(&Node::from(value)), Quoting::None)?;
+                    let quoting = match arguments::is_loader_variable(&key_text(name)) {
+                        true => Quoting::Choice,
+                        false => Quoting::None,
+                    };
+                    let said = say.say("env", &rendered(&Node::from(value)), quoting)?;
                     body.map_mut("env").put(&key_text(name), said);
                 }
             }
@@ -630,7 +636,7 @@ impl Writer<'_> {
             }
         }
         if let Some(workdir) = text(action, "workdir") {
-            body.put("workdir", say.say("workdir", workdir, Quoting::None)?);
+            body.put("workdir", say.say("workdir", workdir, Quoting::Choice)?);
         }
         for (key, expected) in [("workdir", "a text"), ("tags", "a list")] {
             let is_read = |value: &Value| {
@@ -2179,12 +2185,12 @@ fn fit_all(kind: &str, value: &Value) -> Node {
 
 fn container_body(action: &Mapping, say: &mut Sayer, body: &mut Map) -> Result<(), Unsaid> {
     let image = text(action, "image").ok_or_else(|| Unsaid("it has no image".to_string()))?;
-    body.put("image", say.say("image", image, Quoting::None)?);
+    body.put("image", say.say("image", image, Quoting::Choice)?);
     let entrypoint = words(get(action, "entrypoint"));
     if !entrypoint.is_empty() {
         let said: Result<Vec<Node>, Unsaid> = entrypoint
             .iter()
-            .map(|word| Ok(Node::from(say.say("command", word, Quoting::None)?)))
+            .map(|word| Ok(Node::from(say.say("command", word, Quoting::Choice)?)))
             .collect();
         body.put("entrypoint", said?);
     }
@@ -2208,8 +2214,26 @@ fn words(value: Option<&Value>) -> Vec<String> {
 
 fn command_words(action: &Mapping, say: &mut Sayer) -> Result<Vec<String>, Unsaid> {
     let mut command = Vec::new();
-    for word in words(get(action, "command")) {
-        command.push(say.say("command", &word, Quoting::None)?);
+    let (entrypoint, written) = (
+        words(get(action, "entrypoint")),
+        words(get(action, "command")),
+    );
+    fn borrowed(words: &[String]) -> Vec<&str> {
+        words.iter().map(String::as_str).collect()
+    }
+    let roles = arguments::roles(
+        text(action, "image"),
+        &borrowed(&entrypoint),
+        &borrowed(&written),
+    );
+    for (word, role) in written.iter().zip(&roles[entrypoint.len()..]) {
+        let quoting = match role {
+            Role::Data => Quoting::None,
+            Role::Code(Program::Shell) => Quoting::Shell,
+            Role::Code(_) => Quoting::Unsafe,
+            Role::Choice(_) => Quoting::Choice,
+        };
+        command.push(say.say("command", word, quoting)?);
     }
     if let Some(cmd) = text(action, "cmd") {
         let has_entrypoint = get(action, "entrypoint").is_some();
@@ -2245,7 +2269,7 @@ fn pod_manifest(action: &Mapping, say: &mut Sayer) -> Result<Value, Unsaid> {
     container.insert("name".into(), "step".into());
     container.insert(
         "image".into(),
-        say.say("image", image, Quoting::None)?.into(),
+        say.say("image", image, Quoting::Choice)?.into(),
     );
     let entrypoint = words(get(action, "entrypoint"));
     if !entrypoint.is_empty() {

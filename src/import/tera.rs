@@ -46,6 +46,8 @@ pub enum Quoting {
     Shell,
     /// As it is, and the script says so.
     Unsafe,
+    /// The text decides what is run, such as an image: values are put in as they are.
+    Choice,
 }
 
 const WHOLE_FLOATS: &str = "where a whole number that is kept with a fraction becomes text, it is 1.0 here and 1 in Strøm; write | int if it is always whole";
@@ -127,6 +129,10 @@ pub fn translate(text: &str, scope: &Scope, quoting: Quoting) -> Translated {
                 said = format!("({})", said.trim());
             }
             let note = match filter {
+                _ if quoting == Quoting::Choice => {
+                    "values decide what is run and are put in as they are (| unsafe), as Strøm does; better give their inputs \
+                     options or a pattern"
+                }
                 "sh" => "values are put in as one quoted word (| sh)",
                 _ => {
                     "values inside quotes are put in as they are (| unsafe), as Strøm does; better take them from the environment: \"$INPUT_NAME\""

@@ -6,12 +6,17 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+use super::budget::CheckBudget;
 use super::rules;
 use super::source::{Source, Span};
 use super::tree::Key;
+use crate::domain::task::Rules;
 
 /// Of one file; how many more there are is said.
 pub const SHOWN_PER_FILE_MAX: usize = 50;
+/// Errors and warnings that are kept with all they say, of each this many. The rest is only counted: a hostile file can be wrong in
+/// millions of ways.
+const KEPT_MAX: usize = 10_000;
 /// Other places that one problem points at.
 const RELATED_MAX: usize = 20;
 
@@ -93,6 +98,11 @@ impl Diagnostic {
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
+
+    /// An error anywhere else: the file loads because version 0.1 had accepted its text.
+    pub fn is_tolerated(&self) -> bool {
+        !self.is_error() && rules::severity(self.code) == Severity::Error
+    }
 }
 
 /// Errors and warnings that are too many to be shown, by file.
@@ -103,12 +113,23 @@ pub type Unshown = BTreeMap<String, (usize, usize)>;
 pub struct Problems {
     all: Vec<Problem>,
     errors: usize,
+    /// Number of errors among the problems that are kept.
+    errors_kept: usize,
+    /// The last problem that was only counted.
+    last_counted: Option<Problem>,
+    /// Errors and warnings that were only counted, by the number of their file.
+    counted: HashMap<u32, (usize, usize)>,
+    /// Of each file, by its number: whether version 0.1 had accepted its text.
+    accepted_by_0_1: Vec<bool>,
+    budget: CheckBudget,
+    is_out_of_time: bool,
 }
 
 #[derive(Debug)]
 pub struct Problem {
     pub code: &'static str,
     pub span: Span,
+    severity: Severity,
     message: String,
     label: String,
     related: Vec<(Span, String)>,
@@ -118,6 +139,71 @@ pub struct Problem {
 }
 
 impl Problems {
+    /// `accepted_by_0_1`: of each file, whether version 0.1 had accepted its text.
+    pub fn new(accepted_by_0_1: Vec<bool>, budget: CheckBudget) -> Problems {
+        Problems {
+            accepted_by_0_1,
+            budget,
+            ..Problems::default()
+        }
+    }
+
+    /// Whether the check has used up its time. Every loop whose length a file decides asks this and ends if it has; the first to find
+    /// out records an error that says so. Therefore nothing is concluded from what was not looked at: with an error there are no
+    /// workflows.
+    pub fn is_out_of_time(&mut self) -> bool {
+        if self.is_out_of_time {
+            return true;
+        }
+        let Some(limit) = self.budget.exceeded() else {
+            return false;
+        };
+        self.is_out_of_time = true;
+        let message = format!(
+            "the check took longer than {} s: the files are too large or too intricate for one request",
+            limit.as_secs()
+        );
+        self.errors += 1;
+        self.errors_kept += 1;
+        let start = Span::new(0, 0, 0);
+        let mut problem = Problem::new("E065", start, message, Severity::Error);
+        problem
+            .label("not all of it was checked")
+            .help("split the file, or run `stepward validate` on your machine, where a check may take as long as it needs");
+        self.all.push(problem);
+        true
+    }
+
+    /// Whether version 0.1 had accepted the text of this file.
+    pub fn is_accepted_by_0_1(&self, file: u32) -> bool {
+        let accepted = self.accepted_by_0_1.get(file as usize);
+        accepted.copied().unwrap_or(false)
+    }
+
+    /// The rules for what this file defines.
+    pub fn rules_of(&self, file: u32) -> Rules {
+        match self.is_accepted_by_0_1(file) {
+            true => Rules::V1,
+            false => Rules::V2,
+        }
+    }
+
+    /// A violation of a rule that version 0.1 did not have. Use this instead of `error` for every such rule, so that an upgrade breaks
+    /// no installation: in a file whose text version 0.1 had accepted the violation is a warning (and the server lists it among its
+    /// problems), everywhere else it is an error. Inside a template use `Checker::new_rule`, which knows scripts in files of their own.
+    pub fn new_rule(
+        &mut self,
+        code: &'static str,
+        span: Span,
+        message: impl Into<String>,
+    ) -> &mut Problem {
+        if !self.is_accepted_by_0_1(span.file) {
+            return self.error(code, span, message);
+        }
+        let problem = self.push(code, span, message.into(), Severity::Warning);
+        problem.help("this file still loads because version 0.1 had accepted it; once the file changes this is an error")
+    }
+
     /// An error, or a warning if its rule is one.
     pub fn error(
         &mut self,
@@ -125,17 +211,33 @@ impl Problems {
         span: Span,
         message: impl Into<String>,
     ) -> &mut Problem {
-        self.errors += usize::from(rules::severity(code) == Severity::Error);
-        self.all.push(Problem {
-            code,
-            span,
-            message: message.into(),
-            label: String::new(),
-            related: Vec::new(),
-            related_more: 0,
-            help: Vec::new(),
-            fix: None,
-        });
+        self.push(code, span, message.into(), rules::severity(code))
+    }
+
+    fn push(
+        &mut self,
+        code: &'static str,
+        span: Span,
+        message: String,
+        severity: Severity,
+    ) -> &mut Problem {
+        let is_error = severity == Severity::Error;
+        self.errors += usize::from(is_error);
+        let problem = Problem::new(code, span, message, severity);
+        let kept = match is_error {
+            true => self.errors_kept,
+            false => self.all.len() - self.errors_kept,
+        };
+        if kept >= KEPT_MAX {
+            let (errors, warnings) = self.counted.entry(span.file).or_default();
+            match is_error {
+                true => *errors += 1,
+                false => *warnings += 1,
+            }
+            return self.last_counted.insert(problem);
+        }
+        self.errors_kept += usize::from(is_error);
+        self.all.push(problem);
         self.all.last_mut().expect("just pushed")
     }
 
@@ -166,10 +268,10 @@ impl Problems {
             .sort_by_key(|problem| (problem.span.file, problem.span.start, problem.code));
         self.all
             .dedup_by(|a, b| (a.code, a.span, &a.message) == (b.code, b.span, &b.message));
-        let mut counts: HashMap<u32, (usize, usize)> = HashMap::new();
+        let mut counts = std::mem::take(&mut self.counted);
         for problem in &self.all {
             let (errors, warnings) = counts.entry(problem.span.file).or_default();
-            match rules::severity(problem.code) {
+            match problem.severity {
                 Severity::Error => *errors += 1,
                 Severity::Warning => *warnings += 1,
             }
@@ -185,7 +287,7 @@ impl Problems {
         for problem in &self.all {
             let file = problem.span.file;
             let (errors, warnings) = room.entry(file).or_default();
-            let left = match rules::severity(problem.code) {
+            let left = match problem.severity {
                 Severity::Error => errors,
                 Severity::Warning => warnings,
             };
@@ -212,6 +314,20 @@ impl Problems {
 }
 
 impl Problem {
+    fn new(code: &'static str, span: Span, message: String, severity: Severity) -> Problem {
+        Problem {
+            code,
+            span,
+            severity,
+            message,
+            label: String::new(),
+            related: Vec::new(),
+            related_more: 0,
+            help: Vec::new(),
+            fix: None,
+        }
+    }
+
     pub fn label(&mut self, label: impl Into<String>) -> &mut Problem {
         self.label = label.into();
         self
@@ -253,7 +369,7 @@ impl Problem {
         }
         Diagnostic {
             code: self.code,
-            severity: rules::severity(self.code),
+            severity: self.severity,
             // One line: what it quotes may have several.
             message: printable(&self.message).replace('\n', "\\n"),
             at: spot(sources, self.span, &self.label),

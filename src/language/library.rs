@@ -8,10 +8,11 @@ use std::time::SystemTime;
 
 use super::diagnostic::Diagnostic;
 use super::load::{self, Found};
-use super::memory::Memory;
+use super::memory::{AcceptedTexts, Memory};
 use super::scripts::Scripts;
 use super::source::SourceFile;
 use super::{CheckOptions, Checked, Workflows, check_with};
+use crate::secret_policy::SecretPolicy;
 
 /// How often a change is looked at until it is taken though it goes on.
 const LOOKS_MAX: u32 = 20;
@@ -22,6 +23,12 @@ pub struct Library {
     folder: PathBuf,
     /// Where they outlive the process.
     memory: Option<Memory>,
+    /// Kept in `memory` for as long as these texts do not change.
+    accepted: AcceptedTexts,
+    /// Whether texts that 0.1 had accepted may break newer rules. `stepward dev` says no: who writes workflows sees every error.
+    allows_former_rules: bool,
+    /// The places that secrets may come from. `None`: not checked.
+    secret_policy: Option<Arc<SecretPolicy>>,
     /// What is served, and the texts that it was made of.
     good: Option<Good>,
     /// Of all files, and of the scripts that they name, at the last reload.
@@ -72,6 +79,9 @@ impl Library {
         Library {
             folder: folder.to_path_buf(),
             memory: None,
+            accepted: AcceptedTexts::default(),
+            allows_former_rules: true,
+            secret_policy: None,
             good: None,
             signature: None,
             sought: Vec::new(),
@@ -79,11 +89,30 @@ impl Library {
         }
     }
 
-    /// What was good stays so over a restart.
+    /// Texts that were good stay good over a restart.
     pub fn remembering(folder: &Path, file: &Path) -> Library {
+        Library::open(folder, file, true)
+    }
+
+    /// The same, but new rules are errors also in texts that version 0.1 had accepted.
+    pub fn remembering_strictly(folder: &Path, file: &Path) -> Library {
+        Library::open(folder, file, false)
+    }
+
+    /// Also checks the places that secrets come from, whenever files are read. A text that was good stays good when only the place
+    /// of a secret is wrong: the server refuses the secret itself when a step needs it.
+    pub fn checking_secrets(mut self, policy: Arc<SecretPolicy>) -> Library {
+        self.secret_policy = Some(policy);
+        self
+    }
+
+    fn open(folder: &Path, file: &Path, allows_former_rules: bool) -> Library {
         let memory = Memory::new(folder, file);
         let mut library = Library::new(folder);
-        library.good = memory.read().and_then(|(texts, scripts)| {
+        let (texts, accepted) = memory.read();
+        library.accepted = accepted;
+        library.allows_former_rules = allows_former_rules;
+        library.good = texts.and_then(|(texts, scripts)| {
             let mut kept = Scripts::kept(None, scripts);
             let checked = library.check(&texts, &mut kept);
             // Another version of this program may see it otherwise.
@@ -153,9 +182,14 @@ impl Library {
         faults.extend(unread);
         self.sort(&mut files);
         let mut scripts = Scripts::new(Some(&self.folder));
-        let mut checked = load::checked(&files, faults, &mut scripts, &CheckOptions::default());
+        let options = CheckOptions {
+            secret_policy: self.secret_policy.clone(),
+            ..self.options()
+        };
+        let mut checked = load::checked(&files, faults, &mut scripts, &options);
         load::sort(&mut checked.diagnostics);
         self.sought = scripts.sought().cloned().collect();
+        self.sought.append(&mut checked.secret_files);
         let after = self.look();
         // Of a file that is still there, what it was before it was read; one that went meanwhile is missed the next time.
         let is_read = |path: &PathBuf| after.contains_key(path) || found.files.contains(path);
@@ -293,6 +327,7 @@ impl Library {
         }
     }
 
+    /// Without the places of secrets: those were checked when the files were read.
     fn check(&self, texts: &BTreeMap<PathBuf, String>, scripts: &mut Scripts) -> Checked {
         let files = texts.iter().map(|(path, text)| SourceFile {
             path: path.clone(),
@@ -300,7 +335,15 @@ impl Library {
         });
         let mut files: Vec<SourceFile> = files.collect();
         self.sort(&mut files);
-        check_with(&files, true, scripts, &CheckOptions::default())
+        check_with(&files, true, scripts, &self.options())
+    }
+
+    fn options(&self) -> CheckOptions {
+        let accepted = self.allows_former_rules.then(|| self.accepted.clone());
+        CheckOptions {
+            accepted_by_0_1: accepted.unwrap_or_default(),
+            ..CheckOptions::default()
+        }
     }
 
     /// Those that are served first, the newcomers last: of two with one name, the later one is in the wrong.
@@ -334,8 +377,9 @@ impl Library {
             scripts: scripts.texts().clone(),
             workflows: workflows.clone(),
         };
+        self.accepted.retain_unchanged(&good.texts, &good.scripts);
         if let Some(memory) = &mut self.memory {
-            memory.write(&good.texts, &good.scripts);
+            memory.write(&good.texts, &good.scripts, &self.accepted);
         }
         self.good = Some(good);
         Reloaded {

@@ -6,12 +6,15 @@
 //!
 //! Deliberately not here: the server, the store. A folder becomes values.
 
+pub mod arguments;
+mod budget;
 mod check;
 mod decode;
 mod diagnostic;
 pub mod duration;
 mod library;
 mod load;
+pub mod manifest;
 mod memory;
 pub mod render;
 pub mod rules;
@@ -26,21 +29,26 @@ mod tree;
 pub mod values;
 pub mod words;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::domain::schedule::ScheduleDraft;
 use crate::domain::task::Definition;
 use crate::domain::webhook::WebhookDraft;
-use decode::Decoder;
+use budget::Suggestions;
+use decode::{Decoder, Document};
 use diagnostic::{Problems, Unshown};
 use scripts::Scripts;
 use source::Source;
 
+pub use budget::CheckBudget;
 pub use check::CheckOptions;
 pub use diagnostic::{Diagnostic, Fix, Severity, Spot};
 pub use library::{Library, Reloaded};
 pub use load::{FILE_BYTES_MAX, FILES_MAX, check_among, load, load_files, text_of};
+pub use memory::AcceptedTexts;
 pub use secrets::{looks_secret, names_secret};
 pub use source::SourceFile;
 
@@ -71,6 +79,8 @@ pub struct Checked {
     pub diagnostics: Vec<Diagnostic>,
     unshown: Unshown,
     pub files: usize,
+    /// The files that secrets come from, if a server checks them. A change of one of them can make a workflow file good or bad.
+    secret_files: Vec<PathBuf>,
 }
 
 impl Workflows {
@@ -147,7 +157,9 @@ fn check_with(
     options: &CheckOptions,
 ) -> Checked {
     let sources: Vec<Source> = files.iter().map(Source::new).collect();
-    let mut problems = Problems::default();
+    let accepted = |file: &SourceFile| options.accepted_by_0_1.has_file(file);
+    let accepted = files.iter().map(accepted).collect();
+    let mut problems = Problems::new(accepted, options.budget.clone());
     let mut roots = Vec::new();
     let mut all_read = all_read;
     for (file, source) in sources.iter().enumerate() {
@@ -157,18 +169,37 @@ fn check_with(
             None => all_read &= problems.errors() == errors_before,
         }
     }
+    let suggestions = Suggestions::new();
     let mut decoder = Decoder {
         problems: &mut problems,
+        suggestions: &suggestions,
         scripts,
         meant: HashSet::new(),
+        zones: OnceCell::new(),
     };
-    let documents = roots.iter().map(|root| decoder.document(root)).collect();
-    let workflows = check::check(documents, all_read, &sources, options, &mut problems);
+    let documents: Vec<Document<'_>> = roots.iter().map(|root| decoder.document(root)).collect();
+    let secret_files = match &options.secret_policy {
+        Some(policy) => check::check_secret_places(&documents, policy, &mut problems),
+        None => Vec::new(),
+    };
+    // Documents that were not decoded to their end would be told what is missing in them.
+    let workflows = match problems.is_out_of_time() {
+        true => None,
+        false => check::check(
+            documents,
+            all_read,
+            &sources,
+            options,
+            &suggestions,
+            &mut problems,
+        ),
+    };
     let (diagnostics, unshown) = problems.into_diagnostics(&sources);
     Checked {
         workflows: workflows.unwrap_or_default(),
         diagnostics,
         unshown,
         files: files.len(),
+        secret_files,
     }
 }

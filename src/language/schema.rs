@@ -169,7 +169,7 @@ fn task() -> Value {
             Key::new("schedules", "When jobs are made by themselves, by name.", refer_to_each("schedule"))
                 .example(json!({ "nightly": { "cron": "0 2 * * *", "timezone": "Europe/Oslo" } })),
             Key::new("webhooks", "Requests that make jobs, by the name in their address, /hooks/NAME.", refer_to_each("webhook"))
-                .example(json!({ "push": { "secret": { "env": "PUSH_SECRET" } } })),
+                .example(json!({ "push": { "secret": { "env": "STEPWARD_SECRET_PUSH" } } })),
         ]),
     })
 }
@@ -438,13 +438,13 @@ fn webhook() -> Value {
         "additionalProperties": false,
         "required": ["secret"],
         "properties": keys(&[
-            Key::new("secret", "What a request must show that it knows.", refer("secret")).example(json!({ "env": "PUSH_SECRET" })),
+            Key::new("secret", "What a request must show that it knows.", refer("secret")).example(json!({ "env": "STEPWARD_SECRET_PUSH" })),
             Key::new("scheme", "How it shows that; left out: any of the three, told by its headers.", one_of(&["standard", "github", "bearer"]))
                 .example(json!("github")),
             Key::new("input", "What the job is given. Templates that see `body` and `headers`.", values())
                 .example(json!({ "version": "{{ body.tag }}" })),
         ]),
-        "defaultSnippets": [{ "label": "webhook", "body": { "secret": { "env": "${1:PUSH_SECRET}" }, "input": {} } }],
+        "defaultSnippets": [{ "label": "webhook", "body": { "secret": { "env": "${1:STEPWARD_SECRET_PUSH}" }, "input": {} } }],
     })
 }
 

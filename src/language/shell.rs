@@ -15,7 +15,7 @@ pub enum Program {
     Unknown,
 }
 
-const SHELLS: &[&str] = &[
+pub const SHELLS: &[&str] = &[
     "sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox", "rbash",
 ];
 const INTERPOLATING: &[&str] = &[
@@ -65,16 +65,20 @@ impl Program {
 /// `/usr/bin/env -S bash -e` names `bash`.
 fn named_by(line: &str) -> &str {
     let mut words = line.split_whitespace();
-    let base = |word: &'_ str| word.rfind('/').map_or(0, |at| at + 1);
     let Some(first) = words.next() else {
         return "sh";
     };
-    let program = &first[base(first)..];
+    let program = base_name(first);
     if program != "env" {
         return program;
     }
     let named = words.find(|word| !word.starts_with('-') && !word.contains('='));
-    named.map_or("sh", |word| &word[base(word)..])
+    named.map_or("sh", base_name)
+}
+
+/// The last part of a path.
+pub fn base_name(path: &str) -> &str {
+    &path[path.rfind('/').map_or(0, |at| at + 1)..]
 }
 
 /// What stands around the next letter of a script.

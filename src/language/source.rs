@@ -36,7 +36,11 @@ pub struct Source {
     /// Without a byte order mark.
     pub text: Arc<str>,
     line_starts: Vec<u32>,
+    /// The characters before every `CHARACTERS_EVERY`th byte, so that a place in a line of a megabyte is found without reading the line.
+    characters: Vec<u32>,
 }
+
+const CHARACTERS_EVERY: usize = 4096;
 
 /// Both count from 1; columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +57,7 @@ impl Source {
         Source {
             name: file.path.display().to_string().into(),
             line_starts: line_starts.collect(),
+            characters: characters_before(text),
             text: text.into(),
         }
     }
@@ -80,12 +85,18 @@ impl Source {
 
     pub fn position(&self, byte: u32) -> Position {
         let line = self.line_of(byte);
-        let start = self.line_starts[line] as usize;
-        let before = &self.text[start..byte as usize];
+        let start = self.line_starts[line];
         Position {
             line: line as u32 + 1,
-            column: before.chars().count() as u32 + 1,
+            column: self.character_of(byte) - self.character_of(start) + 1,
         }
+    }
+
+    /// Returns the number of characters that begin before this byte.
+    fn character_of(&self, byte: u32) -> u32 {
+        let block = byte as usize / CHARACTERS_EVERY;
+        let rest = &self.text.as_bytes()[block * CHARACTERS_EVERY..byte as usize];
+        self.characters[block] + beginnings(rest)
     }
 
     /// Within the text, and between its characters: a place that was reckoned may be off, what is shown must not be.
@@ -109,6 +120,22 @@ impl Source {
         let span = self.whole_characters(span);
         &self.text[span.start as usize..span.end as usize]
     }
+}
+
+fn characters_before(text: &str) -> Vec<u32> {
+    let mut all = vec![0];
+    let mut count = 0;
+    for block in text.as_bytes().chunks(CHARACTERS_EVERY) {
+        count += beginnings(block);
+        all.push(count);
+    }
+    all
+}
+
+/// The characters that begin in these bytes of UTF-8.
+fn beginnings(bytes: &[u8]) -> u32 {
+    let continues = |byte: &&u8| **byte & 0b1100_0000 == 0b1000_0000;
+    (bytes.len() - bytes.iter().filter(continues).count()) as u32
 }
 
 #[cfg(test)]

@@ -63,6 +63,13 @@ impl Node {
         }
     }
 
+    pub fn scalar_text(&self) -> Option<&str> {
+        match &self.kind {
+            Kind::Scalar(scalar) => Some(&scalar.text),
+            _ => None,
+        }
+    }
+
     pub fn is_null(&self) -> bool {
         match &self.kind {
             Kind::Scalar(scalar) => scalar.is_null(),
@@ -226,7 +233,12 @@ impl Reader<'_> {
     }
 
     fn count(&mut self, span: Span) -> Result<(), Stop> {
+        /// Nodes between two looks at the time.
+        const NODES_AT_ONCE: usize = 256;
         self.nodes += 1;
+        if self.nodes.is_multiple_of(NODES_AT_ONCE) && self.problems.is_out_of_time() {
+            return Err(Stop);
+        }
         if self.nodes > NODES_MAX {
             let message = format!("the file holds more than {NODES_MAX} keys and values");
             let problem = self.problems.error("E008", span, message);

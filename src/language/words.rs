@@ -1,7 +1,21 @@
 //! What somebody probably meant: the nearest word, and what the words of other tools are called here.
 
+/// What it costs to compare two words in full, in names that are looked at and passed over.
+pub const COMPARISON_COST: usize = 25;
+
 /// The nearest of the known words, if one is near.
 pub fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
+    let mut left = usize::MAX;
+    nearest_within(word, known, &mut left)
+}
+
+/// The nearest of the known words, as far as `left` allows to look: every word costs one, and every word that is compared in full
+/// `COMPARISON_COST`. What was not used is left for the next search.
+pub fn nearest_within<'w>(
+    word: &str,
+    known: impl IntoIterator<Item = &'w str>,
+    left: &mut usize,
+) -> Option<&'w str> {
     const WORD_BYTES_MAX: usize = 64;
     if word.is_empty() || word.len() > WORD_BYTES_MAX {
         return None;
@@ -15,13 +29,21 @@ pub fn nearest<'w>(word: &str, known: impl IntoIterator<Item = &'w str>) -> Opti
     };
     let mut best: Option<(usize, &str)> = None;
     for candidate in known {
+        if *left == 0 {
+            break;
+        }
+        *left -= 1;
         let length_apart = candidate.len().abs_diff(word.len());
         if length_apart > allowed {
             continue;
         }
+        *left = left.saturating_sub(COMPARISON_COST);
         let distance = strsim::damerau_levenshtein(&meant, &plain(candidate));
         if distance <= allowed && best.is_none_or(|(nearest, _)| distance < nearest) {
             best = Some((distance, candidate));
+        }
+        if best.is_some_and(|(nearest, _)| nearest == 0) {
+            break;
         }
     }
     best.map(|(_, candidate)| candidate)

@@ -54,6 +54,7 @@ words! {
         EventStreams = "event_streams",
         Workflows = "workflows",
         Backup = "backup",
+        Audit = "audit",
     }
 }
 

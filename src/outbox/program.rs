@@ -1,26 +1,14 @@
 //! A program that is fed and waited for, but not for ever: it ends with all that it started.
 
-use std::io::{Read, Write};
-use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Duration;
-
-use crossbeam_channel::{Receiver, bounded};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::header::one_line;
 use crate::domain::outbox::Sent;
+use crate::program::{self, Input, Program, ProgramEnd};
 
 const PATIENCE: Duration = Duration::from_secs(30);
-const NAP_MAX: Duration = Duration::from_millis(100);
-const COMPLAINT_BYTES_MAX: u64 = 4 << 10;
-
-/// What of the server's environment a program may see. Secrets are in the rest of it.
-const PASSED_ON: &[&str] = &[
-    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR",
-];
 
 pub fn run(
     command: &[String],
@@ -38,100 +26,44 @@ fn run_for(
     stopping: &AtomicBool,
     patience: Duration,
 ) -> Sent {
-    let program = &command[0];
-    let passed_on = PASSED_ON
-        .iter()
-        .filter_map(|name| std::env::var_os(name).map(|value| (*name, value)));
-    let spawned = Command::new(program)
-        .args(&command[1..])
-        .env_clear()
-        .envs(passed_on)
-        .envs(variables.iter().map(|(name, value)| (*name, value)))
-        .current_dir("/")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn();
-    let mut child = match spawned {
-        Ok(child) => child,
-        Err(error) => return Sent::failed(format!("{program} cannot be started: {error}")),
+    let name = &command[0];
+    let is_stopping = || stopping.load(Ordering::Relaxed);
+    let program = Program {
+        words: command,
+        variables,
+        stdin: Input::Bytes(input.to_vec()),
+        stdout: Stdio::null(),
     };
-    feed(&mut child, input.to_vec());
-    let complaint = listen(&mut child);
-    let has_ended = await_end(&child, patience, stopping);
-    let group = Pid::from_child(&child);
-    // Before the child is waited for, so that its number is nobody else's. If nobody is left of the group, all the better.
-    let _ = kill_process_group(group, Signal::KILL);
-    let ended = child.wait();
-    if !has_ended {
-        return match stopping.load(Ordering::Relaxed) {
-            true => Sent::failed(format!("{program} was ended with the server")),
-            false => Sent::failed(format!(
-                "{program} was killed: it ran for longer than {} s",
+    let ended = program::run(program, &mut |waited| waited < patience && !is_stopping());
+    let (status, stderr) = match ended {
+        ProgramEnd::NotStarted(error) => {
+            return Sent::failed(format!("{name} cannot be started: {error}"));
+        }
+        ProgramEnd::Killed if is_stopping() => {
+            return Sent::failed(format!("{name} was ended with the server"));
+        }
+        ProgramEnd::Killed => {
+            return Sent::failed(format!(
+                "{name} was killed: it ran for longer than {} s",
                 patience.as_secs()
-            )),
-        };
-    }
-    let status = match ended {
-        Ok(status) => status,
-        Err(error) => return Sent::failed(format!("{program} cannot be waited for: {error}")),
+            ));
+        }
+        ProgramEnd::Unknown(error) => {
+            return Sent::failed(format!("{name} cannot be waited for: {error}"));
+        }
+        ProgramEnd::Exited { status, stderr } => (status, stderr),
     };
     if status.success() {
         return Sent::delivered(0, "delivered");
     }
-    // What it started may hold the pipe open, though it was killed: a moment is enough for what was said.
-    let said = complaint.recv_timeout(Duration::from_millis(500));
-    let said = said.map_or_else(|_| String::new(), |bytes| last_line(&bytes));
+    let said = last_line(&stderr);
     let message = match said.is_empty() {
-        true => format!("{program} ended with {status} and said nothing"),
-        false => format!("{program} ended with {status}: {said}"),
+        true => format!("{name} ended with {status} and said nothing"),
+        false => format!("{name} ended with {status}: {said}"),
     };
     Sent {
         status: status.code(),
         ..Sent::failed(message)
-    }
-}
-
-fn feed(child: &mut Child, input: Vec<u8>) {
-    let mut stdin = child.stdin.take().expect("it is piped");
-    thread::spawn(move || {
-        // A program that does not want to know is told nothing; how it ends says whether that was right.
-        let _ = stdin.write_all(&input);
-    });
-}
-
-/// What it says on stderr, when it has said everything. The pipe is read to its end, so that nobody hangs on a full one.
-fn listen(child: &mut Child) -> Receiver<Vec<u8>> {
-    let mut stderr = child.stderr.take().expect("it is piped");
-    let (said_tx, said_rx) = bounded(1);
-    thread::spawn(move || {
-        let mut said = Vec::new();
-        // A pipe that breaks has said all it will.
-        let _ = (&mut stderr)
-            .take(COMPLAINT_BYTES_MAX)
-            .read_to_end(&mut said);
-        let _ = std::io::copy(&mut stderr, &mut std::io::sink());
-        let _ = said_tx.send(said);
-    });
-    said_rx
-}
-
-/// The naps add up to the patience, so no clock is needed. The child stays to be waited for. `false`: it still runs.
-fn await_end(child: &Child, patience: Duration, stopping: &AtomicBool) -> bool {
-    let pid = Pid::from_child(child);
-    let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
-    let (mut waited, mut nap) = (Duration::ZERO, Duration::from_millis(1));
-    loop {
-        if let Ok(Some(_)) = waitid(WaitId::Pid(pid), look) {
-            return true;
-        }
-        if waited >= patience || stopping.load(Ordering::Relaxed) {
-            return false;
-        }
-        thread::sleep(nap);
-        waited += nap;
-        nap = (nap * 2).min(NAP_MAX);
     }
 }
 
@@ -143,6 +75,8 @@ fn last_line(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     fn sh(script: &str, patience_ms: u64) -> Sent {

@@ -166,6 +166,26 @@ pub(super) fn reap_tokens(reaping: &mut Reaping, look: &Look) -> Result<Taken, R
     Ok(Taken { count, more })
 }
 
+/// Only from the beginning of the chain, so that what stays can be verified. Which rows are old enough is told by their numbers,
+/// so a clock that was wrong when a row was written makes no row go early or stay for ever.
+pub(super) fn reap_audit(reaping: &mut Reaping, look: &Look) -> Result<Taken, ReapError> {
+    let Some(milestone) = look.audit else {
+        return Ok(Taken::default());
+    };
+    let up_to = milestone.audit_seq;
+    let is_due = reaping.read(|tx| Ok(tx.audit_anchor()?.seq < up_to))?;
+    if !is_due {
+        return Ok(Taken::default());
+    }
+    let removed = reaping.write(look.now, move |tx| {
+        tx.remove_audit(up_to, BATCH_ROWS as u32)
+    })?;
+    Ok(Taken {
+        count: removed,
+        more: removed == BATCH_ROWS,
+    })
+}
+
 /// Of what was seen, as many as may go with one transaction; and the last that need not be seen again.
 fn first_of<T: Copy>(seen: Vec<(T, bool)>) -> (Option<T>, Vec<T>) {
     let (mut last, mut old) = (None, Vec::new());

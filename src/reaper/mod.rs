@@ -13,7 +13,7 @@
 //! A job that has not ended, with everything below it; a child for as long as the job that it is of; a job that somebody keeps; one that
 //! a retry or a hook that is kept came of; one whose idempotency key is promised. Events of jobs that are kept, or that a message
 //! tells. Messages that are to be sent. The fire that waits, and those of jobs that are kept. Workers and sessions that a kept
-//! job names. Tokens, until what they did is forgotten.
+//! job names. Tokens, until what they did is forgotten. Rows of the audit log go from the oldest on, none before an older one.
 //!
 //! Deliberately not reaped: schedules and sets of tags, which are no more than what people wrote; SQL, and the time, are elsewhere.
 
@@ -62,6 +62,8 @@ pub enum Kind {
     Sessions,
     /// That let nobody in any more.
     Tokens,
+    /// The oldest rows of the audit log.
+    Audit,
     /// Folders of logs that are no job's.
     StrayLogs,
     /// Of the database file.
@@ -69,8 +71,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 12] = {
-        let mut kinds = [Kind::Logs; 12];
+    pub const ALL: [Kind; 13] = {
+        let mut kinds = [Kind::Logs; 13];
         let mut place = 0;
         while place < KINDS.len() {
             kinds[place] = KINDS[place].0;
@@ -91,6 +93,7 @@ impl Kind {
             Kind::Workers => "workers",
             Kind::Sessions => "sessions",
             Kind::Tokens => "tokens",
+            Kind::Audit => "audit",
             Kind::StrayLogs => "stray_logs",
             Kind::Pages => "pages",
         }
@@ -101,7 +104,7 @@ impl Kind {
 type Reap = fn(&mut Reaping, &Look) -> Result<Taken, ReapError>;
 
 #[rustfmt::skip]
-const KINDS: [(Kind, Reap); 12] = [
+const KINDS: [(Kind, Reap); 13] = [
     (Kind::Logs,          jobs::reap_logs),
     (Kind::Jobs,          jobs::reap_jobs),
     (Kind::Keys,          history::reap_keys),
@@ -112,6 +115,7 @@ const KINDS: [(Kind, Reap); 12] = [
     (Kind::Workers,       history::reap_workers),
     (Kind::Sessions,      history::reap_sessions),
     (Kind::Tokens,        history::reap_tokens),
+    (Kind::Audit,         history::reap_audit),
     (Kind::StrayLogs,     space::reap_stray_logs),
     (Kind::Pages,         space::give_pages_back),
 ];
@@ -161,6 +165,7 @@ struct Look {
     keys: Option<Milestone>,
     fires: Option<Milestone>,
     workers: Option<Milestone>,
+    audit: Option<Milestone>,
 }
 
 /// Where the next look of each walk begins. Nothing of the state lives here: a new life begins at the beginning.
@@ -293,6 +298,7 @@ impl Reaping {
                 keys: before(retention.key_ms)?,
                 fires: before(retention.fire_ms)?,
                 workers: before(retention.worker_ms)?,
+                audit: before(retention.audit_ms)?,
             })
         })
     }

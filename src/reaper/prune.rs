@@ -3,6 +3,7 @@
 
 use super::jobs::{Ended, take};
 use super::{BATCH_ROWS, LOOKED_AT_MAX, ReapError, Reaping};
+use crate::domain::audit::{AuditAction, AuditEntry};
 use crate::domain::retention::Retention;
 use crate::domain::{EventSeq, JobId, Now, Timestamp};
 use crate::engine::Engine;
@@ -23,7 +24,7 @@ pub struct Pruned {
     pub next: Option<i64>,
 }
 
-/// Looks at so many jobs and no more. What a retention would keep for its sake, this keeps too; but for keys of submissions, which
+/// Looks at so many jobs and no more. The audit log names the actor of `engine`. What a retention would keep for its sake, this keeps too; but for keys of submissions, which
 /// every command sends: whoever wants room now does not wait for them.
 pub fn prune_jobs(
     engine: &Engine,
@@ -61,6 +62,15 @@ pub fn prune_jobs(
         }
     }
     if !dry_run && let Some(last) = last {
+        if pruned.jobs > 0 {
+            // Before the first job goes: nothing is removed on request without a row that says so.
+            let detail = format!(
+                "{{\"jobs\":{},\"ended_until\":{}}}",
+                pruned.jobs, ended_until.0
+            );
+            let entry = AuditEntry::of(AuditAction::JobsPruned).detail(Some(detail));
+            engine.record_audit(entry, now)?;
+        }
         let mut after = after;
         // What really went: somebody may have kept one meanwhile.
         pruned.jobs = 0;
@@ -109,6 +119,9 @@ pub fn prune_events(
         if dry_run {
             pruned.events += gone.len() as u64;
             continue;
+        }
+        if !gone.is_empty() && pruned.events == 0 {
+            engine.record_audit(AuditEntry::of(AuditAction::EventsPruned), now)?;
         }
         for batch in gone.chunks(BATCH_ROWS) {
             let batch = batch.to_vec();

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use crate::backup::{self, Backup, BackupError, Noted, Shelf, Shelved, Sources, Staging};
+use crate::backup::{self, Backup, BackupError, Noted, Pipe, Shelf, Shelved, Sources, Staging};
 use crate::clock::SystemClock;
 use crate::config::{Origin, ServerConfig, Setting};
 use crate::domain::Timestamp;
@@ -95,7 +95,8 @@ impl Backups {
     ) -> io::Result<Backups> {
         let keep = usize::try_from(config.backup.keep).unwrap_or(usize::MAX);
         let shelf = config.backup.dir.as_deref();
-        let shelf = shelf.map(|folder| Shelf::new(folder, installation, keep));
+        let pipe = Pipe::new(&config.backup.pipe, &config.data_dir);
+        let shelf = shelf.map(|folder| Shelf::new(folder, installation, keep).through(pipe));
         let settings_file = settings.iter().find_map(|setting| match &setting.origin {
             Origin::File(file, _) => Some(file.clone()),
             _ => None,
@@ -162,6 +163,7 @@ impl Backups {
             dir: settings.dir.as_deref().map(words::shown_path),
             every_hours: settings.every_hours,
             keep: settings.keep,
+            pipe: settings.pipe.first().cloned(),
             last_taken_at: backup::noted(&maker.config.data_dir).map(|noted| noted.made_at),
             last: last.map(shown),
             ahead: ahead.map(shown),
@@ -217,10 +219,15 @@ impl Maker {
         backup::note(&self.config.data_dir, noted);
     }
 
-    /// One that bears a time to come says nothing of when the next is due: else there would be none until then.
+    /// One that bears a time to come says nothing of when the next is due: else there would be none until then. Nor does one that
+    /// went through no command where the settings name one: who has turned encryption on gets an encrypted backup at once.
     fn due(&self, shelf: &Shelf, now: Timestamp) -> Timestamp {
         let every_ms = i64::from(self.config.backup.every_hours) * HOUR_MS;
-        let last = shelf.list(now).pop().filter(|last| !last.is_ahead(now));
+        let counts = |last: &Shelved| {
+            let is_as_asked = shelf.pipe().is_none() || last.is_piped;
+            !last.is_ahead(now) && is_as_asked
+        };
+        let last = shelf.list(now).pop().filter(counts);
         Timestamp(last.map_or(now.0, |last| last.made_at.0 + every_ms))
     }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::error::ApiError;
 use super::exchange::Response;
 use super::http::Answer;
+use super::shares::{ShareOwner, Shares};
 use crate::essential::panic_text;
 
 /// Downloads at a time, a thread each.
@@ -37,9 +38,9 @@ impl Download {
 }
 
 /// How many are under way.
-#[derive(Default)]
 pub struct Downloads {
     count: Arc<AtomicUsize>,
+    shares: Arc<Shares>,
 }
 
 /// One of the downloads that may be under way, however it ends.
@@ -52,7 +53,19 @@ impl Drop for Place {
 }
 
 impl Downloads {
-    pub fn begin(&self, download: Download, answer: Answer) {
+    pub fn new(shares: Arc<Shares>) -> Downloads {
+        Downloads {
+            count: Arc::default(),
+            shares,
+        }
+    }
+
+    /// `owner`: whose share of the downloads it takes. `None`: of a caller that is exempt.
+    pub fn begin(&self, download: Download, owner: Option<ShareOwner>, answer: Answer) {
+        let share = match self.shares.begin_download(owner, DOWNLOADS_MAX) {
+            Ok(share) => share,
+            Err(refused) => return answer.give(refused.response()),
+        };
         let others = self.count.fetch_add(1, Ordering::Relaxed);
         let place = Place(self.count.clone());
         if others >= DOWNLOADS_MAX {
@@ -62,7 +75,7 @@ impl Downloads {
         let spawned = std::thread::Builder::new()
             .name("download".to_string())
             .spawn(move || {
-                let _place = place;
+                let _held = (place, share);
                 send(download, answer);
             });
         if let Err(error) = spawned {

@@ -12,6 +12,7 @@ use super::download::Download;
 use super::error::ApiError;
 use super::streams::Subscription;
 use super::waiting::WaitingPoll;
+use crate::domain::audit::Actor;
 use crate::domain::peer::Peer;
 use crate::wire::{ErrorBody, ErrorDetail};
 
@@ -89,6 +90,11 @@ impl Request {
     /// What events call whoever asks.
     pub fn who(&self) -> &str {
         &self.caller.name
+    }
+
+    /// The caller as the audit log names them.
+    pub fn actor(&self) -> Actor {
+        self.caller.actor(self.headers.peer)
     }
 
     pub fn param(&self, index: usize) -> &str {

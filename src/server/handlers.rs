@@ -4,18 +4,20 @@
 //! the few that have something to do. It also wakes the thread that slept longest, so that each request meets cold memory;
 //! here it is the one that worked last.
 
-use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{JoinHandle, Thread};
 
 use super::App;
-use super::auth::{Caller, Gate};
+use super::auth::{self, Caller, Gate};
 use super::error::ApiError;
-use super::exchange::{Headers, Method, Reply, Response};
+use super::exchange::{Headers, Method, Reply, Request, Response};
+use super::fair_queue::FairQueue;
 use super::http::Exchange;
 use super::meter::Meter;
-use super::routes::{self, Access, Route};
+use super::routes::{self, Access, CostlyWork, Route};
+use super::shares::{Limit, ShareOwner, Shares};
 use super::web;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::lineage::{Epoch, EpochHistory};
@@ -29,6 +31,12 @@ use crate::wire::worker::WORKER_TOO_OLD;
 /// people read and search, nobody is given up because its heartbeat stood behind them.
 const WORKERS_HANDLERS: usize = 64;
 const PEOPLES_HANDLERS: usize = 16;
+/// Checking the files of one request can take seconds of a processor. Such requests have a few threads of their own and a short queue,
+/// so that no number of them makes anybody else wait.
+const VALIDATION_HANDLERS: usize = 2;
+const VALIDATIONS_QUEUED_MAX: usize = 32;
+/// Threads for searches in logs. A search reads the whole log, which may have a gigabyte.
+const SEARCH_HANDLERS: usize = 4;
 
 pub struct Handlers {
     pub door: Arc<Door>,
@@ -38,7 +46,7 @@ pub struct Handlers {
 impl Handlers {
     /// So many requests may wait for each crew.
     pub fn start(app: &Arc<App>, queued_max: usize) -> std::io::Result<Handlers> {
-        let queue = || {
+        let queue = |queued_max: usize| {
             Arc::new(Queue {
                 queued_max,
                 state: Mutex::default(),
@@ -49,17 +57,23 @@ impl Handlers {
             epochs: app.epochs.clone(),
             commit_number: app.engine.store.commit_number(),
             meter: app.meter.clone(),
+            shares: app.shares.clone(),
             panics: app.engine.store.metrics().panics.clone(),
-            workers: queue(),
-            people: queue(),
+            workers: queue(queued_max),
+            people: queue(queued_max),
+            validations: queue(VALIDATIONS_QUEUED_MAX.min(queued_max)),
+            searches: queue(queued_max),
         });
         let crews = [
             ("workers", door.workers.clone(), WORKERS_HANDLERS),
             ("people", door.people.clone(), PEOPLES_HANDLERS),
+            ("checks", door.validations.clone(), VALIDATION_HANDLERS),
+            ("searches", door.searches.clone(), SEARCH_HANDLERS),
         ];
+        let threads: usize = crews.iter().map(|(_, _, count)| count).sum();
         let mut handlers = Handlers {
             door,
-            threads: Vec::with_capacity(WORKERS_HANDLERS + PEOPLES_HANDLERS),
+            threads: Vec::with_capacity(threads),
         };
         for (name, queue, count) in crews {
             for number in 1..=count {
@@ -107,9 +121,12 @@ pub struct Door {
     epochs: Arc<EpochHistory>,
     commit_number: Arc<AtomicI64>,
     pub meter: Arc<Meter>,
+    pub shares: Arc<Shares>,
     pub panics: Arc<PanicCounts>,
     workers: Arc<Queue>,
     people: Arc<Queue>,
+    validations: Arc<Queue>,
+    searches: Arc<Queue>,
 }
 
 impl Door {
@@ -143,7 +160,15 @@ impl Door {
             false => error.response(),
         };
         if !matches!(access, Access::Everyone | Access::Signed) {
-            self.gate.check_origin(method, headers).map_err(refused)?;
+            let is_linkable = found.as_ref().map_or(true, |(route, _)| route.is_linkable);
+            let checked = self.gate.check_origin(method, headers, is_linkable);
+            checked.map_err(refused)?;
+        }
+        if let Ok((route, _)) = &found
+            && route.needs_bearer
+            && !auth::has_bearer(headers)
+        {
+            return Err(refused(bearer_missing(route)));
         }
         let caller = match access.needed_role() {
             None => Caller::local(),
@@ -152,7 +177,14 @@ impl Door {
                 let takes_cookie = method.is_safe() || is_page;
                 let caller = self.gate.identify(headers, takes_cookie);
                 let caller = caller.map_err(refused)?;
-                caller.check(needed).map_err(refused)?;
+                caller.check(needed).map_err(|error| {
+                    let address = found
+                        .as_ref()
+                        .map_or("an unknown address", |(route, _)| route.path);
+                    let request = format!("{} {address}", method.as_str());
+                    self.gate.note_refused_role(&caller, headers.peer, request);
+                    refused(error)
+                })?;
                 caller
             }
         };
@@ -170,19 +202,61 @@ impl Door {
     }
 
     pub fn put(&self, exchange: Exchange) -> Result<(), NotQueued> {
-        match exchange.route.access {
-            Access::Everyone | Access::Workers => self.workers.put(exchange),
-            Access::People(_)
-            | Access::Pages(_)
-            | Access::Public
-            | Access::Signed
-            | Access::Enrolment => self.people.put(exchange),
+        let queue = match exchange.route.costly_work(&exchange.request) {
+            Some(CostlyWork::Validation) => &self.validations,
+            Some(CostlyWork::LogSearch) => &self.searches,
+            None => match exchange.route.access {
+                Access::Everyone | Access::Workers => &self.workers,
+                Access::People(_)
+                | Access::Pages(_)
+                | Access::Public
+                | Access::Signed
+                | Access::Enrolment => &self.people,
+            },
+        };
+        let owner = self.share_owner(exchange.route, &exchange.request);
+        let share = self.shares.share_of(queue.queued_max);
+        queue.put(exchange, owner, share)
+    }
+
+    /// Returns the caller whose share of the queue and of the memory a request takes. `None`: the request is exempt.
+    pub fn share_owner(&self, route: &Route, request: &Request) -> Option<ShareOwner> {
+        match route.access {
+            // A fleet of workers often has one token, and its heartbeats must not be refused.
+            Access::Everyone | Access::Workers => None,
+            _ => self.share_owner_of(&request.caller, request.headers.peer),
         }
+    }
+
+    /// Returns the caller whose share is taken by a request that is not read yet, to a route that is not exempt.
+    pub fn share_owner_of(&self, caller: &Caller, peer: IpAddr) -> Option<ShareOwner> {
+        ShareOwner::of(caller, peer, self.gate.asks_for_token())
+    }
+
+    /// The answer to a caller whose whole share of the queue is waiting already.
+    pub fn over_queue_share(&self, owner: ShareOwner, queued_max: usize) -> Response {
+        let error = (self.shares).over_share(Limit::QueuedRequests, owner, queued_max);
+        error.response()
     }
 
     fn close(&self) {
         self.workers.close();
         self.people.close();
+        self.validations.close();
+        self.searches.close();
+    }
+}
+
+/// The answer to a request that may only be made with a bearer token, and was made without.
+fn bearer_missing(route: &Route) -> ApiError {
+    let (method, path) = (route.method.as_str(), route.path);
+    let message = format!(
+        "{method} {path} takes a bearer token, which no browser sends by itself: use POST, as stepward 0.2 and newer do; \
+         for the command line of 0.1, upgrade it or name a token with --token-file"
+    );
+    ApiError {
+        allow: Some(Method::Post.as_str().to_string()),
+        ..ApiError::new(405, "method_not_allowed", message)
     }
 }
 
@@ -212,7 +286,7 @@ fn announced(headers: &Headers) -> Result<Peer, ApiError> {
     Ok(peer)
 }
 
-/// Requests on their way to a handler, in the order in which they came.
+/// Requests on their way to a handler. Callers take turns; the requests of one caller keep their order.
 struct Queue {
     queued_max: usize,
     state: Mutex<State>,
@@ -220,7 +294,7 @@ struct Queue {
 
 #[derive(Default)]
 struct State {
-    exchanges: VecDeque<Exchange>,
+    exchanges: FairQueue<Exchange>,
     /// Who sleeps here; the last of them worked last.
     idle: Vec<Thread>,
     is_closed: bool,
@@ -229,19 +303,38 @@ struct State {
 /// Why a request is not taken.
 pub enum NotQueued {
     Full,
+    /// The caller already has its whole share of this queue waiting.
+    OverShare {
+        owner: ShareOwner,
+        queued_max: usize,
+    },
     Closed,
 }
 
 impl Queue {
-    fn put(&self, exchange: Exchange) -> Result<(), NotQueued> {
+    /// `share`: how many requests of one owner may wait.
+    fn put(
+        &self,
+        exchange: Exchange,
+        owner: Option<ShareOwner>,
+        share: usize,
+    ) -> Result<(), NotQueued> {
         let mut state = self.state();
         if state.is_closed {
             return Err(NotQueued::Closed);
         }
+        if let Some(owner) = owner
+            && state.exchanges.len_of(owner) >= share
+        {
+            return Err(NotQueued::OverShare {
+                owner,
+                queued_max: self.queued_max,
+            });
+        }
         if state.exchanges.len() >= self.queued_max {
             return Err(NotQueued::Full);
         }
-        state.exchanges.push_back(exchange);
+        state.exchanges.push(owner, exchange);
         let handler = state.idle.pop();
         drop(state);
         if let Some(handler) = handler {
@@ -255,7 +348,7 @@ impl Queue {
         let thread = std::thread::current();
         let mut state = self.state();
         loop {
-            if let Some(exchange) = state.exchanges.pop_front() {
+            if let Some(exchange) = state.exchanges.pop() {
                 // It may have been woken by something else, or have been faster than who was.
                 state.idle.retain(|idle| idle.id() != thread.id());
                 return Some(exchange);
@@ -306,12 +399,13 @@ fn serve(app: &App, exchange: Exchange) {
         let message = "the server met a fault of its own, its log says which";
         Err(ApiError::new(500, "internal", message))
     });
+    let share_owner = app.share_owner(request);
     let (answer, route_access) = (exchange.answer, exchange.route.access);
     match handled {
         Ok(Reply::Now(response)) => answer.give(response),
         Ok(Reply::Wait(poll)) => app.waiting.wait(poll, answer),
         Ok(Reply::Stream(subscription)) => app.streams.open(subscription, answer),
-        Ok(Reply::Download(download)) => app.downloads.begin(download, answer),
+        Ok(Reply::Download(download)) => app.downloads.begin(download, share_owner, answer),
         Err(error) if route_access.is_page() => {
             answer.give(web::refusal(&error));
         }
@@ -329,7 +423,9 @@ fn note_who_came(app: &App, caller: &Caller) {
         log::warn!("the use of token {token_id} could not be written down: {error}");
     }
     for address in app.gate.take_alarms() {
-        let text = format!("too many wrong tokens came from {address}: it is made to wait");
+        let text = format!(
+            "too many wrong tokens or webhook secrets came from {address}: more of them are refused for a while"
+        );
         log::warn!("{text}");
         let event = NewEvent::new(EventKind::LoginRefused, text);
         if let Err(error) = app.engine.tell(event, now) {

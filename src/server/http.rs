@@ -23,7 +23,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustix::net::sockopt::set_tcp_user_timeout;
 use rustix::process::{Resource, getrlimit};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
@@ -33,9 +33,11 @@ use tokio_rustls::rustls::server::Acceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::exchange::{Headers, Method, Request, Response};
+use super::framing::Framing;
 use super::handlers::{Admitted, Door, NotQueued};
 use super::places::{Busy, Place, PlaceLimits, Places};
 use super::routes::{self, Access, Route};
+use super::shares::{HeldShare, Limit, ShareOwner, Shares};
 use super::tls::Identity;
 use crate::clock::{Stopwatch, wall_time};
 use crate::domain::lineage::LINEAGE_HEADER;
@@ -129,8 +131,8 @@ pub struct Exchange {
     pub request: Request,
     pub route: &'static Route,
     pub answer: Answer,
-    /// What its body takes of the room for all of them, until it is dealt with.
-    _room: Option<OwnedSemaphorePermit>,
+    /// Held until the request is dealt with.
+    _room: HeldRoom,
 }
 
 /// Where the answer goes. Dropping it without one is an error of ours, and the client is told so.
@@ -219,7 +221,7 @@ struct Desk {
     limits: Limits,
     rooms: Rooms,
     /// Bytes of long answers that may still lie in front of whoever asked.
-    answers: Arc<Semaphore>,
+    answers: ByteRoom,
     /// Handshakes go one after the other, see `greet`.
     greeting: Arc<Semaphore>,
     /// `None`: it speaks plain HTTP.
@@ -231,15 +233,38 @@ struct Desk {
 /// cannot take that of workers.
 #[derive(Clone)]
 struct Rooms {
-    workers: Arc<Semaphore>,
-    people: Arc<Semaphore>,
-    hooks: Arc<Semaphore>,
-    strangers: Arc<Semaphore>,
+    workers: ByteRoom,
+    people: ByteRoom,
+    hooks: ByteRoom,
+    strangers: ByteRoom,
+}
+
+/// Memory that callers share.
+#[derive(Clone)]
+struct ByteRoom {
+    /// All of it, taken or not.
+    bytes: usize,
+    free: Arc<Semaphore>,
+}
+
+impl ByteRoom {
+    fn new(bytes: usize) -> ByteRoom {
+        ByteRoom {
+            bytes,
+            free: Arc::new(Semaphore::new(bytes)),
+        }
+    }
+}
+
+/// What the body of one request takes of the room for all of them, and of its caller's share. It is given back when it is dropped.
+struct HeldRoom {
+    taken: Option<OwnedSemaphorePermit>,
+    share: Option<HeldShare>,
 }
 
 impl Rooms {
     fn new(bytes_max: usize) -> Rooms {
-        let share = |part: usize| Arc::new(Semaphore::new(bytes_max / part));
+        let share = |part: usize| ByteRoom::new(bytes_max / part);
         Rooms {
             workers: share(2),
             people: share(4),
@@ -248,7 +273,7 @@ impl Rooms {
         }
     }
 
-    fn of(&self, access: Access) -> &Arc<Semaphore> {
+    fn of(&self, access: Access) -> &ByteRoom {
         match access {
             Access::Workers => &self.workers,
             Access::People(_) | Access::Pages(_) => &self.people,
@@ -276,7 +301,7 @@ impl Front {
             door,
             limits,
             rooms: Rooms::new(limits.bodies_bytes_max),
-            answers: Arc::new(Semaphore::new(limits.answers_bytes_max)),
+            answers: ByteRoom::new(limits.answers_bytes_max),
             greeting: Arc::new(Semaphore::new(1)),
             identity,
             stopping,
@@ -534,6 +559,7 @@ where
         .auto_date_header(false)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX);
+    let stream = StrictStream::new(stream);
     let mut connection = builder.serve_connection(TokioIo::new(stream), service);
     let is_stopping = tokio::select! {
         // Whatever was wrong with the connection, it is over.
@@ -553,6 +579,96 @@ where
     let _ = timeout(GOODBYE_MAX, stream.shutdown()).await;
 }
 
+/// A connection whose bytes are looked at before the library reads them, see `framing.rs`.
+struct StrictStream<Io> {
+    io: Io,
+    framing: Framing,
+    /// What the library is still to read instead of a head that is refused.
+    refusal: &'static [u8],
+}
+
+/// No head may hold such a byte, so the library answers 400. It looks at a head that came in pieces only when it is complete.
+const REFUSED_HEAD: &[u8] = b"\0\r\n\r\n";
+
+impl<Io> StrictStream<Io> {
+    fn new(io: Io) -> StrictStream<Io> {
+        StrictStream {
+            io,
+            framing: Framing::new(),
+            refusal: b"",
+        }
+    }
+
+    /// Nothing that the client sends after a violation is read.
+    fn read_refusal(&mut self, buffer: &mut ReadBuf<'_>) -> io::Result<()> {
+        if self.refusal.is_empty() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let bytes = self.refusal.len().min(buffer.remaining());
+        let (now, later) = self.refusal.split_at(bytes);
+        buffer.put_slice(now);
+        self.refusal = later;
+        Ok(())
+    }
+}
+
+impl<Io: AsyncRead + Unpin> AsyncRead for StrictStream<Io> {
+    /// What comes before a violation is read as usual. A violation in a head becomes a head that the library answers with 400 in its
+    /// turn, behind the answers to earlier requests, before it closes the connection. A violation in a body ends the body with an
+    /// error, which is answered with 400 by whoever reads the body.
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.framing.is_broken() {
+            return Poll::Ready(self.read_refusal(buffer));
+        }
+        let before = buffer.filled().len();
+        std::task::ready!(Pin::new(&mut self.io).poll_read(context, buffer))?;
+        if let Some(violation) = self.framing.read(&buffer.filled()[before..]) {
+            buffer.set_filled(before + violation.at);
+            if violation.in_head {
+                self.refusal = REFUSED_HEAD;
+            }
+            if violation.at == 0 || violation.in_head {
+                return Poll::Ready(self.read_refusal(buffer));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<Io: AsyncWrite + Unpin> AsyncWrite for StrictStream<Io> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
+
 async fn serve(
     request: hyper::Request<Incoming>,
     peer: IpAddr,
@@ -569,11 +685,18 @@ async fn serve(
         Ok(received) => {
             let access = received.route.access;
             let busy = has_shown_itself(access).then(|| place.busy());
+            // A refusal for a limit promises that nothing was done, so only answers to requests that change nothing are limited.
+            let is_safe = received.request.method.is_safe();
+            let owner = desk.door.share_owner(received.route, &received.request);
+            let owner = owner.filter(|_| is_safe);
             let outgoing = hand_over(received, desk).await;
             // What a worker was given it must hear of.
             match access {
                 Access::Workers => (outgoing, busy),
-                _ => (outgoing.within(&desk.answers), busy),
+                _ => (
+                    outgoing.within(&desk.answers, &desk.door.shares, owner),
+                    busy,
+                ),
             }
         }
         Err(refused) => (refused.into(), None),
@@ -632,6 +755,9 @@ async fn hand_over(received: Received, desk: &Desk) -> Outgoing {
     match desk.door.put(exchange) {
         Ok(()) => {}
         Err(NotQueued::Full) => return busy().into(),
+        Err(NotQueued::OverShare { owner, queued_max }) => {
+            return desk.door.over_queue_share(owner, queued_max).into();
+        }
         Err(NotQueued::Closed) => return stopping(),
     }
     match receiver.await {
@@ -683,7 +809,7 @@ fn busy() -> Response {
 struct Received {
     request: Request,
     route: &'static Route,
-    room: Option<OwnedSemaphorePermit>,
+    room: HeldRoom,
 }
 
 /// `asked`: the route, as soon as it is known, whether the caller may use it or not.
@@ -758,6 +884,14 @@ async fn read(
     if headers.host.is_none() && head.version == hyper::Version::HTTP_11 {
         return Err(refuse(400, "bad_request", "the request names no host"));
     }
+    // A whole address in the request line names a host as well. Which of two is meant, readers in between may decide differently.
+    if let (Some(authority), Some(_)) = (head.uri.authority(), head.uri.scheme())
+        && !(headers.host.as_deref())
+            .is_some_and(|host| host.eq_ignore_ascii_case(authority.as_str()))
+    {
+        let message = "the address and the header host name different hosts";
+        return Err(refuse(400, "bad_request", message));
+    }
     let Admitted {
         route,
         params,
@@ -780,7 +914,11 @@ async fn read(
     if route.access == Access::Signed {
         headers.all = all_headers(&head.headers);
     }
-    let body = read_body(body, bytes_max, desk.rooms.of(route.access), limits);
+    let owner = match route.access {
+        Access::Everyone | Access::Workers => None,
+        _ => desk.door.share_owner_of(&caller, peer),
+    };
+    let body = read_body(body, bytes_max, desk.rooms.of(route.access), owner, desk);
     let Ok(body) = timeout(limits.body_timeout, body).await else {
         return Err(refuse(408, "timeout", "the body took too long to arrive"));
     };
@@ -805,9 +943,11 @@ async fn read(
 async fn read_body(
     mut body: Incoming,
     bytes_max: usize,
-    room: &Arc<Semaphore>,
-    limits: &Limits,
-) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Response> {
+    room: &ByteRoom,
+    owner: Option<ShareOwner>,
+    desk: &Desk,
+) -> Result<(Bytes, HeldRoom), Response> {
+    let (limits, shares) = (&desk.limits, &desk.door.shares);
     let too_large = || {
         let message = format!("the body is larger than {bytes_max} bytes");
         Response::error(413, "too_large", &message, Vec::new())
@@ -818,7 +958,10 @@ async fn read_body(
     }
     let announced = body.size_hint().lower() as usize;
     let mut whole = BytesMut::new();
-    let mut held: Option<OwnedSemaphorePermit> = None;
+    let mut held = HeldRoom {
+        taken: None,
+        share: shares.begin_body(owner),
+    };
     loop {
         let frame = match timeout(limits.body_pause_max, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,
@@ -839,12 +982,24 @@ async fn read_body(
             swallow(body, limits);
             return Err(too_large());
         }
-        let Ok(taken) = room.clone().try_acquire_many_owned(piece.len() as u32) else {
+        let more = piece.len();
+        let grown = shares.grow(
+            Limit::BodyBytes,
+            &mut held.share,
+            more,
+            room.bytes,
+            bytes_max,
+        );
+        if let Err(over_share) = grown {
+            swallow(body, limits);
+            return Err(over_share.response());
+        }
+        let Ok(taken) = room.free.clone().try_acquire_many_owned(more as u32) else {
             swallow(body, limits);
             return Err(busy());
         };
-        match &mut held {
-            None => held = Some(taken),
+        match &mut held.taken {
+            None => held.taken = Some(taken),
             Some(held) => held.merge(taken),
         }
         if whole.is_empty() && body.is_end_stream() {
@@ -948,18 +1103,25 @@ impl From<Response> for Outgoing {
 
 impl Outgoing {
     /// Long ones take room until they are sent, or whoever asked is gone.
-    fn within(mut self, room: &Arc<Semaphore>) -> Outgoing {
+    fn within(mut self, room: &ByteRoom, shares: &Shares, owner: Option<ShareOwner>) -> Outgoing {
         const SHORT: usize = 64 << 10;
         let body = &mut self.response.body;
         if body.len() <= SHORT {
             return self;
         }
-        let Ok(taken) = room.clone().try_acquire_many_owned(body.len() as u32) else {
+        let bytes = body.len();
+        let mut share = shares.begin_answer(owner);
+        // One long answer is always allowed.
+        let grown = shares.grow(Limit::AnswerBytes, &mut share, bytes, room.bytes, bytes);
+        if let Err(over_share) = grown {
+            return over_share.response().into();
+        }
+        let Ok(taken) = room.free.clone().try_acquire_many_owned(bytes as u32) else {
             return busy().into();
         };
         *body = Bytes::from_owner(HeldBytes {
             bytes: std::mem::take(body),
-            _taken: taken,
+            _taken: (taken, share),
         });
         self
     }
@@ -1013,7 +1175,7 @@ struct OutBody {
 /// What gives its room back when nobody holds it any more, the library included.
 struct HeldBytes {
     bytes: Bytes,
-    _taken: OwnedSemaphorePermit,
+    _taken: (OwnedSemaphorePermit, Option<HeldShare>),
 }
 
 impl AsRef<[u8]> for HeldBytes {
@@ -1066,13 +1228,15 @@ impl Body for OutBody {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::ServerLimits;
+    use crate::domain::TokenId;
 
     #[test]
     fn long_answers_that_nobody_has_read_have_a_bound() {
-        let room = Arc::new(Semaphore::new(100_000));
+        let (room, shares) = (ByteRoom::new(100_000), Shares::new(ServerLimits::default()));
         let answer = |bytes: usize| {
             let outgoing: Outgoing = Response::text(vec![b'x'; bytes]).into();
-            outgoing.within(&room).response
+            outgoing.within(&room, &shares, None).response
         };
         let unread = answer(80_000);
         assert_eq!((unread.status, unread.body.len()), (200, 80_000));
@@ -1080,6 +1244,22 @@ mod tests {
         assert_eq!(answer(60_000).status, 200, "short ones take none");
         drop(unread);
         assert_eq!(answer(80_000).status, 200);
+    }
+
+    #[test]
+    fn one_caller_leaves_room_for_the_long_answers_of_others() {
+        let (room, shares) = (ByteRoom::new(400_000), Shares::new(ServerLimits::default()));
+        let answer = |owner: ShareOwner| {
+            let outgoing: Outgoing = Response::text(vec![b'x'; 90_000]).into();
+            outgoing.within(&room, &shares, Some(owner)).response
+        };
+        let (ann, bob) = (ShareOwner::Token(TokenId(1)), ShareOwner::Settings);
+        let unread = answer(ann);
+        assert_eq!(unread.status, 200);
+        assert_eq!(answer(ann).status, 429);
+        assert_eq!(answer(bob).status, 200);
+        drop(unread);
+        assert_eq!(answer(ann).status, 200);
     }
 
     #[test]

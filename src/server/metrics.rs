@@ -103,6 +103,7 @@ fn write(app: &App, page: &mut Page) -> Result<(), ApiError> {
     let ends_secs = holds.map_or(0.0, |(_, ends)| ends.0 as f64 / 1e3);
     page.alone(name, Kind::Gauge, help, ends_secs);
     app.meter.write(page);
+    app.shares.write(page, app.gate.refused_guesses());
     let help = "Polls of workers that wait for something to do.";
     let polls = app.waiting.count() as u64;
     page.alone("stepward_long_polls", Kind::Gauge, help, polls);

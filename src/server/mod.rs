@@ -18,6 +18,7 @@
 //! | `certificate` | looks whether the files of TLS have changed | when it is dropped |
 //! | `log-sync` | syncs what was appended to logs, once a second | when it is dropped, after a last sync |
 //! | `backup` | makes backups when they are due | when it is dropped, which gives up the one that it is making |
+//! | `audit` | tells the audit log about refused requests, and logs its head once an hour | when it is dropped |
 //! | `writer`, `answers` | the store's | when the last handle of the store goes |
 //!
 //! # How it stops
@@ -25,12 +26,17 @@
 //! and the store closes with its log moved into the database. Running steps know nothing of it: they report to the next life.
 
 pub mod api;
+mod audit_trail;
 mod auth;
 mod backups;
 mod catalogue;
+mod door;
 mod download;
 pub mod error;
 mod exchange;
+mod fair_queue;
+mod first_start;
+mod framing;
 mod handlers;
 mod http;
 mod log_sync;
@@ -42,6 +48,7 @@ mod places;
 mod reload;
 mod rollback;
 mod routes;
+mod shares;
 mod signed;
 mod streams;
 pub mod tls;
@@ -49,7 +56,7 @@ mod waiting;
 pub mod web;
 mod worker_api;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -60,18 +67,22 @@ use crate::config::{self, ConfigError, ServerConfig, Setting};
 use crate::domain::Timestamp;
 use crate::domain::lineage::EpochHistory;
 use crate::engine::{Engine, EngineError};
-use crate::language::{Diagnostic, Workflows};
+use crate::language::{Diagnostic, Library, Workflows};
 use crate::logs::{FindLogTag, LogLimits, LogNames, Logs};
 use crate::outbox::{Bell, Origin, Outbox};
 use crate::reaper::Reaper;
 use crate::scheduler::Scheduler;
+use crate::secret_policy::SecretPolicy;
 use crate::service::ServiceManager;
-use crate::store::{OpenError, Opening, Store, StoreOptions};
+use crate::store::{AuditSubject, OpenError, Opening, Store, StoreOptions, hex_sha256};
 use crate::sweeper::Sweeper;
-use api::hooks::HookLog;
+use crate::wire::api::NoticeJson;
+use api::hooks::{HookLog, HookSecrets};
+use audit_trail::AuditTrail;
 use auth::{Gate, GateOptions};
 use backups::Backups;
 use catalogue::{Catalogue, Loaded};
+use door::Door;
 use download::Downloads;
 use handlers::Handlers;
 use http::Front;
@@ -81,10 +92,12 @@ use meter::Meter;
 use metrics::Scrape;
 use reload::{Reload, Watch};
 use rollback::Rollback;
+use shares::{ShareOwner, Shares};
 use streams::Streams;
 use tls::{Identity, Watching};
 use waiting::Waiting;
 
+pub use first_start::FirstTokens;
 pub use http::Limits;
 pub use reload::OnReload;
 pub use routes::{Access, every_route};
@@ -114,6 +127,11 @@ pub enum StartError {
         make: String,
         or_else: &'static str,
     },
+    #[error("the token of the first start cannot be written to {file}: {source}")]
+    TokenFile {
+        file: PathBuf,
+        source: std::io::Error,
+    },
     #[error("there is no randomness to be had: {0}")]
     Randomness(getrandom::Error),
     #[error("a thread could not be started: {0}")]
@@ -130,7 +148,7 @@ pub struct App {
     /// Where they are read. `None`: nowhere.
     workflows_dir: Option<PathBuf>,
     logs: Logs,
-    /// For its end alone.
+    /// Kept so that the thread ends with the server.
     _log_sync: LogSync,
     /// What is shown. `None`: plain HTTP is spoken.
     certificate: Option<Arc<Identity>>,
@@ -153,9 +171,15 @@ pub struct App {
     /// Who messages are from.
     origin: Origin,
     hook_log: HookLog,
+    hook_secrets: HookSecrets,
     gate: Arc<Gate>,
+    /// Whether and why the server asks for a token.
+    door: Door,
+    /// For its end alone.
+    _audit_trail: AuditTrail,
     scans: web::log::Scans,
     meter: Arc<Meter>,
+    shares: Arc<Shares>,
     scrape: Scrape,
     begun_at: Timestamp,
     config: ServerConfig,
@@ -163,20 +187,22 @@ pub struct App {
     settings: Vec<Setting>,
 }
 
-/// Where everybody must show a token, somebody must have one that opens everything.
+/// Where everybody must show a token, somebody must have one that opens everything, or the first start must be about to write it.
 fn refuse_without_token(
     config: &ServerConfig,
     has_token: bool,
+    writes_tokens: bool,
     opening: &Opening,
 ) -> Result<(), StartError> {
-    if !config.asks_for_token() || has_token || opening.has_admin(wall_time())? {
+    if has_token || writes_tokens || opening.has_admin(wall_time())? {
         return Ok(());
     }
     let is_loopback = config.listen.ip().is_loopback();
     Err(StartError::NoToken {
-        why: match is_loopback {
-            true => "auth.required is true".to_string(),
-            false => format!("listen is {}, which others can reach", config.listen),
+        why: match (is_loopback, config.auth.required) {
+            (true, Some(true)) => "auth.required is true".to_string(),
+            (true, _) => "the server asks everybody for a token".to_string(),
+            (false, _) => format!("listen is {}, which others can reach", config.listen),
         },
         make: config.first_token(),
         or_else: match is_loopback {
@@ -186,10 +212,48 @@ fn refuse_without_token(
     })
 }
 
+/// Options of a start that are not settings.
+struct StartOptions<'a> {
+    /// The settings as they are in force, and where each comes from.
+    settings: Vec<Setting>,
+    /// The tasks to serve instead of those of the workflows folder.
+    fixed: Option<&'a Workflows>,
+    limits: Limits,
+    on_reload: Option<OnReload>,
+    manager: ServiceManager,
+    accepts_older: bool,
+    /// Whether this is `stepward server`, which others than the person who started it may reach. `dev`, `run` and `demo` stay open on
+    /// loopback.
+    is_for_others: bool,
+}
+
+impl StartOptions<'_> {
+    fn new(settings: Vec<Setting>) -> StartOptions<'static> {
+        StartOptions {
+            settings,
+            fixed: None,
+            limits: Limits::default(),
+            on_reload: None,
+            manager: ServiceManager::default(),
+            accepts_older: false,
+            is_for_others: false,
+        }
+    }
+}
+
 /// Nobody knows where these come from.
 fn unsaid(config: &ServerConfig) -> Vec<Setting> {
     // Without a file there is nothing that could not be read.
     config::in_force(config, None, &[]).unwrap_or_default()
+}
+
+/// A hash for each setting, so that the audit log can name those that changed since the last start. Values are not kept.
+fn hashes_of_settings(settings: &[Setting]) -> BTreeMap<String, String> {
+    let hashed = settings.iter().map(|setting| {
+        let value = serde_json::to_string(&setting.value).unwrap_or_default();
+        (setting.key.to_string(), hex_sha256(value.as_bytes()))
+    });
+    hashed.collect()
 }
 
 /// The logs of this installation. Their names contain the lineage of the attempt.
@@ -226,9 +290,27 @@ pub struct Server {
 }
 
 impl App {
-    /// The engine's verbs as calls of whoever asks: what they record bears the name.
+    /// The engine's verbs as calls of the caller: events and the audit log say so.
     fn engine_for(&self, request: &exchange::Request) -> Engine {
-        self.engine.by(request.who())
+        let engine = self.engine.acting(request.actor());
+        engine.with_keys_of(request.caller.key_owner())
+    }
+
+    /// Returns the caller whose share of the server a request takes. `None`: the caller is exempt.
+    fn share_owner(&self, request: &exchange::Request) -> Option<ShareOwner> {
+        let asks = self.gate.asks_for_token();
+        ShareOwner::of(&request.caller, request.headers.peer, asks)
+    }
+
+    /// Counts jobs that a request is about to make. An error says that its caller makes too many.
+    fn count_submissions(
+        &self,
+        request: &exchange::Request,
+        count: usize,
+    ) -> Result<(), error::ApiError> {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.shares
+            .count_submissions(self.share_owner(request), count)
     }
 }
 
@@ -243,26 +325,42 @@ impl Server {
         settings: Vec<Setting>,
         on_reload: Option<OnReload>,
     ) -> Result<Server, StartError> {
-        let (limits, nobody) = (Limits::default(), ServiceManager::default());
-        Server::begin(config, settings, None, limits, on_reload, nobody, false)
+        let options = StartOptions {
+            on_reload,
+            ..StartOptions::new(settings)
+        };
+        Server::begin(config, options)
     }
 
-    /// With a service manager that hears from recovery that the server lives. A database that is older than its mark is refused,
-    /// unless `accepts_older`.
+    /// Starts the server of `stepward server`.
+    ///
+    /// It asks for a token on loopback, too, if the data folder was created by version 0.2 or newer and the settings do not say
+    /// otherwise. The first start that asks writes tokens for commands and workers of the same user into the data folder.
+    ///
+    /// `manager` hears from recovery that the server lives. A database that is older than its mark is refused, unless
+    /// `accepts_older`.
     pub fn start_watched(
         config: &ServerConfig,
         settings: Vec<Setting>,
         manager: ServiceManager,
         accepts_older: bool,
     ) -> Result<Server, StartError> {
-        let limits = Limits::default();
-        Server::begin(config, settings, None, limits, None, manager, accepts_older)
+        let options = StartOptions {
+            manager,
+            accepts_older,
+            is_for_others: true,
+            ..StartOptions::new(settings)
+        };
+        Server::begin(config, options)
     }
 
     /// With other limits than the usual ones to what a client may cost.
     pub fn start_with(config: &ServerConfig, limits: Limits) -> Result<Server, StartError> {
-        let nobody = ServiceManager::default();
-        Server::begin(config, unsaid(config), None, limits, None, nobody, false)
+        let options = StartOptions {
+            limits,
+            ..StartOptions::new(unsaid(config))
+        };
+        Server::begin(config, options)
     }
 
     /// With these tasks and no others, whatever becomes of their files. Nothing of them happens by itself: no schedule fires.
@@ -270,26 +368,23 @@ impl Server {
         config: &ServerConfig,
         workflows: &Workflows,
     ) -> Result<Server, StartError> {
-        Server::begin(
-            config,
-            unsaid(config),
-            Some(workflows),
-            Limits::default(),
-            None,
-            ServiceManager::default(),
-            false,
-        )
+        let options = StartOptions {
+            fixed: Some(workflows),
+            ..StartOptions::new(unsaid(config))
+        };
+        Server::begin(config, options)
     }
 
-    fn begin(
-        config: &ServerConfig,
-        settings_known: Vec<Setting>,
-        fixed: Option<&Workflows>,
-        limits: Limits,
-        on_reload: Option<OnReload>,
-        manager: ServiceManager,
-        accepts_older: bool,
-    ) -> Result<Server, StartError> {
+    fn begin(config: &ServerConfig, options: StartOptions) -> Result<Server, StartError> {
+        let StartOptions {
+            settings: settings_known,
+            fixed,
+            limits,
+            on_reload,
+            manager,
+            accepts_older,
+            is_for_others,
+        } = options;
         // Everything that can refuse a start comes first, and changes no file: see `store::Opening`.
         let token = config.token()?;
         let identity = match config.tls.files() {
@@ -330,7 +425,13 @@ impl Server {
             source,
         };
         Logs::check(&logs_folder).map_err(in_logs)?;
-        refuse_without_token(config, token.is_some(), &opening)?;
+        let folder_door = opening.door()?;
+        let asks = config.asks_for_token(is_for_others && folder_door.is_closed);
+        let is_first_start =
+            is_for_others && asks && token.is_none() && !folder_door.has_had_first_start;
+        if asks {
+            refuse_without_token(config, token.is_some(), is_first_start, &opening)?;
+        }
         let address = config.listen;
         let in_listen = |source| StartError::Listen { address, source };
         let socket = http::bind(address).map_err(in_listen)?;
@@ -343,7 +444,7 @@ impl Server {
         let key = store.fingerprint("key of the pages");
         let gate = Gate::new(&GateOptions {
             token: token.as_deref(),
-            asks: config.asks_for_token(),
+            asks,
             listen: config.listen,
             public_url,
             speaks_tls: identity.is_some(),
@@ -353,10 +454,28 @@ impl Server {
         let settings = config.settings();
         let clock = Arc::new(SystemClock::continuing(store.begun_up(), &settings));
         let begun_at = clock.now().wall;
-        let engine = Engine::new(store, settings);
+        // Only `stepward dev` is told of reloads, and only `stepward run` has fixed workflows: there the files are the user's own.
+        let secret_policy = Arc::new(match on_reload.is_some() || fixed.is_some() {
+            true => SecretPolicy::of_user(config),
+            false => SecretPolicy::of_server(config),
+        });
+        let engine = Engine::new(store, settings).with_secret_policy(secret_policy.clone());
+        let written = match is_first_start {
+            true => first_start::write_tokens(&engine, &config.data_dir, clock.now())?,
+            false => None,
+        };
+        let door = Door {
+            is_for_others,
+            is_folder_closed: folder_door.is_closed,
+            first_tokens: written,
+        };
         gate.load(&engine)?;
+        let gate = Arc::new(gate);
         // The first commit of this start: the epoch records how many commits came before it.
         let epochs = Arc::new(engine.begin_epoch(clock.now())?);
+        engine.note_authentication(asks, clock.now())?;
+        let settings_hashes = hashes_of_settings(&settings_known);
+        engine.note_known(AuditSubject::Settings, settings_hashes, clock.now())?;
         // Before the schedules are loaded: their times are to be on the clock of now.
         let now = clock.now();
         engine.follow_clock(None, clock.reading(now), now)?;
@@ -374,7 +493,13 @@ impl Server {
             Some(folder) => {
                 let (catalogue, engine) = (catalogue.clone(), engine.clone());
                 let memory = config.data_dir.join(WORKFLOWS_FILE);
-                let watch = Watch::new(folder, &memory, catalogue, engine, clock.clone());
+                // Only `stepward dev` wants to hear of reloads, and there every new rule is an error.
+                let library = match on_reload.is_some() {
+                    true => Library::remembering_strictly(folder, &memory),
+                    false => Library::remembering(folder, &memory),
+                };
+                let library = library.checking_secrets(secret_policy);
+                let watch = Watch::new(library, catalogue, engine, clock.clone());
                 let mut watch = watch.telling(on_reload);
                 watch.load()?;
                 Some(watch)
@@ -395,11 +520,14 @@ impl Server {
         let outbox = Outbox::start(&engine, &clock, &config.notify, origin.clone(), &bell);
         let outbox = outbox.map_err(thread)?;
         let waiting = Waiting::start(engine.clone(), clock.clone(), polls_mailbox);
-        let streams = Streams::start(engine.clone(), streams_mailbox, limits.streams_max);
+        let shares = Arc::new(Shares::new(config.limits));
+        let streams_max = limits.streams_max;
+        let streams = Streams::start(engine.clone(), streams_mailbox, streams_max, shares.clone());
         let sweeper = Sweeper::start_watched(engine.clone(), clock.clone(), manager);
         let backups = Backups::start(&engine, &clock, config, &settings_known, &installation);
         let bounds = config.retention.bounds();
         let reaper = Reaper::start(engine.clone(), logs.clone(), bounds, clock.clone());
+        let audit_trail = AuditTrail::start(engine.clone(), clock.clone(), gate.clone());
         let app = Arc::new(App {
             waiting: waiting.map_err(thread)?,
             streams: streams.map_err(thread)?,
@@ -409,12 +537,13 @@ impl Server {
             backups: backups.map_err(thread)?,
             origin,
             hook_log: HookLog::default(),
+            hook_secrets: HookSecrets::default(),
             _log_sync: LogSync::start(logs.clone()).map_err(thread)?,
             scheduler,
             _reload: reload.transpose().map_err(thread)?,
             workflows: catalogue,
             workflows_dir: folder.map(|folder| folder.canonicalize().unwrap_or(folder.clone())),
-            downloads: Downloads::default(),
+            downloads: Downloads::new(shares.clone()),
             certificate: identity.clone(),
             engine,
             clock,
@@ -422,14 +551,20 @@ impl Server {
             installation,
             epochs,
             rollback: Rollback::default(),
-            gate: Arc::new(gate),
+            _audit_trail: audit_trail.map_err(thread)?,
+            gate,
+            door,
             scans: web::log::Scans::default(),
             meter: Arc::default(),
+            shares,
             scrape: Scrape::default(),
             begun_at,
             config: config.clone(),
             settings: settings_known,
         });
+        for warning in app.hook_secrets.warnings(&app) {
+            log::warn!("{warning}");
+        }
         let handlers = Handlers::start(&app, limits.queued_max).map_err(thread)?;
         let watching = identity.clone().map(Watching::start).transpose();
         let certificate = watching.map_err(thread)?;
@@ -451,6 +586,22 @@ impl Server {
     pub fn own_worker_token(&self) -> Option<String> {
         let app = self.app.as_ref().filter(|app| app.gate.asks_for_token())?;
         Some(app.gate.own_worker_token().to_string())
+    }
+
+    /// Whether whoever comes must show a token.
+    pub fn asks_for_token(&self) -> bool {
+        (self.app.as_ref()).is_some_and(|app| app.gate.asks_for_token())
+    }
+
+    /// The names of the tokens that this start has written into the data folder. `None`: an earlier start wrote them, or none did.
+    pub fn first_tokens(&self) -> Option<&FirstTokens> {
+        self.app.as_ref()?.door.first_tokens.as_ref()
+    }
+
+    /// Returns the problems with authentication, for the start message.
+    pub fn door_notices(&self) -> Vec<NoticeJson> {
+        let app = self.app.as_ref();
+        app.map_or_else(Vec::new, |app| door::notices(app, true))
     }
 
     /// How many tasks can be submitted.

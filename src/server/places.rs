@@ -6,8 +6,10 @@
 //! waits for an answer stays. The address that takes most pays first, and of one address what was longest without use.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::shares::network;
 
 #[derive(Debug, Clone, Copy)]
 pub struct PlaceLimits {
@@ -84,7 +86,7 @@ impl Places {
         peer: IpAddr,
         let_go: impl FnOnce() + Send + 'static,
     ) -> Option<Arc<Place>> {
-        let home = home(peer);
+        let home = network(peer);
         let mut table = self.table();
         let crowd = table.crowds.get(&home);
         let (count, strangers) = crowd.map_or((0, 0), |crowd| (crowd.count, crowd.strangers.len()));
@@ -221,15 +223,6 @@ impl Drop for Busy {
     fn drop(&mut self) {
         let Place { places, number } = &*self.place;
         places.table().stand(*number, Standing::Idle);
-    }
-}
-
-/// Whoever has one address of the newer kind has a whole net of them.
-fn home(peer: IpAddr) -> IpAddr {
-    const NET: u128 = !0 << 64;
-    match peer {
-        IpAddr::V4(_) => peer,
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & NET).into(),
     }
 }
 

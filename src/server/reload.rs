@@ -4,7 +4,7 @@
 //! The thread looks rather than being notified: that works on every filesystem, and a thousand files cost a millisecond.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,6 +20,7 @@ use crate::essential::{catch_and_count, spawn_essential};
 use crate::language::{Library, Reloaded, render};
 use crate::metrics::PanicPlace;
 use crate::scheduler::Scheduler;
+use crate::store::AuditSubject;
 use crate::words::count;
 
 /// A change is taken when two looks in a row agree on it.
@@ -49,14 +50,13 @@ pub type OnReload = Box<dyn FnMut(&Reloaded) + Send>;
 
 impl Watch {
     pub fn new(
-        folder: &Path,
-        memory: &Path,
+        library: Library,
         catalogue: Arc<Catalogue>,
         engine: Engine,
         clock: Arc<SystemClock>,
     ) -> Watch {
         Watch {
-            library: Library::remembering(folder, memory),
+            library,
             catalogue,
             engine,
             clock,
@@ -80,13 +80,30 @@ impl Watch {
             on_reload(&reloaded);
         }
         if loaded.problems != former.problems {
+            let tolerated = reloaded.diagnostics.iter();
+            for found in tolerated.filter(|found| found.is_tolerated()) {
+                log::warn!(
+                    "{}; the file loads because version 0.1 had accepted it",
+                    render::short(found)
+                );
+            }
             match loaded.errors() {
                 0 if former.errors() > 0 => self.tell_mended(&loaded)?,
                 0 => {}
                 _ => self.tell_broken(&reloaded)?,
             }
         }
+        self.note_changed_tasks(&loaded)?;
         self.set_schedules()
+    }
+
+    /// The audit log names the tasks that were added, changed or removed since the server last loaded them, in this life or before.
+    fn note_changed_tasks(&self, loaded: &Loaded) -> Result<(), EngineError> {
+        let tasks = loaded.tasks.iter();
+        let hashes = tasks.map(|(name, task)| (name.clone(), task.hash().to_string()));
+        let now = self.clock.now();
+        self.engine
+            .note_known(AuditSubject::Workflows, hashes.collect(), now)
     }
 
     fn set_schedules(&mut self) -> Result<(), EngineError> {

@@ -2,8 +2,8 @@
 
 use super::App;
 use super::api::{
-    backups, deliveries, events, health, hooks, jobs, logs, queue, recovery, retention, schedules,
-    steps, tasks, tokens, workers, workflows,
+    audit, backups, deliveries, events, health, hooks, jobs, logs, queue, recovery, retention,
+    schedules, steps, tasks, tokens, workers, workflows,
 };
 use super::error::ApiError;
 use super::exchange::Method::{self, Delete, Get, Post, Put};
@@ -63,7 +63,34 @@ pub struct Route {
     pub path: &'static str,
     pub access: Access,
     pub handler: Handler,
+    /// Whether a link on another site may lead a browser here. Only pages: a link must not start a download or show raw data.
+    pub is_linkable: bool,
+    /// Whether a request without a bearer token is refused with 405, also where nobody is asked for a token. A browser never sends
+    /// a bearer token by itself, so no page of any site can make it use such a route.
+    pub needs_bearer: bool,
 }
+
+/// Work that may take seconds, for which there are handlers of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CostlyWork {
+    /// Checks files that somebody sent.
+    Validation,
+    /// Reads a whole log.
+    LogSearch,
+}
+
+impl Route {
+    pub fn costly_work(&self, request: &Request) -> Option<CostlyWork> {
+        match self.path {
+            VALIDATE => Some(CostlyWork::Validation),
+            STEP_LOGS if request.query("grep").is_some() => Some(CostlyWork::LogSearch),
+            _ => None,
+        }
+    }
+}
+
+const VALIDATE: &str = "/api/validate";
+const STEP_LOGS: &str = "/api/jobs/{job}/steps/{step}/logs";
 
 #[rustfmt::skip]
 const ROUTES: &[Route] = &[
@@ -84,7 +111,7 @@ const ROUTES: &[Route] = &[
     route(Get,    "/api/jobs/{job}/why",                                             People(Viewer),    jobs::why),
     route(Get,    "/api/jobs/{job}/events",                                          People(Viewer),    jobs::events),
     route(Get,    "/api/jobs/{job}/logs",                                            People(Viewer),    logs::of_job),
-    route(Get,    "/api/jobs/{job}/steps/{step}/logs",                               People(Viewer),    logs::of_step),
+    route(Get,    STEP_LOGS,                                                         People(Viewer),    logs::of_step),
     route(Get,    "/api/jobs/{job}/steps/{step}/why",                                People(Viewer),    steps::why),
     route(Get,    "/api/jobs/{job}/steps/{step}/output",                             People(Viewer),    steps::output),
     route(Post,   "/api/jobs/{job}/steps/{step}/approve",                            People(Operator),  steps::approve),
@@ -99,7 +126,7 @@ const ROUTES: &[Route] = &[
     route(Post,   "/api/schedules/{schedule}/resume",                                People(Operator),  schedules::resume),
     route(Post,   "/api/schedules/{schedule}/fire",                                  People(Operator),  schedules::fire),
     route(Get,    "/api/workflows",                                                  People(Viewer),    workflows::show),
-    route(Post,   "/api/validate",                                                   People(Viewer),    workflows::validate),
+    route(Post,   VALIDATE,                                                          People(Viewer),    workflows::validate),
     route(Get,    "/api/queue",                                                      People(Viewer),    queue::list),
     route(Get,    "/api/workers",                                                    People(Viewer),    workers::list),
     route(Get,    "/api/workers/{worker}",                                           People(Viewer),    workers::show),
@@ -109,6 +136,8 @@ const ROUTES: &[Route] = &[
     route(Post,   "/api/workers/{worker}/resume",                                    People(Operator),  workers::resume),
     route(Delete, "/api/workers/{worker}",                                           People(Admin),     workers::delete),
     route(Get,    "/api/events",                                                     People(Viewer),    events::list_or_stream),
+    route(Get,    "/api/audit",                                                      People(Admin),     audit::list),
+    route(Get,    "/api/audit/head",                                                 People(Admin),     audit::ends),
     route(Get,    "/api/recovery",                                                   People(Viewer),    recovery::show),
     route(Post,   "/api/recovery/sweep",                                             People(Admin),     recovery::sweep),
     route(Get,    "/api/deliveries",                                                 People(Viewer),    deliveries::list),
@@ -116,7 +145,8 @@ const ROUTES: &[Route] = &[
     route(Post,   "/api/deliveries/{delivery}/redeliver",                            People(Operator),  deliveries::redeliver),
     route(Post,   "/api/notify/{target}/test",                                       People(Admin),     deliveries::test),
 
-    route(Get,    "/api/backup",                                                     People(Admin),     backups::take),
+    route(Post,   "/api/backup",                                                     People(Admin),     backups::take),
+    bearer(Get,   "/api/backup",                                                     People(Admin),     backups::take),
     route(Get,    "/api/backups",                                                    People(Viewer),    backups::show),
     route(Get,    "/api/retention",                                                  People(Viewer),    retention::show),
     route(Post,   "/api/prune",                                                      People(Admin),     retention::prune),
@@ -136,7 +166,7 @@ const ROUTES: &[Route] = &[
     route(Get,    "/jobs/bulk",                                                      Pages(Operator),   web::jobs::ask_bulk),
     route(Post,   "/jobs/bulk",                                                      Pages(Operator),   web::jobs::bulk),
     route(Get,    "/jobs/{job}",                                                     Pages(Viewer),     web::job::show),
-    route(Get,    "/jobs/{job}/graph.svg",                                           Pages(Viewer),     web::job::graph_file),
+    part(Get,     "/jobs/{job}/graph.svg",                                           Pages(Viewer),     web::job::graph_file),
     route(Get,    "/jobs/{job}/cancel",                                              Pages(Operator),   web::acts::ask_cancel),
     route(Post,   "/jobs/{job}/cancel",                                              Pages(Operator),   web::acts::cancel),
     route(Get,    "/jobs/{job}/retry",                                               Pages(Operator),   web::acts::ask_retry),
@@ -146,11 +176,11 @@ const ROUTES: &[Route] = &[
     route(Get,    "/jobs/{job}/steps/{step}/reject",                                 Pages(Operator),   web::acts::ask_reject),
     route(Post,   "/jobs/{job}/steps/{step}/reject",                                 Pages(Operator),   web::acts::reject),
     route(Get,    "/jobs/{job}/steps/{step}/log",                                    Pages(Viewer),     web::log::window),
-    route(Get,    "/jobs/{job}/steps/{step}/log/marks",                              Pages(Viewer),     web::log::marks),
-    route(Get,    "/jobs/{job}/steps/{step}/log/find",                               Pages(Viewer),     web::log::find),
-    route(Get,    "/jobs/{job}/steps/{step}/log/place",                              Pages(Viewer),     web::log::place_of),
-    route(Get,    "/jobs/{job}/steps/{step}/log/groups",                             Pages(Viewer),     web::log::groups),
-    route(Get,    "/jobs/{job}/steps/{step}/log/error",                              Pages(Viewer),     web::log::first_error),
+    part(Get,     "/jobs/{job}/steps/{step}/log/marks",                              Pages(Viewer),     web::log::marks),
+    part(Get,     "/jobs/{job}/steps/{step}/log/find",                               Pages(Viewer),     web::log::find),
+    part(Get,     "/jobs/{job}/steps/{step}/log/place",                              Pages(Viewer),     web::log::place_of),
+    part(Get,     "/jobs/{job}/steps/{step}/log/groups",                             Pages(Viewer),     web::log::groups),
+    part(Get,     "/jobs/{job}/steps/{step}/log/error",                              Pages(Viewer),     web::log::first_error),
     route(Get,    "/queue",                                                          Pages(Viewer),     web::queue::show),
     route(Get,    "/workers",                                                        Pages(Viewer),     web::workers::show),
     route(Get,    "/workers/{worker}/delete",                                        Pages(Admin),      web::workers::ask),
@@ -163,6 +193,7 @@ const ROUTES: &[Route] = &[
     route(Get,    "/events",                                                         Pages(Viewer),     web::events::show),
     route(Get,    "/recovery",                                                       Pages(Viewer),     web::recovery::show),
     route(Get,    "/settings",                                                       Pages(Viewer),     web::settings::show),
+    route(Get,    "/settings/audit",                                                 Pages(Admin),      web::audit::show),
     route(Get,    "/settings/tokens/new",                                            Pages(Admin),      web::tokens::ask_new),
     route(Post,   "/settings/tokens/new",                                            Pages(Admin),      web::tokens::make),
     route(Get,    "/settings/tokens/{token}/revoke",                                 Pages(Admin),      web::tokens::ask_revoke),
@@ -174,7 +205,7 @@ const ROUTES: &[Route] = &[
     route(Get,    "/login",                                                          Public,            web::login::show),
     route(Post,   "/login",                                                          Public,            web::login::log_in),
     route(Post,   "/logout",                                                         Public,            web::login::log_out),
-    route(Get,    "/assets/{version}/{file}",                                        Public,            web::assets::show),
+    part(Get,     "/assets/{version}/{file}",                                        Public,            web::assets::show),
 
     route(Post,   "/hooks/{name}",                                                   Signed,            hooks::receive),
 
@@ -195,6 +226,24 @@ const fn route(method: Method, path: &'static str, access: Access, handler: Hand
         path,
         access,
         handler,
+        is_linkable: matches!(access, Pages(_) | Public),
+        needs_bearer: false,
+    }
+}
+
+/// A route for what a page is made of: a file, or data that its script fetches.
+const fn part(method: Method, path: &'static str, access: Access, handler: Handler) -> Route {
+    Route {
+        is_linkable: false,
+        ..route(method, path, access, handler)
+    }
+}
+
+/// A route for programs that show a bearer token.
+const fn bearer(method: Method, path: &'static str, access: Access, handler: Handler) -> Route {
+    Route {
+        needs_bearer: true,
+        ..route(method, path, access, handler)
     }
 }
 

@@ -7,6 +7,7 @@ use ring::hmac;
 use crate::domain::Timestamp;
 use crate::domain::webhook::WebhookScheme;
 use crate::outbox::decoded_secret;
+use crate::store::hex_sha256;
 
 /// How old a signature may be, or how far ahead its sender's clock.
 const TOLERANCE_SECS: i64 = 5 * 60;
@@ -46,6 +47,29 @@ impl Evidence<'_> {
         let names = ["webhook-id", "x-github-delivery", "idempotency-key"];
         let mut ids = names.iter().filter_map(|name| self.header(name));
         ids.find(|id| !id.trim().is_empty())
+    }
+
+    /// Whether the request shows a signature or a secret at all, right or wrong.
+    pub fn is_shown(&self) -> bool {
+        self.scheme().is_some()
+    }
+
+    /// Names the delivery by what was signed, for a request that `shows` the secret. The id that GitHub sends is not signed, so
+    /// whoever has seen one delivery could repeat it under another id. `None`: the request carries the secret itself, and whoever
+    /// knows that can ask for anything.
+    pub fn signed_digest(&self, scheme: Option<WebhookScheme>) -> Option<String> {
+        match scheme.or_else(|| self.scheme())? {
+            WebhookScheme::Standard => {
+                let (id, timestamp) = (
+                    self.header("webhook-id")?,
+                    self.header("webhook-timestamp")?,
+                );
+                let signed = [format!("{id}.{timestamp}.").as_bytes(), self.body].concat();
+                Some(hex_sha256(&signed))
+            }
+            WebhookScheme::Github => Some(hex_sha256(self.body)),
+            WebhookScheme::Bearer => None,
+        }
     }
 
     /// With a scheme, only that one is taken.

@@ -17,6 +17,7 @@ use super::error::ApiError;
 use super::exchange::Response;
 use super::http::{Answer, StreamWriter};
 use super::mailbox::Mailbox;
+use super::shares::{Limit, ShareOwner, Shares};
 use crate::domain::{EventSeq, JobId};
 use crate::engine::{Engine, EngineError};
 use crate::essential::{catch_and_count, spawn_essential};
@@ -70,6 +71,8 @@ pub struct Subscription {
     pub from: Place,
     pub job_id: Option<JobId>,
     pub pass: Pass,
+    /// The caller whose share of the streams this stream takes. `None`: the caller is exempt.
+    pub owner: Option<ShareOwner>,
 }
 
 pub enum Message {
@@ -91,6 +94,7 @@ impl Streams {
         engine: Engine,
         mailbox: Arc<Mailbox<Message>>,
         streams_max: usize,
+        shares: Arc<Shares>,
     ) -> std::io::Result<Streams> {
         let count = Arc::<AtomicUsize>::default();
         let teller = Teller {
@@ -98,6 +102,7 @@ impl Streams {
             mailbox: mailbox.clone(),
             open: Vec::new(),
             streams_max,
+            shares,
             count: count.clone(),
         };
         let thread = spawn_essential("event-streams", move || teller.run())?;
@@ -148,6 +153,7 @@ struct Teller {
     mailbox: Arc<Mailbox<Message>>,
     open: Vec<Stream>,
     streams_max: usize,
+    shares: Arc<Shares>,
     count: Arc<AtomicUsize>,
 }
 
@@ -159,6 +165,7 @@ struct Stream {
     within: (i64, JobId),
     job_id: Option<JobId>,
     pass: Pass,
+    owner: Option<ShareOwner>,
     /// There may be more to tell.
     lags: bool,
 }
@@ -230,6 +237,16 @@ impl Teller {
     fn open(&mut self, subscription: Subscription, answer: Answer) {
         self.open.retain(|stream| !stream.writer.is_gone());
         let streams_max = self.streams_max;
+        if let Some(owner) = subscription.owner {
+            let own = self
+                .open
+                .iter()
+                .filter(|stream| stream.owner == Some(owner));
+            if own.count() >= self.shares.share_of(streams_max) {
+                let refused = (self.shares).over_share(Limit::EventStreams, owner, streams_max);
+                return answer.give(refused.response());
+            }
+        }
         if self.open.len() >= streams_max {
             let message = format!("{streams_max} streams are open already, close one");
             return answer.give(ApiError::new(503, "too_many_streams", message).response());
@@ -249,6 +266,7 @@ impl Teller {
                 within: (subscription.from.change, JobId(i64::MAX)),
                 job_id: subscription.job_id,
                 pass: subscription.pass,
+                owner: subscription.owner,
                 lags: true,
             });
         }

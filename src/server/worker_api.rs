@@ -11,6 +11,7 @@ use super::exchange::{Reply, Request, Response};
 use super::rollback::{CallingWorker, refuse_if_rolled_back};
 use super::waiting::{Update, WaitingPoll, says_nothing};
 use crate::disk::has_room_for_log;
+use crate::domain::audit::{Actor, AuditAction, AuditEntry};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::log::LogFault;
 use crate::domain::protocol::{LogDigest, Poll, Spooled, Verdict};
@@ -56,7 +57,13 @@ pub fn enrol(app: &App, request: &Request) -> Result<Reply, ApiError> {
     }
     let token_id = enrolment.token_id().expect("an enrolment is a token");
     let now = app.clock.now();
-    let enrolled = (app.engine).enrol(token_id, asked.secret_hash, asked.name, now)?;
+    // Events do not name a worker as somebody who acts; the audit log names the enrolment.
+    let actor = Actor {
+        is_named_in_events: false,
+        ..enrolment.actor(request.headers.peer)
+    };
+    let engine = app.engine.acting(actor);
+    let enrolled = engine.enrol(token_id, asked.secret_hash, asked.name, now)?;
     app.gate.load(&app.engine)?;
     let answer = EnrolAnswer {
         token_id: enrolled.token_id.0,
@@ -86,12 +93,19 @@ fn is_owner(app: &App, request: &Request, session_key: &str) -> Result<bool, Api
             "token {token_id} ({name}) was shown for a session of another worker: it was refused; revoke it if nobody knows why"
         );
         let event = NewEvent::new(EventKind::ScopeViolated, text);
-        app.engine.tell(event, app.clock.now())?;
+        let actor = Actor {
+            is_named_in_events: false,
+            ..request.actor()
+        };
+        let entry = AuditEntry::refused(AuditAction::ScopeViolated).object("token", token_id);
+        let engine = app.engine.acting(actor);
+        engine.tell_audited_loudly(event, entry, app.clock.now())?;
     }
     Ok(false)
 }
 
 pub fn open_session(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    app.shares.count_session_open(app.share_owner(request))?;
     let asked: SessionRequest = request.json()?;
     refuse_if_rolled_back(app, request, CallingWorker::Named(&asked.name))?;
     let features = request.announced.features;

@@ -9,14 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::backup::{Backup, StepResult};
-use rusqlite::{Connection, ErrorCode, OpenFlags, named_params};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, named_params};
 
 use super::invariants::Breach;
 use super::opening;
 use super::schema::{self, DATABASE_FILE, FolderLock, OpenError};
-use super::{Store, StoreError, StoreOptions, Tx, lineage};
+use super::{Store, StoreError, StoreOptions, Tx, audit, lineage};
+use crate::domain::audit::{Actor, AuditAction, AuditEntry, ChainFault, ChainLink};
 use crate::domain::event::NewEvent;
 use crate::domain::lineage::{Lineages, LogTag};
+use crate::domain::token::CONSOLE;
 use crate::domain::{AttemptRef, JobId, Now, Timestamp};
 
 pub const STATEMENTS: &[&str] = &[ATTEMPTS_OF_JOB, INSTALLATION];
@@ -52,7 +54,20 @@ pub struct Copy {
     pub schema_version: i64,
     /// Which installation it is of.
     pub installation: String,
+    /// The head of the audit log. `None`: the copy is of a version that had none.
+    pub audit_head: Option<ChainLink>,
 }
+
+/// The schema version that added the audit log.
+const AUDIT_SINCE_VERSION: i64 = 5;
+
+const AUDIT_HEAD: &str = "
+    SELECT seq, hash FROM audit
+     UNION ALL
+    SELECT seq, hash FROM audit_anchor
+     ORDER BY seq DESC
+     LIMIT 1
+";
 
 /// The schema version that added the table of lineages.
 const LINEAGES_SINCE_VERSION: i64 = 4;
@@ -171,12 +186,22 @@ fn copy(from: &Path, flags: OpenFlags, to: &Path, go_on: &GoOn) -> Result<Copy, 
         true => Lineages::default(),
         false => lineage::read_lineages(&target).map_err(unwritten)?,
     };
+    let audit_head = match schema_version < AUDIT_SINCE_VERSION {
+        true => None,
+        false => Some(read_audit_head(&target).map_err(unwritten)?),
+    };
     Ok(Copy {
+        audit_head,
         lineages,
         installation: installation.map_err(unwritten)?,
         connection: target,
         schema_version,
     })
+}
+
+fn read_audit_head(target: &Connection) -> rusqlite::Result<ChainLink> {
+    let head = target.query_row(AUDIT_HEAD, [], audit::link).optional()?;
+    Ok(head.unwrap_or(ChainLink::GENESIS))
 }
 
 /// `ok`, or what is wrong with its pages.
@@ -194,13 +219,21 @@ pub struct Taken {
     pub schema_version: i64,
     pub installation: String,
     pub breaches: Vec<Breach>,
+    /// The head of the audit log as it was in the copy, or why the log does not fit together.
+    pub audit: Result<ChainLink, ChainFault>,
 }
 
 /// Looks at everything in a folder that holds a copy: every page, every rule. One of an older version is brought up to date.
 ///
 /// Workers may have gone on since the copy was made, with attempts that this database does not know and will number anew. So
-/// the copy begins a new lineage, which also ends every session. `event` tells people.
-pub fn take_copy(folder: &Path, event: NewEvent, wall: Timestamp) -> Result<Taken, CopyError> {
+/// the copy begins a new lineage, which also ends every session. `event` tells people, `detail` is for the audit log, which goes on
+/// from its last row in the copy.
+pub fn take_copy(
+    folder: &Path,
+    event: NewEvent,
+    detail: Option<String>,
+    wall: Timestamp,
+) -> Result<Taken, CopyError> {
     let file = folder.join(DATABASE_FILE);
     let refuse = |source| CopyError::Open(schema::sqlite_refusal(folder, &file, source));
     let schema_version = {
@@ -221,6 +254,8 @@ pub fn take_copy(folder: &Path, event: NewEvent, wall: Timestamp) -> Result<Take
     let failed = |error: StoreError| CopyError::Unwritten(error.to_string());
     let breaches = store.read(|tx| tx.rule_breaches()).map_err(failed)?;
     let installation = store.read(|tx| tx.installation_key()).map_err(failed)?;
+    let walked = store.read(|tx| tx.walk_audit(None, |_| ()));
+    let audit = walked.map_err(failed)?.map(|(head, _)| head);
     if breaches.is_empty() {
         let now = Now {
             wall,
@@ -228,6 +263,12 @@ pub fn take_copy(folder: &Path, event: NewEvent, wall: Timestamp) -> Result<Take
         };
         let begin = move |tx: &Tx| {
             tx.begin_new_lineage()?;
+            let restored = AuditEntry::of(AuditAction::BackupRestored);
+            tx.audit_as(
+                &Actor::named(CONSOLE),
+                &restored.detail(detail.clone()),
+                now,
+            )?;
             tx.record(&event, now)
         };
         store.write(begin).map_err(failed)?;
@@ -236,6 +277,7 @@ pub fn take_copy(folder: &Path, event: NewEvent, wall: Timestamp) -> Result<Take
         schema_version,
         installation,
         breaches,
+        audit,
     })
 }
 

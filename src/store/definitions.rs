@@ -13,8 +13,8 @@ use crate::domain::reason::Reason;
 use crate::domain::retry::{Backoff, OnWorkerLoss, RetryPolicy};
 use crate::domain::secret::SecretRef;
 use crate::domain::task::{
-    Action, Concurrency, Definition, ForEach, Hook, HookDoes, HookOn, Items, NamedAction, Runner,
-    StepDraft, TaskDraft, Unmatched, WhenFull,
+    Action, Concurrency, Definition, ForEach, Hook, HookDoes, HookOn, Items, NamedAction, Rules,
+    Runner, StepDraft, TaskDraft, Unmatched, WhenFull,
 };
 use crate::domain::value::{ValueSpec, ValueType};
 use crate::domain::{DefinitionId, Json};
@@ -43,6 +43,11 @@ impl Frozen {
             body: body.into(),
             hash: hash.into(),
         }
+    }
+
+    /// SHA-256 of the definition, in hex.
+    pub fn hash(&self) -> &str {
+        &self.hash
     }
 
     pub fn bytes(&self) -> usize {
@@ -156,6 +161,9 @@ struct TaskJson {
     env: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     secrets: BTreeMap<String, SecretJson>,
+    /// Absent: 1. Version 0.1 wrote no such field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rules: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -358,6 +366,7 @@ impl From<&TaskDraft> for TaskJson {
             secrets: (draft.secrets.iter())
                 .map(|(name, secret)| (name.clone(), SecretJson::from(secret)))
                 .collect(),
+            rules: (draft.rules != Rules::V1).then(|| draft.rules.number()),
         }
     }
 }
@@ -384,6 +393,9 @@ impl TryFrom<TaskJson> for TaskDraft {
             };
             Ok::<_, String>(Hook { on, does })
         });
+        let rules = json.rules.unwrap_or(Rules::V1.number());
+        let rules =
+            Rules::from_number(rules).ok_or_else(|| format!("unknown version {rules} of rules"))?;
         Ok(TaskDraft {
             name: json.name,
             steps: json
@@ -402,6 +414,7 @@ impl TryFrom<TaskJson> for TaskDraft {
             secrets: (json.secrets.into_iter())
                 .map(|(name, secret)| (name, SecretRef::from(secret)))
                 .collect(),
+            rules,
         })
     }
 }

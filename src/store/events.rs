@@ -4,6 +4,7 @@ use rusqlite::named_params;
 
 use super::rows;
 use super::{StoreError, Tx};
+use crate::domain::audit::Actor;
 use crate::domain::event::{Event, EventKind, NewEvent};
 use crate::domain::limits::{self, clip};
 use crate::domain::reason::Reason;
@@ -203,7 +204,7 @@ impl Tx<'_> {
             ":reason": event.reason.map(Reason::as_str),
             ":message": clip(&event.message, limits::MESSAGE_BYTES_MAX),
             ":data": event.data.as_ref().map(|data| &data.0),
-            ":actor": self.changes.borrow().actor.as_deref(),
+            ":actor": self.changes.borrow().actor.as_deref().and_then(Actor::event_name),
         })?;
         let mut changes = self.changes.borrow_mut();
         changes.notice.news = true;

@@ -23,7 +23,7 @@ use super::opening;
 use super::schema::{self, DATABASE_FILE, LOCK_FILE, OpenError, SCHEMA_VERSION};
 use super::{Shared, Stats, StoreError, StoreOptions, Tx};
 use crate::domain::Timestamp;
-use crate::secrets::Sealer;
+use crate::sealer::Sealer;
 
 /// Whoever reads keeps a running server's log from shrinking: of a larger database it is not worth it.
 const BYTES_MAX_RUNNING: u64 = 64 << 20;

@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::{StoreError, Tx};
 use crate::domain::JobId;
+use crate::domain::audit::ChainFault;
 use crate::domain::depends::Outcome;
 use crate::domain::job::{JobState, Tally};
 use crate::domain::step::{Step, StepState};
@@ -23,6 +24,15 @@ impl Breach {
         let what = what.replace("*** in database main ***", "");
         let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
         Breach { rule, what }
+    }
+}
+
+impl Breach {
+    pub fn of_audit(fault: ChainFault) -> Breach {
+        Breach {
+            rule: "the audit log is one chain of hashes",
+            what: fault.to_string(),
+        }
     }
 }
 
@@ -198,6 +208,7 @@ impl Tx<'_> {
     pub fn breaches(&self) -> Result<Vec<Breach>, StoreError> {
         let mut breaches = self.page_breaches()?;
         breaches.extend(self.rule_breaches()?);
+        breaches.extend(self.audit_breaches()?);
         Ok(breaches)
     }
 

@@ -2,13 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
-use rusqlite::{Connection, OptionalExtension, named_params};
+use rusqlite::{Connection, OptionalExtension, Row, named_params};
 
 use super::rows::{self, job_columns};
 use super::{Changes, StoreError, Tx};
+use crate::domain::idempotency::KeyOwner;
 use crate::domain::job::{Hold, Job, JobMove, JobState, ParentStep, Source, Tally};
 use crate::domain::reason::Reason;
-use crate::domain::{DefinitionId, JobId, Json, Now, ScheduleId, StepId, Timestamp, Uptime};
+use crate::domain::{
+    DefinitionId, JobId, Json, Now, ScheduleId, SealId, StepId, Timestamp, Uptime,
+};
 use crate::metrics::Fact;
 use crate::planted::{Bug, planted};
 
@@ -71,6 +74,7 @@ pub struct NewJob {
     pub concurrency_group: Option<String>,
     pub steps_open: u32,
     pub due_up: Option<Uptime>,
+    pub seal_id: SealId,
 }
 
 /// A job that came of another.
@@ -103,10 +107,10 @@ pub struct ChangedJob {
 const INSERT_JOB: &str = "
     INSERT INTO job (definition_id, task_index, task, state, source, input, labels, priority, parent_step_id,
                      parent_attempt, depth, retry_of, hook_of, schedule_id, scheduled_for, not_before, concurrency_group, steps_open, change_seq, created_at,
-                     since_up, due_up)
+                     since_up, due_up, seal_id)
     VALUES (:definition_id, :task_index, :task, 'pending', :source, :input, :labels, :priority, :parent_step_id,
             :parent_attempt, :depth, :retry_of, :hook_of, :schedule_id, :scheduled_for, :not_before, :concurrency_group, :steps_open, 0, :wall,
-            :up, :due_up)
+            :up, :due_up, :seal_id)
 ";
 
 const JOB: &str = concat!(
@@ -278,12 +282,12 @@ const NOTE_CHANGE: &str = "
 ";
 
 const IDEMPOTENT_JOB: &str = "
-    SELECT job_id, request_hash FROM idempotency WHERE idempotency_key = :key
+    SELECT job_id, request_hash FROM idempotency WHERE idempotency_key = :key AND owner = :owner
 ";
 
 const REMEMBER_KEY: &str = "
-    INSERT INTO idempotency (idempotency_key, request_hash, job_id, created_at)
-    VALUES (:key, :request_hash, :job_id, :wall)
+    INSERT INTO idempotency (idempotency_key, owner, request_hash, job_id, created_at)
+    VALUES (:key, :owner, :request_hash, :job_id, :wall)
 ";
 
 const SAVE_SERVICE_CLOCK: &str = "
@@ -336,6 +340,7 @@ impl Tx<'_> {
             ":wall": now.wall.0,
             ":up": now.up.0,
             ":due_up": job.due_up.map(|up| up.0),
+            ":seal_id": job.seal_id.0,
         })?;
         let job_id = JobId(self.connection.last_insert_rowid());
         self.note(Fact::JobCreated(job.source));
@@ -623,18 +628,29 @@ impl Tx<'_> {
         )?)
     }
 
-    /// The job that a key stands for, and the hash of the request that made it.
-    pub fn idempotent_job(&self, key: &str) -> Result<Option<(JobId, String)>, StoreError> {
-        Ok(self
-            .sql(IDEMPOTENT_JOB)?
-            .query_row(named_params! {":key": key}, |row| {
-                Ok((JobId(row.get(0)?), row.get(1)?))
-            })
-            .optional()?)
+    /// The job that a key of this owner stands for, and the hash of the request that made it. A key that belongs to nobody in
+    /// particular stands for its job whoever asks.
+    pub fn idempotent_job(
+        &self,
+        owner: KeyOwner,
+        key: &str,
+    ) -> Result<Option<(JobId, String)>, StoreError> {
+        let mut statement = self.sql(IDEMPOTENT_JOB)?;
+        let mut find = |owner: KeyOwner| {
+            let params = named_params! {":key": key, ":owner": owner.to_string()};
+            let read = |row: &Row| Ok((JobId(row.get(0)?), row.get(1)?));
+            statement.query_row(params, read).optional()
+        };
+        let own = find(owner)?;
+        Ok(match own {
+            None if owner != KeyOwner::Anyone => find(KeyOwner::Anyone)?,
+            own => own,
+        })
     }
 
     pub fn remember_key(
         &self,
+        owner: KeyOwner,
         key: &str,
         request_hash: &str,
         job_id: JobId,
@@ -642,6 +658,7 @@ impl Tx<'_> {
     ) -> Result<(), StoreError> {
         self.sql(REMEMBER_KEY)?.execute(named_params! {
             ":key": key,
+            ":owner": owner.to_string(),
             ":request_hash": request_hash,
             ":job_id": job_id.0,
             ":wall": now.wall.0,

@@ -8,6 +8,7 @@
 
 mod assignments;
 mod attempts;
+mod audit;
 mod census;
 mod contacts;
 mod copy;
@@ -45,15 +46,18 @@ use std::time::Duration;
 use r2d2_sqlite::SqliteConnectionManager;
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Params, Rows};
 
+use crate::domain::audit::{Actor, AuditAction, AuditEntry};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::outbox::Target;
 use crate::domain::task::Definition;
+use crate::domain::token::CONSOLE;
 use crate::domain::{DefinitionId, EventSeq, JobId, Now, Timestamp, Uptime, WorkerId};
 use crate::metrics::{Fact, Metrics, StoreErrorKind};
-use crate::secrets::Sealer;
+use crate::sealer::{SealPlace, Sealer};
 
 pub use assignments::{Claim, Demand, Held, JobPayload, NextClaim};
 pub use attempts::{FormerAttempt, FormerOutcome};
+pub use audit::{AUDIT_SCAN_MAX, AuditFilter, AuditPage, AuditSubject};
 pub use census::{ClaimableSteps, OpenRows};
 pub use contacts::Contact;
 pub use copy::{Copy, CopyError, GoOn, Stopped, Taken, take_copy};
@@ -68,7 +72,7 @@ pub use opening::Opening;
 pub use outbox::{MessageFilter, Tried};
 pub use queue::QueuePlace;
 pub use requirements::{Requirement, requirement_words};
-pub use retention::{FileSize, FireRef, Named, RemovedPiece, RootJob};
+pub use retention::{FileSize, FireRef, Named, OwnedKey, RemovedPiece, RootJob};
 pub use schema::accepting_command;
 pub use schema::{
     DATABASE_FILE, FolderLock, LOCK_FILE, OpenError, RESTORING_FILE, SCHEMA_VERSION,
@@ -381,6 +385,8 @@ impl Store {
             tx.begin_new_lineage()?;
             let message = "the server goes on from an older database that a person accepted: what happened later is lost, and every \
                            worker opens a new session";
+            let actor = Actor::named(CONSOLE);
+            tx.audit_as(&actor, &AuditEntry::of(AuditAction::OlderDatabaseAccepted), now)?;
             tx.record(&NewEvent::new(EventKind::OlderDatabaseAccepted, message), now)
         })
     }
@@ -452,13 +458,13 @@ impl Store {
         assert!(taken.is_ok(), "one lets polls wait, and no other");
     }
 
-    /// With everything open that was sealed in it. An error says why not, and nothing of the value.
-    pub fn open_all(
+    /// Opens a value that was sealed for this place. An error says why not, and nothing of the value.
+    pub fn unseal(
         &self,
+        place: SealPlace<'_>,
         value: &serde_json::Value,
-        opened: &mut Vec<serde_json::Value>,
     ) -> Result<serde_json::Value, String> {
-        self.inner.shared.sealer.open_all(value, opened)
+        self.inner.shared.sealer.unseal(place, value)
     }
 
     /// Of a text that only this installation can have made.
@@ -638,8 +644,8 @@ struct Changes {
     notice: Notice,
     /// Whose call it is: what it did itself is no news to it.
     caller: Option<WorkerId>,
-    /// The person whose call it is: what is recorded bears the name.
-    actor: Option<Arc<str>>,
+    /// Sets the actor of this transaction: events and the audit log name it.
+    actor: Option<Arc<Actor>>,
     /// The event that was recorded last.
     recorded_last: Option<EventSeq>,
     /// What is counted of it.
@@ -695,9 +701,13 @@ impl<'a> Tx<'a> {
         self.changes.into_inner()
     }
 
-    /// With everything open that was sealed in it: for what is not kept.
-    pub fn opened(&self, value: &serde_json::Value) -> Result<serde_json::Value, String> {
-        self.shared.sealer.open_all(value, &mut Vec::new())
+    /// Opens a value that was sealed for this place. An error says why not, and nothing of the value.
+    pub fn unseal(
+        &self,
+        place: SealPlace<'_>,
+        value: &serde_json::Value,
+    ) -> Result<serde_json::Value, String> {
+        self.shared.sealer.unseal(place, value)
     }
 
     /// The same for the same text, and telling nothing of it to whoever has only the database.
@@ -710,12 +720,9 @@ impl<'a> Tx<'a> {
         &self.shared.options.public_url
     }
 
-    /// A value as it may be kept where others read. One that is sealed already stays as it is.
-    pub fn sealed(&self, value: &serde_json::Value) -> serde_json::Value {
-        match Sealer::is_sealed(value) {
-            true => value.clone(),
-            false => self.shared.sealer.seal(value),
-        }
+    /// Seals a value for this place, so that it may be kept where others read.
+    pub fn seal_value(&self, place: SealPlace<'_>, value: &serde_json::Value) -> serde_json::Value {
+        self.shared.sealer.seal(place, value)
     }
 
     /// The prepared statement, counted. After SQLite has given a transaction up by itself, none runs on its own.
@@ -748,8 +755,8 @@ impl<'a> Tx<'a> {
         self.changes.borrow_mut().caller = Some(worker_id);
     }
 
-    /// The call is this person's own: every event of it says so.
-    pub fn acted_by(&self, actor: &Arc<str>) {
+    /// The call is made by this actor: every event and every audit row of the call says so.
+    pub fn acted_by(&self, actor: &Arc<Actor>) {
         self.changes.borrow_mut().actor = Some(actor.clone());
     }
 
@@ -806,6 +813,7 @@ pub fn statements() -> Vec<&'static str> {
     [
         assignments::STATEMENTS,
         attempts::STATEMENTS,
+        audit::STATEMENTS,
         census::STATEMENTS,
         copy::STATEMENTS,
         definitions::STATEMENTS,

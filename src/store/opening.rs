@@ -12,8 +12,9 @@ use super::examine::in_uri;
 use super::mark::{CommitPosition, MarkFile};
 use super::schema::{self, DATABASE_FILE, FolderLock, OpenError, SCHEMA_VERSION, WAL_FILE};
 use super::{StoreOptions, lineage, tokens};
+use crate::domain::token::FolderDoor;
 use crate::domain::{Timestamp, TokenId};
-use crate::secrets::{KEY_FILE, Sealer};
+use crate::sealer::{KEY_FILE, Sealer};
 
 /// Checking every page takes longer the larger the file is; above these sizes it is left to `stepward db check`.
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
@@ -21,6 +22,8 @@ const CHECKED_BYTES_MAX_AFTER_CRASH: u64 = 256 << 20;
 
 /// The first schema version with tokens.
 const TOKENS_SINCE: i64 = 3;
+/// The first schema version that records whether the server asks for tokens by default.
+const DOOR_SINCE: i64 = 5;
 /// The first schema version with a lineage and a commit number.
 const LINEAGE_SINCE: i64 = 4;
 
@@ -191,6 +194,33 @@ impl Opening {
         found().map_err(|source| {
             schema::sqlite_refusal(&self.folder, &self.folder.join(DATABASE_FILE), source)
         })
+    }
+
+    /// Returns what the database says about asking for tokens, as it will be once it is created or upgraded.
+    pub fn door(&self) -> Result<FolderDoor, OpenError> {
+        let of_former_version = FolderDoor {
+            is_closed: false,
+            has_had_first_start: false,
+        };
+        let Some(connection) = &self.connection else {
+            return Ok(FolderDoor {
+                is_closed: true,
+                ..of_former_version
+            });
+        };
+        match self.version {
+            0 => Ok(FolderDoor {
+                is_closed: true,
+                ..of_former_version
+            }),
+            1..DOOR_SINCE => Ok(of_former_version),
+            _ => {
+                let found = connection.query_row(tokens::FOLDER_DOOR, [], tokens::folder_door);
+                found.map_err(|source| {
+                    schema::sqlite_refusal(&self.folder, &self.folder.join(DATABASE_FILE), source)
+                })
+            }
+        }
     }
 
     /// Creates or upgrades the database. From here on the folder changes.

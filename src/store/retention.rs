@@ -86,6 +86,13 @@ pub struct RemovedPiece {
     pub done: bool,
 }
 
+/// An idempotency key, and who it belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedKey {
+    pub key: String,
+    pub owner: String,
+}
+
 /// A due instant in the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FireRef {
@@ -119,7 +126,7 @@ impl FileSize {
 }
 
 const LAST_MILESTONE: &str = "
-    SELECT age_ms, at, up, owed_ms, job_id, event_seq, outbox_id, session_id
+    SELECT age_ms, at, up, owed_ms, job_id, event_seq, outbox_id, session_id, audit_seq
       FROM milestone
      WHERE age_ms >= 0
      ORDER BY age_ms DESC
@@ -127,7 +134,7 @@ const LAST_MILESTONE: &str = "
 ";
 
 const MILESTONE_OF_AGE: &str = "
-    SELECT age_ms, at, up, owed_ms, job_id, event_seq, outbox_id, session_id
+    SELECT age_ms, at, up, owed_ms, job_id, event_seq, outbox_id, session_id, audit_seq
       FROM milestone
      WHERE age_ms <= :age_ms
      ORDER BY age_ms DESC
@@ -135,10 +142,11 @@ const MILESTONE_OF_AGE: &str = "
 ";
 
 const SET_MILESTONE: &str = "
-    INSERT INTO milestone (age_ms, at, up, owed_ms, job_id, event_seq, outbox_id, session_id)
+    INSERT INTO milestone (age_ms, at, up, owed_ms, job_id, event_seq, outbox_id, session_id, audit_seq)
     VALUES (:age_ms, :at, :up, :owed_ms,
             (SELECT coalesce(max(job_id), 0) FROM job), (SELECT coalesce(max(seq), 0) FROM event),
-            (SELECT coalesce(max(outbox_id), 0) FROM outbox), (SELECT coalesce(max(session_id), 0) FROM session))
+            (SELECT coalesce(max(outbox_id), 0) FROM outbox), (SELECT coalesce(max(session_id), 0) FROM session),
+            (SELECT coalesce(max(seq), 0) FROM audit))
     ON CONFLICT (age_ms) DO NOTHING
 ";
 
@@ -315,11 +323,11 @@ const HAS_LOGS: &str = "
 ";
 
 const OLD_KEYS: &str = "
-    SELECT idempotency_key FROM idempotency WHERE job_id <= :until ORDER BY job_id LIMIT :limit
+    SELECT idempotency_key, owner FROM idempotency WHERE job_id <= :until ORDER BY job_id LIMIT :limit
 ";
 
 const REMOVE_KEY: &str = "
-    DELETE FROM idempotency WHERE idempotency_key = :key
+    DELETE FROM idempotency WHERE idempotency_key = :key AND owner = :owner
 ";
 
 /// With whether it may go: a job's stay with it, and what a message tells stays with that.
@@ -672,19 +680,24 @@ impl Tx<'_> {
         self.is_so(HAS_LOGS, named_params! {":job_id": job_id.0})
     }
 
-    /// Those of jobs up to this one, the first made first.
-    pub fn old_keys(&self, until: JobId, limit: u32) -> Result<Vec<String>, StoreError> {
+    /// The idempotency keys of jobs up to this one, those of the oldest job first.
+    pub fn old_keys(&self, until: JobId, limit: u32) -> Result<Vec<OwnedKey>, StoreError> {
         let mut statement = self.sql(OLD_KEYS)?;
         let params = named_params! {":until": until.0, ":limit": limit};
-        let keys = statement.query_map(params, |row| row.get(0))?;
+        let keys = statement.query_map(params, |row| {
+            Ok(OwnedKey {
+                key: row.get(0)?,
+                owner: row.get(1)?,
+            })
+        })?;
         Ok(keys.collect::<Result<_, _>>()?)
     }
 
-    pub fn remove_keys(&self, keys: &[String]) -> Result<usize, StoreError> {
+    pub fn remove_keys(&self, keys: &[OwnedKey]) -> Result<usize, StoreError> {
         let mut statement = self.sql_repeated(REMOVE_KEY)?;
         let mut removed = 0;
-        for key in keys {
-            removed += statement.execute(named_params! {":key": key})?;
+        for OwnedKey { key, owner } in keys {
+            removed += statement.execute(named_params! {":key": key, ":owner": owner})?;
         }
         Ok(removed)
     }
@@ -912,6 +925,7 @@ fn milestone(row: &Row) -> rusqlite::Result<Milestone> {
         event_seq: EventSeq(row.get(5)?),
         outbox_id: OutboxId(row.get(6)?),
         session_id: SessionId(row.get(7)?),
+        audit_seq: row.get(8)?,
     })
 }
 

@@ -9,8 +9,8 @@ use crate::domain::reason::Reason;
 use crate::domain::step::{Step, StepHead, StepKind, StepState};
 use crate::domain::worker::{Worker, WorkerState};
 use crate::domain::{
-    DefinitionId, JobId, Json, RequirementId, ScheduleId, SessionId, StepId, Timestamp, Uptime,
-    WorkerId,
+    DefinitionId, JobId, Json, RequirementId, ScheduleId, SealId, SessionId, StepId, Timestamp,
+    Uptime, WorkerId,
 };
 
 /// In the order in which `step_head` reads them.
@@ -45,7 +45,7 @@ macro_rules! job_columns {
          j.priority, j.parent_step_id, j.parent_attempt, j.depth, j.retry_of, j.hold, j.not_before,
          j.concurrency_group, j.steps_open, j.steps_failed, j.steps_cancelled, j.change_seq, j.created_at, j.started_at,
          j.ended_at, j.since_up, j.due_up, j.failed_step_id, j.hook_of,
-         j.schedule_id, j.scheduled_for, j.logs_removed_at, j.kept"
+         j.schedule_id, j.scheduled_for, j.logs_removed_at, j.kept, j.seal_id"
     };
 }
 pub(super) use job_columns;
@@ -189,6 +189,7 @@ pub(super) fn job(row: &Row) -> Result<Job, StoreError> {
         scheduled_for: id(row, 30, Timestamp)?,
         logs_removed_at: id(row, 31, Timestamp)?,
         kept: row.get(32)?,
+        seal_id: row.get::<_, Option<[u8; 16]>>(33)?.map(SealId),
     })
 }
 

@@ -20,7 +20,7 @@ use super::opening::Opening;
 use super::{StatementObserver, StoreOptions, in_one_line};
 use crate::disk;
 use crate::lock::Lock;
-use crate::secrets::KEY_FILE;
+use crate::sealer::KEY_FILE;
 use crate::words::count;
 
 const SCHEMA: &str = include_str!("../../schema.sql");
@@ -149,6 +149,57 @@ pub const UPGRADES: &[&str] = &[
         crc32   INTEGER NOT NULL,
         PRIMARY KEY (step_id, attempt)
     ) STRICT, WITHOUT ROWID;
+", "
+    -- Secret inputs.
+    ALTER TABLE job ADD COLUMN seal_id BLOB CHECK (length(seal_id) = 16);
+
+    -- Idempotency keys and webhook deliveries.
+    ALTER TABLE idempotency RENAME TO idempotency_without_owner;
+    DROP INDEX idempotency_by_job;
+    CREATE TABLE idempotency (
+        idempotency_key TEXT    NOT NULL,
+        owner           TEXT    NOT NULL,
+        request_hash    TEXT    NOT NULL,
+        job_id          INTEGER NOT NULL REFERENCES job (job_id),
+        created_at      INTEGER NOT NULL,
+        PRIMARY KEY (idempotency_key, owner)
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO idempotency (idempotency_key, owner, request_hash, job_id, created_at)
+        SELECT idempotency_key, 'any', request_hash, job_id, created_at FROM idempotency_without_owner;
+    DROP TABLE idempotency_without_owner;
+    CREATE INDEX idempotency_by_job ON idempotency (job_id);
+
+    -- Tokens.
+    ALTER TABLE server ADD COLUMN asks_by_default INTEGER NOT NULL DEFAULT 0 CHECK (asks_by_default IN (0, 1));
+    ALTER TABLE server ADD COLUMN first_start_at INTEGER;
+    ALTER TABLE token ADD COLUMN is_unasked INTEGER NOT NULL DEFAULT 0 CHECK (is_unasked IN (0, 1));
+    CREATE INDEX token_unasked ON token (token_id) WHERE ended_at IS NULL AND is_unasked = 1;
+    UPDATE token SET is_unasked = 1 WHERE made_by = 'local';
+    UPDATE token SET is_unasked = 1 WHERE token_id IN (SELECT made_token_id FROM token WHERE is_unasked = 1);
+
+    -- Audit log.
+    CREATE TABLE audit (
+        seq      INTEGER PRIMARY KEY,
+        at       INTEGER NOT NULL,
+        actor    TEXT    NOT NULL,
+        token_id INTEGER,
+        address  TEXT,
+        action   TEXT    NOT NULL,
+        object   TEXT,
+        outcome  TEXT    NOT NULL CHECK (outcome = 'allowed' OR outcome = 'refused'),
+        detail   TEXT,
+        hash     BLOB    NOT NULL CHECK (length(hash) = 32)
+    ) STRICT;
+    CREATE TABLE audit_anchor (
+        only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
+        seq      INTEGER NOT NULL,
+        hash     BLOB    NOT NULL CHECK (length(hash) = 32)
+    ) STRICT;
+    CREATE TABLE audit_known (
+        subject TEXT PRIMARY KEY,
+        value   TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    ALTER TABLE milestone ADD COLUMN audit_seq INTEGER NOT NULL DEFAULT 0;
 "];
 pub const SCHEMA_VERSION: i64 = 1 + UPGRADES.len() as i64;
 
@@ -780,8 +831,13 @@ pub fn refuse_lost_key(connection: &Connection, folder: &Path) -> Result<(), Ope
     }
 }
 
-/// Looks at every job, when a key is lost.
-const SEALED_JOBS: &str = "SELECT count(*) FROM job WHERE instr(input, '\"$sealed\"') > 0";
+/// Looks at every job, when a key is lost: at its input, and at what people entered at its approvals.
+const SEALED_JOBS: &str = "
+    SELECT count(*) FROM job AS j
+    WHERE instr(j.input, '\"$sealed\"') > 0
+       OR EXISTS (SELECT 1 FROM step AS s
+                  WHERE s.job_id = j.job_id AND s.kind = 'approval' AND instr(s.output, '\"$sealed\"') > 0)
+";
 
 /// Looks at the header of a database file, if there is one. Plain I/O is safe only before SQLite holds locks on the file.
 pub fn inspect_file(folder: &Path, path: &Path) -> Result<(), OpenError> {
@@ -1144,7 +1200,8 @@ fn in_one_transaction(
 
 /// Writes the row of the installation, because some full or read-only disks are noticed only by a write.
 ///
-/// A new database gets its installation key and its lineage here; a database of schema version 3 or older gets its lineage.
+/// A new database gets its installation key and its lineage here, and records that its server asks for tokens by default. A database
+/// of schema version 3 or older gets its lineage; its server asks only where the settings say so, as version 0.1 did.
 pub fn prove_writable(
     connection: &Connection,
     folder: &Path,
@@ -1158,7 +1215,7 @@ pub fn prove_writable(
     let lineage = random_key().map_err(refuse)?;
     connection
         .execute(
-            "INSERT INTO server (only_row, installation_key, service_clock_up, lineage) VALUES (1, ?1, 0, ?2)
+            "INSERT INTO server (only_row, installation_key, service_clock_up, lineage, asks_by_default) VALUES (1, ?1, 0, ?2, 1)
              ON CONFLICT (only_row) DO UPDATE SET lineage = CASE lineage WHEN '' THEN excluded.lineage ELSE lineage END",
             [installation_key, lineage],
         )

@@ -4,7 +4,7 @@ use rusqlite::{Row, named_params};
 
 use super::rows;
 use super::{StoreError, Tx};
-use crate::domain::token::{NewToken, Role, Token};
+use crate::domain::token::{FolderDoor, NewToken, Role, Token};
 use crate::domain::{Now, Timestamp, TokenId, WorkerId};
 
 pub const STATEMENTS: &[&str] = &[
@@ -25,17 +25,20 @@ pub const STATEMENTS: &[&str] = &[
     INSERT_LOGOUT,
     FORGET_LOGOUTS,
     LOGOUTS,
+    UNASKED_TOKENS,
+    FOLDER_DOOR,
+    RECORD_FIRST_START,
 ];
 
 const INSERT_TOKEN: &str = "
-    INSERT INTO token (name, role, hash, tags, made_by, created_at, expires_at)
-    VALUES (:name, :role, :hash, :tags, :made_by, :wall, :expires_at)
+    INSERT INTO token (name, role, hash, tags, made_by, created_at, expires_at, is_unasked)
+    VALUES (:name, :role, :hash, :tags, :made_by, :wall, :expires_at, :is_unasked)
 ";
 
 /// In the order in which `token` reads them.
 macro_rules! token_columns {
     () => {
-        "SELECT token_id, name, role, hash, tags, made_by, created_at, expires_at, used_at, ended_at, made_token_id FROM token "
+        "SELECT token_id, name, role, hash, tags, made_by, created_at, expires_at, used_at, ended_at, made_token_id, is_unasked FROM token "
     };
 }
 
@@ -124,7 +127,51 @@ const LOGOUTS: &str = "
     SELECT session FROM logout WHERE until_at > :wall ORDER BY until_at
 ";
 
+const UNASKED_TOKENS: &str = concat!(
+    token_columns!(),
+    "INDEXED BY token_unasked WHERE ended_at IS NULL AND is_unasked = 1 AND token_id > 0 AND (expires_at IS NULL OR expires_at > :wall)
+     ORDER BY token_id"
+);
+
+pub const FOLDER_DOOR: &str = "
+    SELECT asks_by_default, first_start_at IS NOT NULL FROM server WHERE only_row = 1
+";
+
+const RECORD_FIRST_START: &str = "
+    UPDATE server SET first_start_at = :wall WHERE only_row = 1 AND first_start_at IS NULL
+";
+
+/// Reads the row of `FOLDER_DOOR`.
+pub fn folder_door(row: &Row) -> rusqlite::Result<FolderDoor> {
+    Ok(FolderDoor {
+        is_closed: row.get(0)?,
+        has_had_first_start: row.get(1)?,
+    })
+}
+
 impl Tx<'_> {
+    pub fn folder_door(&self) -> Result<FolderDoor, StoreError> {
+        Ok(self.sql(FOLDER_DOOR)?.query_row([], folder_door)?)
+    }
+
+    /// From now on no start writes tokens into the data folder.
+    pub fn record_first_start(&self, now: Now) -> Result<(), StoreError> {
+        self.sql(RECORD_FIRST_START)?
+            .execute(named_params! {":wall": now.wall.0})?;
+        Ok(())
+    }
+
+    /// Valid tokens that were made while the server asked nobody for a token.
+    pub fn unasked_tokens(&self, now: Timestamp) -> Result<Vec<Token>, StoreError> {
+        let mut statement = self.sql(UNASKED_TOKENS)?;
+        let mut rows = statement.query(named_params! {":wall": now.0})?;
+        let mut tokens = Vec::new();
+        while let Some(row) = rows.next()? {
+            tokens.push(token(row)?);
+        }
+        Ok(tokens)
+    }
+
     pub fn insert_token(&self, token: &NewToken, now: Now) -> Result<TokenId, StoreError> {
         self.sql(INSERT_TOKEN)?.execute(named_params! {
             ":name": token.name,
@@ -134,6 +181,7 @@ impl Tx<'_> {
             ":made_by": token.made_by,
             ":wall": now.wall.0,
             ":expires_at": token.expires_at.map(|at| at.0),
+            ":is_unasked": token.is_unasked,
         })?;
         Ok(TokenId(self.connection.last_insert_rowid()))
     }
@@ -292,5 +340,6 @@ fn token(row: &Row) -> Result<Token, StoreError> {
         used_at: rows::id(row, 8, Timestamp)?,
         ended_at: rows::id(row, 9, Timestamp)?,
         made_token_id: rows::id(row, 10, TokenId)?,
+        is_unasked: row.get(11)?,
     })
 }

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{Raw, Strict, Time, unique_texts};
-use crate::domain::Json;
+use crate::domain::audit::{AuditHash, AuditRow, ChainLink};
 use crate::domain::depends::{Accept, DependsOn};
 use crate::domain::event::Event;
 use crate::domain::task::{Action, StepDraft, Task};
 use crate::domain::value::ValueSpec;
+use crate::domain::{Json, Timestamp};
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -116,6 +117,12 @@ impl ServedWorkflows {
     pub fn errors(&self) -> impl Iterator<Item = &ServedProblem> {
         let problems = self.problems.iter();
         problems.filter(|problem| problem.severity == "error")
+    }
+
+    /// Warnings about what is an error anywhere else, in files that load because version 0.1 had accepted them.
+    pub fn tolerated(&self) -> impl Iterator<Item = &ServedProblem> {
+        let problems = self.problems.iter();
+        problems.filter(|problem| problem.severity == "warning" && problem.code.starts_with('E'))
     }
 }
 
@@ -462,6 +469,98 @@ impl EventJson {
             actor: event.actor,
         }
     }
+}
+
+/// A row of the audit log, with everything that its hash is computed from.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AuditJson {
+    pub seq: i64,
+    pub at: Time,
+    /// Time of the row in milliseconds since 1970, as it is hashed.
+    pub at_ms: i64,
+    pub actor: String,
+    pub token_id: Option<i64>,
+    pub address: Option<String>,
+    pub action: String,
+    pub object: Option<String>,
+    pub outcome: String,
+    /// A JSON object as text, as it is hashed.
+    pub detail: Option<String>,
+    /// SHA-256 in hex.
+    pub hash: String,
+}
+
+impl From<AuditRow> for AuditJson {
+    fn from(row: AuditRow) -> AuditJson {
+        AuditJson {
+            seq: row.seq,
+            at: row.at.into(),
+            at_ms: row.at.0,
+            actor: row.actor,
+            token_id: row.token_id,
+            address: row.address,
+            action: row.action,
+            object: row.object,
+            outcome: row.outcome,
+            detail: row.detail,
+            hash: row.hash.to_string(),
+        }
+    }
+}
+
+impl AuditJson {
+    /// `None`: the hash is not one. The readable time is not looked at, because it is not what is hashed.
+    pub fn into_row(self) -> Option<AuditRow> {
+        Some(AuditRow {
+            hash: AuditHash::parse(&self.hash)?,
+            seq: self.seq,
+            at: Timestamp(self.at_ms),
+            actor: self.actor,
+            token_id: self.token_id,
+            address: self.address,
+            action: self.action,
+            object: self.object,
+            outcome: self.outcome,
+            detail: self.detail,
+        })
+    }
+}
+
+/// The number and the hash of a row of the audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditLinkJson {
+    pub seq: i64,
+    /// SHA-256 in hex.
+    pub hash: String,
+}
+
+impl From<ChainLink> for AuditLinkJson {
+    fn from(link: ChainLink) -> AuditLinkJson {
+        AuditLinkJson {
+            seq: link.seq,
+            hash: link.hash.to_string(),
+        }
+    }
+}
+
+impl AuditLinkJson {
+    /// `None`: the hash is not one.
+    pub fn link(&self) -> Option<ChainLink> {
+        let hash = AuditHash::parse(&self.hash)?;
+        Some(ChainLink {
+            seq: self.seq,
+            hash,
+        })
+    }
+}
+
+/// Both ends of the audit log.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct AuditEndsJson {
+    /// The last row that retention has removed; `seq` 0 and a hash of zeros if it has removed none.
+    pub anchor: AuditLinkJson,
+    /// The last row.
+    pub head: AuditLinkJson,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -922,6 +1021,8 @@ pub struct LogLineJson {
 /// Backups that the server makes by itself, and when anybody last took one.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct BackupsJson {
+    /// The program that they go through, such as `age`; `None`: they are kept as they are.
+    pub pipe: Option<String>,
     /// `None`: the settings ask for none.
     pub dir: Option<String>,
     pub every_hours: u32,
@@ -963,12 +1064,37 @@ pub struct Health {
     /// Set if the database was rolled back: workers have worked for a later state of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackJson>,
+    /// Notices about authentication, for callers of role viewer and above.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notices: Vec<NoticeJson>,
     /// Of the program that serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// What the server takes for the time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub now: Option<Time>,
+}
+
+/// Something that people should know, and what to do about it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NoticeJson {
+    pub code: String,
+    pub severity: Severity,
+    pub message: String,
+    /// The remedy: a command or an instruction.
+    pub fix: String,
+    /// The page of the server that shows it.
+    pub page: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Shown by `status`, on the pages and by `doctor`.
+    Problem,
+    /// Shown by `doctor` and at the start of the server. Also what a newer server may send that this program does not know.
+    #[serde(other)]
+    Warning,
 }
 
 /// Workers that the server refuses because they have worked for a later state of its database.
@@ -1011,6 +1137,9 @@ pub struct TokenJson {
     pub ended_at: Option<Time>,
     /// What an enrolment was exchanged for.
     pub made_token_id: Option<i64>,
+    /// Whether it was made while the server asked nobody for a token. Servers of version 0.1 do not say.
+    #[serde(default)]
+    pub unasked: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -31,6 +31,11 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a session waits for the logs of the results that are sent with it. What is not sent by then is asked for again.
 const LOG_WAIT_MS: i64 = 1_000;
 
+/// However long the server wants a worker to wait before it opens a session, the worker waits no longer than this.
+const LIMIT_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Reason in the log line about a server that limits session opens.
+const LIMITED: &str = "over a limit";
+
 /// Where all calls of workers begin.
 const CALLS: &str = "/api/worker/";
 
@@ -282,12 +287,12 @@ impl Caller {
     /// What a call without an answer, or with a refusal, means for the worker.
     fn trouble_of(&mut self, what: &str, error: CallError) -> Trouble {
         let trouble = match error {
-            CallError::Refused { status: 410, error } if error.code == "session_unknown" => {
-                Trouble::SessionUnknown
-            }
-            CallError::Refused { status: 410, error } if error.code == "session_replaced" => {
-                Trouble::SessionReplaced
-            }
+            CallError::Refused {
+                status: 410, error, ..
+            } if error.code == "session_unknown" => Trouble::SessionUnknown,
+            CallError::Refused {
+                status: 410, error, ..
+            } if error.code == "session_replaced" => Trouble::SessionReplaced,
             CallError::Refused { error, .. } if error.code == WORKER_TOO_OLD => {
                 let has_no_session = what == "sessions" && !self.was_welcome;
                 if has_no_session {
@@ -303,6 +308,7 @@ impl Caller {
             CallError::Refused {
                 status: 409 | 422,
                 error,
+                ..
             } if what == "sessions" => {
                 self.sent_away = Some(EndError::Other(error.message));
                 return Trouble::Unreachable;
@@ -312,14 +318,23 @@ impl Caller {
                 self.sent_away = Some(EndError::NotAllowed);
                 return Trouble::Unreachable;
             }
-            CallError::Refused { status: 403, error }
-                if what == "sessions" && !self.was_welcome =>
-            {
+            CallError::Refused {
+                status: 403, error, ..
+            } if what == "sessions" && !self.was_welcome => {
                 self.sent_away = Some(EndError::OfAnotherRole(error.message));
                 return Trouble::Unreachable;
             }
             error if self.client.is_shut_out(&error) => return Trouble::ShutOut,
             _ if self.waits.strong_count() == 0 => return Trouble::Unreachable,
+            error if what == "sessions" && error.limited_for().is_some() => {
+                let wait = error.limited_for().unwrap_or_default().min(LIMIT_WAIT_MAX);
+                let secs = wait.as_secs();
+                if self.trouble.replace(LIMITED) != Some(LIMITED) {
+                    log::warn!("session: not opened yet, trying again in {secs} s: {error}");
+                }
+                let wait_ms = wait.as_millis() as i64;
+                return Trouble::Limited { wait_ms };
+            }
             error => {
                 let trouble = match &error {
                     CallError::Unreachable(_) => "no answer",

@@ -58,6 +58,10 @@ pub enum Event {
 pub enum Trouble {
     /// No answer, or one that says nothing: try again.
     Unreachable,
+    /// The server opens no more sessions for this token before so many milliseconds are over.
+    Limited {
+        wait_ms: i64,
+    },
     SessionUnknown,
     SessionReplaced,
     /// Its token lets nobody in any more.
@@ -224,6 +228,15 @@ impl Call {
         self.troubles += 1;
     }
 
+    /// The server said when to try again. The pause does not grow: the server is there, and has others to serve first.
+    fn told_to_wait(&mut self, now: Moment, wait_ms: i64, spread: u64) {
+        self.sent = None;
+        // Between once and twice that time, so that not all workers come back at once.
+        let spread = spread.wrapping_add(u64::from(self.troubles)) % 8;
+        self.due = now + wait_ms + wait_ms * spread as i64 / 8;
+        self.troubles += 1;
+    }
+
     fn wakes_at(&self) -> Option<Moment> {
         self.sent.is_none().then_some(self.due)
     }
@@ -373,6 +386,9 @@ impl Machine {
                 }
             }
             Err(Trouble::Unreachable) => self.opening.met_trouble(now, self.spread()),
+            Err(Trouble::Limited { wait_ms }) => {
+                self.opening.told_to_wait(now, wait_ms, self.spread());
+            }
             Err(Trouble::SessionReplaced | Trouble::SessionUnknown | Trouble::ShutOut) => {
                 self.sessions += 1;
                 self.opening.met_trouble(now, self.spread());

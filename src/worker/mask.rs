@@ -1,13 +1,15 @@
-//! Hides secrets in what a step prints, before anything of it is written: as they are, in base64, URL-encoded, escaped for
-//! JSON, and each line of one that has several.
+//! Hides secrets in what a step prints, before anything of it is written: as they are, in base64, in hexadecimal, URL-encoded,
+//! escaped for JSON, and each line of a secret that has several.
 //!
-//! Not hidden, because it cannot be known: a secret that was reversed, written in hexadecimal, or printed one character per
-//! line. Values of fewer than six bytes are not hidden either: they would hide half of every log and protect nothing.
+//! Not hidden, because it cannot be known: a secret that was reversed, encrypted, printed one character per line, or as hexadecimal
+//! with blanks between the bytes. Values of fewer than six bytes are not hidden either: they would hide half of every log and protect
+//! nothing. `docs/security.md` has the whole list.
 
 use std::collections::{BTreeSet, HashMap};
 
 /// Shorter values are not hidden.
-pub const SECRET_BYTES_MIN: usize = 6;
+pub use crate::domain::limits::SECRET_BYTES_MIN;
+
 /// All forms of all secrets, once a step adds its own: it might do so without end.
 const FORMS_BYTES_MAX: usize = 1 << 20;
 /// What stands for a secret.
@@ -16,6 +18,8 @@ const HIDDEN: &[u8] = b"***";
 const START_BYTES: usize = 4;
 /// Where `base64` breaks its lines unless it is told otherwise.
 const BASE64_LINE_BYTES: usize = 76;
+/// Line length of `xxd -p` by default.
+const HEX_LINE_BYTES: usize = 60;
 
 /// Everything that must not be seen.
 #[derive(Debug, Clone)]
@@ -221,6 +225,7 @@ fn forms(secret: &str) -> BTreeSet<Vec<u8>> {
         forms.extend(secret.lines().map(|line| line.as_bytes().to_vec()));
         forms.extend(secret.lines().map(|line| line.trim().as_bytes().to_vec()));
         forms.extend(base64_forms(secret.as_bytes()));
+        forms.extend(hex_forms(secret.as_bytes()));
         forms.extend(url_forms(secret));
         forms.extend(json_forms(secret));
     }
@@ -273,11 +278,38 @@ fn base64(text: &[u8], last_two: &[u8; 2]) -> Vec<u8> {
     encoded
 }
 
+/// The hexadecimal forms of a secret: in lower and in upper case, whole and in the lines that a long one is broken into.
+/// Every byte becomes two digits wherever it stands,
+/// so the digits of the secret are the same in whatever text holds it.
+fn hex_forms(secret: &[u8]) -> Vec<Vec<u8>> {
+    let mut forms = Vec::new();
+    for digits in HEX_DIGITS {
+        let mut form = Vec::with_capacity(secret.len() * 2);
+        for byte in secret {
+            form.extend_from_slice(&hex_of(*byte, digits));
+        }
+        if form.len() > HEX_LINE_BYTES {
+            forms.extend(form.chunks(HEX_LINE_BYTES).map(<[u8]>::to_vec));
+        }
+        forms.push(form);
+    }
+    forms
+}
+
+const HEX_DIGITS: [&[u8; 16]; 2] = [b"0123456789ABCDEF", b"0123456789abcdef"];
+
+fn hex_of(byte: u8, digits: &[u8; 16]) -> [u8; 2] {
+    [
+        digits[usize::from(byte >> 4)],
+        digits[usize::from(byte & 15)],
+    ]
+}
+
 /// As different languages do it: they disagree about a few characters and about the case of the digits.
 fn url_forms(secret: &str) -> Vec<Vec<u8>> {
     let mut forms = Vec::new();
     for spared in ["-_.~", "-_.~/", "-_.!~*'()", "-_.*"] {
-        for digits in [b"0123456789ABCDEF", b"0123456789abcdef"] {
+        for digits in HEX_DIGITS {
             for space in [&b"%20"[..], b"+"] {
                 let mut form = Vec::new();
                 for byte in secret.bytes() {
@@ -286,8 +318,8 @@ fn url_forms(secret: &str) -> Vec<Vec<u8>> {
                     } else if byte.is_ascii_alphanumeric() || spared.as_bytes().contains(&byte) {
                         form.push(byte);
                     } else {
-                        let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
-                        form.extend_from_slice(&[b'%', digits[high], digits[low]]);
+                        form.push(b'%');
+                        form.extend_from_slice(&hex_of(byte, digits));
                     }
                 }
                 forms.push(form);

@@ -280,6 +280,7 @@ fn tools(
         server_url: server_url.to_string(),
         env: config.env.clone(),
         docker: config.docker.command.clone(),
+        docker_hardened: config.docker.hardened,
         docker_args: config.docker.args.clone(),
         kubectl: config.kubernetes.command.clone(),
         namespace: config.kubernetes.namespace.clone(),

@@ -336,7 +336,7 @@ impl Shipper {
                 }
                 Ok(())
             }
-            Err(CallError::Refused { status, error })
+            Err(CallError::Refused { status, error, .. })
                 if is_refusal(status) && error.code != UNKNOWN =>
             {
                 log::warn!("the server refuses the log of {attempt}: {}", error.message);
@@ -344,7 +344,7 @@ impl Shipper {
                 Ok(())
             }
             // A proxy in between refuses this piece. It may be too large for the proxy, so other logs must not wait for it.
-            Err(CallError::Refused { status, error })
+            Err(CallError::Refused { status, error, .. })
                 if is_refusal(status) && error.code == UNKNOWN =>
             {
                 if parcel.troubles == 0 {

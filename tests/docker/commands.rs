@@ -359,3 +359,103 @@ pub fn offered() -> Result<(), Failed> {
     assert!(Path::new(&desk.tools.docker).exists());
     Ok(())
 }
+
+/// What a process in a container sees of its own confinement.
+#[derive(Debug, PartialEq, Eq)]
+struct Confinement {
+    /// The capabilities that it can ever get, a bit for each.
+    bounding: u64,
+    no_new_privileges: bool,
+    pids_max: String,
+}
+
+const MKNOD: u64 = 1 << 27;
+const NET_RAW: u64 = 1 << 13;
+const CHOWN: u64 = 1 << 0;
+const SYS_ADMIN: u64 = 1 << 21;
+
+impl Confinement {
+    fn has(&self, capability: u64) -> bool {
+        self.bounding & capability != 0
+    }
+}
+
+/// Reads the confinement inside a container of each kind of step, which must be the same.
+fn confinement(hardened: bool, args: &[&str]) -> Confinement {
+    const LOOK: &str = "cat /proc/self/status; echo pids_max: $(cat /sys/fs/cgroup/pids.max /sys/fs/cgroup/pids/pids.max 2>&-)";
+    let mut desk = real_desk();
+    desk.tools.docker_hardened = hardened;
+    let args = args.iter().map(|arg| arg.to_string());
+    desk.tools.docker_args.extend(args);
+    let seen = [shell(LOOK), image_with(IMAGE, &[], &["sh", "-c", LOOK])].map(|action| {
+        let (code, out, err) = run(&desk, action);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+        let value = |name: &str| {
+            let line = out.lines().find_map(|line| line.strip_prefix(name));
+            line.unwrap_or_else(|| panic!("no {name} in {out}"))
+                .trim()
+                .to_string()
+        };
+        Confinement {
+            bounding: u64::from_str_radix(&value("CapBnd:"), 16).unwrap(),
+            no_new_privileges: value("NoNewPrivs:") == "1",
+            pids_max: value("pids_max:"),
+        }
+    });
+    let [script, image] = seen;
+    assert_eq!(script, image);
+    script
+}
+
+fn has_every_capability() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let bounding = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
+    let bounding = u64::from_str_radix(bounding.unwrap().trim(), 16).unwrap();
+    let last = std::fs::read_to_string("/proc/sys/kernel/cap_last_cap").unwrap();
+    let last: u32 = last.trim().parse().unwrap();
+    bounding.count_ones() > last
+}
+
+pub fn confined() -> Result<(), Failed> {
+    let plain = confinement(false, &[]);
+    assert!(plain.no_new_privileges, "{plain:?}");
+    assert_eq!(plain.pids_max, "4096");
+    assert!(!plain.has(NET_RAW) && !plain.has(MKNOD), "{plain:?}");
+    assert!(plain.has(CHOWN), "{plain:?}");
+
+    let hardened = confinement(true, &[]);
+    let expected = Confinement {
+        bounding: 0,
+        ..plain
+    };
+    assert_eq!(hardened, expected);
+    Ok(())
+}
+
+pub fn unconfined() -> Result<(), Failed> {
+    for add in [&["--cap-add=NET_RAW"][..], &["--cap-add", "cap_net_raw"]] {
+        let pinging = confinement(false, add);
+        assert!(pinging.has(NET_RAW) && !pinging.has(MKNOD), "{pinging:?}");
+        let hardened = confinement(true, add);
+        assert_eq!(hardened.bounding, NET_RAW, "{hardened:?}");
+    }
+    // A machine that has not all of them itself can give no container all of them.
+    if has_every_capability() {
+        for hardened in [false, true] {
+            let all = confinement(hardened, &["--cap-add=ALL"]);
+            let every = [NET_RAW, MKNOD, SYS_ADMIN].map(|capability| all.has(capability));
+            assert_eq!(every, [true; 3], "{all:?}");
+        }
+    }
+    let many = confinement(false, &["--pids-limit=-1"]);
+    assert_eq!(many.pids_max, "max");
+    assert_eq!(confinement(false, &["--pids-limit", "77"]).pids_max, "77");
+    for option in ["no-new-privileges=false", "no-new-privileges:false"] {
+        let rising = confinement(false, &["--security-opt", option]);
+        assert!(
+            !rising.no_new_privileges && !rising.has(NET_RAW),
+            "{rising:?}"
+        );
+    }
+    Ok(())
+}

@@ -32,6 +32,8 @@ const STORIES: &[(&str, Story)] = &[
     ("a_cleanup_finds_nothing_to_do_without_complaint",           commands::cleaned_twice),
     ("what_a_former_life_left_is_removed",                        commands::leftovers),
     ("docker_is_offered_while_its_daemon_answers",                commands::offered),
+    ("a_container_has_few_privileges",                            commands::confined),
+    ("the_workers_arguments_win_over_the_confinement",            commands::unconfined),
 
     ("steps_in_containers_complete_and_fail_as_others_do",        workers::complete_and_fail),
     ("the_example_of_containers_runs",                            workers::example),

@@ -616,7 +616,8 @@ pub fn shut_down() -> Result<(), Failed> {
 
 /// The example of containers, with an image that is there.
 pub fn example() -> Result<(), Failed> {
-    let mut house = House::with(include_str!("../../examples/containers.yaml"));
+    let example = include_str!("../../examples/containers.yaml");
+    let mut house = House::with(&example.replace("busybox:", "stepward-test:"));
     let worker = docker_worker(&mut house, 1);
     let input = serde_json::json!({"image": "stepward-test:1"});
     let job_id = house.submit_with("in-docker", input).unwrap().id;

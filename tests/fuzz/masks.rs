@@ -57,7 +57,7 @@ pub fn play(dice: &mut Dice, tried: &Tried) {
     }
 }
 
-/// In whatever stands before and behind it, base64 of the secret is hidden too.
+/// In whatever stands before and behind it, base64 and hexadecimal of the secret are hidden too.
 fn encoded(dice: &mut Dice, secret: &str, masks: &Masks, tried: &Tried) {
     let text = format!("{}{secret}{}", plain(dice), plain(dice));
     tried.now(format!("{secret:?} in {text:?}, encoded"));
@@ -77,6 +77,23 @@ fn encoded(dice: &mut Dice, secret: &str, masks: &Masks, tried: &Tried) {
             assert!(!is_seen, "{shown}");
         }
     }
+    for upper in [false, true] {
+        let (hex, whole) = (hex(&text, upper), hex(secret, upper));
+        let shown = in_pieces(masks, &cut(dice, hex.as_bytes()));
+        let shown = String::from_utf8(shown).expect("it is ASCII");
+        assert!(
+            shown.contains("***") && !shown.contains(&whole),
+            "{shown} for {hex}"
+        );
+    }
+}
+
+fn hex(text: &str, upper: bool) -> String {
+    let digits = text.bytes().map(|byte| match upper {
+        true => format!("{byte:02X}"),
+        false => format!("{byte:02x}"),
+    });
+    digits.collect()
 }
 
 fn secret(dice: &mut Dice) -> String {

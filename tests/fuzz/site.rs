@@ -62,12 +62,13 @@ impl Site {
         std::fs::write(&secret, SECRET).expect("it is written");
         let text = WORKFLOWS.replace("SECRET", &secret.to_string_lossy());
         std::fs::write(workflows.join("all.yaml"), text).expect("it is written");
-        let config = ServerConfig {
+        let mut config = ServerConfig {
             listen: "127.0.0.1:0".parse().expect("an address"),
             data_dir: folder.path().join("data"),
             workflows_dir: Some(workflows),
             ..ServerConfig::default()
         };
+        config.secrets.allow_files.push(secret);
         let server = Server::start(&config).expect("a server");
         assert_eq!(server.tasks(), 6, "{:?}", server.problems());
         Site { server, folder }

@@ -223,6 +223,56 @@ fn a_variable_overrides_the_file() {
 }
 
 #[test]
+fn the_places_of_secrets_are_whole_paths_and_a_prefix_that_says_something() {
+    let places = |file: &str| server(file).unwrap().secrets;
+    let default = ServerConfig::default().secrets;
+    assert_eq!(
+        default.allow_files,
+        [std::path::PathBuf::from("/etc/stepward/secrets")]
+    );
+    assert_eq!(
+        default.allow_env_prefix.as_deref(),
+        Some("STEPWARD_SECRET_")
+    );
+    for same in [
+        "",
+        "secrets:",
+        "secrets: {}",
+        "secrets: { allow_files: null }",
+    ] {
+        assert_eq!(places(same), default, "{same}");
+    }
+    assert!(
+        places("secrets: { allow_files: [] }")
+            .allow_files
+            .is_empty()
+    );
+    let none = places("secrets: { allow_env_prefix: null }");
+    assert_eq!(none.allow_env_prefix, None);
+    for (file, expected) in [
+        (
+            "secrets: { allow_env_prefix: '' }",
+            "secrets.allow_env_prefix is empty, which would allow every variable",
+        ),
+        (
+            "secrets: { allow_env_prefix: ' ' }",
+            "secrets.allow_env_prefix is empty",
+        ),
+        (
+            "secrets: { allow_files: [keys] }",
+            "secrets.allow_files has \"keys\", which is not a whole path",
+        ),
+        (
+            "secrets: { allow_files: [''] }",
+            "secrets.allow_files has \"\"",
+        ),
+    ] {
+        let fault = server(file).unwrap_err();
+        assert!(fault.contains(expected), "{fault}");
+    }
+}
+
+#[test]
 fn a_variable_with_a_bad_value_is_named() {
     for (file, set, expected) in [
         (

@@ -46,17 +46,26 @@ as_server() {
 }
 as_server "$folder/stepward" server --listen 127.0.0.1:7717 --data-dir "$folder/server" --workflows-dir "$folder/workflows" 2>said &
 server=$!
+admin=$folder/server/admin.token
+tries=0
+until "$folder/stepward" token check --server http://127.0.0.1:7717 --token-file "$admin" >/dev/null 2>&1; do
+  tries=$((tries + 1))
+  [ $tries -lt 300 ] || { cat "$folder"/*/said >&2; exit 1; }
+  sleep 0.1
+done
 cd "$folder/worker"
-as 61002 "$folder/stepward" worker --server http://127.0.0.1:7717 --data-dir "$folder/worker" 2>said &
+"$folder/stepward" token new confined --role enrolment --server http://127.0.0.1:7717 --token-file "$admin" --to enrolment
+chown 61002:61002 enrolment
+as 61002 "$folder/stepward" worker --server http://127.0.0.1:7717 --token-file enrolment --data-dir "$folder/worker" 2>said &
 worker=$!
 tries=0
-until "$folder/stepward" worker ls --server http://127.0.0.1:7717 2>/dev/null | grep -q active; do
+until "$folder/stepward" worker ls --server http://127.0.0.1:7717 --token-file "$admin" 2>/dev/null | grep -q active; do
   tries=$((tries + 1))
   [ $tries -lt 300 ] || { cat "$folder"/*/said >&2; exit 1; }
   sleep 0.1
 done
 cd /
-"$folder/stepward" run look --server http://127.0.0.1:7717 >&2 || { cat "$folder"/*/said >&2; exit 1; }
+"$folder/stepward" run look --server http://127.0.0.1:7717 --token-file "$admin" >&2 || { cat "$folder"/*/said >&2; exit 1; }
 kill -TERM $worker
 wait $worker
 kill -TERM $server

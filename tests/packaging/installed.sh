@@ -15,6 +15,7 @@ exec chroot "$folder/root" /bin/sh -eu <<'CHROOT'
 export DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root
 cd /tmp
 url=http://127.0.0.1:7717
+admin=/var/lib/stepward/admin.token
 fail() {
   echo "$*" >&2
   exit 1
@@ -44,14 +45,14 @@ start_server() {
   done
   as stepward stepward server --config /etc/stepward/server-config.yaml 2>server.said &
   server=$!
-  await stepward doctor server --server $url
+  await stepward doctor server --server $url --token-file "$admin"
 }
 start_worker() {
   mkdir -p -m 700 /var/lib/stepward-worker
   chown stepward-worker:stepward-worker /var/lib/stepward-worker
   as stepward-worker stepward worker --config /etc/stepward/worker-config.yaml 2>worker.said &
   worker=$!
-  await sh -c "stepward worker ls --server $url | grep active"
+  await sh -c "stepward worker ls --server $url --token-file $admin | grep active"
 }
 
 ! id stepward 2>/dev/null || fail "there is a user stepward already"
@@ -60,6 +61,7 @@ stepward --version
 for user in stepward stepward-worker; do
   [ "$(getent passwd $user | cut -d: -f7)" = /usr/sbin/nologin ] || fail "$user: $(getent passwd $user)"
 done
+[ "$(stat -c '%U:%G %a' /etc/stepward/secrets)" = "root:stepward 2750" ] || fail "$(ls -ld /etc/stepward/secrets)"
 systemd-analyze verify /usr/lib/systemd/system/stepward-server.service /usr/lib/systemd/system/stepward-worker.service >verify 2>&1 || true
 grep -i stepward verify && fail "systemd does not like the units"
 [ -L /etc/systemd/system/multi-user.target.wants/stepward-server.service ] || fail "the server is not enabled"
@@ -75,9 +77,16 @@ bash -c '. /usr/share/bash-completion/completions/stepward && complete -p stepwa
 [ -e /usr/share/doc/stepward/examples/server-config.example.yaml ]
 
 cp /usr/share/doc/stepward/examples/hello.yaml /etc/stepward/workflows/
+grep -q /var/lib/stepward/admin.token dpkg.log || fail "the installation does not say where the token is: $(cat dpkg.log)"
 start_server
+! stepward job ls --server $url 2>refused.said || fail "it asks nobody for a token"
+! (as stepward-worker cat $admin) >/dev/null 2>&1 || fail "the worker's user reads the token"
+# The worker is enrolled with the commands that its settings name.
+enrol=$(sed -n 's/^#   //p' /etc/stepward/worker-config.yaml)
+sh -euc "$enrol" >enrol.said 2>&1 || fail "$enrol: $(cat enrol.said)"
+sed -i 's/^#token_file:/token_file:/' /etc/stepward/worker-config.yaml
 start_worker
-stepward run hello --server $url >run.said 2>&1 || fail "$(cat run.said server.said worker.said)"
+stepward run hello --server $url --token-file $admin >run.said 2>&1 || fail "$(cat run.said server.said worker.said)"
 [ "$(stat -c %U /var/lib/stepward/stepward.db)" = stepward ]
 ! (as stepward-worker cat /var/lib/stepward/stepward.db) >/dev/null 2>&1 || fail "the worker's user reads the database"
 kill -TERM $worker $server
@@ -95,8 +104,12 @@ dd if=/dev/urandom of=/var/lib/stepward/stepward.db bs=4096 seek=1 count=8 conv=
 advice=$(sed -n 's/.*restore it from a backup: //p' server.said)
 sh -euc "$(echo "$advice" | sed "s|FILE|$(ls /var/lib/stepward-backups/*.tar.gz)|")" >restore.said 2>&1 || fail "$advice: $(cat restore.said)"
 [ "$(find /var/lib/stepward ! -user stepward)" = "" ] || fail "not its own: $(find /var/lib/stepward ! -user stepward)"
+# The token files are not in backups: a new token is made as the server says.
+(as stepward stepward token new restored --role admin --data-dir /var/lib/stepward --to /var/lib/stepward/restored.token) ||
+  fail "no token after a restore"
+admin=/var/lib/stepward/restored.token
 start_server
-stepward job ls --server $url | grep -q hello || fail "the job is gone"
+stepward job ls --server $url --token-file $admin | grep -q hello || fail "the job is gone"
 kill -TERM $server
 wait $server
 
@@ -105,7 +118,7 @@ echo "# mine" >>/etc/stepward/server-config.yaml
 install
 grep -q "# mine" /etc/stepward/server-config.yaml || fail "the settings were overwritten"
 start_server
-stepward job ls --server $url | grep -q hello || fail "the job is gone"
+stepward job ls --server $url --token-file $admin | grep -q hello || fail "the job is gone"
 kill -TERM $server
 wait $server
 

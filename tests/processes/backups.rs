@@ -516,3 +516,179 @@ fn a_backup_that_cannot_be_made_is_told_once_and_hurts_nobody() {
     take(&house, "by-hand.tar");
     house.check();
 }
+
+/// A command in the place of `age`: its output begins as that of `age` does, and the rest is turned back by `decrypted`.
+const CIPHER: &str = "echo age-encryption.org/v1; tr a-z b-za";
+
+fn decrypted(file: &std::path::Path) -> Vec<u8> {
+    let bytes = fs::read(file).unwrap();
+    let header = b"age-encryption.org/v1\n";
+    let rest = bytes.strip_prefix(header).expect("it is encrypted");
+    let back = |byte: &u8| match byte {
+        b'a' => b'z',
+        b'b'..=b'z' => byte - 1,
+        other => *other,
+    };
+    rest.iter().map(back).collect()
+}
+
+/// The settings of the house with this command for backups.
+/// Whether the only backup is complete. While one is made, its file has another name.
+fn is_made(names: &[String]) -> bool {
+    names.len() == 1 && names[0].ends_with("Z.tar.gz")
+}
+
+/// From the next start on, backups go through this command.
+fn pipe_through(house: &mut House, command: &str) {
+    let (begin, rest) = house.settings.split_once("keep: 1").unwrap();
+    let end = &rest[rest.find(" }").unwrap()..];
+    house.settings = format!("{begin}keep: 1, pipe: {command}{end}");
+}
+
+/// What a backup leaves in the data folder, while it is made or afterwards.
+fn leftovers(house: &House) -> Vec<String> {
+    let mut names = shelf(&house.path("data"));
+    names.retain(|name| name.contains("copy") || name.contains("plain"));
+    names
+}
+
+#[test]
+fn backups_are_encrypted_once_the_settings_name_a_command() {
+    let shelf_folder = tempfile::tempdir().unwrap();
+    let folder = shelf_folder.path().join("backups");
+    let mut house = House::with_settings(WORK, &shelved(SETTINGS, &folder, 1));
+    await_that("the first is made", || {
+        is_made(&shelf(&folder)).then_some(())
+    });
+    let told: BackupsJson = house.get("/api/backups");
+    assert_eq!(told.pipe, None);
+    house.stop_server();
+    let plain = shelf(&folder)[0].clone();
+    assert!(plain.ends_with("Z.tar.gz"), "{plain}");
+
+    pipe_through(&mut house, &format!("[sh, -c, '{CIPHER}']"));
+    house.start_server();
+    let name = await_that(
+        "an encrypted one is made at once, and the plain one goes",
+        || {
+            let names = shelf(&folder);
+            let is_there = names.len() == 1 && names[0].ends_with("Z.tar.gz.age");
+            is_there.then(|| names[0].clone())
+        },
+    );
+    let file = folder.join(&name);
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let told: BackupsJson = house.get("/api/backups");
+    assert_eq!(told.pipe.as_deref(), Some("sh"));
+    assert!(told.failed.is_none() && told.last.unwrap().file.ends_with(&name));
+    assert_eq!(leftovers(&house), Vec::<String>::new());
+
+    // A restart makes none before its time.
+    house.stop_server();
+    house.start_server();
+    house.await_sweep();
+    assert_eq!(shelf(&folder), [name]);
+    let path = file.to_str().unwrap();
+    for words in [
+        &["backup", "verify", path][..],
+        &["restore", path, "--data-dir", "restored"],
+    ] {
+        let refused = typed_in(house.folder.path(), words);
+        assert_eq!(refused.code, Some(3), "{refused:?}");
+        assert!(
+            refused.stderr.contains("age -d -i KEY_FILE FILE"),
+            "{refused:?}"
+        );
+    }
+    assert!(!house.path("restored").exists());
+    fs::write(house.path("decrypted.tar.gz"), decrypted(&file)).unwrap();
+    let restored = restore(&house, &["decrypted.tar.gz", "--data-dir", "restored"]);
+    assert_eq!(restored.code, Some(0), "{restored:?}");
+    check_database(&house.path("restored"));
+}
+
+#[test]
+fn a_backup_that_cannot_be_encrypted_is_a_problem_and_leaves_nothing() {
+    for (command, why) in [
+        (
+            "[sh, -c, 'echo half; echo first >&2; echo no such recipient >&2; exit 3']",
+            "through sh: it ended with exit status: 3: first; no such recipient",
+        ),
+        (
+            "[/no/such/age, -r, age1]",
+            "there is no such program; install it",
+        ),
+        ("['true']", "through true: it wrote nothing"),
+    ] {
+        let shelf_folder = tempfile::tempdir().unwrap();
+        let folder = shelf_folder.path().join("backups");
+        let mut house = House::with_settings(WORK, SETTINGS);
+        house.stop_server();
+        house.settings = shelved(SETTINGS, &folder, 1);
+        pipe_through(&mut house, command);
+        house.start_server();
+        let failed = await_that("it is told", || {
+            house.get::<BackupsJson>("/api/backups").failed
+        });
+        assert!(failed.message.contains(why), "{failed:?}");
+        assert_eq!(shelf(&folder), Vec::<String>::new(), "{command}");
+        assert_eq!(leftovers(&house), Vec::<String>::new(), "{command}");
+        let status = typed(&house, &["status", "--json"]);
+        let problems = status.json()["problems"].clone();
+        let mut codes = problems.as_array().unwrap().iter();
+        assert!(
+            codes.any(|problem| problem["code"] == "backup_failed"),
+            "{problems}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_stops_does_not_wait_for_the_command_of_a_backup() {
+    let shelf_folder = tempfile::tempdir().unwrap();
+    let folder = shelf_folder.path().join("backups");
+    let mut house = House::with_settings(WORK, &shelved(SETTINGS, &folder, 1));
+    await_that("the first is made", || {
+        is_made(&shelf(&folder)).then_some(())
+    });
+    house.stop_server();
+    let mark = house.path("begun");
+    pipe_through(
+        &mut house,
+        &format!("[sh, -c, 'echo x; touch {}; sleep 1000']", mark.display()),
+    );
+    house.start_server();
+    await_that("the command runs", || mark.exists().then_some(()));
+    house.stop_server();
+    let names = shelf(&folder);
+    assert!(
+        names.len() == 1 && names[0].ends_with("Z.tar.gz"),
+        "{names:?}"
+    );
+    assert_eq!(leftovers(&house), Vec::<String>::new());
+}
+
+#[test]
+fn one_types_a_backup_that_a_command_encrypts() {
+    let house = House::with_settings(WORK, SETTINGS);
+    let taken = typed(&house, &["backup", "one.tar.gz.age", "--pipe", CIPHER]);
+    assert_eq!(taken.code, Some(0), "{taken:?}");
+    let file = house.path("one.tar.gz.age");
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    let plain = decrypted(&file);
+    assert_eq!(plain[..2], [0x1f, 0x8b], "gzip, as the name says");
+    fs::write(house.path("plain"), plain).unwrap();
+    let verified = typed(&house, &["backup", "verify", "plain"]);
+    assert_eq!(verified.code, Some(0), "{verified:?}");
+
+    for (command, why) in [("cat; exit 3", "exit status: 3"), ("true", "wrote nothing")] {
+        let refused = typed(&house, &["backup", "two.tar.age", "--pipe", command]);
+        assert_eq!(refused.code, Some(1), "{refused:?}");
+        assert!(refused.stderr.contains(why), "{refused:?}");
+    }
+    let names = shelf(house.folder.path());
+    let left = names
+        .iter()
+        .filter(|name| name.contains("backup") || name.contains("two"));
+    assert_eq!(left.count(), 0, "{names:?}");
+}

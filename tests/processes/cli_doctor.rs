@@ -826,6 +826,12 @@ fn secrets_that_are_not_there_are_told_and_none_is_shown() {
     let folder = tempfile::tempdir().unwrap();
     let workflows = folder.path().join("workflows");
     fs::create_dir(&workflows).unwrap();
+    let here = folder.path().canonicalize().unwrap();
+    let settings = format!(
+        "secrets: {{ allow_files: [{}], allow_env_prefix: DOCTOR_ }}\n",
+        here.display()
+    );
+    fs::write(folder.path().join("server-config.yaml"), settings).unwrap();
     let text = "secrets:
   one: { env: DOCTOR_ONE }
   two: { file: nowhere/two }
@@ -857,6 +863,23 @@ tasks:
     assert_found(&told, "secrets", "ok: ", "3 secrets found");
     assert!(!told.stdout.contains("tellnobody"), "{}", told.stdout);
     assert!(!told.stderr.contains("tellnobody"), "{}", told.stderr);
+
+    // What the server would refuse is told with the setting; what `stepward dev` allows all the same is a warning.
+    let settings = "secrets: { allow_files: [] }\n";
+    fs::write(folder.path().join("server-config.yaml"), settings).unwrap();
+    let told = doctor_in(folder.path(), &["secrets"]);
+    let three = here.join("three").display().to_string();
+    for advice in [
+        format!("secrets.allow_files is empty in the server's settings; add {three} to it"),
+        "or change secrets.allow_env_prefix".to_string(),
+    ] {
+        assert_found(&told, "secrets", "warning: ", &advice);
+    }
+    let settings = format!("secrets: {{ allow_files: [{}/three] }}\n", here.display());
+    fs::write(folder.path().join("server-config.yaml"), settings).unwrap();
+    fs::write(folder.path().join("three"), "12345\n").unwrap();
+    let told = doctor_in(folder.path(), &["secrets"]);
+    assert_found(&told, "secrets", "problem: ", "at least 6 bytes");
 }
 
 #[test]

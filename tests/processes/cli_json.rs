@@ -240,6 +240,7 @@ fn every_command_prints_for_programs_what_the_readme_says() {
         ("token file", &["token", "file", "new.token"]),
         ("token check", &["token", "check"]),
         ("db check", &["db", "check", "other"]),
+        ("audit verify", &["audit", "verify"]),
         ("db compact", &["db", "compact", "other"]),
         ("backup", &["backup", "all.tar"]),
         ("backup verify", &["backup", "verify", "all.tar"]),

@@ -85,7 +85,9 @@ fn on_a_small_disk() {
                 accepted.push(job.id);
                 None
             }
-            Err(CallError::Refused { status: 503, error }) => Some(error),
+            Err(CallError::Refused {
+                status: 503, error, ..
+            }) => Some(error),
             Err(other) => panic!("{other}"),
         }
     });

@@ -33,6 +33,7 @@ impl Server {
         let data = folder.path().join("data");
         let config = format!(
             "listen: 127.0.0.1:0\ndata_dir: {}\nworkflows_dir: {}\nrecovery: {{ sweep_interval_secs: 5 }}\n\
+             auth: {{ required: false }}\n\
              embedded_worker: {{ slots: 8, tags: [script, edge, site-north, site-south] }}\n",
             data.display(),
             workflows.display(),
@@ -42,8 +43,8 @@ impl Server {
         let mut command = Command::new(BINARY);
         command.arg("server").arg("--config").arg(file);
         command
-            .env("PUSH_SECRET", PUSH_SECRET)
-            .env("REPORT_TOKEN", REPORT_TOKEN);
+            .env("STEPWARD_SECRET_PUSH", PUSH_SECRET)
+            .env("STEPWARD_SECRET_REPORT_TOKEN", REPORT_TOKEN);
         let process = Process::start("server", command);
         let address = await_that("the server listens", || {
             assert!(process.is_alive(), "the server ended: {}", process.said());

@@ -65,7 +65,8 @@ pub struct House {
     pub folder: tempfile::TempDir,
     data: PathBuf,
     listen: String,
-    settings: String,
+    /// The settings of its server, from its next start on.
+    pub settings: String,
     server: Option<Process>,
     pub client: Client,
     workers: usize,
@@ -124,6 +125,16 @@ impl House {
         house
     }
 
+    #[allow(dead_code)] // The stories of the pages share this file and do not need it.
+    /// Adds a setting: workflow files may name these files and folders. The next start of the server heeds it.
+    pub fn allow_secrets(&mut self, paths: &[PathBuf]) {
+        let paths: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        self.settings += &format!("\nsecrets: {{ allow_files: [{}] }}\n", paths.join(", "));
+    }
+
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -134,8 +145,13 @@ impl House {
 
     pub fn start_server(&mut self) {
         let (path, listen) = (self.folder.path().display(), &self.listen);
+        // These stories are not about who may come in, unless their settings say so.
+        let auth = match self.settings.contains("auth:") {
+            true => "",
+            false => "auth: { required: false }\n",
+        };
         let config = format!(
-            "listen: {listen}\ndata_dir: {}\nworkflows_dir: {path}/workflows\n{}",
+            "listen: {listen}\ndata_dir: {}\nworkflows_dir: {path}/workflows\n{auth}{}",
             self.data.display(),
             self.settings
         );
@@ -169,6 +185,14 @@ impl House {
         let server = self.server.take().expect("the server runs");
         server.signal(Signal::TERM);
         server.wait()
+    }
+
+    /// Stops the server, and returns what it says until its end.
+    #[allow(dead_code)] // The stories of the pages share this file and do not need it.
+    pub fn stop_server_and_listen(&mut self) -> Arc<Mutex<String>> {
+        let said = self.server().said.clone();
+        assert!(self.stop_server());
+        said
     }
 
     /// A worker of its own folder that offers `script`.
@@ -239,7 +263,14 @@ impl House {
     }
 
     pub fn post<A: serde::de::DeserializeOwned>(&self, path: &str) -> Result<A, CallError> {
-        let body = serde_json::json!({});
+        self.post_with(path, serde_json::json!({}))
+    }
+
+    pub fn post_with<A: serde::de::DeserializeOwned>(
+        &self,
+        path: &str,
+        body: serde_json::Value,
+    ) -> Result<A, CallError> {
         self.client.post(path, &body, Duration::from_secs(10))
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Every story ends with the checker of the database, and leaves no process behind.
 
+mod audit;
 mod backups;
 mod cancel;
 mod cli_config;
@@ -29,12 +30,14 @@ mod cli_write;
 mod desk;
 #[cfg(feature = "faults")]
 mod disks;
+mod door;
 mod examples;
 mod hostile_clock;
 mod house;
 #[path = "../it/executor/kubectl.rs"]
 mod kubectl;
 mod ledger;
+mod limits;
 mod network;
 mod outbox;
 mod own_log;

@@ -19,7 +19,7 @@ const MADE: &str = "made-s3cret-1337-value";
 /// Uses every secret in every place that takes one, prints them all, fails with them, and hands them on.
 const LEAKY: &str = r#"
 secrets:
-  by_env: { env: STORY_SECRET }
+  by_env: { env: STEPWARD_SECRET_STORY }
   by_file: { file: LEDGER.secret }
 tasks:
   leaky:
@@ -71,8 +71,9 @@ tasks:
 #[test]
 fn a_run_full_of_secrets_leaves_none_behind() {
     let mut house = House::with(LEAKY);
+    house.allow_secrets(&[house.path("ledger.secret")]);
     fs::write(house.path("ledger.secret"), format!("{FROM_FILE}\n")).unwrap();
-    house.server_variables = vec![("STORY_SECRET", FROM_ENV.to_string())];
+    house.server_variables = vec![("STEPWARD_SECRET_STORY", FROM_ENV.to_string())];
     assert!(house.stop_server());
     house.start_server();
     let mut worker = house.worker(2);

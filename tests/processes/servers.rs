@@ -441,6 +441,7 @@ fn a_database_that_lost_its_write_ahead_log_is_refused_until_a_person_accepts_it
         "server",
         "--listen",
         "127.0.0.1:0",
+        "--no-auth",
         "--accept-older-database",
     ]);
     command.arg("--data-dir").arg(&data);

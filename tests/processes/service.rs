@@ -82,8 +82,9 @@ impl Manager {
 
 fn server_of(manager: &Manager, folder: &Path) -> Process {
     let mut server = Command::new(BINARY);
-    server.args(["server", "--listen", "127.0.0.1:0", "--data-dir"]);
-    server.arg(folder.join("data")).current_dir(folder);
+    server.args(["server", "--no-auth", "--listen", "127.0.0.1:0"]);
+    server.arg("--data-dir").arg(folder.join("data"));
+    server.current_dir(folder);
     server.envs(manager.variables.iter().cloned());
     Process::start("server", server)
 }

@@ -92,7 +92,12 @@ fn server(folder: &Path, settings: &str) -> Command {
 fn server_at(folder: &Path, address: &str, settings: &str) -> Command {
     let file = folder.join("server.yaml");
     let data = folder.join("data");
-    let settings = format!("data_dir: {}\n{settings}", data.display());
+    // These stories are not about who may come in, unless their settings say so.
+    let auth = match settings.contains("auth:") {
+        true => "",
+        false => "auth: { required: false }\n",
+    };
+    let settings = format!("data_dir: {}\n{auth}{settings}", data.display());
     fs::write(&file, settings).unwrap();
     let mut command = Command::new(BINARY);
     command.arg("server").arg("--config").arg(file);
@@ -130,7 +135,13 @@ fn a_server_whose_words_find_no_room_runs_and_stops() {
     let address = free.local_addr().unwrap().to_string();
     drop(free);
     let mut command = Command::new(BINARY);
-    command.args(["server", "--embedded-worker", "--listen", &address]);
+    command.args([
+        "server",
+        "--no-auth",
+        "--embedded-worker",
+        "--listen",
+        &address,
+    ]);
     command.arg("--data-dir").arg(folder.path().join("data"));
     let full = File::options().write(true).open("/dev/full").unwrap();
     let child = command.stderr(full).spawn().unwrap();
@@ -403,6 +414,7 @@ fn a_flag_comes_before_the_environment_and_that_before_the_file() {
     command.env("STEPWARD_DATA_DIR", &variable);
     command.env("STEPWARD_EMBEDDED_WORKER", "true");
     command.env("STEPWARD_WORKFLOWS_DIR", "examples");
+    command.env("STEPWARD_AUTH_REQUIRED", "false");
     let mut server = Run::start(command, folder.path());
     let client = server.client(None);
     assert!(!server.await_said("data in ").contains(" 0 tasks"));
@@ -547,7 +559,6 @@ fn whatever_is_wrong_with_settings_ends_with_the_same_code() {
     let here = folder.path().display();
     let settings = |text: String| text.into_bytes();
     for (settings, fault) in [
-        (b"auth: { required: true }".to_vec(), "token new NAME"),
         (
             settings(format!("auth: {{ token_file: {here}/none }}")),
             "none",

@@ -36,7 +36,7 @@ impl Site {
         site.write(
             "server-config.yaml",
             "listen: 127.0.0.1:0\nworkflows_dir: workflows\nembedded_worker: { name: inside }\n\
-             tls: { cert_file: cert.pem, key_file: key.pem }\n",
+             auth: { required: false }\ntls: { cert_file: cert.pem, key_file: key.pem }\n",
         );
         site
     }

@@ -95,7 +95,6 @@ impl Timer {
 
 struct World {
     dice: Dice,
-    folder: TempDir,
     engine: Option<Engine>,
     service: ServiceClock,
     seen: Option<Presence>,
@@ -115,6 +114,8 @@ struct World {
     owed: usize,
     told: BTreeMap<&'static str, u64>,
     print: bool,
+    /// Last, so that the engine is closed before its database is removed.
+    folder: TempDir,
 }
 
 /// What one seed was like.

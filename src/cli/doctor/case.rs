@@ -8,7 +8,7 @@ use super::Finding;
 use crate::cli::announce;
 use crate::cli::exit::Exit;
 use crate::cli::files::{WORKER_CONFIG, config_file, workflows_folder};
-use crate::cli::reach::{NamedBy, Reach, Remote, token_variable};
+use crate::cli::reach::{NamedBy, Reach, Remote, first_token, token_variable};
 use crate::cli::settings::{self, Known};
 use crate::client::CallError;
 use crate::clock::{monotonic_ms, wall_time};
@@ -162,7 +162,8 @@ impl Case {
         let (announced, file) = announce::of_folder(self.data_dir()?)?;
         let token = match &announced.token_file {
             None => match token_variable() {
-                Ok(token) => token,
+                Ok(Some(token)) => Some(token),
+                Ok(None) => first_token(&announced, &file).map(|(token, _)| token),
                 Err(fault) => return Some(Err(fault.to_string())),
             },
             Some(file) => match read_token(file) {
@@ -227,6 +228,7 @@ fn nothing_known() -> Health {
         problems: Vec::new(),
         warnings: Vec::new(),
         rollback: None,
+        notices: Vec::new(),
         version: None,
         now: None,
     }

@@ -5,6 +5,7 @@ use super::{Finding, Looked, Status, or_well};
 use crate::cli::reach::NamedBy;
 use crate::cli::words::{duration, moment};
 use crate::problems::rolled_back;
+use crate::wire::api::Severity;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -58,6 +59,14 @@ fn answers(server: &Answering) -> Vec<Finding> {
     }
     if let Some(problem) = rolled_back(&server.health) {
         found.push(Finding::problem(problem.message).fix(problem.fix));
+    }
+    for notice in &server.health.notices {
+        let message = notice.message.clone();
+        let finding = match notice.severity {
+            Severity::Problem => Finding::problem(message),
+            Severity::Warning => Finding::warning(message),
+        };
+        found.push(finding.fix(notice.fix.clone()));
     }
     if let Some(refusal) = &server.refusal {
         found.push(Finding::problem(refusal.clone()).fix("try the token: stepward token check"));

@@ -7,9 +7,11 @@ use super::case::{Case, Found};
 use super::{Finding, Looked, or_well};
 use crate::cli::files;
 use crate::cli::words::{count, shell_path};
-use crate::config::{NotifyTarget, Text};
+use crate::config::{NotifyTarget, ServerConfig, Text};
 use crate::domain::secret::SecretRef;
+use crate::domain::task::Rules;
 use crate::language::render;
+use crate::secret_policy::{SecretFault, SecretFaultKind, SecretPolicy};
 use crate::secrets::Secrets;
 use crate::wire::api::{ServedProblem, ServedWorkflows};
 
@@ -132,18 +134,12 @@ fn of_folder(case: &Case) -> Looked {
 
 /// Only where they are is said, never what they are.
 pub fn secrets(case: &Case) -> Looked {
-    let mut named: BTreeMap<String, (SecretRef, Vec<String>)> = BTreeMap::new();
-    let mut name = |reference: &SecretRef, by: String| {
-        let entry = named.entry(format!("{reference:?}"));
-        let (_, users) = entry.or_insert_with(|| (reference.clone(), Vec::new()));
-        if !users.contains(&by) {
-            users.push(by);
-        }
-    };
+    let mut of_settings = BTreeMap::new();
+    let mut of_workflows = BTreeMap::new();
     let known = case.server.as_ref().ok();
     for (target, settings) in known.iter().flat_map(|known| &known.config.notify) {
         for reference in references(settings) {
-            name(reference, format!("notify.{target}"));
+            add_user(&mut of_settings, reference, format!("notify.{target}"));
         }
     }
     let checked = case.workflows();
@@ -151,37 +147,29 @@ pub fn secrets(case: &Case) -> Looked {
         for (_, definition) in checked.workflows.tasks() {
             for task in definition.tasks() {
                 for reference in task.draft.secrets.values() {
-                    name(reference, format!("task {}", task.draft.name));
+                    let user = format!("task {}", task.draft.name);
+                    add_user(&mut of_workflows, reference, user);
                 }
             }
         }
         for webhook in checked.workflows.webhooks() {
-            name(&webhook.secret, format!("webhook {}", webhook.name));
+            let user = format!("webhook {}", webhook.name);
+            add_user(&mut of_workflows, &webhook.secret, user);
         }
     }
     let mut found = Vec::new();
-    let all = named.len();
-    for (reference, users) in named.into_values() {
-        let Err(why) = Secrets::resolve(&reference) else {
-            continue;
-        };
-        let users = users.join(", ");
-        found.push(match &reference {
-            SecretRef::File(path) => {
-                let fix = match Path::new(path).is_dir() {
-                    true => format!("name a file, {path} is a folder"),
-                    false => format!("write it into {path}, readable for the server alone"),
-                };
-                Finding::problem(format!("a secret of {users} is not there: {why}")).fix(fix)
-            }
-            // Whoever looks may have another environment than the server.
-            SecretRef::Env(variable) => Finding::warning(format!(
-                "a secret of {users} is not in this environment: {variable}"
-            ))
-            .fix(format!(
-                "see that the server has {variable} where it is started"
-            )),
-        });
+    let all = of_settings.len() + of_workflows.len();
+    for (reference, users) in of_settings.values() {
+        if let Err(why) = Secrets::resolve(reference) {
+            found.push(not_there(reference, users, &why));
+        }
+    }
+    let defaults = ServerConfig::default();
+    let policy = SecretPolicy::of_server(known.map_or(&defaults, |known| &known.config));
+    for (reference, users) in of_workflows.values() {
+        if let Err(fault) = policy.resolve(reference, Rules::V2) {
+            found.extend(refused(reference, users, &fault));
+        }
     }
     if checked.is_some_and(|checked| checked.errors() > 0) {
         let message = "the workflow files do not load, so not all secrets are known";
@@ -193,6 +181,60 @@ pub fn secrets(case: &Case) -> Looked {
         ));
     }
     Ok(or_well(found, || format!("{} found", count(all, "secret"))))
+}
+
+/// References, each with those that use it.
+type UsersByReference = BTreeMap<String, (SecretRef, Vec<String>)>;
+
+fn add_user(named: &mut UsersByReference, reference: &SecretRef, user: String) {
+    let entry = named.entry(format!("{reference:?}"));
+    let (_, users) = entry.or_insert_with(|| (reference.clone(), Vec::new()));
+    if !users.contains(&user) {
+        users.push(user);
+    }
+}
+
+fn not_there(reference: &SecretRef, users: &[String], why: &str) -> Finding {
+    let users = users.join(", ");
+    match reference {
+        SecretRef::File(path) => {
+            let fix = match Path::new(path).is_dir() {
+                true => format!("name a file, {path} is a folder"),
+                false => format!("write it into {path}, readable for the server alone"),
+            };
+            Finding::problem(format!("a secret of {users} is not there: {why}")).fix(fix)
+        }
+        // Whoever looks may have another environment than the server.
+        SecretRef::Env(variable) => Finding::warning(format!(
+            "a secret of {users} is not in this environment: {variable}"
+        ))
+        .fix(format!(
+            "see that the server has {variable} where it is started"
+        )),
+    }
+}
+
+/// A secret of a workflow file that `stepward server` would not use. `None`: only the server itself can tell.
+fn refused(reference: &SecretRef, users: &[String], fault: &SecretFault) -> Option<Finding> {
+    let message = || format!("a secret of {}: {fault}", users.join(", "));
+    Some(match fault.kind {
+        SecretFaultKind::Unreadable => not_there(reference, users, &fault.message),
+        // The credentials of a service are in its own environment.
+        SecretFaultKind::NotAllowed if is_credential(reference) => return None,
+        // `stepward dev` and a local run allow it.
+        SecretFaultKind::NotAllowed => Finding::warning(message())
+            .fix("mend it as the message says; `stepward dev` and a local run are not restricted"),
+        SecretFaultKind::Refused | SecretFaultKind::TooShort => {
+            Finding::problem(message()).fix("mend it as the message says")
+        }
+    })
+}
+
+fn is_credential(reference: &SecretRef) -> bool {
+    match reference {
+        SecretRef::File(path) => Path::new(path).starts_with("/run/credentials"),
+        SecretRef::Env(_) => false,
+    }
 }
 
 fn references(target: &NotifyTarget) -> Vec<&SecretRef> {

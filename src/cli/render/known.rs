@@ -9,6 +9,7 @@ use super::{Part, StepRendering};
 use crate::domain::Json;
 use crate::domain::task::{Action, Items, StepDraft, TaskDraft, is_template};
 use crate::domain::value::ValueSpec;
+use crate::language::manifest;
 use crate::language::shell::Program;
 use crate::language::template::{self, Context, TemplateFault};
 use crate::language::values::check_values;
@@ -194,9 +195,11 @@ impl<'t> Scope<'t> {
                 }
             }
             Action::Pod { manifest } => {
-                let tree: Option<Value> = serde_json::from_str(manifest).ok();
+                // As the server does: what has templates is read first and rendered scalar by scalar.
+                let is_tree = is_template(manifest) || manifest.starts_with('{');
+                let tree = manifest::read(manifest).ok().filter(|_| is_tree);
                 parts.push(match tree.filter(Value::is_object) {
-                    Some(_) => self.part(step, "manifest", &Json(manifest.clone()))?,
+                    Some(tree) => self.part(step, "manifest", &Json(tree.to_string()))?,
                     None => self.text(step, "manifest", manifest)?,
                 });
             }

@@ -1,29 +1,72 @@
 //! Whole parts become drafts: actions are put into the steps that use them, hooks become tasks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::super::decode::{
     ActionParts, Document, Does, HookTarget, Policies, StepParts, TaskParts, Text,
 };
 use super::super::template;
+use super::super::tree::Key;
 use super::Checker;
 use crate::domain::Json;
 use crate::domain::retry::{OnWorkerLoss, RetryPolicy};
 use crate::domain::secret::SecretRef;
 use crate::domain::task::{
-    Action, HOOK_TASK_PREFIX, Hook, HookDoes, NamedAction, StepDraft, TaskDraft, Unmatched,
+    Action, HOOK_TASK_PREFIX, Hook, HookDoes, Items, NamedAction, Rules, StepDraft, TaskDraft,
+    Unmatched,
 };
+use crate::domain::value::ValueSpec;
+
+/// Every step has a copy of the action that it uses. All copies together may have this many bytes.
+const COPIES_BYTES_MAX: usize = 256 << 20;
 
 impl<'t> Checker<'_, 't> {
+    /// Whether the steps with copies of their actions fit into memory; if they do not, that is told.
+    pub fn copies_fit(&mut self, documents: &[Document<'t>]) -> bool {
+        let errors_before = self.problems.errors();
+        let actions = documents.iter().flat_map(|document| &document.actions);
+        let weights: HashMap<&str, usize> = actions
+            .map(|action| (action.key.text.as_str(), parts_bytes(action)))
+            .collect();
+        let mut bytes = 0;
+        for task in documents.iter().flat_map(|document| &document.tasks) {
+            for step in &task.steps {
+                if let Does::Uses { action, .. } = step.does {
+                    bytes += weights.get(action).copied().unwrap_or_default();
+                }
+            }
+            if bytes > COPIES_BYTES_MAX {
+                let message = format!(
+                    "all steps with the actions that they use are more than {} MiB of text",
+                    COPIES_BYTES_MAX >> 20
+                );
+                let problem = self.problems.new_rule("E062", task.key.span, message);
+                problem
+                    .label("counted up to here")
+                    .help("a large action that many steps use counts once for each of these");
+                break;
+            }
+        }
+        self.problems.errors() == errors_before
+    }
+
     /// Nothing was wrong: every name is known.
     pub fn assemble(&self, documents: &[Document<'t>]) -> HashMap<String, TaskDraft> {
         let actions = documents.iter().flat_map(|document| &document.actions);
         let actions: HashMap<&str, &ActionParts<'_>> = actions
             .map(|action| (action.key.text.as_str(), action))
             .collect();
+        let of_actions = documents.iter().flat_map(|document| &document.actions);
+        let action_secrets: HashMap<&str, BTreeMap<String, SecretRef>> = of_actions
+            .map(|action| {
+                let mut secrets = BTreeMap::new();
+                self.secrets_of(&action.texts, &mut secrets);
+                (action.key.text.as_str(), secrets)
+            })
+            .collect();
         let mut drafts = HashMap::new();
         for task in documents.iter().flat_map(|document| &document.tasks) {
-            let draft = self.task_draft(task, &actions);
+            let draft = self.task_draft(task, &actions, &action_secrets);
             drafts.insert(draft.name.clone(), draft);
             for hook in &task.hooks {
                 if let HookTarget::Action { name, .. } = hook.does
@@ -41,10 +84,13 @@ impl<'t> Checker<'_, 't> {
         &self,
         task: &TaskParts<'t>,
         actions: &HashMap<&str, &ActionParts<'t>>,
+        action_secrets: &HashMap<&str, BTreeMap<String, SecretRef>>,
     ) -> TaskDraft {
         let mut secrets = BTreeMap::new();
         self.secrets_of(&task.texts, &mut secrets);
+        let mut rules = self.rules_of(task.key);
         let mut steps = Vec::with_capacity(task.steps.len());
+        let mut seen: HashSet<&str> = HashSet::new();
         for step in &task.steps {
             self.secrets_of(&step.texts, &mut secrets);
             let used = match step.does {
@@ -52,7 +98,13 @@ impl<'t> Checker<'_, 't> {
                 _ => None,
             };
             if let Some(action) = used {
-                self.secrets_of(&action.texts, &mut secrets);
+                let name = action.key.text.as_str();
+                if seen.insert(name)
+                    && let Some(of_action) = action_secrets.get(name)
+                {
+                    secrets.extend(of_action.clone());
+                }
+                rules = rules.min(self.rules_of(action.key));
             }
             steps.push(step_draft(step, used));
         }
@@ -77,8 +129,14 @@ impl<'t> Checker<'_, 't> {
             steps,
             hooks: hooks.collect(),
             secrets,
+            rules,
             ..task.draft.clone()
         }
+    }
+
+    /// The rules for what this file defines.
+    fn rules_of(&self, key: &Key) -> Rules {
+        self.problems.rules_of(key.span.file)
     }
 
     /// A task of one step: its inputs are the action's.
@@ -98,6 +156,7 @@ impl<'t> Checker<'_, 't> {
                 .map(|input| input.spec.clone())
                 .collect(),
             secrets,
+            rules: self.rules_of(action.key),
             ..TaskDraft::new(
                 &format!("{HOOK_TASK_PREFIX}{}", action.key.text),
                 vec![step],
@@ -117,6 +176,65 @@ impl<'t> Checker<'_, 't> {
             }
         }
     }
+}
+
+/// About what a copy of this action takes.
+fn parts_bytes(action: &ActionParts<'_>) -> usize {
+    let specs = action.inputs.iter().chain(&action.policies.outputs);
+    let specs = specs.map(|input| spec_bytes(&input.spec));
+    let body = action.action.as_ref().map_or(0, action_bytes);
+    body + specs.sum::<usize>() + env_bytes(&action.policies.env)
+}
+
+/// About what a copy of this task takes.
+pub fn draft_bytes(draft: &TaskDraft) -> usize {
+    let steps = draft.steps.iter().map(|step| {
+        let of_action = step.named_action.as_ref();
+        let given = of_action.map_or(0, |action| specs_bytes(&action.inputs));
+        let items = match step.for_each.as_ref().map(|for_each| &for_each.items) {
+            Some(Items::List(items)) => items.iter().map(|item| item.0.len()).sum(),
+            _ => 0,
+        };
+        let parts = [
+            size_of::<StepDraft>(),
+            action_bytes(&step.action),
+            step.input.0.len(),
+            given,
+            items,
+            specs_bytes(&step.outputs),
+            env_bytes(&step.env),
+        ];
+        parts.into_iter().sum::<usize>()
+    });
+    specs_bytes(&draft.inputs) + env_bytes(&draft.env) + steps.sum::<usize>()
+}
+
+fn action_bytes(action: &Action) -> usize {
+    let texts = action.texts().into_iter().map(|(_, text)| text.len());
+    let asks = match action {
+        Action::Approval { inputs, .. } => specs_bytes(inputs),
+        _ => 0,
+    };
+    texts.sum::<usize>() + asks
+}
+
+fn specs_bytes(specs: &[ValueSpec]) -> usize {
+    specs.iter().map(spec_bytes).sum()
+}
+
+fn spec_bytes(spec: &ValueSpec) -> usize {
+    let json = spec.options.iter().chain(&spec.default);
+    let texts = spec.pattern.iter().chain(&spec.description);
+    size_of::<ValueSpec>()
+        + spec.name.len()
+        + json.map(|json| json.0.len()).sum::<usize>()
+        + texts.map(String::len).sum::<usize>()
+}
+
+fn env_bytes(env: &BTreeMap<String, String>) -> usize {
+    env.iter()
+        .map(|(name, value)| name.len() + value.len())
+        .sum()
 }
 
 fn step_draft(step: &StepParts<'_>, used: Option<&ActionParts<'_>>) -> StepDraft {

@@ -1,5 +1,7 @@
 //! What tasks and actions are given: by steps, hooks, schedules and webhooks.
 
+use std::collections::HashSet;
+
 use serde_json::Value;
 
 use super::super::decode::{Does, HookTarget, Owner, Place, StepParts, TaskParts, Text};
@@ -8,10 +10,11 @@ use super::super::source::Span;
 use super::super::template;
 use super::super::tree::{Entry, Kind, Node, Style};
 use super::super::values;
-use super::super::words::{listed, nearest};
+use super::super::words::listed;
 use super::Checker;
 use super::inside::inside;
 use super::names::Takes;
+use super::secret_inputs::SecretHolders;
 use crate::domain::task::is_template;
 
 /// Who is given something.
@@ -32,17 +35,24 @@ impl Target {
 
 impl<'t> Checker<'_, 't> {
     pub fn calls(&mut self, task: &TaskParts<'t>) {
+        let holders = SecretHolders::of(&task.inputs, &task.steps);
         for step in &task.steps {
-            self.step_calls(step, task);
+            if self.problems.is_out_of_time() {
+                return;
+            }
+            self.step_calls(step, &holders);
         }
         for hook in &task.hooks {
+            if self.problems.is_out_of_time() {
+                return;
+            }
             let (target, name, span) = match hook.does {
                 HookTarget::Action { name, span } => (Target::Action, name, span),
                 HookTarget::Task { name, span } => (Target::Task, name, span),
                 HookTarget::Notify { .. } => continue,
             };
             self.call(target, name, span, &hook.owner, hook.input_entry);
-            self.kept(target, name, &hook.texts, hook.input_entry, task);
+            self.kept(target, name, &hook.texts, hook.input_entry, &holders);
         }
         let own = |names: &super::Names<'t>| {
             names
@@ -55,6 +65,9 @@ impl<'t> Checker<'_, 't> {
             return;
         }
         for schedule in &task.schedules {
+            if self.problems.is_out_of_time() {
+                return;
+            }
             self.given(
                 Target::Task,
                 &task.key.text,
@@ -72,11 +85,11 @@ impl<'t> Checker<'_, 't> {
         }
     }
 
-    fn step_calls(&mut self, step: &StepParts<'t>, task: &TaskParts<'t>) {
+    fn step_calls(&mut self, step: &StepParts<'t>, holders: &SecretHolders<'_>) {
         match &step.does {
             Does::Calls { task: name, span } => {
                 self.call(Target::Task, name, *span, &step.owner, step.input_entry);
-                self.kept(Target::Task, name, &step.texts, step.input_entry, task);
+                self.kept(Target::Task, name, &step.texts, step.input_entry, holders);
             }
             Does::Uses { action, span } => {
                 self.call(Target::Action, action, *span, &step.owner, step.input_entry);
@@ -109,7 +122,7 @@ impl<'t> Checker<'_, 't> {
             Target::Action => ("E037", self.names.tasks.contains_key(name)),
         };
         let near = match self.may_suggest() {
-            true => nearest(name, known.keys().copied()),
+            true => self.suggestions.nearest(name, known.keys().copied()),
             false => None,
         };
         let word = target.word();
@@ -158,16 +171,19 @@ impl<'t> Checker<'_, 't> {
         let mut found = Vec::new();
         for entry in entries {
             let key = &entry.key;
-            let Some(spec) = takes.inputs.iter().find(|spec| spec.name == key.text) else {
-                let names: Vec<&str> = takes.inputs.iter().map(|spec| spec.name.as_str()).collect();
-                let near = match found.len() < SUGGESTIONS_MAX {
-                    true => nearest(&key.text, names.iter().copied()),
+            let Some(spec) = takes.input(&key.text) else {
+                let may_suggest =
+                    found.len() < SUGGESTIONS_MAX && !self.suggestions.are_exhausted();
+                let names = || takes.inputs.iter().map(|spec| spec.name.as_str());
+                let near = match may_suggest {
+                    true => self.suggestions.nearest(&key.text, names()),
                     false => None,
                 };
                 let help = match near {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None if names.is_empty() => "it takes no inputs".to_string(),
-                    None => format!("it takes {}", listed(names)),
+                    Some(near) => Some(format!("did you mean `{near}`?")),
+                    None if takes.inputs.is_empty() => Some("it takes no inputs".to_string()),
+                    None if may_suggest => Some(format!("it takes {}", listed(names()))),
+                    None => None,
                 };
                 let fix = near.map(str::to_string);
                 found.push(Fault {
@@ -175,14 +191,16 @@ impl<'t> Checker<'_, 't> {
                     span: key.span,
                     message: format!("{word} `{name}` takes no input `{}`", key.text),
                     label: "not an input of it".to_string(),
-                    help: Some(help),
+                    help,
                     fix,
                     also: takes.span,
                 });
                 continue;
             };
             if let Some(value) = literal(&entry.value)
-                && let Err(fault) = values::check_value(spec, &value)
+                && let Err(fault) =
+                    values::check_value_until(spec, &value, &mut || self.problems.is_out_of_time())
+                && !self.problems.is_out_of_time()
             {
                 found.push(Fault {
                     code: "E053",
@@ -198,20 +216,23 @@ impl<'t> Checker<'_, 't> {
                 });
             }
         }
-        let given = |name: &str| entries.iter().any(|entry| entry.key.text == name);
-        for spec in &takes.inputs {
-            if spec.required && spec.default.is_none() && !given(&spec.name) {
-                let at = input.map_or(owner.span, |entry| entry.key.span);
-                found.push(Fault {
-                    code: "E052",
-                    span: at,
-                    message: format!("{word} `{name}` needs the input `{}`", spec.name),
-                    label: format!("`{}` is not given", spec.name),
-                    help: Some(format!("add it: `input: {{ {}: … }}`", spec.name)),
-                    fix: None,
-                    also: takes.span,
-                });
-            }
+        let given: HashSet<&str> = entries
+            .iter()
+            .map(|entry| entry.key.text.as_str())
+            .collect();
+        let is_given = |at: &usize| given.contains(takes.inputs[*at].name.as_str());
+        let mut missing = takes.needed.iter().filter(|at| !is_given(at));
+        for &at in missing.by_ref().take(MISSING_TOLD_MAX) {
+            let spec = &takes.inputs[at];
+            found.push(Fault {
+                code: "E052",
+                span: input.map_or(owner.span, |entry| entry.key.span),
+                message: format!("{word} `{name}` needs the input `{}`", spec.name),
+                label: format!("`{}` is not given", spec.name),
+                help: Some(format!("add it: `input: {{ {}: … }}`", spec.name)),
+                fix: None,
+                also: takes.span,
+            });
         }
         for fault in found {
             let problem = self.problems.error(fault.code, fault.span, fault.message);
@@ -235,7 +256,7 @@ impl<'t> Checker<'_, 't> {
         name: &str,
         texts: &[Text<'t>],
         input: Option<&'t Entry>,
-        task: &TaskParts<'t>,
+        holders: &SecretHolders<'_>,
     ) {
         let known: &Takes = match target {
             Target::Task => match self.names.tasks.get(name) {
@@ -250,11 +271,6 @@ impl<'t> Checker<'_, 't> {
         let Some(Kind::Map(entries)) = input.map(|entry| &entry.value.kind) else {
             return;
         };
-        let secret_of = |name: &str| {
-            task.inputs
-                .iter()
-                .any(|input| input.spec.name == name && input.spec.secret)
-        };
         let mut found = Vec::new();
         for text in texts {
             if !matches!(text.place, Place::CallInput | Place::HookInput) {
@@ -266,33 +282,27 @@ impl<'t> Checker<'_, 't> {
             let Some(entry) = behind.checked_sub(1).map(|at| &entries[at]) else {
                 continue;
             };
-            let spec = known.inputs.iter().find(|spec| spec.name == entry.key.text);
+            let spec = known.input(&entry.key.text);
             if spec.is_none_or(|spec| spec.secret) {
                 continue;
             }
             for mention in template::mentions(&text.text).unwrap_or_default() {
-                if let [root, input, ..] = mention.path.as_slice()
-                    && root == "input"
-                    && secret_of(input)
-                {
+                if let Some(leak) = holders.leak(&mention) {
                     let span = inside(self.sources, text, mention.span.clone());
-                    found.push((span, input.clone(), entry.key.text.clone()));
+                    found.push((text, span, leak, entry.key.text.as_str()));
                 }
             }
         }
-        for (span, secret, given) in found {
-            let message = format!("the secret input `{secret}` would be stored");
-            self.problems
-                .error("E046", span, message)
-                .label(format!(
-                    "`{given}` of {} `{name}` is not secret",
-                    target.word()
-                ))
-                .help(format!("add `secret: true` to `{given}` there"));
+        for (text, span, leak, given) in found {
+            let label = format!("`{given}` of {} `{name}` is not secret", target.word());
+            let problem = self.secret_leak(text, span, &leak, label);
+            problem.help(format!("add `secret: true` to `{given}` there"));
         }
     }
 }
 
+/// Inputs that one call does not give and that are told one by one. A task with thousands of inputs may be called thousands of times.
+const MISSING_TOLD_MAX: usize = 50;
 /// Of one call: looking for what was meant costs as much as there are names.
 const SUGGESTIONS_MAX: usize = 100;
 

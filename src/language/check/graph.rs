@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use super::super::decode::{Document, Does, TaskParts};
 use super::super::source::Span;
-use super::super::words::nearest;
 use super::Checker;
 use crate::domain::cycle::cycles;
 
@@ -25,6 +24,13 @@ impl<'t> Checker<'_, 't> {
             .collect();
         let mut dependencies = Vec::with_capacity(task.steps.len());
         for (at, step) in task.steps.iter().enumerate() {
+            if self.problems.is_out_of_time() {
+                return Graph {
+                    positions,
+                    dependencies: Vec::new(),
+                    sound: false,
+                };
+            }
             let mut named = Vec::with_capacity(step.edges.len());
             for edge in &step.edges {
                 match positions.get(edge.step) {
@@ -95,7 +101,7 @@ impl<'t> Checker<'_, 't> {
             return;
         }
         let known = task.steps.iter().map(|step| step.key.text.as_str());
-        match nearest(name, known) {
+        match self.suggestions.nearest(name, known) {
             Some(near) => {
                 problem
                     .help(format!("did you mean `{near}`?"))

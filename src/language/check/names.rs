@@ -22,17 +22,35 @@ pub struct Names<'t> {
 pub struct Takes {
     pub span: Span,
     pub inputs: Vec<ValueSpec>,
+    /// The positions of the inputs, by name.
+    positions: HashMap<String, usize>,
+    /// The positions of the inputs that every call must give.
+    pub needed: Vec<usize>,
     /// Its inputs are known well enough to say what is wrong with what it is given.
     pub whole: bool,
 }
 
 impl Takes {
     fn new(key: &Key, inputs: &[SpecParts]) -> Takes {
+        let whole = inputs.iter().all(|input| input.whole);
+        let inputs: Vec<ValueSpec> = inputs.iter().map(|input| input.spec.clone()).collect();
+        let positions = inputs.iter().enumerate();
+        let needed = positions.clone();
+        let needed = needed.filter(|(_, spec)| spec.required && spec.default.is_none());
         Takes {
             span: key.span,
-            inputs: inputs.iter().map(|input| input.spec.clone()).collect(),
-            whole: inputs.iter().all(|input| input.whole),
+            positions: positions
+                .rev()
+                .map(|(at, spec)| (spec.name.clone(), at))
+                .collect(),
+            needed: needed.map(|(at, _)| at).collect(),
+            inputs,
+            whole,
         }
+    }
+
+    pub fn input(&self, name: &str) -> Option<&ValueSpec> {
+        self.positions.get(name).map(|&at| &self.inputs[at])
     }
 }
 

@@ -1,17 +1,21 @@
-//! What templates speak of: known names, at places that have them, and nothing untrusted in a script.
+//! What templates speak of: known names, at places that have them, and nothing untrusted in a program.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-use super::super::decode::{ActionParts, Does, Place, StepParts, TaskParts, Text};
+use super::super::arguments::{Choice, Role};
+use super::super::decode::{ActionParts, Does, Place, SpecParts, StepParts, TaskParts, Text};
+use super::super::diagnostic::Problem;
 use super::super::shell::{Around, Program};
 use super::super::source::Span;
 use super::super::template::{self, Mention, ScriptFault, Why};
 use super::super::tree::Kind;
-use super::super::words::{listed, nearest};
+use super::super::words::listed;
 use super::Checker;
 use super::graph::{Ancestors, Graph};
 use super::inside::inside;
+use super::secret_inputs::SecretHolders;
+use super::untrusted::{ActionUses, Origins};
 use crate::domain::task::Action;
 use crate::domain::value::ValueSpec;
 
@@ -51,7 +55,8 @@ const HOOK: &[&str] = &[
 struct Scope<'s> {
     /// The thing that `input` belongs to.
     what: &'s str,
-    inputs: Vec<&'s ValueSpec>,
+    inputs: &'s Inputs<'s>,
+    secret_holders: &'s SecretHolders<'s>,
     /// Added by the step itself.
     more_inputs: HashSet<&'s str>,
     /// `false`: not all inputs are known, so none is called unknown.
@@ -60,6 +65,23 @@ struct Scope<'s> {
     /// The task's and the step's. `None`: not all of it is known.
     env: Option<[&'s BTreeMap<String, String>; 2]>,
     steps: Option<Steps<'s>>,
+}
+
+/// The inputs of a task or action, in their order and by name: all its texts look into them.
+struct Inputs<'s> {
+    all: Vec<&'s ValueSpec>,
+    by_name: HashMap<&'s str, &'s ValueSpec>,
+}
+
+impl<'s> Inputs<'s> {
+    fn new(inputs: &'s [SpecParts]) -> Inputs<'s> {
+        let all: Vec<&ValueSpec> = inputs.iter().map(|input| &input.spec).collect();
+        let by_name = all.iter().rev().map(|&spec| (spec.name.as_str(), spec));
+        Inputs {
+            by_name: by_name.collect(),
+            all,
+        }
+    }
 }
 
 struct Steps<'s> {
@@ -71,10 +93,18 @@ struct Steps<'s> {
 }
 
 impl<'t> Checker<'_, 't> {
-    pub fn action_templates(&mut self, action: &ActionParts<'t>) {
+    pub fn action_templates<'d>(
+        &mut self,
+        action: &'d ActionParts<'t>,
+        uses: &'d ActionUses<'d, 't>,
+    ) {
+        let origins = Origins::of_action(action, uses);
+        let inputs = Inputs::new(&action.inputs);
+        let secret_holders = SecretHolders::of(&action.inputs, &[]);
         let scope = Scope {
             what: &action.owner.what,
-            inputs: action.inputs.iter().map(|input| &input.spec).collect(),
+            inputs: &inputs,
+            secret_holders: &secret_holders,
             more_inputs: HashSet::new(),
             inputs_known: true,
             looped: false,
@@ -82,15 +112,17 @@ impl<'t> Checker<'_, 't> {
             steps: None,
         };
         for text in &action.texts {
-            self.text(text, &scope);
+            self.text(text, &scope, &origins);
         }
     }
 
     pub fn templates(&mut self, task: &TaskParts<'t>, graph: &Graph<'t>) {
-        let inputs: Vec<&ValueSpec> = task.inputs.iter().map(|input| &input.spec).collect();
+        let inputs = Inputs::new(&task.inputs);
+        let secret_holders = SecretHolders::of(&task.inputs, &task.steps);
         let scope = |looped, steps| Scope {
             what: &task.owner.what,
-            inputs: inputs.clone(),
+            inputs: &inputs,
+            secret_holders: &secret_holders,
             more_inputs: HashSet::new(),
             inputs_known: task.inputs_known,
             looped,
@@ -98,8 +130,9 @@ impl<'t> Checker<'_, 't> {
             steps,
         };
         let of_task = scope(false, None);
+        let origins = Origins::of_task(task);
         for text in &task.texts {
-            self.text(text, &of_task);
+            self.text(text, &of_task, &origins);
         }
         // All steps have ended when a hook runs.
         let ended = Steps {
@@ -110,19 +143,20 @@ impl<'t> Checker<'_, 't> {
         };
         let of_hook = scope(false, Some(ended));
         for hook in &task.hooks {
-            hook.texts.iter().for_each(|text| self.text(text, &of_hook));
+            let texts = hook.texts.iter();
+            texts.for_each(|text| self.text(text, &of_hook, &origins));
         }
         for schedule in &task.schedules {
             schedule
                 .texts
                 .iter()
-                .for_each(|text| self.text(text, &of_task));
+                .for_each(|text| self.text(text, &of_task, &origins));
         }
         for webhook in &task.webhooks {
             webhook
                 .texts
                 .iter()
-                .for_each(|text| self.text(text, &of_task));
+                .for_each(|text| self.text(text, &of_task, &origins));
         }
         // Only a task whose templates look at other steps needs to know who comes before whom.
         let looks =
@@ -153,13 +187,35 @@ impl<'t> Checker<'_, 't> {
             if task.whole && step.whole && !matches!(step.does, Does::Uses { .. }) {
                 scope.env = Some([&task.draft.env, &step.policies.env]);
             }
+            let origins = origins.of_step(step);
             for text in &step.texts {
-                self.text(text, &scope);
+                self.text(text, &scope, &origins);
             }
         }
     }
 
-    fn text(&mut self, text: &Text<'t>, scope: &Scope<'_>) {
+    fn text(&mut self, text: &Text<'t>, scope: &Scope<'_>, origins: &Origins<'_, '_>) {
+        if self.problems.is_out_of_time() {
+            return;
+        }
+        let errors_before = self.problems.errors();
+        // Version 0.1 did not look for unknown names in `language`.
+        let is_former_language = text.role == Role::Choice(Choice::Language)
+            && self.problems.is_accepted_by_0_1(text.node.span.file);
+        if !text.is_part && !is_former_language {
+            self.text_mentions(text, scope);
+        }
+        if self.problems.errors() > errors_before {
+            return;
+        }
+        match text.role {
+            Role::Data => {}
+            Role::Code(program) => self.untrusted(text, program),
+            Role::Choice(choice) => self.chosen(text, choice, origins),
+        }
+    }
+
+    fn text_mentions(&mut self, text: &Text<'t>, scope: &Scope<'_>) {
         let mentions = match template::mentions(&text.text) {
             Ok(mentions) => mentions,
             Err(fault) => {
@@ -181,22 +237,35 @@ impl<'t> Checker<'_, 't> {
                 return;
             }
         };
-        let errors_before = self.problems.errors();
+        self.stored_secrets(text, &mentions, scope.secret_holders);
         // `steps.build-app` reads as a difference; what follows the minus is no name of its own.
         let mut torn = false;
         for mention in &mentions {
             torn |= self.mention(mention, text, scope, torn);
         }
-        if text.place == Place::Script && self.problems.errors() == errors_before {
-            self.untrusted(text);
-        }
     }
 
-    fn at(&self, text: &Text<'_>, range: Range<usize>) -> Span {
+    pub(super) fn at(&self, text: &Text<'_>, range: Range<usize>) -> Span {
+        if text.is_part {
+            return self.in_manifest(text, &text.text[range]);
+        }
         match text.from_file {
             true => text.node.span,
             false => inside(self.sources, text, range),
         }
+    }
+
+    /// The first place of this in the manifest that the text is a part of.
+    fn in_manifest(&self, part: &Text<'_>, written: &str) -> Span {
+        // Looking costs as much as the manifest is long.
+        if !self.may_suggest() {
+            return part.node.span;
+        }
+        let whole = part.node.scalar_text().unwrap_or_default();
+        let start = whole.find(written).unwrap_or(0);
+        let end = (start + written.len()).min(whole.len());
+        let whole = Text::new(part.node, whole.into(), part.place, false);
+        inside(self.sources, &whole, start..end)
     }
 
     /// `true` if a name was torn apart by a minus.
@@ -271,7 +340,7 @@ impl<'t> Checker<'_, 't> {
             "inputs" | "params" => Some("input"),
             "needs" | "step" => Some("steps"),
             "item" | "matrix" => Some("each"),
-            _ => nearest(root, ROOTS.iter().copied()),
+            _ => self.suggestions.nearest(root, ROOTS.iter().copied()),
         };
         match meant {
             Some("each") if root == "item" => {
@@ -306,7 +375,7 @@ impl<'t> Checker<'_, 't> {
         if !may_suggest {
             return;
         }
-        match nearest(name, known()) {
+        match self.suggestions.nearest(name, known()) {
             Some(near) => problem.help(format!("did you mean `env.{near}`?")),
             None if known().next().is_none() => problem.help(format!(
                 "what the worker has itself, a script reads as \"${name}\""
@@ -322,7 +391,7 @@ impl<'t> Checker<'_, 't> {
         let message = format!("`{root}` has no `{name}`");
         let problem = self.problems.error("E041", span, message);
         problem.label("no such name");
-        match nearest(name, known.iter().copied()) {
+        match self.suggestions.nearest(name, known.iter().copied()) {
             Some(near) => problem.help(format!("did you mean `{root}.{near}`?")),
             None => problem.help(format!("it has {}", listed(known.iter().copied()))),
         };
@@ -340,31 +409,15 @@ impl<'t> Checker<'_, 't> {
         if adds && scope.more_inputs.contains(name) {
             return false;
         }
-        if let Some(spec) = scope.inputs.iter().find(|input| input.name == name) {
-            let kept = match text.place {
-                Place::Message => Some("the message of an approval is kept and shown"),
-                Place::Concurrency => Some("the name of a group is kept and shown"),
-                Place::ForEach => Some("the items of a loop are kept and shown"),
-                _ => None,
-            };
-            if let Some(kept) = kept
-                && spec.secret
-            {
-                let message = format!("the secret input `{name}` would be stored");
-                self.problems
-                    .error("E046", span, message)
-                    .label(kept)
-                    .help("use it in `script`, `env` or `command` alone, or not at all");
-            }
+        if scope.inputs.by_name.contains_key(name) {
             return false;
         }
         if !scope.inputs_known || mention.has_default {
             return false;
         }
         let known = || {
-            scope
-                .inputs
-                .iter()
+            let inputs = scope.inputs.all.iter();
+            inputs
                 .map(|input| input.name.as_str())
                 .chain(scope.more_inputs.iter().copied().filter(|_| adds))
         };
@@ -379,7 +432,7 @@ impl<'t> Checker<'_, 't> {
             problem.help(format!("a name with `-` is written `input[\"{whole}\"]`"));
             return true;
         }
-        match nearest(name, known()) {
+        match self.suggestions.nearest(name, known()) {
             Some(near) => problem.help(format!("did you mean `input.{near}`?")),
             None if known().next().is_none() => problem.help(format!(
                 "it takes no inputs yet; name it: `input: {{ {name}: {{ type: string }} }}`"
@@ -415,7 +468,7 @@ impl<'t> Checker<'_, 't> {
                 problem.help(format!("a name with `-` is written `steps[\"{whole}\"]`"));
                 return true;
             }
-            match nearest(name, known()) {
+            match self.suggestions.nearest(name, known()) {
                 Some(near) => problem.help(format!("did you mean `steps.{near}`?")),
                 None => problem.help(format!("its steps are {}", listed(known()))),
             };
@@ -474,26 +527,43 @@ impl<'t> Checker<'_, 't> {
         if !may_suggest {
             return;
         }
-        match nearest(name, self.names.secrets.keys().copied()) {
+        match self
+            .suggestions
+            .nearest(name, self.names.secrets.keys().copied())
+        {
             Some(near) => problem.help(format!("did you mean `secret.{near}`?")),
             None => problem.help(format!(
-                "say where it is found: `secrets: {{ {name}: {{ env: {} }} }}`",
+                "say where it is found: `secrets: {{ {name}: {{ env: STEPWARD_SECRET_{} }} }}`",
                 name.to_uppercase().replace('-', "_")
             )),
         };
     }
 
-    fn untrusted(&mut self, text: &Text<'_>) {
-        let faults = template::script_faults(&text.text, text.program).unwrap_or_default();
+    fn untrusted(&mut self, text: &Text<'_>, program: Program) {
+        let faults = template::script_faults(&text.text, program).unwrap_or_default();
         for fault in faults {
             match fault.why {
-                Why::Unfiltered => self.unfiltered(text, &fault),
-                _ => self.misplaced(text, &fault),
+                Why::Unfiltered => self.unfiltered(text, program, &fault),
+                _ => self.misplaced(text, program, &fault),
             }
         }
     }
 
-    fn unfiltered(&mut self, text: &Text<'_>, fault: &ScriptFault) {
+    /// Version 0.1 looked at scripts only, and not at the code in argument lists.
+    fn code_fault(
+        &mut self,
+        code: &'static str,
+        text: &Text<'_>,
+        span: Span,
+        message: String,
+    ) -> &mut Problem {
+        match text.place {
+            Place::Script => self.problems.error(code, span, message),
+            _ => self.new_rule(code, text, span, message),
+        }
+    }
+
+    fn unfiltered(&mut self, text: &Text<'_>, program: Program, fault: &ScriptFault) {
         let mention = &fault.mention;
         let span = self.at(text, mention.span.clone());
         let written = &text.text[mention.span.clone()];
@@ -506,14 +576,14 @@ impl<'t> Checker<'_, 't> {
         };
         let is_shown = self.sources[span.file as usize].slice(span) == written;
         let message = format!("`{expression}` becomes part of the program");
-        let problem = self.problems.error("E045", span, message);
+        let problem = self.code_fault("E045", text, span, message);
         problem.label("whoever gives this value decides what is run");
         let mut or = "";
-        if is_itself && let Some(help) = from_environment(fault, text.program) {
+        if is_itself && let Some(help) = from_environment(fault, program) {
             problem.help(help);
             or = "or ";
         }
-        let filter = match (text.program, fault.around) {
+        let filter = match (program, fault.around) {
             (Program::Shell, Around::Nothing) => "sh",
             (Program::Shell, Around::QuotedHereDocument) | (Program::Other, _) => "json",
             (Program::Shell, around) => {
@@ -544,7 +614,7 @@ impl<'t> Checker<'_, 't> {
     }
 
     /// A filter that is right elsewhere.
-    fn misplaced(&mut self, text: &Text<'_>, fault: &ScriptFault) {
+    fn misplaced(&mut self, text: &Text<'_>, program: Program, fault: &ScriptFault) {
         let mention = &fault.mention;
         let span = self.at(text, mention.span.clone());
         let name = mention.path.join(".");
@@ -563,17 +633,17 @@ impl<'t> Checker<'_, 't> {
                     .to_string(),
             ),
         };
-        let problem = self.problems.error("E048", span, message);
+        let problem = self.code_fault("E048", text, span, message);
         problem.label(label);
-        if let Some(help) = from_environment(fault, text.program) {
+        if let Some(help) = from_environment(fault, program) {
             problem.help(help);
         }
         match (fault.why, fault.around) {
-            (Why::NoShell, _) if text.program == Program::Other => {
+            (Why::NoShell, _) if program == Program::Other => {
                 problem.help("or write it as JSON: `| json`");
             }
             (Why::NoShell, _) => {}
-            (Why::NoJson, Around::Nothing) if text.program == Program::Shell => {
+            (Why::NoJson, Around::Nothing) if program == Program::Shell => {
                 problem.help("or make one quoted word of the JSON: `| json | sh`");
             }
             (Why::NoJson, _) => {}

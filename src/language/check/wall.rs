@@ -2,16 +2,21 @@
 
 use std::collections::HashMap;
 
-use super::super::decode::{Document, TaskParts};
+use super::super::decode::Document;
 use super::super::source::Span;
 use super::super::{TaskPlace, Workflows};
 use super::Checker;
+use super::assemble::draft_bytes;
 use crate::domain::check::{Fault, Problem};
 use crate::domain::limits::{self, shorten};
 use crate::domain::task::{Definition, TaskDraft};
 
 /// All tasks with all that they call, taken together. Each definition has copies of its own.
 const STEPS_MAX: usize = 200_000;
+/// Maximum bytes of text in all tasks with all that they call.
+const BYTES_MAX: usize = 256 << 20;
+/// Errors after which no further task is looked at: each costs as much as all that it calls.
+const ERRORS_MAX: usize = 1_000;
 
 impl<'t> Checker<'_, 't> {
     pub fn wall(
@@ -22,24 +27,32 @@ impl<'t> Checker<'_, 't> {
         let errors_before = self.problems.errors();
         let mut workflows = Workflows::default();
         let mut steps = 0;
+        let weights: HashMap<&str, usize> = drafts
+            .iter()
+            .map(|(name, draft)| (name.as_str(), draft_bytes(draft)))
+            .collect();
+        let (mut bytes, mut is_size_told) = (0, false);
         for task in documents.iter().flat_map(|document| &document.tasks) {
+            let is_bad_enough = self.problems.errors() - errors_before >= ERRORS_MAX;
+            if is_bad_enough || self.problems.is_out_of_time() {
+                return None;
+            }
             let definition = match Definition::check_among(&task.key.text, &drafts) {
                 Ok(definition) => definition,
                 Err(problems) => {
                     // A task that another calls has its problems told with itself.
                     let own = shorten(&task.key.text);
-                    let own_problems = problems
-                        .0
-                        .iter()
-                        .filter(|problem| problem.place.task == own);
-                    let mut told = own_problems.peekable();
-                    if told.peek().is_none() {
-                        problems
-                            .0
-                            .iter()
-                            .for_each(|problem| self.domain_problem(problem, task));
+                    let steps = task.steps.iter().rev();
+                    let steps: HashMap<String, Span> = steps
+                        .map(|step| (shorten(&step.key.text), step.key.span))
+                        .collect();
+                    let has_own = problems.0.iter().any(|problem| problem.place.task == own);
+                    let told = problems.0.iter();
+                    for problem in told.filter(|problem| !has_own || problem.place.task == own) {
+                        let step = problem.place.step.as_ref();
+                        let span = step.and_then(|name| steps.get(name).copied());
+                        self.domain_problem(problem, span.unwrap_or(task.key.span));
                     }
-                    told.for_each(|problem| self.domain_problem(problem, task));
                     continue;
                 }
             };
@@ -56,6 +69,24 @@ impl<'t> Checker<'_, 't> {
                     .label("counted up to here")
                     .help("large tasks that many others call count once for each of these");
                 return None;
+            }
+            let called = definition.tasks().iter();
+            bytes += called
+                .filter_map(|task| weights.get(task.draft.name.as_str()))
+                .sum::<usize>();
+            if bytes > BYTES_MAX && !is_size_told {
+                is_size_told = true;
+                let message = format!(
+                    "all tasks with what they call are more than {} MiB of text",
+                    BYTES_MAX >> 20
+                );
+                let problem = self.problems.new_rule("E062", task.key.span, message);
+                problem
+                    .label("counted up to here")
+                    .help("large tasks that many others call count once for each of these");
+                if self.problems.errors() > errors_before {
+                    return None;
+                }
             }
             let source = &self.sources[task.key.span.file as usize];
             let place = TaskPlace {
@@ -76,9 +107,8 @@ impl<'t> Checker<'_, 't> {
         (self.problems.errors() == errors_before).then_some(workflows)
     }
 
-    fn domain_problem(&mut self, problem: &Problem, task: &TaskParts<'t>) {
+    fn domain_problem(&mut self, problem: &Problem, span: Span) {
         let code = code(&problem.fault);
-        let span = place(problem, task);
         let found = self.problems.error(code, span, problem.to_string());
         found.label("here");
         if matches!(problem.fault, Fault::NestingTooDeep { .. }) {
@@ -86,16 +116,6 @@ impl<'t> Checker<'_, 't> {
             found.help(format!("a task may call others {max} levels deep"));
         }
     }
-}
-
-fn place(problem: &Problem, task: &TaskParts<'_>) -> Span {
-    let step = problem.place.step.as_ref();
-    let step = step.and_then(|name| {
-        task.steps
-            .iter()
-            .find(|step| shorten(&step.key.text) == *name)
-    });
-    step.map_or(task.key.span, |step| step.key.span)
 }
 
 fn code(fault: &Fault) -> &'static str {

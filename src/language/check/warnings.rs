@@ -1,13 +1,16 @@
 //! What is allowed and probably not meant.
 
 use super::super::decode::TaskParts;
-use super::super::words::{listed, nearest};
+use super::super::words::listed;
 use super::{CheckOptions, Checker};
 use crate::domain::task::Items;
 
 impl<'t> Checker<'_, 't> {
     pub fn warnings(&mut self, task: &TaskParts<'t>, options: &CheckOptions) {
         for step in &task.steps {
+            if self.problems.is_out_of_time() {
+                return;
+            }
             if let Some((when, span)) = &step.when
                 && when.0 == "false"
             {
@@ -49,7 +52,10 @@ impl<'t> Checker<'_, 't> {
                             format!("no worker offers the tag `{tag}`"),
                         );
                         problem.label("such a step finds nobody to run it");
-                        match nearest(tag, known()) {
+                        if self.suggestions.are_exhausted() {
+                            continue;
+                        }
+                        match self.suggestions.nearest(tag, known()) {
                             Some(near) => problem.help(format!("did you mean `{near}`?")),
                             None => problem.help(format!("offered are {}", listed(known()))),
                         };

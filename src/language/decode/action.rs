@@ -1,13 +1,20 @@
 //! What a step or a named action does: its type, and the keys of that type.
 
+use serde_json::Value;
+
 use super::policies::{self, Policies};
-use super::{Decoder, Owner, Place, SpecParts, Text, collect, find};
+use super::{Decoder, Owner, Place, SpecParts, Text, collect, collect_as, find, first_line};
 use crate::domain::Json;
 use crate::domain::check::image_fault;
 use crate::domain::limits;
 use crate::domain::task::{Action, Runner, is_template};
 use crate::domain::words;
+use crate::language::arguments::{self, Choice, Role};
+use crate::language::diagnostic::Problem;
+use crate::language::manifest;
 use crate::language::shell::Program;
+use crate::language::source::Span;
+use crate::language::template;
 use crate::language::tree::{Entry, Key, Kind, Node};
 use crate::language::words::{Where, listed, one};
 
@@ -250,12 +257,17 @@ impl Decoder<'_> {
                     let help = "name what is run: `image: alpine:3.20`";
                     self.missing(owner, "image", help);
                 }
-                let entrypoint = self.command(entries, "entrypoint", owner, texts);
-                let command = self.command(entries, "command", owner, texts);
+                let entrypoint = self.words(entries, "entrypoint", owner);
+                let command = self.words(entries, "command", owner);
+                collect_arguments(image.as_deref(), &entrypoint, &command, texts);
+                let written = |words: Vec<(&str, &Node)>| {
+                    let words = words.into_iter();
+                    words.map(|(text, _)| text.to_string()).collect()
+                };
                 Some(Action::Docker {
                     image: image?,
-                    entrypoint,
-                    command,
+                    entrypoint: written(entrypoint),
+                    command: written(command),
                 })
             }
             StepType::Pod => {
@@ -265,10 +277,13 @@ impl Decoder<'_> {
                     return None;
                 };
                 let manifest = match &entry.value.kind {
-                    Kind::Map(_) => self.json(&entry.value, Place::Worker, texts)?.to_string(),
+                    Kind::Map(_) => self.manifest_tree(&entry.value, texts)?.to_string(),
                     _ => {
                         let text = self.some_text(entry, owner)?;
                         collect(&entry.value, text, Place::Worker, texts);
+                        if is_template(text) {
+                            self.manifest_text(entry, text, texts);
+                        }
                         text.to_string()
                     }
                 };
@@ -347,6 +362,8 @@ impl Decoder<'_> {
                         .label("expected such as `sh`, `bash`, `python` or `node`")
                         .help("for a program with arguments, begin the script with a `#!` line");
                 }
+                let role = Role::Choice(Choice::Language);
+                collect_as(role, &entry.value, text, Place::Worker, texts);
                 text.to_string()
             }),
         };
@@ -388,7 +405,7 @@ impl Decoder<'_> {
         };
         let scripts = texts.iter_mut().filter(|text| text.place == Place::Script);
         for text in scripts {
-            text.program = Program::of(language.as_deref(), &script);
+            text.role = Role::Code(Program::of(language.as_deref(), &script));
         }
         Some(Action::Script {
             runner: runner?,
@@ -419,7 +436,8 @@ impl Decoder<'_> {
     ) -> Option<String> {
         let entry = find(entries, "image")?;
         let text = self.some_text(entry, owner)?;
-        collect(&entry.value, text, Place::Worker, texts);
+        let role = Role::Choice(Choice::Image);
+        collect_as(role, &entry.value, text, Place::Worker, texts);
         if !is_template(text) && image_fault(text).is_some() {
             let message = format!("`{text}` is not the name of an image");
             self.problems
@@ -431,22 +449,136 @@ impl Decoder<'_> {
         Some(text.to_string())
     }
 
-    fn command<'t>(
+    /// The words of an argument list.
+    fn words<'t>(
         &mut self,
         entries: &'t [Entry],
         key: &str,
         owner: &Owner,
-        texts: &mut Vec<Text<'t>>,
-    ) -> Vec<String> {
-        let Some(entry) = find(entries, key) else {
-            return Vec::new();
+    ) -> Vec<(&'t str, &'t Node)> {
+        match find(entries, key) {
+            Some(entry) => self.texts(entry, owner),
+            None => Vec::new(),
+        }
+    }
+
+    /// A manifest that is written as YAML of the workflow file.
+    fn manifest_tree<'t>(&mut self, node: &'t Node, texts: &mut Vec<Text<'t>>) -> Option<Value> {
+        let before = texts.len();
+        let tree = self.json(node, Place::Worker, texts)?;
+        if let Some(key) = key_with_template(node) {
+            self.structure_fault(key.span, "a key of the manifest contains a template")
+                .label("keys are never rendered");
+        }
+        let roles = manifest::roles(&tree, None);
+        let mut places = Vec::new();
+        template_places(node, String::new(), &mut places);
+        for (text, place) in texts[before..].iter_mut().zip(places) {
+            text.role = roles.get(&place).copied().unwrap_or(Role::Data);
+        }
+        Some(tree)
+    }
+
+    /// A manifest that is written as a text. It is read before its templates are rendered, so each of them stands inside one scalar.
+    fn manifest_text<'t>(&mut self, entry: &'t Entry, text: &'t str, texts: &mut Vec<Text<'t>>) {
+        let span = first_line(&entry.value);
+        let tree = match manifest::read(text) {
+            Ok(tree) if tree.is_object() => tree,
+            Ok(_) => {
+                self.structure_fault(entry.key.span, "a template decides the whole manifest")
+                    .label("the manifest is no map before its templates are rendered");
+                return;
+            }
+            Err(why) => {
+                self.structure_fault(
+                    entry.key.span,
+                    "the manifest cannot be read before its templates are rendered",
+                )
+                .label("a template stands outside of a quoted text, or spans several keys")
+                .help(why);
+                return;
+            }
         };
-        let words = self.texts(entry, owner).into_iter();
-        let words = words.map(|(text, node)| {
-            collect(node, text, Place::Worker, texts);
-            text.to_string()
-        });
-        words.collect()
+        if manifest::key_with_template(&tree).is_some() {
+            self.structure_fault(entry.key.span, "a key of the manifest contains a template")
+                .label("keys are never rendered");
+            return;
+        }
+        let roles = manifest::roles(&tree, None);
+        let is_whole_readable = template::mentions(text).is_ok();
+        for (place, leaf) in manifest::templates(&tree) {
+            if template::mentions(leaf).is_err() {
+                if is_whole_readable {
+                    let message = format!(
+                        "the template at `{}` of the manifest goes beyond one text",
+                        place.trim_start_matches('/')
+                    );
+                    self.structure_fault(span, message)
+                        .label("a block begins in one text and ends in another");
+                }
+                continue;
+            }
+            let mut part = Text::new(&entry.value, leaf.to_string().into(), Place::Worker, false);
+            part.role = roles.get(&place).copied().unwrap_or(Role::Data);
+            part.is_part = true;
+            texts.push(part);
+        }
+    }
+
+    fn structure_fault(&mut self, span: Span, message: impl Into<String>) -> &mut Problem {
+        let problem = self.problems.new_rule("E071", span, message);
+        problem.help(
+            "put each template into one quoted text, such as `image: \"{{ input.image }}\"`, and write what varies with \
+             `{% if … %}` inside of that text; a number keeps its type in quotes",
+        )
+    }
+}
+
+/// Keeps the words with templates of an argument list, with what each of them is to the program that receives it.
+fn collect_arguments<'t>(
+    image: Option<&str>,
+    entrypoint: &[(&'t str, &'t Node)],
+    command: &[(&'t str, &'t Node)],
+    texts: &mut Vec<Text<'t>>,
+) {
+    let written = |words: &[(&'t str, &'t Node)]| -> Vec<&'t str> {
+        words.iter().map(|(text, _)| *text).collect()
+    };
+    let roles = arguments::roles(image, &written(entrypoint), &written(command));
+    let words = entrypoint.iter().chain(command);
+    for ((text, node), role) in words.zip(roles) {
+        collect_as(role, node, text, Place::Worker, texts);
+    }
+}
+
+/// The places of the texts with templates, in the order in which `Decoder::json` collects them.
+fn template_places(node: &Node, place: String, places: &mut Vec<String>) {
+    match &node.kind {
+        Kind::Broken => {}
+        Kind::Scalar(scalar) if is_template(&scalar.text) => places.push(place),
+        Kind::Scalar(_) => {}
+        Kind::List(members) => {
+            for (at, member) in members.iter().enumerate() {
+                template_places(member, format!("{place}/{at}"), places);
+            }
+        }
+        Kind::Map(entries) => {
+            for entry in entries {
+                let below = format!("{place}/{}", manifest::escaped(&entry.key.text));
+                template_places(&entry.value, below, places);
+            }
+        }
+    }
+}
+
+fn key_with_template(node: &Node) -> Option<&Key> {
+    match &node.kind {
+        Kind::Map(entries) => entries.iter().find_map(|entry| {
+            let key = Some(&entry.key).filter(|key| is_template(&key.text));
+            key.or_else(|| key_with_template(&entry.value))
+        }),
+        Kind::List(members) => members.iter().find_map(key_with_template),
+        _ => None,
     }
 }
 

@@ -14,11 +14,13 @@ mod task;
 mod values;
 
 use std::borrow::Cow;
-use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashSet};
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
+use super::arguments::{self, Choice, Role};
+use super::budget::Suggestions;
 use super::diagnostic::Problems;
 use super::scalar::{self, Meaning};
 use super::scripts::Scripts;
@@ -27,6 +29,7 @@ use super::source::Span;
 use super::tree::{Entry, Key, Kind, Node, Scalar, Style};
 use super::words::{self, Where};
 use crate::domain::task::is_template;
+use crate::sealer::SEALED_KEY;
 
 pub use action::ActionParts;
 pub use depends::Edge;
@@ -113,9 +116,15 @@ pub struct Text<'t> {
     pub place: Place,
     /// Of another file than the node's: positions inside it cannot be shown.
     pub from_file: bool,
-    /// Who reads it, if it becomes a program.
-    pub program: Program,
+    /// The role of the text: data, code or choice.
+    pub role: Role,
+    /// It is one scalar of a manifest that is written as text: the whole text is checked as another `Text`, and this one for its role
+    /// alone.
+    pub is_part: bool,
     line_starts: OnceCell<Vec<usize>>,
+    verbatim_bytes: OnceCell<usize>,
+    /// Where lines of a literal text stand in the file, as far as somebody asked: the first byte and the length of each.
+    literal_lines: RefCell<HashMap<usize, Option<(usize, usize)>>>,
 }
 
 impl<'t> Text<'t> {
@@ -125,9 +134,33 @@ impl<'t> Text<'t> {
             text,
             place,
             from_file,
-            program: Program::Shell,
+            role: match place {
+                Place::Script => Role::Code(Program::Shell),
+                _ => Role::Data,
+            },
+            is_part: false,
             line_starts: OnceCell::new(),
+            verbatim_bytes: OnceCell::new(),
+            literal_lines: RefCell::default(),
         }
+    }
+
+    /// Where a line of the text stands in the file, looked for only once: a line may hold thousands of templates.
+    pub fn literal_line(
+        &self,
+        line: usize,
+        find: impl FnOnce() -> Option<(usize, usize)>,
+    ) -> Option<(usize, usize)> {
+        let mut lines = self.literal_lines.borrow_mut();
+        *lines.entry(line).or_insert_with(find)
+    }
+
+    /// How many bytes of the scalar's text are in the file as they are, from its beginning on. `written`: the file from there on.
+    pub fn verbatim_bytes(&self, scalar: &str, written: &[u8]) -> usize {
+        *self.verbatim_bytes.get_or_init(|| {
+            let pairs = scalar.bytes().zip(written);
+            pairs.take_while(|(read, written)| read == *written).count()
+        })
     }
 
     /// The line that this byte is in, from 0, and where it starts. A script may have many lines with a template in each.
@@ -144,14 +177,20 @@ impl<'t> Text<'t> {
 /// Reads keys and values, and says what is wrong with them.
 pub struct Decoder<'d> {
     pub problems: &'d mut Problems,
+    pub suggestions: &'d Suggestions,
     pub scripts: &'d mut Scripts,
     /// Keys that are there with a typing error, and whose they are: that they are missing need not be said as well.
     pub meant: HashSet<(Span, &'static str)>,
+    /// The names of all time zones, once somebody asks for the nearest one.
+    pub zones: OnceCell<Vec<String>>,
 }
 
 impl Decoder<'_> {
-    /// The entries of a map. Nothing counts as an empty one.
+    /// The entries of a map. Nothing counts as an empty one, and no map is read any more when the time for the check is over.
     pub fn map<'t>(&mut self, node: &'t Node, owner: &Owner) -> Option<&'t [Entry]> {
+        if self.problems.is_out_of_time() {
+            return None;
+        }
         match &node.kind {
             Kind::Map(entries) => Some(entries),
             Kind::Broken => None,
@@ -201,7 +240,7 @@ impl Decoder<'_> {
                 false => format!("not a key of `{}`", owner.kind),
             })
             .also(owner.span, owner.label());
-        match words::nearest(key, known.iter().copied()) {
+        match self.suggestions.nearest(key, known.iter().copied()) {
             Some(near) => {
                 problem
                     .help(format!("did you mean `{near}`?"))
@@ -430,7 +469,7 @@ impl Decoder<'_> {
         let problem = self.problems.error("E016", node.span, message);
         problem.label(format!("expected {}", words::listed(all.iter().copied())));
         problem.also(owner.span, owner.label());
-        if let Some(near) = words::nearest(text, all.iter().copied()) {
+        if let Some(near) = self.suggestions.nearest(text, all.iter().copied()) {
             problem
                 .help(format!("did you mean `{near}`?"))
                 .fix(node.span, near);
@@ -457,6 +496,14 @@ impl Decoder<'_> {
         }
     }
 
+    fn reserved_key(&mut self, key: &Key) {
+        let message = format!("the key `{SEALED_KEY}` is reserved");
+        self.problems
+            .new_rule("E056", key.span, message)
+            .label("only the server writes sealed values")
+            .help("write the value itself, or use another key");
+    }
+
     /// Any value; its templates are collected.
     pub fn json<'t>(
         &mut self,
@@ -479,6 +526,10 @@ impl Decoder<'_> {
                 let mut map = Map::new();
                 let mut whole = true;
                 for entry in entries {
+                    // A manifest is for Kubernetes; every other value may become an input.
+                    if entry.key.text == SEALED_KEY && place != Place::Worker {
+                        self.reserved_key(&entry.key);
+                    }
                     match self.json(&entry.value, place, texts) {
                         Some(value) => {
                             map.insert(entry.key.text.clone(), value);
@@ -529,7 +580,11 @@ impl Decoder<'_> {
             let Some(text) = self.text(variable, &owner) else {
                 continue;
             };
-            collect(&variable.value, text, place, texts);
+            let role = match arguments::is_loader_variable(&variable.key.text) {
+                true => Role::Choice(Choice::Variable),
+                false => Role::Data,
+            };
+            collect_as(role, &variable.value, text, place, texts);
             self.looks_secret(&variable.key.text, text, variable.value.span);
             env.insert(variable.key.text.clone(), text.to_string());
         }
@@ -603,6 +658,21 @@ fn name_fault(name: &str) -> Option<String> {
 pub fn collect<'t>(node: &'t Node, text: &'t str, place: Place, texts: &mut Vec<Text<'t>>) {
     if is_template(text) {
         texts.push(Text::new(node, Cow::Borrowed(text), place, false));
+    }
+}
+
+/// The same, of a text that has this role.
+pub fn collect_as<'t>(
+    role: Role,
+    node: &'t Node,
+    text: &'t str,
+    place: Place,
+    texts: &mut Vec<Text<'t>>,
+) {
+    if is_template(text) {
+        let mut text = Text::new(node, Cow::Borrowed(text), place, false);
+        text.role = role;
+        texts.push(text);
     }
 }
 

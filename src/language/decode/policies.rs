@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{Decoder, Owner, Place, SpecParts, Text, collect, find};
+use super::{Decoder, Owner, Place, SpecParts, Text, collect_as, find};
 use crate::domain::check::tag_fault;
 use crate::domain::limits;
 use crate::domain::reason::Reason;
 use crate::domain::retry::{Backoff, OnWorkerLoss, RetryPolicy};
 use crate::domain::task::Unmatched;
+use crate::language::arguments::{Choice, Role};
 use crate::language::source::Span;
 use crate::language::tree::{Entry, Kind};
 
@@ -48,7 +49,8 @@ impl Decoder<'_> {
                 "env" => policies.env = self.env(entry, owner, Place::StepEnv, texts),
                 "workdir" => {
                     if let Some(text) = self.some_text(entry, owner) {
-                        collect(&entry.value, text, Place::Worker, texts);
+                        let role = Role::Choice(Choice::WorkingFolder);
+                        collect_as(role, &entry.value, text, Place::Worker, texts);
                         policies.workdir = Some(text.to_string());
                     }
                 }

@@ -7,7 +7,7 @@ use crate::domain::schedule::{CatchUp, Overlap, ScheduleDraft};
 use crate::domain::webhook::{WebhookDraft, WebhookScheme};
 use crate::language::source::Span;
 use crate::language::tree::{Entry, Key, Kind, Node};
-use crate::language::words::{Where, nearest};
+use crate::language::words::Where;
 
 #[derive(Debug)]
 pub struct ScheduleParts<'t> {
@@ -157,21 +157,27 @@ impl Decoder<'_> {
             draft.timezone = zone.iana_name().unwrap_or(text).to_string();
             return;
         }
-        let known: Vec<String> = jiff::tz::db()
-            .available()
-            .map(|name| name.to_string())
-            .collect();
         let message = format!("`{text}` is not a time zone");
         let problem = self.problems.error("E023", entry.value.span, message);
         problem.label("expected an IANA name such as Europe/Oslo or UTC");
         problem.also(owner.span, "in this schedule");
+        if self.suggestions.are_exhausted() {
+            return;
+        }
+        let known = self.zones.get_or_init(|| {
+            let names = jiff::tz::db().available();
+            names.map(|name| name.to_string()).collect()
+        });
         let in_a_city = known.iter().find(|name| {
             name.rsplit('/')
                 .next()
                 .is_some_and(|city| city.eq_ignore_ascii_case(text))
         });
         let near = in_a_city.map(String::as_str);
-        let near = near.or_else(|| nearest(text, known.iter().map(String::as_str)));
+        let near = near.or_else(|| {
+            let known = known.iter().map(String::as_str);
+            self.suggestions.nearest(text, known)
+        });
         if let Some(near) = near {
             problem
                 .help(format!("did you mean `{near}`?"))
@@ -267,10 +273,12 @@ impl Decoder<'_> {
             parts.input_entry = Some(entry);
             self.input_object(entry, &owner, Place::WebhookInput, &mut parts.texts)
         });
+        let rules = self.problems.rules_of(key.span.file);
         parts.draft = secret.map(|secret| WebhookDraft {
             task: task.to_string(),
             name: key.text.clone(),
             secret,
+            rules,
             scheme,
             input: input.unwrap_or_else(Json::empty_object),
         });

@@ -170,7 +170,11 @@ impl Decoder<'_> {
                 .help("leave the default out, or name it under `secrets:`");
         }
         if self.problems.errors() == errors_before {
-            for (fault_key, fault) in values::spec_faults(&spec) {
+            let faults = values::spec_faults(&spec, &mut || self.problems.is_out_of_time());
+            for (fault_key, fault) in faults {
+                if self.problems.is_out_of_time() {
+                    break;
+                }
                 let at = find(entries, fault_key).map_or(key.span, |entry| entry.value.span);
                 let message = format!("{}: {fault}", owner.what);
                 self.problems

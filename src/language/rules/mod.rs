@@ -37,6 +37,9 @@ pub static RULES: LazyLock<Vec<Rule>> = LazyLock::new(|| {
     rules
 });
 
+/// Rules about secrets that only a running server checks, because `stepward validate` does not know its settings.
+pub const CHECKED_BY_SERVER: [&str; 2] = ["E072", "E073"];
+
 pub fn find(code: &str) -> Option<&'static Rule> {
     RULES.iter().find(|rule| rule.code == code)
 }

@@ -266,4 +266,80 @@ tasks:
         tags: [gpu]
 "#,
     },
+    Rule {
+        code: "E065",
+        title: "the check took too long",
+        text: "A server that checks files for somebody stops after 2 seconds and reports what it has found so far, so that nobody \
+               keeps others waiting. Only files that are very large or very intricate take as long. Split the files, or run \
+               `stepward validate` on your machine: there a check may take as long as it needs.",
+        wrong: r#"# a file of many thousands of tasks, sent to POST /api/validate
+tasks:
+  hello:
+    flow:
+      greet:
+        script: echo hello
+"#,
+        right: r#"tasks:
+  hello:
+    flow:
+      greet:
+        script: echo hello
+"#,
+    },
+    Rule {
+        code: "E072",
+        title: "a secret from a place that is not allowed",
+        text: "A server takes secrets of workflow files only from the places that its setting `secrets` lists: files below \
+               `allow_files`, and variables whose names begin with `allow_env_prefix`. Links are followed first. Files of the \
+               server itself are always refused. `stepward dev` and `stepward run` without a server allow what you can read, \
+               and `stepward validate` does not know the server's setting.",
+        wrong: r#"tasks:
+  hello:
+    flow:
+      greet:
+        script: ./deploy.sh
+        env:
+          TOKEN: "{{ secret.deploy }}"
+secrets:
+  deploy: { file: /home/me/deploy.key }
+"#,
+        right: r#"tasks:
+  hello:
+    flow:
+      greet:
+        script: ./deploy.sh
+        env:
+          TOKEN: "{{ secret.deploy }}"
+secrets:
+  deploy: { file: /etc/stepward/secrets/deploy.key }
+"#,
+    },
+    Rule {
+        code: "E073",
+        title: "a secret that is too short",
+        text: "Logs show `***` in the place of a secret. A secret of fewer than 6 bytes is not masked, because that would hide \
+               half of every log, so a server does not accept it. Blanks around the secret do not count.",
+        wrong: r#"tasks:
+  hello:
+    flow:
+      greet:
+        script: ./deploy.sh
+        env:
+          PIN: "{{ secret.pin }}"
+secrets:
+  # The file holds 4711.
+  pin: { file: /etc/stepward/secrets/pin }
+"#,
+        right: r#"tasks:
+  hello:
+    flow:
+      greet:
+        script: ./deploy.sh
+        env:
+          PIN: "{{ secret.pin }}"
+secrets:
+  # The file holds 4711-0815-2342.
+  pin: { file: /etc/stepward/secrets/pin }
+"#,
+    },
 ];

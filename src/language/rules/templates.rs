@@ -15,7 +15,7 @@ pub const RULES: &[Rule] = &[
     flow:
       greet:
         script: echo hello
-        workdir: "{{ input.name"
+        env: { NAME: "{{ input.name" }
 "#,
         right: r#"tasks:
   hello:
@@ -24,7 +24,7 @@ pub const RULES: &[Rule] = &[
     flow:
       greet:
         script: echo hello
-        workdir: "{{ input.name }}"
+        env: { NAME: "{{ input.name }}" }
 "#,
     },
     Rule {
@@ -40,7 +40,7 @@ pub const RULES: &[Rule] = &[
     flow:
       greet:
         script: echo hello
-        workdir: "{{ input.nmae }}"
+        env: { NAME: "{{ input.nmae }}" }
 "#,
         right: r#"tasks:
   hello:
@@ -49,7 +49,7 @@ pub const RULES: &[Rule] = &[
     flow:
       greet:
         script: echo hello
-        workdir: "{{ input.name }}"
+        env: { NAME: "{{ input.name }}" }
 "#,
     },
     Rule {
@@ -98,7 +98,7 @@ pub const RULES: &[Rule] = &[
         env:
           TOKEN: "{{ secret.deploy }}"
 secrets:
-  deploy: { env: DEPLOY_TOKEN }
+  deploy: { env: STEPWARD_SECRET_DEPLOY }
 "#,
     },
     Rule {
@@ -114,7 +114,7 @@ secrets:
         script: echo hello
         when: "{{ secret.deploy }}"
 secrets:
-  deploy: { env: DEPLOY_TOKEN }
+  deploy: { env: STEPWARD_SECRET_DEPLOY }
 "#,
         right: r#"tasks:
   hello:
@@ -129,7 +129,9 @@ secrets:
         title: "an untrusted value in a script",
         text: "A value that somebody gives becomes part of the program here: a name such as `; rm -rf ~` would \
                be run. Read it from the environment (`\"$INPUT_NAME\"`), or make one quoted word of it with `| \
-               sh`. In other languages `| json` writes a literal, and `| unsafe` says that it is meant.",
+               sh`. In other languages `| json` writes a literal, and `| unsafe` says that it is meant. The same holds \
+               for the text that an interpreter runs: what follows `-c` or `-e` in `command`, `entrypoint` and the \
+               manifest of a pod, such as `command: [sh, -c, \"…\"]`. All other items of such a list are data.",
         wrong: r#"tasks:
   hello:
     input:
@@ -150,9 +152,10 @@ secrets:
     Rule {
         code: "E046",
         title: "a secret input that would be stored",
-        text: "The value of an input with `secret: true` is sealed. What stands here is kept and shown as it \
+        text: "The value of an input with `secret: true` is sealed. What stands here is stored and shown as it \
                is: messages, names of groups, items of loops, inputs of other tasks that are not secret \
-               themselves.",
+               themselves. If one input is secret, `input` as a whole is secret too: name the inputs you need, \
+               such as `input.channel`. The same holds for what an approval asks for with `secret: true`.",
         wrong: r#"tasks:
   hello:
     input:
@@ -251,6 +254,81 @@ secrets:
         script: ./tell.sh
         env:
           STATUS: "{{ steps.build.status }}"
+"#,
+    },
+    Rule {
+        code: "E070",
+        title: "an untrusted value decides what is run",
+        text: "An image, an entrypoint, a program, a working folder, a language, an option of an interpreter and a variable \
+               such as `LD_PRELOAD` or `PATH` decide which code is run. A value that people give may only decide that if its \
+               input says what it may be: with `options`, with a `pattern` that begins with `^` and ends with `$`, or with a \
+               type that is no text. Items of a list that is written in the file and outputs of steps are trusted. \
+               `| unsafe` says that whoever gives the value may run anything.",
+        wrong: r#"tasks:
+  hello:
+    input:
+      image: { type: string, required: true }
+    flow:
+      greet:
+        type: docker
+        image: "{{ input.image }}"
+"#,
+        right: r#"tasks:
+  hello:
+    input:
+      image: { type: string, options: ["alpine:3.20", "alpine:3.21"], default: "alpine:3.21" }
+      tag: { type: string, pattern: "^[0-9.]+$", default: "1.2" }
+    flow:
+      greet:
+        type: docker
+        image: "{{ input.image }}"
+      test:
+        type: docker
+        image: "ghcr.io/org/app:{{ input.tag }}"
+"#,
+    },
+    Rule {
+        code: "E071",
+        title: "a template that changes the structure of a manifest",
+        text: "The manifest of a pod is read first, and then each of its texts is rendered by itself. So a value can never add \
+               a key, a container or a right. A template therefore stands inside one quoted text: not in a key, not around \
+               several lines, and not in place of the whole manifest. A text that is exactly one `{{ … }}` keeps the type of \
+               its value, so a number may stand in quotes.",
+        wrong: r#"tasks:
+  hello:
+    input:
+      words: { type: string, required: true }
+      loud: { type: boolean, default: false }
+    flow:
+      greet:
+        type: pod
+        manifest: |
+          apiVersion: v1
+          kind: Pod
+          spec:
+            containers:
+              - name: main
+                image: busybox:1.36
+                {% if input.loud %}
+                command: [echo, "{{ input.words | upper }}"]
+                {% endif %}
+"#,
+        right: r#"tasks:
+  hello:
+    input:
+      words: { type: string, required: true }
+      loud: { type: boolean, default: false }
+    flow:
+      greet:
+        type: pod
+        manifest: |
+          apiVersion: v1
+          kind: Pod
+          spec:
+            containers:
+              - name: main
+                image: busybox:1.36
+                command: [echo, "{% if input.loud %}{{ input.words | upper }}{% else %}{{ input.words }}{% endif %}"]
 "#,
     },
 ];

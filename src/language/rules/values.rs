@@ -284,6 +284,40 @@ pub const RULES: &[Rule] = &[
 "#,
     },
     Rule {
+        code: "E056",
+        title: "a reserved key",
+        text: "The server keeps the value of a secret input as an object with the key `$sealed`. Nobody else may \
+               write this key: a sealed value opens only for the job that it was sealed for.",
+        wrong: r#"tasks:
+  outer:
+    flow:
+      call:
+        type: task
+        task: inner
+        input: { settings: { $sealed: v1.AAAA } }
+  inner:
+    input:
+      settings: { type: json }
+    flow:
+      greet:
+        script: echo "$INPUT_SETTINGS"
+"#,
+        right: r#"tasks:
+  outer:
+    flow:
+      call:
+        type: task
+        task: inner
+        input: { settings: { sealed: v1.AAAA } }
+  inner:
+    input:
+      settings: { type: json }
+    flow:
+      greet:
+        script: echo "$INPUT_SETTINGS"
+"#,
+    },
+    Rule {
         code: "E053",
         title: "an input that does not fit",
         text: "The value that is given does not fit the type or the rules of the input. Values that are \

@@ -198,4 +198,32 @@ secrets:
         retry: { max_attempts: 2, delay: 10s }
 "#,
     },
+    Rule {
+        code: "W115",
+        title: "a secret on a command line",
+        text: "Every user of the worker's machine can read command lines with `ps`, and the container engine keeps them. Pass the \
+               secret by `env`, and let the program read it from there.",
+        wrong: r#"tasks:
+  hello:
+    flow:
+      greet:
+        type: docker
+        image: app
+        command: [deploy, "--token={{ secret.deploy }}"]
+secrets:
+  deploy: { env: STEPWARD_SECRET_DEPLOY }
+"#,
+        right: r#"tasks:
+  hello:
+    flow:
+      greet:
+        type: docker
+        image: app
+        command: [deploy]
+        env:
+          TOKEN: "{{ secret.deploy }}"
+secrets:
+  deploy: { env: STEPWARD_SECRET_DEPLOY }
+"#,
+    },
 ];

@@ -26,6 +26,8 @@ pub struct Mention {
     pub filters: Vec<String>,
     /// It reaches the output, as opposed to a condition alone.
     pub printed: bool,
+    /// The value reaches the output on at least one path whose last filter is not `unsafe`.
+    pub exposed: bool,
     /// `default` or `is defined` allows it to be missing.
     pub has_default: bool,
 }
@@ -75,6 +77,13 @@ pub fn mentions(text: &str) -> Result<Vec<Mention>, TemplateFault> {
 /// Where something untrusted reaches the text of a script and is not made harmless for who reads it.
 pub fn script_faults(text: &str, program: Program) -> Result<Vec<ScriptFault>, TemplateFault> {
     Ok(walk(text, Some(program))?.faults)
+}
+
+/// Every mention whose value, or a part of it, can reach the output without `| unsafe` as its last filter.
+pub fn exposed(text: &str) -> Result<Vec<Mention>, TemplateFault> {
+    let mut mentions = mentions(text)?;
+    mentions.retain(|mention| mention.exposed);
+    Ok(mentions)
 }
 
 fn walk(text: &str, program: Option<Program>) -> Result<Walk<'_>, TemplateFault> {
@@ -336,6 +345,7 @@ impl<'t> Walk<'t> {
         for flow in flows {
             let mention = &mut self.mentions[flow.mention];
             mention.printed = true;
+            mention.exposed |= flow.chain.last().is_none_or(|last| last != "unsafe");
             let names = flow.chain.iter().filter(|link| is_name(link));
             if mention.filters.is_empty() {
                 mention.filters = names.cloned().collect();
@@ -643,6 +653,7 @@ impl<'t> Walk<'t> {
             span,
             filters: Vec::new(),
             printed: false,
+            exposed: false,
             has_default: false,
         });
         Flow {

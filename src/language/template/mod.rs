@@ -21,7 +21,7 @@ use crate::domain::Json;
 use crate::domain::task::is_template;
 use crate::language::shell::Program;
 
-pub use mentions::{Mention, ScriptFault, Why, mentions, script_faults};
+pub use mentions::{Mention, ScriptFault, Why, exposed, mentions, script_faults};
 
 /// What templates may speak of.
 #[derive(Default, Clone)]
@@ -82,9 +82,15 @@ pub fn render_script(
     program: Program,
     context: &Context,
 ) -> Result<String, TemplateFault> {
+    check_code(text, program)?;
+    render_text(text, context)
+}
+
+/// Refuses a template that would put an untrusted value into the text of a program.
+pub fn check_code(text: &str, program: Program) -> Result<(), TemplateFault> {
     match script_faults(text, program)?.first() {
         Some(fault) => Err(faults::in_script(fault)),
-        None => render_text(text, context),
+        None => Ok(()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Backups: one of everything as a file, and how those go that are made by themselves.
 
+use crate::domain::audit::{AuditAction, AuditEntry};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::server::App;
 use crate::server::backups::Refusal;
@@ -7,7 +8,8 @@ use crate::server::download::Download;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Method, Reply, Request, Response};
 
-/// A tar of the whole installation: as secret as the data folder itself.
+/// A tar of the whole installation: as secret as the data folder itself. Asked for with POST, which no link and no address bar
+/// sends; `GET` is for the command line of 0.1 and needs a bearer token, see `routes.rs`.
 pub fn take(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
     let response = Response {
@@ -29,8 +31,9 @@ pub fn take(app: &App, request: &Request) -> Result<Reply, ApiError> {
     // Whoever has one has the secrets: who took it is written down.
     let text = "a backup was taken over the API".to_string();
     let event = NewEvent::new(EventKind::BackupMade, text);
+    let entry = AuditEntry::of(AuditAction::BackupTaken);
     app.engine_for(request)
-        .tell_quietly(event, app.clock.now())?;
+        .tell_audited(event, entry, app.clock.now())?;
     Ok(Reply::Download(Download::of(response, handed)))
 }
 

@@ -2,6 +2,7 @@
 
 use super::{PAGE, PAGE_MAX, jobs, show};
 use crate::domain::OutboxId;
+use crate::domain::audit::{AuditAction, AuditEntry};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::limits::shorten;
 use crate::domain::outbox::MessageState;
@@ -90,8 +91,9 @@ pub fn try_target(app: &App, request: &Request) -> Result<TestedJson, ApiError> 
         tested.sent.message
     );
     let event = NewEvent::new(EventKind::NotifyTested, text);
+    let entry = AuditEntry::of(AuditAction::NotifyTested).object("target", target);
     app.engine_for(request)
-        .tell_quietly(event, app.clock.now())?;
+        .tell_audited(event, entry, app.clock.now())?;
     Ok(TestedJson {
         target: target.to_string(),
         ok: tested.sent.is_ok,

@@ -40,6 +40,7 @@ fn stream(app: &App, request: &Request) -> Result<Reply, ApiError> {
         from,
         job_id,
         pass: app.gate.pass(&request.caller, &request.headers),
+        owner: app.share_owner(request),
     }))
 }
 

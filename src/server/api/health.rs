@@ -3,8 +3,10 @@
 use crate::clock::monotonic_ms;
 use crate::disk::free_bytes;
 use crate::domain::Timestamp;
+use crate::domain::token::Role;
 use crate::problems::{DISK_BYTES_LOW, DISK_NEARLY_FULL, certificate_ends, certificate_refused};
 use crate::server::App;
+use crate::server::door;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 use crate::wire::api::Health;
@@ -21,7 +23,13 @@ pub fn readyz(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let health = look(app);
     let status = if health.problems.is_empty() { 200 } else { 503 };
     let told = match app.gate.identify(&request.headers, true) {
-        Ok(_) => health,
+        Ok(caller) => Health {
+            notices: match caller.may(Role::Viewer) {
+                true => door::notices(app, caller.may(Role::Admin)),
+                false => Vec::new(),
+            },
+            ..health
+        },
         Err(_) => one_word(&health.status),
     };
     Ok(Response::json(status, &told).into())
@@ -33,12 +41,13 @@ fn one_word(status: &str) -> Health {
         problems: Vec::new(),
         warnings: Vec::new(),
         rollback: None,
+        notices: Vec::new(),
         version: None,
         now: None,
     }
 }
 
-/// What keeps it from working.
+/// What keeps it from working. Without notices, which depend on who asks.
 pub fn look(app: &App) -> Health {
     let now = app.clock.now();
     let mut problems = Vec::new();
@@ -60,8 +69,10 @@ pub fn look(app: &App) -> Health {
             .chain(disk_warning(app))
             .chain(certificate_warning(app, now.wall))
             .chain(refused_certificate_warning(app))
+            .chain(app.hook_secrets.warnings(app))
             .collect(),
         rollback: app.rollback.to_json(app.epochs.current),
+        notices: Vec::new(),
         version: Some(env!("CARGO_PKG_VERSION").to_string()),
         now: Some(now.wall.into()),
     }

@@ -1,23 +1,29 @@
 //! Webhooks in: a signed request of somebody else makes a job.
 //!
 //! Whoever reaches the port may ask, and is let in by the webhook's own secret. A name that does not exist is answered as a
-//! wrong signature is, and so is one whose secret cannot be had: that is told in the log and in an event. A delivery that comes again, under the same id, is answered with the job that it made; what it says
-//! the second time is not looked at.
+//! wrong signature is, and so is one whose secret cannot be had: that is told in the log and in an event. Wrong signatures and
+//! secrets are counted like wrong tokens, for all names alike.
+//!
+//! A delivery that comes again, under the same id, is answered with the job that it made; what it says the second time is not looked
+//! at. The same signed text under another id is the same delivery too.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Map, Value};
 
 use crate::clock::monotonic_ms;
 use crate::domain::Json;
+use crate::domain::audit::Actor;
 use crate::domain::event::{EventKind, NewEvent};
 use crate::domain::job::Source;
 use crate::domain::limits::{self, shorten};
+use crate::domain::task::Rules;
 use crate::domain::webhook::WebhookDraft;
 use crate::engine::Submission;
 use crate::language::template::{Context, render_value};
-use crate::secrets::Secrets;
+use crate::outbox::decoded_secret;
+use crate::problems::SHORT_WEBHOOK_SECRET;
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
@@ -52,30 +58,34 @@ pub fn receive(app: &App, request: &Request) -> Result<Reply, ApiError> {
         evidence.shows(None, NOBODY_KNOWS, now.wall);
         let sentence = format!("a request to webhook {} was refused", shorten(name));
         app.hook_log.say(Refusal::Unknown, "", &sentence);
-        return Err(refused());
+        return Err(refused(app, request, &evidence));
     };
-    let secret = match secret(webhook) {
+    let secret = match secret(app, webhook) {
         Ok(secret) => secret,
         Err(fault) => {
             evidence.shows(webhook.scheme, NOBODY_KNOWS, now.wall);
             tell_fault(app, name, &fault);
-            return Err(refused());
+            return Err(refused(app, request, &evidence));
         }
     };
     if !evidence.shows(webhook.scheme, &secret, now.wall) {
         let sentence = format!("a request to webhook {name} was refused");
         app.hook_log.say(Refusal::NotShown, name, &sentence);
-        return Err(refused());
+        return Err(refused(app, request, &evidence));
     }
-    let key = evidence.delivery_id().map(|id| key(name, id));
-    if let Some(key) = &key
-        && let Some(job_id) = app.engine.job_of_key(key)?
-    {
+    let id_key = evidence.delivery_id().map(|id| key(name, id));
+    let digest = evidence.signed_digest(webhook.scheme);
+    let delivery_key = digest.map(|digest| format!("webhook\n{name}\nsigned\n{digest}"));
+    if let Some(job_id) = (app.engine).job_of_delivery(id_key.iter().chain(&delivery_key))? {
         let json = HookedJson {
             job_id: job_id.0,
             repeated: true,
         };
         return Ok(Response::json(200, &json).into());
+    }
+    // Where the caller is exempt, so is the webhook.
+    if app.share_owner(request).is_some() {
+        app.shares.count_delivery(name)?;
     }
     let input = input(webhook, &evidence, request)?;
     let frozen = loaded.tasks.get(&webhook.task).ok_or_else(|| {
@@ -88,10 +98,13 @@ pub fn receive(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let submission = Submission {
         source: Source::Webhook,
         input,
-        idempotency_key: key,
+        idempotency_key: id_key,
+        delivery_key,
         ..Submission::of(frozen)
     };
-    let made = app.engine.submit(submission, app.clock.now())?;
+    let address = request.headers.peer.to_canonical().to_string();
+    let engine = app.engine.acting(Actor::webhook(name, address));
+    let made = engine.submit(submission, app.clock.now())?;
     let json = HookedJson {
         job_id: made.job_id.0,
         repeated: made.repeated,
@@ -100,12 +113,58 @@ pub fn receive(app: &App, request: &Request) -> Result<Reply, ApiError> {
     Ok(Response::json(status, &json).into())
 }
 
-fn secret(webhook: &WebhookDraft) -> Result<String, String> {
-    let secret = Secrets::resolve(&webhook.secret)?;
-    match secret.trim().is_empty() {
-        true => Err("its secret is nothing but blanks".to_string()),
-        false => Ok(secret),
+/// The secret that a webhook is served with, or why it is not served.
+fn secret(app: &App, webhook: &WebhookDraft) -> Result<String, String> {
+    let secret = (app.engine.secret_policy())
+        .resolve(&webhook.secret, webhook.rules)
+        .map_err(|fault| fault.message)?;
+    if secret.trim().is_empty() {
+        return Err("its secret is nothing but blanks".to_string());
     }
+    match short_secret(&secret) {
+        Some(fault) if !allows_short_secret(webhook) => Err(fault),
+        _ => Ok(secret),
+    }
+}
+
+/// A shorter secret can be guessed offline by whoever has seen one signature.
+const SECRET_BYTES_MIN: usize = 16;
+
+/// Returns a sentence about a secret that is too short, or `None` if it is long enough.
+fn short_secret(secret: &str) -> Option<String> {
+    // Of a secret in base64 the decoded bytes are the key.
+    let bytes = decoded_secret(secret).map_or(secret.trim().len(), |key| key.len());
+    (bytes < SECRET_BYTES_MIN).then(|| {
+        format!(
+            "its secret has {bytes} bytes and needs at least {SECRET_BYTES_MIN}; make one with `openssl rand -hex 32` and give it \
+             to the sender too"
+        )
+    })
+}
+
+/// Version 0.1 had no minimum. A file that it had accepted keeps its webhooks, and they are listed as problems.
+fn allows_short_secret(webhook: &WebhookDraft) -> bool {
+    webhook.rules == Rules::V1
+}
+
+/// One sentence for each webhook whose secret is too short. A secret that cannot be read is told when the webhook is called.
+fn short_secrets(app: &App) -> Vec<String> {
+    let loaded = app.workflows.current();
+    let fault_of = |webhook: &WebhookDraft| {
+        let policy = app.engine.secret_policy();
+        let secret = policy.resolve(&webhook.secret, webhook.rules).ok()?;
+        let fault = short_secret(&secret)?;
+        let name = &webhook.name;
+        Some(match allows_short_secret(webhook) {
+            true => format!(
+                "{SHORT_WEBHOOK_SECRET} {name}: {fault}; it is still served because version 0.1 had accepted its file"
+            ),
+            false => {
+                format!("{SHORT_WEBHOOK_SECRET} {name}: {fault}; all its requests are refused")
+            }
+        })
+    };
+    loaded.webhooks.values().filter_map(fault_of).collect()
 }
 
 /// A webhook that nobody can use is for whoever owns the server to know, and not for whoever asks.
@@ -123,8 +182,13 @@ fn tell_fault(app: &App, name: &str, fault: &str) {
     }
 }
 
-/// One same answer, whatever is wrong.
-fn refused() -> ApiError {
+/// The same response for every refused request. A wrong secret or signature counts as a wrong token; after too many the response is 429.
+fn refused(app: &App, request: &Request, evidence: &Evidence) -> ApiError {
+    if evidence.is_shown()
+        && let Err(too_many) = app.gate.count_wrong_webhook_secret(request.headers.peer)
+    {
+        return too_many;
+    }
     let message = "there is no such webhook, or the request does not show that it knows its secret";
     ApiError::new(401, "unauthorized", message)
 }
@@ -200,6 +264,26 @@ fn headers(evidence: &Evidence) -> Value {
         }
     }
     Value::Object(told)
+}
+
+/// The webhooks with short secrets, as they were found last. Whoever may ask for the health of the server may ask often, and each
+/// look reads the secrets of all webhooks.
+#[derive(Default)]
+pub struct HookSecrets {
+    found: Mutex<Option<(i64, Vec<String>)>>,
+}
+
+impl HookSecrets {
+    const LOOK_INTERVAL_MS: i64 = 5_000;
+
+    pub fn warnings(&self, app: &App) -> Vec<String> {
+        let now_ms = monotonic_ms();
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*found {
+            Some((at_ms, warnings)) if now_ms - at_ms < Self::LOOK_INTERVAL_MS => warnings.clone(),
+            _ => found.insert((now_ms, short_secrets(app))).1.clone(),
+        }
+    }
 }
 
 /// Why a request is refused; each kind is told by itself, so that strangers who knock hide no fault of ours.

@@ -238,6 +238,7 @@ pub fn answer_made(app: &App, made: Submitted) -> Result<Reply, ApiError> {
 
 /// A new job, in which what completed is not done again.
 pub fn retry(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    app.count_submissions(request, 1)?;
     request.check_query(&[])?;
     let asked: RetryRequest = request.json()?;
     let scope = match (asked.from, asked.all) {

@@ -1,5 +1,6 @@
 //! What people and scripts ask for, one file per noun. Parse, one verb, answer; `show.rs` says what things look like.
 
+pub mod audit;
 pub mod backups;
 pub mod deliveries;
 pub mod events;

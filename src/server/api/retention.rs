@@ -50,7 +50,7 @@ pub fn prune(app: &App, request: &Request) -> Result<Reply, ApiError> {
         return events(app, request, &asked, now);
     }
     let pruned = prune_jobs(
-        &app.engine,
+        &app.engine_for(request),
         &app.logs,
         bounds,
         Timestamp(now.wall.0.saturating_sub(older_ms)),
@@ -79,7 +79,7 @@ pub fn prune(app: &App, request: &Request) -> Result<Reply, ApiError> {
 /// One piece of the events of jobs that are gone.
 fn events(app: &App, request: &Request, asked: &PruneRequest, now: Now) -> Result<Reply, ApiError> {
     let pruned = prune_events(
-        &app.engine,
+        &app.engine_for(request),
         &app.logs,
         app.config.retention.bounds(),
         EventSeq(asked.after.unwrap_or(0)),

@@ -79,14 +79,14 @@ fn change(
 }
 
 pub fn fire(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    app.count_submissions(request, 1)?;
     request.says_no_more()?;
     let schedule_id = selected(app, request)?;
     let key = request.headers.idempotency_key.clone();
     let loaded = app.workflows.current();
     let task = |name: &str| loaded.tasks.get(name).cloned();
-    let fired = app
-        .engine
-        .fire_schedule(schedule_id, key, app.clock.now(), &task)?;
+    let engine = app.engine_for(request);
+    let fired = engine.fire_schedule(schedule_id, key, app.clock.now(), &task)?;
     answer_made(app, fired)
 }
 

@@ -11,7 +11,7 @@ use crate::engine::{
     StepWhy, WaitingStep, Why, WorkerDetail, WorkerWhy,
 };
 use crate::outbox::{Origin, message_id};
-use crate::secrets::Sealer;
+use crate::sealer::Sealer;
 use crate::store::FormerOutcome;
 use crate::wire::api::{
     AttemptHistory, CatchUpJson, DeliveryJson, DeliveryTryJson, EdgesJson, EventJson, FireJson,
@@ -29,13 +29,12 @@ fn time(at: Option<Timestamp>) -> Option<Time> {
     at.map(Time)
 }
 
-/// A value as it may be shown: what is kept sealed in it is left out.
-pub fn veiled(json: &Json) -> Raw {
-    if !json.0.contains("\"$sealed\"") {
-        return Raw::from(json);
+/// A value as it may be shown: `***` for what is sealed in it.
+pub fn masked(json: &Json) -> Raw {
+    match Sealer::masked_text(&json.0) {
+        Some(masked) => Raw::from(&Json(masked)),
+        None => Raw::from(json),
     }
-    let value = serde_json::from_str(&json.0).unwrap_or_default();
-    Raw::from(&Json(Sealer::veiled(&value).to_string()))
 }
 
 /// Without its steps, as in lists.
@@ -47,7 +46,7 @@ pub fn job(job: &Job, parent: Option<&Parent>) -> JobJson {
         reason: job.reason.map(|reason| reason.to_string()),
         message: job.message.clone(),
         source: job.source.to_string(),
-        input: veiled(&job.input),
+        input: masked(&job.input),
         output: None,
         labels: Raw::from(&job.labels),
         priority: job.priority,
@@ -71,7 +70,7 @@ pub fn job(job: &Job, parent: Option<&Parent>) -> JobJson {
 pub fn job_detail(detail: &JobDetail, now: Now) -> JobJson {
     let steps = detail.steps.iter().map(|step| step_detail(step, now));
     JobJson {
-        output: detail.output.as_ref().map(veiled),
+        output: detail.output.as_ref().map(masked),
         steps: Some(steps.collect()),
         ..job(&detail.job, detail.parent.as_ref())
     }
@@ -101,7 +100,7 @@ fn step_detail(detail: &StepDetail, now: Now) -> StepJson {
         worker: detail.worker.clone(),
         child_job_id: step.child_job_id.map(|job_id| job_id.0),
         exit_code: step.exit_code,
-        output: detail.output.as_ref().map(veiled),
+        output: detail.output.as_ref().map(masked),
         asks: detail.asks.iter().map(ValueJson::from).collect(),
         ready_at: time(step.ready_at),
         assigned_at: time(step.assigned_at),
@@ -400,5 +399,6 @@ pub fn token(token: &Token, now: Now) -> TokenJson {
         used_at: token.used_at.map(Into::into),
         ended_at: token.ended_at.map(Into::into),
         made_token_id: token.made_token_id.map(|token_id| token_id.0),
+        unasked: token.is_unasked,
     }
 }

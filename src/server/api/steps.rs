@@ -21,7 +21,7 @@ pub fn why(app: &App, request: &Request) -> Result<Reply, ApiError> {
 pub fn output(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
     let output = app.engine.output(job_id(app, request)?, request.param(1))?;
-    let raw = output.as_ref().map(show::veiled);
+    let raw = output.as_ref().map(show::masked);
     Ok(Response::json(200, &raw).into())
 }
 

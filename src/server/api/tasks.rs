@@ -37,6 +37,7 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
 }
 
 pub fn submit(app: &App, request: &Request) -> Result<Reply, ApiError> {
+    app.count_submissions(request, 1)?;
     request.check_query(&[])?;
     let frozen = find(app, request.param(0))?;
     let asked: SubmitRequest = request.json()?;

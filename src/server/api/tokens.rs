@@ -65,8 +65,13 @@ pub fn made(
         ApiError::invalid(format!("role is {:?}, expected one of {roles}", asked.role))
     })?;
     let now = app.clock.now();
-    let drawn =
-        Drawn::of(asked, role, request.who(), now).map_err(|error| no_randomness(&error))?;
+    let caller = &request.caller;
+    let is_unasked = match caller.token_id() {
+        Some(token_id) => app.engine.is_unasked(token_id)?,
+        None => caller.is_local(),
+    };
+    let drawn = Drawn::of(asked, role, request.who(), is_unasked, now)
+        .map_err(|error| no_randomness(&error))?;
     let made = drawn.make(&app.engine_for(request), now)?;
     app.gate.load(&app.engine)?;
     Ok(made)
@@ -83,6 +88,7 @@ impl Drawn {
         asked: NewTokenRequest,
         role: Role,
         made_by: &str,
+        is_unasked: bool,
         now: Now,
     ) -> Result<Drawn, getrandom::Error> {
         let secret = random_secret()?;
@@ -96,6 +102,7 @@ impl Drawn {
             made_by: made_by.to_string(),
             expires_at: expires
                 .map(|secs| Timestamp(now.wall.0.saturating_add(i64::from(secs) * 1_000))),
+            is_unasked,
         };
         Ok(Drawn { token, secret })
     }

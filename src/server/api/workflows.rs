@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
+use crate::clock::Deadline;
 use crate::engine::EngineError;
-use crate::language::{CheckOptions, SourceFile, check_sources};
+use crate::language::{CheckBudget, CheckOptions, SourceFile, check_sources};
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
@@ -57,6 +59,9 @@ pub fn look(app: &App) -> ServedWorkflows {
     }
 }
 
+/// Time limit of a check for a caller. The server's own folder has no limit, because a separate thread reads it.
+const CHECK_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// Says all that `stepward validate` says, and what only a server knows: which tags its workers offer.
 pub fn validate(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.check_query(&[])?;
@@ -69,8 +74,11 @@ pub fn validate(app: &App, request: &Request) -> Result<Reply, ApiError> {
         path: PathBuf::from(file.path),
         text: file.text,
     });
+    let deadline = Deadline::after(CHECK_TIME_MAX);
     let options = CheckOptions {
         offered_tags: offered_tags(app)?,
+        budget: CheckBudget::new(CHECK_TIME_MAX, move || deadline.is_over()),
+        ..CheckOptions::default()
     };
     let checked = check_sources(files.collect(), &options);
     let answer = ValidatedJson {

@@ -1,8 +1,11 @@
 //! Who asks, and what they may.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::domain::TokenId;
+use crate::domain::audit::Actor;
+use crate::domain::idempotency::KeyOwner;
 use crate::domain::token::{LOCAL, OF_SETTINGS, Owner, Role, Token};
 use crate::server::error::ApiError;
 
@@ -35,6 +38,11 @@ impl Caller {
         }
     }
 
+    /// Whether nobody asked the caller for a token.
+    pub fn is_local(&self) -> bool {
+        self.is_from == From::Here
+    }
+
     pub fn of_settings() -> Caller {
         Caller {
             name: OF_SETTINGS.into(),
@@ -65,6 +73,25 @@ impl Caller {
         match self.is_from {
             From::Here | From::Settings => None,
             From::Token { token_id, .. } => Some(token_id),
+        }
+    }
+
+    /// Returns the owner of the idempotency keys that the caller uses.
+    pub fn key_owner(&self) -> KeyOwner {
+        match self.is_from {
+            From::Here => KeyOwner::Anyone,
+            From::Settings => KeyOwner::Settings,
+            From::Token { token_id, .. } => KeyOwner::Token(token_id),
+        }
+    }
+
+    /// The caller as the audit log names them.
+    pub fn actor(&self, peer: IpAddr) -> Actor {
+        Actor {
+            name: self.name.clone(),
+            token_id: self.token_id(),
+            address: Some(peer.to_canonical().to_string()),
+            is_named_in_events: true,
         }
     }
 

@@ -1,11 +1,14 @@
-//! Whoever shows wrong tokens is slowed down, address by address; whoever shows a right one never is. So nobody can lock others out, and
-//! nobody can try for long.
+//! Counts wrong tokens and wrong webhook secrets by address, and refuses more of them once there were too many. A right token or
+//! signature is never counted, delayed or refused, so nobody can lock others out, and nobody can try for long.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 
+use super::refusals::Untold;
+use crate::metrics::Counter;
 use crate::server::error::ApiError;
+use crate::server::shares::network;
 
 /// A person mistypes, a program guesses.
 const GUESSES_MAX: u32 = 10;
@@ -16,6 +19,8 @@ const ADDRESSES_MAX: usize = 4_096;
 #[derive(Default)]
 pub struct Guesses {
     state: Mutex<State>,
+    /// Number of wrong tokens that were refused with status 429.
+    refused: Counter,
 }
 
 #[derive(Default)]
@@ -28,13 +33,23 @@ struct State {
 struct Count {
     since_ms: i64,
     guesses: u32,
+    /// Wrong tokens that are not in the audit log yet.
+    untold: Untold,
+}
+
+/// Wrong tokens of one address, for the audit log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrongTokens {
+    /// The address that the last of them came from.
+    pub peer: IpAddr,
+    pub attempts: u64,
 }
 
 impl Guesses {
     /// One more wrong token. An error says that there were too many.
     pub fn count(&self, peer: IpAddr, now_ms: i64) -> Result<(), ApiError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let address = neighbourhood(peer);
+        let address = network(peer);
         let is_new = !state.by_address.contains_key(&address);
         if is_new && state.by_address.len() >= ADDRESSES_MAX {
             let is_over = |count: &Count| now_ms - count.since_ms > WITHIN_MS;
@@ -47,14 +62,13 @@ impl Guesses {
         let count = state.by_address.entry(address).or_insert(Count {
             since_ms: now_ms,
             guesses: 0,
+            untold: Untold::default(),
         });
         if now_ms - count.since_ms > WITHIN_MS {
-            *count = Count {
-                since_ms: now_ms,
-                guesses: 0,
-            };
+            (count.since_ms, count.guesses) = (now_ms, 0);
         }
         count.guesses = count.guesses.saturating_add(1);
+        count.untold.add(peer);
         let (guesses, since_ms) = (count.guesses, count.since_ms);
         if guesses <= GUESSES_MAX {
             return Ok(());
@@ -64,29 +78,32 @@ impl Guesses {
         }
         let secs = (since_ms + WITHIN_MS - now_ms).max(0) / 1_000 + 1;
         let message = format!(
-            "too many wrong tokens came from this address, wait {secs} s or show a right one"
+            "too many wrong tokens or webhook secrets came from this address, wait {secs} s or show a right one"
         );
+        self.refused.add(1);
         Err(ApiError {
             retry_after_secs: Some(secs as u64),
             ..ApiError::new(429, "too_many_guesses", message)
         })
     }
 
+    pub fn refused(&self) -> u64 {
+        self.refused.count()
+    }
+
+    /// Returns the addresses that the audit log is to be told about now: each at most once a minute, with everything since then.
+    pub fn take_untold(&self, now_ms: i64) -> Vec<WrongTokens> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = state.by_address.values_mut();
+        counts
+            .filter_map(|count| count.untold.take(now_ms))
+            .collect()
+    }
+
     /// Each is told once.
     pub fn take_alarms(&self) -> Vec<IpAddr> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut state.alarms)
-    }
-}
-
-/// One machine has as many addresses of the sixth version as it likes, all with the same first half.
-fn neighbourhood(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => {
-            let [a, b, c, d, ..] = address.segments();
-            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
-        }
     }
 }
 

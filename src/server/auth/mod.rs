@@ -12,6 +12,7 @@ mod caller;
 mod guesses;
 mod keyring;
 mod origin;
+mod refusals;
 mod session;
 
 use std::collections::{HashMap, HashSet};
@@ -27,14 +28,15 @@ use super::exchange::{Headers, Method};
 use crate::clock::{monotonic_ms, wall_time};
 use crate::domain::token::{OWN_WORKER, Role, Token, TokenText};
 use crate::domain::{Timestamp, TokenId};
-use crate::engine::{Engine, EngineError};
+use crate::engine::{Engine, EngineError, Refusal};
 use crate::secrets::{hash_hex, random_secret};
 use guesses::Guesses;
 use keyring::Keyring;
 use origin::{OwnNames, host_name, is_local};
+use refusals::RefusedCallers;
 use session::{RENEWED_MS, SESSION_MS, Session};
 
-pub use caller::Caller;
+pub use caller::{Caller, From as CallerSource};
 pub use keyring::same;
 
 /// What a browser shows instead of a token. Over TLS its name keeps others from setting one in our place.
@@ -69,6 +71,7 @@ pub struct Gate {
     is_https: bool,
     key: hmac::Key,
     guesses: Guesses,
+    refused_callers: RefusedCallers,
     logged_out: RwLock<HashSet<String>>,
     owners: Mutex<HashMap<String, TokenId>>,
 }
@@ -85,6 +88,7 @@ impl Gate {
             is_https: options.speaks_tls || public.starts_with("https://"),
             key: hmac::Key::new(hmac::HMAC_SHA256, options.key.as_bytes()),
             guesses: Guesses::default(),
+            refused_callers: RefusedCallers::default(),
             logged_out: RwLock::default(),
             owners: Mutex::default(),
         })
@@ -114,8 +118,14 @@ impl Gate {
         &self.own_worker.1
     }
 
-    pub fn check_origin(&self, method: Method, headers: &Headers) -> Result<(), ApiError> {
-        self.names.check(method, headers)
+    /// Refuses what another site makes a browser send. `is_linkable`: a link on another site may lead to this route.
+    pub fn check_origin(
+        &self,
+        method: Method,
+        headers: &Headers,
+        is_linkable: bool,
+    ) -> Result<(), ApiError> {
+        self.names.check(method, headers, is_linkable)
     }
 
     /// Whether the browser takes the connection for one that nobody else can read or change.
@@ -185,6 +195,30 @@ impl Gate {
         self.keyring.is_to_be_told(token_id, wall_time())
     }
 
+    /// A request showed a wrong secret or signature of a webhook, which counts like a wrong token. An error says that there were too
+    /// many from this address.
+    pub fn count_wrong_webhook_secret(&self, peer: IpAddr) -> Result<(), ApiError> {
+        self.guesses.count(peer, monotonic_ms())
+    }
+
+    /// Returns the number of requests that were refused because too many wrong tokens came from their address.
+    pub fn refused_guesses(&self) -> u64 {
+        self.guesses.refused()
+    }
+
+    /// Notes, for the audit log, that the role of the caller did not allow a request.
+    pub fn note_refused_role(&self, caller: &Caller, peer: IpAddr, request: String) {
+        self.refused_callers.add(caller, peer, request);
+    }
+
+    /// Refused requests that the audit log is to be told about now.
+    pub fn take_refusals(&self) -> Vec<Refusal> {
+        let now_ms = monotonic_ms();
+        let mut refusals = refusals::of_wrong_tokens(self.guesses.take_untold(now_ms));
+        refusals.extend(self.refused_callers.take_untold(now_ms));
+        refusals
+    }
+
     /// Addresses that showed too many wrong tokens, each told once.
     pub fn take_alarms(&self) -> Vec<IpAddr> {
         self.guesses.take_alarms()
@@ -227,6 +261,7 @@ impl Gate {
             return Err(ApiError::new(401, "unauthorized", message));
         };
         if !caller.may(Role::Viewer) {
+            self.note_refused_role(&caller, peer, "POST /login".to_string());
             let message = format!("a token of role {} opens no pages", caller.role());
             return Err(ApiError::new(403, "forbidden", message));
         }
@@ -367,6 +402,11 @@ fn unauthorized() -> ApiError {
     ApiError::new(401, "unauthorized", message)
 }
 
+/// Whether the request shows a bearer token, good or not.
+pub fn has_bearer(headers: &Headers) -> bool {
+    bearer(headers).is_some_and(|token| !token.is_empty())
+}
+
 /// The token that a program shows.
 fn bearer(headers: &Headers) -> Option<&str> {
     let (scheme, token) = headers.authorization.as_deref()?.split_once(' ')?;
@@ -390,6 +430,7 @@ fn own_worker() -> Result<(Token, String), getrandom::Error> {
         used_at: None,
         ended_at: None,
         made_token_id: None,
+        is_unasked: false,
     };
     let text = TokenText {
         token_id: OWN_WORKER,

@@ -25,7 +25,12 @@ impl OwnNames {
     }
 
     /// What is to be kept from browsers that were led here by somebody else.
-    pub fn check(&self, method: Method, headers: &Headers) -> Result<(), ApiError> {
+    pub fn check(
+        &self,
+        method: Method,
+        headers: &Headers,
+        is_linkable: bool,
+    ) -> Result<(), ApiError> {
         let host = headers.host.as_deref().unwrap_or_default();
         // Every browser says which name it followed.
         let is_led = headers.host.is_some() && !self.is_ours(host_name(host));
@@ -35,9 +40,10 @@ impl OwnNames {
             );
             return Err(ApiError::new(421, "misdirected", message));
         }
-        // Whoever follows a link from elsewhere comes by itself; what another page fetches here it could not read, but it would
-        // cost us.
-        let is_visit = headers.fetch_mode.as_deref() == Some("navigate");
+        // A person may follow a link from another site to a page. A link to anything else would let that site start downloads, and
+        // what a page of another site fetches here it could not read, but it would cost us.
+        let is_navigation = headers.fetch_mode.as_deref() == Some("navigate");
+        let is_visit = is_linkable && is_navigation;
         if method.is_safe() && (is_visit || headers.fetch_site.is_none()) {
             return Ok(());
         }
@@ -50,7 +56,12 @@ impl OwnNames {
         if is_own {
             return Ok(());
         }
-        let message = "this request was made by a page of another site";
+        let message = match is_navigation && method.is_safe() {
+            true => {
+                "another site led the browser to this address, which is no page: open it from a page of this server, or type it in"
+            }
+            false => "this request was made by a page of another site",
+        };
         Err(ApiError::new(403, "cross_site", message))
     }
 

@@ -59,7 +59,7 @@ fn document() -> Value {
         "components": {
             "schemas": schemas::all(),
             "responses": { "Error": {
-                "description": "Why it was not done.",
+                "description": "Why it was not done. With 429 the caller went over one of its limits, and with 503 the server cannot do it now: `Retry-After` says in how many seconds to try again.",
                 "content": { "application/json": { "schema": reference("Error") } },
             } },
             "securitySchemes": security_schemes(),

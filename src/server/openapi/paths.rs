@@ -239,7 +239,9 @@ fn server() -> Vec<Operation> {
             .answers_as(200, &[(CONTENT_TYPE, schema("string"))], "Prometheus text."),
         get("/api/openapi.json", "showOpenapi", "This document.")
             .answers_as(200, &[("application/json", document)], "OpenAPI 3.1."),
-        get("/api/backup", "takeBackup", "Everything as one file: as secret as the data folder itself.")
+        post("/api/backup", "takeBackup", "Everything as one file: as secret as the data folder itself.")
+            .answers_as(200, &[("application/x-tar", json!({}))], "A tar."),
+        get("/api/backup", "takeBackupAs01", "The same for clients of version 0.1. Without a bearer token it is 405, also where nobody is asked for one.")
             .answers_as(200, &[("application/x-tar", json!({}))], "A tar."),
         get("/api/backups", "showBackups", "Backups that the server makes by itself.")
             .answers(200, "Backups", "As it is now."),
@@ -264,6 +266,16 @@ fn tokens() -> Vec<Operation> {
             .answers(201, "MadeToken", "The token, with its text."),
         delete("/api/tokens/{token}", "revokeToken", "Let a token open nothing from now on.")
             .answers(200, "Token", "The token as it is now."),
+        get("/api/audit", "listAudit", "The audit log: what people and tokens did. A page may have fewer rows than asked for and still have a `next`.")
+            .query("after", "integer", "Rows after this `seq`, oldest first. Not with a filter.")
+            .query("before", "integer", "Rows before this `seq`, newest first.")
+            .limited(PAGE, PAGE_MAX)
+            .query("actor", "string", "Only what this actor did.")
+            .query("action", "string", "Only this action.")
+            .query("since", "string", "Only from this time on, such as 2026-01-31T08:00:00Z.")
+            .lists("Audit"),
+        get("/api/audit/head", "showAuditHead", "Both ends of the audit log, to verify it.")
+            .answers(200, "AuditEnds", "The last row that retention removed, and the last row."),
     ]
 }
 

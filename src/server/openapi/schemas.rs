@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::notation::{add_shapes, schema};
+use crate::domain::audit::AuditAction;
 use crate::domain::depends::Outcome;
 use crate::domain::event::EventKind;
 use crate::domain::job::{JobState, Source};
@@ -29,6 +30,7 @@ const LISTED: &[&str] = &[
     "Worker",
     "DeliverySummary",
     "Token",
+    "Audit",
 ];
 
 /// What the server says. More may be added.
@@ -48,6 +50,7 @@ pub fn all() -> Map<String, Value> {
         ("Source", open(Source::ALL)),
         ("Reason", open(Reason::ALL)),
         ("EventKind", open(EventKind::ALL)),
+        ("AuditAction", open(AuditAction::ALL)),
         ("Outcome", open(Outcome::ALL)),
         ("ValueType", open(ValueType::ALL)),
         ("Overlap", open(Overlap::ALL)),

@@ -108,6 +108,7 @@ pub fn retry(app: &App, request: &Request) -> Result<Reply, ApiError> {
         RetryScope::From(_) => "retried-from",
         RetryScope::All => "retried-all",
     };
+    app.count_submissions(request, 1)?;
     let retry = Retry::of(of(app, request)?, scope);
     let retried = app.engine_for(request).retry(retry, app.clock.now())?;
     Ok(Response::see_other(format!("{}?said={said}", links::job(retried.job_id.0))).into())

@@ -96,7 +96,7 @@ impl<'a> View<'a> {
     }
 
     pub fn start_worker(&self) -> String {
-        start_worker(&self.address(), self.app.config.asks_for_token())
+        start_worker(&self.address(), self.app.gate.asks_for_token())
     }
 
     pub fn page(&self, title: impl Into<String>, here: Here) -> Page<'_> {

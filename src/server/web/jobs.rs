@@ -265,6 +265,9 @@ pub fn bulk(app: &App, request: &Request) -> Result<Reply, ApiError> {
         Some("retry") => "retried",
         _ => return Err(ApiError::invalid("say cancel or retry")),
     };
+    if verb == "retried" {
+        app.count_submissions(request, jobs.len())?;
+    }
     let mut done = 0;
     for &job_id in &jobs {
         match act(job_id) {

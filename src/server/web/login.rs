@@ -1,13 +1,19 @@
 //! Who has the token shows it once; the browser keeps a cookie.
 
+use std::net::IpAddr;
+
 use maud::html;
 
 use super::form::Form;
 use super::frame::bare;
+use crate::domain::audit::{AuditAction, AuditEntry};
 use crate::domain::event::{EventKind, NewEvent};
 use crate::server::App;
+use crate::server::auth::Caller;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
+use crate::server::shares::ShareOwner;
+use crate::token_files::ADMIN_TOKEN_FILE;
 
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     if !app.gate.asks_for_token() {
@@ -21,12 +27,16 @@ pub fn log_in(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let form = Form::read_unproven(request)?;
     let next = form.text("next").unwrap_or_default();
     let token = form.text("token").unwrap_or_default();
-    Ok(match app.gate.log_in(token, request.headers.peer) {
+    Ok(match admit(app, token, request.headers.peer) {
         Ok((cookie, caller)) => {
             let text = format!("{} logged in to the pages", caller.name);
             let event = NewEvent::new(EventKind::LoggedIn, text);
-            let told = app.engine.by(&caller.name);
-            told.tell_quietly(event, app.clock.now())?;
+            let told = app.engine.acting(caller.actor(request.headers.peer));
+            told.tell_audited(
+                event,
+                AuditEntry::of(AuditAction::LoggedIn),
+                app.clock.now(),
+            )?;
             Response::see_other(within(next)).header("set-cookie", cookie)
         }
         Err(error) => {
@@ -40,10 +50,26 @@ pub fn log_in(app: &App, request: &Request) -> Result<Reply, ApiError> {
     .into())
 }
 
+/// Logs in, and counts it. A right token counts for itself and a wrong one for its address, so that wrong tokens never delay a right
+/// one.
+fn admit(app: &App, token: &str, peer: IpAddr) -> Result<(String, Caller), ApiError> {
+    let asks = app.gate.asks_for_token();
+    let logged_in = app.gate.log_in(token, peer);
+    let owner = match &logged_in {
+        Ok((_, caller)) => ShareOwner::of(caller, peer, asks),
+        Err(_) => ShareOwner::of_address(peer, asks),
+    };
+    match logged_in {
+        Err(error) if error.status == 429 => Err(error),
+        logged_in => app.shares.count_login(owner).and(logged_in),
+    }
+}
+
 pub fn log_out(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let (cookie, ended) = app.gate.log_out(&request.headers);
     if let Some((session, until, caller)) = ended {
-        (app.engine.by(&caller.name)).log_out(session, until, app.clock.now())?;
+        let engine = app.engine.acting(caller.actor(request.headers.peer));
+        engine.log_out(session, until, app.clock.now())?;
         app.streams.look();
     }
     Ok(Response::see_other("/login")
@@ -71,7 +97,7 @@ fn page(status: u16, next: &str, fault: Option<&str>) -> Response {
             input #token type="password" name="token" required autofocus autocomplete="current-password"
                 aria-invalid=[fault.map(|_| "true")] aria-describedby="token-help token-fault";
             p #token-fault .fault role="alert" { @if let Some(fault) = fault { (fault) } }
-            p #token-help .note { "Whoever runs this server makes one for you: " code { "stepward token new NAME --role viewer" } "." }
+            p #token-help .note { "Whoever runs this server makes one for you: " code { "stepward token new NAME --role viewer" } ". The token of the first start is in the file " code { (ADMIN_TOKEN_FILE) } " of the server's data folder." }
             button.primary { "Log in" }
         }
     };

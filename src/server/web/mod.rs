@@ -13,6 +13,7 @@
 pub mod ansi;
 mod ask;
 pub mod assets;
+pub mod audit;
 mod form;
 mod frame;
 pub mod gzip;

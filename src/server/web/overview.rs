@@ -7,11 +7,13 @@ use maud::{Markup, html};
 use super::frame::{Here, Live, View};
 use super::{links, parts};
 use crate::domain::job::{JobFilter, JobState};
+use crate::domain::token::Role;
 use crate::domain::{ScheduleId, Timestamp, WorkerId};
 use crate::engine::{EngineError, ListedJob};
 use crate::problems::{Problem, RECENT_MS, Told, problems};
 use crate::server::App;
 use crate::server::api::{health, recovery, show, workflows};
+use crate::server::door;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request};
 use crate::wire::api::{JobJson, QueuedJson, ScheduleJson, ServedWorkflows, WorkerJson};
@@ -84,7 +86,8 @@ impl Found {
 
     fn problems(&self, view: &View) -> Result<Vec<Problem>, ApiError> {
         let app = view.app;
-        let (health, recovery) = (health::look(app), recovery::look(app)?);
+        let (mut health, recovery) = (health::look(app), recovery::look(app)?);
+        health.notices = door::notices(app, view.request.caller.may(Role::Admin));
         let backups = app.backups.look();
         Ok(problems(&Told {
             backups: Some(&backups),

@@ -194,6 +194,7 @@ pub fn act(app: &App, request: &Request) -> Result<Reply, ApiError> {
             "/schedules?said=schedule-resumed".to_string()
         }
         "fire" => {
+            app.count_submissions(request, 1)?;
             let loaded = app.workflows.current();
             let task = |name: &str| loaded.tasks.get(name).cloned();
             let fired = app

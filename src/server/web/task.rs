@@ -33,7 +33,7 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
         // As an earlier job was given it, to be changed.
         Some(job) => {
             let job = app.engine.job(jobs::selected(app, job)?)?.job;
-            let input = serde_json::to_value(show::veiled(&job.input)).unwrap_or_default();
+            let input = serde_json::to_value(show::masked(&job.input)).unwrap_or_default();
             Typed::of_input(&input, specs)
         }
         None => Typed::of_query(&request.query),
@@ -66,6 +66,7 @@ impl Refused {
 
 pub fn run(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let form = Form::read(app, request)?;
+    app.count_submissions(request, 1)?;
     let frozen = find(app, request.param(0))?;
     let specs = &frozen.definition.root().draft.inputs;
     let refused = match submission(&form, &frozen) {

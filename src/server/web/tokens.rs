@@ -39,12 +39,12 @@ pub fn boxed(view: &View) -> Result<Markup, ApiError> {
             header { h2 #tokens-title { "Tokens" } span.note { "kept as hashes; each is shown once, when it is made" } }
             div.in {
                 @if !app.gate.asks_for_token() {
-                    p { "Nobody is asked for one: this server listens on " code { (app.config.listen) } ", which only this machine reaches. Tokens count as soon as it listens elsewhere, or with " code { "auth.required" } "." }
+                    p { "Nobody is asked for one: this server listens on " code { (app.config.listen) } ", which only this machine reaches. Tokens count as soon as it listens elsewhere, or with " code { "auth.required: true" } ". Tokens that are made now are then listed as a problem, because anybody on this machine could have made them." }
                 }
                 @if let Some(file) = file {
                     p { "The text in " code { (file.display()) } " opens everything, as " code { "auth.token_file" } " of the settings says." }
                 }
-                p.actions { a.button data-dialog href="/settings/tokens/new" { "Make a token" } }
+                p.actions { a.button data-dialog href="/settings/tokens/new" { "Make a token" } " " a.button href="/settings/audit" { "Audit log" } }
             }
             @if !tokens.is_empty() { (table(&tokens, view)) }
             @if more > 0 { div.in { p.note { "and " (more) " more that let nobody in any more" } } }
@@ -80,6 +80,7 @@ fn state(token: &TokenJson, view: &View) -> Markup {
     html! {
         (token.status)
         @if token.status == "good" && let Some(at) = token.expires_at { span.note { ", ends " (parts::until(at, view.now)) } }
+        @if token.unasked { span.note { ", made while nobody was asked" } }
     }
 }
 

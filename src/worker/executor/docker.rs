@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::environment::{self, of_worker};
 use super::tool::{words, write};
-use super::{Aside, Fault, Invocation, Place, RunAside, Tools, contained};
+use super::{Aside, Fault, Invocation, Place, RunAside, Tools, confinement, contained};
 use crate::domain::protocol::Assignment;
 use crate::domain::task::{Action, Runner};
 
@@ -312,6 +312,10 @@ fn invocation(
             .iter()
             .map(|word| format!("--entrypoint={word}")),
     );
+    argv.extend(confinement::flags(
+        tools.docker_hardened,
+        &tools.docker_args,
+    ));
     argv.extend(tools.docker_args.iter().cloned());
     argv.extend(words(["--", container.image]));
     argv.extend(container.words.iter().cloned());

@@ -1,37 +1,15 @@
-//! The manifest of a pod: read within bounds, refused if it reaches beyond its pod, completed with what is ours.
+//! The manifest of a pod: refused if it reaches beyond its pod, completed with what is ours.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, json};
 
 use crate::domain::limits::shorten;
 
-const NODES_MAX: usize = 50_000;
-const BYTES_MAX: usize = 1 << 20;
-const DEPTH_MAX: usize = 32;
+pub(super) use crate::language::manifest::read;
 
 /// Where a container leaves what Kubernetes keeps of it after its end, if its manifest names no other file.
 pub(super) const OUTPUT: &str = "/dev/termination-log";
-
-/// Reads YAML or JSON. Aliases may multiply what is written: the bounds are on what it becomes.
-pub(super) fn read(text: &str) -> Result<Value, String> {
-    if text.len() > BYTES_MAX {
-        let bytes = text.len();
-        return Err(format!(
-            "the manifest is {bytes} bytes long, at most {BYTES_MAX} are allowed"
-        ));
-    }
-    let mut spent = Spent::default();
-    let bounded = Bounded {
-        spent: &mut spent,
-        depth: 0,
-    };
-    bounded
-        .deserialize(serde_yaml::Deserializer::from_str(text))
-        .map_err(|error| format!("the manifest cannot be read: {error}"))
-}
 
 /// Refuses what reaches beyond the pod: the machine below it, other namespaces, the cluster.
 pub(super) fn check(manifest: &Value, namespace: Option<&str>) -> Result<(), String> {
@@ -198,112 +176,6 @@ fn is_unconfined(value: &str) -> bool {
     value.eq_ignore_ascii_case("unconfined")
 }
 
-#[derive(Default)]
-struct Spent {
-    nodes: usize,
-    bytes: usize,
-}
-
-/// Reads any value, and stops once it has become too much.
-struct Bounded<'a> {
-    spent: &'a mut Spent,
-    depth: usize,
-}
-
-impl Bounded<'_> {
-    fn spend<E: Error>(&mut self, bytes: usize) -> Result<(), E> {
-        self.spent.nodes += 1;
-        self.spent.bytes += bytes;
-        let too_much = self.spent.nodes > NODES_MAX || self.spent.bytes > BYTES_MAX;
-        if too_much || self.depth > DEPTH_MAX {
-            return Err(E::custom("it is too large or too deep"));
-        }
-        Ok(())
-    }
-
-    fn below(&mut self) -> Bounded<'_> {
-        Bounded {
-            spent: self.spent,
-            depth: self.depth + 1,
-        }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Bounded<'_> {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Bounded<'_> {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a plain value")
-    }
-
-    fn visit_bool<E: Error>(mut self, value: bool) -> Result<Value, E> {
-        self.spend(0)?;
-        Ok(json!(value))
-    }
-
-    fn visit_i64<E: Error>(mut self, value: i64) -> Result<Value, E> {
-        self.spend(0)?;
-        Ok(json!(value))
-    }
-
-    fn visit_u64<E: Error>(mut self, value: u64) -> Result<Value, E> {
-        self.spend(0)?;
-        Ok(json!(value))
-    }
-
-    fn visit_f64<E: Error>(mut self, value: f64) -> Result<Value, E> {
-        self.spend(0)?;
-        Ok(json!(value))
-    }
-
-    fn visit_str<E: Error>(mut self, value: &str) -> Result<Value, E> {
-        self.spend(value.len())?;
-        Ok(json!(value))
-    }
-
-    /// An empty document.
-    fn visit_none<E: Error>(self) -> Result<Value, E> {
-        self.visit_unit()
-    }
-
-    fn visit_unit<E: Error>(mut self) -> Result<Value, E> {
-        self.spend(0)?;
-        Ok(Value::Null)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<Value, A::Error> {
-        self.spend(0)?;
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(self.below())? {
-            items.push(item);
-        }
-        Ok(Value::Array(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Value, A::Error> {
-        self.spend(0)?;
-        let mut members = Map::new();
-        while let Some(key) = map.next_key::<String>()? {
-            self.spend(key.len())?;
-            let value = map.next_value_seed(self.below())?;
-            if members.contains_key(&key) {
-                let key = shorten(&key);
-                return Err(A::Error::custom(format!("key {key} is there twice")));
-            }
-            members.insert(key, value);
-        }
-        Ok(Value::Object(members))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -380,36 +252,6 @@ mod tests {
         ] {
             assert_eq!(refusal(spec), None, "{spec}");
         }
-    }
-
-    #[test]
-    fn a_manifest_that_grows_when_it_is_read_is_refused() {
-        let line = "x".repeat(20_000);
-        let bomb = format!("a: &a {line}\nb: [{}]", "*a,".repeat(20_000));
-        let error = read(&bomb).unwrap_err();
-        assert!(error.contains("it is too large or too deep"), "{error}");
-        let laughs = "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n\
-                      c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n\
-                      e: [*d,*d,*d,*d,*d,*d,*d,*d,*d]";
-        assert!(read(laughs).is_err());
-        assert!(read(&"[".repeat(10_000)).is_err());
-        assert!(read(&"a".repeat(2 << 20)).unwrap_err().contains("at most"));
-    }
-
-    #[test]
-    fn what_is_no_plain_value_is_refused() {
-        for text in ["a: 1\na: 2", "a: !tag x", "a: b\n---\nc: d", "a: [", "\t"] {
-            let error = read(text).unwrap_err();
-            assert!(
-                error.starts_with("the manifest cannot be read: "),
-                "{error}"
-            );
-        }
-        assert_eq!(read("").unwrap(), Value::Null);
-        assert_eq!(
-            read(r#"{"a": [1, -2, 1.5, null, true]}"#).unwrap()["a"][1],
-            -2
-        );
     }
 
     fn completion() -> Completion {

@@ -3,6 +3,7 @@
 //! Everything runs as a command on this machine under the supervisor, also a container: then the command is docker's.
 //! Nothing of the user's runs here; `prepare` makes files, looks for images, and says what to run once the server says yes.
 
+mod confinement;
 mod contained;
 pub mod docker;
 pub mod environment;
@@ -39,6 +40,8 @@ pub struct Tools {
     pub env: BTreeMap<String, String>,
     /// The docker command, or one that understands the same words.
     pub docker: String,
+    /// Containers run without any capability.
+    pub docker_hardened: bool,
     /// What the worker's settings add to every `docker run`. They come last, so they win over ours.
     pub docker_args: Vec<String>,
     pub kubectl: String,

@@ -4,10 +4,10 @@ use stepward::domain::Json;
 use stepward::domain::reason::Reason;
 use stepward::domain::secret::SecretRef;
 use stepward::domain::task::{
-    Action, Concurrency, ForEach, Items, NamedAction, StepDraft, TaskDraft, WhenFull,
+    Action, Concurrency, ForEach, Items, NamedAction, Rules, StepDraft, TaskDraft, WhenFull,
 };
 use stepward::domain::value::{ValueSpec, ValueType};
-use stepward::engine::{Assignment, Finished, Submission};
+use stepward::engine::{Assignment, Finished, Retry, RetryScope, Submission};
 
 use crate::house::{TestHouse, TestWorker, frozen, script};
 
@@ -313,4 +313,133 @@ fn an_input_that_was_not_given_is_null_and_its_variable_empty() {
     assert_eq!(assignment.env["NAME"], "");
     assert_eq!(assignment.env["OR"], "nobody");
     assert_eq!(assignment.input.0, "{}", "it has no variable of its own");
+}
+
+fn docker(image: &str, entrypoint: &[&str], command: &[&str]) -> StepDraft {
+    let words = |words: &[&str]| words.iter().map(|word| word.to_string()).collect();
+    StepDraft::new(
+        "s",
+        Action::Docker {
+            image: image.to_string(),
+            entrypoint: words(entrypoint),
+            command: words(command),
+        },
+    )
+}
+
+fn pod(manifest: &str) -> StepDraft {
+    let manifest = manifest.to_string();
+    StepDraft::new("s", Action::Pod { manifest })
+}
+
+/// What a worker is given of a task of one step, or why the step failed.
+fn given(house: &TestHouse, step: StepDraft, rules: Rules, input: &str) -> Result<Action, String> {
+    let draft = TaskDraft {
+        rules,
+        ..task(vec![step])
+    };
+    let job = submit(house, draft, input);
+    given_of(house, job)
+}
+
+fn given_of(house: &TestHouse, job: stepward::domain::JobId) -> Result<Action, String> {
+    let worker = house.worker(&format!("worker-{}", job.0), &["docker", "kubernetes"], 1);
+    let assignments = worker.poll(1, &[]).assignments;
+    match assignments.into_iter().next() {
+        Some(assignment) => {
+            worker.start(assignment.attempt);
+            worker.finish(
+                assignment.attempt,
+                Finished::Completed {
+                    output: None,
+                    exit_code: Some(0),
+                },
+            );
+            Ok(assignment.action)
+        }
+        None => Err(house.step(job, "s").message.unwrap()),
+    }
+}
+
+#[test]
+fn code_in_a_command_is_checked_again_with_the_words_as_they_are() {
+    let house = TestHouse::new();
+    let input = r#"{"name": "x; id", "list": "sh"}"#;
+    // Only now it is known that this is a shell and its program.
+    let hidden = docker("a", &["{{ input.list }}", "-c"], &["echo {{ input.name }}"]);
+    let refused = given(&house, hidden, Rules::V2, input).unwrap_err();
+    assert!(
+        refused.starts_with("command: input.name would become code"),
+        "{refused}"
+    );
+    let data = docker(
+        "a",
+        &["tool"],
+        &["{{ input.list }}", "-c", "{{ input.name }}"],
+    );
+    let given = given(&house, data, Rules::V2, input).unwrap();
+    assert!(
+        matches!(&given, Action::Docker { command, .. } if command[..] == ["sh", "-c", "x; id"]),
+        "{given:?}"
+    );
+}
+
+#[test]
+fn a_value_cannot_change_the_structure_of_a_manifest() {
+    let house = TestHouse::new();
+    let evil = r#"{"name": "x\"}], hostPID: true, a: [{b: \"", "list": [1]}"#;
+    let quoted = "spec: { containers: [{ name: main, args: [\"{{ input.name }}\"] }] }\n";
+    let made = |rules, manifest: &str| match given(&house, pod(manifest), rules, evil) {
+        Ok(Action::Pod { manifest }) => Ok(manifest),
+        Ok(other) => panic!("{other:?}"),
+        Err(message) => Err(message),
+    };
+    let read = |manifest: &str| stepward::language::manifest::read(manifest).unwrap();
+    let now = read(&made(Rules::V2, quoted).unwrap());
+    assert_eq!(now["spec"]["hostPID"], serde_json::Value::Null);
+    assert_eq!(
+        now["spec"]["containers"][0]["args"][0],
+        "x\"}], hostPID: true, a: [{b: \""
+    );
+    // A definition that 0.1 froze is rendered as 0.1 did, and its author is told so at every start.
+    let former = "spec: { containers: [{ name: main, args: [\"{{ input.name }}\"}], hostPID: false, a: [{ b: \"c\" }] }\n";
+    assert!(made(Rules::V1, former).unwrap().contains("hostPID: true"));
+
+    let structure = "spec: { containers: \"{{ input.list }}\" }\n";
+    let refused = made(Rules::V2, structure).unwrap_err();
+    assert!(
+        refused.starts_with("manifest: spec/containers: the template gives a list"),
+        "{refused}"
+    );
+    let tree = r#"{"spec":{"containers":"{{ input.list }}"}}"#;
+    assert_eq!(
+        made(Rules::V1, tree).unwrap(),
+        r#"{"spec":{"containers":[1]}}"#
+    );
+    assert!(made(Rules::V2, tree).is_err());
+}
+
+#[test]
+fn a_definition_that_0_1_froze_keeps_its_rules_in_a_retry() {
+    let house = TestHouse::new();
+    let step = docker(
+        "{{ input.list }}",
+        &["sh", "-c"],
+        &["echo {{ input.name }}"],
+    );
+    let draft = TaskDraft {
+        rules: Rules::V1,
+        ..task(vec![step.clone()])
+    };
+    let input = r#"{"name": "a b", "list": "busybox"}"#;
+    let job = submit(&house, draft, input);
+    let first = given_of(&house, job).unwrap();
+    let retry = Retry::of(job, RetryScope::All);
+    let again = house.engine.retry(retry, house.now()).unwrap().job_id;
+    assert_eq!(given_of(&house, again).unwrap(), first);
+    assert!(
+        matches!(&first, Action::Docker { command, .. } if command[..] == ["echo a b"]),
+        "{first:?}"
+    );
+    assert!(given(&house, step, Rules::V2, input).is_err());
 }

@@ -31,6 +31,7 @@ impl Desk {
             server_url: "http://localhost".to_string(),
             env: BTreeMap::new(),
             docker: "/no/docker".to_string(),
+            docker_hardened: false,
             docker_args: Vec::new(),
             kubectl: "/no/kubectl".to_string(),
             namespace: None,

@@ -22,6 +22,7 @@ use stepward::engine::{
     Assignment, Beat, BeatAnswer, Engine, EngineError, Finished, HeldAttempt, HeldPhase, JobView,
     Poll, PollAnswer, Settings, Spooled, Submission, Verdict, Why,
 };
+use stepward::secret_policy::SecretPolicy;
 use stepward::store::{Frozen, MessageFilter, Store, StoreOptions};
 use stepward::sweeper::sweep_once;
 use tempfile::TempDir;
@@ -48,7 +49,8 @@ impl TestHouse {
     pub fn with_options(options: StoreOptions) -> TestHouse {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(folder.path(), options).unwrap();
-        let engine = Engine::new(store, Settings::default());
+        let engine = Engine::new(store, Settings::default())
+            .with_secret_policy(Arc::new(SecretPolicy::anything()));
         // Whom hooks may tell.
         engine.set_targets(["tell", "cheer"].map(Target::of_hooks).to_vec());
         TestHouse {

@@ -5,8 +5,10 @@ mod drafts;
 mod golden;
 mod hostile;
 mod library;
+mod secret_inputs;
 mod size;
 mod together;
+mod untrusted;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -41,6 +43,7 @@ pub fn check(text: &str) -> Checked {
     let offered = ["script", "docker", "kubernetes", "gpu", "large"].map(str::to_string);
     let options = CheckOptions {
         offered_tags: Some(BTreeSet::from(offered)),
+        ..CheckOptions::default()
     };
     language::check_sources(files(text), &options)
 }

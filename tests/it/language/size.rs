@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
+use stepward::language::{self, CheckBudget, CheckOptions};
+
 use super::check;
 
 /// Each step looks at the first one and at its neighbour.
@@ -86,4 +88,71 @@ fn ten_thousand_mistakes_are_found_in_a_moment() {
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(20), "{took:?}: {}", &text[..60]);
     }
+}
+
+/// Each of 3,000 calls lacks each of 1,000 inputs: three million things are wrong, of which a bounded number is kept.
+#[test]
+fn what_is_wrong_millions_of_times_is_told_a_bounded_number_of_times() {
+    let mut text = "tasks:\n  callee:\n    input:\n".to_string();
+    for at in 0..1_000 {
+        writeln!(text, "      i{at}: {{ required: true }}").unwrap();
+    }
+    text.push_str("    flow: { a: { script: x } }\n  caller:\n    flow:\n");
+    for at in 0..3_000 {
+        writeln!(text, "      s{at}: {{ type: task, task: callee }}").unwrap();
+    }
+    let found = check(&text);
+    assert_eq!(found.errors(), 3_000 * 50);
+    assert_eq!(found.diagnostics.len(), 50);
+}
+
+/// Every step has a copy of its action, and every definition copies of what it calls.
+#[test]
+fn a_large_text_that_is_used_often_is_bounded() {
+    let long = "x".repeat(400_000);
+    let mut used = format!("actions:\n  a: {{ script: {long} }}\ntasks:\n  t:\n    flow:\n");
+    let mut called = format!("tasks:\n  leaf: {{ flow: {{ a: {{ script: {long} }} }} }}\n");
+    for at in 0..5_000 {
+        writeln!(used, "      s{at}: {{ action: a }}").unwrap();
+        let flow = "{ call: { type: task, task: leaf } }";
+        writeln!(called, "  t{at}: {{ flow: {flow} }}").unwrap();
+    }
+    for text in [used, called] {
+        let found = check(&text);
+        assert_eq!(super::codes(&found), ["E062"]);
+        assert!(found.diagnostics[0].message.contains("256 MiB"));
+    }
+}
+
+#[test]
+fn a_check_whose_time_is_over_says_so_and_nothing_wrong() {
+    let text = "# file: a.yaml\ntasks:\n  t:\n    input: { a: { type: string } }\n    flow:\n      \
+                build: { script: \"echo {{ input.a | sh }}\" }\n      \
+                test: { script: \"echo {{ steps.build.output.x | sh }}\", depends_on: [build] }\n  \
+                u:\n    timeout: 5m\n    flow: { call: { type: task, task: t } }\n    \
+                schedules: { daily: { cron: \"@daily\" } }\n# file: b.yaml\nactions: { act: { script: x } }\n";
+    assert_eq!(super::codes(&check(text)), [] as [&str; 0]);
+    // The time ends at the first question, at the second, and so on, until it does not end any more.
+    let mut ended_early = 0;
+    for allowed in 0.. {
+        let asked = std::sync::atomic::AtomicUsize::new(0);
+        let is_over = move || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= allowed;
+        let options = CheckOptions {
+            budget: CheckBudget::new(Duration::from_secs(2), is_over),
+            ..CheckOptions::default()
+        };
+        let found = language::check_sources(super::files(text), &options);
+        if found.diagnostics.is_empty() {
+            break;
+        }
+        ended_early += 1;
+        assert_eq!(super::codes(&found), ["E065"], "{allowed}");
+        assert!(
+            found.diagnostics[0]
+                .message
+                .starts_with("the check took longer than 2 s")
+        );
+        assert_eq!((found.errors(), found.workflows.tasks().count()), (1, 0));
+    }
+    assert!(ended_early > 10, "{ended_early}");
 }

@@ -26,6 +26,7 @@ const BOUNDS: Retention = Retention {
     job_ms: 2 * HOUR,
     log_ms: HOUR,
     event_ms: 2 * HOUR,
+    audit_ms: 2 * HOUR,
     message_ms: HOUR,
     key_ms: 2 * HOUR,
     fire_ms: 2 * HOUR,

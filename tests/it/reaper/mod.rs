@@ -23,9 +23,10 @@ pub const DAY: i64 = 24 * HOUR;
 
 /// A house in which things grow old.
 pub struct Attic {
+    /// Holds the engine too, so it is dropped before the house removes the database.
+    pub reaping: RefCell<Reaping>,
     pub house: TestHouse,
     pub logs: Logs,
-    pub reaping: RefCell<Reaping>,
     folder: TempDir,
     retention: Retention,
 }
@@ -44,9 +45,9 @@ impl Attic {
         let logs = Logs::open(folder.path(), LogLimits::default()).unwrap();
         let reaping = Reaping::new(house.engine.clone(), logs.clone(), retention);
         let attic = Attic {
+            reaping: RefCell::new(reaping),
             house,
             logs,
-            reaping: RefCell::new(reaping),
             folder,
             retention,
         };

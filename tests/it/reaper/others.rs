@@ -152,6 +152,7 @@ fn tokens_that_let_nobody_in_go_with_the_events_of_what_they_did() {
             tags: None,
             made_by: "local".to_string(),
             expires_at: days.map(|days| Timestamp(now().wall.0 + days * DAY)),
+            is_unasked: true,
         };
         engine.make_token(token, now()).unwrap().token_id
     };
@@ -181,4 +182,69 @@ fn tokens_that_let_nobody_in_go_with_the_events_of_what_they_did() {
         "no number is used twice"
     );
     assert_eq!(attic.house.breaches(), Vec::<String>::new());
+}
+
+/// What ada did, as rows of the audit log. They are chained, and go from the oldest on.
+#[test]
+fn the_oldest_rows_of_the_audit_log_go_and_the_rest_can_be_verified() {
+    let attic = Attic::keeping(Retention {
+        audit_ms: 10 * DAY,
+        ..Retention::default()
+    });
+    let house = &attic.house;
+    let act = || {
+        let job = house.submit(vec![script("a")]);
+        let ada = house.engine.by("ada");
+        ada.keep(job, true, house.now()).unwrap();
+    };
+    let verified = || {
+        let store = &house.engine.store;
+        let walked = store.read(|tx| tx.walk_audit(None, |_| ())).unwrap();
+        walked.unwrap().1
+    };
+    for _ in 0..250 {
+        act();
+    }
+    let noted = house.engine.audit_head().unwrap();
+    attic.pass(5 * DAY);
+    act();
+    attic.pass(4 * DAY);
+    assert_eq!(verified(), 252, "none is old enough");
+    let removed = attic.pass(2 * DAY);
+    assert_eq!(removed.get(&Kind::Audit), Some(&251));
+    assert_eq!(verified(), 1);
+    assert_eq!(house.engine.audit_ends().unwrap().0, noted, "the anchor");
+    attic.pass(10 * DAY);
+    assert_eq!(verified(), 0);
+    act();
+    assert_eq!(house.engine.audit_head().unwrap().seq, 253, "numbers go on");
+    assert_eq!(verified(), 1);
+}
+
+/// A row that says that it is of the future goes in its turn, and takes no other with it.
+#[test]
+fn a_clock_that_was_wrong_keeps_no_row_of_the_audit_log_for_ever_and_removes_none_early() {
+    let attic = Attic::keeping(Retention {
+        audit_ms: 10 * DAY,
+        ..Retention::default()
+    });
+    let house = &attic.house;
+    let rows = || attic.count("audit");
+    let act_at = |wall_ms: i64| {
+        let now = house.now();
+        let now = stepward::domain::Now {
+            wall: Timestamp(now.wall.0 + wall_ms),
+            ..now
+        };
+        let job = house.submit(vec![script("a")]);
+        house.engine.by("ada").keep(job, true, now).unwrap();
+    };
+    act_at(3_650 * DAY);
+    act_at(0);
+    act_at(-3_650 * DAY);
+    attic.pass(9 * DAY);
+    assert_eq!(rows(), 4, "none is old enough, whatever it says");
+    attic.pass(2 * DAY);
+    assert_eq!(rows(), 0, "none stays for ever, whatever it says");
+    assert_eq!(house.breaches(), Vec::<String>::new());
 }

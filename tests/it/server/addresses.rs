@@ -159,7 +159,7 @@ fn whoever_asks_for_the_head_alone_gets_no_more() {
     for (path, headers) in [
         ("/api/events", "accept: text/event-stream\r\n"),
         ("/api/jobs/1/steps/greet/logs?raw=1", ""),
-        ("/api/backup", ""),
+        ("/api/backup", "authorization: Bearer any\r\n"),
         ("/api/jobs/7", ""),
     ] {
         let mut line = house.line();

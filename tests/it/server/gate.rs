@@ -5,7 +5,7 @@ use super::*;
 const FORM: &str = "content-type: application/x-www-form-urlencoded\r\n";
 
 /// What stands in the hidden field of a page.
-fn field(page: &Answer, name: &str) -> String {
+pub fn field(page: &Answer, name: &str) -> String {
     let text = page.text();
     let begin = format!("name=\"{name}\" value=\"");
     let value = text.split(&begin).nth(1).expect("the page has this field");
@@ -365,4 +365,138 @@ fn guarded() -> ServerHouse {
         std::fs::set_permissions(&file, owner_only).unwrap();
         config.auth.token_file = Some(file);
     })
+}
+
+/// A browser that another site leads to an address, by a link or by itself.
+const LED: [&str; 2] = [
+    "sec-fetch-site: cross-site\r\nsec-fetch-mode: navigate\r\nsec-fetch-dest: document\r\n",
+    "sec-fetch-site: same-site\r\nsec-fetch-mode: navigate\r\nsec-fetch-dest: document\r\n",
+];
+/// A browser whose person typed the address in, or followed a link of ours.
+const OWN: [&str; 2] = [
+    "sec-fetch-site: none\r\nsec-fetch-mode: navigate\r\n",
+    "sec-fetch-site: same-origin\r\nsec-fetch-mode: navigate\r\n",
+];
+
+#[test]
+fn another_site_can_lead_a_browser_to_pages_and_to_nothing_else() {
+    let house = ServerHouse::new();
+    let job_id = house.submit("hello").to_string();
+    let mut files = Vec::new();
+    let mut pages = 0;
+    for (method, pattern, access) in stepward::server::every_route() {
+        let is_health = matches!(pattern, "/healthz" | "/readyz");
+        if method != "GET" || access.is_for_workers() || is_health {
+            continue;
+        }
+        let path = pattern
+            .replace("{job}", &job_id)
+            .replace("{step}", "greet")
+            .replace("{task}", "hello");
+        let path = match path.ends_with("/logs") {
+            true => format!("{path}?raw=1"),
+            false => path,
+        };
+        let own = OWN.map(|headers| house.ask("GET", &path, headers, b""));
+        for own in &own {
+            assert_ne!(own.status, 403, "{path}: {:?}", own.header("content-type"));
+        }
+        let is_page = |answer: &Answer| {
+            let kind = answer.header("content-type").unwrap_or_default();
+            kind.starts_with("text/html") && answer.header("content-disposition").is_none()
+        };
+        for headers in LED {
+            let led = house.ask("GET", &path, headers, b"");
+            match is_page(&led) {
+                true if led.status == 403 => files.push(path.clone()),
+                true => pages += 1,
+                false if led.status == 303 => {}
+                false => {
+                    let code = led.refused(403);
+                    assert_eq!(code, "cross_site", "{path}");
+                    files.push(path.clone());
+                }
+            }
+        }
+        if own.iter().any(|own| own.status == 200 && !is_page(own)) {
+            assert!(files.contains(&path), "{path} is given to another site");
+        }
+    }
+    assert!(pages > 30, "pages may be linked from elsewhere: {pages}");
+    for file in [
+        format!("/api/jobs/{job_id}/steps/greet/logs?raw=1"),
+        format!("/jobs/{job_id}/graph.svg"),
+        "/api/jobs".to_string(),
+        "/api/backup".to_string(),
+        "/metrics".to_string(),
+    ] {
+        assert!(files.contains(&file), "{file}");
+    }
+}
+
+#[test]
+fn no_browser_can_be_made_to_take_a_backup() {
+    let house = ServerHouse::new();
+    // Nobody is asked for a token here, so whatever reaches the handler takes a backup.
+    for headers in [
+        "",
+        OWN[0],
+        OWN[1],
+        "authorization: Bearer \r\n",
+        "authorization: Basic YTpi\r\n",
+    ] {
+        for method in ["GET", "HEAD"] {
+            let mut line = house.line();
+            line.ask(method, "/api/backup", headers, b"");
+            let answer = match method {
+                "HEAD" => line.bare_head(),
+                _ => line.answer(),
+            };
+            assert_eq!(answer.status, 405, "{method} {headers:?}");
+            assert_eq!(answer.header("allow"), Some("POST"));
+        }
+        let message = house.ask("GET", "/api/backup", headers, b"").message();
+        assert!(
+            message.contains("POST") && message.contains("upgrade it"),
+            "{message}"
+        );
+    }
+    let led = [
+        "sec-fetch-site: cross-site\r\n",
+        "sec-fetch-site: same-site\r\n",
+        "origin: null\r\n",
+        "origin: https://evil.example\r\n",
+        "origin: null\r\ncontent-type: application/x-www-form-urlencoded\r\n",
+    ];
+    for headers in led.into_iter().chain(LED) {
+        for method in ["GET", "POST"] {
+            let answer = house.ask(method, "/api/backup", headers, b"");
+            let refused = match method {
+                // An old browser sends nothing but the origin.
+                "GET" if headers.starts_with("origin") => (405, "method_not_allowed"),
+                _ => (403, "cross_site"),
+            };
+            assert_eq!(
+                (answer.status, &*answer.refused(refused.0)),
+                refused,
+                "{method} {headers}"
+            );
+        }
+    }
+    let events = house.get("/api/events").text();
+    assert!(!events.contains("backup_made"), "{events}");
+
+    let json = "content-type: application/json\r\n";
+    for (method, headers, body) in [
+        ("POST", "", &b""[..]),
+        ("POST", json, b"{}"),
+        ("GET", "authorization: Bearer any\r\n", b""),
+    ] {
+        let backup = house.take_backup(method, headers, body);
+        assert_eq!(backup.status, 200);
+        assert_eq!(backup.header("content-type"), Some("application/x-tar"));
+        let disposition = backup.header("content-disposition").unwrap();
+        assert!(disposition.starts_with("attachment"), "{disposition}");
+        stepward::backup::look(&*backup.body).unwrap();
+    }
 }

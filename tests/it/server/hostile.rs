@@ -170,18 +170,64 @@ fn two_ways_to_say_where_a_request_ends_are_one_too_many() {
             "{rest:?}: {statuses:?}"
         );
     }
-    // Chunks win over a length, the connection ends, and nothing smuggled behind them is taken for a request.
-    let mut line = house.line();
-    let smuggled = "GET /api/jobs HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    line.send(format!(
-        "{post}content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}"
-    ));
-    line.stop_sending();
-    let answers = std::iter::from_fn(|| line.try_answer());
-    let statuses: Vec<u16> = answers.map(|answer| answer.status).collect();
-    assert!(statuses.len() <= 1, "{statuses:?}");
-    assert!(house.jobs() <= 1);
+    assert_eq!(house.jobs(), 0);
     serves(&house);
+}
+
+/// Whoever reads the same bytes in front of the server may see other requests in them, so they are refused, and with them everything that
+/// comes behind them.
+#[test]
+fn bytes_that_two_readers_take_for_different_requests_are_refused() {
+    let house = impatient();
+    let post = "POST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\n";
+    let smuggled = "GET /api/jobs HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let chunked = format!("{post}transfer-encoding: chunked\r\n");
+    let get = "GET /api/jobs HTTP/1.1";
+    for bytes in [
+        format!("{get}\nhost: localhost\n\n"),
+        format!("{get}\r\nhost: localhost\n\r\n"),
+        format!("{get}\r\nhost: localhost\r\n\n"),
+        format!("{get}\r\nhost: localhost\r\nx: a\rb\r\n\r\n"),
+        format!("{get}\r\nhost: localhost\r\nx: a\r\n folded\r\n\r\n"),
+        format!("{get}\r\nhost : localhost\r\n\r\n"),
+        format!("{get}\r\nhost: localhost\r\nx: \0\r\n\r\n"),
+        format!("{post}content-length: 2\r\ncontent-length: 2\r\n\r\n{{}}"),
+        format!("{post}transfer-encoding: identity, chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"),
+        format!("{post}transfer-encoding: gzip, chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"),
+        format!("{chunked}transfer-encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"),
+        format!("{chunked}content-length: 2\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"),
+        format!("{post}content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"),
+        format!("{post}transfer-encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n")
+            .replace("1.1", "1.0"),
+        format!("{chunked}\r\n2\n{{}}\r\n0\r\n\r\n"),
+        format!("{chunked}\r\n2;a\n{{}}\r\n0\r\n\r\n"),
+        format!("{chunked}\r\n2 \r\n{{}}\r\n0\r\n\r\n"),
+        format!("{chunked}\r\n2\r\n{{}}\n0\r\n\r\n"),
+        format!("{chunked}\r\n2\r\n{{}}\r\n0\r\n\n"),
+        format!("{chunked}\r\n2\r\n{{}}\r\n0\r\nx: y\n\r\n"),
+        format!("{chunked}\r\n10000000000000002\r\n{{}}\r\n0\r\n\r\n"),
+    ] {
+        let mut line = house.line();
+        line.send(format!("{bytes}{smuggled}"));
+        let refused = line.try_answer().map(|answer| answer.status);
+        assert_eq!(refused, Some(400), "{bytes:?}");
+        assert!(line.is_closed(), "{bytes:?}");
+        // Behind a request that is right, and in two pieces.
+        let mut line = house.line();
+        line.send(format!("{smuggled}{}", &bytes[..10]));
+        assert_eq!(line.answer().status, 200);
+        line.send(&bytes[10..]);
+        let refused = line.try_answer().map(|answer| answer.status);
+        assert_eq!(refused, Some(400), "{bytes:?}");
+        assert!(line.is_closed(), "{bytes:?}");
+    }
+    for headers in ["host: localhost\r\nhost: localhost\r\n", "host: other\r\n"] {
+        let asked = format!("GET http://localhost/api/jobs HTTP/1.1\r\n{headers}\r\n");
+        assert_eq!(says(&house, asked.as_bytes()), 400, "{headers:?}");
+    }
+    assert_eq!(house.jobs(), 0);
+    serves(&house);
+    until("their places are free", || connections(&house) == 0);
 }
 
 #[test]
@@ -215,6 +261,14 @@ fn what_is_no_http_is_let_go() {
 #[test]
 fn old_and_rare_but_right_is_served() {
     let house = impatient();
+    let whole = "GET http://LOCALHOST/api/jobs HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    assert_eq!(says(&house, whole.as_bytes()), 200);
+    // Chunks with an extension and a trailer, and the next request right behind them.
+    let mut line = house.line();
+    line.send("\r\nPOST /api/tasks/hello/jobs HTTP/1.1\r\nhost: localhost\r\nTransfer-Encoding: Chunked\r\n\r\n");
+    line.send("1;a=\"b\"\r\n{\r\n01\r\n}\r\n0\r\nx-trailer: y\r\n\r\nGET /api/jobs HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    assert_eq!(line.answer().status, 201);
+    assert_eq!(line.answer().status, 200);
     assert_eq!(says(&house, b"GET /api/jobs HTTP/1.0\r\n\r\n"), 200);
     // Whoever waits to be asked for the body is asked.
     let mut line = house.line();
@@ -331,7 +385,7 @@ fn all_bodies_together_have_a_bound() {
 }
 
 #[test]
-fn workers_are_heard_however_much_people_search() {
+fn everybody_is_heard_however_much_people_search() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     const SEARCHES: usize = 100;
     let house = ServerHouse::new();
@@ -357,10 +411,17 @@ fn workers_are_heard_however_much_people_search() {
             });
         }
         ann.heartbeat(1, &serde_json::json!([])).expect(200);
-        let found = found.load(Ordering::SeqCst);
+        let before = found.load(Ordering::SeqCst);
         assert!(
-            found < SEARCHES / 3,
-            "its heartbeat waited for {found} searches"
+            before < SEARCHES / 3,
+            "its heartbeat waited for {before} searches"
+        );
+        // Nor does anybody else wait for them.
+        house.get("/api/jobs").expect(200);
+        let before = found.load(Ordering::SeqCst);
+        assert!(
+            before < SEARCHES / 2,
+            "a list of jobs waited for {before} searches"
         );
     });
 }

@@ -75,6 +75,8 @@ fn panics() -> usize {
                 "http",
                 "workers-",
                 "people-",
+                "checks-",
+                "searches-",
                 "waiting-",
                 "assignments",
                 "event-streams",

@@ -18,6 +18,12 @@ const JOB_REASONS: &str = "exit_code signal spawn_error template_error payload_e
 
 /// What is promised: a family, its type, its label and all its values. Those that need not be 0 come last.
 const PROMISED: &[(&str, &str, &str, &str)] = &[
+    (
+        "limited_requests_total",
+        "counter",
+        "limit",
+        "event_streams downloads queued_requests body_bytes answer_bytes submissions logins session_opens wrong_tokens",
+    ),
     ("jobs", "gauge", "status", "pending running"),
     (
         "jobs_created_total",
@@ -64,7 +70,7 @@ const PROMISED: &[(&str, &str, &str, &str)] = &[
         "panics_total",
         "counter",
         "place",
-        "transaction request sweeper scheduler reaper outbox polls event_streams workflows backup",
+        "transaction request sweeper scheduler reaper outbox polls event_streams workflows backup audit",
     ),
     ("backup_last_success_timestamp_seconds", "gauge", "", ""),
     ("certificate_expires_timestamp_seconds", "gauge", "", ""),

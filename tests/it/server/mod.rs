@@ -2,6 +2,7 @@
 
 mod addresses;
 mod ansi;
+mod audit;
 mod crowds;
 mod deliveries;
 mod gate;
@@ -22,13 +23,17 @@ mod race;
 mod refused_starts;
 mod rollback;
 mod schedules;
+mod sealed;
+mod secret_places;
 mod selectors;
 mod shapes;
+mod shares;
 mod stop;
 mod streams;
 mod submit;
 mod tls;
 mod tokens;
+mod validate;
 mod worker_calls;
 
 use std::path::Path;
@@ -126,6 +131,18 @@ impl ServerHouse {
         let mut line = self.line();
         line.ask(method, path, headers, body);
         line.answer()
+    }
+
+    /// A backup, once the one before it is no longer on its way.
+    fn take_backup(&self, method: &str, headers: &str, body: &[u8]) -> Answer {
+        let mut answer = self.ask(method, "/api/backup", headers, body);
+        until("no other backup is handed out", || {
+            if answer.status == 503 {
+                answer = self.ask(method, "/api/backup", headers, body);
+            }
+            answer.status != 503
+        });
+        answer
     }
 
     fn get(&self, path: &str) -> Answer {

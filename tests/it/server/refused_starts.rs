@@ -79,7 +79,7 @@ const REFUSALS: &[Refusal] = &[
     ),
     (
         "nobody could log in",
-        |_, config| config.auth.required = true,
+        |_, config| config.auth.required = Some(true),
         "there is no valid token of role admin",
     ),
     (

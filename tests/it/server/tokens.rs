@@ -54,12 +54,15 @@ const WHO_MAY: &str = "
     POST   /api/workers/{worker}/resume                    people operator
     DELETE /api/workers/{worker}                           people admin
     GET    /api/events                                     people viewer
+    GET    /api/audit                                      people admin
+    GET    /api/audit/head                                 people admin
     GET    /api/recovery                                   people viewer
     POST   /api/recovery/sweep                             people admin
     GET    /api/deliveries                                 people viewer
     GET    /api/deliveries/{delivery}                      people viewer
     POST   /api/deliveries/{delivery}/redeliver            people operator
     POST   /api/notify/{target}/test                       people admin
+    POST   /api/backup                                     people admin
     GET    /api/backup                                     people admin
     GET    /api/backups                                    people viewer
     GET    /api/retention                                  people viewer
@@ -106,6 +109,7 @@ const WHO_MAY: &str = "
     GET    /events                                         pages viewer
     GET    /recovery                                       pages viewer
     GET    /settings                                       pages viewer
+    GET    /settings/audit                                 pages admin
     GET    /settings/tokens/new                            pages admin
     POST   /settings/tokens/new                            pages admin
     GET    /settings/tokens/{token}/revoke                 pages admin
@@ -131,16 +135,21 @@ const WHO_MAY: &str = "
 ";
 
 /// A server that asks everybody, and a token of each role.
-struct Guarded {
-    house: ServerHouse,
-    tokens: BTreeMap<&'static str, String>,
+pub struct Guarded {
+    pub house: ServerHouse,
+    pub tokens: BTreeMap<&'static str, String>,
 }
 
 impl Guarded {
     fn new() -> Guarded {
+        Guarded::with(Limits::default(), |_| ())
+    }
+
+    pub fn with(limits: Limits, set: impl FnOnce(&mut ServerConfig)) -> Guarded {
         let mut tokens = BTreeMap::new();
-        let house = ServerHouse::with(Limits::default(), |config| {
-            config.auth.required = true;
+        let house = ServerHouse::with(limits, |config| {
+            config.auth.required = Some(true);
+            set(config);
             let store = Store::open(&config.data_dir, StoreOptions::default()).unwrap();
             let settings = Settings::default();
             let clock = SystemClock::continuing(store.begun_up(), &settings);
@@ -156,6 +165,7 @@ impl Guarded {
                     tags: None,
                     made_by: "story".to_string(),
                     expires_at: (*role == Role::Enrolment).then_some(hour_on),
+                    is_unasked: false,
                 };
                 let made = engine.make_token(token, now).unwrap();
                 let text = TokenText {
@@ -169,7 +179,7 @@ impl Guarded {
         Guarded { house, tokens }
     }
 
-    fn ask(&self, token: &str, method: &str, path: &str, body: &Value) -> Answer {
+    pub fn ask(&self, token: &str, method: &str, path: &str, body: &Value) -> Answer {
         let headers =
             format!("authorization: Bearer {token}\r\ncontent-type: application/json\r\n");
         let body = match body {
@@ -179,21 +189,21 @@ impl Guarded {
         self.house.ask(method, path, &headers, body.as_bytes())
     }
 
-    fn as_role(&self, role: &str, method: &str, path: &str, body: &Value) -> Answer {
+    pub fn as_role(&self, role: &str, method: &str, path: &str, body: &Value) -> Answer {
         self.ask(&self.tokens[role], method, path, body)
     }
 
-    fn admin(&self, method: &str, path: &str, body: &Value) -> Answer {
+    pub fn admin(&self, method: &str, path: &str, body: &Value) -> Answer {
         self.as_role("admin", method, path, body)
     }
 
     /// Its number and its text.
-    fn make(&self, token: Value) -> (i64, String) {
+    pub fn make(&self, token: Value) -> (i64, String) {
         let made = self.admin("POST", "/api/tokens", &token).expect(201);
         (made["token"]["id"].as_i64().unwrap(), word(&made["text"]))
     }
 
-    fn events(&self, kind: &str) -> Vec<Value> {
+    pub fn events(&self, kind: &str) -> Vec<Value> {
         let list = self.admin("GET", "/api/events?limit=500", &Value::Null);
         let list = list.expect(200);
         let events = list["items"].as_array().unwrap().iter();
@@ -204,7 +214,7 @@ impl Guarded {
     }
 
     /// The cookie of whoever logged in with this.
-    fn log_in(&self, token: &str) -> String {
+    pub fn log_in(&self, token: &str) -> String {
         let form = format!("token={token}&next=/jobs");
         let answer = self.house.ask("POST", "/login", FORM, form.as_bytes());
         assert_eq!(answer.status, 303, "{}", answer.text());
@@ -213,7 +223,7 @@ impl Guarded {
     }
 }
 
-const FORM: &str = "content-type: application/x-www-form-urlencoded\r\n";
+pub const FORM: &str = "content-type: application/x-www-form-urlencoded\r\n";
 
 #[test]
 fn every_route_lets_in_whom_it_is_for_and_nobody_else() {
@@ -288,7 +298,13 @@ fn every_route_lets_in_whom_it_is_for_and_nobody_else() {
         };
         let is_page = who.starts_with("pages");
         // A browser is led to the page that asks for a token.
-        assert_eq!(by_nobody, if is_page { 303 } else { 401 }, "{place}");
+        let turned_away = match (is_page, (*method, *pattern)) {
+            (true, _) => 303,
+            // It is refused without a bearer token before anybody is asked who they are.
+            (false, ("GET", "/api/backup")) => 405,
+            (false, _) => 401,
+        };
+        assert_eq!(by_nobody, turned_away, "{place}");
         for role in Role::ALL.iter().map(|role| role.as_str()) {
             // A form that is none is refused for that, once its sender may send it.
             let is_form = is_page && *method == "POST";
@@ -855,7 +871,7 @@ fn a_server_that_others_reach_does_not_start_before_somebody_has_a_token() {
         set(&mut config);
         Server::start_with(&config, Limits::default())
     };
-    let refused = start(&|config| config.auth.required = true);
+    let refused = start(&|config| config.auth.required = Some(true));
     let why = refused.err().expect("nobody could come in").to_string();
     assert!(
         why.contains("stepward token new NAME --role admin --data-dir"),
@@ -937,4 +953,38 @@ fn a_form_that_guesses_is_told_when_to_come_again() {
         .unwrap();
     let secs: u64 = slowed.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=300).contains(&secs), "{secs}");
+}
+
+#[test]
+fn a_backup_is_for_whoever_shows_an_admins_token_and_never_for_a_cookie() {
+    let guarded = Guarded::new();
+    let cookie = guarded.log_in(&guarded.tokens["admin"]);
+    let asked = |method: &str, headers: &str| {
+        let answer = guarded.house.take_backup(method, headers, b"");
+        (
+            answer.status,
+            answer.header("content-disposition").is_some(),
+        )
+    };
+    assert_eq!(asked("GET", &cookie), (405, false));
+    assert_eq!(asked("POST", &cookie), (401, false));
+    let own = format!("{cookie}sec-fetch-site: same-origin\r\nsec-fetch-mode: navigate\r\n");
+    assert_eq!(asked("GET", &own), (405, false));
+    assert_eq!(asked("GET", ""), (405, false));
+    assert_eq!(asked("POST", ""), (401, false));
+    assert_eq!(
+        asked("GET", "authorization: Bearer wrong\r\n"),
+        (401, false)
+    );
+    for role in ["viewer", "operator", "worker"] {
+        for method in ["GET", "POST"] {
+            let bearer = format!("authorization: Bearer {}\r\n", guarded.tokens[role]);
+            assert_eq!(asked(method, &bearer), (403, false), "{role} {method}");
+        }
+    }
+    for method in ["GET", "POST"] {
+        let bearer = format!("authorization: Bearer {}\r\n", guarded.tokens["admin"]);
+        assert_eq!(asked(method, &bearer), (200, true), "{method}");
+    }
+    assert_eq!(guarded.events("backup_made").len(), 2);
 }

@@ -294,7 +294,7 @@ fn the_client_brings_refusals_back_as_what_they_are() {
     let tasks: Value = client.get("/api/tasks", timeout).unwrap();
     assert_eq!(tasks["items"][2]["name"], "hello");
     let refused = client.get::<Value>("/api/jobs/7", timeout).unwrap_err();
-    let CallError::Refused { status, error } = refused else {
+    let CallError::Refused { status, error, .. } = refused else {
         panic!("{refused}");
     };
     assert_eq!((status, error.code.as_str()), (404, "not_found"));
@@ -345,4 +345,50 @@ fn the_job_lists_every_started_attempt_with_its_outcome() {
     let calls = house.job(outer)["steps"][0]["attempts"].clone();
     assert_eq!(calls.as_array().unwrap().len(), 1, "{calls}");
     assert_eq!(calls[0]["outcome"], "running");
+}
+
+/// What a worker says of itself is shown in terminals and on pages: it may neither paint there nor read backwards.
+#[test]
+fn what_a_worker_says_of_itself_controls_no_terminal() {
+    let house = ServerHouse::new();
+    house.submit("hello");
+    let mut request = session_request("ann", "first", &[], 1);
+    request["version"] = "1.0\u{1b}[31m\u{9b}2J\u{202e}".into();
+    request["platform"] = "linux\r\n\u{7}x86\u{2066}\u{200f}".into();
+    house.post("/api/worker/sessions", &request).expect(200);
+    let worker = &house.get("/api/workers").expect(200)["items"][0];
+    assert_eq!(worker["version"], "1.0\u{fffd}[31m\u{fffd}2J\u{fffd}");
+    assert_eq!(worker["platform"], "linux  \u{fffd}x86\u{fffd}\u{fffd}");
+    for name in ["a\u{1b}[2J", "a\u{202e}b", "a\u{85}b"] {
+        request["name"] = name.into();
+        request["instance"] = "another".into();
+        request["session"] = "another".into();
+        house.post("/api/worker/sessions", &request).refused(422);
+    }
+    let bob = house.worker("bob", &[], 1);
+    let greet = bob.claim();
+    let why = "no\u{1b}[1m disk\u{2069}\nhere";
+    bob.report(&greet, "declined", json!({ "why": why }));
+    let former = house.job(1)["steps"][0]["attempts"][0].clone();
+    assert!(
+        word(&former["message"]).ends_with("no\u{fffd}[1m disk\u{fffd}\nhere"),
+        "{former}"
+    );
+    let cyd = house.worker("cyd", &[], 1);
+    let again = cyd.claim();
+    cyd.report(&again, "started", json!({}));
+    let message = "it\u{1b}]0;title\u{7} failed";
+    let failed = json!({ "finished": { "outcome": "failed", "reason": "exit_code", "exit_code": 1, "message": message } });
+    cyd.report(&again, "finished", failed);
+    let shown = house.get("/api/jobs/1").text()
+        + &house.get("/api/events").text()
+        + &house.get("/jobs/1").text();
+    assert!(
+        shown.contains("]0;title") && !shown.contains(['\u{1b}', '\u{7}', '\u{202e}']),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains("\\u001b") && !shown.contains("\\u0007"),
+        "{shown}"
+    );
 }

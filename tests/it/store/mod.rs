@@ -1,5 +1,6 @@
 //! The contract of `Store` and `Tx`, backend-neutral but for `open.rs` and `statements.rs`.
 
+mod audit;
 mod group_commit;
 mod invariants;
 pub mod lists;

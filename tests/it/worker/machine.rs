@@ -533,6 +533,25 @@ fn a_drain_without_a_session_just_leaves() {
 }
 
 #[test]
+fn a_worker_that_is_told_to_wait_opens_its_session_then_and_not_before() {
+    let mut mind = Mind::new(Vec::new());
+    mind.tell(Event::Tick);
+    let opens = |orders: &[Order]| -> usize {
+        let opens = orders.iter();
+        opens
+            .filter(|order| matches!(order, Order::Open { .. }))
+            .count()
+    };
+    // However often: the pause does not grow.
+    for _ in 0..20 {
+        mind.tell(Event::Opened(Err(Trouble::Limited { wait_ms: 3_000 })));
+        assert_eq!(opens(&mind.wait(2_999)), 0);
+        assert_eq!(opens(&mind.wait(3_001)), 1);
+    }
+    mind.tell(opened(Vec::new()));
+}
+
+#[test]
 fn heartbeats_are_tried_again_long_before_the_timeout() {
     let mut mind = Mind::open();
     for _ in 0..20 {

@@ -107,6 +107,33 @@ fn base64_in_lines_of_a_secret_with_a_newline_after_it_is_hidden() {
 }
 
 #[test]
+fn hexadecimal_is_hidden_in_both_cases_at_every_split() {
+    let masks = masks(&["s3cr\u{e9}t"]);
+    for (line, expected) in [
+        ("73336372c3a974", "***"),
+        ("73336372C3A974", "***"),
+        ("0x73336372c3a974", "0x***"),
+        ("aa73336372c3a974aa", "aa***aa"),
+        ("a73336372c3a974a", "a***a"),
+        ("73336372c3a9", "73336372c3a9"),
+    ] {
+        assert_hidden(&masks, line, expected);
+    }
+}
+
+#[test]
+fn hexadecimal_that_is_broken_into_lines_is_hidden_line_by_line() {
+    let secret: String = ('a'..='z').cycle().take(100).collect();
+    let masks = masks(&[&secret]);
+    let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+    // As `xxd -p` prints it.
+    for line in hex.as_bytes().chunks(60) {
+        let line = String::from_utf8(line.to_vec()).unwrap();
+        assert_eq!(masks.hide(&line), "***");
+    }
+}
+
+#[test]
 fn other_spellings_are_hidden() {
     let masks = masks(&["pä$$ word/\"1\""]);
     for line in [

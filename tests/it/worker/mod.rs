@@ -72,6 +72,7 @@ impl Bench {
             server_url: "http://127.0.0.1:7717/".to_string(),
             env: BTreeMap::new(),
             docker: "docker".to_string(),
+            docker_hardened: false,
             docker_args: Vec::new(),
             allow_privileged: false,
             kubectl: "kubectl".to_string(),

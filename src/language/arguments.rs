@@ -1,0 +1,1225 @@
+//! Classifies each word of an argument list by what the receiving program does with it: data, code, or a choice of what runs.
+//!
+//! A program that is not an interpreter receives all its arguments as data. An interpreter takes the text after `-c` or `-e` for a
+//! program, and its other options decide what is loaded. Wrappers such as `env` and `timeout` start the program that they are given.
+
+use std::collections::BTreeSet;
+
+use super::shell::{Program, SHELLS, base_name};
+use crate::domain::task::is_template;
+
+/// The role of a text: what the program that receives it does with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The text is passed on and never run.
+    Data,
+    /// The text is run as a program.
+    Code(Program),
+    /// The text decides which program, library or folder is used.
+    Choice(Choice),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    Image,
+    Entrypoint,
+    WorkingFolder,
+    Language,
+    /// The first word of a command, or the program that a wrapper starts.
+    Program,
+    /// An option of an interpreter or of a wrapper.
+    Option,
+    /// The file that an interpreter runs.
+    ScriptFile,
+    /// The value of a variable in `LOADER_VARIABLES`.
+    Variable,
+    /// A field of a pod's manifest that decides with which rights the pod runs and what it can reach.
+    PodField,
+}
+
+/// One word of an argument list, as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Word<'a> {
+    Known(&'a str),
+    /// The word contains a template; this is the text in front of it.
+    Template {
+        prefix: &'a str,
+    },
+}
+
+impl<'a> Word<'a> {
+    /// A word as it stands in a definition.
+    fn written(text: &'a str) -> Word<'a> {
+        if !is_template(text) {
+            return Word::Known(text);
+        }
+        let begins = [text.find("{{"), text.find("{%")];
+        let begins = begins.into_iter().flatten().min().unwrap_or(0);
+        Word::Template {
+            prefix: &text[..begins],
+        }
+    }
+
+    fn known(self) -> Option<&'a str> {
+        match self {
+            Word::Known(text) => Some(text),
+            Word::Template { .. } => None,
+        }
+    }
+}
+
+/// The variables with which programs, dynamic linkers and interpreters are told what to load or to run. The list is closed so that
+/// everybody can know it: `docs/security.md` repeats it.
+pub const LOADER_VARIABLES: &[&str] = &[
+    // The program that is found, and the dynamic linker. `LD_*` and `DYLD_*` are complete.
+    "PATH",
+    "GCONV_PATH",
+    "GLIBC_TUNABLES",
+    "OPENSSL_CONF",
+    "OPENSSL_ENGINES",
+    "OPENSSL_MODULES",
+    // Shells.
+    "BASH_ENV",
+    "ENV",
+    "ZDOTDIR",
+    "FPATH",
+    "IFS",
+    "CDPATH",
+    "PS4",
+    "PROMPT_COMMAND",
+    "SHELLOPTS",
+    "BASHOPTS",
+    "SHELL",
+    // Python, Perl, Ruby, Node.
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "PYTHONHOME",
+    "PYTHONUSERBASE",
+    "PYTHONINSPECT",
+    "PYTHONBREAKPOINT",
+    "PYTHONPLATLIBDIR",
+    "PERL5LIB",
+    "PERLLIB",
+    "PERL5OPT",
+    "PERL5DB",
+    "RUBYOPT",
+    "RUBYLIB",
+    "BUNDLE_GEMFILE",
+    "GEM_PATH",
+    "GEM_HOME",
+    "NODE_OPTIONS",
+    "NODE_PATH",
+    // Java, .NET, PHP, Lua, R, Julia, Erlang, awk, Tcl.
+    "JAVA_TOOL_OPTIONS",
+    "_JAVA_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "JAVA_OPTS",
+    "MAVEN_OPTS",
+    "GRADLE_OPTS",
+    "CLASSPATH",
+    "DOTNET_STARTUP_HOOKS",
+    "CORECLR_PROFILER_PATH",
+    "PHPRC",
+    "PHP_INI_SCAN_DIR",
+    "LUA_PATH",
+    "LUA_CPATH",
+    "LUA_INIT",
+    "R_PROFILE",
+    "R_PROFILE_USER",
+    "R_ENVIRON",
+    "R_ENVIRON_USER",
+    "R_LIBS",
+    "JULIA_LOAD_PATH",
+    "JULIA_DEPOT_PATH",
+    "ERL_AFLAGS",
+    "ERL_FLAGS",
+    "ERL_ZFLAGS",
+    "ERL_LIBS",
+    "ELIXIR_ERL_OPTIONS",
+    "AWKPATH",
+    "AWKLIBPATH",
+    "TCLLIBPATH",
+    // Programs that other programs start. `GIT_CONFIG*` is complete.
+    "GIT_SSH",
+    "GIT_SSH_COMMAND",
+    "GIT_PROXY_COMMAND",
+    "GIT_EXEC_PATH",
+    "GIT_EXTERNAL_DIFF",
+    "GIT_TEMPLATE_DIR",
+    "GIT_DIR",
+    "GIT_ASKPASS",
+    "GIT_EDITOR",
+    "GIT_SEQUENCE_EDITOR",
+    "GIT_PAGER",
+    "SSH_ASKPASS",
+    "SVN_SSH",
+    "RSYNC_RSH",
+    "TAR_OPTIONS",
+    "EDITOR",
+    "VISUAL",
+    "PAGER",
+    "MANPAGER",
+    "BROWSER",
+    "LESSOPEN",
+    "LESSCLOSE",
+    "VIMINIT",
+    "EXINIT",
+    "RIPGREP_CONFIG_PATH",
+    "KUBECONFIG",
+    "AWS_CONFIG_FILE",
+    // Compilers and build tools.
+    "MAKEFLAGS",
+    "MAKEFILES",
+    "RUSTC",
+    "RUSTC_WRAPPER",
+    "RUSTC_WORKSPACE_WRAPPER",
+    "RUSTFLAGS",
+    "GOFLAGS",
+];
+const LOADER_PREFIXES: &[&str] = &["LD_", "DYLD_", "GIT_CONFIG", "BASH_FUNC_"];
+
+/// Whether the value of this variable decides what is loaded or run.
+pub fn is_loader_variable(name: &str) -> bool {
+    LOADER_VARIABLES.contains(&name)
+        || LOADER_PREFIXES
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+}
+
+/// Meaning of the first word after the options of an interpreter.
+#[derive(Clone, Copy, PartialEq)]
+enum Operand {
+    /// The file that it runs.
+    ScriptFile,
+    /// The program itself, unless an option has given one.
+    Code,
+    /// Data, such as the name of a database.
+    Data,
+    /// The first one is data (a host, a database), everything behind it is code.
+    DataThenCode,
+    /// Every one is part of one program.
+    AllCode,
+}
+
+struct Interpreter {
+    names: &'static [&'static str],
+    program: Program,
+    /// Letters of options whose value is code.
+    code: &'static str,
+    /// Options of several letters whose value is code: `--eval CODE` and `--eval=CODE`.
+    code_words: &'static [&'static str],
+    /// Letters of options that have another value.
+    values: &'static str,
+    /// Letters of options that may have a value in the same word, and never in the next one: `-i.bak`.
+    attached: &'static str,
+    /// Letters of options that read the program from a file or a module, so that no operand is the program.
+    files: &'static str,
+    operand: Operand,
+    /// A letter may be followed by its value in the same word: `-e'print 1'`. Otherwise other letters follow it: `-lc`.
+    joins_values: bool,
+    /// Whatever follows the code is data.
+    code_ends_options: bool,
+    /// Options may stand behind operands.
+    permutes: bool,
+    /// Other options of this interpreter decide what is loaded, so an untrusted value must not become an option.
+    is_strict: bool,
+}
+
+const LANGUAGE: Interpreter = Interpreter {
+    names: &[],
+    program: Program::Other,
+    code: "e",
+    code_words: &["--eval"],
+    values: "",
+    attached: "",
+    files: "",
+    operand: Operand::ScriptFile,
+    joins_values: true,
+    code_ends_options: false,
+    permutes: false,
+    is_strict: true,
+};
+
+/// A program that is no language, and takes some of its arguments for code.
+const TOOL: Interpreter = Interpreter {
+    program: Program::Interpolating,
+    operand: Operand::Data,
+    permutes: true,
+    is_strict: false,
+    ..LANGUAGE
+};
+
+const INTERPRETERS: &[Interpreter] = &[
+    Interpreter {
+        names: SHELLS,
+        program: Program::Shell,
+        code: "c",
+        code_words: &[],
+        values: "oO",
+        joins_values: false,
+        code_ends_options: true,
+        ..LANGUAGE
+    },
+    Interpreter {
+        names: &["fish", "csh", "tcsh", "nu", "xonsh", "elvish"],
+        program: Program::Interpolating,
+        code: "cC",
+        code_words: &["--command", "--commands", "--init-command"],
+        joins_values: false,
+        code_ends_options: true,
+        ..LANGUAGE
+    },
+    Interpreter {
+        names: &["python", "pypy", "ipython", "jython", "micropython", "hy"],
+        code: "c",
+        code_words: &["--command"],
+        values: "WX",
+        files: "m",
+        code_ends_options: true,
+        ..LANGUAGE
+    },
+    Interpreter {
+        names: &["perl", "raku"],
+        program: Program::Interpolating,
+        code: "eE",
+        values: "I",
+        attached: "MmFiCdDx",
+        ..LANGUAGE
+    },
+    Interpreter {
+        names: &["ruby", "irb", "jruby"],
+        program: Program::Interpolating,
+        values: "rICE",
+        attached: "KxiFW",
+        ..LANGUAGE
+    },
+    Interpreter {
+        names: &["node", "nodejs", "bun", "iojs"],
+        code: "ep",
+        code_words: &["--eval", "--print"],
+        values: "rC",
+        joins_values: false,
+        ..LANGUAGE
+    },
+    Interpreter {
+        names: &["php"],
+        program: Program::Interpolating,
+        code: "rRBE",
+        code_words: &[
+            "--run",
+            "--process-code",
+            "--process-begin",
+            "--process-end",
+        ],
+        values: "dcztSfF",
+        ..LANGUAGE
+    },
+    Interpreter {
+        names: &["lua", "luajit", "texlua"],
+        values: "l",
+        ..LANGUAGE
+    },
+    Interpreter {
+        names: &[
+            "julia",
+            "elixir",
+            "groovy",
+            "scala",
+            "kotlin",
+            "swift",
+            "clojure",
+            "clj",
+            "racket",
+            "sbcl",
+            "erl",
+            "ghc",
+            "osascript",
+            "expect",
+            "guile",
+            "tclsh",
+            "dart",
+        ],
+        program: Program::Interpolating,
+        code: "eEc",
+        code_words: &["--eval", "--print", "--rpc-eval", "-eval"],
+        ..LANGUAGE
+    },
+    Interpreter {
+        names: &["Rscript", "R"],
+        values: "g",
+        ..LANGUAGE
+    },
+    Interpreter {
+        names: &["awk", "gawk", "mawk", "nawk"],
+        code_words: &["--source"],
+        values: "vFil",
+        files: "fE",
+        operand: Operand::Code,
+        is_strict: false,
+        ..LANGUAGE
+    },
+    Interpreter {
+        // GNU sed runs commands: `s/x/id/e`.
+        names: &["sed", "gsed"],
+        code_words: &["--expression"],
+        values: "l",
+        attached: "i",
+        files: "f",
+        operand: Operand::Code,
+        permutes: true,
+        ..TOOL
+    },
+    Interpreter {
+        names: &["su", "runuser", "script", "flock", "sg"],
+        program: Program::Shell,
+        code: "c",
+        code_words: &["--command", "--session-command"],
+        values: "gGsw",
+        ..TOOL
+    },
+    Interpreter {
+        names: &["ssh"],
+        program: Program::Shell,
+        code: "",
+        code_words: &[],
+        values: "BbcDEeFIiJLlmOopQRSWw",
+        operand: Operand::DataThenCode,
+        permutes: false,
+        is_strict: true,
+        ..TOOL
+    },
+    Interpreter {
+        names: &["watch", "parallel", "eval"],
+        program: Program::Shell,
+        code: "",
+        code_words: &[],
+        values: "nj",
+        operand: Operand::AllCode,
+        permutes: false,
+        ..TOOL
+    },
+    // Clients of databases: most of them can also start a shell.
+    Interpreter {
+        names: &["psql", "duckdb", "snowsql"],
+        code: "c",
+        code_words: &["--command"],
+        values: "dfFhLopPRTUv",
+        ..TOOL
+    },
+    Interpreter {
+        names: &["mysql", "mariadb", "cqlsh", "mongo", "mongosh", "redis-cli"],
+        code_words: &["--execute", "--eval"],
+        values: "hPuDSa",
+        ..TOOL
+    },
+    Interpreter {
+        names: &["clickhouse-client"],
+        code: "q",
+        code_words: &["--query"],
+        values: "hudmf",
+        ..TOOL
+    },
+    Interpreter {
+        names: &["sqlite"],
+        code: "",
+        code_words: &["-cmd"],
+        operand: Operand::DataThenCode,
+        permutes: false,
+        ..TOOL
+    },
+    Interpreter {
+        names: &["vim", "nvim", "vi", "ex", "gdb", "emacs"],
+        code: "c",
+        code_words: &["--cmd", "-ex", "--eval", "-eval-command", "--eval-command"],
+        ..TOOL
+    },
+];
+
+/// An interpreter of which nothing is known but that it may be one.
+const UNKNOWN: Interpreter = Interpreter {
+    program: Program::Unknown,
+    code: "ce",
+    code_words: &["--eval", "--command", "--execute"],
+    joins_values: false,
+    code_ends_options: true,
+    is_strict: false,
+    ..LANGUAGE
+};
+
+/// A program that starts the program which its arguments name.
+struct Wrapper {
+    names: &'static [&'static str],
+    /// Letters of options that have a value.
+    values: &'static str,
+    /// Number of words between the options of a wrapper and its program.
+    operands: usize,
+}
+
+const WRAPPERS: &[Wrapper] = &[
+    Wrapper {
+        names: &[
+            "nohup",
+            "setsid",
+            "busybox",
+            "toybox",
+            "command",
+            "builtin",
+            "unbuffer",
+            "fakeroot",
+            "eatmydata",
+            "catatonit",
+            "firejail",
+            "setpriv",
+            "unshare",
+            "time",
+            "dumb-init",
+            "caffeinate",
+            "coproc",
+        ],
+        values: "for",
+        operands: 0,
+    },
+    Wrapper {
+        names: &["env"],
+        values: "uC",
+        operands: 0,
+    },
+    Wrapper {
+        names: &[
+            "nice",
+            "ionice",
+            "exec",
+            "stdbuf",
+            "tini",
+            "systemd-run",
+            "nsenter",
+            "prlimit",
+            "numactl",
+        ],
+        values: "ncpuaioeSGt",
+        operands: 0,
+    },
+    Wrapper {
+        names: &["sudo", "doas"],
+        values: "ugpChrtTUDR",
+        operands: 0,
+    },
+    Wrapper {
+        names: &["xargs"],
+        values: "IdnPLasE",
+        operands: 0,
+    },
+    Wrapper {
+        names: &["strace", "ltrace"],
+        values: "eopsuEabIOPSX",
+        operands: 0,
+    },
+    Wrapper {
+        names: &[
+            "timeout",
+            "chroot",
+            "gosu",
+            "su-exec",
+            "setuidgid",
+            "s6-setuidgid",
+            "faketime",
+            "chrt",
+            "taskset",
+        ],
+        values: "ks",
+        operands: 1,
+    },
+];
+
+/// The interpreter of this name, with or without its path, version and `.exe`.
+fn interpreter(word: &str) -> Option<&'static Interpreter> {
+    let name = base_name(word);
+    let name = name.strip_suffix(".exe").unwrap_or(name);
+    let unversioned = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    INTERPRETERS
+        .iter()
+        .find(|known| known.names.contains(&name) || known.names.contains(&unversioned))
+}
+
+fn wrapper(word: &str) -> Option<&'static Wrapper> {
+    let name = base_name(word);
+    WRAPPERS.iter().find(|known| known.names.contains(&name))
+}
+
+/// PowerShell and `cmd` take everything behind one of their options for the program.
+fn takes_rest_for_code(program: &str, option: &str) -> Option<bool> {
+    let program = base_name(program).to_ascii_lowercase();
+    let option = option.to_ascii_lowercase();
+    match program.strip_suffix(".exe").unwrap_or(&program) {
+        "pwsh" | "powershell" => {
+            let is_prefix_of = |word: &str| option.len() > 1 && word.starts_with(&option);
+            Some(is_prefix_of("-command") || is_prefix_of("-encodedcommand") || option == "-ec")
+        }
+        "cmd" => Some(option == "/c" || option == "/k"),
+        _ => None,
+    }
+}
+
+/// The role of each word of `entrypoint`, and behind them of `command`, as they are written in a definition. Where both are one list,
+/// `entrypoint` is empty. The name of an image tells which interpreter runs a command that begins with an option, because the
+/// official images start their interpreter.
+pub fn roles(image: Option<&str>, entrypoint: &[&str], command: &[&str]) -> Vec<Role> {
+    let words = entrypoint.iter().chain(command);
+    let words: Vec<Word<'_>> = words.map(|text| Word::written(text)).collect();
+    roles_of(image, entrypoint.len(), &words, &|_| true)
+}
+
+/// Classifies the words after rendering: `made` are the rendered words of the templates in `written`.
+pub fn rendered_roles(
+    image: Option<&str>,
+    (entrypoint, command): (&[&str], &[&str]),
+    (made_entrypoint, made_command): (&[&str], &[&str]),
+) -> Vec<Role> {
+    let made = made_entrypoint.iter().chain(made_command);
+    let made: Vec<Word<'_>> = made.map(|text| Word::Known(text)).collect();
+    let written: Vec<&&str> = entrypoint.iter().chain(command).collect();
+    // A value that happens to be the name of an interpreter, and stands where data does, is none.
+    let is_literal = |at: usize| written.get(at).is_some_and(|text| !is_template(text));
+    roles_of(image, made_entrypoint.len(), &made, &is_literal)
+}
+
+fn roles_of(
+    image: Option<&str>,
+    entrypoint: usize,
+    words: &[Word<'_>],
+    may_scan: &dyn Fn(usize) -> bool,
+) -> Vec<Role> {
+    let mut list = ArgumentList::new(words);
+    let begins_with_option = words
+        .first()
+        .is_some_and(|word| matches!(word, Word::Known(text) if text.starts_with('-')));
+    if begins_with_option && entrypoint == 0 {
+        if let Some(found) = image.and_then(image_name).and_then(interpreter) {
+            list.interpreted(found, 0);
+        }
+    } else if !words.is_empty() {
+        list.program(0);
+    }
+    list.scan(may_scan);
+    let mut roles = list.roles;
+    for role in &mut roles[..entrypoint] {
+        if *role == Role::Data {
+            *role = Role::Choice(Choice::Entrypoint);
+        }
+    }
+    roles
+}
+
+/// `docker.io/library/python:3.12@sha256:…` names `python`.
+fn image_name(image: &str) -> Option<&str> {
+    let last = image.rsplit('/').next()?;
+    last.split([':', '@']).next()
+}
+
+struct ArgumentList<'w> {
+    words: Vec<Word<'w>>,
+    /// The position of each word in the list that was given: `env -S` makes several words of one.
+    positions: Vec<usize>,
+    roles: Vec<Role>,
+    /// Words that are programs and whose arguments have been read.
+    read: BTreeSet<usize>,
+    /// Number of texts that were split into words so far.
+    splits: usize,
+    /// Only code counts, and only so many words are read: what is read is perhaps no program.
+    is_guess: bool,
+}
+
+/// How far behind the name of an interpreter its code is looked for, where it is not certain that the name is a program.
+const GUESSED_WORDS_MAX: usize = 64;
+const SPLITS_MAX: usize = 8;
+
+impl<'w> ArgumentList<'w> {
+    fn new(words: &[Word<'w>]) -> ArgumentList<'w> {
+        ArgumentList {
+            words: words.to_vec(),
+            positions: (0..words.len()).collect(),
+            roles: vec![Role::Data; words.len()],
+            read: BTreeSet::new(),
+            splits: 0,
+            is_guess: false,
+        }
+    }
+
+    fn set(&mut self, at: usize, role: Role) {
+        let Some(&position) = self.positions.get(at) else {
+            return;
+        };
+        // The program that reads a word first decides: what `ssh host python -c` is given, a shell reads.
+        let is_code = |role: Role| matches!(role, Role::Code(_));
+        if !self.is_guess || (is_code(role) && !is_code(self.roles[position])) {
+            self.roles[position] = role;
+        }
+    }
+
+    /// The word at `at` is a program.
+    fn program(&mut self, mut at: usize) {
+        loop {
+            let Some(&word) = self.words.get(at) else {
+                return;
+            };
+            let Some(name) = word.known() else {
+                self.set(at, Role::Choice(Choice::Program));
+                self.interpreted(&UNKNOWN, at + 1);
+                return;
+            };
+            self.read.insert(at);
+            if let Some(found) = wrapper(name) {
+                at = self.wrapped(found, base_name(name) == "env", at + 1);
+                continue;
+            }
+            if base_name(name) == "deno"
+                && self.words.get(at + 1).and_then(|word| word.known()) == Some("eval")
+            {
+                self.rest_is_code(at + 2, Program::Other);
+                return;
+            }
+            if takes_rest_for_code(name, "").is_some() {
+                self.rest_behind_option(name, at + 1);
+                return;
+            }
+            if let Some(found) = interpreter(name) {
+                self.interpreted(found, at + 1);
+            }
+            return;
+        }
+    }
+
+    /// Returns the position of the program that a wrapper starts. The words of the wrapper begin at `at`.
+    fn wrapped(&mut self, wrapper: &Wrapper, is_env: bool, mut at: usize) -> usize {
+        let mut operands = wrapper.operands;
+        while let Some(&word) = self.words.get(at) {
+            match word {
+                Word::Known("--") => at += 1,
+                Word::Known(text) if is_env && is_split_option(text) => {
+                    at = self.split(text, at);
+                }
+                Word::Known(option) if option.starts_with('-') && option.len() > 1 => {
+                    let has_value = !option.starts_with("--")
+                        && option
+                            .chars()
+                            .next_back()
+                            .is_some_and(|last| wrapper.values.contains(last));
+                    if has_value && let Some(Word::Template { .. }) = self.words.get(at + 1) {
+                        self.set(at + 1, Role::Choice(Choice::Option));
+                    }
+                    at += 1 + usize::from(has_value);
+                }
+                Word::Known(text) if is_env && text.contains('=') => at += 1,
+                Word::Template { prefix } if is_env && prefix.contains('=') => {
+                    let name = prefix.split('=').next().unwrap_or_default();
+                    if prefix.starts_with('-') {
+                        self.set(at, Role::Choice(Choice::Option));
+                    } else if is_loader_variable(name) {
+                        self.set(at, Role::Choice(Choice::Variable));
+                    }
+                    at += 1;
+                }
+                Word::Template { prefix } if prefix.starts_with('-') => {
+                    self.set(at, Role::Choice(Choice::Option));
+                    at += 1;
+                }
+                Word::Template { .. } if operands > 0 => {
+                    self.set(at, Role::Choice(Choice::Option));
+                    operands -= 1;
+                    at += 1;
+                }
+                _ if operands > 0 => {
+                    operands -= 1;
+                    at += 1;
+                }
+                _ => break,
+            }
+        }
+        at
+    }
+
+    /// `env -S 'bash -c'` starts what the words of one text say. Returns where those words begin.
+    fn split(&mut self, option: &'w str, at: usize) -> usize {
+        let joined = option
+            .trim_start_matches("--split-string")
+            .trim_start_matches(['-', 'S', 'i', 'v', '=']);
+        let (text, replaced) = match joined.is_empty() {
+            false => (Some(joined), 1),
+            true => (self.words.get(at + 1).and_then(|word| word.known()), 2),
+        };
+        self.splits += 1;
+        let Some(text) = text.filter(|_| self.splits <= SPLITS_MAX) else {
+            self.set(at + 1, Role::Choice(Choice::Program));
+            return self.words.len();
+        };
+        let words: Vec<Word<'w>> = text.split_whitespace().map(Word::Known).collect();
+        let end = (at + replaced).min(self.words.len());
+        let position = self.positions[at];
+        self.positions
+            .splice(at..end, words.iter().map(|_| position));
+        self.words.splice(at..end, words);
+        at
+    }
+
+    /// Reads the arguments of an interpreter, which begin at `at`.
+    fn interpreted(&mut self, interpreter: &Interpreter, mut at: usize) {
+        let mut has_code = false;
+        // A shell has read `-c`: the next operand is the program.
+        let mut operand_is_code = interpreter.operand == Operand::Code;
+        let mut options_end = false;
+        let mut operands = 0;
+        let begins = at;
+        while let Some(&word) = self.words.get(at) {
+            if self.is_guess && at - begins > GUESSED_WORDS_MAX {
+                return;
+            }
+            let text = match word {
+                Word::Known(text) => text,
+                Word::Template { prefix } => prefix,
+            };
+            let is_template = word.known().is_none();
+            if word == Word::Known("--") && !options_end {
+                options_end = true;
+                at += 1;
+                continue;
+            }
+            let is_option =
+                !options_end && text.starts_with(['-', '+']) && (text.len() > 1 || is_template);
+            if is_option {
+                match self.option(interpreter, text, is_template, at) {
+                    OptionReads::Alone => at += 1,
+                    OptionReads::CodeIn(taken) => {
+                        has_code = true;
+                        at += taken;
+                        if interpreter.code_ends_options {
+                            return;
+                        }
+                    }
+                    OptionReads::CodeFollows => {
+                        operand_is_code = true;
+                        at += 1;
+                    }
+                    OptionReads::FileIn(taken) => {
+                        operand_is_code = false;
+                        has_code = true;
+                        at += taken;
+                        if interpreter.code_ends_options {
+                            return;
+                        }
+                    }
+                    OptionReads::Value => at += 2,
+                }
+                continue;
+            }
+            // An operand, or a template that may become an option.
+            let is_code = match interpreter.operand {
+                _ if operand_is_code && !has_code => true,
+                Operand::AllCode => true,
+                Operand::DataThenCode => operands > 0,
+                _ => false,
+            };
+            if is_code {
+                self.set(at, Role::Code(interpreter.program));
+                has_code = true;
+            } else if is_template
+                && text.is_empty()
+                && operands == 0
+                && interpreter.is_strict
+                && !(has_code && interpreter.operand == Operand::ScriptFile)
+            {
+                let choice = match options_end {
+                    true => Choice::ScriptFile,
+                    false => Choice::Option,
+                };
+                self.set(at, Role::Choice(choice));
+            }
+            operands += 1;
+            at += 1;
+            let is_over = match interpreter.operand {
+                Operand::AllCode | Operand::DataThenCode => false,
+                _ => !interpreter.permutes,
+            };
+            if is_over {
+                return;
+            }
+            if matches!(
+                interpreter.operand,
+                Operand::AllCode | Operand::DataThenCode
+            ) {
+                options_end = true;
+            }
+        }
+    }
+
+    fn option(
+        &mut self,
+        interpreter: &Interpreter,
+        text: &str,
+        is_template: bool,
+        at: usize,
+    ) -> OptionReads {
+        let names_code = |word: &&&str| {
+            let rest = text.strip_prefix(**word);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        };
+        if let Some(word) = interpreter.code_words.iter().find(names_code) {
+            if text.len() > word.len() {
+                self.set(at, Role::Code(interpreter.program));
+                return OptionReads::CodeIn(1);
+            }
+            if is_template {
+                self.set(at, Role::Choice(Choice::Option));
+                return OptionReads::Alone;
+            }
+            self.set(at + 1, Role::Code(interpreter.program));
+            return OptionReads::CodeIn(2);
+        }
+        if text.starts_with("--") {
+            if is_template && interpreter.is_strict {
+                self.set(at, Role::Choice(Choice::Option));
+            }
+            return OptionReads::Alone;
+        }
+        let letters = &text[1..];
+        for (index, letter) in letters.char_indices() {
+            let rest = &letters[index + letter.len_utf8()..];
+            let is_last = rest.is_empty() && !is_template;
+            if interpreter.code.contains(letter) && text.starts_with('-') {
+                if !interpreter.joins_values {
+                    if is_template {
+                        self.set(at, Role::Choice(Choice::Option));
+                    }
+                    return OptionReads::CodeFollows;
+                }
+                if is_last {
+                    self.set(at + 1, Role::Code(interpreter.program));
+                    return OptionReads::CodeIn(2);
+                }
+                self.set(at, Role::Code(interpreter.program));
+                return OptionReads::CodeIn(1);
+            }
+            if interpreter.attached.contains(letter) {
+                if is_template && interpreter.is_strict {
+                    self.set(at, Role::Choice(Choice::Option));
+                }
+                return OptionReads::Alone;
+            }
+            let is_file = interpreter.files.contains(letter);
+            if is_file || interpreter.values.contains(letter) {
+                let value_at = if is_last { at + 1 } else { at };
+                let is_unknown = matches!(self.words.get(value_at), Some(Word::Template { .. }));
+                if is_unknown && (interpreter.is_strict || is_file) {
+                    self.set(value_at, Role::Choice(Choice::Option));
+                }
+                return match (is_file, is_last) {
+                    (true, true) => OptionReads::FileIn(2),
+                    (true, false) => OptionReads::FileIn(1),
+                    // A shell may have its `c` behind an `o`: `-euo pipefail -c` and `-oc pipefail`.
+                    (false, _)
+                        if !interpreter.joins_values
+                            && rest.contains(|c| interpreter.code.contains(c)) =>
+                    {
+                        OptionReads::CodeFollows
+                    }
+                    (false, true) => OptionReads::Value,
+                    (false, false) => OptionReads::Alone,
+                };
+            }
+        }
+        if is_template && interpreter.is_strict {
+            self.set(at, Role::Choice(Choice::Option));
+        }
+        OptionReads::Alone
+    }
+
+    /// Whether all that is left is code.
+    fn rest_behind_option(&mut self, program: &str, begins: usize) -> bool {
+        let mut at = begins;
+        while let Some(&word) = self.words.get(at) {
+            if self.is_guess && at - begins > GUESSED_WORDS_MAX {
+                return false;
+            }
+            match word {
+                Word::Known(option) if option.starts_with(['-', '/']) => {
+                    at += 1;
+                    if takes_rest_for_code(program, option) == Some(true) {
+                        self.rest_is_code(at, Program::Interpolating);
+                        return true;
+                    }
+                }
+                Word::Known(_) => return false,
+                Word::Template { .. } => {
+                    self.set(at, Role::Choice(Choice::Option));
+                    return false;
+                }
+            }
+        }
+        false
+    }
+
+    fn rest_is_code(&mut self, at: usize, program: Program) {
+        for at in at..self.words.len() {
+            self.set(at, Role::Code(program));
+        }
+    }
+
+    /// Interpreters anywhere else, started by a program that we do not know: `kubectl exec pod -- sh -c …`. Only the text behind
+    /// `-c` or `-e` counts there, since a word such as `sh` may also be data.
+    fn scan(&mut self, may_scan: &dyn Fn(usize) -> bool) {
+        self.is_guess = true;
+        for at in 0..self.words.len() {
+            if !may_scan(self.positions[at]) {
+                continue;
+            }
+            let Some(name) = self.words[at].known() else {
+                continue;
+            };
+            if self.read.contains(&at) {
+                continue;
+            }
+            let follows_option = |word: Option<&Word<'_>>| match word {
+                Some(Word::Known(text)) => text.starts_with(['-', '/']),
+                Some(Word::Template { prefix }) => prefix.starts_with('-'),
+                None => false,
+            };
+            if !follows_option(self.words.get(at + 1)) {
+                continue;
+            }
+            if takes_rest_for_code(name, "").is_some() {
+                if self.rest_behind_option(name, at + 1) {
+                    return;
+                }
+            } else if let Some(found) = interpreter(name)
+                && matches!(found.operand, Operand::ScriptFile | Operand::Data)
+            {
+                self.interpreted(found, at + 1);
+            }
+        }
+    }
+}
+
+fn is_split_option(text: &str) -> bool {
+    text.starts_with("--split-string")
+        || text.starts_with("-S")
+        || ["-iS", "-vS", "-ivS", "-viS"]
+            .iter()
+            .any(|option| text.starts_with(option))
+}
+
+/// Result of reading one option of an interpreter.
+enum OptionReads {
+    Alone,
+    /// The option and its code take this number of words.
+    CodeIn(usize),
+    /// The next operand is the code.
+    CodeFollows,
+    /// The option and the path of the program file take this number of words.
+    FileIn(usize),
+    /// The next word is its value.
+    Value,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The roles of a list in which every `@` is a template.
+    fn role_of(image: Option<&str>, entrypoint: &[&str], command: &[&str]) -> Vec<Role> {
+        let written = |words: &[&str]| -> Vec<String> {
+            let words = words.iter();
+            words
+                .map(|word| word.replace('@', "{{ input.x }}"))
+                .collect()
+        };
+        let (entrypoint, command) = (written(entrypoint), written(command));
+        let entrypoint: Vec<&str> = entrypoint.iter().map(String::as_str).collect();
+        let command: Vec<&str> = command.iter().map(String::as_str).collect();
+        roles(image, &entrypoint, &command)
+    }
+
+    /// The role of the last word of a command.
+    fn last(command: &str) -> Role {
+        let words: Vec<&str> = command.split(' ').collect();
+        *role_of(None, &[], &words).last().unwrap()
+    }
+
+    #[test]
+    fn the_text_behind_c_or_e_of_an_interpreter_is_code() {
+        for (command, program) in [
+            ("sh -c @", Program::Shell),
+            ("/bin/sh -c @", Program::Shell),
+            ("bash -lc @", Program::Shell),
+            ("bash -euo pipefail -c @", Program::Shell),
+            ("bash -euxc @", Program::Shell),
+            ("bash -c -e @", Program::Shell),
+            ("sh -c -- @", Program::Shell),
+            ("bash5 --norc -c @", Program::Shell),
+            ("busybox sh -c @", Program::Shell),
+            ("env sh -c @", Program::Shell),
+            ("env A=b -u C sh -c @", Program::Shell),
+            ("env -i PATH=/bin sh -c @", Program::Shell),
+            ("/usr/bin/env -S bash -c @", Program::Shell),
+            ("sudo -u deploy -E sh -c @", Program::Shell),
+            ("nice -n 5 timeout -k 5 10 sh -c @", Program::Shell),
+            ("xargs -I{} sh -c @", Program::Shell),
+            ("gosu app sh -c @", Program::Shell),
+            ("kubectl exec pod -- sh -c @", Program::Shell),
+            ("find . -exec sh -c @", Program::Shell),
+            ("docker run --rm alpine sh -c @", Program::Shell),
+            ("su deploy -c @", Program::Shell),
+            ("su -c @", Program::Shell),
+            ("python -c @", Program::Other),
+            ("python3.12 -I -c @", Program::Other),
+            ("/usr/local/bin/python3 -Ic @", Program::Other),
+            ("python3 -c@", Program::Other),
+            ("perl -e @", Program::Interpolating),
+            ("perl -lane @", Program::Interpolating),
+            ("perl -MJSON -e @", Program::Interpolating),
+            ("perl -e1 -e @", Program::Interpolating),
+            ("perl -e@", Program::Interpolating),
+            ("ruby -rjson -ne @", Program::Interpolating),
+            ("node -e @", Program::Other),
+            ("node -pe @", Program::Other),
+            ("node --eval @", Program::Other),
+            ("node --eval=@", Program::Other),
+            ("deno eval @", Program::Other),
+            ("php -r @", Program::Interpolating),
+            ("php8.2 -d a=b -r @", Program::Interpolating),
+            ("lua5.4 -e @", Program::Other),
+            ("awk @", Program::Other),
+            ("awk -F: -v a=b @", Program::Other),
+            ("sed @", Program::Interpolating),
+            ("sed -n -e @", Program::Interpolating),
+            ("sed --expression=@", Program::Interpolating),
+            ("powershell -Command @", Program::Interpolating),
+            ("pwsh -NoProfile -c @", Program::Interpolating),
+            ("pwsh -Command Get-Item @", Program::Interpolating),
+            ("cmd.exe /C dir @", Program::Interpolating),
+            ("fish -c @", Program::Interpolating),
+            ("ssh host @", Program::Shell),
+            ("ssh -p 22 host rm @", Program::Shell),
+            ("ssh host python -c @", Program::Shell),
+            ("psql -d shop -c @", Program::Interpolating),
+            ("mysql shop -e @", Program::Interpolating),
+            ("Rscript -e @", Program::Other),
+            ("julia --eval @", Program::Interpolating),
+            ("@ -c @", Program::Unknown),
+        ] {
+            assert_eq!(last(command), Role::Code(program), "{command}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_programs_and_scripts_are_data() {
+        for command in [
+            "echo @",
+            "echo sh @",
+            "echo -e @",
+            "grep -e @",
+            "grep -c @",
+            "tar -c @",
+            "curl -X POST @",
+            "python train.py @",
+            "python train.py -c @",
+            "python -m http.server @",
+            "sh build.sh @",
+            "sh -c exit @",
+            "bash -c 'echo-$0' name @",
+            "python3 -c pass @",
+            "perl -ne print @",
+            "node index.js -e @",
+            "node --eval 1 @",
+            "awk -v x=@",
+            "awk {print} @",
+            "awk -f prog.awk @",
+            "sed -e p @",
+            "sed p @",
+            "env NAME=@",
+            "timeout 5 curl @",
+            "sh /scripts/@",
+            "psql -d @",
+            "apk add python3 @",
+            "which sh @",
+        ] {
+            assert_eq!(last(command), Role::Data, "{command}");
+        }
+    }
+
+    #[test]
+    fn the_program_and_the_options_of_an_interpreter_are_a_choice() {
+        for (command, choice) in [
+            ("@", Choice::Program),
+            ("env @", Choice::Program),
+            ("sudo -u deploy @", Choice::Program),
+            ("timeout 5 @", Choice::Program),
+            ("timeout @", Choice::Option),
+            ("env -S @", Choice::Program),
+            ("env LD_PRELOAD=@", Choice::Variable),
+            ("sh @", Choice::Option),
+            ("sh -@", Choice::Option),
+            ("sh -- @", Choice::ScriptFile),
+            ("bash -o @", Choice::Option),
+            ("bash --rcfile=@", Choice::Option),
+            ("python -m @", Choice::Option),
+            ("python -@", Choice::Option),
+            ("node --require=@", Choice::Option),
+            ("node -r @", Choice::Option),
+            ("perl -M@", Choice::Option),
+            ("php -d @", Choice::Option),
+            ("awk -f @", Choice::Option),
+            ("ssh @", Choice::Option),
+            ("pwsh @", Choice::Option),
+        ] {
+            assert_eq!(last(command), Role::Choice(choice), "{command}");
+        }
+    }
+
+    #[test]
+    fn the_entrypoint_reads_the_command() {
+        let found = role_of(None, &["sh", "-c"], &["@", "@"]);
+        assert_eq!(found[2..], [Role::Code(Program::Shell), Role::Data]);
+        let found = role_of(None, &["/usr/bin/env", "python3"], &["-c", "@"]);
+        assert_eq!(found[3], Role::Code(Program::Other));
+        // The words of an entrypoint are a choice, its code is code, and the program of an image is not known.
+        let found = role_of(None, &["@"], &["@"]);
+        assert_eq!(found[0], Role::Choice(Choice::Program));
+        let found = role_of(None, &["/app", "--mode=@"], &["@"]);
+        assert_eq!(
+            found,
+            [
+                Role::Choice(Choice::Entrypoint),
+                Role::Choice(Choice::Entrypoint),
+                Role::Data
+            ]
+        );
+        assert_eq!(
+            role_of(Some("docker.io/library/node:20"), &[], &["-e", "@"])[1],
+            Role::Code(Program::Other)
+        );
+        assert_eq!(role_of(Some("app:1"), &[], &["-e", "@"])[1], Role::Data);
+    }
+
+    #[test]
+    fn the_variables_that_load_code_are_known() {
+        for name in [
+            "LD_PRELOAD",
+            "BASH_ENV",
+            "PYTHONPATH",
+            "DYLD_INSERT_LIBRARIES",
+            "PATH",
+            "GIT_CONFIG_KEY_0",
+        ] {
+            assert!(is_loader_variable(name), "{name}");
+        }
+        for name in [
+            "NODE_ENV",
+            "LANG",
+            "HOME",
+            "GIT_AUTHOR_NAME",
+            "path",
+            "MY_PATH",
+        ] {
+            assert!(!is_loader_variable(name), "{name}");
+        }
+    }
+}

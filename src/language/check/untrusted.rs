@@ -1,0 +1,519 @@
+//! Untrusted values that decide what is run: which image, which program, which folder, which libraries.
+//!
+//! People decide the values of inputs, the answers to approvals and the requests of webhooks. Such a value may only decide what is
+//! run if its input declares what it may be (`options`, a `pattern` from beginning to end, or a type that is no text), or if the
+//! template says `| unsafe`. A value is followed to where it comes from: through `env`, `for_each`, the `input` of a step, and from
+//! a named action to the steps and hooks that use it. What the author has written into the file is trusted, and so is the output of
+//! a step, because the step's own program decides it.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use serde_json::Value;
+
+use super::super::arguments::Choice;
+use super::super::decode::{
+    ActionParts, Document, Does, HookTarget, Place, SpecParts, StepParts, TaskParts, Text,
+};
+use super::super::source::Span;
+use super::super::template::{self, Mention};
+use super::super::tree::{Entry, Kind, Node};
+use super::Checker;
+use crate::domain::task::{Action, ForEach, Items};
+use crate::domain::value::{ValueSpec, ValueType};
+
+/// Facts of an ended job that nobody can choose freely.
+const TRUSTED_HOOK_FACTS: &[&str] = &[
+    "job",
+    "task",
+    "status",
+    "reason",
+    "created_at",
+    "started_at",
+    "ended_at",
+    "url",
+];
+
+/// A step or a hook that uses a named action.
+pub struct ActionUse<'d, 't> {
+    origins: Origins<'d, 't>,
+    input: Option<&'t Entry>,
+    span: Span,
+}
+
+pub type ActionUses<'d, 't> = HashMap<&'t str, Vec<ActionUse<'d, 't>>>;
+
+/// Steps and hooks by the named action that they use.
+pub fn action_uses<'d, 't>(documents: &'d [Document<'t>]) -> ActionUses<'d, 't> {
+    let mut uses: ActionUses<'d, 't> = HashMap::new();
+    for task in documents.iter().flat_map(|document| &document.tasks) {
+        let of_task = Origins::of_task(task);
+        for step in &task.steps {
+            if let Does::Uses { action, span } = step.does {
+                uses.entry(action).or_default().push(ActionUse {
+                    origins: of_task.of_step(step),
+                    input: step.input_entry,
+                    span,
+                });
+            }
+        }
+        for hook in &task.hooks {
+            if let HookTarget::Action { name, span } = hook.does {
+                uses.entry(name).or_default().push(ActionUse {
+                    origins: of_task.clone(),
+                    input: hook.input_entry,
+                    span,
+                });
+            }
+        }
+    }
+    uses
+}
+
+/// Origins of the values that a text may mention.
+#[derive(Clone, Default)]
+pub struct Origins<'d, 't> {
+    owner: Rc<OwnerOrigins<'d>>,
+    /// Inputs that a step adds to those of its job.
+    step_input: Option<&'t Entry>,
+    task_env: Option<&'d BTreeMap<String, String>>,
+    /// Environment of the step or of the action.
+    step_env: Option<&'d BTreeMap<String, String>>,
+    for_each: Option<&'d ForEach>,
+    /// Uses of an action: its inputs come from them.
+    uses: Option<&'d [ActionUse<'d, 't>]>,
+    /// Cache of earlier results: a list may mention the same value thousands of times.
+    found: RefCell<FoundSources<'d>>,
+}
+
+/// The source of each path that was looked for, by when its text is rendered.
+type FoundSources<'d> = HashMap<(Vec<String>, Stage), Option<UntrustedSource<'d>>>;
+
+/// What all steps of a task share. Many steps may look for the same, so what takes long is found once.
+#[derive(Default)]
+struct OwnerOrigins<'d> {
+    inputs: Vec<&'d ValueSpec>,
+    /// Values that approvals ask for, by the name of the step.
+    answers: HashMap<&'d str, &'d [SpecParts]>,
+    whole_input: OnceCell<Option<UntrustedSource<'d>>>,
+    whole_env: OnceCell<Option<UntrustedSource<'d>>>,
+}
+
+/// When a text is rendered, which decides what `input` and `env` are in it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Stage {
+    /// What the worker is given: the step has added its own inputs and variables.
+    Worker,
+    /// The variables and inputs of the step itself.
+    Step,
+    /// The variables of the task, and what a loop goes over.
+    Task,
+}
+
+/// A value that people decide.
+#[derive(Debug, Clone)]
+struct UntrustedSource<'d> {
+    /// Path of the value as templates write it.
+    name: String,
+    /// The input or the answer, if it is declared.
+    spec: Option<&'d ValueSpec>,
+    /// Place at which an action is given the value.
+    given_at: Option<Span>,
+}
+
+impl<'d, 't> Origins<'d, 't> {
+    pub fn of_task(task: &'d TaskParts<'t>) -> Origins<'d, 't> {
+        let answers = task.steps.iter().filter_map(|step| match &step.does {
+            Does::Own {
+                action: Action::Approval { .. },
+                asks,
+            } => Some((step.key.text.as_str(), asks.as_slice())),
+            _ => None,
+        });
+        Origins {
+            owner: Rc::new(OwnerOrigins {
+                inputs: task.inputs.iter().map(|input| &input.spec).collect(),
+                answers: answers.collect(),
+                ..OwnerOrigins::default()
+            }),
+            task_env: Some(&task.draft.env),
+            ..Origins::default()
+        }
+    }
+
+    /// Returns the origins for one step of this task.
+    pub fn of_step(&self, step: &'d StepParts<'t>) -> Origins<'d, 't> {
+        let adds_input = matches!(step.does, Does::Own { .. });
+        Origins {
+            owner: self.owner.clone(),
+            step_input: step.input_entry.filter(|_| adds_input),
+            task_env: self.task_env,
+            step_env: Some(&step.policies.env),
+            for_each: step.for_each.as_ref(),
+            ..Origins::default()
+        }
+    }
+
+    pub fn of_action(action: &'d ActionParts<'t>, uses: &'d ActionUses<'d, 't>) -> Origins<'d, 't> {
+        Origins {
+            owner: Rc::new(OwnerOrigins {
+                inputs: action.inputs.iter().map(|input| &input.spec).collect(),
+                ..OwnerOrigins::default()
+            }),
+            step_env: Some(&action.policies.env),
+            uses: uses.get(action.key.text.as_str()).map(Vec::as_slice),
+            ..Origins::default()
+        }
+    }
+
+    /// The source of what this mention prints, if people decide it.
+    fn find(&self, path: &[String], stage: Stage) -> Option<UntrustedSource<'d>> {
+        // No longer part of a path makes a difference.
+        let key = (path[..path.len().min(4)].to_vec(), stage);
+        if let Some(found) = self.found.borrow().get(&key) {
+            return found.clone();
+        }
+        let found = self.find_anew(path, stage);
+        self.found.borrow_mut().insert(key, found.clone());
+        found
+    }
+
+    fn find_anew(&self, path: &[String], stage: Stage) -> Option<UntrustedSource<'d>> {
+        let name = path.get(1).map(String::as_str);
+        match path.first()?.as_str() {
+            "input" => match name {
+                Some(name) => self.find_input(name, stage),
+                None => {
+                    let added = self.step_input.filter(|_| stage == Stage::Worker);
+                    let added =
+                        added.and_then(|entry| self.find_in_node(&entry.value, Stage::Step));
+                    added.or_else(|| {
+                        let whole = self.owner.whole_input.get_or_init(|| {
+                            let mut inputs = self.owner.inputs.iter();
+                            inputs.find_map(|spec| self.find_declared(spec))
+                        });
+                        whole.clone()
+                    })
+                }
+            },
+            "each" if name != Some("index") => match &self.for_each?.items {
+                Items::Template(text) => self.find_in_text(text, Stage::Task),
+                Items::List(items) => items.iter().find_map(|item| {
+                    let item = serde_json::from_str(&item.0).ok()?;
+                    self.find_in_value(&item)
+                }),
+            },
+            "env" => self.find_variable(name, stage),
+            "steps" => self.find_answer(path),
+            "hook" => {
+                let is_trusted = name.is_some_and(|name| TRUSTED_HOOK_FACTS.contains(&name));
+                (!is_trusted).then(|| unspecified(path))
+            }
+            "body" | "headers" => Some(unspecified(path)),
+            _ => None,
+        }
+    }
+
+    fn find_input(&self, name: &str, stage: Stage) -> Option<UntrustedSource<'d>> {
+        if stage == Stage::Worker
+            && let Some(node) = self.step_input.and_then(|entry| member(entry, name))
+        {
+            return self.find_in_node(node, Stage::Step);
+        }
+        let mut inputs = self.owner.inputs.iter();
+        let spec = inputs.find(|spec| spec.name == name)?;
+        self.find_declared(spec)
+    }
+
+    fn find_declared(&self, spec: &'d ValueSpec) -> Option<UntrustedSource<'d>> {
+        if is_restricted(spec) {
+            return None;
+        }
+        let own = UntrustedSource {
+            name: format!("input.{}", spec.name),
+            spec: Some(spec),
+            given_at: None,
+        };
+        // An action that nothing uses yet may be used with anything.
+        let Some(uses) = self.uses else {
+            return Some(own);
+        };
+        uses.iter().find_map(|used| {
+            let node = used.input.and_then(|entry| member(entry, &spec.name))?;
+            used.origins.find_in_node(node, Stage::Step)?;
+            Some(UntrustedSource {
+                given_at: Some(used.span),
+                ..own.clone()
+            })
+        })
+    }
+
+    fn find_variable(&self, name: Option<&str>, stage: Stage) -> Option<UntrustedSource<'d>> {
+        let of_step = || self.find_in_env(self.step_env?, name, Stage::Step);
+        let of_task = || match name {
+            Some(_) => self.find_in_env(self.task_env?, name, Stage::Task),
+            None => {
+                let whole = self.owner.whole_env.get_or_init(|| {
+                    let env = self.task_env?;
+                    self.find_in_env(env, None, Stage::Task)
+                });
+                whole.clone()
+            }
+        };
+        let of_uses = || {
+            let mut uses = self.uses.into_iter().flatten();
+            uses.find_map(|used| used.origins.find_variable(name, Stage::Worker))
+        };
+        match stage {
+            Stage::Worker => of_step().or_else(of_task).or_else(of_uses),
+            Stage::Step => of_task().or_else(of_uses),
+            Stage::Task => None,
+        }
+    }
+
+    /// Looks in one variable of an environment, or in all of them.
+    fn find_in_env(
+        &self,
+        env: &BTreeMap<String, String>,
+        name: Option<&str>,
+        stage: Stage,
+    ) -> Option<UntrustedSource<'d>> {
+        match name {
+            Some(name) => self.find_in_text(env.get(name)?, stage),
+            None => env.values().find_map(|text| self.find_in_text(text, stage)),
+        }
+    }
+
+    /// What a person enters at an approval is the output of that step.
+    fn find_answer(&self, path: &[String]) -> Option<UntrustedSource<'d>> {
+        let [_, name, rest @ ..] = path else {
+            return None;
+        };
+        let asks = self.owner.answers.get(name.as_str())?;
+        if rest.first().is_some_and(|member| member != "output") {
+            return None;
+        }
+        let answer = rest.get(1);
+        let mut specs = asks.iter().map(|ask| &ask.spec);
+        let spec = specs.find(|spec| {
+            !is_restricted(spec) && answer.is_none_or(|answer| *answer == spec.name)
+        })?;
+        Some(UntrustedSource {
+            name: format!("steps.{name}.output.{}", spec.name),
+            spec: Some(spec),
+            given_at: None,
+        })
+    }
+
+    fn find_in_text(&self, text: &str, stage: Stage) -> Option<UntrustedSource<'d>> {
+        let exposed = template::exposed(text).ok()?;
+        let mut exposed = exposed.iter();
+        exposed.find_map(|mention| self.find(&mention.path, stage))
+    }
+
+    fn find_in_node(&self, node: &Node, stage: Stage) -> Option<UntrustedSource<'d>> {
+        match &node.kind {
+            Kind::Scalar(scalar) => self.find_in_text(&scalar.text, stage),
+            Kind::List(members) => members
+                .iter()
+                .find_map(|member| self.find_in_node(member, stage)),
+            Kind::Map(entries) => entries
+                .iter()
+                .find_map(|entry| self.find_in_node(&entry.value, stage)),
+            Kind::Broken => None,
+        }
+    }
+
+    fn find_in_value(&self, value: &Value) -> Option<UntrustedSource<'d>> {
+        match value {
+            Value::String(text) => self.find_in_text(text, Stage::Task),
+            Value::Array(items) => items.iter().find_map(|item| self.find_in_value(item)),
+            Value::Object(members) => members.values().find_map(|item| self.find_in_value(item)),
+            _ => None,
+        }
+    }
+}
+
+fn unspecified<'d>(path: &[String]) -> UntrustedSource<'d> {
+    UntrustedSource {
+        name: path.join("."),
+        spec: None,
+        given_at: None,
+    }
+}
+
+fn member<'t>(entry: &'t Entry, name: &str) -> Option<&'t Node> {
+    let Kind::Map(entries) = &entry.value.kind else {
+        return None;
+    };
+    let mut entries = entries.iter();
+    let entry = entries.find(|entry| entry.key.text == name)?;
+    Some(&entry.value)
+}
+
+/// Whether the declaration says what the value may be.
+fn is_restricted(spec: &ValueSpec) -> bool {
+    let is_free = matches!(
+        spec.value_type,
+        ValueType::String | ValueType::Text | ValueType::Json
+    );
+    !is_free || !spec.options.is_empty() || spec.pattern.as_deref().is_some_and(is_anchored)
+}
+
+/// Whether a pattern speaks of the whole value. Any other pattern only has to be found somewhere in it.
+fn is_anchored(pattern: &str) -> bool {
+    // Flags in front: with `m` the signs `^` and `$` stand for lines.
+    let (flags, rest) = match pattern.strip_prefix("(?") {
+        Some(rest) => match rest.find([')', ':']) {
+            Some(end) if rest.as_bytes()[end] == b')' => (&rest[..end], &rest[end + 1..]),
+            _ => ("", pattern),
+        },
+        None => ("", pattern),
+    };
+    let sets_lines = |flags: &str| flags.split('-').next().is_some_and(|on| on.contains('m'));
+    if sets_lines(flags) {
+        return false;
+    }
+    if !rest.starts_with('^') && !rest.starts_with("\\A") {
+        return false;
+    }
+    let mut depth = 0_usize;
+    let mut in_class = false;
+    let mut last = ' ';
+    let mut letters = rest.char_indices();
+    while let Some((at, letter)) = letters.next() {
+        last = letter;
+        match letter {
+            '\\' => {
+                let escaped = letters.next().map_or(' ', |(_, escaped)| escaped);
+                last = if escaped == 'z' && !in_class {
+                    '$'
+                } else {
+                    ' '
+                };
+            }
+            ']' if in_class => in_class = false,
+            _ if in_class => last = ' ',
+            '[' => in_class = true,
+            '(' => {
+                depth += 1;
+                let group = rest[at + 1..].strip_prefix('?').unwrap_or_default();
+                let flags = group.split([')', ':', '<']).next().unwrap_or_default();
+                if flags.chars().all(|c| c.is_ascii_alphabetic() || c == '-') && sets_lines(flags) {
+                    return false;
+                }
+            }
+            ')' => depth = depth.saturating_sub(1),
+            // `^a|b$` is anchored at one side of each.
+            '|' if depth == 0 => return false,
+            _ => {}
+        }
+    }
+    last == '$' && depth == 0 && !in_class
+}
+
+impl Choice {
+    /// Behind "decides".
+    fn decides(self) -> &'static str {
+        match self {
+            Choice::Image => "which image is run",
+            Choice::Entrypoint => "what the container runs",
+            Choice::WorkingFolder => "in which folder it runs",
+            Choice::Language => "which program reads the script",
+            Choice::Program => "which program is run",
+            Choice::Option => "with which options a program that runs code is started",
+            Choice::ScriptFile => "which file is run",
+            Choice::Variable => "which code is loaded",
+            Choice::PodField => "what the pod may do and reach",
+        }
+    }
+}
+
+impl Checker<'_, '_> {
+    /// Says which untrusted values decide what is run.
+    pub fn chosen(&mut self, text: &Text<'_>, choice: Choice, origins: &Origins<'_, '_>) {
+        let exposed = template::exposed(&text.text).unwrap_or_default();
+        for mention in &exposed {
+            if let Some(source) = origins.find(&mention.path, stage_of(text)) {
+                self.untrusted_choice(text, choice, mention, &source);
+            }
+        }
+    }
+
+    fn untrusted_choice(
+        &mut self,
+        text: &Text<'_>,
+        choice: Choice,
+        mention: &Mention,
+        source: &UntrustedSource<'_>,
+    ) {
+        let span = self.at(text, mention.span.clone());
+        let name = mention.path.join(".");
+        let message = format!("`{name}` decides {}", choice.decides());
+        let problem = self.new_rule("E070", text, span, message);
+        problem.label("whoever gives this value can have anything run");
+        if let Some(given_at) = source.given_at {
+            problem.also(given_at, "used here with a value that people decide");
+        } else if source.name != name {
+            problem.help(format!("the value comes from `{}`", source.name));
+        }
+        match source.spec {
+            Some(spec) if spec.pattern.is_some() => {
+                let pattern = spec.pattern.as_deref().unwrap_or_default();
+                problem.help(format!(
+                    "the pattern `{pattern}` of `{}` only has to be found somewhere in the value: begin it with `^`, end it with `$`, \
+                     and put alternatives in parentheses",
+                    spec.name
+                ));
+            }
+            Some(spec) => {
+                problem.help(format!(
+                    "say what it may be: give `{}` a list of `options`, or a `pattern` such as '^[a-z0-9.-]+$'",
+                    spec.name
+                ));
+            }
+            None => {
+                problem.help("give it to an input that has `options` or a `pattern`");
+            }
+        }
+        problem.help(
+            "or write `| unsafe` behind it, if whoever gives the value may have anything run",
+        );
+    }
+}
+
+fn stage_of(text: &Text<'_>) -> Stage {
+    match text.place {
+        Place::StepEnv => Stage::Step,
+        Place::TaskEnv => Stage::Task,
+        _ => Stage::Worker,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_restricts_a_value_if_it_speaks_of_the_whole() {
+        for pattern in [
+            "^a$",
+            "^(a|b)$",
+            r"\Aa\z",
+            "(?i)^v[0-9]+$",
+            "^[$|]$",
+            "^(?:a|b)+$",
+            r"^a\|b$",
+            "^(?P<m>a)$",
+        ] {
+            assert!(is_anchored(pattern), "{pattern}");
+        }
+        for pattern in [
+            "a", "^a", "a$", "^a|b$", r"^a\$", "(?m)^a$", "(?im)^a$", "^(?m:a$)", "[^a]$", "^[a$",
+            "^a[$]",
+        ] {
+            assert!(!is_anchored(pattern), "{pattern}");
+        }
+    }
+}

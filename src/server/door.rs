@@ -1,0 +1,144 @@
+//! What people should know about who may come in: a server that asks nobody, tokens that anybody could have made, and steps that can
+//! read tokens.
+
+use super::App;
+use super::first_start::FirstTokens;
+use crate::clock::wall_time;
+use crate::domain::token::Token;
+use crate::token_files::{ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE};
+use crate::wire::api::{NoticeJson, Severity};
+use crate::words::{count, shell_path, shell_word};
+
+/// More names than this are not listed in one sentence.
+const NAMES_MAX: usize = 10;
+
+/// Whether and why the server asks for a token.
+#[derive(Debug)]
+pub struct Door {
+    /// Whether this is `stepward server`. `dev`, `run` and `demo` are open on purpose.
+    pub is_for_others: bool,
+    /// Whether the database says that the server asks by default.
+    pub is_folder_closed: bool,
+    /// The tokens that this start has written into the data folder.
+    pub first_tokens: Option<FirstTokens>,
+}
+
+/// Returns the notices about authentication. Names of tokens are included only for callers that may list tokens.
+pub fn notices(app: &App, may_list_tokens: bool) -> Vec<NoticeJson> {
+    let notices = [
+        open_folder(app),
+        unasked_tokens(app, may_list_tokens),
+        steps_read_tokens(app),
+    ];
+    notices.into_iter().flatten().collect()
+}
+
+/// A data folder of version 0.1 whose settings do not say whether to ask.
+fn open_folder(app: &App) -> Option<NoticeJson> {
+    let (door, config) = (&app.door, &app.config);
+    let is_by_default = door.is_for_others
+        && !door.is_folder_closed
+        && !app.gate.asks_for_token()
+        && config.auth.required.is_none();
+    is_by_default.then(|| NoticeJson {
+        code: "auth_not_required".to_string(),
+        severity: Severity::Problem,
+        message: format!(
+            "every user and every step on this machine can do everything here: the server at {} asks nobody for a token, because \
+             version 0.1 created the data folder and the settings do not have auth.required",
+            config.listen
+        ),
+        fix: format!(
+            "write `auth: {{ required: true }}` in the settings of the server and restart it; it then writes a token for you to {}. \
+             To stay open, write `auth: {{ required: false }}`",
+            shell_path(&config.data_dir.join(ADMIN_TOKEN_FILE))
+        ),
+        page: "/settings".to_string(),
+    })
+}
+
+/// Reports valid tokens that were made while the server asked nobody for a token: anybody on the machine could have made them.
+fn unasked_tokens(app: &App, may_list_tokens: bool) -> Option<NoticeJson> {
+    if !app.gate.asks_for_token() {
+        return None;
+    }
+    // What the database cannot tell now, the health of the store says.
+    let tokens = app.engine.unasked_tokens(wall_time()).ok()?;
+    if tokens.is_empty() {
+        return None;
+    }
+    let which = match (tokens.len(), may_list_tokens) {
+        (1, true) => format!("token {} was", described(&tokens[0])),
+        (n, true) => format!("{} were", listed(&tokens, n)),
+        (1, false) => "a valid token was".to_string(),
+        (n, false) => format!("{} were", count(n, "valid token")),
+    };
+    let fix = match may_list_tokens {
+        true => {
+            let revoke =
+                |token: &Token| format!("stepward token revoke {}", selector(token, &tokens));
+            let commands = tokens.iter().take(NAMES_MAX).map(revoke);
+            let commands = commands.collect::<Vec<_>>().join(" && ");
+            format!("make new tokens for whoever needs them, then: {commands}")
+        }
+        false => "ask somebody with a token of role admin to look: stepward status".to_string(),
+    };
+    Some(NoticeJson {
+        code: "tokens_made_unasked".to_string(),
+        severity: Severity::Problem,
+        message: format!(
+            "{which} made while this server asked nobody for a token: anybody on this machine could have made it and still be let in"
+        ),
+        fix,
+        page: "/settings#tokens".to_string(),
+    })
+}
+
+fn described(token: &Token) -> String {
+    format!("{} ({}, {})", token.token_id, token.name, token.role)
+}
+
+fn listed(tokens: &[Token], n: usize) -> String {
+    let mut names: Vec<String> = tokens.iter().take(NAMES_MAX).map(described).collect();
+    if n > NAMES_MAX {
+        names.push(format!("{} more", n - NAMES_MAX));
+    }
+    format!("tokens {}", names.join(", "))
+}
+
+/// The name that `token revoke` takes, or the number if the name means several tokens.
+fn selector(token: &Token, all: &[Token]) -> String {
+    let namesakes = all.iter().filter(|other| other.name == token.name).count();
+    match namesakes > 1 || token.name.starts_with('-') {
+        true => token.token_id.to_string(),
+        false => shell_word(&token.name),
+    }
+}
+
+/// Steps of the worker in the server's own process run as the server's user.
+fn steps_read_tokens(app: &App) -> Option<NoticeJson> {
+    let config = &app.config;
+    let folder = &config.data_dir;
+    let has_file = |file: &str| folder.join(file).symlink_metadata().is_ok();
+    let files: Vec<&str> = [ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE]
+        .into_iter()
+        .filter(|file| has_file(file))
+        .collect();
+    let is_so = app.door.is_for_others
+        && app.gate.asks_for_token()
+        && config.embedded_worker.is_some()
+        && !files.is_empty();
+    is_so.then(|| NoticeJson {
+        code: "steps_read_tokens".to_string(),
+        severity: Severity::Warning,
+        message: format!(
+            "steps of the embedded worker run as the server's user: they can read {} in {}, and the database",
+            files.join(" and "),
+            folder.display()
+        ),
+        fix: "run a worker as another user instead: make an enrolment with `stepward token new NAME --role enrolment --to FILE`, start \
+              `stepward worker --server URL --token-file FILE` as that user, and set embedded_worker: false"
+            .to_string(),
+        page: "/settings".to_string(),
+    })
+}

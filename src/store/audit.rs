@@ -1,0 +1,342 @@
+//! The audit log: rows are appended at the end of their chain, and removed from its beginning.
+//!
+//! A row is written by the transaction of the change that it records. Transactions that share a commit run one after another, so
+//! each finds the row of the one before it.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{OptionalExtension, Row, named_params};
+
+use super::invariants::Breach;
+use super::{StoreError, Tx};
+use crate::domain::audit::{
+    Actor, AuditAction, AuditEntry, AuditHash, AuditRow, ChainFault, ChainLink, ChainWalk,
+    NAME_BYTES_MAX,
+};
+use crate::domain::limits::clip;
+use crate::domain::{Now, Timestamp};
+
+pub const STATEMENTS: &[&str] = &[
+    LAST_LINK,
+    ANCHOR,
+    APPEND,
+    ROWS_AFTER,
+    ROWS_BEFORE,
+    LINK_AT,
+    LAST_UP_TO,
+    REMOVE_UP_TO,
+    SET_ANCHOR,
+    KNOWN,
+    SET_KNOWN,
+];
+
+const LAST_LINK: &str = "
+    SELECT seq, hash FROM audit WHERE seq > 0 ORDER BY seq DESC LIMIT 1
+";
+
+const ANCHOR: &str = "
+    SELECT seq, hash FROM audit_anchor WHERE only_row = 1
+";
+
+const APPEND: &str = "
+    INSERT INTO audit (seq, at, actor, token_id, address, action, object, outcome, detail, hash)
+    VALUES (:seq, :at, :actor, :token_id, :address, :action, :object, :outcome, :detail, :hash)
+";
+
+const ROWS_AFTER: &str = "
+    SELECT seq, at, actor, token_id, address, action, object, outcome, detail, hash
+      FROM audit
+     WHERE seq > :after
+     ORDER BY seq
+     LIMIT :limit
+";
+
+const ROWS_BEFORE: &str = "
+    SELECT seq, at, actor, token_id, address, action, object, outcome, detail, hash
+      FROM audit
+     WHERE seq < :before
+     ORDER BY seq DESC
+     LIMIT :limit
+";
+
+const LINK_AT: &str = "
+    SELECT seq, hash FROM audit WHERE seq = :seq
+";
+
+const LAST_UP_TO: &str = "
+    SELECT max(seq)
+      FROM (SELECT seq FROM audit WHERE seq <= :up_to ORDER BY seq LIMIT :limit)
+";
+
+const REMOVE_UP_TO: &str = "
+    DELETE FROM audit WHERE seq <= :up_to
+";
+
+const SET_ANCHOR: &str = "
+    INSERT INTO audit_anchor (only_row, seq, hash) VALUES (1, :seq, :hash)
+    ON CONFLICT (only_row) DO UPDATE SET seq = excluded.seq, hash = excluded.hash
+";
+
+const KNOWN: &str = "
+    SELECT value FROM audit_known WHERE subject = :subject
+";
+
+const SET_KNOWN: &str = "
+    INSERT INTO audit_known (subject, value) VALUES (:subject, :value)
+    ON CONFLICT (subject) DO UPDATE SET value = excluded.value
+";
+
+/// Rows that one page of a filtered list looks at. A page with fewer matches than asked for may have a successor.
+pub const AUDIT_SCAN_MAX: u32 = 20_000;
+
+/// Which rows a list shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AuditFilter {
+    pub actor: Option<String>,
+    pub action: Option<AuditAction>,
+    pub since: Option<Timestamp>,
+}
+
+impl AuditFilter {
+    pub fn matches(&self, row: &AuditRow) -> bool {
+        self.actor.as_ref().is_none_or(|actor| row.actor == *actor)
+            && self
+                .action
+                .is_none_or(|action| row.action == action.as_str())
+            && self.since.is_none_or(|since| row.at >= since)
+    }
+}
+
+/// A page of the audit log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditPage {
+    pub rows: Vec<AuditRow>,
+    /// Position at which the next page continues. `None`: there are no more rows.
+    pub next: Option<i64>,
+}
+
+/// Kinds of facts that the server remembers from one start to the next, to record changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AuditSubject {
+    /// Whether the server asks for tokens.
+    Authentication,
+    /// A hash of each setting.
+    Settings,
+    /// A hash of each task.
+    Workflows,
+}
+
+impl AuditSubject {
+    fn as_str(self) -> &'static str {
+        match self {
+            AuditSubject::Authentication => "authentication",
+            AuditSubject::Settings => "settings",
+            AuditSubject::Workflows => "workflows",
+        }
+    }
+}
+
+impl Tx<'_> {
+    /// Appends a row if somebody is named who makes this call. What the server does by itself is not recorded.
+    pub fn audit(&self, entry: &AuditEntry, now: Now) -> Result<(), StoreError> {
+        let actor = self.changes.borrow().actor.clone();
+        match actor {
+            Some(actor) => self.audit_as(&actor, entry, now),
+            None => Ok(()),
+        }
+    }
+
+    /// Appends a row that names this actor.
+    pub fn audit_as(&self, actor: &Actor, entry: &AuditEntry, now: Now) -> Result<(), StoreError> {
+        let mut last = self.audit_head()?;
+        if last == ChainLink::GENESIS {
+            let installation = self.installation_key()?;
+            let begun =
+                AuditEntry::of(AuditAction::AuditBegun).object("installation", installation);
+            last = self.append_audit(&Actor::server(), &begun, last, now)?;
+        }
+        self.append_audit(actor, entry, last, now)?;
+        Ok(())
+    }
+
+    fn append_audit(
+        &self,
+        actor: &Actor,
+        entry: &AuditEntry,
+        last: ChainLink,
+        now: Now,
+    ) -> Result<ChainLink, StoreError> {
+        let mut row = AuditRow {
+            seq: last.seq + 1,
+            at: now.wall,
+            actor: clip(&actor.name, NAME_BYTES_MAX),
+            token_id: actor.token_id.map(|id| id.0),
+            address: actor.address.clone(),
+            action: entry.action.as_str().to_string(),
+            object: entry.object.as_deref().map(|it| clip(it, NAME_BYTES_MAX)),
+            outcome: entry.outcome.as_str().to_string(),
+            detail: entry.detail.clone(),
+            hash: AuditHash::GENESIS,
+        };
+        row.hash = row.expected_hash(&last.hash);
+        self.sql(APPEND)?.execute(named_params! {
+            ":seq": row.seq,
+            ":at": row.at.0,
+            ":actor": row.actor,
+            ":token_id": row.token_id,
+            ":address": row.address,
+            ":action": row.action,
+            ":object": row.object,
+            ":outcome": row.outcome,
+            ":detail": row.detail,
+            ":hash": row.hash.0,
+        })?;
+        Ok(row.link())
+    }
+
+    /// The last row, or what stands for it if there is none.
+    pub fn audit_head(&self) -> Result<ChainLink, StoreError> {
+        let last = self.sql(LAST_LINK)?.query_row([], link).optional()?;
+        match last {
+            Some(last) => Ok(last),
+            None => self.audit_anchor(),
+        }
+    }
+
+    /// The last row that retention has removed.
+    pub fn audit_anchor(&self) -> Result<ChainLink, StoreError> {
+        let anchor = self.sql(ANCHOR)?.query_row([], link).optional()?;
+        Ok(anchor.unwrap_or(ChainLink::GENESIS))
+    }
+
+    /// Oldest first.
+    pub fn audit_after(&self, after: i64, limit: u32) -> Result<Vec<AuditRow>, StoreError> {
+        let mut statement = self.sql(ROWS_AFTER)?;
+        let params = named_params! {":after": after, ":limit": limit};
+        let rows = statement.query_map(params, audit_row)?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Newest first. At most `AUDIT_SCAN_MAX` rows are looked at, whether they match or not.
+    pub fn audit_before(
+        &self,
+        before: i64,
+        filter: &AuditFilter,
+        limit: u32,
+    ) -> Result<AuditPage, StoreError> {
+        let mut statement = self.sql(ROWS_BEFORE)?;
+        let params = named_params! {":before": before, ":limit": AUDIT_SCAN_MAX};
+        let mut found = statement.query(params)?;
+        let mut page = AuditPage {
+            rows: Vec::new(),
+            next: None,
+        };
+        let mut looked_at = 0;
+        while let Some(row) = found.next()? {
+            let row = audit_row(row)?;
+            looked_at += 1;
+            let seq = row.seq;
+            if filter.matches(&row) {
+                page.rows.push(row);
+            }
+            if page.rows.len() == limit as usize || looked_at == AUDIT_SCAN_MAX {
+                page.next = Some(seq);
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    /// Walks the whole chain, one row in memory at a time. Returns the head and the number of rows, or the first fault.
+    pub fn walk_audit(
+        &self,
+        expected: Option<ChainLink>,
+        mut each: impl FnMut(&AuditRow),
+    ) -> Result<Result<(ChainLink, u64), ChainFault>, StoreError> {
+        let mut walk = ChainWalk::from(self.audit_anchor()?).expecting(expected);
+        let mut statement = self.sql(ROWS_AFTER)?;
+        // From the very beginning: a row before the anchor does not belong there.
+        let mut rows = statement.query(named_params! {":after": i64::MIN, ":limit": -1})?;
+        while let Some(row) = rows.next()? {
+            let row = audit_row(row)?;
+            if let Err(fault) = walk.step(&row) {
+                return Ok(Err(fault));
+            }
+            each(&row);
+        }
+        Ok(walk.end())
+    }
+
+    /// Returns the faults of the chain, for `db check`.
+    pub(super) fn audit_breaches(&self) -> Result<Vec<Breach>, StoreError> {
+        let walked = self.walk_audit(None, |_| ())?;
+        Ok(walked.err().map(Breach::of_audit).into_iter().collect())
+    }
+
+    /// Removes rows from the beginning of the chain, `up_to` the last one that may go, at most `limit` of them. The last removed
+    /// row becomes the anchor.
+    pub fn remove_audit(&self, up_to: i64, limit: u32) -> Result<usize, StoreError> {
+        let params = named_params! {":up_to": up_to, ":limit": limit};
+        let last: Option<i64> = self.sql(LAST_UP_TO)?.query_row(params, |row| row.get(0))?;
+        let Some(last) = last else {
+            return Ok(0);
+        };
+        let anchor = self
+            .sql(LINK_AT)?
+            .query_row(named_params! {":seq": last}, link)?;
+        self.sql(SET_ANCHOR)?.execute(named_params! {
+            ":seq": anchor.seq, ":hash": anchor.hash.0,
+        })?;
+        let removed = self
+            .sql(REMOVE_UP_TO)?
+            .execute(named_params! {":up_to": last})?;
+        Ok(removed)
+    }
+
+    /// Returns what the server last recorded about this subject, or `None` if it never did.
+    pub fn audit_known(
+        &self,
+        subject: AuditSubject,
+    ) -> Result<Option<BTreeMap<String, String>>, StoreError> {
+        let params = named_params! {":subject": subject.as_str()};
+        let text: Option<String> = self
+            .sql(KNOWN)?
+            .query_row(params, |row| row.get(0))
+            .optional()?;
+        // A note that cannot be read is replaced by the next one, as if it had never been there.
+        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+    }
+
+    pub fn set_audit_known(
+        &self,
+        subject: AuditSubject,
+        known: &BTreeMap<String, String>,
+    ) -> Result<(), StoreError> {
+        let value = serde_json::to_string(known).expect("a map of texts has a JSON form");
+        let params = named_params! {":subject": subject.as_str(), ":value": value};
+        self.sql(SET_KNOWN)?.execute(params)?;
+        Ok(())
+    }
+}
+
+pub(super) fn link(row: &Row) -> rusqlite::Result<ChainLink> {
+    Ok(ChainLink {
+        seq: row.get(0)?,
+        hash: AuditHash(row.get(1)?),
+    })
+}
+
+fn audit_row(row: &Row) -> rusqlite::Result<AuditRow> {
+    Ok(AuditRow {
+        seq: row.get(0)?,
+        at: Timestamp(row.get(1)?),
+        actor: row.get(2)?,
+        token_id: row.get(3)?,
+        address: row.get(4)?,
+        action: row.get(5)?,
+        object: row.get(6)?,
+        outcome: row.get(7)?,
+        detail: row.get(8)?,
+        hash: AuditHash(row.get(9)?),
+    })
+}

@@ -1,0 +1,253 @@
+//! Untrusted values: what may stand where, and what an upgrade from version 0.1 tolerates.
+
+use std::path::Path;
+
+use stepward::domain::task::Rules;
+use stepward::language::{Library, render};
+use tempfile::TempDir;
+
+use super::{check, codes};
+
+/// A task with these inputs and this step.
+fn task(inputs: &str, step: &str) -> String {
+    format!("tasks:\n  t:\n    input: {{ {inputs} }}\n    flow:\n      s: {{ {step} }}\n")
+}
+
+const FREE: &str = "x: { type: string, required: true }";
+
+#[test]
+fn a_value_may_decide_what_runs_if_its_input_says_what_it_may_be() {
+    let image = "type: docker, image: \"{{ input.x }}\"";
+    for (inputs, expected) in [
+        (FREE, vec!["E070"]),
+        ("x: { type: text, required: true }", vec!["E070"]),
+        ("x: { type: json, required: true }", vec!["E070"]),
+        ("x: { type: string, multiple: true }", vec!["E070"]),
+        (
+            "x: { type: string, pattern: '[a-z]+', default: a }",
+            vec!["E070"],
+        ),
+        (
+            "x: { type: string, pattern: '^a|b$', default: a }",
+            vec!["E070"],
+        ),
+        (
+            "x: { type: string, pattern: '^[a-z]+$', default: a }",
+            vec![],
+        ),
+        ("x: { type: string, options: [a, b], default: a }", vec![]),
+        ("x: { type: integer, default: 1 }", vec![]),
+    ] {
+        let checked = check(&task(inputs, image));
+        let shown = render::human(&checked.diagnostics, false);
+        assert_eq!(codes(&checked), expected, "{inputs}\n{shown}");
+    }
+}
+
+#[test]
+fn arguments_are_data_and_trusted_values_decide() {
+    for step in [
+        "type: docker, image: a, command: [echo, \"{{ input.x }}\"]",
+        "type: docker, image: a, command: [sh, -c, 'echo \"$1\"', name, \"{{ input.x }}\"]",
+        "type: docker, image: a, command: [sh, -c, \"echo {{ input.x | sh }}\"]",
+        "type: docker, image: a, command: [python, train.py, \"{{ input.x }}\"]",
+        "type: docker, image: a, entrypoint: [/app], command: [\"--name={{ input.x }}\"]",
+        "type: docker, image: \"{{ input.x | unsafe }}\"",
+        "type: docker, image: \"{{ 'a' if input.x == 'b' else 'c' }}\"",
+        "type: docker, for_each: [a, b], image: \"app:{{ each.item }}\"",
+        "type: docker, for_each: [sh, bash], image: a, command: [\"{{ each.item }}\", build.sh]",
+        "type: docker, image: \"app:{{ each.index }}\", for_each: \"{{ [input.x] }}\"",
+        "type: docker, input: { y: 'app:1' }, image: \"{{ input.y }}\"",
+        "script: 'true', env: { NODE_ENV: \"{{ input.x }}\", LD_PRELOAD: /lib/a.so }",
+        "script: 'true', env: { PATH: \"{{ env.TOOLS }}:/bin\", TOOLS: /opt }",
+        "script: 'true', workdir: \"/srv/{{ job.id }}\"",
+    ] {
+        let checked = check(&task(FREE, step));
+        let shown = render::human(&checked.diagnostics, false);
+        assert!(checked.diagnostics.is_empty(), "{step}\n{shown}");
+    }
+}
+
+#[test]
+fn untrusted_values_are_followed_to_where_they_decide() {
+    for step in [
+        "type: docker, image: \"{{ each.item }}\", for_each: \"{{ [input.x] }}\"",
+        "type: docker, image: \"{{ each.item }}\", for_each: [a, \"{{ input.x }}\"]",
+        "type: docker, image: \"{{ env.Y }}\", env: { Y: \"{{ input.x }}\" }",
+        "type: docker, image: \"{% set y = input.x %}{{ y | upper }}\"",
+        "type: docker, image: \"{{ input | map(attribute='x') | first }}\"",
+        "type: docker, image: \"{{ input.y }}\", input: { y: \"{{ input.x }}\" }",
+        "type: docker, image: a, command: [\"{{ input.x }}\"]",
+        "type: docker, image: a, command: \"{{ input.x }}\"",
+        "type: docker, image: a, command: [env, \"LD_PRELOAD={{ input.x }}\", tool]",
+        "type: docker, image: a, command: [sh, \"{{ input.x }}\", data]",
+        "type: docker, image: a, entrypoint: \"{{ input.x }}\"",
+        "runner: docker, image: \"{{ input.x }}\", script: 'true'",
+        "script: 'true', language: \"{{ input.x }}\"",
+        "script: 'true', workdir: \"{{ input.x }}\"",
+        "script: 'true', env: { BASH_ENV: \"{{ input.x }}\" }",
+    ] {
+        let checked = check(&task(FREE, step));
+        assert_eq!(codes(&checked), ["E070"], "{step}");
+    }
+}
+
+#[test]
+fn an_action_is_as_trusted_as_what_it_is_given() {
+    let action = "actions:\n  run: { input: { image: { type: string, required: true } }, type: docker, image: \"{{ input.image }}\" }\n";
+    let with = |input: &str| {
+        let step = format!("action: run, input: {{ image: \"{input}\" }}");
+        codes(&check(&format!("{}{action}", task(FREE, &step))))
+    };
+    assert_eq!(with("alpine:3.20"), Vec::<&str>::new());
+    assert_eq!(with("{{ input.x }}"), ["E070"]);
+    // Nobody can say with what an action will be used that nothing uses.
+    let unused = format!("{}{action}", task(FREE, "script: 'true'"));
+    assert_eq!(codes(&check(&unused)), ["E070"]);
+}
+
+/// Breaks the new rules, and none of version 0.1.
+const FORMER: &str = r#"tasks:
+  former:
+    input:
+      image: { type: string, default: "busybox:latest" }
+      words: { type: string, default: hello }
+    flow:
+      shell:
+        type: docker
+        image: "{{ input.image }}"
+        command: [sh, -c, "echo {{ input.words }}"]
+      pod:
+        type: pod
+        manifest: |
+          apiVersion: v1
+          kind: Pod
+          spec:
+            containers: [{ name: main, image: busybox, command: [echo, {{ input.words }}] }]
+"#;
+
+/// A workflows folder with the memory that version 0.1 had written of it.
+struct Upgraded {
+    folder: TempDir,
+    data: TempDir,
+}
+
+impl Upgraded {
+    fn with(files: &[(&str, &str)]) -> Upgraded {
+        let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let upgraded = Upgraded { folder, data };
+        let path = |name: &str| upgraded.folder.path().join(name);
+        let texts = files.iter();
+        let texts = texts.map(|(name, text)| (path(name).display().to_string(), text.to_string()));
+        let texts: serde_json::Map<_, _> = texts.map(|(path, text)| (path, text.into())).collect();
+        let kept =
+            serde_json::json!({ "folder": upgraded.folder.path(), "files": texts, "scripts": {} });
+        std::fs::write(upgraded.memory(), kept.to_string()).unwrap();
+        for (name, text) in files {
+            std::fs::write(path(name), text).unwrap();
+        }
+        upgraded
+    }
+
+    fn memory(&self) -> std::path::PathBuf {
+        self.data.path().join("workflows.good.json")
+    }
+
+    /// Task names, codes of errors, codes of tolerated problems.
+    fn load(&self) -> (Vec<String>, Vec<&'static str>, Vec<&'static str>) {
+        let mut library = Library::remembering(self.folder.path(), &self.memory());
+        let reloaded = library.reload();
+        let tasks = reloaded.workflows.tasks();
+        let tasks = tasks.map(|(name, task)| format!("{name} {:?}", task.root().draft.rules));
+        let found = reloaded.diagnostics.iter();
+        let errors = found.clone().filter(|found| found.is_error());
+        let tolerated = found.filter(|found| found.is_tolerated());
+        (
+            tasks.collect(),
+            errors.map(|found| found.code).collect(),
+            tolerated.map(|found| found.code).collect(),
+        )
+    }
+}
+
+#[test]
+fn a_file_that_0_1_had_accepted_still_loads_and_is_told_of() {
+    let upgraded = Upgraded::with(&[("former.yaml", FORMER)]);
+    let tolerated = vec!["E070", "E045", "E071"];
+    let loaded = (vec![format!("former {:?}", Rules::V1)], vec![], tolerated);
+    assert_eq!(upgraded.load(), loaded);
+    // After another restart, too: this version has written the memory anew.
+    assert_eq!(upgraded.load(), loaded);
+
+    // Under another name the same text is new.
+    std::fs::write(
+        upgraded.folder.path().join("other.yaml"),
+        FORMER.replace("former:", "other:"),
+    )
+    .unwrap();
+    let (tasks, errors, _) = upgraded.load();
+    assert_eq!(tasks, [format!("former {:?}", Rules::V1)]);
+    assert_eq!(errors, ["E070", "E045", "E071"]);
+    std::fs::remove_file(upgraded.folder.path().join("other.yaml")).unwrap();
+
+    // An edited file is new as well: its last good text is served.
+    std::fs::write(
+        upgraded.folder.path().join("former.yaml"),
+        format!("{FORMER}# edited\n"),
+    )
+    .unwrap();
+    let (tasks, errors, _) = upgraded.load();
+    assert_eq!(tasks, [format!("former {:?}", Rules::V1)]);
+    assert_eq!(errors, ["E070", "E045", "E071"]);
+}
+
+#[test]
+fn another_folder_has_no_former_files() {
+    let upgraded = Upgraded::with(&[]);
+    std::fs::write(upgraded.folder.path().join("former.yaml"), FORMER).unwrap();
+    let (tasks, errors, tolerated) = upgraded.load();
+    assert_eq!((tasks.len(), errors.len(), tolerated.len()), (0, 3, 0));
+}
+
+#[test]
+fn the_examples_of_0_1_load_in_an_upgraded_folder() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v0.1/examples");
+    let entries = std::fs::read_dir(&examples).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let files: Vec<(String, String)> = paths
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "yaml")
+        })
+        .map(|path| {
+            let name = path.file_name().unwrap().to_str().unwrap().to_string();
+            (name, std::fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    let borrowed: Vec<(&str, &str)> = files
+        .iter()
+        .map(|(name, text)| (name.as_str(), text.as_str()))
+        .collect();
+    let upgraded = Upgraded::with(&borrowed);
+    let scripts = upgraded.folder.path().join("scripts");
+    std::fs::create_dir(&scripts).unwrap();
+    for entry in std::fs::read_dir(examples.join("scripts")).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, scripts.join(path.file_name().unwrap())).unwrap();
+    }
+    let (tasks, errors, tolerated) = upgraded.load();
+    assert!(tasks.len() > 10, "{tasks:?}");
+    assert!(tasks.iter().all(|task| task.ends_with("V1")), "{tasks:?}");
+    assert_eq!(errors, Vec::<&str>::new());
+    // The image of a step came from an input that could be anything.
+    assert_eq!(tolerated, ["E070", "E070"]);
+}
+
+#[test]
+fn the_variables_that_load_code_are_documented() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/security.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    for name in stepward::language::arguments::LOADER_VARIABLES {
+        assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+}

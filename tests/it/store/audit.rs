@@ -1,0 +1,255 @@
+//! The audit log in the database: what is written with which transaction, and what is found when somebody changes it.
+
+use rusqlite::Connection;
+use stepward::domain::Now;
+use stepward::domain::audit::{Actor, AuditAction, AuditEntry, ChainFault, ChainLink};
+use stepward::engine::EngineError;
+use stepward::store::{AuditFilter, Store, StoreError, StoreOptions};
+use tempfile::TempDir;
+
+use crate::house::{TestHouse, script};
+
+const ROWS: i64 = 6;
+
+/// A house in which ada did five things. With the row that begins the log there are six rows.
+fn house() -> TestHouse {
+    let house = TestHouse::new();
+    for number in 0..5 {
+        act(&house, number);
+    }
+    house
+}
+
+fn act(house: &TestHouse, number: i64) {
+    let now = house.now();
+    let entry = AuditEntry::of(AuditAction::JobKept)
+        .object("job", number)
+        .detail(Some("{\"a\":1}".to_string()));
+    let actor = Actor {
+        token_id: Some(stepward::domain::TokenId(7)),
+        address: Some("127.0.0.1".to_string()),
+        ..Actor::named("ada")
+    };
+    let written = house
+        .engine
+        .store
+        .write(move |tx| tx.audit_as(&actor, &entry, now));
+    written.unwrap();
+}
+
+fn walk(house: &TestHouse, expected: Option<ChainLink>) -> Result<u64, ChainFault> {
+    let store = &house.engine.store;
+    let walked = store.read(|tx| tx.walk_audit(expected, |_| ())).unwrap();
+    walked.map(|(_, rows)| rows)
+}
+
+fn head(house: &TestHouse) -> ChainLink {
+    house.engine.audit_head().unwrap()
+}
+
+fn tamper(house: &TestHouse, sql: &str) {
+    let database = Connection::open(house.database()).unwrap();
+    database.execute_batch(sql).unwrap();
+}
+
+/// A house looks at its database when it goes: the story was about a chain that does not fit.
+fn clear(house: &TestHouse) {
+    tamper(house, "DELETE FROM audit; DELETE FROM audit_anchor");
+}
+
+#[test]
+fn a_change_of_any_field_of_any_row_is_found() {
+    for seq in 1..=ROWS {
+        for change in [
+            "at = at + 1",
+            "actor = 'eve'",
+            "token_id = 8",
+            "address = '10.0.0.1'",
+            "action = 'job_released'",
+            "object = 'job/99'",
+            "outcome = 'refused'",
+            "detail = '{\"a\":2}'",
+            "detail = ''",
+            "hash = zeroblob(32)",
+        ] {
+            let house = house();
+            assert_eq!(walk(&house, None), Ok(ROWS as u64));
+            tamper(
+                &house,
+                &format!("UPDATE audit SET {change} WHERE seq = {seq}"),
+            );
+            assert_eq!(
+                walk(&house, None),
+                Err(ChainFault::Changed { seq }),
+                "{change}"
+            );
+            let breaches = house.breaches();
+            assert_eq!(breaches.len(), 1, "{breaches:?}");
+            assert!(breaches[0].contains(&format!("row {seq} ")), "{breaches:?}");
+            clear(&house);
+        }
+    }
+}
+
+#[test]
+fn a_removed_row_and_a_changed_order_are_found() {
+    for seq in 1..ROWS {
+        let house = house();
+        tamper(&house, &format!("DELETE FROM audit WHERE seq = {seq}"));
+        let (expected, found) = (seq, seq + 1);
+        assert_eq!(walk(&house, None), Err(ChainFault::Gap { expected, found }));
+        clear(&house);
+    }
+    let house = house();
+    tamper(
+        &house,
+        "UPDATE audit SET seq = 99 WHERE seq = 3; UPDATE audit SET seq = 3 WHERE seq = 4; UPDATE audit SET seq = 4 WHERE seq = 99;",
+    );
+    assert_eq!(walk(&house, None), Err(ChainFault::Changed { seq: 3 }));
+    clear(&house);
+}
+
+#[test]
+fn a_removed_end_and_an_emptied_log_are_found_with_a_noted_head() {
+    let house = house();
+    let expected = head(&house);
+    assert_eq!(walk(&house, Some(expected)), Ok(ROWS as u64));
+    tamper(&house, &format!("DELETE FROM audit WHERE seq = {ROWS}"));
+    assert_eq!(
+        walk(&house, None),
+        Ok(ROWS as u64 - 1),
+        "the rest fits together"
+    );
+    let last = ROWS - 1;
+    assert_eq!(
+        walk(&house, Some(expected)),
+        Err(ChainFault::TooShort { expected, last })
+    );
+    // Somebody goes on from there: the number is the same, the hash is not.
+    act(&house, 99);
+    let found = head(&house).hash;
+    assert_eq!(
+        walk(&house, Some(expected)),
+        Err(ChainFault::Differs { expected, found })
+    );
+    tamper(&house, "DELETE FROM audit");
+    assert_eq!(
+        walk(&house, Some(expected)),
+        Err(ChainFault::TooShort { expected, last: 0 })
+    );
+}
+
+#[test]
+fn a_row_that_was_added_before_the_anchor_is_found() {
+    let house = house();
+    let store = &house.engine.store;
+    assert_eq!(store.write(|tx| tx.remove_audit(3, 100)).unwrap(), 3);
+    assert_eq!(walk(&house, None), Ok(ROWS as u64 - 3));
+    tamper(
+        &house,
+        "INSERT INTO audit (seq, at, actor, action, outcome, hash) VALUES (2, 1, 'eve', 'job_kept', 'allowed', zeroblob(32))",
+    );
+    assert_eq!(
+        walk(&house, None),
+        Err(ChainFault::Gap {
+            expected: 4,
+            found: 2
+        })
+    );
+    clear(&house);
+}
+
+#[test]
+fn a_row_is_there_if_and_only_if_what_it_records_happened() {
+    let house = TestHouse::new();
+    let job = house.submit(vec![script("a")]);
+    assert_eq!(head(&house), ChainLink::GENESIS, "nobody is named");
+    let ada = house.engine.by("ada");
+    ada.cancel(job, "ada", house.now()).unwrap();
+    let after = head(&house);
+    assert_eq!(after.seq, 2, "the beginning of the log, and what ada did");
+    assert!(matches!(
+        ada.cancel(job, "ada", house.now()),
+        Err(EngineError::JobEnded { .. })
+    ));
+    assert_eq!(head(&house), after, "nothing happened");
+    // A transaction that fails after it has written its row takes the row with it, and no other.
+    let now = house.now();
+    let failing = move |tx: &stepward::store::Tx| -> Result<(), StoreError> {
+        tx.audit_as(
+            &Actor::named("eve"),
+            &AuditEntry::of(AuditAction::JobKept),
+            now,
+        )?;
+        Err(StoreError::Lost)
+    };
+    let store = &house.engine.store;
+    store.write(failing).unwrap_err();
+    assert_eq!(head(&house), after);
+    assert_eq!(walk(&house, None), Ok(2));
+}
+
+#[test]
+fn rows_that_share_a_commit_are_chained_in_their_order() {
+    let house = TestHouse::new();
+    let now = house.now();
+    let works: Vec<_> = (0..200)
+        .map(|number| {
+            move |tx: &stepward::store::Tx| {
+                let entry = AuditEntry::of(AuditAction::JobKept).object("job", number);
+                tx.audit_as(&Actor::named("ada"), &entry, now)?;
+                match number % 50 {
+                    17 => Err(StoreError::Lost),
+                    _ => Ok(()),
+                }
+            }
+        })
+        .collect();
+    let results = house.engine.store.write_many(works);
+    assert_eq!(results.iter().filter(|result| result.is_err()).count(), 4);
+    assert_eq!(walk(&house, None), Ok(197));
+    let page = house.engine.audit_after(1, 1_000).unwrap();
+    let objects: Vec<&str> = page
+        .iter()
+        .filter_map(|row| row.object.as_deref())
+        .collect();
+    let expected: Vec<String> = (0..200)
+        .filter(|number| number % 50 != 17)
+        .map(|number| format!("job/{number}"))
+        .collect();
+    assert_eq!(objects, expected);
+}
+
+#[test]
+fn a_filtered_page_looks_at_a_bounded_number_of_rows() {
+    let folder = TempDir::new().unwrap();
+    let store = Store::open(folder.path(), StoreOptions::default()).unwrap();
+    let now = Now {
+        wall: stepward::domain::Timestamp(1_800_000_000_000),
+        up: store.begun_up(),
+    };
+    let rows = i64::from(stepward::store::AUDIT_SCAN_MAX) + 10;
+    let write = move |tx: &stepward::store::Tx| -> Result<(), StoreError> {
+        for number in 0..rows {
+            let actor = if number == 0 { "rare" } else { "ada" };
+            let entry = AuditEntry::of(AuditAction::JobKept).object("job", number);
+            tx.audit_as(&Actor::named(actor), &entry, now)?;
+        }
+        Ok(())
+    };
+    store.write(write).unwrap();
+    let filter = AuditFilter {
+        actor: Some("rare".to_string()),
+        ..AuditFilter::default()
+    };
+    let page = |before| {
+        store
+            .read(|tx| tx.audit_before(before, &filter, 50))
+            .unwrap()
+    };
+    let first = page(i64::MAX);
+    assert!(first.rows.is_empty());
+    let second = page(first.next.expect("there is more to look at"));
+    assert_eq!(second.rows.len(), 1);
+    assert_eq!(second.next, None);
+}

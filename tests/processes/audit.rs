@@ -1,0 +1,259 @@
+//! The audit log with the real binary: listed, verified, exported, tampered with, backed up and restored.
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use rusqlite::Connection;
+
+use crate::house::{House, await_that};
+use crate::typed::{typed, typed_in};
+
+const WORK: &str = "
+tasks:
+  hello: { flow: { greet: { script: echo hello } } }
+";
+
+/// The last head that the server logged, as SEQ:HASH.
+fn logged_head(said: &str) -> String {
+    let line = said.lines().rfind(|line| line.contains("audit head"));
+    let line = line.unwrap_or_else(|| panic!("no head in {said}"));
+    let value = |key: &str| {
+        let (_, rest) = line.split_once(key).unwrap_or_else(|| panic!("{line}"));
+        rest.split_whitespace()
+            .next()
+            .unwrap()
+            .trim_matches('"')
+            .to_string()
+    };
+    format!("{}:{}", value("seq="), value("hash="))
+}
+
+#[test]
+fn the_log_is_verified_by_the_server_by_its_folder_and_by_its_export() {
+    let mut house = House::with(WORK);
+    let job = house.submit("hello");
+    house.cancel(job);
+    let listed = typed(
+        &house,
+        &["audit", "ls", "--action", "job_cancelled", "--json"],
+    )
+    .json();
+    let row = &listed["items"][0];
+    assert_eq!(row["actor"], "local");
+    assert_eq!(row["object"], format!("job/{job}"));
+    let plain = typed(&house, &["audit", "ls", "--since", "1h", "-n", "1"]);
+    assert!(plain.stdout.contains("job_cancelled\tlocal"), "{plain:?}");
+    let odd = typed(&house, &["audit", "ls", "--action", "job_canceled"]);
+    assert_eq!(odd.code, Some(2), "{odd:?}");
+    assert!(odd.stderr.contains("job_cancelled"), "{odd:?}");
+
+    let verified = typed(&house, &["audit", "verify", "--json"]).json();
+    assert_eq!(verified["ok"], true);
+    assert_eq!(verified["rows"], 3);
+    let head = format!("3:{}", verified["head"]["hash"].as_str().unwrap());
+    let expected = typed(&house, &["audit", "verify", "--expect", &head]);
+    assert_eq!(expected.code, Some(0), "{expected:?}");
+    let beyond = typed(
+        &house,
+        &["audit", "verify", "--expect", &head.replace("3:", "4:")],
+    );
+    assert_eq!(beyond.code, Some(1), "{beyond:?}");
+    assert!(beyond.stdout.contains("row 4 is missing"), "{beyond:?}");
+
+    let exported = typed(&house, &["audit", "export"]);
+    assert_eq!(exported.code, Some(0), "{exported:?}");
+    assert_eq!(exported.stdout.lines().count(), 5, "anchor, rows, head");
+    let file = house.path("audit.jsonl");
+    let verify = |text: &str| {
+        fs::write(&file, text).unwrap();
+        typed_in(
+            house.folder.path(),
+            &["audit", "verify", "--file", "audit.jsonl"],
+        )
+    };
+    assert_eq!(verify(&exported.stdout).code, Some(0));
+    let lines: Vec<&str> = exported.stdout.lines().collect();
+    for (what, tampered) in [
+        (
+            "another actor",
+            exported.stdout.replacen("local", "nobody", 1),
+        ),
+        (
+            "without a row",
+            [&lines[..2], &lines[3..]].concat().join("\n"),
+        ),
+        ("cut off", lines[..4].join("\n")),
+        (
+            "without its last row",
+            [&lines[..3], &lines[4..]].concat().join("\n"),
+        ),
+        (
+            "more after its end",
+            format!("{}{}\n", exported.stdout, lines[3]),
+        ),
+    ] {
+        let found = verify(&tampered);
+        assert_eq!(found.code, Some(1), "{what}: {found:?}");
+    }
+    let none = verify("hello\n");
+    assert_eq!(none.code, Some(3), "{none:?}");
+
+    // Logged when the server stops, so it is the head of all.
+    let heard = house.stop_server_and_listen();
+    let said = await_that("the server has logged its head", || {
+        let said = heard.lock().unwrap().clone();
+        (said.contains("audit head")).then_some(said)
+    });
+    assert_eq!(logged_head(&said), head);
+    let data = ["--data-dir", "data"];
+    let offline = typed_in(
+        house.folder.path(),
+        &[&["audit", "verify", "--expect", &head][..], &data].concat(),
+    );
+    assert_eq!(offline.code, Some(0), "{offline:?}");
+    let copy = typed_in(
+        house.folder.path(),
+        &[&["audit", "export"][..], &data].concat(),
+    );
+    assert_eq!(copy.stdout, exported.stdout);
+    let check = typed_in(house.folder.path(), &["db", "check", "data"]);
+    assert!(
+        check.stdout.contains("3 rows of the audit log fit"),
+        "{check:?}"
+    );
+
+    let sql = Connection::open(house.path("data/stepward.db")).unwrap();
+    sql.execute("UPDATE audit SET actor = 'eve' WHERE seq = 2", [])
+        .unwrap();
+    drop(sql);
+    let check = typed_in(house.folder.path(), &["db", "check", "data"]);
+    assert_eq!(check.code, Some(1), "{check:?}");
+    assert!(
+        check.stdout.contains("row 2 does not fit its hash"),
+        "{check:?}"
+    );
+    let offline = typed_in(
+        house.folder.path(),
+        &[&["audit", "verify"][..], &data].concat(),
+    );
+    assert_eq!(offline.code, Some(1), "{offline:?}");
+    // The server goes on: people need it, and the tampering stays visible.
+    house.start_server();
+    house.submit("hello");
+    let still = typed(&house, &["audit", "verify"]);
+    assert_eq!(still.code, Some(1), "{still:?}");
+    assert!(still.stdout.contains("row 2 does not fit"), "{still:?}");
+}
+
+#[test]
+fn a_backup_names_the_head_and_a_restore_goes_on_from_it() {
+    let mut house = House::with(WORK);
+    house.submit("hello");
+    let taken = typed(&house, &["backup", "one.tar", "--json"]).json();
+    // The row about the backup comes after the copy.
+    assert_eq!(taken["audit_head"]["seq"], 2);
+    let verified = typed_in(
+        house.folder.path(),
+        &["backup", "verify", "one.tar", "--json"],
+    )
+    .json();
+    assert_eq!(verified["audit_fits"], true);
+    let job = house.submit("hello");
+    house.cancel(job);
+    let later = typed(&house, &["audit", "verify", "--json"]).json();
+    let later = format!(
+        "{}:{}",
+        later["head"]["seq"],
+        later["head"]["hash"].as_str().unwrap()
+    );
+    assert!(house.stop_server());
+    let restored = typed_in(
+        house.folder.path(),
+        &["restore", "one.tar", "--data-dir", "data", "--force"],
+    );
+    assert_eq!(restored.code, Some(0), "{restored:?}");
+    assert!(
+        restored.stderr.contains("the audit log fits together"),
+        "{restored:?}"
+    );
+    house.start_server();
+    let rows = typed(&house, &["audit", "ls", "--json"]).json();
+    let actions: Vec<&str> = rows["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["action"].as_str().unwrap())
+        // The house gives its server the same port again, which the settings had left open at first.
+        .filter(|action| *action != "settings_changed")
+        .collect();
+    assert_eq!(actions, ["backup_restored", "job_submitted", "audit_begun"]);
+    assert_eq!(typed(&house, &["audit", "verify"]).code, Some(0));
+    let lost = typed(&house, &["audit", "verify", "--expect", &later]);
+    assert_eq!(
+        lost.code,
+        Some(1),
+        "what was done after the backup is missing: {lost:?}"
+    );
+}
+
+/// The documentation has a program that verifies an export. It is run as it stands there.
+#[test]
+fn the_program_in_the_documentation_verifies_an_export() {
+    let is_there = Command::new("python3").arg("--version").output();
+    if !is_there.is_ok_and(|output| output.status.success()) {
+        return;
+    }
+    let house = House::with(WORK);
+    let job = house.submit("hello");
+    house.cancel(job);
+    let exported = typed(&house, &["audit", "export"]).stdout;
+    let docs =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/security.md")).unwrap();
+    let program = docs
+        .split("```python\n")
+        .nth(1)
+        .unwrap()
+        .split("```")
+        .next()
+        .unwrap();
+    let run = |text: &str| {
+        let file = house.path("export.jsonl");
+        fs::write(&file, text).unwrap();
+        let ran = Command::new("python3")
+            .args(["-c", program])
+            .stdin(fs::File::open(&file).unwrap())
+            .stderr(Stdio::null())
+            .status();
+        ran.unwrap().success()
+    };
+    assert!(run(&exported));
+    assert!(!run(&exported.replacen("local", "nobody", 1)));
+}
+
+#[test]
+fn a_wrong_token_is_recorded_although_nobody_else_comes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let token = folder.join("token");
+    fs::write(&token, "a-token-that-is-long-enough").unwrap();
+    let house = House::with_settings(
+        WORK,
+        &format!(
+            "auth: {{ required: true, token_file: {} }}",
+            token.display()
+        ),
+    );
+    let guess = stepward::client::Client::new(&house.url(), Some("wrong"));
+    assert!(
+        guess
+            .get::<serde_json::Value>("/api/jobs", std::time::Duration::from_secs(10))
+            .is_err()
+    );
+    let sql = Connection::open(house.path("data/stepward.db")).unwrap();
+    let refused =
+        "SELECT address FROM audit WHERE action = 'login_refused' AND outcome = 'refused'";
+    let address: String = await_that("the wrong token is recorded", || {
+        sql.query_row(refused, [], |row| row.get(0)).ok()
+    });
+    assert_eq!(address, "127.0.0.1");
+}
