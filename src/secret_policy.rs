@@ -396,7 +396,7 @@ impl AllowedPlaces {
             .collect();
         let message = match listed.first() {
             Some(first) => format!(
-                "{place} is not allowed as a secret: with links resolved, it is not below {}; move it to {first}, or add {whole} to \
+                "{place} is not allowed as a secret: its path, after symbolic links are followed, is not below {}; move it to {first}, or add {whole} to \
                  secrets.allow_files in the server's settings",
                 listed.join(" or ")
             ),

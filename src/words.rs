@@ -84,27 +84,41 @@ pub fn turns_reading(c: char) -> bool {
     )
 }
 
-/// A name with it is not what it looks like, or takes more than its place.
-pub fn is_deceitful(c: char) -> bool {
-    c.is_control() || turns_reading(c)
+/// Returns whether a character has no width, so that two texts with and without it look the same. The two joiners are not among them:
+/// some scripts and many emoji need them.
+fn is_invisible(c: char) -> bool {
+    matches!(
+        c,
+        '\u{00AD}' | '\u{180E}' | '\u{200B}' | '\u{2060}'..='\u{2064}' | '\u{FEFF}' | '\u{E0000}'..='\u{E007F}'
+    )
 }
 
-/// What others wrote, in one line: no control character of it reaches the terminal, none that turns the direction of reading.
+/// Returns whether a character may not be shown: control characters, those that turn the direction of reading, and invisible ones.
+fn is_unprintable(c: char) -> bool {
+    c.is_control() || turns_reading(c) || is_invisible(c)
+}
+
+/// Returns whether a name with this character could be taken for another name.
+pub fn is_deceitful(c: char) -> bool {
+    is_unprintable(c) || matches!(c, '\u{200C}' | '\u{200D}')
+}
+
+/// Returns a text from elsewhere in one line. Control characters, characters that turn the direction of reading and invisible ones are
+/// replaced.
 pub fn printable(text: &str) -> String {
     let show = |c: char| match c {
         '\t' | '\n' | '\r' => ' ',
-        c if is_deceitful(c) => '\u{fffd}',
+        c if is_unprintable(c) => '\u{fffd}',
         c => c,
     };
     text.chars().map(show).collect()
 }
 
-/// What others wrote, in as many lines as it has: breaks and tabs stay, every other control character and all that turns the direction
-/// of reading is replaced.
+/// Returns a text from elsewhere with its line breaks and tabs. All other characters that may not be shown are replaced.
 pub fn printable_lines(text: &str) -> String {
     let show = |c: char| match c {
         '\t' | '\n' => c,
-        c if is_deceitful(c) => '\u{fffd}',
+        c if is_unprintable(c) => '\u{fffd}',
         c => c,
     };
     text.replace("\r\n", "\n").chars().map(show).collect()

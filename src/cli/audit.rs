@@ -313,6 +313,10 @@ fn each_remote<T>(
 
 fn list(args: LsArgs) -> anyhow::Result<Exit> {
     let limit = args.limit.unwrap_or(NEWEST);
+    let is_filtered = args.actor.is_some()
+        || args.action.is_some()
+        || args.since.is_some()
+        || args.before.is_some();
     let filter = AuditFilter {
         actor: args.actor,
         action: args.action,
@@ -325,7 +329,10 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
     if args.show.json {
         answer_json_list(rows);
     } else if rows.is_empty() {
-        say("the audit log has no such row");
+        say(match is_filtered {
+            true => "no row of the audit log matches",
+            false => "the audit log is empty",
+        });
     } else {
         let look = args.show.look();
         print(&table(&rows, &look).text(&look));

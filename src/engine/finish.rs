@@ -28,7 +28,8 @@ fn made_good(report: &Finished, outputs: &[ValueSpec]) -> Finished {
         return Finished::Failed {
             reason: Reason::OutputInvalid,
             message: format!(
-                "its output has the reserved key `{SEALED_KEY}` at {}; use another key",
+                "its output has the key `{SEALED_KEY}` at {}, which marks encrypted values of the server and is not allowed here; use \
+                 another key",
                 limits::shorten(&path)
             ),
             exit_code: *exit_code,

@@ -95,7 +95,8 @@ fn reserved(name: &str, path: &str) -> Violation {
     Violation {
         name: shorten(name),
         message: format!(
-            "has the reserved key `{SEALED_KEY}` at {}; give the value itself, or use another key",
+            "has the key `{SEALED_KEY}` at {}, which marks encrypted values of the server and is not allowed here; give the value \
+             itself, or use another key",
             shorten(path)
         ),
     }

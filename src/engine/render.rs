@@ -116,12 +116,15 @@ fn masks_of(specs: &[ValueSpec], input: &Map<String, Value>) -> Vec<String> {
     values.flat_map(shown_in).collect()
 }
 
-/// Every text that would show a value.
+/// Returns the texts and numbers anywhere inside a secret value: printing one of them would show a part of the secret. The keys of an
+/// object are names and stay readable.
 fn shown_in(value: &Value) -> Vec<String> {
     match value {
+        Value::String(text) => vec![text.clone()],
         Value::Number(number) => vec![number.to_string()],
         Value::Array(list) => list.iter().flat_map(shown_in).collect(),
-        other => texts_in(other),
+        Value::Object(map) => map.values().flat_map(shown_in).collect(),
+        Value::Null | Value::Bool(_) => Vec::new(),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use super::diagnostic::Diagnostic;
+use super::memory::AcceptedTexts;
 use super::scripts::Scripts;
 use super::source::SourceFile;
 use super::{CheckOptions, Checked, check_with};
@@ -16,12 +17,21 @@ const DEPTH_MAX: usize = 16;
 
 /// Every `*.yaml` and `*.yml` below the folder, checked together.
 pub fn load(folder: &Path) -> Checked {
+    load_accepting(folder, AcceptedTexts::default())
+}
+
+/// Checks every workflow file below the folder, as a server does whose data folder knows which texts 0.1 had accepted.
+pub fn load_accepting(folder: &Path, accepted_by_0_1: AcceptedTexts) -> Checked {
     let mut faults = Vec::new();
     let paths = find(folder, &mut faults);
     let (files, unread) = read_all(&paths);
     faults.extend(unread);
     let mut scripts = Scripts::new(Some(folder));
-    checked(&files, faults, &mut scripts, &CheckOptions::default())
+    let options = CheckOptions {
+        accepted_by_0_1,
+        ..CheckOptions::default()
+    };
+    checked(&files, faults, &mut scripts, &options)
 }
 
 /// Files and folders that somebody named; `file:` is looked for in the folder. `root`: the folder, whose other files are known as well.

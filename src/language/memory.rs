@@ -58,6 +58,16 @@ struct AcceptedHashes {
 type Texts = (BTreeMap<PathBuf, String>, BTreeMap<String, String>);
 
 impl AcceptedTexts {
+    /// Reads which texts of a workflows folder version 0.1 had accepted, and changes nothing. `file` is the memory in the data folder.
+    pub fn read(folder: &Path, file: &Path) -> AcceptedTexts {
+        let memory = Memory {
+            folder: folder.to_path_buf(),
+            file: file.to_path_buf(),
+            written: None,
+        };
+        memory.read().1
+    }
+
     pub fn has_file(&self, file: &SourceFile) -> bool {
         let path = file.path.strip_prefix(&self.folder).ok();
         let known = path.and_then(|path| self.hashes.files.get(path));

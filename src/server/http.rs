@@ -967,7 +967,7 @@ async fn read_body(
             Ok(Some(Ok(frame))) => frame,
             Ok(None) => return Ok((whole.freeze(), held)),
             Ok(Some(Err(_))) => {
-                let message = "the body ended before its time";
+                let message = "the request body could not be read: the connection ended early, or a chunk is malformed";
                 return Err(Response::error(400, "bad_request", message, Vec::new()));
             }
             Err(_) => {

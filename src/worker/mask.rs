@@ -1,5 +1,5 @@
 //! Hides secrets in what a step prints, before anything of it is written: as they are, in base64, in hexadecimal, URL-encoded,
-//! escaped for JSON, and each line of a secret that has several.
+//! escaped for JSON and HTML, and each line of a secret that has several.
 //!
 //! Not hidden, because it cannot be known: a secret that was reversed, encrypted, printed one character per line, or as hexadecimal
 //! with blanks between the bytes. Values of fewer than six bytes are not hidden either: they would hide half of every log and protect
@@ -228,6 +228,7 @@ fn forms(secret: &str) -> BTreeSet<Vec<u8>> {
         forms.extend(hex_forms(secret.as_bytes()));
         forms.extend(url_forms(secret));
         forms.extend(json_forms(secret));
+        forms.extend(html_forms(secret));
     }
     forms.retain(|form| form.len() >= SECRET_BYTES_MIN && !form.contains(&b'\n'));
     forms
@@ -329,23 +330,80 @@ fn url_forms(secret: &str) -> Vec<Vec<u8>> {
     forms
 }
 
-/// Without the quotes; other than ASCII both as it is and as `\u00e4`, slashes both ways.
+/// The forms of a secret inside a JSON text, without the quotes. Writers of JSON differ in four ways: characters other than ASCII may be
+/// escaped, `<`, `>`, `&` and `'` may be escaped so that the text is safe in HTML, the digits of an escape have either case, and a
+/// slash may have a backslash before it.
 fn json_forms(secret: &str) -> Vec<Vec<u8>> {
     let quoted = serde_json::to_string(secret).expect("a text is JSON");
     let plain = &quoted[1..quoted.len() - 1];
-    let mut ascii = String::new();
-    let mut units = [0; 2];
-    for character in plain.chars() {
-        match character.is_ascii() {
-            true => ascii.push(character),
-            false => {
-                for unit in character.encode_utf16(&mut units) {
-                    ascii.push_str(&format!("\\u{unit:04x}"));
-                }
-            }
+    let mut forms = Vec::new();
+    for escapes_html in ["", "<>&", "<>&'"] {
+        for escapes_other_than_ascii in [false, true] {
+            let lower = json_form(plain, escapes_html, escapes_other_than_ascii, false);
+            let upper = json_form(plain, escapes_html, escapes_other_than_ascii, true);
+            forms.extend([
+                lower.replace('/', "\\/"),
+                upper.replace('/', "\\/"),
+                lower,
+                upper,
+            ]);
         }
     }
-    let slashed = [plain.replace('/', "\\/"), ascii.replace('/', "\\/")];
-    let forms = [plain.to_string(), ascii].into_iter().chain(slashed);
-    forms.map(String::into_bytes).collect()
+    forms.into_iter().map(String::into_bytes).collect()
+}
+
+/// Escapes more characters of a text that is escaped for JSON already.
+fn json_form(
+    escaped: &str,
+    escapes_html: &str,
+    escapes_other_than_ascii: bool,
+    has_upper_digits: bool,
+) -> String {
+    let mut form = String::with_capacity(escaped.len());
+    let mut units = [0; 2];
+    // The four digits of an escape that the text has already.
+    let mut digits_left = 0;
+    let mut follows_backslash = false;
+    for character in escaped.chars() {
+        if digits_left > 0 {
+            digits_left -= 1;
+            form.push(if has_upper_digits {
+                character.to_ascii_uppercase()
+            } else {
+                character
+            });
+        } else if escapes_html.contains(character)
+            || (escapes_other_than_ascii && !character.is_ascii())
+        {
+            for unit in character.encode_utf16(&mut units) {
+                match has_upper_digits {
+                    true => form.push_str(&format!("\\u{unit:04X}")),
+                    false => form.push_str(&format!("\\u{unit:04x}")),
+                }
+            }
+        } else {
+            if follows_backslash && character == 'u' {
+                digits_left = 4;
+            }
+            form.push(character);
+        }
+        follows_backslash = character == '\\' && !follows_backslash;
+    }
+    form
+}
+
+/// The forms of a secret inside HTML or XML. Writers differ in how they escape quotes.
+fn html_forms(secret: &str) -> Vec<Vec<u8>> {
+    let base = secret
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;");
+    let mut forms = Vec::new();
+    for double in ["\"", "&quot;", "&#34;", "&#x22;"] {
+        for single in ["'", "&#39;", "&#x27;", "&apos;"] {
+            let form = base.replace('"', double).replace('\'', single);
+            forms.push(form.into_bytes());
+        }
+    }
+    forms
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::Finding;
+use crate::backup::WORKFLOWS_FILE;
 use crate::cli::announce;
 use crate::cli::exit::Exit;
 use crate::cli::files::{WORKER_CONFIG, config_file, workflows_folder};
@@ -14,7 +15,7 @@ use crate::client::CallError;
 use crate::clock::{monotonic_ms, wall_time};
 use crate::config::{ServerConfig, WorkerConfig, read_token};
 use crate::domain::Timestamp;
-use crate::language::{self, Checked};
+use crate::language::{self, AcceptedTexts, Checked};
 use crate::store::{DATABASE_FILE, ExamineError, Examined, examine};
 use crate::wire::NO_ROUTE;
 use crate::wire::api::{Health, List, RecoveryJson, ScheduleJson, TaskJson, WorkerJson};
@@ -116,7 +117,9 @@ impl Case {
     pub fn workflows(&self) -> Option<&Checked> {
         let load = || {
             let folder = self.workflows_folder().filter(|folder| folder.is_dir())?;
-            Some(language::load(&folder))
+            let data_dir = &self.server.as_ref().ok()?.config.data_dir;
+            let accepted = AcceptedTexts::read(&folder, &data_dir.join(WORKFLOWS_FILE));
+            Some(language::load_accepting(&folder, accepted))
         };
         self.checked.get_or_init(load).as_ref()
     }

@@ -187,7 +187,7 @@ fn at_most(mut found: Vec<Finding>) -> Vec<Finding> {
         let same_fix = rest.iter().all(|finding| finding.fix == first.fix);
         found.push(Finding {
             status: first.status,
-            message: format!("and {more} more"),
+            message: format!("and {more} more of this kind that are not shown"),
             fix: match same_fix {
                 true => first.fix.clone(),
                 false => vec!["mend these first, and ask again".to_string()],

@@ -84,7 +84,10 @@ fn by_file(errors: impl Iterator<Item = (String, String)>) -> BTreeMap<String, S
     }
     let told = |(file, (first, n)): (String, (String, usize))| match n {
         1 => (file, first),
-        n => (file, format!("{first} and {} more", n - 1)),
+        n => (
+            file,
+            format!("{first}, and {} more in this file", count(n - 1, "error")),
+        ),
     };
     files.into_iter().map(told).collect()
 }
@@ -139,7 +142,8 @@ pub fn secrets(case: &Case) -> Looked {
     let known = case.server.as_ref().ok();
     for (target, settings) in known.iter().flat_map(|known| &known.config.notify) {
         for reference in references(settings) {
-            add_user(&mut of_settings, reference, format!("notify.{target}"));
+            let user = format!("notify.{target}");
+            add_user(&mut of_settings, reference, Rules::V2, user);
         }
     }
     let checked = case.workflows();
@@ -148,26 +152,26 @@ pub fn secrets(case: &Case) -> Looked {
             for task in definition.tasks() {
                 for reference in task.draft.secrets.values() {
                     let user = format!("task {}", task.draft.name);
-                    add_user(&mut of_workflows, reference, user);
+                    add_user(&mut of_workflows, reference, task.draft.rules, user);
                 }
             }
         }
         for webhook in checked.workflows.webhooks() {
             let user = format!("webhook {}", webhook.name);
-            add_user(&mut of_workflows, &webhook.secret, user);
+            add_user(&mut of_workflows, &webhook.secret, webhook.rules, user);
         }
     }
     let mut found = Vec::new();
     let all = of_settings.len() + of_workflows.len();
-    for (reference, users) in of_settings.values() {
+    for (reference, _, users) in of_settings.values() {
         if let Err(why) = Secrets::resolve(reference) {
             found.push(not_there(reference, users, &why));
         }
     }
     let defaults = ServerConfig::default();
     let policy = SecretPolicy::of_server(known.map_or(&defaults, |known| &known.config));
-    for (reference, users) in of_workflows.values() {
-        if let Err(fault) = policy.resolve(reference, Rules::V2) {
+    for (reference, rules, users) in of_workflows.values() {
+        if let Err(fault) = policy.resolve(reference, *rules) {
             found.extend(refused(reference, users, &fault));
         }
     }
@@ -183,12 +187,13 @@ pub fn secrets(case: &Case) -> Looked {
     Ok(or_well(found, || format!("{} found", count(all, "secret"))))
 }
 
-/// References, each with those that use it.
-type UsersByReference = BTreeMap<String, (SecretRef, Vec<String>)>;
+/// References to secrets, each with the strictest rules that a user of it was accepted under, and the names of its users.
+type UsersByReference = BTreeMap<String, (SecretRef, Rules, Vec<String>)>;
 
-fn add_user(named: &mut UsersByReference, reference: &SecretRef, user: String) {
+fn add_user(named: &mut UsersByReference, reference: &SecretRef, rules: Rules, user: String) {
     let entry = named.entry(format!("{reference:?}"));
-    let (_, users) = entry.or_insert_with(|| (reference.clone(), Vec::new()));
+    let (_, strictest, users) = entry.or_insert_with(|| (reference.clone(), rules, Vec::new()));
+    *strictest = (*strictest).max(rules);
     if !users.contains(&user) {
         users.push(user);
     }

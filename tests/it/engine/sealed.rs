@@ -96,19 +96,19 @@ fn people_cannot_give_a_sealed_value_at_any_depth() {
     let victim = submit_pin(&house, vec![vault(vec![script("a")])]);
     let stolen = json!({"$sealed": ciphertext(&house, victim, "pin")});
     for (input, path) in [
-        (json!({"pin": stolen}), "at \"pin\";"),
-        (json!({"key": stolen}), "at \"key\";"),
-        (json!({"config": stolen}), "at \"config\";"),
+        (json!({"pin": stolen}), "at \"pin\","),
+        (json!({"key": stolen}), "at \"key\","),
+        (json!({"config": stolen}), "at \"config\","),
         (
             json!({"config": {"a": [1, {"b": stolen}]}}),
-            "at \"config.a[1].b\";",
+            "at \"config.a[1].b\",",
         ),
         (
             json!({"config": {"a": {"$sealed": 1, "b": 2}}}),
-            "at \"config.a\";",
+            "at \"config.a\",",
         ),
-        (json!({"key": [[stolen]]}), "at \"key[0][0]\";"),
-        (json!({"$sealed": "v2.x"}), "at \"$sealed\";"),
+        (json!({"key": [[stolen]]}), "at \"key[0][0]\","),
+        (json!({"$sealed": "v2.x"}), "at \"$sealed\","),
     ] {
         let tasks = vec![vault(vec![script("a")])];
         let told = refused_at(house.submission(submission(tasks, input.clone())));
@@ -120,13 +120,13 @@ fn people_cannot_give_a_sealed_value_at_any_depth() {
         input: Json(escaped.to_string()),
         ..Submission::of(&frozen(vec![vault(vec![script("a")])]))
     }));
-    assert!(told.contains("at \"config[0]\";"), "{told}");
+    assert!(told.contains("at \"config[0]\","), "{told}");
 
     // Neither what an approval asks for nor an approval that takes anything.
     for name in ["code", ""] {
         let job = house.submit(vec![ask(name)]);
         let told = refused_at(approve(&house, job, json!({"code": {"x": [stolen]}})));
-        assert!(told.contains("at \"code.x[0]\";"), "{told}");
+        assert!(told.contains("at \"code.x[0]\","), "{told}");
         assert_eq!(house.step_state(job, "ask").as_str(), "suspended");
     }
 }
@@ -443,4 +443,22 @@ fn no_stored_text_holds_a_secret_or_what_it_was_sealed_to() {
         }
         assert!(all.contains("***"), "{leak}: {all}");
     }
+}
+
+#[test]
+fn texts_and_numbers_anywhere_in_a_secret_json_value_are_masked() {
+    let house = TestHouse::new();
+    let uses = StepDraft {
+        env: [("KEY".to_string(), "{{ input.key | tojson }}".to_string())].into(),
+        ..script("use")
+    };
+    let key =
+        json!({"user": {"password": PIN, "pin": 4_711_815}, "codes": [[123_456.5], null, true]});
+    let input = json!({"pin": "another-secret", "key": key});
+    house
+        .submission(submission(vec![vault(vec![uses])], input))
+        .unwrap();
+    let mut masks = house.worker("ann", &[], 1).claim().masks;
+    masks.sort();
+    assert_eq!(masks, ["123456.5", "4711815", "another-secret", PIN]);
 }

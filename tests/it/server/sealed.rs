@@ -97,9 +97,9 @@ fn a_sealed_value_is_taken_from_nobody() {
     let stolen: Value = serde_json::from_str(&sealed_in(&house, "input")).unwrap();
     let stolen = &stolen["pin"];
     for (input, path) in [
-        (json!({"pin": stolen}), r#"at \"pin\";"#),
-        (json!({"config": stolen}), r#"at \"config\";"#),
-        (json!({"config": [{"x": stolen}]}), r#"at \"config[0].x\";"#),
+        (json!({"pin": stolen}), r#"at \"pin\","#),
+        (json!({"config": stolen}), r#"at \"config\","#),
+        (json!({"config": [{"x": stolen}]}), r#"at \"config[0].x\","#),
     ] {
         let (status, told) = post(&house, "/api/tasks/vault/jobs", &json!({"input": input}));
         assert!((400..500).contains(&status), "{status} {told}");
@@ -109,14 +109,14 @@ fn a_sealed_value_is_taken_from_nobody() {
     let approval = json!({"output": {"code": {"deep": [stolen]}}});
     let (status, told) = post(&house, "/api/jobs/1/steps/ask/approve", &approval);
     assert!((400..500).contains(&status), "{status} {told}");
-    assert!(told.contains(r#"at \"code.deep[0]\";"#), "{told}");
+    assert!(told.contains(r#"at \"code.deep[0]\","#), "{told}");
 
     let headers = format!("{JSON}authorization: Bearer {SECRET}\r\n");
     let body = json!({"a": {"b": stolen}}).to_string();
     let answer = house.ask("POST", "/hooks/push", &headers, body.as_bytes());
     assert!((400..500).contains(&answer.status), "{}", answer.status);
     assert!(
-        answer.text().contains(r#"at \"config.a.b\";"#),
+        answer.text().contains(r#"at \"config.a.b\","#),
         "{}",
         answer.text()
     );

@@ -183,3 +183,29 @@ fn short_values_are_not_hidden_and_counted() {
     assert_eq!(masks.add(&"x".repeat(1 << 20)), Added::TooMany);
     assert_eq!(masks.hide("abcdef 123456"), "*** ***");
 }
+
+#[test]
+fn a_secret_is_hidden_as_the_writers_of_json_and_html_escape_it() {
+    let masks = masks(&["<a&b>'\"/é\u{1b}x"]);
+    let shown = [
+        // serde_json, JSON.stringify
+        r#"<a&b>'\"/é\u001bx"#,
+        // Python's json.dumps
+        r#"<a&b>'\"/\u00e9\u001bx"#,
+        // Go's encoding/json
+        r#"\u003ca\u0026b\u003e'\"/é\u001bx"#,
+        // Rails, and PHP with JSON_HEX_TAG, JSON_HEX_AMP and JSON_HEX_APOS
+        r#"\u003Ca\u0026b\u003E\u0027\"\/\u00E9\u001Bx"#,
+        // html.escape of Python
+        "&lt;a&amp;b&gt;&#x27;&quot;/é\u{1b}x",
+        // html.EscapeString of Go
+        "&lt;a&amp;b&gt;&#39;&#34;/é\u{1b}x",
+    ];
+    for shown in shown {
+        assert_eq!(
+            masks.hide(&format!("it is {shown}.")),
+            "it is ***.",
+            "{shown}"
+        );
+    }
+}
