@@ -1,9 +1,12 @@
 //! A program that the server runs and waits for. It ends together with everything that it started.
 
-use std::io::{self, Read, Write};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
@@ -29,8 +32,10 @@ pub struct Program<'a> {
 }
 
 pub enum Input {
+    /// The program need not read them.
     Bytes(Vec<u8>),
-    File(std::fs::File),
+    /// From its current position. The program has to read the file to its end.
+    File(File),
 }
 
 pub enum ProgramEnd {
@@ -43,7 +48,107 @@ pub enum ProgramEnd {
         status: ExitStatus,
         /// The beginning of what it wrote to stderr. Empty if it succeeded.
         stderr: Vec<u8>,
+        /// Whether the program has read all of an `Input::File`.
+        fed: Result<(), FeedError>,
     },
+}
+
+/// Why a program has not got all of its input.
+#[derive(Debug)]
+pub enum FeedError {
+    /// The program ended before it had read everything.
+    Unread,
+    /// The input could not be read, or the pipe could not be written.
+    Io(io::Error),
+}
+
+impl fmt::Display for FeedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FeedError::Unread => f.write_str("it ended before it had read all of its input"),
+            FeedError::Io(error) => write!(f, "its input could not be sent: {error}"),
+        }
+    }
+}
+
+/// Sends a file through a pipe to the stdin of a program, and knows whether the program has read all of it.
+///
+/// A program whose stdin is the file itself could stop reading at any place and nobody would know.
+pub struct Feeder {
+    file: File,
+    writer: PipeWriter,
+    /// Kept to see whether anything is left in the pipe when the program has ended.
+    reader: PipeReader,
+}
+
+/// A feeder at work.
+pub struct Feeding {
+    thread: JoinHandle<io::Result<u64>>,
+    reader: PipeReader,
+}
+
+impl Feeder {
+    /// Returns the feeder and the stdin for the program.
+    pub fn new(file: File) -> io::Result<(Feeder, Stdio)> {
+        let (reader, writer) = io::pipe()?;
+        let stdin = Stdio::from(reader.try_clone()?);
+        let feeder = Feeder {
+            file,
+            writer,
+            reader,
+        };
+        Ok((feeder, stdin))
+    }
+
+    /// Begins to send the file, once the program was started.
+    pub fn start(mut self) -> Feeding {
+        let thread = thread::spawn(move || io::copy(&mut self.file, &mut self.writer));
+        Feeding {
+            thread,
+            reader: self.reader,
+        }
+    }
+}
+
+impl Feeding {
+    /// Says whether the program has read everything. To be called when the program has ended.
+    pub fn finish(self) -> Result<(), FeedError> {
+        // Either the pipe has something left, or it gets more from the thread, or the thread has closed it and everything was read.
+        let left = (&self.reader).read(&mut [0]);
+        // A thread that still writes gets an error now.
+        drop(self.reader);
+        let sent = self.thread.join().expect("copying does not panic");
+        match (left, sent) {
+            (Ok(0), Ok(_)) => Ok(()),
+            (Ok(0), Err(error)) | (Err(error), _) => Err(FeedError::Io(error)),
+            (Ok(_), _) => Err(FeedError::Unread),
+        }
+    }
+}
+
+/// Says whether `run` finds this program and may run it: else `NotFound` or `PermissionDenied`.
+pub fn check(program: &str) -> Result<(), io::ErrorKind> {
+    let is_executable = |file: &Path| {
+        let is_file = file.metadata().is_ok_and(|found| found.is_file());
+        is_file && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
+    };
+    let candidates: Vec<PathBuf> = match program.contains('/') {
+        true => vec![Path::new("/").join(program)],
+        false => {
+            let path = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+            let folders = std::env::split_paths(&path);
+            folders
+                .map(|folder| Path::new("/").join(folder).join(program))
+                .collect()
+        }
+    };
+    match candidates.iter().any(|file| is_executable(file)) {
+        true => Ok(()),
+        false if candidates.iter().any(|file| file.exists()) => {
+            Err(io::ErrorKind::PermissionDenied)
+        }
+        false => Err(io::ErrorKind::NotFound),
+    }
 }
 
 /// Runs a program in the folder `/` until it ends, or until `keep_waiting` says no. That is asked again and again with the time
@@ -52,9 +157,12 @@ pub fn run(program: Program, keep_waiting: &mut dyn FnMut(Duration) -> bool) -> 
     let passed_on = PASSED_ON
         .iter()
         .filter_map(|name| std::env::var_os(name).map(|value| (*name, value)));
-    let (stdin, input) = match program.stdin {
-        Input::Bytes(bytes) => (Stdio::piped(), Some(bytes)),
-        Input::File(file) => (Stdio::from(file), None),
+    let (stdin, input, feeder) = match program.stdin {
+        Input::Bytes(bytes) => (Stdio::piped(), Some(bytes), None),
+        Input::File(file) => match Feeder::new(file) {
+            Ok((feeder, stdin)) => (stdin, None, Some(feeder)),
+            Err(error) => return ProgramEnd::NotStarted(error),
+        },
     };
     let spawned = Command::new(&program.words[0])
         .args(&program.words[1..])
@@ -74,12 +182,14 @@ pub fn run(program: Program, keep_waiting: &mut dyn FnMut(Duration) -> bool) -> 
     if let Some(input) = input {
         feed(&mut child, input);
     }
+    let feeding = feeder.map(Feeder::start);
     let stderr = listen(&mut child);
     let has_ended = await_end(&child, keep_waiting);
     let group = Pid::from_child(&child);
     // Before the child is waited for, so that its number is nobody else's. If nobody is left of the group, all the better.
     let _ = kill_process_group(group, Signal::KILL);
     let ended = child.wait();
+    let fed = feeding.map_or(Ok(()), Feeding::finish);
     if !has_ended {
         return ProgramEnd::Killed;
     }
@@ -87,10 +197,12 @@ pub fn run(program: Program, keep_waiting: &mut dyn FnMut(Duration) -> bool) -> 
         Ok(status) if status.success() => ProgramEnd::Exited {
             status,
             stderr: Vec::new(),
+            fed,
         },
         Ok(status) => ProgramEnd::Exited {
             status,
             stderr: stderr.recv_timeout(STDERR_TIMEOUT).unwrap_or_default(),
+            fed,
         },
         Err(error) => ProgramEnd::Unknown(error),
     }
@@ -133,5 +245,69 @@ fn await_end(child: &Child, keep_waiting: &mut dyn FnMut(Duration) -> bool) -> b
         thread::sleep(nap);
         waited += nap;
         nap = (nap * 2).min(POLL_INTERVAL_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Seek;
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn fed(script: &str, bytes: usize) -> (bool, Result<(), FeedError>) {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![b'.'; bytes]).unwrap();
+        file.rewind().unwrap();
+        let words = ["sh", "-c", script].map(str::to_string);
+        let program = Program {
+            words: &words,
+            variables: &[],
+            stdin: Input::File(file),
+            stdout: Stdio::null(),
+        };
+        match run(program, &mut |_| true) {
+            ProgramEnd::Exited { status, fed, .. } => (status.success(), fed),
+            _ => panic!("{script}: it was not run to its end"),
+        }
+    }
+
+    /// One size fits into the buffer of a pipe, the other does not.
+    const SIZES: [usize; 2] = [10_000, 1_000_000];
+
+    #[test]
+    fn a_program_that_reads_a_part_has_not_got_its_input() {
+        for bytes in SIZES {
+            for script in ["head -c 100", "exec <&-; sleep 0.1", "exit 0"] {
+                let (is_success, fed) = fed(script, bytes);
+                assert!(is_success, "{script}");
+                assert!(matches!(fed, Err(FeedError::Unread)), "{script}: {fed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_may_read_its_input_in_any_way() {
+        for bytes in SIZES {
+            for script in ["cat", "cat /dev/stdin", "cat | cat", "sleep 0.1; cat"] {
+                let (is_success, fed) = fed(script, bytes);
+                assert!(is_success && fed.is_ok(), "{script}: {fed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_program_that_cannot_run_is_known_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("program");
+        let name = file.to_str().unwrap();
+        assert_eq!(check("sh"), Ok(()));
+        assert_eq!(check("bin/sh"), Ok(()));
+        assert_eq!(check("no-such-program"), Err(io::ErrorKind::NotFound));
+        assert_eq!(check(name), Err(io::ErrorKind::NotFound));
+        std::fs::write(&file, "#!/bin/sh").unwrap();
+        assert_eq!(check(name), Err(io::ErrorKind::PermissionDenied));
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(check(name), Ok(()));
     }
 }

@@ -4,7 +4,7 @@
 //! Whoever can read such a file is let in, so the files have mode 0600, are not part of a backup, and are read only if they belong
 //! to the user who asks.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -23,6 +23,8 @@ pub const WORKER_TOKEN_FILE: &str = "worker.token";
 const FILE_BYTES_MAX: u64 = 1_000;
 /// The permissions of the group and of everybody else.
 const OTHERS: u32 = 0o077;
+/// The permissions of the group and of everybody else to write.
+const WRITTEN_BY_OTHERS: u32 = 0o022;
 
 /// Writes the file. It is durable on disk when this returns, and at no time could another user read it.
 pub fn write(file: &Path, text: &str) -> io::Result<()> {
@@ -34,19 +36,46 @@ pub fn write(file: &Path, text: &str) -> io::Result<()> {
 /// `None`: the file is not there, belongs to another user, can be read by others, is a link, or holds no whole token. Then somebody
 /// else may have put it there, or may know its content, and nothing is sent.
 pub fn read_own(file: &Path) -> Option<String> {
+    let is_trusted = |found: &Metadata| {
+        found.uid() == rustix::process::geteuid().as_raw() && found.mode() & OTHERS == 0
+    };
+    let bytes = read_trusted(file, FILE_BYTES_MAX, is_trusted)?;
+    let token = std::str::from_utf8(&bytes).ok()?.trim();
+    TokenText::read(token).map(|_| token.to_string())
+}
+
+/// Reads a file that says where a token is sent to, if only this user or root can have written it.
+///
+/// `None`: the file is not there, belongs to another user, can be written by others, is a link, or is longer than `bytes_max`.
+pub fn read_written_by_own(file: &Path, bytes_max: u64) -> Option<Vec<u8>> {
+    let is_trusted = |found: &Metadata| {
+        let owner = found.uid();
+        let is_own = owner == 0 || owner == rustix::process::geteuid().as_raw();
+        is_own && found.mode() & WRITTEN_BY_OTHERS == 0
+    };
+    read_trusted(file, bytes_max, is_trusted)
+}
+
+/// Reads a regular file if `is_trusted` accepts its owner and its mode.
+///
+/// The path is looked up once. Another user who can write in a folder above may replace what the path leads to at any time, so the
+/// file that is checked has to be the file that is read.
+fn read_trusted(
+    file: &Path,
+    bytes_max: u64,
+    is_trusted: impl Fn(&Metadata) -> bool,
+) -> Option<Vec<u8>> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let mut options = OpenOptions::new();
     let options = options.read(true).custom_flags(flags.bits() as i32);
     let opened: File = options.open(file).ok()?;
     let found = opened.metadata().ok()?;
-    let is_own = found.uid() == rustix::process::geteuid().as_raw();
-    if !found.is_file() || !is_own || found.mode() & OTHERS != 0 {
+    if !found.is_file() || found.len() > bytes_max || !is_trusted(&found) {
         return None;
     }
-    let mut text = String::new();
-    opened.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
-    let token = text.trim();
-    TokenText::read(token).map(|_| token.to_string())
+    let mut bytes = Vec::new();
+    opened.take(bytes_max).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -77,6 +106,33 @@ mod tests {
         // Once others can read it, somebody else may have it.
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         assert_eq!(read_own(&file), None);
+    }
+
+    #[test]
+    fn a_file_that_others_can_write_says_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let set_mode = |mode: u32| {
+            fs::set_permissions(path("real"), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        fs::write(path("real"), "{}").unwrap();
+        set_mode(0o644);
+        assert_eq!(read_written_by_own(&path("real"), 2), Some(b"{}".to_vec()));
+        assert_eq!(read_written_by_own(&path("real"), 1), None);
+        symlink(path("real"), path("link")).unwrap();
+        assert_eq!(read_written_by_own(&path("link"), 2), None);
+        for mode in [0o664, 0o646] {
+            set_mode(mode);
+            assert_eq!(read_written_by_own(&path("real"), 2), None);
+        }
+        if rustix::process::geteuid().is_root() {
+            set_mode(0o644);
+            std::os::unix::fs::chown(path("real"), Some(0), Some(1)).unwrap();
+            assert!(read_written_by_own(&path("real"), 2).is_some());
+            assert_eq!(read_own(&path("real")), None);
+            std::os::unix::fs::chown(path("real"), Some(1), Some(1)).unwrap();
+            assert_eq!(read_written_by_own(&path("real"), 2), None);
+        }
     }
 
     #[test]

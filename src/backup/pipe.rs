@@ -11,12 +11,14 @@ use std::process::Stdio;
 
 use super::open::is_of_age;
 use super::{BackupError, Staging};
-use crate::program::{self, Input, Program, ProgramEnd};
+use crate::program::{self, FeedError, Input, Program, ProgramEnd};
 use crate::store::GoOn;
 use crate::temporary;
 use crate::words;
 
 const COMPLAINT_CHARS_MAX: usize = 300;
+const NO_SUCH_PROGRAM: &str =
+    "there is no such program; install it, or correct `backup.pipe` in the settings";
 
 /// Suffixes of a backup that went through a command: `.age` if `age` wrote it, else `.piped`.
 const AGE: &str = ".age";
@@ -42,6 +44,17 @@ impl Pipe {
 
     pub fn program(&self) -> &str {
         &self.words[0]
+    }
+
+    /// Says why the program cannot be run, without running it.
+    pub fn check(&self) -> Result<(), BackupError> {
+        program::check(self.program()).map_err(|kind| BackupError::Pipe {
+            program: words::printable(self.program()),
+            why: match kind {
+                io::ErrorKind::NotFound => NO_SUCH_PROGRAM.to_string(),
+                _ => "the server may not run it; make it executable, or correct `backup.pipe` in the settings".to_string(),
+            },
+        })
     }
 
     /// Staging area in the data folder. Its name differs from copies that the API hands out, because both may exist at a time.
@@ -90,10 +103,9 @@ impl Pipe {
             refused = check().err();
             go_on() && refused.is_none()
         });
-        let (status, stderr) = match ended {
+        let (status, stderr, fed) = match ended {
             ProgramEnd::NotStarted(error) if error.kind() == io::ErrorKind::NotFound => {
-                let why = "there is no such program; install it, or correct `backup.pipe` in the settings";
-                return Err(failed(why.to_string()));
+                return Err(failed(NO_SUCH_PROGRAM.to_string()));
             }
             ProgramEnd::NotStarted(error) | ProgramEnd::Unknown(error) => {
                 return Err(unready(error));
@@ -102,7 +114,11 @@ impl Pipe {
                 let stopped = crate::store::CopyError::GivenUp.into();
                 return Err(refused.unwrap_or(stopped));
             }
-            ProgramEnd::Exited { status, stderr } => (status, stderr),
+            ProgramEnd::Exited {
+                status,
+                stderr,
+                fed,
+            } => (status, stderr, fed),
         };
         if !status.success() {
             let said = String::from_utf8_lossy(&stderr);
@@ -119,7 +135,14 @@ impl Pipe {
         if out.metadata().map_err(unready)?.len() == 0 {
             return Err(failed("it wrote nothing".to_string()));
         }
-        Ok(())
+        fed.map_err(|error| match error {
+            FeedError::Unread => failed(
+                "it ended without an error before it had read the whole backup, so what it wrote is no backup; correct \
+                 `backup.pipe` in the settings"
+                    .to_string(),
+            ),
+            FeedError::Io(error) => unready(error),
+        })
     }
 }
 

@@ -1,8 +1,7 @@
 //! `server.json` in a data folder: where the server of that folder listens, for whoever stands in the folder above.
 
 use std::fs;
-use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use rustix::process::Pid;
@@ -10,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::embedded::from_here;
 use crate::certificate::Trust;
-use crate::config::{ConfigError, ServerConfig};
+use crate::config::{ConfigError, ServerConfig, read_token};
 use crate::lock::Lock;
 use crate::server::tls::SHOWN_FILE;
 use crate::store::LOCK_FILE;
@@ -20,7 +19,8 @@ use crate::worker::processes::Process;
 
 const FILE: &str = "server.json";
 /// The data folder of a project, in the project's own folder.
-const FOLDER: &str = ".stepward";
+pub const FOLDER: &str = ".stepward";
+const FILE_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Announced {
@@ -78,6 +78,11 @@ impl Announcement {
     /// What it says.
     pub fn announced(&self) -> &Announced {
         &self.announced
+    }
+
+    /// The file that announces the server.
+    pub fn file(&self) -> &Path {
+        &self.file
     }
 }
 
@@ -138,22 +143,41 @@ impl Announced {
         self.cert_file.as_deref().map(Trust::of_file).transpose()
     }
 
+    /// The token for this server that the folder leads to, and where it is: that of `auth.token_file`, else that of the first start.
+    /// `file` is the file that announced the server.
+    pub fn token(
+        &self,
+        file: &Path,
+        token_use: TokenUse,
+    ) -> Result<Option<(String, PathBuf)>, ConfigError> {
+        match &self.token_file {
+            Some(_) if !self.may_get_token(file) => Ok(None),
+            Some(token_file) => Ok(Some((read_token(token_file)?, token_file.clone()))),
+            None => Ok(self.first_token(file, token_use)),
+        }
+    }
+
     /// The token that the first start of this server wrote into the data folder, if the file is there and belongs to this user, and
     /// where it is. `file` is the file that announced the server.
-    ///
-    /// The token opens everything, so it goes to nobody but that server: only to an address of this machine, and only while a process
-    /// holds the data folder. Another process that took the port of a server that has ended gets nothing.
     pub fn first_token(&self, file: &Path, token_use: TokenUse) -> Option<(String, PathBuf)> {
-        let folder = file.parent()?;
-        let is_for_us = self.takes_first_tokens && is_on_loopback(&self.url);
-        if !is_for_us || !Lock::is_held(&folder.join(LOCK_FILE)) || !self.is_alive() {
+        if !self.takes_first_tokens || !self.may_get_token(file) {
             return None;
         }
+        let folder = file.parent()?;
         let token_file = folder.join(match token_use {
             TokenUse::Command => ADMIN_TOKEN_FILE,
             TokenUse::Worker => WORKER_TOKEN_FILE,
         });
         Some((token_files::read_own(&token_file)?, token_file))
+    }
+
+    /// Whether a token that nobody named may be sent to this server. `file` is the file that announced the server.
+    ///
+    /// The token opens everything, so it goes to nobody but that server: only while a process holds the data folder. Another process
+    /// that took the port of a server that has ended gets nothing.
+    fn may_get_token(&self, file: &Path) -> bool {
+        let lock = file.parent().map(|folder| folder.join(LOCK_FILE));
+        lock.is_some_and(|lock| Lock::is_held(&lock)) && self.is_alive()
     }
 
     /// Whether the process that wrote it is there. Where the kernel does not tell, it is.
@@ -164,11 +188,25 @@ impl Announced {
 }
 
 /// Whether this address leads to this machine, whatever name servers say: names are not looked up.
-fn is_on_loopback(url: &str) -> bool {
+fn is_on_this_machine(url: &str) -> bool {
     let authority = url.split("://").nth(1).unwrap_or_default();
     let authority = authority.split('/').next().unwrap_or_default();
     let address = authority.parse::<SocketAddr>();
-    address.is_ok_and(|address| address.ip().is_loopback())
+    address.is_ok_and(|address| address.ip().is_loopback() || is_own_address(address))
+}
+
+/// Whether an interface of this machine has this address. The kernel reaches an address of its own from that same address. Connecting
+/// a datagram socket sends nothing.
+fn is_own_address(address: SocketAddr) -> bool {
+    let any: IpAddr = match address {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect(address)?;
+        socket.local_addr()
+    });
+    source.is_ok_and(|source| source.ip() == address.ip())
 }
 
 /// `None`: it has ended, or the kernel does not tell.
@@ -178,10 +216,120 @@ fn start_of(pid: u32) -> Option<u64> {
     Some(process.identity().1)
 }
 
-/// What another user wrote would send our token to wherever they like.
+/// Reads an announcement. One that another user may have written, or that names another machine, counts as none: it would send the
+/// token of this user to wherever the other user likes.
 fn read(file: &Path) -> Option<Announced> {
-    let owner = file.metadata().ok()?.uid();
-    let is_trusted = owner == 0 || owner == rustix::process::geteuid().as_raw();
-    let text = fs::read(file).ok().filter(|_| is_trusted)?;
-    serde_json::from_slice(&text).ok()
+    let text = token_files::read_written_by_own(file, FILE_BYTES_MAX)?;
+    let announced: Announced = serde_json::from_slice(&text).ok()?;
+    is_on_this_machine(&announced.url).then_some(announced)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    fn announced(url: &str) -> Announced {
+        Announced {
+            url: url.to_string(),
+            pid: std::process::id(),
+            started_ticks: start_of(std::process::id()),
+            token_file: Some("/somewhere/token".into()),
+            cert_file: None,
+            takes_first_tokens: false,
+        }
+    }
+
+    #[test]
+    fn only_a_server_of_this_machine_is_believed() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        for (url, is_believed) in [
+            ("http://127.0.0.1:7717", true),
+            ("https://127.0.0.1:7717", true),
+            ("http://[::1]:7717", true),
+            ("http://192.0.2.1:7717", false),
+            ("https://192.0.2.1:7717", false),
+            ("http://[2001:db8::1]:7717", false),
+            ("http://localhost:7717", false),
+            ("http://127.0.0.1:7717@192.0.2.1:80", false),
+            ("127.0.0.1:7717", false),
+        ] {
+            put(&file, &announced(url)).unwrap();
+            assert_eq!(read(&file).is_some(), is_believed, "{url}");
+        }
+    }
+
+    /// Whoever owns the link decides at any time which file of this user it leads to.
+    #[test]
+    fn a_link_announces_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let real = folder.path().join("real");
+        put(&real, &announced("http://127.0.0.1:7717")).unwrap();
+        symlink(&real, folder.path().join(FILE)).unwrap();
+        assert_eq!(read(&folder.path().join(FILE)), None);
+    }
+
+    #[test]
+    fn a_token_goes_only_to_a_server_that_holds_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(FILE);
+        let token_file = folder.path().join("token");
+        fs::write(&token_file, "0123456789abcdef").unwrap();
+        let announced = Announced {
+            token_file: Some(token_file.clone()),
+            ..announced("http://127.0.0.1:7717")
+        };
+        let found = || announced.token(&file, TokenUse::Worker).unwrap();
+        assert_eq!(found(), None);
+        let lock = Lock::take(fs::File::create(folder.path().join(LOCK_FILE)).unwrap()).unwrap();
+        assert_eq!(found(), Some(("0123456789abcdef".to_string(), token_file)));
+        drop(lock);
+    }
+
+    /// Somebody who can write in the folder above exchanges the data folder again and again, so that the check of a path and its
+    /// reading may meet two files.
+    #[test]
+    fn the_file_that_is_read_is_the_file_that_was_checked() {
+        let above = tempfile::tempdir().unwrap();
+        let path = |name: &str| above.path().join(name);
+        let (own, forged) = ("http://127.0.0.1:1", "http://127.0.0.1:2");
+        for (folder, url) in [("own", own), ("forged", forged)] {
+            fs::create_dir(path(folder)).unwrap();
+            put(&path(folder).join(FILE), &announced(url)).unwrap();
+        }
+        let forged_file = path("forged").join(FILE);
+        // Only root can make a file of another user. For others, a file that everybody may write is as little to be trusted.
+        match rustix::process::geteuid().is_root() {
+            true => chown(&forged_file, Some(65_534), Some(65_534)).unwrap(),
+            false => {
+                fs::set_permissions(&forged_file, fs::Permissions::from_mode(0o666)).unwrap();
+            }
+        }
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for target in ["own", "forged"].into_iter().cycle() {
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    symlink(path(target), path("next")).unwrap();
+                    fs::rename(path("next"), path(FOLDER)).unwrap();
+                }
+            });
+            let path = path(FOLDER).join(FILE);
+            let believed: Vec<String> = (0..20_000)
+                .filter_map(|_| read(&path))
+                .map(|found| found.url)
+                .collect();
+            is_over.store(true, Ordering::Relaxed);
+            assert!(
+                !believed.is_empty(),
+                "the exchange never showed the file of this user"
+            );
+            assert!(!believed.iter().any(|url| url == forged));
+        });
+    }
 }

@@ -14,11 +14,11 @@ use flate2::write::GzEncoder;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use super::announce;
+use super::announce::{self, TokenUse};
 use super::exit::{Exit, Fault};
 use super::files::{SERVER_CONFIG, config_file, server_config, workflows_folder};
 use super::look::Show;
-use super::reach::{NamedBy, Reach, Remote, first_token, token_variable};
+use super::reach::{NamedBy, Reach, Remote, token_variable};
 use super::say::{answer, answer_json, is_written, say};
 use super::words::{bytes, count, moment, shown_path};
 use crate::backup::{self, Backup, BackupError, Contents, Manifest, Noted, Sources, Staging};
@@ -26,6 +26,7 @@ use crate::certificate::Trust;
 use crate::client::CallError;
 use crate::clock::wall_time;
 use crate::config::read_token;
+use crate::program::Feeder;
 use crate::store::{DATABASE_FILE, GoOn, OpenError, Stopped};
 use crate::temporary;
 use crate::wire::Time;
@@ -231,11 +232,16 @@ fn source(args: &BackupArgs) -> anyhow::Result<Source> {
                 ))),
             };
         };
-        let token = match (&args.reach.token_file, &announced.token_file) {
-            (Some(file), _) | (None, Some(file)) => Some(read_token(file)?),
-            (None, None) => {
-                let found = || first_token(&announced, &file).map(|(token, _)| token);
-                token_variable()?.or_else(found)
+        let named = match (&args.reach.token_file, &announced.token_file) {
+            (Some(file), _) => Some(read_token(file)?),
+            (None, Some(_)) => None,
+            (None, None) => token_variable()?,
+        };
+        let token = match named {
+            Some(token) => Some(token),
+            None => {
+                let found = announced.token(&file, TokenUse::Command)?;
+                found.map(|(token, _)| token)
             }
         };
         let named_by = NamedBy::Folder(file, announced.pid);
@@ -423,18 +429,24 @@ fn verified(stream: impl Read, squeeze: bool) -> anyhow::Result<(File, Contents)
 
 /// Runs the command of `--pipe` as if it had been typed: it sees the terminal and the environment of whoever typed it.
 fn run_pipe(command: &str, plain: File, out: Stdio) -> anyhow::Result<()> {
-    let status = Command::new("sh")
+    let (feeder, stdin) = Feeder::new(plain).context("no pipe can be made")?;
+    let mut child = Command::new("sh")
         .args(["-c", command])
-        .stdin(plain)
+        .stdin(stdin)
         .stdout(out)
-        .status()
+        .spawn()
         .context("sh cannot be started")?;
-    match status.success() {
-        true => Ok(()),
-        false => Err(anyhow::anyhow!(
+    let feeding = feeder.start();
+    let status = child.wait().context("sh cannot be waited for")?;
+    let fed = feeding.finish();
+    if !status.success() {
+        return Err(anyhow::anyhow!(
             "the command of --pipe ended with {status}; what it wrote is no backup and was not kept"
-        )),
+        ));
     }
+    fed.map_err(|why| {
+        anyhow::anyhow!("the command of --pipe failed: {why}; what it wrote was not kept")
+    })
 }
 
 /// What is looked at goes out as well.

@@ -10,7 +10,6 @@ use std::time::Duration;
 use anyhow::Context;
 use crossbeam_channel::{Receiver, after, never, select};
 
-use super::process;
 use super::reach::{NamedBy, Remote};
 use super::say::say;
 use super::words::printable;
@@ -59,7 +58,6 @@ pub struct Local {
 
 impl Local {
     pub fn start(options: LocalOptions) -> anyhow::Result<Local> {
-        process::hide_from_steps();
         let folder = TemporaryFolder::create("run").context("no temporary folder can be made")?;
         let token_file = folder.path().join("token");
         let token = new_token();

@@ -117,11 +117,10 @@ impl Reach {
             }
             (None, None) => return Ok(None),
             (None, Some((announced, file))) => {
-                if let (None, Some(file)) = (&token, &announced.token_file) {
-                    token = Some((read_token(file)?, printable(&file.display().to_string())));
-                }
                 if token.is_none() {
-                    token = first_token(&announced, &file);
+                    let found = announced.token(&file, TokenUse::Command)?;
+                    token =
+                        found.map(|(token, file)| (token, printable(&file.display().to_string())));
                 }
                 if trust.is_none() {
                     trust = announced.trust()?;
@@ -385,7 +384,7 @@ impl Remote {
 
 /// The server of this folder, by the usual place of its data or by that of its settings; else of one above. Settings that do not
 /// load name none.
-fn announced(folder: &Path) -> Option<(Announced, PathBuf)> {
+pub fn announced(folder: &Path) -> Option<(Announced, PathBuf)> {
     let of_settings = || {
         let config = server_config(None).ok()?;
         announce::of_folder(&folder.join(config.data_dir))

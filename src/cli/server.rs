@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use clap::builder::BoolishValueParser;
 
-use super::announce::Announcement;
+use super::announce::{self, Announcement};
 use super::embedded::{self, Embedded, Manner};
 use super::exit::{Exit, Fault};
 use super::files::{SERVER_CONFIG, config_file, keep_out_of_repositories, unserved};
 use super::own_log::say;
 use super::port_owner;
 use super::process;
+use super::reach;
 use super::settings;
 use super::worker::introduce;
 use crate::config::environment::unknown_server_variables;
@@ -117,7 +118,10 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
             "every user of this machine can read {file}, which opens everything here: chmod o= {file}"
         ));
     }
-    for line in about_tokens(&server, &config) {
+    if no_auth || config.auth.required == Some(false) {
+        say(open_to_everybody(&announcement.announced().url, no_auth));
+    }
+    for line in about_tokens(&server, &config, &announcement) {
         say(line);
     }
     if forgotten {
@@ -179,7 +183,11 @@ fn check_no_auth(config: &ServerConfig) -> anyhow::Result<()> {
 }
 
 /// The start message about authentication: who is let in, and which files have the tokens. It never has the text of a token.
-fn about_tokens(server: &Server, config: &ServerConfig) -> Vec<String> {
+fn about_tokens(
+    server: &Server,
+    config: &ServerConfig,
+    announcement: &Announcement,
+) -> Vec<String> {
     let file = |name: &str| shell_path(&config.data_dir.join(name));
     let (admin, worker) = (file(ADMIN_TOKEN_FILE), file(WORKER_TOKEN_FILE));
     let mut lines = Vec::new();
@@ -191,12 +199,14 @@ fn about_tokens(server: &Server, config: &ServerConfig) -> Vec<String> {
                 tokens.admin, tokens.worker
             ));
             lines.push(format!(
-                "commands and workers of this user find them by themselves; for the pages: cat {admin}"
+                "{}; for the pages: cat {admin}",
+                how_tokens_are_found(announcement)
             ));
         }
         None if takes_first_tokens => lines.push(match config.data_dir.join(ADMIN_TOKEN_FILE).exists() {
             true => format!(
-                "everybody who comes must show a token: commands of this user find that of {admin} by themselves"
+                "everybody who comes must show a token; {}",
+                how_tokens_are_found(announcement)
             ),
             false => format!(
                 "everybody who comes must show a token, and {admin} is not there: whoever has none makes one while the server is \
@@ -213,6 +223,59 @@ fn about_tokens(server: &Server, config: &ServerConfig) -> Vec<String> {
             .map(|notice| format!("{}; {}", notice.message, notice.fix)),
     );
     lines
+}
+
+/// The start message of a server that was told to ask nobody for a token.
+fn open_to_everybody(url: &str, no_auth: bool) -> String {
+    let why = match no_auth {
+        true => "--no-auth",
+        false => "auth.required: false in the settings",
+    };
+    format!(
+        "everybody who can reach {url} has the role admin, every user and every step of this machine included, because of {why}"
+    )
+}
+
+/// Says where commands and workers have to be started to find the token files without a flag, or which flags they need.
+fn how_tokens_are_found(announcement: &Announcement) -> String {
+    let file = announcement.file();
+    let file = file.canonicalize().unwrap_or(file.to_path_buf());
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    if let (Some(name), Some(project)) = (folder.file_name(), folder.parent())
+        && name == announce::FOLDER
+    {
+        return format!(
+            "commands and workers that this user starts in {} or below find the token files without a flag",
+            shell_path(project)
+        );
+    }
+    let here = std::env::current_dir().ok();
+    let found = here.as_deref().and_then(reach::announced);
+    let is_found_here =
+        found.is_some_and(|(_, found)| found.canonicalize().is_ok_and(|found| found == file));
+    if let Some(here) = here.filter(|_| is_found_here) {
+        return format!(
+            "commands and workers that this user starts in {} find the token files without a flag",
+            shell_path(&here)
+        );
+    }
+    let announced = announcement.announced();
+    let ca_file = announced.cert_file.as_deref();
+    let ca_file = ca_file.map_or_else(String::new, |file| {
+        format!(" --ca-file {}", shell_path(file))
+    });
+    let flags = |token_file: &str| {
+        let token_file = shell_path(&folder.join(token_file));
+        format!(
+            "--server {} --token-file {token_file}{ca_file}",
+            announced.url
+        )
+    };
+    format!(
+        "commands of this user need: {}; workers of this user need: {}",
+        flags(ADMIN_TOKEN_FILE),
+        flags(WORKER_TOKEN_FILE)
+    )
 }
 
 /// Others than its owner and its group can read it.

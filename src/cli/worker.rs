@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use crossbeam_channel::{Receiver, select};
 
-use super::announce::{self, TokenUse};
+use super::announce::TokenUse;
 use super::exit::{Exit, Fault};
 use super::files::{WORKER_CONFIG, config_file};
 use super::fleet::{self, FleetVerb};
 use super::own_log::say;
 use super::process;
-use super::reach::{TOKEN_FILE_VARIABLE, here, is_same_url, is_typed, token_word};
+use super::reach::{TOKEN_FILE_VARIABLE, announced, here, is_same_url, is_typed, token_word};
 use super::words::count;
 use crate::config::environment::unknown_worker_variables;
 use crate::config::{LogFormat, WorkerConfig, read_token};
@@ -166,41 +166,47 @@ impl GivenToken {
     }
 }
 
+/// Whether the worker was enrolled before.
+fn has_own_token(config: &WorkerConfig) -> bool {
+    config.data_dir.join(enrol::FILE).exists()
+}
+
 /// Flags and variables, then the settings file, then whoever announced itself in this folder or above: nobody else is spoken to.
 fn with_server(
     mut config: WorkerConfig,
     given: GivenToken,
 ) -> anyhow::Result<(WorkerConfig, Token)> {
-    let mut announced_file = None;
-    let first_token;
+    let found_token;
     if let Some(url) = &config.server_url {
         let found = std::env::current_dir()
             .ok()
-            .and_then(|here| announce::find(&here));
+            .and_then(|here| announced(&here));
         let found = found.filter(|(announced, _)| is_same_url(&announced.url, url));
-        first_token =
+        let found = found.filter(|_| !has_own_token(&config));
+        found_token =
             found.and_then(|(announced, file)| announced.first_token(&file, TokenUse::Worker));
     } else {
-        let Some((announced, file)) = announce::find(&here()?) else {
+        let Some((announced, file)) = announced(&here()?) else {
             let message = "no server is known here: name one with --server URL, STEPWARD_SERVER_URL or server_url in the \
                            worker's settings file, or go to a folder that has one";
             return Err(Fault::new(Exit::Unreachable, message).into());
         };
-        first_token = announced.first_token(&file, TokenUse::Worker);
+        let is_needed = matches!(given, GivenToken::InFile) && config.token_file.is_none();
+        // A worker that was enrolled keeps the token that is its own, unless one token opens everything.
+        let is_enrolled = announced.token_file.is_none() && has_own_token(&config);
+        found_token = match is_needed && !is_enrolled {
+            true => announced.token(&file, TokenUse::Worker)?,
+            false => None,
+        };
         config.server_url = Some(announced.url);
         config.ca_file = config.ca_file.or(announced.cert_file);
-        announced_file = announced.token_file;
     }
     let (word, from) = match given {
         GivenToken::Word(word, from) => (Some(word), from),
-        GivenToken::InFile => match config.token_file.clone().or(announced_file) {
-            Some(file) => (Some(read_token(&file)?), TokenFrom::File(file)),
-            // A worker that was enrolled keeps the token that is its own.
-            None if config.data_dir.join(enrol::FILE).exists() => (None, TokenFrom::Nobody),
-            None => match first_token {
-                Some((token, file)) => (Some(token), TokenFrom::File(file)),
-                None => (None, TokenFrom::Nobody),
-            },
+        GivenToken::InFile => match (&config.token_file, found_token) {
+            (Some(file), _) => (Some(read_token(file)?), TokenFrom::File(file.clone())),
+            (None, Some((token, file))) => (Some(token), TokenFrom::File(file)),
+            (None, None) => (None, TokenFrom::Nobody),
         },
     };
     if word.as_deref().is_some_and(TokenText::is_broken) {

@@ -21,7 +21,7 @@ use crate::domain::step::StepState;
 use crate::domain::task::{Action, Rules, StepDraft, Task, TaskDraft, is_template};
 use crate::domain::value::ValueSpec;
 use crate::domain::{AttemptRef, Json, Now};
-use crate::language::arguments::{self, Role};
+use crate::language::arguments;
 use crate::language::manifest;
 use crate::language::shell::Program;
 use crate::language::template::{self, Context, TemplateFault};
@@ -337,7 +337,8 @@ fn make(
             let made_command = texts("command", &command)?;
             if unrendered.rules >= Rules::V2 {
                 let made = (made_entrypoint.as_slice(), made_command.as_slice());
-                check_arguments(&image, (&entrypoint, &command), made)?;
+                arguments::check_rendered(&image, (&entrypoint, &command), made)
+                    .map_err(|(key, fault)| in_key(key)(fault))?;
             }
             Action::Docker {
                 image,
@@ -356,7 +357,11 @@ fn make(
                 Rules::V2 if is_template(&manifest) => {
                     let tree = manifest::read(&manifest)
                         .map_err(|why| Failure::new(Reason::TemplateError, why))?;
-                    let made = manifest::render(&tree, &context).map_err(in_key("manifest"))?;
+                    let named = unrendered.named_action.iter().map(|named| &named.env);
+                    let added = [&unrendered.task_env, &assignment.env];
+                    let added = manifest::added_variables(added.into_iter().chain(named));
+                    let made =
+                        manifest::render(&tree, &added, &context).map_err(in_key("manifest"))?;
                     made.to_string()
                 }
                 Rules::V2 => manifest,
@@ -370,29 +375,6 @@ fn make(
     assignment.env = env;
     check(&action)?;
     Ok(action)
-}
-
-/// Refuses an untrusted value in the text that an interpreter runs. Which words are such a text is known for certain only now: the
-/// interpreter and its options may come from templates.
-fn check_arguments(
-    image: &str,
-    (entrypoint, command): (&[String], &[String]),
-    (made_entrypoint, made_command): (&[String], &[String]),
-) -> Result<(), Failure> {
-    fn borrowed(words: &[String]) -> Vec<&str> {
-        words.iter().map(String::as_str).collect()
-    }
-    let written = (&*borrowed(entrypoint), &*borrowed(command));
-    let made = (&*borrowed(made_entrypoint), &*borrowed(made_command));
-    let roles = arguments::rendered_roles(Some(image), written, made);
-    let entrypoint = entrypoint.iter().map(|word| ("entrypoint", word));
-    let command = command.iter().map(|word| ("command", word));
-    for ((key, written), role) in entrypoint.chain(command).zip(roles) {
-        if let Role::Code(program) = role {
-            template::check_code(written, program).map_err(in_key(key))?;
-        }
-    }
-    Ok(())
 }
 
 fn names_of(violations: &[Violation]) -> String {

@@ -74,14 +74,22 @@ impl Engine {
         })
     }
 
-    /// Whether somebody other than the first start of a server has a valid token of role admin.
+    /// Whether somebody other than the first start of a server has a valid token of role admin. A token that was made while the server
+    /// asked nobody for a token does not count: anybody could have made it.
     pub fn has_admin_of_somebody(&self, now: Now) -> Result<bool, EngineError> {
         self.store.read(|tx| {
             let tokens = tx.tokens_after(TokenId(0), u32::MAX)?;
-            let is_admin = |token: &Token| {
-                token.role == Role::Admin && token.is_good(now.wall) && token.made_by != FIRST_START
-            };
+            let is_admin =
+                |token: &Token| is_trusted_admin(token, now.wall) && token.made_by != FIRST_START;
             Ok(tokens.iter().any(is_admin))
+        })
+    }
+
+    /// Whether there is a valid token of role admin that was made while the server asked for a token.
+    pub fn has_trusted_admin(&self, now: Timestamp) -> Result<bool, EngineError> {
+        self.store.read(|tx| {
+            let tokens = tx.tokens_after(TokenId(0), u32::MAX)?;
+            Ok(tokens.iter().any(|token| is_trusted_admin(token, now)))
         })
     }
 
@@ -278,6 +286,11 @@ impl Engine {
     ) -> Result<Option<Option<TokenId>>, EngineError> {
         self.store.read(|tx| Ok(tx.owner_of_session(session_key)?))
     }
+}
+
+/// Whether this is a valid token of role admin that was made while the server asked for a token.
+fn is_trusted_admin(token: &Token, now: Timestamp) -> bool {
+    token.role == Role::Admin && token.is_good(now) && !token.is_unasked
 }
 
 fn insert(tx: &Tx, token: &NewToken, now: Now) -> Result<Token, EngineError> {

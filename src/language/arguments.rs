@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::shell::{Program, SHELLS, base_name};
+use super::template::{self, TemplateFault};
 use crate::domain::task::is_template;
 
 /// The role of a text: what the program that receives it does with it.
@@ -78,6 +79,14 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "OPENSSL_CONF",
     "OPENSSL_ENGINES",
     "OPENSSL_MODULES",
+    // The folders in which programs find their settings.
+    "HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_CONFIG_DIRS",
+    "XDG_DATA_HOME",
+    "XDG_DATA_DIRS",
+    "USERPROFILE",
+    "APPDATA",
     // Shells.
     "BASH_ENV",
     "ENV",
@@ -167,7 +176,44 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "RIPGREP_CONFIG_PATH",
     "KUBECONFIG",
     "AWS_CONFIG_FILE",
-    // Compilers and build tools.
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "TF_CLI_CONFIG_FILE",
+    "TF_CLI_ARGS",
+    "ANSIBLE_CONFIG",
+    "HELM_PLUGINS",
+    "CURL_HOME",
+    "WGETRC",
+    "PSQLRC",
+    "INPUTRC",
+    // The machine on which containers are started.
+    "DOCKER_HOST",
+    "DOCKER_CONTEXT",
+    "DOCKER_CONFIG",
+    "DOCKER_CERT_PATH",
+    "DOCKER_TLS",
+    "DOCKER_TLS_VERIFY",
+    "CONTAINER_HOST",
+    "CONTAINERS_CONF",
+    "BUILDKIT_HOST",
+    // Compilers and build tools. `NPM_CONFIG_*` and `PIP_*` are complete.
+    "CC",
+    "CXX",
+    "CPP",
+    "LD",
+    "AR",
+    "CFLAGS",
+    "CXXFLAGS",
+    "CPPFLAGS",
+    "LDFLAGS",
+    "CARGO_HOME",
+    "CARGO_BUILD_RUSTC",
+    "CARGO_BUILD_RUSTC_WRAPPER",
+    "CARGO_BUILD_RUSTFLAGS",
+    "CARGO_ENCODED_RUSTFLAGS",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "RUSTDOC",
+    "RUSTDOCFLAGS",
     "MAKEFLAGS",
     "MAKEFILES",
     "RUSTC",
@@ -175,8 +221,20 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "RUSTC_WORKSPACE_WRAPPER",
     "RUSTFLAGS",
     "GOFLAGS",
+    "GOENV",
+    "GOROOT",
+    "GOTOOLCHAIN",
+    "GOPROXY",
 ];
-const LOADER_PREFIXES: &[&str] = &["LD_", "DYLD_", "GIT_CONFIG", "BASH_FUNC_"];
+const LOADER_PREFIXES: &[&str] = &[
+    "LD_",
+    "DYLD_",
+    "GIT_CONFIG",
+    "BASH_FUNC_",
+    "NPM_CONFIG_",
+    "npm_config_",
+    "PIP_",
+];
 
 /// Whether the value of this variable decides what is loaded or run.
 pub fn is_loader_variable(name: &str) -> bool {
@@ -199,6 +257,8 @@ enum Operand {
     DataThenCode,
     /// Every one is part of one program.
     AllCode,
+    /// Every one decides what is run: `make NAME=VALUE` runs the `$(shell …)` of the value.
+    Choice,
 }
 
 struct Interpreter {
@@ -214,6 +274,10 @@ struct Interpreter {
     attached: &'static str,
     /// Letters of options that read the program from a file or a module, so that no operand is the program.
     files: &'static str,
+    /// Options of several letters that have no value, or one in the same word. Any other may have its value in the next word.
+    flag_words: &'static [&'static str],
+    /// Letters that are not listed are options without a value. Otherwise such a letter may have its value in the next word.
+    knows_letters: bool,
     operand: Operand,
     /// A letter may be followed by its value in the same word: `-e'print 1'`. Otherwise other letters follow it: `-lc`.
     joins_values: bool,
@@ -233,6 +297,8 @@ const LANGUAGE: Interpreter = Interpreter {
     values: "",
     attached: "",
     files: "",
+    flag_words: &[],
+    knows_letters: true,
     operand: Operand::ScriptFile,
     joins_values: true,
     code_ends_options: false,
@@ -256,6 +322,7 @@ const INTERPRETERS: &[Interpreter] = &[
         code: "c",
         code_words: &[],
         values: "oO",
+        flag_words: &["--login", "--posix", "--restricted", "--verbose", "--debug"],
         joins_values: false,
         code_ends_options: true,
         ..LANGUAGE
@@ -265,6 +332,7 @@ const INTERPRETERS: &[Interpreter] = &[
         program: Program::Interpolating,
         code: "cC",
         code_words: &["--command", "--commands", "--init-command"],
+        knows_letters: false,
         joins_values: false,
         code_ends_options: true,
         ..LANGUAGE
@@ -279,11 +347,11 @@ const INTERPRETERS: &[Interpreter] = &[
         ..LANGUAGE
     },
     Interpreter {
-        names: &["perl", "raku"],
+        names: &["perl"],
         program: Program::Interpolating,
         code: "eE",
         values: "I",
-        attached: "MmFiCdDx",
+        attached: "MmFix",
         ..LANGUAGE
     },
     Interpreter {
@@ -298,6 +366,23 @@ const INTERPRETERS: &[Interpreter] = &[
         code: "ep",
         code_words: &["--eval", "--print"],
         values: "rC",
+        flag_words: &[
+            "--check",
+            "--enable-source-maps",
+            "--expose-gc",
+            "--experimental-strip-types",
+            "--experimental-vm-modules",
+            "--inspect",
+            "--inspect-brk",
+            "--interactive",
+            "--preserve-symlinks",
+            "--test",
+            "--throw-deprecation",
+            "--trace-deprecation",
+            "--trace-uncaught",
+            "--trace-warnings",
+            "--watch",
+        ],
         joins_values: false,
         ..LANGUAGE
     },
@@ -338,22 +423,34 @@ const INTERPRETERS: &[Interpreter] = &[
             "guile",
             "tclsh",
             "dart",
+            "raku",
+            "ts-node",
+            "tsx",
+            "coffee",
+            "bb",
+            "janet",
+            "octave",
+            "gnuplot",
+            "sage",
         ],
         program: Program::Interpolating,
-        code: "eEc",
+        code: "eEcp",
         code_words: &["--eval", "--print", "--rpc-eval", "-eval"],
+        knows_letters: false,
         ..LANGUAGE
     },
     Interpreter {
         names: &["Rscript", "R"],
-        values: "g",
+        values: "gfd",
+        flag_words: &["--vanilla", "--slave", "--quiet", "--silent", "--verbose"],
         ..LANGUAGE
     },
     Interpreter {
         names: &["awk", "gawk", "mawk", "nawk"],
         code_words: &["--source"],
-        values: "vFil",
+        values: "vFilW",
         files: "fE",
+        flag_words: &["--posix", "--traditional", "--csv", "--sandbox"],
         operand: Operand::Code,
         is_strict: false,
         ..LANGUAGE
@@ -365,16 +462,53 @@ const INTERPRETERS: &[Interpreter] = &[
         values: "l",
         attached: "i",
         files: "f",
+        flag_words: &[
+            "--quiet",
+            "--silent",
+            "--regexp-extended",
+            "--in-place",
+            "--null-data",
+            "--separate",
+            "--unbuffered",
+            "--posix",
+            "--sandbox",
+            "--follow-symlinks",
+        ],
         operand: Operand::Code,
         permutes: true,
         ..TOOL
     },
     Interpreter {
-        names: &["su", "runuser", "script", "flock", "sg"],
+        names: &["su", "runuser", "script", "sg"],
         program: Program::Shell,
         code: "c",
         code_words: &["--command", "--session-command"],
-        values: "gGsw",
+        values: "gGswu",
+        knows_letters: false,
+        is_strict: true,
+        ..TOOL
+    },
+    Interpreter {
+        names: &["make", "gmake", "bmake"],
+        code: "",
+        operand: Operand::Choice,
+        is_strict: true,
+        ..TOOL
+    },
+    Interpreter {
+        // The program that makes the connection is given to a shell.
+        names: &["rsync"],
+        program: Program::Shell,
+        code_words: &["--rsh", "--rsync-path"],
+        values: "fBTM",
+        ..TOOL
+    },
+    Interpreter {
+        names: &["scp", "sftp"],
+        code: "",
+        code_words: &[],
+        values: "BbcDFiJloPRSsX",
+        is_strict: true,
         ..TOOL
     },
     Interpreter {
@@ -389,7 +523,7 @@ const INTERPRETERS: &[Interpreter] = &[
         ..TOOL
     },
     Interpreter {
-        names: &["watch", "parallel", "eval"],
+        names: &["watch", "parallel", "eval", "hyperfine", "entr"],
         program: Program::Shell,
         code: "",
         code_words: &[],
@@ -440,6 +574,7 @@ const UNKNOWN: Interpreter = Interpreter {
     program: Program::Unknown,
     code: "ce",
     code_words: &["--eval", "--command", "--execute"],
+    knows_letters: false,
     joins_values: false,
     code_ends_options: true,
     is_strict: false,
@@ -449,87 +584,125 @@ const UNKNOWN: Interpreter = Interpreter {
 /// A program that starts the program which its arguments name.
 struct Wrapper {
     names: &'static [&'static str],
-    /// Letters of options that have a value.
+    /// Letters of options that have a value in the next word.
     values: &'static str,
+    /// Letters of options that have none. A letter that is in neither list may have a value in the next word.
+    flags: &'static str,
+    /// Letters of options whose value a shell runs.
+    code: &'static str,
     /// Number of words between the options of a wrapper and its program.
     operands: usize,
 }
 
+const fn wrapper_of(
+    names: &'static [&'static str],
+    values: &'static str,
+    flags: &'static str,
+    operands: usize,
+) -> Wrapper {
+    Wrapper {
+        names,
+        values,
+        flags,
+        code: "",
+        operands,
+    }
+}
+
 const WRAPPERS: &[Wrapper] = &[
+    wrapper_of(&["env"], "uC", "iv", 0),
+    wrapper_of(&["nohup", "builtin", "eatmydata", "coproc"], "", "", 0),
+    wrapper_of(&["busybox", "toybox", "catatonit"], "", "", 0),
+    wrapper_of(&["setsid"], "", "cfw", 0),
+    wrapper_of(&["command"], "", "pvV", 0),
+    wrapper_of(&["exec"], "a", "cl", 0),
+    wrapper_of(&["unbuffer"], "", "p", 0),
+    wrapper_of(&["fakeroot"], "lisb", "u", 0),
+    wrapper_of(&["firejail", "setpriv", "pkexec", "bwrap"], "", "", 0),
+    wrapper_of(&["xvfb-run"], "efnpsw", "al", 0),
+    wrapper_of(&["unshare"], "RwSGl", "cfimnprTuUC", 0),
+    wrapper_of(&["time"], "fo", "apqv", 0),
+    wrapper_of(&["dumb-init"], "r", "cv", 0),
+    wrapper_of(&["tini"], "pe", "glsvw", 0),
+    wrapper_of(&["caffeinate"], "tw", "dimsu", 0),
+    wrapper_of(&["nice"], "n", "", 0),
+    wrapper_of(&["ionice"], "cnpPu", "t", 0),
+    wrapper_of(&["stdbuf"], "ioe", "", 0),
+    wrapper_of(&["systemd-run"], "pHMEu", "dGPqrSt", 0),
+    wrapper_of(&["nsenter"], "tSGWN", "aeFmuinpUCTrwZ", 0),
+    wrapper_of(&["prlimit"], "po", "", 0),
+    wrapper_of(&["numactl"], "NmipPC", "alsH", 0),
+    wrapper_of(&["sudo", "doas"], "ugpChrtTUDRa", "AbBEeHiKklnNPSsvV", 0),
+    wrapper_of(&["xargs"], "IdnPLasEJRS", "0eiloprtx", 0),
+    wrapper_of(
+        &["strace", "ltrace"],
+        "eopsuEabIOPSX",
+        "cCdDfFhiknqrtTvwxyz",
+        0,
+    ),
+    wrapper_of(&["sshpass"], "pfdP", "ev", 0),
+    wrapper_of(&["timeout"], "ks", "fpv", 1),
+    wrapper_of(&["chroot"], "", "", 1),
+    wrapper_of(&["gosu", "su-exec", "setuidgid", "s6-setuidgid"], "", "", 1),
+    wrapper_of(&["faketime"], "", "fm", 1),
+    wrapper_of(&["chrt"], "TPD", "abdfimorRv", 1),
+    wrapper_of(&["taskset"], "", "ac", 1),
     Wrapper {
-        names: &[
-            "nohup",
-            "setsid",
-            "busybox",
-            "toybox",
-            "command",
-            "builtin",
-            "unbuffer",
-            "fakeroot",
-            "eatmydata",
-            "catatonit",
-            "firejail",
-            "setpriv",
-            "unshare",
-            "time",
-            "dumb-init",
-            "caffeinate",
-            "coproc",
-        ],
-        values: "for",
-        operands: 0,
-    },
-    Wrapper {
-        names: &["env"],
-        values: "uC",
-        operands: 0,
-    },
-    Wrapper {
-        names: &[
-            "nice",
-            "ionice",
-            "exec",
-            "stdbuf",
-            "tini",
-            "systemd-run",
-            "nsenter",
-            "prlimit",
-            "numactl",
-        ],
-        values: "ncpuaioeSGt",
-        operands: 0,
-    },
-    Wrapper {
-        names: &["sudo", "doas"],
-        values: "ugpChrtTUDR",
-        operands: 0,
-    },
-    Wrapper {
-        names: &["xargs"],
-        values: "IdnPLasE",
-        operands: 0,
-    },
-    Wrapper {
-        names: &["strace", "ltrace"],
-        values: "eopsuEabIOPSX",
-        operands: 0,
-    },
-    Wrapper {
-        names: &[
-            "timeout",
-            "chroot",
-            "gosu",
-            "su-exec",
-            "setuidgid",
-            "s6-setuidgid",
-            "faketime",
-            "chrt",
-            "taskset",
-        ],
-        values: "ks",
-        operands: 1,
+        code: "c",
+        ..wrapper_of(&["flock"], "wE", "enosuxF", 1)
     },
 ];
+
+/// Options of several letters of wrappers that have no value, or one in the same word. Any other may have its value in the next word.
+const WRAPPER_FLAGS: &[&str] = &[
+    "--background",
+    "--close",
+    "--ctty",
+    "--exclusive",
+    "--foreground",
+    "--fork",
+    "--ignore-environment",
+    "--interactive",
+    "--login",
+    "--null",
+    "--preserve-env",
+    "--preserve-status",
+    "--pty",
+    "--quiet",
+    "--set-home",
+    "--shared",
+    "--verbose",
+    "--wait",
+];
+
+/// Programs that start another one somewhere among their arguments, at a place that depends on options that are not known here.
+const LAUNCHERS: &[&str] = &[
+    "docker",
+    "podman",
+    "nerdctl",
+    "docker-compose",
+    "kubectl",
+    "oc",
+    "crictl",
+    "find",
+    "poetry",
+    "uv",
+    "pipenv",
+    "conda",
+    "npx",
+    "npm",
+    "pnpm",
+    "yarn",
+    "bundle",
+    "nix",
+    "nix-shell",
+    "ip",
+];
+
+/// Whether this is an option of several letters that has no value in the next word.
+fn is_flag_word(option: &str, flags: &[&str]) -> bool {
+    option.contains('=') || option.starts_with("--no") || flags.contains(&option)
+}
 
 /// The interpreter of this name, with or without its path, version and `.exe`.
 fn interpreter(word: &str) -> Option<&'static Interpreter> {
@@ -547,16 +720,41 @@ fn wrapper(word: &str) -> Option<&'static Wrapper> {
 }
 
 /// PowerShell and `cmd` take everything behind one of their options for the program.
-fn takes_rest_for_code(program: &str, option: &str) -> Option<bool> {
-    let program = base_name(program).to_ascii_lowercase();
-    let option = option.to_ascii_lowercase();
-    match program.strip_suffix(".exe").unwrap_or(&program) {
-        "pwsh" | "powershell" => {
-            let is_prefix_of = |word: &str| option.len() > 1 && word.starts_with(&option);
-            Some(is_prefix_of("-command") || is_prefix_of("-encodedcommand") || option == "-ec")
+#[derive(Clone, Copy, PartialEq)]
+enum WindowsShell {
+    /// Runs the file that its first operand names.
+    Pwsh,
+    /// Runs its operands as a program.
+    PowerShell,
+    Cmd,
+}
+
+impl WindowsShell {
+    fn of(program: &str) -> Option<WindowsShell> {
+        let program = base_name(program).to_ascii_lowercase();
+        match program.strip_suffix(".exe").unwrap_or(&program) {
+            "pwsh" => Some(WindowsShell::Pwsh),
+            "powershell" => Some(WindowsShell::PowerShell),
+            "cmd" => Some(WindowsShell::Cmd),
+            _ => None,
         }
-        "cmd" => Some(option == "/c" || option == "/k"),
-        _ => None,
+    }
+
+    /// Whether everything behind this option is the program.
+    fn is_code_option(self, option: &str) -> bool {
+        let option = option.to_ascii_lowercase();
+        let is_prefix_of = |word: &str| option.len() > 1 && word.starts_with(&option);
+        match self {
+            WindowsShell::Cmd => ["/c", "/k", "/r"]
+                .iter()
+                .any(|code| option.starts_with(code)),
+            _ => is_prefix_of("-command") || is_prefix_of("-encodedcommand") || option == "-ec",
+        }
+    }
+
+    fn is_file_option(self, option: &str) -> bool {
+        let option = option.to_ascii_lowercase();
+        self != WindowsShell::Cmd && option.len() > 1 && "-file".starts_with(&option)
     }
 }
 
@@ -581,6 +779,29 @@ pub fn rendered_roles(
     // A value that happens to be the name of an interpreter, and stands where data does, is none.
     let is_literal = |at: usize| written.get(at).is_some_and(|text| !is_template(text));
     roles_of(image, made_entrypoint.len(), &made, &is_literal)
+}
+
+/// Refuses an untrusted value in the text that an interpreter runs. Which words are such a text is known for certain only after
+/// rendering: the interpreter and its options may come from templates. Returns the key of the refused word.
+pub fn check_rendered(
+    image: &str,
+    (entrypoint, command): (&[String], &[String]),
+    (made_entrypoint, made_command): (&[String], &[String]),
+) -> Result<(), (&'static str, TemplateFault)> {
+    fn borrowed(words: &[String]) -> Vec<&str> {
+        words.iter().map(String::as_str).collect()
+    }
+    let written = (&*borrowed(entrypoint), &*borrowed(command));
+    let made = (&*borrowed(made_entrypoint), &*borrowed(made_command));
+    let roles = rendered_roles(Some(image), written, made);
+    let entrypoint = entrypoint.iter().map(|word| ("entrypoint", word));
+    let command = command.iter().map(|word| ("command", word));
+    for ((key, written), role) in entrypoint.chain(command).zip(roles) {
+        if let Role::Code(program) = role {
+            template::check_code(written, program).map_err(|fault| (key, fault))?;
+        }
+    }
+    Ok(())
 }
 
 fn roles_of(
@@ -623,6 +844,8 @@ struct ArgumentList<'w> {
     roles: Vec<Role>,
     /// Words that are programs and whose arguments have been read.
     read: BTreeSet<usize>,
+    /// Number of programs whose arguments were read so far.
+    programs: usize,
     /// Number of texts that were split into words so far.
     splits: usize,
     /// Only code counts, and only so many words are read: what is read is perhaps no program.
@@ -632,6 +855,8 @@ struct ArgumentList<'w> {
 /// How far behind the name of an interpreter its code is looked for, where it is not certain that the name is a program.
 const GUESSED_WORDS_MAX: usize = 64;
 const SPLITS_MAX: usize = 8;
+/// Where more words than this may be a program, the whole list counts as code.
+const PROGRAMS_MAX: usize = 64;
 
 impl<'w> ArgumentList<'w> {
     fn new(words: &[Word<'w>]) -> ArgumentList<'w> {
@@ -640,6 +865,7 @@ impl<'w> ArgumentList<'w> {
             positions: (0..words.len()).collect(),
             roles: vec![Role::Data; words.len()],
             read: BTreeSet::new(),
+            programs: 0,
             splits: 0,
             is_guess: false,
         }
@@ -649,65 +875,111 @@ impl<'w> ArgumentList<'w> {
         let Some(&position) = self.positions.get(at) else {
             return;
         };
-        // The program that reads a word first decides: what `ssh host python -c` is given, a shell reads.
-        let is_code = |role: Role| matches!(role, Role::Code(_));
-        if !self.is_guess || (is_code(role) && !is_code(self.roles[position])) {
+        let weight = |role: Role| match role {
+            Role::Data => 0,
+            Role::Choice(_) => 1,
+            Role::Code(_) => 2,
+        };
+        // Several programs may read a word. Code counts more than a choice. Of two programs that run a word, the first decides: what
+        // `ssh host python -c` is given, a shell reads.
+        let is_counted = !self.is_guess || matches!(role, Role::Code(_));
+        if is_counted && weight(role) > weight(self.roles[position]) {
             self.roles[position] = role;
         }
     }
 
-    /// The word at `at` is a program.
-    fn program(&mut self, mut at: usize) {
-        loop {
-            let Some(&word) = self.words.get(at) else {
-                return;
-            };
-            let Some(name) = word.known() else {
-                self.set(at, Role::Choice(Choice::Program));
-                self.interpreted(&UNKNOWN, at + 1);
-                return;
-            };
-            self.read.insert(at);
-            if let Some(found) = wrapper(name) {
-                at = self.wrapped(found, base_name(name) == "env", at + 1);
-                continue;
-            }
-            if base_name(name) == "deno"
-                && self.words.get(at + 1).and_then(|word| word.known()) == Some("eval")
-            {
-                self.rest_is_code(at + 2, Program::Other);
-                return;
-            }
-            if takes_rest_for_code(name, "").is_some() {
-                self.rest_behind_option(name, at + 1);
-                return;
-            }
-            if let Some(found) = interpreter(name) {
-                self.interpreted(found, at + 1);
+    /// The word at `at` is a program, or may be one.
+    fn program(&mut self, at: usize) {
+        let Some(&word) = self.words.get(at) else {
+            return;
+        };
+        if !self.read.insert(at) {
+            return;
+        }
+        self.programs += 1;
+        if self.programs > PROGRAMS_MAX {
+            if self.programs == PROGRAMS_MAX + 1 {
+                self.rest_is_code(0, Program::Unknown);
             }
             return;
         }
+        let Some(name) = word.known() else {
+            self.set(at, Role::Choice(Choice::Program));
+            self.interpreted(&UNKNOWN, at + 1);
+            return;
+        };
+        let base = base_name(name);
+        if let Some(found) = wrapper(name) {
+            // The last one first: reading a program may split a word behind it into several.
+            for program in self.wrapped(found, base == "env", at + 1).into_iter().rev() {
+                self.program(program);
+            }
+        } else if let Some(shell) = WindowsShell::of(name) {
+            self.rest_behind_option(shell, at + 1);
+        } else if let Some(found) = interpreter(name) {
+            self.interpreted(found, at + 1);
+        }
+        let subcommand = match base {
+            "deno" => Some(("eval", Program::Other)),
+            "bun" => Some(("exec", Program::Shell)),
+            _ => None,
+        };
+        if let Some((subcommand, program)) = subcommand {
+            let mut words = self.words[at + 1..].iter();
+            if let Some(found) = words.position(|&word| word == Word::Known(subcommand)) {
+                self.rest_is_code(at + 2 + found, program);
+            }
+        }
+        let starts_program = |word: &Word<'_>| match (base, word) {
+            ("kubectl" | "oc", Word::Known(text)) => *text == "--",
+            ("find", Word::Known(text)) => ["-exec", "-execdir", "-ok", "-okdir"].contains(text),
+            _ => false,
+        };
+        for found in (at + 1..self.words.len()).rev() {
+            if starts_program(&self.words[found]) {
+                self.program(found + 1);
+            }
+        }
     }
 
-    /// Returns the position of the program that a wrapper starts. The words of the wrapper begin at `at`.
-    fn wrapped(&mut self, wrapper: &Wrapper, is_env: bool, mut at: usize) -> usize {
+    /// Returns the positions at which the program of a wrapper may stand: one, unless options are not known. The words of the
+    /// wrapper begin at `at`.
+    fn wrapped(&mut self, wrapper: &Wrapper, is_env: bool, mut at: usize) -> Vec<usize> {
         let mut operands = wrapper.operands;
+        // Number of words that may be values of unknown options, or else are operands or the program.
+        let mut uncertain = 0;
+        let mut programs = Vec::new();
+        let mut options_end = false;
         while let Some(&word) = self.words.get(at) {
             match word {
-                Word::Known("--") => at += 1,
-                Word::Known(text) if is_env && is_split_option(text) => {
-                    at = self.split(text, at);
+                Word::Known("--") if !options_end => {
+                    // The words so far were options and their values.
+                    options_end = true;
+                    operands = wrapper.operands;
+                    uncertain = programs.len();
+                    at += 1;
                 }
-                Word::Known(option) if option.starts_with('-') && option.len() > 1 => {
-                    let has_value = !option.starts_with("--")
-                        && option
-                            .chars()
-                            .next_back()
-                            .is_some_and(|last| wrapper.values.contains(last));
-                    if has_value && let Some(Word::Template { .. }) = self.words.get(at + 1) {
-                        self.set(at + 1, Role::Choice(Choice::Option));
+                Word::Known(text) if is_env && !options_end && split_text(text).is_some() => {
+                    at = self.split(split_text(text).unwrap_or_default(), at);
+                }
+                Word::Known(option)
+                    if !options_end && option.starts_with('-') && option.len() > 1 =>
+                {
+                    match wrapper.read(option) {
+                        WrapperOption::Flag => {}
+                        WrapperOption::Unknown => uncertain += 1,
+                        WrapperOption::Value => {
+                            at += 1;
+                            if let Some(Word::Template { .. }) = self.words.get(at) {
+                                self.set(at, Role::Choice(Choice::Option));
+                            }
+                        }
+                        WrapperOption::Code => {
+                            at += 1;
+                            self.set(at, Role::Code(Program::Shell));
+                        }
                     }
-                    at += 1 + usize::from(has_value);
+                    at += 1;
                 }
                 Word::Known(text) if is_env && text.contains('=') => at += 1,
                 Word::Template { prefix } if is_env && prefix.contains('=') => {
@@ -719,30 +991,32 @@ impl<'w> ArgumentList<'w> {
                     }
                     at += 1;
                 }
-                Word::Template { prefix } if prefix.starts_with('-') => {
+                Word::Template { prefix } if !options_end && prefix.starts_with('-') => {
                     self.set(at, Role::Choice(Choice::Option));
-                    at += 1;
-                }
-                Word::Template { .. } if operands > 0 => {
-                    self.set(at, Role::Choice(Choice::Option));
-                    operands -= 1;
+                    uncertain += usize::from(!prefix.contains('='));
                     at += 1;
                 }
                 _ if operands > 0 => {
+                    if let Word::Template { .. } = word {
+                        self.set(at, Role::Choice(Choice::Option));
+                    }
                     operands -= 1;
                     at += 1;
                 }
-                _ => break,
+                _ => {
+                    programs.push(at);
+                    if programs.len() > uncertain {
+                        break;
+                    }
+                    at += 1;
+                }
             }
         }
-        at
+        programs
     }
 
     /// `env -S 'bash -c'` starts what the words of one text say. Returns where those words begin.
-    fn split(&mut self, option: &'w str, at: usize) -> usize {
-        let joined = option
-            .trim_start_matches("--split-string")
-            .trim_start_matches(['-', 'S', 'i', 'v', '=']);
+    fn split(&mut self, joined: &'w str, at: usize) -> usize {
         let (text, replaced) = match joined.is_empty() {
             false => (Some(joined), 1),
             true => (self.words.get(at + 1).and_then(|word| word.known()), 2),
@@ -752,12 +1026,19 @@ impl<'w> ArgumentList<'w> {
             self.set(at + 1, Role::Choice(Choice::Program));
             return self.words.len();
         };
+        // Quotes, escapes, variables and comments of `env -S` are not read here.
+        if text.contains(['\'', '"', '\\', '$', '#']) {
+            self.rest_is_code(at, Program::Unknown);
+            return self.words.len();
+        }
         let words: Vec<Word<'w>> = text.split_whitespace().map(Word::Known).collect();
         let end = (at + replaced).min(self.words.len());
-        let position = self.positions[at];
+        let position = self.positions[at + replaced - 1];
         self.positions
             .splice(at..end, words.iter().map(|_| position));
         self.words.splice(at..end, words);
+        // The words behind have moved.
+        self.read.retain(|&read| read < at);
         at
     }
 
@@ -768,6 +1049,7 @@ impl<'w> ArgumentList<'w> {
         let mut operand_is_code = interpreter.operand == Operand::Code;
         let mut options_end = false;
         let mut operands = 0;
+        let mut is_behind_unknown_option = false;
         let begins = at;
         while let Some(&word) = self.words.get(at) {
             if self.is_guess && at - begins > GUESSED_WORDS_MAX {
@@ -778,6 +1060,8 @@ impl<'w> ArgumentList<'w> {
                 Word::Template { prefix } => prefix,
             };
             let is_template = word.known().is_none();
+            // An operand, or the value of the option in front of it: the options may go on behind it.
+            let may_be_value = std::mem::take(&mut is_behind_unknown_option);
             if word == Word::Known("--") && !options_end {
                 options_end = true;
                 at += 1;
@@ -788,6 +1072,10 @@ impl<'w> ArgumentList<'w> {
             if is_option {
                 match self.option(interpreter, text, is_template, at) {
                     OptionReads::Alone => at += 1,
+                    OptionReads::Unknown => {
+                        is_behind_unknown_option = true;
+                        at += 1;
+                    }
                     OptionReads::CodeIn(taken) => {
                         has_code = true;
                         at += taken;
@@ -820,7 +1108,10 @@ impl<'w> ArgumentList<'w> {
             };
             if is_code {
                 self.set(at, Role::Code(interpreter.program));
-                has_code = true;
+                // An empty word is the value of an option: `sed -i '' PROGRAM`.
+                has_code = !may_be_value && (is_template || !text.is_empty());
+            } else if is_template && interpreter.operand == Operand::Choice {
+                self.set(at, Role::Choice(Choice::Option));
             } else if is_template
                 && text.is_empty()
                 && operands == 0
@@ -833,10 +1124,14 @@ impl<'w> ArgumentList<'w> {
                 };
                 self.set(at, Role::Choice(choice));
             }
-            operands += 1;
             at += 1;
+            if may_be_value {
+                continue;
+            }
+            operands += 1;
             let is_over = match interpreter.operand {
                 Operand::AllCode | Operand::DataThenCode => false,
+                Operand::Code => has_code && !interpreter.permutes,
                 _ => !interpreter.permutes,
             };
             if is_over {
@@ -858,18 +1153,23 @@ impl<'w> ArgumentList<'w> {
         is_template: bool,
         at: usize,
     ) -> OptionReads {
-        let names_code = |word: &&&str| {
-            let rest = text.strip_prefix(**word);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+        let (name, has_value) = match text.split_once('=') {
+            Some((name, _)) => (name, true),
+            None => (text, false),
         };
-        if let Some(word) = interpreter.code_words.iter().find(names_code) {
-            if text.len() > word.len() {
+        // Many programs accept the beginning of a long option: `--expr` is `--expression`.
+        let is_begun = |word: &str| {
+            name.len() > 2 && word.starts_with(name) && !interpreter.flag_words.contains(&name)
+        };
+        let mut code_words = interpreter.code_words.iter();
+        if code_words.any(|word| name == *word || (name.starts_with("--") && is_begun(word))) {
+            if has_value {
                 self.set(at, Role::Code(interpreter.program));
                 return OptionReads::CodeIn(1);
             }
             if is_template {
                 self.set(at, Role::Choice(Choice::Option));
-                return OptionReads::Alone;
+                return OptionReads::Unknown;
             }
             self.set(at + 1, Role::Code(interpreter.program));
             return OptionReads::CodeIn(2);
@@ -878,7 +1178,10 @@ impl<'w> ArgumentList<'w> {
             if is_template && interpreter.is_strict {
                 self.set(at, Role::Choice(Choice::Option));
             }
-            return OptionReads::Alone;
+            return match is_flag_word(text, interpreter.flag_words) {
+                true => OptionReads::Alone,
+                false => OptionReads::Unknown,
+            };
         }
         let letters = &text[1..];
         for (index, letter) in letters.char_indices() {
@@ -929,30 +1232,44 @@ impl<'w> ArgumentList<'w> {
         if is_template && interpreter.is_strict {
             self.set(at, Role::Choice(Choice::Option));
         }
-        OptionReads::Alone
+        match interpreter.knows_letters && !is_template {
+            true => OptionReads::Alone,
+            false => OptionReads::Unknown,
+        }
     }
 
     /// Whether all that is left is code.
-    fn rest_behind_option(&mut self, program: &str, begins: usize) -> bool {
+    fn rest_behind_option(&mut self, shell: WindowsShell, begins: usize) -> bool {
         let mut at = begins;
+        let mut may_be_value = false;
         while let Some(&word) = self.words.get(at) {
             if self.is_guess && at - begins > GUESSED_WORDS_MAX {
                 return false;
             }
             match word {
                 Word::Known(option) if option.starts_with(['-', '/']) => {
-                    at += 1;
-                    if takes_rest_for_code(program, option) == Some(true) {
+                    if shell.is_code_option(option) {
+                        // `cmd /cdir` has its program in the same word.
                         self.rest_is_code(at, Program::Interpolating);
                         return true;
                     }
+                    if shell.is_file_option(option) {
+                        return false;
+                    }
+                    may_be_value = true;
+                }
+                Word::Known(_) if may_be_value => may_be_value = false,
+                Word::Known(_) if shell == WindowsShell::PowerShell => {
+                    self.rest_is_code(at, Program::Interpolating);
+                    return true;
                 }
                 Word::Known(_) => return false,
                 Word::Template { .. } => {
                     self.set(at, Role::Choice(Choice::Option));
-                    return false;
+                    may_be_value = true;
                 }
             }
+            at += 1;
         }
         false
     }
@@ -964,11 +1281,18 @@ impl<'w> ArgumentList<'w> {
     }
 
     /// Interpreters anywhere else, started by a program that we do not know: `kubectl exec pod -- sh -c …`. Only the text behind
-    /// `-c` or `-e` counts there, since a word such as `sh` may also be data.
+    /// `-c` or `-e` counts there, since a word such as `sh` may also be data. Behind a program that is known to start others, every
+    /// interpreter counts.
     fn scan(&mut self, may_scan: &dyn Fn(usize) -> bool) {
         self.is_guess = true;
+        let is_launcher = |word: &Word<'_>| {
+            word.known()
+                .is_some_and(|text| LAUNCHERS.contains(&base_name(text)))
+        };
+        let launcher = self.words.iter().position(is_launcher);
         for at in 0..self.words.len() {
-            if !may_scan(self.positions[at]) {
+            let is_launched = launcher.is_some_and(|launcher| launcher < at);
+            if !is_launched && !may_scan(self.positions[at]) {
                 continue;
             }
             let Some(name) = self.words[at].known() else {
@@ -982,15 +1306,15 @@ impl<'w> ArgumentList<'w> {
                 Some(Word::Template { prefix }) => prefix.starts_with('-'),
                 None => false,
             };
-            if !follows_option(self.words.get(at + 1)) {
+            if !is_launched && !follows_option(self.words.get(at + 1)) {
                 continue;
             }
-            if takes_rest_for_code(name, "").is_some() {
-                if self.rest_behind_option(name, at + 1) {
+            if let Some(shell) = WindowsShell::of(name) {
+                if self.rest_behind_option(shell, at + 1) {
                     return;
                 }
             } else if let Some(found) = interpreter(name)
-                && matches!(found.operand, Operand::ScriptFile | Operand::Data)
+                && (is_launched || matches!(found.operand, Operand::ScriptFile | Operand::Data))
             {
                 self.interpreted(found, at + 1);
             }
@@ -998,17 +1322,63 @@ impl<'w> ArgumentList<'w> {
     }
 }
 
-fn is_split_option(text: &str) -> bool {
-    text.starts_with("--split-string")
-        || text.starts_with("-S")
-        || ["-iS", "-vS", "-ivS", "-viS"]
-            .iter()
-            .any(|option| text.starts_with(option))
+/// The text behind `-S` of `env` in the same word, which may be empty. `None`: this is another word.
+fn split_text(word: &str) -> Option<&str> {
+    if word.starts_with("--") {
+        let (name, text) = word.split_once('=').unwrap_or((word, ""));
+        let is_begun = name.len() > 2 && "--split-string".starts_with(name);
+        return is_begun.then_some(text);
+    }
+    let (before, text) = word.strip_prefix('-')?.split_once('S')?;
+    let are_flags = before.chars().all(|letter| "iv0".contains(letter));
+    are_flags.then_some(text)
+}
+
+/// Meaning of one option of a wrapper.
+enum WrapperOption {
+    Flag,
+    /// The next word is its value.
+    Value,
+    /// The next word is run by a shell.
+    Code,
+    /// The next word may be its value.
+    Unknown,
+}
+
+impl Wrapper {
+    fn read(&self, option: &str) -> WrapperOption {
+        if option.starts_with("--") {
+            return match option {
+                "--command" if !self.code.is_empty() => WrapperOption::Code,
+                option if is_flag_word(option, WRAPPER_FLAGS) => WrapperOption::Flag,
+                _ => WrapperOption::Unknown,
+            };
+        }
+        let letters = &option[1..];
+        for (at, letter) in letters.char_indices() {
+            let is_last = at + letter.len_utf8() == letters.len();
+            if self.code.contains(letter) && is_last {
+                return WrapperOption::Code;
+            }
+            if self.values.contains(letter) {
+                return match is_last {
+                    true => WrapperOption::Value,
+                    false => WrapperOption::Flag,
+                };
+            }
+            if !self.flags.contains(letter) && !letter.is_ascii_digit() {
+                return WrapperOption::Unknown;
+            }
+        }
+        WrapperOption::Flag
+    }
 }
 
 /// Result of reading one option of an interpreter.
 enum OptionReads {
     Alone,
+    /// The next word may be its value.
+    Unknown,
     /// The option and its code take this number of words.
     CodeIn(usize),
     /// The next operand is the code.
@@ -1104,6 +1474,56 @@ mod tests {
             ("Rscript -e @", Program::Other),
             ("julia --eval @", Program::Interpolating),
             ("@ -c @", Program::Unknown),
+            // The value of an option that is not known does not end the options.
+            ("bash --rcfile /etc/x -c @", Program::Shell),
+            ("bash --init-file /etc/x --norc -ec @", Program::Shell),
+            ("node --require a.js -e @", Program::Other),
+            ("node --import a.js --eval @", Program::Other),
+            (
+                "python3 --check-hash-based-pycs always -c @",
+                Program::Other,
+            ),
+            ("julia -L setup.jl -e @", Program::Interpolating),
+            ("raku -M JSON -e @", Program::Interpolating),
+            ("perl -CSDne @", Program::Interpolating),
+            ("awk --field-separator : @", Program::Other),
+            ("awk --assign a=b --field-separator : @", Program::Other),
+            ("sed --line-length 5 @", Program::Interpolating),
+            ("sed -i  @", Program::Interpolating),
+            ("sed --expr @", Program::Interpolating),
+            ("mysql --exec=@", Program::Interpolating),
+            (
+                "pwsh -ExecutionPolicy Bypass -Command @",
+                Program::Interpolating,
+            ),
+            ("powershell Get-Item @", Program::Interpolating),
+            ("cmd /v:on /cdir @", Program::Interpolating),
+            ("kubectl exec pod -- bash --rcfile x -c @", Program::Shell),
+            // The same options of programs that start others.
+            ("sudo --user root sh -c @", Program::Shell),
+            ("sudo --user root @ -c @", Program::Unknown),
+            ("nice --adjustment 5 @ -c @", Program::Unknown),
+            ("xargs --replace R @ -c @", Program::Unknown),
+            ("timeout --signal KILL 5 @ -c @", Program::Unknown),
+            ("unshare -R /root @ -c @", Program::Unknown),
+            ("sudo --user root awk @", Program::Other),
+            ("sudo --user root env -S awk @", Program::Other),
+            ("env --unset A awk @", Program::Other),
+            ("env -0S awk @", Program::Other),
+            ("env -S 'awk' @", Program::Unknown),
+            ("chroot --userspec 1:1 / sh -c @", Program::Shell),
+            ("nohup setsid stdbuf -oL unshare -r sh -c @", Program::Shell),
+            ("flock -w 5 /lock -c @", Program::Shell),
+            ("sshpass -p x ssh host @", Program::Shell),
+            ("docker exec web awk @", Program::Other),
+            ("docker run --rm alpine sed @", Program::Interpolating),
+            ("find . -exec awk @", Program::Other),
+            ("kubectl exec pod -- ssh host @", Program::Shell),
+            ("deno --quiet eval @", Program::Other),
+            ("bun exec @", Program::Shell),
+            ("rsync -avze @", Program::Shell),
+            ("rsync --rsh @", Program::Shell),
+            ("ts-node -e @", Program::Interpolating),
         ] {
             assert_eq!(last(command), Role::Code(program), "{command}");
         }
@@ -1140,6 +1560,27 @@ mod tests {
             "psql -d @",
             "apk add python3 @",
             "which sh @",
+            "python3 script.py --name @",
+            "python3 -u script.py -c @",
+            "bash --norc --login build.sh -c @",
+            "bash --rcfile /etc/x build.sh -c @",
+            "node --enable-source-maps app.js @",
+            "node --max-old-space-size=4096 app.js -e @",
+            "sed --quiet p @",
+            "sudo --user root tool @",
+            "sudo --preserve-env=PATH tool @",
+            "sudo -u app -- tool -c @",
+            "sudo --my-flag -- tool @",
+            "bash --my-flag -- build.sh -c @",
+            "timeout --signal KILL -- 5 tool @",
+            "timeout --foreground 5 tool @",
+            "timeout --signal KILL 5 tool @",
+            "nice -n 5 tool @",
+            "pwsh -File build.ps1 @",
+            "docker run --name web -e NAME=@",
+            "kubectl logs pod -c @",
+            "git checkout -- @",
+            "find . -name @",
         ] {
             assert_eq!(last(command), Role::Data, "{command}");
         }
@@ -1169,6 +1610,18 @@ mod tests {
             ("awk -f @", Choice::Option),
             ("ssh @", Choice::Option),
             ("pwsh @", Choice::Option),
+            ("bash --rcfile @", Choice::Option),
+            ("bash --rcfile /etc/x @", Choice::Option),
+            ("sudo --user @", Choice::Program),
+            ("sudo --user root @", Choice::Program),
+            ("nice --adjustment 5 @", Choice::Program),
+            ("flock /lock @", Choice::Program),
+            ("runuser -u app @", Choice::Option),
+            ("kubectl exec pod -- @", Choice::Program),
+            ("find . -exec @", Choice::Program),
+            ("make VERSION=@", Choice::Option),
+            ("make deploy @", Choice::Option),
+            ("scp -S @", Choice::Option),
         ] {
             assert_eq!(last(command), Role::Choice(choice), "{command}");
         }
@@ -1200,6 +1653,45 @@ mod tests {
     }
 
     #[test]
+    fn rendered_words_are_read_as_they_are() {
+        let last = |written: &[&str], made: &[&str]| {
+            let roles = rendered_roles(None, (&[], written), (&[], made));
+            *roles.last().unwrap()
+        };
+        let template = "{{ input.x }}";
+        for (written, made) in [
+            (["docker", "exec", "web", template, "-c", template], "sh"),
+            (["sudo", "--user", "root", template, "-c", template], "sh"),
+            (["find", ".", "-exec", template, "-c", template], "bash"),
+        ] {
+            let words = written.map(|word| if word == template { made } else { word });
+            assert_eq!(
+                last(&written, &words),
+                Role::Code(Program::Shell),
+                "{words:?}"
+            );
+        }
+        // A value that becomes an option of a program that runs code.
+        let written = ["psql", template];
+        let role = last(&written, &["psql", "--command=select 1"]);
+        assert_eq!(role, Role::Code(Program::Interpolating));
+        let written = ["tool", template, "-c", template];
+        assert_eq!(last(&written, &["tool", "sh", "-c", "x"]), Role::Data);
+    }
+
+    #[test]
+    fn a_list_of_many_wrappers_is_read_fast_and_ends_as_code() {
+        let words: Vec<&str> = ["sudo", "--user"]
+            .into_iter()
+            .cycle()
+            .take(20_000)
+            .collect();
+        let words: Vec<&str> = words.into_iter().chain(["@"]).collect();
+        let roles = role_of(None, &[], &words);
+        assert_eq!(*roles.last().unwrap(), Role::Code(Program::Unknown));
+    }
+
+    #[test]
     fn the_variables_that_load_code_are_known() {
         for name in [
             "LD_PRELOAD",
@@ -1208,13 +1700,20 @@ mod tests {
             "DYLD_INSERT_LIBRARIES",
             "PATH",
             "GIT_CONFIG_KEY_0",
+            "HOME",
+            "XDG_CONFIG_HOME",
+            "CC",
+            "CARGO_HOME",
+            "NPM_CONFIG_SCRIPT_SHELL",
+            "npm_config_registry",
+            "DOCKER_HOST",
         ] {
             assert!(is_loader_variable(name), "{name}");
         }
         for name in [
             "NODE_ENV",
             "LANG",
-            "HOME",
+            "DOCKER_IMAGE",
             "GIT_AUTHOR_NAME",
             "path",
             "MY_PATH",

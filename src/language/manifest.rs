@@ -18,40 +18,12 @@ use crate::domain::task::is_template;
 const NODES_MAX: usize = 50_000;
 const BYTES_MAX: usize = 1 << 20;
 const DEPTH_MAX: usize = 32;
+/// Length up to which references to variables are replaced in one text.
+const EXPANDED_BYTES_MAX: usize = 1 << 16;
 
-/// Fields that decide with which rights a pod runs and what it can reach, wherever they stand in the manifest.
-const POD_FIELDS: &[&str] = &[
-    "serviceAccount",
-    "serviceAccountName",
-    "automountServiceAccountToken",
-    "nodeName",
-    "namespace",
-    "runtimeClassName",
-    "priorityClassName",
-    "hostNetwork",
-    "hostPID",
-    "hostIPC",
-    "hostUsers",
-    "privileged",
-    "allowPrivilegeEscalation",
-    "procMount",
-    "secretName",
-    "claimName",
-    "mountPath",
-    "subPath",
-    "subPathExpr",
-    "terminationMessagePath",
-];
-/// Maps all of whose scalars are such fields.
-const POD_MAPS: &[&str] = &[
-    "hostPath",
-    "securityContext",
-    "secretRef",
-    "secretKeyRef",
-    "configMapRef",
-    "configMapKeyRef",
-    "imagePullSecrets",
-];
+/// Lists of containers in the specification of a pod.
+const CONTAINERS: &[&str] = &["containers", "initContainers", "ephemeralContainers"];
+const PROBES: &[&str] = &["livenessProbe", "readinessProbe", "startupProbe"];
 
 /// Reads YAML or JSON. Aliases may multiply what is written: the bounds are on what it becomes.
 pub fn read(text: &str) -> Result<Value, String> {
@@ -71,96 +43,293 @@ pub fn read(text: &str) -> Result<Value, String> {
         .map_err(|error| format!("the manifest cannot be read: {error}"))
 }
 
-/// What each text with a template in a manifest becomes, by its place (`/spec/containers/0/image`). Texts that are not listed are
-/// data. `rendered` is the same manifest after rendering, if that is known: then the words of commands are what they really are.
-pub fn roles(manifest: &Value, rendered: Option<&Value>) -> BTreeMap<String, Role> {
-    let mut roles = BTreeMap::new();
-    find_roles(
-        manifest,
-        rendered.unwrap_or(manifest),
-        "",
-        false,
-        &mut roles,
-    );
-    roles.retain(|place, _| {
-        let text = manifest.pointer(place).and_then(Value::as_str);
-        text.is_some_and(is_template)
-    });
-    roles
+/// Variables that Kubernetes knows under `$(NAME)`, each with its text. In a definition the text is a template.
+pub type Variables = BTreeMap<String, String>;
+
+/// The text of a variable that the step adds.
+pub fn variable_template(name: &str) -> String {
+    format!("{{{{ env.{name} }}}}")
 }
 
-fn find_roles(
-    value: &Value,
-    rendered: &Value,
-    place: &str,
-    is_pod_map: bool,
-    roles: &mut BTreeMap<String, Role>,
-) {
-    match value {
-        Value::Object(members) => {
-            for (place_below, role) in argument_roles(value, rendered) {
-                roles.insert(format!("{place}/{place_below}"), role);
-            }
-            let names_loader = members
-                .get("name")
-                .and_then(Value::as_str)
-                .is_some_and(|name| arguments::is_loader_variable(name) || is_template(name));
-            for (key, member) in members {
-                let below = format!("{place}/{}", escaped(key));
-                let role = match key.as_str() {
-                    "image" => Some(Role::Choice(Choice::Image)),
-                    "workingDir" => Some(Role::Choice(Choice::WorkingFolder)),
-                    "value" if names_loader => Some(Role::Choice(Choice::Variable)),
-                    // A value that is the name of a variable could be the name of one that loads code.
-                    "name" if members.contains_key("value") => Some(Role::Choice(Choice::Variable)),
-                    key if is_pod_map || POD_FIELDS.contains(&key) => {
-                        Some(Role::Choice(Choice::PodField))
-                    }
-                    _ => None,
+/// The variables that a step adds to the environment of its container, if their values are templates.
+pub fn added_variables<'e>(envs: impl Iterator<Item = &'e BTreeMap<String, String>>) -> Variables {
+    let varying = envs.flatten().filter(|(_, text)| is_template(text));
+    varying
+        .map(|(name, _)| (name.clone(), variable_template(name)))
+        .collect()
+}
+
+/// A text of a manifest that contains a template, or a reference `$(NAME)` to a variable whose value comes from one.
+#[derive(Debug, PartialEq)]
+pub struct ManifestText {
+    /// Where the text stands: `/spec/containers/0/image`.
+    pub place: String,
+    /// The text, with references replaced by the templates of their variables.
+    pub text: String,
+    pub role: Role,
+    /// Whether references were replaced.
+    pub has_references: bool,
+}
+
+/// The texts of a manifest that are not fixed, with what each of them becomes. `variables` are those that the step adds to the
+/// environment of the container, if their values are templates.
+pub fn texts(manifest: &Value, variables: &Variables) -> Vec<ManifestText> {
+    texts_of(manifest, variables, None)
+}
+
+/// `rendered` is the same manifest after rendering, with the values of the variables: then the words of commands are what they
+/// really are.
+fn texts_of(
+    manifest: &Value,
+    variables: &Variables,
+    rendered: Option<(&Value, &Variables)>,
+) -> Vec<ManifestText> {
+    let mut lists = BTreeMap::new();
+    let mut found = Vec::new();
+    for (place, text) in leaves(manifest) {
+        let path = segments(&place);
+        let path: Vec<&str> = path.iter().map(String::as_str).collect();
+        let (text, has_references, role) = match argument_place(&path) {
+            None if !is_template(text) => continue,
+            None => {
+                let role = match path.split_last() {
+                    Some((&"value", variable)) => variable_role(manifest, variable),
+                    _ => place_role(&path),
                 };
-                if let Some(role) = role {
-                    roles.insert(below.clone(), role);
-                }
-                let is_pod_map = is_pod_map || POD_MAPS.contains(&key.as_str());
-                find_roles(member, &rendered[key.as_str()], &below, is_pod_map, roles);
+                (text.to_string(), false, role)
             }
-        }
-        Value::Array(items) => {
-            for (at, item) in items.iter().enumerate() {
-                let below = format!("{place}/{at}");
-                if is_pod_map && item.is_string() {
-                    roles.insert(below.clone(), Role::Choice(Choice::PodField));
+            Some((owner, container)) => {
+                let lists = lists.entry(pointer(owner)).or_insert_with(|| {
+                    let container = pointer(container);
+                    ArgumentRoles::of(manifest, &pointer(owner), &container, variables, rendered)
+                });
+                let at = path[owner.len()..].join("/");
+                let Some((expanded, role)) = lists.0.remove(&at) else {
+                    continue;
+                };
+                if !is_template(&expanded) {
+                    continue;
                 }
-                find_roles(item, &rendered[at], &below, is_pod_map, roles);
+                let has_references = expanded != text;
+                (expanded, has_references, role)
             }
-        }
-        _ => {}
+        };
+        found.push(ManifestText {
+            place,
+            text,
+            role,
+            has_references,
+        });
+    }
+    found
+}
+
+/// What a text becomes, by its place. Places that are not listed may decide what the pod can do and reach: volumes, secrets,
+/// networks, security, nodes, annotations and whatever Kubernetes adds in the future.
+fn place_role(path: &[&str]) -> Role {
+    match path {
+        ["metadata", "name" | "generateName"] | ["metadata", "labels", _] => Role::Data,
+        [
+            "spec",
+            "activeDeadlineSeconds" | "terminationGracePeriodSeconds",
+        ] => Role::Data,
+        ["spec", list, _, below @ ..] if CONTAINERS.contains(list) => match below {
+            ["name"] | ["resources", "requests" | "limits", _] => Role::Data,
+            ["image"] => Role::Choice(Choice::Image),
+            ["workingDir"] => Role::Choice(Choice::WorkingFolder),
+            // A value that is the name of a variable could be the name of one that loads code.
+            ["env", _, "name"] => Role::Choice(Choice::Variable),
+            _ => Role::Choice(Choice::PodField),
+        },
+        _ => Role::Choice(Choice::PodField),
     }
 }
 
-/// The roles of `command` and `args` of a container, which are one argument list. A probe has only a `command`.
-fn argument_roles(value: &Value, rendered: &Value) -> Vec<(String, Role)> {
-    fn words(value: &Value) -> Vec<&str> {
-        let lists = [&value["command"], &value["args"]].map(Value::as_array);
-        let items = lists.into_iter().flatten().flatten();
-        items
-            .map(|item| item.as_str().unwrap_or_default())
-            .collect()
+/// The role of the value of a variable of a container.
+fn variable_role(manifest: &Value, variable: &[&str]) -> Role {
+    match variable {
+        ["spec", list, _, "env", _] if CONTAINERS.contains(list) => {}
+        _ => return Role::Choice(Choice::PodField),
     }
-    let (written, made) = (words(value), words(rendered));
-    if written.is_empty() {
-        return Vec::new();
+    let name = manifest
+        .pointer(&pointer(variable))
+        .and_then(|variable| variable["name"].as_str())
+        .unwrap_or_default();
+    match arguments::is_loader_variable(name) || is_template(name) {
+        true => Role::Choice(Choice::Variable),
+        false => Role::Data,
     }
-    let image = rendered["image"].as_str();
-    let roles = match std::ptr::eq(value, rendered) {
-        true => arguments::roles(image, &[], &written),
-        false => arguments::rendered_roles(image, (&[], &written), (&[], &made)),
+}
+
+/// For a word of an argument list: the object that has the list, and its container.
+fn argument_place<'p>(path: &'p [&'p str]) -> Option<(&'p [&'p str], &'p [&'p str])> {
+    let ["spec", list, _, below @ ..] = path else {
+        return None;
     };
-    let places = ["command", "args"].into_iter().flat_map(|key| {
-        let count = value[key].as_array().map_or(0, Vec::len);
-        (0..count).map(move |at| format!("{key}/{at}"))
-    });
-    places.zip(roles).collect()
+    if !CONTAINERS.contains(list) {
+        return None;
+    }
+    let is_list = match below {
+        ["command" | "args", _] => true,
+        [probe, "exec", "command", _] => PROBES.contains(probe),
+        ["lifecycle", _, "exec", "command", _] => true,
+        _ => false,
+    };
+    is_list.then(|| (&path[..path.len() - 2], &path[..3]))
+}
+
+/// Whether Kubernetes replaces `$(NAME)` in the text at this place.
+fn is_expanded(path: &[&str]) -> bool {
+    match path {
+        ["spec", list, _, "env", _, "value"] => CONTAINERS.contains(list),
+        path => argument_place(path).is_some() && path.get(3) != Some(&"lifecycle"),
+    }
+}
+
+/// The words of `command` and `args` of a container, which are one argument list, by their places. A probe has only a `command`.
+struct ArgumentRoles(BTreeMap<String, (String, Role)>);
+
+impl ArgumentRoles {
+    fn of(
+        manifest: &Value,
+        owner: &str,
+        container: &str,
+        variables: &Variables,
+        rendered: Option<(&Value, &Variables)>,
+    ) -> ArgumentRoles {
+        let words = |manifest: &Value, variables: &Variables| -> Vec<String> {
+            let Some(value) = manifest.pointer(owner) else {
+                return Vec::new();
+            };
+            let lists = [&value["command"], &value["args"]].map(Value::as_array);
+            let items = lists.into_iter().flatten().flatten();
+            let items = items.map(|item| item.as_str().unwrap_or_default());
+            let mut expansion = Expansion::of(manifest.pointer(container), variables);
+            items.map(|word| expansion.expanded(word)).collect()
+        };
+        let image = |manifest: &Value| -> Option<String> {
+            let image = manifest.pointer(&format!("{container}/image"))?;
+            image.as_str().map(str::to_string)
+        };
+        fn borrowed(words: &[String]) -> Vec<&str> {
+            words.iter().map(String::as_str).collect()
+        }
+        let written = words(manifest, variables);
+        let roles = match rendered {
+            None => arguments::roles(image(manifest).as_deref(), &[], &borrowed(&written)),
+            Some((rendered, values)) => {
+                let made = words(rendered, values);
+                arguments::rendered_roles(
+                    image(rendered).as_deref(),
+                    (&[], &borrowed(&written)),
+                    (&[], &borrowed(&made)),
+                )
+            }
+        };
+        let places = ["command", "args"].into_iter().flat_map(|key| {
+            let list = manifest.pointer(&format!("{owner}/{key}"));
+            let count = list.and_then(Value::as_array).map_or(0, Vec::len);
+            (0..count).map(move |at| format!("{key}/{at}"))
+        });
+        ArgumentRoles(places.zip(written.into_iter().zip(roles)).collect())
+    }
+}
+
+/// The variables of a container, as far as their texts are known: those that the step adds and those that the container sets.
+struct Expansion {
+    variables: Variables,
+    /// Bytes of all texts that were made so far.
+    made: usize,
+}
+
+impl Expansion {
+    fn of(container: Option<&Value>, added: &Variables) -> Expansion {
+        let mut expansion = Expansion {
+            variables: added.clone(),
+            made: 0,
+        };
+        let env = container.and_then(|container| container["env"].as_array());
+        for variable in env.into_iter().flatten() {
+            if let Some(name) = variable["name"].as_str() {
+                // A variable may refer to those in front of it.
+                let value = variable["value"].as_str().unwrap_or_default();
+                let value = expansion.expanded(value);
+                expansion.variables.insert(name.to_string(), value);
+            }
+        }
+        expansion
+    }
+
+    /// The text with references replaced, as far as the variables are known. The value of an input, and the item of a loop, are
+    /// variables of every step.
+    fn expanded(&mut self, text: &str) -> String {
+        if !text.contains("$(") {
+            return text.to_string();
+        }
+        let value = |name: &str| {
+            let of_step = || {
+                let input = name.strip_prefix("INPUT_").map(|input| ("input", input));
+                let each = || name.strip_prefix("EACH_").map(|each| ("each", each));
+                let (root, member) = input.or_else(each)?;
+                let is_name = member
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || c == '_');
+                let member = Some(member.to_ascii_lowercase()).filter(|_| is_name)?;
+                Some(format!("{{{{ {root}.{member} }}}}"))
+            };
+            self.variables.get(name).cloned().or_else(of_step)
+        };
+        let expanded = match self.made < BYTES_MAX {
+            true => expand(text, value),
+            false => None,
+        };
+        // A text that becomes too long counts as one that anybody may have written.
+        let expanded = expanded.unwrap_or_else(|| "{{ input }}".to_string());
+        self.made += expanded.len();
+        expanded
+    }
+}
+
+/// Reads a text as Kubernetes does and replaces the references for which there is a value. `$$` is a sign and begins no reference.
+/// `None`: the text becomes too long.
+fn expand(text: &str, value: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let behind = &rest[at + 1..];
+        let reference = behind
+            .strip_prefix('(')
+            .and_then(|name| name.split_once(')'));
+        let (read, replaced) = match reference {
+            Some((name, _)) => (name.len() + 3, value(name)),
+            None if behind.starts_with('$') => (2, None),
+            None => (1, None),
+        };
+        match replaced {
+            Some(value) => out.push_str(&value),
+            None => out.push_str(&rest[at..at + read]),
+        }
+        rest = &rest[at + read..];
+        if out.len() > EXPANDED_BYTES_MAX {
+            return None;
+        }
+    }
+    Some(out + rest)
+}
+
+/// The keys and positions of a JSON pointer.
+fn segments(place: &str) -> Vec<String> {
+    let segments = place.split('/').skip(1);
+    segments
+        .map(|segment| segment.replace("~1", "/").replace("~0", "~"))
+        .collect()
+}
+
+fn pointer(path: &[&str]) -> String {
+    path.iter()
+        .map(|key| format!("/{}", escaped(key)))
+        .collect()
 }
 
 /// A key as it stands in a JSON pointer.
@@ -184,22 +353,29 @@ pub fn key_with_template(manifest: &Value) -> Option<&str> {
 
 /// Every text with a template, with its place.
 pub fn templates(manifest: &Value) -> Vec<(String, &str)> {
-    let mut found = Vec::new();
-    find_templates(manifest, String::new(), &mut found);
+    let mut found = leaves(manifest);
+    found.retain(|(_, text)| is_template(text));
     found
 }
 
-fn find_templates<'v>(value: &'v Value, place: String, found: &mut Vec<(String, &'v str)>) {
+/// Every text, with its place.
+fn leaves(manifest: &Value) -> Vec<(String, &str)> {
+    let mut found = Vec::new();
+    find_leaves(manifest, String::new(), &mut found);
+    found
+}
+
+fn find_leaves<'v>(value: &'v Value, place: String, found: &mut Vec<(String, &'v str)>) {
     match value {
-        Value::String(text) if is_template(text) => found.push((place, text)),
+        Value::String(text) => found.push((place, text)),
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                find_templates(item, format!("{place}/{at}"), found);
+                find_leaves(item, format!("{place}/{at}"), found);
             }
         }
         Value::Object(members) => {
             for (key, member) in members {
-                find_templates(member, format!("{place}/{}", escaped(key)), found);
+                find_leaves(member, format!("{place}/{}", escaped(key)), found);
             }
         }
         _ => {}
@@ -207,12 +383,23 @@ fn find_templates<'v>(value: &'v Value, place: String, found: &mut Vec<(String, 
 }
 
 /// The manifest with every scalar rendered. A value that is a list or an object is refused, because it would change the structure of
-/// the manifest, and so is an untrusted value that would be run.
-pub fn render(manifest: &Value, context: &Context) -> Result<Value, TemplateFault> {
+/// the manifest, and so is an untrusted value that would be run. `variables` are those that the step adds to the environment of the
+/// container, if their values are templates.
+pub fn render(
+    manifest: &Value,
+    variables: &Variables,
+    context: &Context,
+) -> Result<Value, TemplateFault> {
     let rendered = render_scalars(manifest, "", context)?;
-    for (place, role) in roles(manifest, Some(&rendered)) {
-        if let (Role::Code(program), Some(Value::String(text))) = (role, manifest.pointer(&place)) {
-            template::check_code(text, program).map_err(|fault| at_place(&place, fault))?;
+    let mut values = Variables::new();
+    for (name, text) in variables {
+        let value = template::render_text(text, context)?;
+        values.insert(name.clone(), value);
+    }
+    for found in texts_of(manifest, variables, Some((&rendered, &values))) {
+        if let Role::Code(program) = found.role {
+            template::check_code(&found.text, program)
+                .map_err(|fault| at_place(&found.place, fault))?;
         }
     }
     Ok(rendered)
@@ -221,8 +408,13 @@ pub fn render(manifest: &Value, context: &Context) -> Result<Value, TemplateFaul
 fn render_scalars(value: &Value, place: &str, context: &Context) -> Result<Value, TemplateFault> {
     match value {
         Value::String(text) => {
-            let value =
-                template::evaluate(text, context).map_err(|fault| at_place(place, fault))?;
+            let path = segments(place);
+            let path: Vec<&str> = path.iter().map(String::as_str).collect();
+            let value = match is_expanded(&path) {
+                true => template::evaluate_for_kubernetes(text, context),
+                false => template::evaluate(text, context),
+            };
+            let value = value.map_err(|fault| at_place(place, fault))?;
             if value.is_array() || value.is_object() {
                 let fault = TemplateFault {
                     message: format!(
@@ -402,7 +594,16 @@ mod tests {
     }
 
     fn found(text: &str) -> BTreeMap<String, Role> {
-        roles(&read(text).unwrap(), None)
+        let texts = texts(&read(text).unwrap(), &Variables::new());
+        let texts = texts.into_iter();
+        texts.map(|found| (found.place, found.role)).collect()
+    }
+
+    /// The role of the text at one place of a pod that has this in its specification.
+    fn role_in_spec(spec: &str) -> Role {
+        let roles = found(&format!("spec: {spec}"));
+        assert_eq!(roles.len(), 1, "{spec}: {roles:?}");
+        *roles.values().next().unwrap()
     }
 
     #[test]
@@ -429,11 +630,13 @@ spec:
         );
         let expected = [
             ("/spec/containers/0/args/0", Role::Code(Program::Shell)),
+            ("/metadata/labels/app", Role::Data),
             ("/spec/containers/0/args/1", Role::Data),
             (
                 "/spec/containers/0/env/0/value",
                 Role::Choice(Choice::Variable),
             ),
+            ("/spec/containers/0/env/1/value", Role::Data),
             (
                 "/spec/containers/0/livenessProbe/exec/command/2",
                 Role::Code(Program::Interpolating),
@@ -455,6 +658,139 @@ spec:
     }
 
     #[test]
+    fn a_place_that_is_not_known_to_be_data_decides_what_the_pod_reaches() {
+        for spec in [
+            "{volumes: [{name: v, projected: {sources: [{secret: {name: '{{ a }}'}}]}}]}",
+            "{volumes: [{name: v, secret: {secretName: '{{ a }}'}}]}",
+            "{volumes: [{name: v, configMap: {name: '{{ a }}'}}]}",
+            "{volumes: [{name: v, nfs: {server: '{{ a }}', path: /}}]}",
+            "{volumes: [{name: v, csi: {driver: x, volumeAttributes: {share: '{{ a }}'}}}]}",
+            "{containers: [{ports: [{hostPort: '{{ a }}'}]}]}",
+            "{containers: [{envFrom: [{secretRef: {name: '{{ a }}'}}]}]}",
+            "{containers: [{env: [{name: A, valueFrom: {secretKeyRef: {name: '{{ a }}', key: k}}}]}]}",
+            "{containers: [{securityContext: {runAsUser: '{{ a }}'}}]}",
+            "{containers: [{volumeMounts: [{name: v, mountPath: '{{ a }}'}]}]}",
+            "{hostAliases: [{ip: '{{ a }}', hostnames: [db]}]}",
+            "{dnsConfig: {nameservers: ['{{ a }}']}}",
+            "{nodeSelector: {zone: '{{ a }}'}}",
+            "{somethingNew: '{{ a }}'}",
+            "{Containers: [{args: ['{{ a }}']}]}",
+        ] {
+            assert_eq!(role_in_spec(spec), Role::Choice(Choice::PodField), "{spec}");
+        }
+        let annotation = found("metadata: {annotations: {a: '{{ a }}'}}");
+        assert_eq!(
+            annotation["/metadata/annotations/a"],
+            Role::Choice(Choice::PodField)
+        );
+        for spec in [
+            "{activeDeadlineSeconds: '{{ a }}'}",
+            "{containers: [{name: '{{ a }}'}]}",
+            "{containers: [{resources: {limits: {memory: '{{ a }}'}}}]}",
+            "{containers: [{args: [tool, '{{ a }}']}]}",
+            "{containers: [{env: [{name: A, value: '{{ a }}'}]}]}",
+        ] {
+            assert_eq!(role_in_spec(spec), Role::Data, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_reference_to_a_variable_is_what_the_variable_is() {
+        let env =
+            "env: [{name: A, value: '{{ a }}'}, {name: B, value: 'x$(A)'}, {name: C, value: c}]";
+        let roles = |words: &str| {
+            let manifest = read(&format!(
+                "spec: {{containers: [{{{env}, command: {words}}}]}}"
+            ));
+            let step = Variables::from([("D".to_string(), variable_template("D"))]);
+            let texts = texts(&manifest.unwrap(), &step);
+            let texts = texts.into_iter().filter(|found| found.has_references);
+            texts
+                .map(|found| (found.text, found.role))
+                .collect::<Vec<_>>()
+        };
+        let shell = Role::Code(Program::Shell);
+        for (name, text) in [
+            ("A", "echo {{ a }}"),
+            ("B", "echo x{{ a }}"),
+            ("D", "echo {{ env.D }}"),
+            ("INPUT_NAME", "echo {{ input.name }}"),
+            ("EACH_ITEM", "echo {{ each.item }}"),
+        ] {
+            let words = format!("[sh, -c, 'echo $({name})']");
+            assert_eq!(roles(&words), [(text.to_string(), shell)], "{name}");
+        }
+        for words in [
+            "[sh, -c, 'echo $(C) $(date) $$(A)']",
+            "[sh, -c, 'echo $A ${A}']",
+        ] {
+            assert_eq!(roles(words), [], "{words}");
+        }
+        let program = Role::Choice(Choice::Program);
+        assert_eq!(roles("[$(A)]"), [("{{ a }}".to_string(), program)]);
+        assert_eq!(roles("[echo, $(A)]"), [("{{ a }}".to_string(), Role::Data)]);
+    }
+
+    #[test]
+    fn references_that_multiply_are_bounded() {
+        let variables = (1..200).map(|at| {
+            let before = at - 1;
+            format!("{{name: V{at}, value: '$(V{before})$(V{before})'}}")
+        });
+        let variables: Vec<String> = variables.collect();
+        let variables = variables.join(", ");
+        let manifest = format!(
+            "spec: {{containers: [{{env: [{{name: V0, value: xxxxxxxx}}, {variables}], command: [sh, -c, $(V199)]}}]}}"
+        );
+        let texts = texts(&read(&manifest).unwrap(), &Variables::new());
+        assert_eq!(texts[0].role, Role::Code(Program::Shell));
+    }
+
+    #[test]
+    fn a_value_is_no_reference_of_kubernetes() {
+        let context = Context::new().with(
+            "input",
+            json!({"x": "$(SECRET) $$(SECRET) $5", "y": "(SECRET)", "n": 7}),
+        );
+        let manifest = read(
+            "
+spec:
+  containers:
+    - args: ['{{ input.x }}', '$(HOME)/{{ input.x }}', '${{ input.y }}', '$ {{- input.y }}', '$${{ input.y }}', '{{ input.n }}']
+      env: [{ name: A, value: 'a{{ input.x }}' }]
+      livenessProbe: { exec: { command: [test, '{{ input.x }}'] } }
+      lifecycle: { preStop: { exec: { command: [test, '{{ input.x }}'] } } }
+",
+        )
+        .unwrap();
+        let rendered = render(&manifest, &Variables::new(), &context).unwrap();
+        let container = &rendered["spec"]["containers"][0];
+        // What Kubernetes makes of it is the value as it was given.
+        let escaped = "$$(SECRET) $$$$(SECRET) $$5";
+        assert_eq!(
+            container["args"],
+            json!([
+                escaped,
+                format!("$(HOME)/{escaped}"),
+                "$$(SECRET)",
+                "$$(SECRET)",
+                "$$(SECRET)",
+                7
+            ])
+        );
+        assert_eq!(container["env"][0]["value"], format!("a{escaped}"));
+        assert_eq!(
+            container["livenessProbe"]["exec"]["command"][1],
+            json!(escaped)
+        );
+        // Kubernetes replaces nothing in these.
+        assert_eq!(
+            container["lifecycle"]["preStop"]["exec"]["command"][1],
+            "$(SECRET) $$(SECRET) $5"
+        );
+    }
+
+    #[test]
     fn a_value_stays_one_scalar() {
         let context = Context::new().with(
             "input",
@@ -463,21 +799,29 @@ spec:
         let manifest =
             read("{ a: '{{ input.evil }}', n: '{{ input.n }}', t: 'n{{ input.n }}' }").unwrap();
         assert_eq!(
-            render(&manifest, &context).unwrap(),
+            render(&manifest, &Variables::new(), &context).unwrap(),
             json!({ "a": "x\nhostPID: true", "n": 7, "t": "n7" })
         );
         for text in [
             "{ a: ['{{ input.list }}'] }",
             "{ a: ['{{ input.object }}'] }",
         ] {
-            let fault = render(&read(text).unwrap(), &context).unwrap_err();
+            let fault = render(&read(text).unwrap(), &Variables::new(), &context).unwrap_err();
             assert!(
                 fault.message.starts_with("a/0: the template gives "),
                 "{fault}"
             );
         }
-        let code = read("{ command: ['{{ \"sh\" }}', -c, 'echo {{ input.evil }}'] }").unwrap();
-        let fault = render(&code, &context).unwrap_err();
+        let command = "[ '{{ \"sh\" }}', -c, 'echo {{ input.evil }}']";
+        let code = format!("{{ spec: {{ containers: [{{ command: {command} }}] }} }}");
+        let code = read(&code).unwrap();
+        let fault = render(&code, &Variables::new(), &context).unwrap_err();
+        assert!(fault.message.contains("would become code"), "{fault}");
+        // A variable of the step that names the shell, which is known only now.
+        let context = context.with("env", json!({"TOOL": "sh"}));
+        let step = Variables::from([("TOOL".to_string(), variable_template("TOOL"))]);
+        let code = "spec: { containers: [{ command: [$(TOOL), -c, 'echo {{ input.evil }}'] }] }";
+        let fault = render(&read(code).unwrap(), &step, &context).unwrap_err();
         assert!(fault.message.contains("would become code"), "{fault}");
     }
 

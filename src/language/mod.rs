@@ -47,9 +47,7 @@ pub use budget::CheckBudget;
 pub use check::CheckOptions;
 pub use diagnostic::{Diagnostic, Fix, Severity, Spot};
 pub use library::{Library, Reloaded};
-pub use load::{
-    FILE_BYTES_MAX, FILES_MAX, check_among, load, load_accepting, load_files, text_of,
-};
+pub use load::{FILE_BYTES_MAX, FILES_MAX, check_among, load, load_accepting, load_files, text_of};
 pub use memory::AcceptedTexts;
 pub use secrets::{looks_secret, names_secret};
 pub use source::SourceFile;

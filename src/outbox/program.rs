@@ -51,7 +51,7 @@ fn run_for(
         ProgramEnd::Unknown(error) => {
             return Sent::failed(format!("{name} cannot be waited for: {error}"));
         }
-        ProgramEnd::Exited { status, stderr } => (status, stderr),
+        ProgramEnd::Exited { status, stderr, .. } => (status, stderr),
     };
     if status.success() {
         return Sent::delivered(0, "delivered");

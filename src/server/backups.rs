@@ -234,16 +234,25 @@ impl Maker {
     fn run(&self, stopped: &Receiver<()>) {
         let shelf = self.shelf.as_ref().expect("there is one, or no thread");
         let mut not_before = self.clock.now().up;
+        // A program that cannot be run is told now, not when the next backup is due, and tried again like a backup that failed.
+        let mut is_overdue = false;
+        if let Some(Err(error)) = shelf.pipe().map(Pipe::check) {
+            is_overdue = true;
+            not_before = not_before.plus_ms(AGAIN_MS);
+            self.tell(Err(error));
+        }
         loop {
             let now = self.clock.now();
-            if self.due(shelf, now.wall).0 <= now.wall.0 && not_before <= now.up {
+            let is_due = is_overdue || self.due(shelf, now.wall).0 <= now.wall.0;
+            if is_due && not_before <= now.up {
                 let (metrics, item) = (self.engine.store.metrics(), "a backup");
                 let shelved =
                     catch_and_count(metrics, PanicPlace::Backup, item, || self.shelve(shelf));
                 if self.is_stopping.load(Ordering::Relaxed) {
                     return;
                 }
-                if !matches!(shelved, Some(Ok(_))) {
+                is_overdue = !matches!(shelved, Some(Ok(_)));
+                if is_overdue {
                     not_before = now.up.plus_ms(AGAIN_MS);
                 }
                 match shelved {

@@ -79,15 +79,30 @@ fn unasked_tokens(app: &App, may_list_tokens: bool) -> Option<NoticeJson> {
                 |token: &Token| format!("stepward token revoke {}", selector(token, &tokens));
             let commands = tokens.iter().take(NAMES_MAX).map(revoke);
             let commands = commands.collect::<Vec<_>>().join(" && ");
-            format!("make new tokens for whoever needs them, then: {commands}")
+            // A token that is made with one of these is marked as well. What the database cannot tell now, the health of the store says.
+            let is_admin_trusted = app.engine.has_trusted_admin(wall_time()).unwrap_or(true);
+            match is_admin_trusted {
+                true => format!("make new tokens for whoever needs them, then: {commands}"),
+                false => format!(
+                    "stop the server, make a token of role admin that is not marked with `{}`, and start the server again. Then use \
+                     that token to make new tokens for whoever needs them, and: {commands}",
+                    app.config.first_token()
+                ),
+            }
         }
         false => "ask somebody with a token of role admin to look: stepward status".to_string(),
+    };
+    let them = if tokens.len() == 1 {
+        "this token"
+    } else {
+        "these tokens"
     };
     Some(NoticeJson {
         code: "tokens_made_unasked".to_string(),
         severity: Severity::Problem,
         message: format!(
-            "{which} made while this server asked nobody for a token: anybody on this machine could have made it and still be let in"
+            "{which} made while this server asked nobody for a token: anybody on this machine could have made {them} and can still use \
+             {them}"
         ),
         fix,
         page: "/settings#tokens".to_string(),

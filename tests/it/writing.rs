@@ -205,6 +205,46 @@ test[0]:
 }
 
 #[test]
+fn rendering_refuses_code_that_only_the_values_show() {
+    let folder = folder();
+    let file = folder.path().join("workflows/late.yaml");
+    let text = r#"tasks:
+  late:
+    input: { x: { type: string, required: true } }
+    flow:
+      s: { type: docker, image: a, command: [psql, "{{ input.x }}"] }
+  pod:
+    input: { x: { type: string, required: true } }
+    flow:
+      s:
+        type: pod
+        manifest:
+          { apiVersion: v1, kind: Pod, spec: { containers: [{ name: a, image: b, command: [psql, "{{ input.x }}"] }] } }
+"#;
+    fs::write(file, text).unwrap();
+    for (task, key) in [("late", "command"), ("pod", "manifest")] {
+        let render = |value: &str| typed(folder.path(), &["render", task, "-i", value]);
+        let told = render("x=$(shop)");
+        assert_eq!(told.code, 0, "{}", told.err);
+        let expected = if task == "pod" { "$$(shop)" } else { "$(shop)" };
+        assert!(
+            told.out.contains(&format!("\"{expected}\"")),
+            "{}",
+            told.out
+        );
+        let told = render("x=--command=drop table users");
+        assert_eq!(told.code, 3, "{}", told.out);
+        let place = format!("step s, {key}: ");
+        assert!(told.err.contains(&place), "{}", told.err);
+        assert!(
+            told.err.contains("input.x would become code"),
+            "{}",
+            told.err
+        );
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_told_as_a_submission_tells_it() {
     let folder = folder();
     let render = |words: &[&str]| {

@@ -608,6 +608,51 @@ fn backups_are_encrypted_once_the_settings_name_a_command() {
 }
 
 #[test]
+fn a_command_that_cannot_be_run_is_told_before_a_backup_is_due() {
+    let shelf_folder = tempfile::tempdir().unwrap();
+    let folder = shelf_folder.path().join("backups");
+    let mut house = House::with_settings(WORK, &shelved(SETTINGS, &folder, 1));
+    await_that("the first is made", || {
+        is_made(&shelf(&folder)).then_some(())
+    });
+    house.stop_server();
+    // As if it had been made by a command: the next one is due in hours.
+    let plain = shelf(&folder)[0].clone();
+    let piped = format!("{plain}.piped");
+    fs::rename(folder.join(&plain), folder.join(&piped)).unwrap();
+    pipe_through(&mut house, "[/no/such/age, -r, age1]");
+    house.start_server();
+    let failed = await_that("it is told", || {
+        house.get::<BackupsJson>("/api/backups").failed
+    });
+    let why = "through /no/such/age: there is no such program; install it";
+    assert!(failed.message.contains(why), "{failed:?}");
+    assert_eq!(shelf(&folder), [piped]);
+}
+
+#[test]
+fn a_command_of_the_command_line_has_to_read_the_whole_backup() {
+    let house = House::with_settings(WORK, SETTINGS);
+    for (command, code) in [
+        ("cat", 0),
+        ("head -c 100", 1),
+        ("cat >/dev/null; exit 3", 1),
+    ] {
+        let typed = typed(
+            &house,
+            &["backup", "piped.tar", "--force", "--pipe", command],
+        );
+        assert_eq!(typed.code, Some(code), "{command}: {typed:?}");
+        assert_eq!(house.path("piped.tar").exists(), code == 0, "{command}");
+        if command.starts_with("head") {
+            let why = "it ended before it had read all of its input";
+            assert!(typed.stderr.contains(why), "{typed:?}");
+        }
+        let _ = fs::remove_file(house.path("piped.tar"));
+    }
+}
+
+#[test]
 fn a_backup_that_cannot_be_encrypted_is_a_problem_and_leaves_nothing() {
     for (command, why) in [
         (
@@ -619,6 +664,10 @@ fn a_backup_that_cannot_be_encrypted_is_a_problem_and_leaves_nothing() {
             "there is no such program; install it",
         ),
         ("['true']", "through true: it wrote nothing"),
+        (
+            "[head, -c, '100']",
+            "through head: it ended without an error before it had read the whole backup",
+        ),
     ] {
         let shelf_folder = tempfile::tempdir().unwrap();
         let folder = shelf_folder.path().join("backups");
@@ -681,7 +730,11 @@ fn one_types_a_backup_that_a_command_encrypts() {
     let verified = typed(&house, &["backup", "verify", "plain"]);
     assert_eq!(verified.code, Some(0), "{verified:?}");
 
-    for (command, why) in [("cat; exit 3", "exit status: 3"), ("true", "wrote nothing")] {
+    for (command, why) in [
+        ("cat; exit 3", "exit status: 3"),
+        ("cat >/dev/null", "wrote nothing"),
+        ("true", "it ended before it had read all of its input"),
+    ] {
         let refused = typed(&house, &["backup", "two.tar.age", "--pipe", command]);
         assert_eq!(refused.code, Some(1), "{refused:?}");
         assert!(refused.stderr.contains(why), "{refused:?}");

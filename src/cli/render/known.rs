@@ -7,8 +7,9 @@ use serde_json::{Map, Value, json};
 use super::super::exit::{Exit, Fault};
 use super::{Part, StepRendering};
 use crate::domain::Json;
-use crate::domain::task::{Action, Items, StepDraft, TaskDraft, is_template};
+use crate::domain::task::{Action, Items, Rules, StepDraft, TaskDraft, is_template};
 use crate::domain::value::ValueSpec;
+use crate::language::arguments;
 use crate::language::manifest;
 use crate::language::shell::Program;
 use crate::language::template::{self, Context, TemplateFault};
@@ -193,13 +194,33 @@ impl<'t> Scope<'t> {
                         parts.push(self.text(step, &format!("{key}[{at}]"), word)?);
                     }
                 }
+                // The server checks again what it has rendered. What is not known yet, it will check when the job runs.
+                let made = parts.iter().map(|part| part.value.as_str());
+                let made = made.map(|text| text.unwrap_or_default().to_string());
+                let made: Vec<String> = made.collect();
+                let (made_image, made_words) = (&made[0], &made[1..]);
+                let made_words = made_words.split_at(entrypoint.len());
+                if self.task.rules >= Rules::V2 {
+                    arguments::check_rendered(made_image, (entrypoint, command), made_words)
+                        .map_err(|(key, fault)| refused(step, key, &fault.message))?;
+                }
             }
             Action::Pod { manifest } => {
                 // As the server does: what has templates is read first and rendered scalar by scalar.
                 let is_tree = is_template(manifest) || manifest.starts_with('{');
                 let tree = manifest::read(manifest).ok().filter(|_| is_tree);
                 parts.push(match tree.filter(Value::is_object) {
-                    Some(tree) => self.part(step, "manifest", &Json(tree.to_string()))?,
+                    Some(tree) => {
+                        let mut part = self.part(step, "manifest", &Json(tree.to_string()))?;
+                        if self.task.rules >= Rules::V2 && part.unknown.is_empty() {
+                            let named = step.named_action.iter().map(|named| &named.env);
+                            let added = [&self.task.env, &step.env].into_iter().chain(named);
+                            let added = manifest::added_variables(added);
+                            part.value = manifest::render(&tree, &added, &self.context)
+                                .map_err(|fault| refused(step, "manifest", &fault.message))?;
+                        }
+                        part
+                    }
                     None => self.text(step, "manifest", manifest)?,
                 });
             }

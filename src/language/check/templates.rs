@@ -621,7 +621,10 @@ impl<'t> Checker<'_, 't> {
         let (message, label) = match fault.why {
             Why::NoShell => (
                 format!("`{name} | sh` is quoted for a shell"),
-                "no shell reads this script".to_string(),
+                match text.place {
+                    Place::Script => "no shell reads this script".to_string(),
+                    _ => "no shell runs this program".to_string(),
+                },
             ),
             Why::NoJson => (
                 format!("`{name} | json` becomes part of the program"),

@@ -363,7 +363,7 @@ fn is_restricted(spec: &ValueSpec) -> bool {
 
 /// Whether a pattern speaks of the whole value. Any other pattern only has to be found somewhere in it.
 fn is_anchored(pattern: &str) -> bool {
-    // Flags in front: with `m` the signs `^` and `$` stand for lines.
+    // Flags in front: with `m` the signs `^` and `$` stand for lines, and with `x` the rest of a line may be a comment.
     let (flags, rest) = match pattern.strip_prefix("(?") {
         Some(rest) => match rest.find([')', ':']) {
             Some(end) if rest.as_bytes()[end] == b')' => (&rest[..end], &rest[end + 1..]),
@@ -371,8 +371,13 @@ fn is_anchored(pattern: &str) -> bool {
         },
         None => ("", pattern),
     };
-    let sets_lines = |flags: &str| flags.split('-').next().is_some_and(|on| on.contains('m'));
-    if sets_lines(flags) {
+    let changes_meaning = |flags: &str| {
+        flags
+            .split('-')
+            .next()
+            .is_some_and(|on| on.contains(['m', 'x']))
+    };
+    if changes_meaning(flags) {
         return false;
     }
     if !rest.starts_with('^') && !rest.starts_with("\\A") {
@@ -400,7 +405,8 @@ fn is_anchored(pattern: &str) -> bool {
                 depth += 1;
                 let group = rest[at + 1..].strip_prefix('?').unwrap_or_default();
                 let flags = group.split([')', ':', '<']).next().unwrap_or_default();
-                if flags.chars().all(|c| c.is_ascii_alphabetic() || c == '-') && sets_lines(flags) {
+                let are_flags = flags.chars().all(|c| c.is_ascii_alphabetic() || c == '-');
+                if are_flags && changes_meaning(flags) {
                     return false;
                 }
             }
@@ -510,8 +516,21 @@ mod tests {
             assert!(is_anchored(pattern), "{pattern}");
         }
         for pattern in [
-            "a", "^a", "a$", "^a|b$", r"^a\$", "(?m)^a$", "(?im)^a$", "^(?m:a$)", "[^a]$", "^[a$",
+            "a",
+            "^a",
+            "a$",
+            "^a|b$",
+            r"^a\$",
+            "(?m)^a$",
+            "(?im)^a$",
+            "^(?m:a$)",
+            "[^a]$",
+            "^[a$",
             "^a[$]",
+            "(?x)^a # $",
+            "(?ix)^a$",
+            "^a(?x) # $",
+            "^(?x:a) # $",
         ] {
             assert!(!is_anchored(pattern), "{pattern}");
         }

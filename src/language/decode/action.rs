@@ -1,5 +1,7 @@
 //! What a step or a named action does: its type, and the keys of that type.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use super::policies::{self, Policies};
@@ -11,7 +13,7 @@ use crate::domain::task::{Action, Runner, is_template};
 use crate::domain::words;
 use crate::language::arguments::{self, Choice, Role};
 use crate::language::diagnostic::Problem;
-use crate::language::manifest;
+use crate::language::manifest::{self, ManifestText, Variables};
 use crate::language::shell::Program;
 use crate::language::source::Span;
 use crate::language::template;
@@ -276,13 +278,17 @@ impl Decoder<'_> {
                     self.missing(owner, "manifest", help);
                     return None;
                 };
+                let variables = added_variables(entries);
                 let manifest = match &entry.value.kind {
-                    Kind::Map(_) => self.manifest_tree(&entry.value, texts)?.to_string(),
+                    Kind::Map(_) => {
+                        let tree = self.manifest_tree(&entry.value, &variables, texts)?;
+                        tree.to_string()
+                    }
                     _ => {
                         let text = self.some_text(entry, owner)?;
                         collect(&entry.value, text, Place::Worker, texts);
-                        if is_template(text) {
-                            self.manifest_text(entry, text, texts);
+                        if is_template(text) || text.contains("$(") {
+                            self.manifest_text(entry, text, &variables, texts);
                         }
                         text.to_string()
                     }
@@ -463,27 +469,50 @@ impl Decoder<'_> {
     }
 
     /// A manifest that is written as YAML of the workflow file.
-    fn manifest_tree<'t>(&mut self, node: &'t Node, texts: &mut Vec<Text<'t>>) -> Option<Value> {
+    fn manifest_tree<'t>(
+        &mut self,
+        node: &'t Node,
+        variables: &Variables,
+        texts: &mut Vec<Text<'t>>,
+    ) -> Option<Value> {
         let before = texts.len();
         let tree = self.json(node, Place::Worker, texts)?;
         if let Some(key) = key_with_template(node) {
             self.structure_fault(key.span, "a key of the manifest contains a template")
                 .label("keys are never rendered");
         }
-        let roles = manifest::roles(&tree, None);
         let mut places = Vec::new();
         template_places(node, String::new(), &mut places);
+        let found = manifest::texts(&tree, variables);
+        let roles: HashMap<&str, Role> = found
+            .iter()
+            .filter(|found| !found.has_references)
+            .map(|found| (found.place.as_str(), found.role))
+            .collect();
         for (text, place) in texts[before..].iter_mut().zip(places) {
-            text.role = roles.get(&place).copied().unwrap_or(Role::Data);
+            text.role = roles.get(place.as_str()).copied().unwrap_or(Role::Data);
+        }
+        for found in found.iter().filter(|found| found.has_references) {
+            if let Some(node) = node_at(node, &found.place) {
+                texts.push(manifest_part(node, found));
+            }
         }
         Some(tree)
     }
 
     /// A manifest that is written as a text. It is read before its templates are rendered, so each of them stands inside one scalar.
-    fn manifest_text<'t>(&mut self, entry: &'t Entry, text: &'t str, texts: &mut Vec<Text<'t>>) {
+    fn manifest_text<'t>(
+        &mut self,
+        entry: &'t Entry,
+        text: &'t str,
+        variables: &Variables,
+        texts: &mut Vec<Text<'t>>,
+    ) {
         let span = first_line(&entry.value);
         let tree = match manifest::read(text) {
             Ok(tree) if tree.is_object() => tree,
+            // The worker says what is wrong with a manifest that has no templates.
+            _ if !is_template(text) => return,
             Ok(_) => {
                 self.structure_fault(entry.key.span, "a template decides the whole manifest")
                     .label("the manifest is no map before its templates are rendered");
@@ -504,24 +533,20 @@ impl Decoder<'_> {
                 .label("keys are never rendered");
             return;
         }
-        let roles = manifest::roles(&tree, None);
         let is_whole_readable = template::mentions(text).is_ok();
-        for (place, leaf) in manifest::templates(&tree) {
-            if template::mentions(leaf).is_err() {
+        for found in manifest::texts(&tree, variables) {
+            if template::mentions(&found.text).is_err() {
                 if is_whole_readable {
                     let message = format!(
                         "the template at `{}` of the manifest goes beyond one text",
-                        place.trim_start_matches('/')
+                        found.place.trim_start_matches('/')
                     );
                     self.structure_fault(span, message)
                         .label("a block begins in one text and ends in another");
                 }
                 continue;
             }
-            let mut part = Text::new(&entry.value, leaf.to_string().into(), Place::Worker, false);
-            part.role = roles.get(&place).copied().unwrap_or(Role::Data);
-            part.is_part = true;
-            texts.push(part);
+            texts.push(manifest_part(&entry.value, &found));
         }
     }
 
@@ -549,6 +574,43 @@ fn collect_arguments<'t>(
     for ((text, node), role) in words.zip(roles) {
         collect_as(role, node, text, Place::Worker, texts);
     }
+}
+
+/// A text of a manifest that is checked for its role alone.
+fn manifest_part<'t>(node: &'t Node, found: &ManifestText) -> Text<'t> {
+    let mut part = Text::new(node, found.text.clone().into(), Place::Worker, false);
+    part.role = found.role;
+    part.is_part = true;
+    part
+}
+
+/// The variables that a step or an action adds to the environment of its container, if their values are templates.
+fn added_variables(entries: &[Entry]) -> Variables {
+    let Some(Kind::Map(env)) = find(entries, "env").map(|entry| &entry.value.kind) else {
+        return Variables::new();
+    };
+    let is_varying = |entry: &&Entry| entry.value.scalar_text().is_some_and(is_template);
+    let names = env.iter().filter(is_varying).map(|entry| &entry.key.text);
+    names
+        .map(|name| (name.clone(), manifest::variable_template(name)))
+        .collect()
+}
+
+fn node_at<'t>(node: &'t Node, place: &str) -> Option<&'t Node> {
+    let mut node = node;
+    for segment in place.split('/').skip(1) {
+        node = match &node.kind {
+            Kind::Map(entries) => {
+                let mut entries = entries.iter();
+                &entries
+                    .find(|entry| manifest::escaped(&entry.key.text) == segment)?
+                    .value
+            }
+            Kind::List(members) => members.get(segment.parse::<usize>().ok()?)?,
+            _ => return None,
+        };
+    }
+    Some(node)
 }
 
 /// The places of the texts with templates, in the order in which `Decoder::json` collects them.

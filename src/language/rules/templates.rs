@@ -126,12 +126,13 @@ secrets:
     },
     Rule {
         code: "E045",
-        title: "an untrusted value in a script",
+        title: "an untrusted value in a script or command",
         text: "A value that somebody gives becomes part of the program here: a name such as `; rm -rf ~` would \
                be run. Read it from the environment (`\"$INPUT_NAME\"`), or make one quoted word of it with `| \
                sh`. In other languages `| json` writes a literal, and `| unsafe` says that it is meant. The same holds \
                for the text that an interpreter runs: what follows `-c` or `-e` in `command`, `entrypoint` and the \
-               manifest of a pod, such as `command: [sh, -c, \"…\"]`. All other items of such a list are data.",
+               manifest of a pod, such as `command: [sh, -c, \"…\"]`. All other items of such a list are data. Kubernetes \
+               replaces `$(NAME)` in a command of a manifest: there a variable counts as what its value is.",
         wrong: r#"tasks:
   hello:
     input:
@@ -262,7 +263,9 @@ secrets:
         text: "An image, an entrypoint, a program, a working folder, a language, an option of an interpreter and a variable \
                such as `LD_PRELOAD` or `PATH` decide which code is run. A value that people give may only decide that if its \
                input says what it may be: with `options`, with a `pattern` that begins with `^` and ends with `$`, or with a \
-               type that is no text. Items of a list that is written in the file and outputs of steps are trusted. \
+               type that is no text. In the manifest of a pod the same holds for every field but labels, names, resources, \
+               deadlines, arguments and values of variables. Items of a list that is written in the file and outputs of steps \
+               are trusted. \
                `| unsafe` says that whoever gives the value may run anything.",
         wrong: r#"tasks:
   hello:

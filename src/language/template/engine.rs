@@ -145,12 +145,38 @@ pub(super) fn is_single_expression(text: &str) -> bool {
 }
 
 pub(super) fn render(text: &str, context: &Context) -> Result<String, TemplateFault> {
+    render_in(environment(), text, context)
+}
+
+/// The same, with every `$` of a value doubled.
+pub(super) fn render_doubling_dollars(
+    text: &str,
+    context: &Context,
+) -> Result<String, TemplateFault> {
+    static ENVIRONMENT: OnceLock<Environment<'static>> = OnceLock::new();
+    let environment = ENVIRONMENT.get_or_init(|| {
+        let mut environment = build();
+        environment.set_formatter(|out, _, value| {
+            let text = written(value)?.replace('$', "$$");
+            out.write_str(&text).map_err(Error::from)
+        });
+        environment
+    });
+    render_in(environment, text, context)
+}
+
+fn render_in(
+    environment: &Environment<'static>,
+    text: &str,
+    context: &Context,
+) -> Result<String, TemplateFault> {
     let template = parsed(text)?;
     let mut generator = CodeGenerator::new("template", text);
     generator.compile_stmt(&template);
     let (mut instructions, blocks) = generator.finish();
     let mut rendered = String::new();
     run(
+        environment,
         text,
         &mut instructions,
         &blocks,
@@ -178,6 +204,7 @@ pub(super) fn evaluate_single(
     let (mut instructions, blocks) = generator.finish();
     let mut nothing = String::new();
     let value = run(
+        environment(),
         text,
         &mut instructions,
         &blocks,
@@ -206,6 +233,7 @@ pub(super) fn evaluate_single(
 }
 
 fn run<'text>(
+    environment: &Environment<'static>,
     text: &'text str,
     instructions: &mut Instructions<'text>,
     blocks: &BTreeMap<&'text str, Instructions<'text>>,
@@ -216,7 +244,6 @@ fn run<'text>(
     bound(instructions);
     allow_missing_parents(instructions);
     WORK.set(0);
-    let environment = environment();
     let repeated = mentions::longest_repeated_raw(template).max(1);
     let fuel = FUEL.min((RAW_BYTES_MAX / repeated) as u64);
     let thrifty;

@@ -105,17 +105,17 @@ pub(super) fn in_script(found: &ScriptFault) -> TemplateFault {
     let path = shown_path(&found.mention.path);
     let message = match found.why {
         Why::Unfiltered => format!(
-            "{path} would become code of the script; read it from the environment, write {{{{ {path} | sh }}}} for one \
+            "{path} would become code that is run; read it from the environment, write {{{{ {path} | sh }}}} for one \
              quoted word of a shell, | json for JSON in other languages, or | unsafe, if it is meant to be code"
         ),
         Why::Place => format!(
             "{path} | sh is one quoted word, and here stands {}, where its quotes do not hold",
             found.around.words()
         ),
-        Why::NoShell => format!("{path} | sh quotes for a shell, and no shell reads this script"),
+        Why::NoShell => format!("{path} | sh quotes for a shell, and no shell runs this program"),
         Why::NoJson => {
             format!(
-                "{path} | json is no word: what reads this script runs what stands in double quotes"
+                "{path} | json is no word: this program is read by a language that runs what stands in double quotes"
             )
         }
     };

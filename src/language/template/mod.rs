@@ -105,6 +105,49 @@ pub fn evaluate(text: &str, context: &Context) -> Result<Value, TemplateFault> {
     }
 }
 
+/// The same for a text in which Kubernetes replaces `$(NAME)`, and takes `$$` for one `$`: what a template writes stays as it is, and
+/// what stands around the template is replaced.
+pub fn evaluate_for_kubernetes(text: &str, context: &Context) -> Result<Value, TemplateFault> {
+    if !is_template(text) {
+        return Ok(Value::String(text.to_string()));
+    }
+    match engine::evaluate_single(text, context)? {
+        Some(Value::String(value)) => Ok(Value::String(value.replace('$', "$$"))),
+        Some(value) => Ok(value),
+        None => {
+            let text = doubled_before_tags(text);
+            engine::render_doubling_dollars(&text, context).map(Value::String)
+        }
+    }
+}
+
+/// Doubles a single `$` directly in front of a template: with a value that begins with `(`, it would begin a reference.
+fn doubled_before_tags(text: &str) -> String {
+    let mut doubled = String::with_capacity(text.len());
+    let mut rest = text;
+    let begins_tag = |rest: &str| {
+        let bytes = rest.as_bytes();
+        let mut pairs = bytes.windows(2);
+        pairs.position(|pair| matches!(pair, b"{{" | b"{%"))
+    };
+    while let Some(at) = begins_tag(rest) {
+        let (before, tag) = rest.split_at(at);
+        doubled.push_str(before);
+        // `{{-` removes the white space in front of it.
+        let literal = match tag.as_bytes().get(2) {
+            Some(b'-') => before.trim_end(),
+            _ => before,
+        };
+        let dollars = literal.len() - literal.trim_end_matches('$').len();
+        if dollars % 2 == 1 {
+            doubled.insert(doubled.len() - (before.len() - literal.len()), '$');
+        }
+        doubled.push_str(&tag[..2]);
+        rest = &tag[2..];
+    }
+    doubled + rest
+}
+
 /// Every string in the tree that is a template is rendered.
 pub fn render_value(json: &Json, context: &Context) -> Result<Value, TemplateFault> {
     let value = serde_json::from_str(&json.0).map_err(|_| TemplateFault {

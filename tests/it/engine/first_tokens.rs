@@ -88,6 +88,28 @@ fn a_worker_that_was_enrolled_with_a_marked_enrolment_is_marked() {
     assert_eq!(ids, [enrolled.token_id]);
 }
 
+/// Otherwise somebody who made a token while the door was open would keep the owner of the folder from getting one.
+#[test]
+fn a_marked_admin_does_not_count_as_somebody() {
+    let house = TestHouse::new();
+    let marked = NewToken {
+        is_unasked: true,
+        ..token("eve", Role::Admin, "local")
+    };
+    house.engine.make_token(marked, house.now()).unwrap();
+    assert!(!house.engine.has_admin_of_somebody(house.now()).unwrap());
+    assert!(!house.engine.has_trusted_admin(house.now().wall).unwrap());
+    house
+        .engine
+        .make_first_tokens(first_tokens(), house.now())
+        .unwrap();
+    assert!(!house.engine.has_admin_of_somebody(house.now()).unwrap());
+    assert!(house.engine.has_trusted_admin(house.now().wall).unwrap());
+    let ada = token("ada", Role::Admin, "first-admin");
+    house.engine.make_token(ada, house.now()).unwrap();
+    assert!(house.engine.has_admin_of_somebody(house.now()).unwrap());
+}
+
 /// Nobody may pass for the first start: a repeated one revokes what it made.
 #[test]
 fn the_name_of_the_first_start_is_taken() {

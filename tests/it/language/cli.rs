@@ -156,7 +156,7 @@ fn rules_are_explained_and_listed() {
     let (code, out, _) = shown(&stepward(folder.path(), &["explain", "e045"], ""));
     assert_eq!(code, 0);
     assert!(
-        out.starts_with("E045: an untrusted value in a script\n"),
+        out.starts_with("E045: an untrusted value in a script or command\n"),
         "{out}"
     );
     assert!(

@@ -32,6 +32,10 @@ fn a_value_may_decide_what_runs_if_its_input_says_what_it_may_be() {
             vec!["E070"],
         ),
         (
+            "x: { type: string, pattern: '(?x)^a # $', default: a }",
+            vec!["E070"],
+        ),
+        (
             "x: { type: string, pattern: '^[a-z]+$', default: a }",
             vec![],
         ),
@@ -86,9 +90,101 @@ fn untrusted_values_are_followed_to_where_they_decide() {
         "script: 'true', language: \"{{ input.x }}\"",
         "script: 'true', workdir: \"{{ input.x }}\"",
         "script: 'true', env: { BASH_ENV: \"{{ input.x }}\" }",
+        "script: 'true', env: { HOME: \"{{ input.x }}\" }",
+        "script: 'true', env: { DOCKER_HOST: \"{{ input.x }}\" }",
+        "script: 'true', env: { NPM_CONFIG_SCRIPT_SHELL: \"{{ input.x }}\" }",
+        "type: docker, image: a, command: [bash, --rcfile, \"{{ input.x }}\", build.sh]",
+        "type: docker, image: a, command: [sudo, --user, root, \"{{ input.x }}\"]",
+        "type: docker, image: a, command: [make, \"VERSION={{ input.x }}\"]",
     ] {
         let checked = check(&task(FREE, step));
         assert_eq!(codes(&checked), ["E070"], "{step}");
+    }
+}
+
+#[test]
+fn an_option_with_its_value_in_the_next_word_hides_no_code() {
+    let free = "x: { type: string, required: true }, o: { type: string, options: [sh, tool], default: sh }";
+    for command in [
+        "bash, --rcfile, /etc/x, -c, \"{{ input.x }}\"",
+        "node, --require, a.js, -e, \"{{ input.x }}\"",
+        "awk, --field-separator, ':', \"{{ input.x }}\"",
+        "sed, --line-length, '5', \"{{ input.x }}\"",
+        "sudo, --user, root, \"{{ input.o }}\", -c, \"{{ input.x }}\"",
+        "nice, --adjustment, '5', \"{{ input.o }}\", -c, \"{{ input.x }}\"",
+        "xargs, --replace, R, \"{{ input.o }}\", -c, \"{{ input.x }}\"",
+        "kubectl, exec, pod, --, \"{{ input.o }}\", -c, \"{{ input.x }}\"",
+    ] {
+        let step = format!("type: docker, image: a, command: [{command}]");
+        assert_eq!(codes(&check(&task(free, &step))), ["E045"], "{command}");
+    }
+    for command in [
+        "python3, script.py, --name, \"{{ input.x }}\"",
+        "bash, --rcfile, /etc/x, build.sh, \"{{ input.x }}\"",
+        "sudo, --user, root, tool, \"{{ input.x }}\"",
+    ] {
+        let step = format!("type: docker, image: a, command: [{command}]");
+        let checked = check(&task(free, &step));
+        assert_eq!(codes(&checked), Vec::<&str>::new(), "{command}");
+    }
+}
+
+#[test]
+fn a_variable_that_kubernetes_puts_into_code_is_code() {
+    let pod = |env: &str, code: &str| {
+        let container = format!("name: a, image: b, env: [{env}], command: [sh, -c, '{code}']");
+        let spec = format!("spec: {{ containers: [{{ {container} }}] }}");
+        let tree = format!("apiVersion: v1, kind: Pod, {spec}");
+        let step = format!("type: pod, env: {{ OF_STEP: \"{{{{ input.x }}}}\" }}");
+        let as_tree = task(FREE, &format!("{step}, manifest: {{ {tree} }}"));
+        let text = serde_json::Value::from(format!("{{ {tree} }}")).to_string();
+        let as_text = task(FREE, &format!("{step}, manifest: {text}"));
+        let found = codes(&check(&as_tree));
+        assert_eq!(found, codes(&check(&as_text)), "{env} {code}");
+        found
+    };
+    let own = "{ name: OWN, value: \"{{ input.x }}\" }";
+    for code in [
+        "echo $(OWN)",
+        "echo $(OF_STEP)",
+        "echo $(INPUT_X)",
+        "echo $(date) $(OWN)",
+    ] {
+        assert_eq!(pod(own, code), ["E045"], "{code}");
+    }
+    for code in ["echo \"$OWN\" $(date)", "echo $$(OWN)"] {
+        assert_eq!(pod(own, code), Vec::<&str>::new(), "{code}");
+    }
+    // A fixed value may be part of the program.
+    let fixed = "{ name: OWN, value: fixed }";
+    assert_eq!(pod(fixed, "echo $(OWN)"), Vec::<&str>::new());
+}
+
+#[test]
+fn a_value_decides_nothing_in_a_manifest_but_what_is_known_to_be_data() {
+    let pod = |metadata: &str, spec: &str| {
+        let container = "containers: [{ name: a, image: b, args: [tool, \"{{ input.x }}\"] }]";
+        let manifest = format!(
+            "apiVersion: v1, kind: Pod, metadata: {{ {metadata} }}, spec: {{ {container}, {spec} }}"
+        );
+        let step = format!("type: pod, manifest: {{ {manifest} }}");
+        codes(&check(&task(FREE, &step)))
+    };
+    let value = "\"{{ input.x }}\"";
+    let labels = format!("labels: {{ app: {value} }}");
+    let deadline = format!("activeDeadlineSeconds: {value}");
+    assert_eq!(pod(&labels, &deadline), Vec::<&str>::new());
+    let annotations = format!("annotations: {{ app: {value} }}");
+    assert_eq!(pod(&annotations, &deadline), ["E070"]);
+    for spec in [
+        format!(
+            "volumes: [{{ name: v, projected: {{ sources: [{{ secret: {{ name: {value} }} }}] }} }}]"
+        ),
+        format!("volumes: [{{ name: v, nfs: {{ server: {value}, path: / }} }}]"),
+        format!("hostAliases: [{{ ip: {value}, hostnames: [db] }}]"),
+        format!("dnsConfig: {{ nameservers: [{value}] }}"),
+    ] {
+        assert_eq!(pod("", &spec), ["E070"], "{spec}");
     }
 }
 
