@@ -135,7 +135,7 @@ fn a_variable_that_kubernetes_puts_into_code_is_code() {
         let container = format!("name: a, image: b, env: [{env}], command: [sh, -c, '{code}']");
         let spec = format!("spec: {{ containers: [{{ {container} }}] }}");
         let tree = format!("apiVersion: v1, kind: Pod, {spec}");
-        let step = format!("type: pod, env: {{ OF_STEP: \"{{{{ input.x }}}}\" }}");
+        let step = "type: pod, env: { OF_STEP: \"{{ input.x }}\" }";
         let as_tree = task(FREE, &format!("{step}, manifest: {{ {tree} }}"));
         let text = serde_json::Value::from(format!("{{ {tree} }}")).to_string();
         let as_text = task(FREE, &format!("{step}, manifest: {text}"));
