@@ -20,7 +20,7 @@ use crate::scheduler::schedule;
 const PIECES: i64 = 24 * 6;
 const PIECE_MS: i64 = 10 * 60_000;
 /// Roots; each has a child, and some are retried.
-const JOBS_A_PIECE: i64 = 70;
+const JOBS_A_PIECE: i64 = 28;
 
 const BOUNDS: Retention = Retention {
     job_ms: 2 * HOUR,

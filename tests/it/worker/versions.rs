@@ -328,11 +328,15 @@ fn a_worker_that_became_too_old_lets_its_step_end_and_keeps_the_result() {
     let mut given = answered("/api/worker/poll", |_, answer| {
         answer["assignments"][0]["step"] == "hello"
     });
-    given["assignments"][0]["action"]["script"] = "sleep 1; echo done".into();
+    let folder = tempfile::tempdir().unwrap();
+    let started = folder.path().join("started");
+    given["assignments"][0]["action"]["script"] =
+        format!("touch {}; sleep 1; echo done", started.display()).into();
     let message = "install version 9.1.0 on the worker";
-    let (mut is_given, mut is_started) = (false, false);
+    let mut is_given = false;
     let script = move |request: &Request| {
-        if is_started {
+        // Not before the step runs: a worker that is refused while it waits for the answer to its start does not run the step.
+        if started.exists() {
             return (426, refusal("worker_too_old", message));
         }
         match request.route.as_str() {
@@ -345,13 +349,10 @@ fn a_worker_that_became_too_old_lets_its_step_end_and_keeps_the_result() {
             "POST /api/worker/poll" if !std::mem::replace(&mut is_given, true) => {
                 (200, given.clone())
             }
-            "POST /api/worker/reports" => {
-                is_started = true;
-                (
-                    200,
-                    json!({ "results": [{ "result": "accepted" }], "poll": null }),
-                )
-            }
+            "POST /api/worker/reports" => (
+                200,
+                json!({ "results": [{ "result": "accepted" }], "poll": null }),
+            ),
             _ => (
                 200,
                 json!({ "assignments": [], "abort": [], "draining": false }),
@@ -359,7 +360,6 @@ fn a_worker_that_became_too_old_lets_its_step_end_and_keeps_the_result() {
         }
     };
     let server = ScriptedServer::start(Some(ANNOUNCED), Box::new(script));
-    let folder = tempfile::tempdir().unwrap();
     let ended = run_worker(&server.url, folder.path());
     assert_eq!(ended.status.code(), Some(8), "{ended:?}");
     let said = String::from_utf8(ended.stderr).unwrap();
