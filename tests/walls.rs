@@ -316,7 +316,12 @@ const ALONE: &[(&str, &str, &str)] = &[
     ),
     ("Local::now", "src/clock.rs", "only the clock asks the time"),
     (
-        "hyper",
+        "hyper::",
+        "src/server/http.rs",
+        "bytes become requests in one place",
+    ),
+    (
+        "hyper_util::",
         "src/server/http.rs",
         "bytes become requests in one place",
     ),

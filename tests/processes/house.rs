@@ -7,6 +7,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -594,6 +595,8 @@ impl Worker {
 pub struct Process {
     child: Mutex<Child>,
     said: Arc<Mutex<String>>,
+    /// Nobody sends here: the channel closes when the last line of its output has been read.
+    has_said_all: Mutex<Receiver<()>>,
 }
 
 impl Process {
@@ -607,10 +610,15 @@ impl Process {
             .unwrap();
         let said = Arc::new(Mutex::new(String::new()));
         let (stderr, heard, name) = (child.stderr.take().unwrap(), said.clone(), name.to_string());
-        std::thread::spawn(move || listen(stderr, &heard, &name));
+        let (until_all_is_read, has_said_all) = channel();
+        std::thread::spawn(move || {
+            listen(stderr, &heard, &name);
+            drop(until_all_is_read);
+        });
         Process {
             child: Mutex::new(child),
             said,
+            has_said_all: Mutex::new(has_said_all),
         }
     }
 
@@ -648,11 +656,14 @@ impl Process {
         self.code() == Some(0)
     }
 
-    /// With which code it ends by itself.
+    /// Waits until the process ends by itself and returns its exit code. `said` is complete then, unless a process that outlives it
+    /// keeps its output open.
     pub fn code(&self) -> Option<i32> {
         let ended = await_that("the process ends", || {
             self.child.lock().unwrap().try_wait().unwrap()
         });
+        let has_said_all = self.has_said_all.lock().unwrap();
+        let _ = has_said_all.recv_timeout(Duration::from_secs(1));
         ended.code()
     }
 
