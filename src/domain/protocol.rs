@@ -149,8 +149,10 @@ pub struct LogDigest {
 /// The templates of an assignment beside those in the assignment itself, and what they may speak of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unrendered {
-    /// The rules that the step was accepted under.
+    /// The rules that the action of the step was accepted under.
     pub rules: Rules,
+    /// The rules that the secrets of its task were accepted under.
+    pub secret_rules: Rules,
     pub task_env: BTreeMap<String, String>,
     pub named_action: Option<NamedAction>,
     /// What the action is given, or what is added to the job's inputs.

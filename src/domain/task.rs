@@ -27,15 +27,16 @@ pub struct TaskDraft {
     pub hooks: Vec<Hook>,
     /// Those that its templates name.
     pub secrets: BTreeMap<String, SecretRef>,
-    /// The rules that its texts were accepted under.
-    pub rules: Rules,
+    /// The rules that its secrets were accepted under.
+    pub secret_rules: Rules,
 }
 
-/// A version of the rules for templates. A task keeps the version it was accepted under: when it is rendered, the server refuses what
-/// that version refuses, and nothing more.
+/// A version of the rules for templates and secrets. A step keeps the version it was accepted under: when the step is rendered, the
+/// server refuses what that version refuses, and nothing more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rules {
-    /// Version 0.1: the task was frozen by 0.1, or its workflow file still has the text that 0.1 had accepted.
+    /// Version 0.1: the definition was frozen by 0.1, or its workflow file still has a text that 0.1 had accepted and that breaks
+    /// newer rules.
     V1,
     /// Untrusted values are kept out of everything that is run, not only out of scripts.
     V2,
@@ -71,7 +72,7 @@ impl TaskDraft {
             concurrency: None,
             hooks: Vec::new(),
             secrets: BTreeMap::new(),
-            rules: Rules::V2,
+            secret_rules: Rules::V2,
         }
     }
 }
@@ -104,6 +105,8 @@ pub struct StepDraft {
     pub unmatched: Unmatched,
     /// Its own failure does not fail the job.
     pub continue_on_failure: bool,
+    /// The rules that the text of its action was accepted under.
+    pub rules: Rules,
 }
 
 impl StepDraft {
@@ -125,6 +128,7 @@ impl StepDraft {
             on_worker_loss: OnWorkerLoss::Fail,
             unmatched: Unmatched::Fail,
             continue_on_failure: false,
+            rules: Rules::V2,
         }
     }
 

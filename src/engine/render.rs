@@ -68,7 +68,8 @@ pub(super) fn unrendered(
         Some((name.clone(), secret.clone()))
     });
     Ok(Some(Box::new(Unrendered {
-        rules: task.draft.rules,
+        rules: draft.rules,
+        secret_rules: task.draft.secret_rules,
         task_env: task.draft.env.clone(),
         named_action: draft.named_action.clone(),
         input: draft.input.clone(),
@@ -260,7 +261,7 @@ fn make(
     let mut secrets = Map::new();
     for (name, reference) in &unrendered.secrets {
         let value = policy
-            .resolve(reference, unrendered.rules)
+            .resolve(reference, unrendered.secret_rules)
             .map_err(|why| Failure::new(Reason::PayloadError, format!("secret {name}: {why}")))?;
         masks.push(value.clone());
         secrets.insert(name.clone(), Value::String(value));

@@ -17,6 +17,8 @@ pub const SHOWN_PER_FILE_MAX: usize = 50;
 /// Errors and warnings that are kept with all they say, of each this many. The rest is only counted: a hostile file can be wrong in
 /// millions of ways.
 const KEPT_MAX: usize = 10_000;
+/// Rules that are newer than version 0.1 and that the server checks again when it renders an action.
+const UNRENDERABLE: [&str; 3] = ["E045", "E048", "E071"];
 /// Other places that one problem points at.
 const RELATED_MAX: usize = 20;
 
@@ -121,6 +123,8 @@ pub struct Problems {
     counted: HashMap<u32, (usize, usize)>,
     /// Of each file, by its number: whether version 0.1 had accepted its text.
     accepted_by_0_1: Vec<bool>,
+    /// Places of tolerated violations that would keep an action from being rendered by the newer rules.
+    unrenderable: Vec<Span>,
     budget: CheckBudget,
     is_out_of_time: bool,
 }
@@ -180,11 +184,23 @@ impl Problems {
         accepted.copied().unwrap_or(false)
     }
 
-    /// The rules for what this file defines.
+    /// The rules for the secrets and webhooks that this file defines.
     pub fn rules_of(&self, file: u32) -> Rules {
         match self.is_accepted_by_0_1(file) {
             true => Rules::V1,
             false => Rules::V2,
+        }
+    }
+
+    /// The rules for rendering an action that is written at `span`: those of version 0.1 only if the newer ones would refuse an action
+    /// that 0.1 had accepted. That was reported as a warning.
+    pub fn action_rules(&self, span: Span) -> Rules {
+        let is_inside = |found: &&Span| {
+            found.file == span.file && (span.start..span.end).contains(&found.start)
+        };
+        match self.unrenderable.iter().find(is_inside) {
+            Some(_) => Rules::V1,
+            None => Rules::V2,
         }
     }
 
@@ -199,6 +215,9 @@ impl Problems {
     ) -> &mut Problem {
         if !self.is_accepted_by_0_1(span.file) {
             return self.error(code, span, message);
+        }
+        if UNRENDERABLE.contains(&code) && self.unrenderable.last() != Some(&span) {
+            self.unrenderable.push(span);
         }
         let problem = self.push(code, span, message.into(), Severity::Warning);
         problem.help("this file still loads because version 0.1 had accepted it; once the file changes this is an error")

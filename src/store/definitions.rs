@@ -161,7 +161,8 @@ struct TaskJson {
     env: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     secrets: BTreeMap<String, SecretJson>,
-    /// Absent: 1. Version 0.1 wrote no such field.
+    /// The version of the rules for its secrets, and for every step that does not say another. Absent: 1. Version 0.1 wrote no such
+    /// field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rules: Option<u32>,
 }
@@ -196,6 +197,9 @@ struct StepJson {
     unmatched: String,
     #[serde(default, skip_serializing_if = "is_default")]
     continue_on_failure: bool,
+    /// Absent: the version of the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rules: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -330,11 +334,19 @@ fn all_known<T>(texts: &[String], from_word: fn(&str) -> Option<T>) -> Result<Ve
     texts.iter().map(|text| known(text, from_word)).collect()
 }
 
+fn known_rules(number: u32) -> Result<Rules, String> {
+    Rules::from_number(number).ok_or_else(|| format!("unknown version {number} of rules"))
+}
+
 impl From<&TaskDraft> for TaskJson {
     fn from(draft: &TaskDraft) -> TaskJson {
+        let step = |step: &StepDraft| StepJson {
+            rules: (step.rules != draft.secret_rules).then(|| step.rules.number()),
+            ..StepJson::from(step)
+        };
         TaskJson {
             name: draft.name.clone(),
-            steps: draft.steps.iter().map(StepJson::from).collect(),
+            steps: draft.steps.iter().map(step).collect(),
             timeout_ms: draft.timeout_ms,
             queue_timeout_ms: draft.queue_timeout_ms,
             priority: draft.priority,
@@ -366,7 +378,7 @@ impl From<&TaskDraft> for TaskJson {
             secrets: (draft.secrets.iter())
                 .map(|(name, secret)| (name.clone(), SecretJson::from(secret)))
                 .collect(),
-            rules: (draft.rules != Rules::V1).then(|| draft.rules.number()),
+            rules: (draft.secret_rules != Rules::V1).then(|| draft.secret_rules.number()),
         }
     }
 }
@@ -393,16 +405,15 @@ impl TryFrom<TaskJson> for TaskDraft {
             };
             Ok::<_, String>(Hook { on, does })
         });
-        let rules = json.rules.unwrap_or(Rules::V1.number());
-        let rules =
-            Rules::from_number(rules).ok_or_else(|| format!("unknown version {rules} of rules"))?;
+        let secret_rules = json.rules.map_or(Ok(Rules::V1), known_rules)?;
+        let steps = json.steps.into_iter().map(|step| {
+            let rules = step.rules.map_or(Ok(secret_rules), known_rules)?;
+            let step = StepDraft::try_from(step)?;
+            Ok::<_, String>(StepDraft { rules, ..step })
+        });
         Ok(TaskDraft {
             name: json.name,
-            steps: json
-                .steps
-                .into_iter()
-                .map(StepDraft::try_from)
-                .collect::<Result<_, _>>()?,
+            steps: steps.collect::<Result<_, _>>()?,
             timeout_ms: json.timeout_ms,
             queue_timeout_ms: json.queue_timeout_ms,
             priority: json.priority,
@@ -414,7 +425,7 @@ impl TryFrom<TaskJson> for TaskDraft {
             secrets: (json.secrets.into_iter())
                 .map(|(name, secret)| (name, SecretRef::from(secret)))
                 .collect(),
-            rules,
+            secret_rules,
         })
     }
 }
@@ -451,6 +462,7 @@ impl From<&StepDraft> for StepJson {
             on_worker_loss: draft.on_worker_loss.to_string(),
             unmatched: draft.unmatched.to_string(),
             continue_on_failure: draft.continue_on_failure,
+            rules: Some(draft.rules.number()),
         }
     }
 }
@@ -497,6 +509,7 @@ impl TryFrom<StepJson> for StepDraft {
             on_worker_loss: known(&json.on_worker_loss, OnWorkerLoss::from_word)?,
             unmatched: known(&json.unmatched, Unmatched::from_word)?,
             continue_on_failure: json.continue_on_failure,
+            rules: json.rules.map_or(Ok(Rules::V1), known_rules)?,
         })
     }
 }

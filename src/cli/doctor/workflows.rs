@@ -152,7 +152,7 @@ pub fn secrets(case: &Case) -> Looked {
             for task in definition.tasks() {
                 for reference in task.draft.secrets.values() {
                     let user = format!("task {}", task.draft.name);
-                    add_user(&mut of_workflows, reference, task.draft.rules, user);
+                    add_user(&mut of_workflows, reference, task.draft.secret_rules, user);
                 }
             }
         }

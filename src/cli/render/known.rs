@@ -200,7 +200,7 @@ impl<'t> Scope<'t> {
                 let made: Vec<String> = made.collect();
                 let (made_image, made_words) = (&made[0], &made[1..]);
                 let made_words = made_words.split_at(entrypoint.len());
-                if self.task.rules >= Rules::V2 {
+                if step.rules >= Rules::V2 {
                     arguments::check_rendered(made_image, (entrypoint, command), made_words)
                         .map_err(|(key, fault)| refused(step, key, &fault.message))?;
                 }
@@ -212,7 +212,7 @@ impl<'t> Scope<'t> {
                 parts.push(match tree.filter(Value::is_object) {
                     Some(tree) => {
                         let mut part = self.part(step, "manifest", &Json(tree.to_string()))?;
-                        if self.task.rules >= Rules::V2 && part.unknown.is_empty() {
+                        if step.rules >= Rules::V2 && part.unknown.is_empty() {
                             let named = step.named_action.iter().map(|named| &named.env);
                             let added = [&self.task.env, &step.env].into_iter().chain(named);
                             let added = manifest::added_variables(added);

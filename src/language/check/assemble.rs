@@ -88,7 +88,7 @@ impl<'t> Checker<'_, 't> {
     ) -> TaskDraft {
         let mut secrets = BTreeMap::new();
         self.secrets_of(&task.texts, &mut secrets);
-        let mut rules = self.rules_of(task.key);
+        let mut secret_rules = self.secret_rules(task.key);
         let mut steps = Vec::with_capacity(task.steps.len());
         let mut seen: HashSet<&str> = HashSet::new();
         for step in &task.steps {
@@ -104,9 +104,13 @@ impl<'t> Checker<'_, 't> {
                 {
                     secrets.extend(of_action.clone());
                 }
-                rules = rules.min(self.rules_of(action.key));
+                secret_rules = secret_rules.min(self.secret_rules(action.key));
             }
-            steps.push(step_draft(step, used));
+            let written_at = used.map_or(step.span, |action| action.span);
+            steps.push(StepDraft {
+                rules: self.problems.action_rules(written_at),
+                ..step_draft(step, used)
+            });
         }
         let hooks = task.hooks.iter().map(|hook| Hook {
             on: hook.on,
@@ -129,13 +133,13 @@ impl<'t> Checker<'_, 't> {
             steps,
             hooks: hooks.collect(),
             secrets,
-            rules,
+            secret_rules,
             ..task.draft.clone()
         }
     }
 
-    /// The rules for what this file defines.
-    fn rules_of(&self, key: &Key) -> Rules {
+    /// The rules for the secrets of what is defined at `key`.
+    fn secret_rules(&self, key: &Key) -> Rules {
         self.problems.rules_of(key.span.file)
     }
 
@@ -145,7 +149,10 @@ impl<'t> Checker<'_, 't> {
         self.secrets_of(&action.texts, &mut secrets);
         let body = action.action.clone().expect("it is whole");
         let step = with_policies(
-            StepDraft::new(&action.key.text, body),
+            StepDraft {
+                rules: self.problems.action_rules(action.span),
+                ..StepDraft::new(&action.key.text, body)
+            },
             &action.policies,
             None,
         );
@@ -156,7 +163,7 @@ impl<'t> Checker<'_, 't> {
                 .map(|input| input.spec.clone())
                 .collect(),
             secrets,
-            rules: self.rules_of(action.key),
+            secret_rules: self.secret_rules(action.key),
             ..TaskDraft::new(
                 &format!("{HOOK_TASK_PREFIX}{}", action.key.text),
                 vec![step],

@@ -90,6 +90,8 @@ const WORK: &[StepType] = &[StepType::Script, StepType::Docker, StepType::Pod];
 #[derive(Debug)]
 pub struct ActionParts<'t> {
     pub key: &'t Key,
+    /// Span of everything that the action says.
+    pub span: Span,
     pub owner: Owner,
     /// `None`: it is broken, and that has been said.
     pub action: Option<Action>,
@@ -105,6 +107,7 @@ impl Decoder<'_> {
         let owner = Owner::new("action", key, Where::Step);
         let mut parts = ActionParts {
             key,
+            span: node.span,
             owner: owner.clone(),
             action: None,
             inputs: Vec::new(),

@@ -22,6 +22,8 @@ static KEYS: LazyLock<Vec<&str>> = LazyLock::new(step_keys);
 #[derive(Debug)]
 pub struct StepParts<'t> {
     pub key: &'t Key,
+    /// Span of everything that the step says.
+    pub span: Span,
     pub owner: Owner,
     pub does: Does<'t>,
     pub depends_on: DependsOn<String>,
@@ -66,6 +68,7 @@ impl Decoder<'_> {
         let owner = Owner::new("step", key, Where::Step);
         let mut parts = StepParts {
             key,
+            span: node.span,
             owner: owner.clone(),
             does: Does::Unknown,
             depends_on: DependsOn::nothing(),

@@ -396,12 +396,12 @@ fn no_stored_text_holds_a_secret_or_what_it_was_sealed_to() {
         };
         let steps = [told, called, looped, listed].map(|step| step.after(&["ask"]));
         let inner = TaskDraft {
-            rules: Rules::V1,
+            secret_rules: Rules::V1,
             inputs: vec![ValueSpec::new("config", ValueType::Json)],
             ..TaskDraft::new("inner", vec![script("a")])
         };
         let main = TaskDraft {
-            rules: Rules::V1,
+            secret_rules: Rules::V1,
             concurrency: (!leak.contains("steps")).then(|| Concurrency {
                 group: format!("group {leak}"),
                 limit: 1,

@@ -334,11 +334,7 @@ fn pod(manifest: &str) -> StepDraft {
 
 /// What a worker is given of a task of one step, or why the step failed.
 fn given(house: &TestHouse, step: StepDraft, rules: Rules, input: &str) -> Result<Action, String> {
-    let draft = TaskDraft {
-        rules,
-        ..task(vec![step])
-    };
-    let job = submit(house, draft, input);
+    let job = submit(house, task(vec![StepDraft { rules, ..step }]), input);
     given_of(house, job)
 }
 
@@ -401,7 +397,7 @@ fn a_value_cannot_change_the_structure_of_a_manifest() {
         now["spec"]["containers"][0]["args"][0],
         "x\"}], hostPID: true, a: [{b: \""
     );
-    // A definition that 0.1 froze is rendered as 0.1 did, and its author is told so at every start.
+    // An action that 0.1 froze is rendered as 0.1 did.
     let former = "spec: { containers: [{ name: main, args: [\"{{ input.name }}\"}], hostPID: false, a: [{ b: \"c\" }] }\n";
     assert!(made(Rules::V1, former).unwrap().contains("hostPID: true"));
 
@@ -427,10 +423,11 @@ fn a_definition_that_0_1_froze_keeps_its_rules_in_a_retry() {
         &["sh", "-c"],
         &["echo {{ input.name }}"],
     );
-    let draft = TaskDraft {
+    let former = StepDraft {
         rules: Rules::V1,
-        ..task(vec![step.clone()])
+        ..step.clone()
     };
+    let draft = task(vec![former]);
     let input = r#"{"name": "a b", "list": "busybox"}"#;
     let job = submit(&house, draft, input);
     let first = given_of(&house, job).unwrap();

@@ -254,7 +254,8 @@ impl Upgraded {
         let mut library = Library::remembering(self.folder.path(), &self.memory());
         let reloaded = library.reload();
         let tasks = reloaded.workflows.tasks();
-        let tasks = tasks.map(|(name, task)| format!("{name} {:?}", task.root().draft.rules));
+        let tasks =
+            tasks.map(|(name, task)| format!("{name} {:?}", task.root().draft.secret_rules));
         let found = reloaded.diagnostics.iter();
         let errors = found.clone().filter(|found| found.is_error());
         let tolerated = found.filter(|found| found.is_tolerated());
@@ -295,6 +296,52 @@ fn a_file_that_0_1_had_accepted_still_loads_and_is_told_of() {
     let (tasks, errors, _) = upgraded.load();
     assert_eq!(tasks, [format!("former {:?}", Rules::V1)]);
     assert_eq!(errors, ["E070", "E045", "E071"]);
+}
+
+/// One task of this version uses an action of a file that 0.1 had accepted, and the other way round.
+#[test]
+fn only_an_action_that_breaks_newer_rules_is_rendered_as_0_1_did() {
+    let former = r#"
+actions:
+  clean: { type: pod, input: { x: { type: string } }, manifest: "metadata: { labels: { l: \"{{ input.x }}\" } }" }
+  broken: { type: docker, image: busybox, input: { x: { type: string } }, command: [sh, -c, "echo {{ input.x }}"] }
+tasks:
+  former:
+    input: { x: { type: string } }
+    flow:
+      harmless: { type: pod, manifest: "metadata: { labels: { l: \"{{ input.x }}\" } }" }
+      broken: { type: pod, manifest: "spec: { a: [{{ input.x }}] }" }
+      new-clean: { action: clean-pod, input: { x: "{{ input.x }}" } }
+"#;
+    let new = r#"
+actions:
+  clean-pod: { type: pod, input: { x: { type: string } }, manifest: "metadata: { labels: { l: \"{{ input.x }}\" } }" }
+tasks:
+  new:
+    flow:
+      uses-clean: { action: clean, input: { x: a } }
+      uses-broken: { action: broken, input: { x: a } }
+      own: { type: pod, manifest: "metadata: { labels: { l: \"{{ job.id }}\" } }" }
+"#;
+    let upgraded = Upgraded::with(&[("former.yaml", former)]);
+    std::fs::write(upgraded.folder.path().join("new.yaml"), new).unwrap();
+    let mut library = Library::remembering(upgraded.folder.path(), &upgraded.memory());
+    let reloaded = library.reload();
+    let errors = reloaded.diagnostics.iter().filter(|found| found.is_error());
+    assert_eq!(errors.count(), 0, "{:?}", reloaded.diagnostics);
+    let tasks = reloaded.workflows.tasks();
+    let steps = tasks.flat_map(|(_, task)| task.root().draft.steps.clone());
+    let rules: Vec<(String, Rules)> = steps.map(|step| (step.name, step.rules)).collect();
+    let expected = [
+        ("harmless", Rules::V2),
+        ("broken", Rules::V1),
+        ("new-clean", Rules::V2),
+        ("uses-clean", Rules::V2),
+        ("uses-broken", Rules::V1),
+        ("own", Rules::V2),
+    ];
+    let expected = expected.map(|(step, rules)| (step.to_string(), rules));
+    assert_eq!(rules, expected);
 }
 
 #[test]
