@@ -177,7 +177,6 @@ pub struct App {
     door: Door,
     /// For its end alone.
     _audit_trail: AuditTrail,
-    scans: web::log::Scans,
     meter: Arc<Meter>,
     shares: Arc<Shares>,
     scrape: Scrape,
@@ -554,7 +553,6 @@ impl Server {
             _audit_trail: audit_trail.map_err(thread)?,
             gate,
             door,
-            scans: web::log::Scans::default(),
             meter: Arc::default(),
             shares,
             scrape: Scrape::default(),

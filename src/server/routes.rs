@@ -68,6 +68,8 @@ pub struct Route {
     /// Whether a request without a bearer token is refused with 405, also where nobody is asked for a token. A browser never sends
     /// a bearer token by itself, so no page of any site can make it use such a route.
     pub needs_bearer: bool,
+    /// Whether every request reads a whole log.
+    pub reads_whole_log: bool,
 }
 
 /// Work that may take seconds, for which there are handlers of its own.
@@ -83,8 +85,13 @@ impl Route {
     pub fn costly_work(&self, request: &Request) -> Option<CostlyWork> {
         match self.path {
             VALIDATE => Some(CostlyWork::Validation),
-            STEP_LOGS if request.query("grep").is_some() => Some(CostlyWork::LogSearch),
-            _ => None,
+            // The log of the server about a job is made of all events of the job.
+            STEP_LOGS
+                if request.query("grep").is_some() || request.param(1) == logs::SERVER_STEP =>
+            {
+                Some(CostlyWork::LogSearch)
+            }
+            _ => self.reads_whole_log.then_some(CostlyWork::LogSearch),
         }
     }
 }
@@ -176,11 +183,11 @@ const ROUTES: &[Route] = &[
     route(Get,    "/jobs/{job}/steps/{step}/reject",                                 Pages(Operator),   web::acts::ask_reject),
     route(Post,   "/jobs/{job}/steps/{step}/reject",                                 Pages(Operator),   web::acts::reject),
     route(Get,    "/jobs/{job}/steps/{step}/log",                                    Pages(Viewer),     web::log::window),
-    part(Get,     "/jobs/{job}/steps/{step}/log/marks",                              Pages(Viewer),     web::log::marks),
-    part(Get,     "/jobs/{job}/steps/{step}/log/find",                               Pages(Viewer),     web::log::find),
-    part(Get,     "/jobs/{job}/steps/{step}/log/place",                              Pages(Viewer),     web::log::place_of),
-    part(Get,     "/jobs/{job}/steps/{step}/log/groups",                             Pages(Viewer),     web::log::groups),
-    part(Get,     "/jobs/{job}/steps/{step}/log/error",                              Pages(Viewer),     web::log::first_error),
+    whole_log("/jobs/{job}/steps/{step}/log/marks", web::log::marks),
+    whole_log("/jobs/{job}/steps/{step}/log/find", web::log::find),
+    whole_log("/jobs/{job}/steps/{step}/log/place", web::log::place_of),
+    whole_log("/jobs/{job}/steps/{step}/log/groups", web::log::groups),
+    whole_log("/jobs/{job}/steps/{step}/log/error", web::log::first_error),
     route(Get,    "/queue",                                                          Pages(Viewer),     web::queue::show),
     route(Get,    "/workers",                                                        Pages(Viewer),     web::workers::show),
     route(Get,    "/workers/{worker}/delete",                                        Pages(Admin),      web::workers::ask),
@@ -228,6 +235,7 @@ const fn route(method: Method, path: &'static str, access: Access, handler: Hand
         handler,
         is_linkable: matches!(access, Pages(_) | Public),
         needs_bearer: false,
+        reads_whole_log: false,
     }
 }
 
@@ -236,6 +244,14 @@ const fn part(method: Method, path: &'static str, access: Access, handler: Handl
     Route {
         is_linkable: false,
         ..route(method, path, access, handler)
+    }
+}
+
+/// A part of a page for which a whole log is read.
+const fn whole_log(path: &'static str, handler: Handler) -> Route {
+    Route {
+        reads_whole_log: true,
+        ..part(Get, path, Pages(Viewer), handler)
     }
 }
 

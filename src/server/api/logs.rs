@@ -16,7 +16,7 @@ use crate::wire::Time;
 use crate::wire::api::{List, LogFaultJson, LogLineJson, LogsJson, StepLogsJson};
 
 /// The virtual step whose log is what the server did about the job.
-const SERVER: &str = "_server";
+pub const SERVER_STEP: &str = "_server";
 
 /// Unless another number is asked for.
 const LINES: usize = 400;
@@ -44,7 +44,7 @@ pub fn of_step(app: &App, request: &Request) -> Result<Reply, ApiError> {
     ])?;
     let asked = Asked::parse(request)?;
     let job_id = job_id(app, request)?;
-    if request.param(1) == SERVER {
+    if request.param(1) == SERVER_STEP {
         return of_server(app, request, job_id, &asked);
     }
     let step = app.engine.step_named(job_id, request.param(1))?;
@@ -146,7 +146,8 @@ fn of_server(
     asked: &Asked,
 ) -> Result<Reply, ApiError> {
     if let Some(attempt) = request.query_number::<u32>("attempt")? {
-        let message = format!("{SERVER} is no step that is tried, it has no attempt {attempt}");
+        let message =
+            format!("{SERVER_STEP} is no step that is tried, it has no attempt {attempt}");
         return Err(ApiError::not_found(message));
     }
     let lines = || ServerLines::open(&app.engine, job_id);

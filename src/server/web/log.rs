@@ -6,7 +6,6 @@
 
 use std::io;
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use maud::{Markup, PreEscaped, html};
 use serde_json::json;
@@ -203,36 +202,6 @@ fn time_of_day(ms: i64) -> String {
     format!("{h:02}:{m:02}:{s:02}.{:03}", ms % 1_000)
 }
 
-/// Questions that read a whole log at a time. A few people who look at long ones must not keep all others from being served.
-#[derive(Default)]
-pub struct Scans {
-    count: AtomicUsize,
-}
-
-const SCANS_MAX: usize = 6;
-
-/// One of them, until it is dropped.
-struct Scan<'s>(&'s Scans);
-
-impl Scans {
-    fn begin(&self) -> Result<Scan<'_>, ApiError> {
-        let scan = Scan(self);
-        match self.count.fetch_add(1, Ordering::Relaxed) < SCANS_MAX {
-            true => Ok(scan),
-            false => {
-                let message = "too many logs are searched at the moment, try again";
-                Err(ApiError::new(503, "busy", message))
-            }
-        }
-    }
-}
-
-impl Drop for Scan<'_> {
-    fn drop(&mut self) {
-        self.0.count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// What the viewer wants to see, as it stands in the address.
 struct Asked<'r> {
     place: Place,
@@ -340,7 +309,6 @@ pub fn window(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 /// How many lines fit in all, and where each window of `every` of them begins.
 pub fn marks(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    let _scan = app.scans.begin()?;
     let asked = Asked::parse(app, request, &["every", "from"])?;
     let from = request.query_number("from")?.unwrap_or(1);
     let every = request.query_number("every")?.unwrap_or(LINES as u64);
@@ -361,7 +329,6 @@ pub fn marks(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 /// The nearest match after a line, or before it with `back=1`; and which of how many it is.
 pub fn find(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    let _scan = app.scans.begin()?;
     let asked = Asked::parse(app, request, &["line", "back"])?;
     let line = request.query_number("line")?.unwrap_or(0);
     let fault = || ApiError::invalid("say what to find");
@@ -407,7 +374,6 @@ fn index(app: &App, asked: &Asked, line: u64) -> Result<u64, ApiError> {
 
 /// Where a line is in the view, or where it would be.
 pub fn place_of(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    let _scan = app.scans.begin()?;
     let asked = Asked::parse(app, request, &["line"])?;
     let line = request.query_number("line")?.unwrap_or(1);
     let json = json!({"index": index(app, &asked, line)?});
@@ -416,7 +382,6 @@ pub fn place_of(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 /// Its sections.
 pub fn groups(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    let _scan = app.scans.begin()?;
     let asked = Asked::parse(app, request, &[])?;
     let Place { job_id, attempt } = asked.place;
     let groups = app.logs.groups(job_id, attempt).map_err(unreadable)?;
@@ -429,7 +394,6 @@ pub fn groups(app: &App, request: &Request) -> Result<Reply, ApiError> {
 
 /// Where somebody who looks at a failure wants to begin.
 pub fn first_error(app: &App, request: &Request) -> Result<Reply, ApiError> {
-    let _scan = app.scans.begin()?;
     let asked = Asked::parse(app, request, &[])?;
     let Place { job_id, attempt } = asked.place;
     let found = app.logs.first_error(job_id, attempt).map_err(unreadable)?;

@@ -398,9 +398,13 @@ fn everybody_is_heard_however_much_people_search() {
     house.ask("PUT", &path, "", log.as_bytes()).expect(200);
     let found = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        let searches = (0..SEARCHES).map(|_| {
+        let searches = (0..SEARCHES).map(|number| {
             let mut line = house.line();
-            line.ask("GET", "/api/jobs/1/steps/greet/logs?grep=needle", "", b"");
+            let address = match number % 2 {
+                0 => "/api/jobs/1/steps/greet/logs?grep=needle",
+                _ => "/jobs/1/steps/greet/log/find?find=needle",
+            };
+            line.ask("GET", address, "", b"");
             line
         });
         for mut line in searches.collect::<Vec<_>>() {
