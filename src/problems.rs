@@ -35,9 +35,6 @@ const CERTIFICATE_LEFT_MS: i64 = 7 * 86_400_000;
 const CERTIFICATE: &str = "the certificate";
 const CERTIFICATE_REFUSED: &str = "the new certificate is refused and the former one stays";
 
-/// First words of the warning about a webhook with a short secret; the name of the webhook follows.
-pub const SHORT_WEBHOOK_SECRET: &str = "a webhook secret is too short: webhook";
-
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Problem {
     pub code: String,
@@ -188,15 +185,14 @@ fn broken_files(workflows: &ServedWorkflows) -> Vec<Problem> {
     broken.collect()
 }
 
-/// Command that shows more about secrets that the server refuses. `stepward validate` does not know the server's settings.
-const SEE_SECRETS: &str =
-    "do what it says; on the server's machine, stepward doctor secrets checks it again";
+/// What to do about secrets that the server refuses. `stepward validate` does not know the server's settings.
+pub const SEE_SECRETS: &str = "correct the secret as the message says; to check it on the server's machine: stepward doctor secrets --config FILE";
 
 fn is_about_secrets(found: &ServedProblem) -> bool {
     rules::CHECKED_BY_SERVER.contains(&found.code.as_str())
 }
 
-/// Files that load only because version 0.1 had accepted them: the next change of such a file has to mend it.
+/// Files that load only because version 0.1 had accepted them: the next change of such a file has to correct it.
 fn tolerated_files(workflows: &ServedWorkflows) -> Vec<Problem> {
     let mut files: BTreeMap<&str, Vec<&ServedProblem>> = BTreeMap::new();
     for found in workflows.tolerated() {
@@ -217,7 +213,7 @@ fn tolerated_files(workflows: &ServedWorkflows) -> Vec<Problem> {
             ),
             fix: match is_about_secrets(first) {
                 true => SEE_SECRETS.to_string(),
-                false => format!("mend what it says: stepward validate {}", shell_word(file)),
+                false => format!("correct the file: stepward validate {}", shell_word(file)),
             },
             page: "/tasks".to_string(),
         }
@@ -225,7 +221,7 @@ fn tolerated_files(workflows: &ServedWorkflows) -> Vec<Problem> {
     tolerated.collect()
 }
 
-/// Problems with authentication that the server reports.
+/// Problems that the server reports with a code.
 fn notices(health: &Health) -> impl Iterator<Item = Problem> {
     let notices = health.notices.iter();
     let problems = notices.filter(|notice| notice.severity == Severity::Problem);
@@ -239,12 +235,7 @@ fn notices(health: &Health) -> impl Iterator<Item = Problem> {
 
 /// What a server warns of, by how that begins: nothing stops because of it yet.
 fn warned(health: &Health) -> impl Iterator<Item = Problem> {
-    const WARNINGS: [(&str, &str, &str); 4] = [
-        (
-            SHORT_WEBHOOK_SECRET,
-            "short_webhook_secret",
-            "make a longer secret with `openssl rand -hex 32`, for the webhook and for its sender",
-        ),
+    const WARNINGS: [(&str, &str, &str); 3] = [
         (
             DISK_NEARLY_FULL,
             "disk_nearly_full",

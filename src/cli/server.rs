@@ -216,7 +216,7 @@ fn about_tokens(
         }),
         None => {}
     }
-    let notices = server.door_notices();
+    let notices = server.notices();
     lines.extend(
         notices
             .into_iter()

@@ -118,7 +118,7 @@ impl SecretPlaces {
     fn check(&self) -> Result<(), String> {
         if let Some(path) = self.allow_files.iter().find(|path| !path.is_absolute()) {
             return Err(format!(
-                "secrets.allow_files has {:?}, which is not a whole path; write one such as /etc/stepward/secrets",
+                "secrets.allow_files has {:?}, which is not an absolute path; write one such as /etc/stepward/secrets",
                 path.display().to_string()
             ));
         }
@@ -194,8 +194,12 @@ impl ServerLimits {
             ("session_opens_per_sec", self.session_opens_per_sec),
         ];
         if let Some((key, _)) = each.iter().find(|(_, limit)| *limit == 0) {
+            let no_limit = match *key {
+                "share_percent" => "100",
+                _ => "a large number",
+            };
             return Err(format!(
-                "limits.{key} is 0, it must be at least 1; a large number is no limit"
+                "limits.{key} is 0, it must be at least 1; {no_limit} is no limit"
             ));
         }
         match self.share_percent {

@@ -358,7 +358,10 @@ fn check(token: &mut NewToken, now: Now) -> Result<(), EngineError> {
     if [LOCAL, OF_SETTINGS, CONSOLE, FIRST_START].contains(&token.name.as_str())
         || is_reserved_name(&token.name)
     {
-        let fault = "is what events call somebody else".to_string();
+        let fault = format!(
+            "`{}` is reserved, because events and the audit log use this name; choose another one",
+            token.name
+        );
         return invalid("name", fault);
     }
     if token.name.parse::<i64>().is_ok() {

@@ -182,7 +182,7 @@ fn check_with(
         Some(policy) => check::check_secret_places(&documents, policy, &mut problems),
         None => Vec::new(),
     };
-    // Documents that were not decoded to their end would be told what is missing in them.
+    // Decoding stopped early, so checks would report parts as missing that were only not read.
     let workflows = match problems.is_out_of_time() {
         true => None,
         false => check::check(

@@ -219,8 +219,8 @@ impl Maker {
         backup::note(&self.config.data_dir, noted);
     }
 
-    /// One that bears a time to come says nothing of when the next is due: else there would be none until then. Nor does one that
-    /// went through no command where the settings name one: who has turned encryption on gets an encrypted backup at once.
+    /// When the next backup is due. A backup dated in the future does not count, or none would be made until then. An unencrypted
+    /// backup does not count once `backup.pipe` is set, so that an encrypted one is made at once.
     fn due(&self, shelf: &Shelf, now: Timestamp) -> Timestamp {
         let every_ms = i64::from(self.config.backup.every_hours) * HOUR_MS;
         let counts = |last: &Shelved| {

@@ -858,8 +858,11 @@ async fn read(
         match (values.next().map(|value| value.to_str()), values.next()) {
             (None, _) => Ok(None),
             (Some(Ok(value)), None) => Ok(Some(value.to_string())),
-            _ => {
-                let message = format!("the header {name} is not one line of plain text");
+            (Some(_), more) => {
+                let message = match more {
+                    Some(_) => format!("the header {name} is there more than once"),
+                    None => format!("the header {name} is not one line of plain text"),
+                };
                 Err(refuse(400, "bad_request", &message))
             }
         }

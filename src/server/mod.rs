@@ -560,9 +560,6 @@ impl Server {
             config: config.clone(),
             settings: settings_known,
         });
-        for warning in app.hook_secrets.warnings(&app) {
-            log::warn!("{warning}");
-        }
         let handlers = Handlers::start(&app, limits.queued_max).map_err(thread)?;
         let watching = identity.clone().map(Watching::start).transpose();
         let certificate = watching.map_err(thread)?;
@@ -596,10 +593,10 @@ impl Server {
         self.app.as_ref()?.door.first_tokens.as_ref()
     }
 
-    /// Returns the problems with authentication, for the start message.
-    pub fn door_notices(&self) -> Vec<NoticeJson> {
+    /// Returns the problems with authentication and with secrets of webhooks, for the start message.
+    pub fn notices(&self) -> Vec<NoticeJson> {
         let app = self.app.as_ref();
-        app.map_or_else(Vec::new, |app| door::notices(app, true))
+        app.map_or_else(Vec::new, |app| api::health::notices(app, true))
     }
 
     /// How many tasks can be submitted.

@@ -247,7 +247,7 @@ impl Shares {
         owner.map(|owner| HeldShare::new(&self.body_bytes, owner))
     }
 
-    /// The same of an answer.
+    /// Begins counting the bytes of one answer of this caller.
     pub fn begin_answer(&self, owner: Option<ShareOwner>) -> Option<HeldShare> {
         owner.map(|owner| HeldShare::new(&self.answer_bytes, owner))
     }
@@ -265,14 +265,20 @@ impl Shares {
         let Some(held) = held else {
             return Ok(());
         };
-        match held.grow(bytes, self.share_of(total).max(largest)) {
+        let share = self.share_of(total).max(largest);
+        match held.grow(bytes, share) {
             true => Ok(()),
-            false => Err(self.over_share(limit, held.owner, total)),
+            false => Err(self.over(limit, held.owner, share, total)),
         }
     }
 
     /// The refusal for a caller that has its whole share already.
     pub fn over_share(&self, limit: Limit, owner: ShareOwner, total: usize) -> ApiError {
+        self.over(limit, owner, self.share_of(total), total)
+    }
+
+    /// The refusal for a caller that may have `share` of `total`.
+    fn over(&self, limit: Limit, owner: ShareOwner, share: usize, total: usize) -> ApiError {
         const WAIT_MS: i64 = 1_000;
         let what = match limit {
             Limit::EventStreams => "event streams are open",
@@ -281,11 +287,12 @@ impl Shares {
             Limit::AnswerBytes => "bytes of answers are unread",
             _ => "requests are waiting",
         };
-        let (name, share) = (owner.name(), self.share_of(total));
-        let percent = self.settings.share_percent;
-        let message = format!(
-            "too many {what} for {name}: at most {share}, which is {percent} % of {total} (limits.share_percent)"
-        );
+        let (name, percent) = (owner.name(), self.settings.share_percent);
+        let share = match share == self.share_of(total) {
+            true => format!("{share}, which is {percent} % of {total}"),
+            false => format!("{share} of {total}"),
+        };
+        let message = format!("too many {what} for {name}: at most {share} (limits.share_percent)");
         self.refuse(limit, "limits.share_percent", message, WAIT_MS)
     }
 

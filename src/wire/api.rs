@@ -1064,7 +1064,7 @@ pub struct Health {
     /// Set if the database was rolled back: workers have worked for a later state of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackJson>,
-    /// Notices about authentication, for callers of role viewer and above.
+    /// Notices about authentication and secrets of webhooks, for callers of role viewer and above.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notices: Vec<NoticeJson>,
     /// Of the program that serves.

@@ -260,7 +260,7 @@ fn the_places_of_secrets_are_whole_paths_and_a_prefix_that_says_something() {
         ),
         (
             "secrets: { allow_files: [keys] }",
-            "secrets.allow_files has \"keys\", which is not a whole path",
+            "secrets.allow_files has \"keys\", which is not an absolute path",
         ),
         (
             "secrets: { allow_files: [''] }",

@@ -10,7 +10,8 @@ use crate::cli::words::{count, shell_path};
 use crate::config::{NotifyTarget, ServerConfig, Text};
 use crate::domain::secret::SecretRef;
 use crate::domain::task::Rules;
-use crate::language::render;
+use crate::language::{render, rules};
+use crate::problems::SEE_SECRETS;
 use crate::secret_policy::{SecretFault, SecretFaultKind, SecretPolicy};
 use crate::secrets::Secrets;
 use crate::wire::api::{ServedProblem, ServedWorkflows};
@@ -43,7 +44,8 @@ fn of_server(case: &Case, loaded: ServedWorkflows) -> Vec<Finding> {
             line,
             ..
         } = told;
-        (file.clone(), format!("{file}:{line}: {message} [{code}]"))
+        let message = format!("{file}:{line}: {message} [{code}]");
+        (file.clone(), BrokenFile::new(message, code))
     });
     let mut broken = by_file(errors);
     let so = [
@@ -53,17 +55,16 @@ fn of_server(case: &Case, loaded: ServedWorkflows) -> Vec<Finding> {
     for (files, how) in so {
         for file in files {
             match broken.get_mut(file) {
-                Some(message) => message.push_str(&format!("; it {how}")),
+                Some(broken) => broken.message.push_str(&format!("; it {how}")),
                 None => {
-                    broken.insert(file.clone(), format!("{file} {how}"));
+                    let message = format!("{file} {how}");
+                    broken.insert(file.clone(), BrokenFile::new(message, ""));
                 }
             }
         }
     }
     let broken = broken.into_values();
-    let mut found: Vec<Finding> = broken
-        .map(|message| Finding::problem(message).fix(see.clone()))
-        .collect();
+    let mut found: Vec<Finding> = broken.map(|broken| broken.finding(&see)).collect();
     if loaded.folder.is_none() && loaded.loaded_at.is_none() {
         found.extend(unserved(case));
     }
@@ -75,21 +76,47 @@ fn of_server(case: &Case, loaded: ServedWorkflows) -> Vec<Finding> {
     })
 }
 
-/// What is wrong with each, in a line: the first of it, and how much more there is.
-fn by_file(errors: impl Iterator<Item = (String, String)>) -> BTreeMap<String, String> {
-    let mut files: BTreeMap<String, (String, usize)> = BTreeMap::new();
-    for (file, message) in errors {
-        let known = files.entry(file).or_insert((message, 0));
-        known.1 += 1;
+/// A workflow file that does not load.
+struct BrokenFile {
+    message: String,
+    /// Only a server knows whether its settings allow a secret: `stepward validate` finds nothing wrong.
+    is_about_secrets: bool,
+}
+
+impl BrokenFile {
+    /// `code`: the rule that the first error is about.
+    fn new(message: String, code: &str) -> BrokenFile {
+        BrokenFile {
+            message,
+            is_about_secrets: rules::CHECKED_BY_SERVER.contains(&code),
+        }
     }
-    let told = |(file, (first, n)): (String, (String, usize))| match n {
-        1 => (file, first),
-        n => (
-            file,
-            format!("{first}, and {} more in this file", count(n - 1, "error")),
-        ),
-    };
-    files.into_iter().map(told).collect()
+
+    /// `see`: the command that shows errors which are not about secrets.
+    fn finding(self, see: &str) -> Finding {
+        Finding::problem(self.message).fix(match self.is_about_secrets {
+            true => SEE_SECRETS,
+            false => see,
+        })
+    }
+}
+
+/// Returns each file with its first error and the number of further ones.
+fn by_file(errors: impl Iterator<Item = (String, BrokenFile)>) -> BTreeMap<String, BrokenFile> {
+    let mut files: BTreeMap<String, (BrokenFile, usize)> = BTreeMap::new();
+    for (file, broken) in errors {
+        files.entry(file).or_insert((broken, 0)).1 += 1;
+    }
+    let files = files.into_iter().map(|(file, (mut broken, errors))| {
+        if errors > 1 {
+            let more = count(errors - 1, "error");
+            broken
+                .message
+                .push_str(&format!(", and {more} more in this file"));
+        }
+        (file, broken)
+    });
+    files.collect()
 }
 
 /// `validate`, `run` and `dev` take this folder; a server has to be told.
@@ -121,9 +148,12 @@ fn of_folder(case: &Case) -> Looked {
         shell_path(&folder)
     );
     let errors = checked.diagnostics.iter().filter(|found| found.is_error());
-    let errors = errors.map(|error| (error.at.file.clone(), render::short(error)));
+    let errors = errors.map(|error| {
+        let broken = BrokenFile::new(render::short(error), error.code);
+        (error.at.file.clone(), broken)
+    });
     let broken = by_file(errors).into_values();
-    let found = broken.map(|message| Finding::problem(message).fix(see.clone()));
+    let found = broken.map(|broken| broken.finding(&see));
     let mut found = or_well(found.collect(), || {
         let tasks = count(checked.workflows.tasks().count(), "task");
         format!(
@@ -227,10 +257,11 @@ fn refused(reference: &SecretRef, users: &[String], fault: &SecretFault) -> Opti
         // The credentials of a service are in its own environment.
         SecretFaultKind::NotAllowed if is_credential(reference) => return None,
         // `stepward dev` and a local run allow it.
-        SecretFaultKind::NotAllowed => Finding::warning(message())
-            .fix("mend it as the message says; `stepward dev` and a local run are not restricted"),
+        SecretFaultKind::NotAllowed => Finding::warning(message()).fix(
+            "correct it as the message says; `stepward dev` and a local run are not restricted",
+        ),
         SecretFaultKind::Refused | SecretFaultKind::TooShort => {
-            Finding::problem(message()).fix("mend it as the message says")
+            Finding::problem(message()).fix("correct it as the message says")
         }
     })
 }

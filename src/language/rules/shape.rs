@@ -250,7 +250,7 @@ tasks:
         code: "E062",
         title: "more than is allowed",
         text: "Definitions have bounds: 10,000 steps in a task, 10,000 items in a loop, 100 tags, 1 MiB of \
-               script, 128 variables. They keep one file from stopping the server for all others.",
+               script, 128 variables, 256 MiB of text in all steps with the actions they use. They keep one file from stopping the server for all others.",
         wrong: r#"tasks:
   hello:
     flow:

@@ -9,7 +9,7 @@ use crate::server::App;
 use crate::server::door;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
-use crate::wire::api::Health;
+use crate::wire::api::{Health, NoticeJson};
 use crate::words::count;
 
 pub fn healthz(_: &App, request: &Request) -> Result<Reply, ApiError> {
@@ -25,7 +25,7 @@ pub fn readyz(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let told = match app.gate.identify(&request.headers, true) {
         Ok(caller) => Health {
             notices: match caller.may(Role::Viewer) {
-                true => door::notices(app, caller.may(Role::Admin)),
+                true => notices(app, caller.may(Role::Admin)),
                 false => Vec::new(),
             },
             ..health
@@ -45,6 +45,13 @@ fn one_word(status: &str) -> Health {
         version: None,
         now: None,
     }
+}
+
+/// Notices about authentication and about secrets of webhooks. Names of tokens are included only for callers that may list tokens.
+pub fn notices(app: &App, may_list_tokens: bool) -> Vec<NoticeJson> {
+    let mut notices = door::notices(app, may_list_tokens);
+    notices.extend(app.hook_secrets.notices(app));
+    notices
 }
 
 /// What keeps it from working. Without notices, which depend on who asks.
@@ -69,7 +76,6 @@ pub fn look(app: &App) -> Health {
             .chain(disk_warning(app))
             .chain(certificate_warning(app, now.wall))
             .chain(refused_certificate_warning(app))
-            .chain(app.hook_secrets.warnings(app))
             .collect(),
         rollback: app.rollback.to_json(app.epochs.current),
         notices: Vec::new(),

@@ -1,8 +1,8 @@
 //! Webhooks in: a signed request of somebody else makes a job.
 //!
-//! Whoever reaches the port may ask, and is let in by the webhook's own secret. A name that does not exist is answered as a
-//! wrong signature is, and so is one whose secret cannot be had: that is told in the log and in an event. Wrong signatures and
-//! secrets are counted like wrong tokens, for all names alike.
+//! Everybody who reaches the port may send a request; the webhook's own secret decides. An unknown name is answered like a wrong
+//! signature, and so is a webhook whose secret cannot be read; the log and an event say why. Wrong signatures and secrets are
+//! counted like wrong tokens, for all names together.
 //!
 //! A delivery that comes again, under the same id, is answered with the job that it made; what it says the second time is not looked
 //! at. The same signed text under another id is the same delivery too.
@@ -23,13 +23,12 @@ use crate::domain::webhook::WebhookDraft;
 use crate::engine::Submission;
 use crate::language::template::{Context, render_value};
 use crate::outbox::decoded_secret;
-use crate::problems::SHORT_WEBHOOK_SECRET;
 use crate::server::App;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request, Response};
 use crate::server::signed::Evidence;
 use crate::store::hex_sha256;
-use crate::wire::api::HookedJson;
+use crate::wire::api::{HookedJson, NoticeJson, Severity};
 
 /// Headers whose names have one of these in them show who somebody is, and are none of a job's business.
 const NOT_TOLD: &[&str] = &[
@@ -83,7 +82,7 @@ pub fn receive(app: &App, request: &Request) -> Result<Reply, ApiError> {
         };
         return Ok(Response::json(200, &json).into());
     }
-    // Where the caller is exempt, so is the webhook.
+    // Callers without limits have none on webhooks either.
     if app.share_owner(request).is_some() {
         app.shares.count_delivery(name)?;
     }
@@ -122,7 +121,9 @@ fn secret(app: &App, webhook: &WebhookDraft) -> Result<String, String> {
         return Err("its secret is nothing but blanks".to_string());
     }
     match short_secret(&secret) {
-        Some(fault) if !allows_short_secret(webhook) => Err(fault),
+        Some(fault) if !allows_short_secret(webhook) => {
+            Err(format!("{fault}; {MAKE_LONGER_SECRET}"))
+        }
         _ => Ok(secret),
     }
 }
@@ -130,16 +131,15 @@ fn secret(app: &App, webhook: &WebhookDraft) -> Result<String, String> {
 /// A shorter secret can be guessed offline by whoever has seen one signature.
 const SECRET_BYTES_MIN: usize = 16;
 
-/// Returns a sentence about a secret that is too short, or `None` if it is long enough.
+const MAKE_LONGER_SECRET: &str =
+    "make a longer secret with `openssl rand -hex 32`, for the webhook and for its sender";
+
+/// Returns what is wrong with a secret that is too short, or `None` if it is long enough.
 fn short_secret(secret: &str) -> Option<String> {
     // Of a secret in base64 the decoded bytes are the key.
     let bytes = decoded_secret(secret).map_or(secret.trim().len(), |key| key.len());
-    (bytes < SECRET_BYTES_MIN).then(|| {
-        format!(
-            "its secret has {bytes} bytes and needs at least {SECRET_BYTES_MIN}; make one with `openssl rand -hex 32` and give it \
-             to the sender too"
-        )
-    })
+    (bytes < SECRET_BYTES_MIN)
+        .then(|| format!("its secret has {bytes} bytes, at least {SECRET_BYTES_MIN} are needed"))
 }
 
 /// Version 0.1 had no minimum. A file that it had accepted keeps its webhooks, and they are listed as problems.
@@ -147,21 +147,27 @@ fn allows_short_secret(webhook: &WebhookDraft) -> bool {
     webhook.rules == Rules::V1
 }
 
-/// One sentence for each webhook whose secret is too short. A secret that cannot be read is told when the webhook is called.
-fn short_secrets(app: &App) -> Vec<String> {
+/// A notice for each webhook whose secret is too short. A secret that cannot be read is reported when the webhook is called.
+fn short_secrets(app: &App) -> Vec<NoticeJson> {
     let loaded = app.workflows.current();
     let fault_of = |webhook: &WebhookDraft| {
         let policy = app.engine.secret_policy();
         let secret = policy.resolve(&webhook.secret, webhook.rules).ok()?;
         let fault = short_secret(&secret)?;
         let name = &webhook.name;
-        Some(match allows_short_secret(webhook) {
+        let message = match allows_short_secret(webhook) {
             true => format!(
-                "{SHORT_WEBHOOK_SECRET} {name}: {fault}; it is still served because version 0.1 had accepted its file"
+                "webhook {name} should have a longer secret: {fault}. The webhook is still served because version 0.1 had accepted its \
+                 file"
             ),
-            false => {
-                format!("{SHORT_WEBHOOK_SECRET} {name}: {fault}; all its requests are refused")
-            }
+            false => format!("webhook {name} refuses all requests: {fault}"),
+        };
+        Some(NoticeJson {
+            code: "short_webhook_secret".to_string(),
+            severity: Severity::Problem,
+            message,
+            fix: MAKE_LONGER_SECRET.to_string(),
+            page: "/settings".to_string(),
         })
     };
     loaded.webhooks.values().filter_map(fault_of).collect()
@@ -270,19 +276,25 @@ fn headers(evidence: &Evidence) -> Value {
 /// look reads the secrets of all webhooks.
 #[derive(Default)]
 pub struct HookSecrets {
-    found: Mutex<Option<(i64, Vec<String>)>>,
+    found: Mutex<Option<(i64, Vec<NoticeJson>)>>,
 }
 
 impl HookSecrets {
     const LOOK_INTERVAL_MS: i64 = 5_000;
 
-    pub fn warnings(&self, app: &App) -> Vec<String> {
+    pub fn notices(&self, app: &App) -> Vec<NoticeJson> {
         let now_ms = monotonic_ms();
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*found {
-            Some((at_ms, warnings)) if now_ms - at_ms < Self::LOOK_INTERVAL_MS => warnings.clone(),
-            _ => found.insert((now_ms, short_secrets(app))).1.clone(),
+        let found = || self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at_ms, notices)) = &mut *found() {
+            if now_ms - *at_ms < Self::LOOK_INTERVAL_MS {
+                return notices.clone();
+            }
+            // Requests that come while the secrets are read get the former answer: reading may take long on a slow disk.
+            *at_ms = now_ms;
         }
+        let notices = short_secrets(app);
+        *found() = Some((now_ms, notices.clone()));
+        notices
     }
 }
 

@@ -13,7 +13,6 @@ use crate::engine::{EngineError, ListedJob};
 use crate::problems::{Problem, RECENT_MS, Told, problems};
 use crate::server::App;
 use crate::server::api::{health, recovery, show, workflows};
-use crate::server::door;
 use crate::server::error::ApiError;
 use crate::server::exchange::{Reply, Request};
 use crate::wire::api::{JobJson, QueuedJson, ScheduleJson, ServedWorkflows, WorkerJson};
@@ -87,7 +86,7 @@ impl Found {
     fn problems(&self, view: &View) -> Result<Vec<Problem>, ApiError> {
         let app = view.app;
         let (mut health, recovery) = (health::look(app), recovery::look(app)?);
-        health.notices = door::notices(app, view.request.caller.may(Role::Admin));
+        health.notices = health::notices(app, view.request.caller.may(Role::Admin));
         let backups = app.backups.look();
         Ok(problems(&Told {
             backups: Some(&backups),

@@ -324,23 +324,25 @@ fn house_with_short_secret(of_0_1: bool) -> ServerHouse {
 fn a_short_secret_is_a_problem_and_refused_unless_0_1_had_accepted_it() {
     let right = "authorization: Bearer 15 bytes short.\r\n";
     for (of_0_1, status, said) in [
-        (false, 401, "all its requests are refused"),
+        (false, 401, "webhook push refuses all requests"),
         (
             true,
             201,
-            "it is still served because version 0.1 had accepted its file",
+            "still served because version 0.1 had accepted its file",
         ),
     ] {
         let house = house_with_short_secret(of_0_1);
         let answer = hook(&house, "push", right, b"");
         assert_eq!(answer.status, status, "{}", answer.text());
         let health = house.get("/readyz").expect(200);
-        let warnings = health["warnings"].to_string();
+        let notice = &health["notices"][0];
+        assert_eq!(notice["code"], "short_webhook_secret");
+        let message = notice["message"].as_str().unwrap();
         assert!(
-            warnings.contains("webhook push: its secret has 15 bytes and needs at least 16"),
-            "{warnings}"
+            message.contains("its secret has 15 bytes, at least 16 are needed"),
+            "{message}"
         );
-        assert!(warnings.contains(said), "{warnings}");
+        assert!(message.contains(said), "{message}");
     }
 }
 
