@@ -227,9 +227,10 @@ pub enum EngineError {
     )]
     WorkerOfAnother { name: String },
     #[error(
-        "token {token_id} has as many workers as a token may have, delete some or make another token"
+        "token {token_id} has {max} workers, the most that one token may have; delete workers that are gone with `stepward worker rm`, \
+         or make another token"
     )]
-    TooManyWorkers { token_id: TokenId },
+    TooManyWorkers { token_id: TokenId, max: usize },
     #[error("idempotency key {key} was used for another request, take a new one")]
     IdempotencyMismatch { key: String },
     #[error("the session is not known here, open a new one")]

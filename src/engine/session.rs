@@ -93,7 +93,10 @@ impl Engine {
             let worker_id = match (&known, owner) {
                 (Some(worker), _) => worker.worker_id,
                 (None, Some(owner)) if tx.workers_of_token(owner)?.len() >= WORKERS_MAX => {
-                    return Err(EngineError::TooManyWorkers { token_id: owner });
+                    return Err(EngineError::TooManyWorkers {
+                        token_id: owner,
+                        max: WORKERS_MAX,
+                    });
                 }
                 (None, _) => tx.insert_worker(&registration, now)?,
             };

@@ -7,10 +7,11 @@ use base64::engine::general_purpose::STANDARD;
 use ring::hmac;
 use serde_json::{Value, json};
 use stepward::clock::wall_time;
+use stepward::config::ServerConfig;
 use stepward::server::Limits;
 use stepward::store::{Store, StoreOptions};
 
-use super::{Answer, ServerHouse, word};
+use super::{Answer, ServerHouse, until, word};
 
 const SECRET: &str = "the secret of push";
 
@@ -35,7 +36,12 @@ tasks:
 "#;
 
 fn house() -> ServerHouse {
+    house_with(|_| {})
+}
+
+fn house_with(more_settings: impl FnOnce(&mut ServerConfig)) -> ServerHouse {
     ServerHouse::with(Limits::default(), |config| {
+        more_settings(config);
         let folder = config.workflows_dir.clone().unwrap();
         let secret = folder.with_file_name("push.secret");
         fs::write(&secret, format!("{SECRET}\n")).unwrap();
@@ -290,6 +296,32 @@ fn a_signed_body_that_is_replayed_under_another_id_makes_no_second_job() {
     // Whoever shows the secret itself can ask for as many jobs as they like.
     hook(&house, "push", &bearer(""), body).expect(201);
     hook(&house, "push", &bearer(""), body).expect(201);
+}
+
+#[test]
+fn a_webhook_that_makes_too_many_jobs_is_told_to_come_back_and_others_are_not() {
+    let house = house_with(|config| {
+        config.limits.submissions_per_sec = 1;
+        config.limits.submissions_burst = 2;
+    });
+    let body = br#"{ "tag": "v1" }"#;
+    let push = || hook(&house, "push", &bearer("webhook-id: known\r\n"), body);
+    push().expect(201);
+    let mut refused = None;
+    until("the webhook is over its limit", || {
+        let answer = hook(&house, "push", &bearer(""), body);
+        refused = (answer.status == 429).then_some(answer);
+        refused.is_some()
+    });
+    let refused = refused.unwrap();
+    assert_eq!(refused.refused(429), "too_many_submissions");
+    assert!(refused.header("retry-after").is_some());
+    let message = refused.message();
+    assert!(message.contains("this webhook"), "{message}");
+    // A delivery that is known makes no job, and another webhook has its own limit.
+    assert_eq!(push().expect(200)["repeated"], true);
+    let strict = standard("msg_1", now_secs(), body);
+    hook(&house, "strict", &strict, body).expect(201);
 }
 
 /// A server whose webhook has a short secret. `of_0_1`: version 0.1 had accepted the file.
