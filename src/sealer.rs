@@ -191,12 +191,23 @@ impl Sealer {
 
     /// The value of a JSON text, if the reserved key is anywhere in it. Texts that cannot have the key are not parsed.
     pub fn with_reserved_key(json: &str) -> Option<Value> {
-        // Letters of a key may be escaped.
-        if !json.contains(SEALED_KEY) && !json.contains("\\u") {
+        if !Sealer::may_have_reserved_key(json) {
             return None;
         }
         let value = serde_json::from_str(json).ok()?;
         Sealer::reserved_key_path("", &value).map(|_| value)
+    }
+
+    /// Whether a JSON text may have the reserved key. If an object has a member twice, the key may be in the text and not in the parsed
+    /// value, which holds the last member of the name only.
+    pub fn may_have_reserved_key(json: &str) -> bool {
+        // Letters of a key may be escaped.
+        const ESCAPED_LETTERS: [&str; 7] = ["24", "61", "64", "65", "6c", "6C", "73"];
+        let is_letter_of_key = |(at, escape): (usize, &str)| {
+            json.get(at + escape.len()..at + escape.len() + 2)
+                .is_some_and(|digits| ESCAPED_LETTERS.contains(&digits))
+        };
+        json.contains(SEALED_KEY) || json.match_indices("\\u00").any(is_letter_of_key)
     }
 
     /// Returns the path of the first object with the reserved key, such as `config.users[2]`, or `None` if there is none.
@@ -376,6 +387,11 @@ mod tests {
         for (json, path, masked) in [
             (r#"{"a": 1, "b": ["$sealed"]}"#, None, None),
             (r#"{"a": "\u0041"}"#, None, None),
+            (
+                r#"{"a": {"$s\u0065\u0061\u006C\u0065d": 1}}"#,
+                Some("input.a"),
+                Some(r#"{"a":"***"}"#),
+            ),
             (r#"{"$sealed": "x"}"#, Some("input"), Some(r#""***""#)),
             (
                 r#"{"a": [0, {"b": {"$sealed": "x", "more": 1}}]}"#,

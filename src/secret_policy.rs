@@ -17,7 +17,7 @@ use std::path::{Component, Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, fstat, openat, statat};
 
 use crate::config::ServerConfig;
-use crate::domain::limits::{SECRET_BYTES_MIN, shorten};
+use crate::domain::limits::{SECRET_BYTES_MIN, can_be_masked, shorten};
 use crate::domain::secret::SecretRef;
 use crate::domain::task::Rules;
 use crate::secrets::{from_environment, from_opened};
@@ -185,10 +185,9 @@ impl SecretPolicy {
                 (place, value)
             }
         };
-        // The masker does not count blanks around a secret either.
-        if rules > Rules::V1 && value.trim().len() < SECRET_BYTES_MIN {
+        if rules > Rules::V1 && !can_be_masked(&value) {
             let message = format!(
-                "{place} holds a secret that is too short to be masked in logs: it needs at least {SECRET_BYTES_MIN} bytes, \
+                "{place} holds a secret that is too short to be masked in logs: it needs a line of at least {SECRET_BYTES_MIN} bytes, \
                  without the blanks around it; use a longer secret"
             );
             return Err(fault(SecretFaultKind::TooShort, message));
@@ -753,6 +752,9 @@ mod tests {
             ("12345\n", false),
             ("123456\n", true),
             ("ääää", true),
+            ("abc\ndef\nghi", false),
+            ("abc\r\n  defgh  \nghi", false),
+            ("abc\n  defghi", true),
         ] {
             fs::write(files.path("allowed/key"), text).unwrap();
             match is_long_enough {

@@ -19,7 +19,7 @@ pub const ENV_BYTES_MAX: usize = 128 << 10;
 pub const DEFINITION_BYTES_MAX: usize = 16 << 20;
 pub const TASKS_MAX: usize = 1_000;
 pub const INPUT_BYTES_MAX: usize = 1 << 20;
-/// Shorter secrets cannot be masked: they would hide half of every log and protect nothing.
+/// Shorter lines of secrets cannot be masked: they would hide half of every log and protect nothing.
 pub const SECRET_BYTES_MIN: usize = 6;
 pub const OUTPUT_BYTES_MAX: usize = 64 << 10;
 pub const MESSAGE_BYTES_MAX: usize = 4 << 10;
@@ -36,6 +36,13 @@ pub const DURATION_MS_MAX: i64 = 10 * 366 * 24 * 3_600_000;
 pub const RETURNS_MAX: u32 = 5;
 /// Steps that one event creates at once through child jobs and loops; the rest follows in transactions of their own.
 pub const CREATED_STEPS_MAX: usize = 20_000;
+
+/// Whether masking can hide a secret: logs are masked line by line, so one line at least must be long enough. Blanks around a line do
+/// not count.
+pub fn can_be_masked(secret: &str) -> bool {
+    let mut lines = secret.lines();
+    lines.any(|line| line.trim().len() >= SECRET_BYTES_MIN)
+}
 
 /// A hostile name may be megabytes long; what we echo of it is not.
 pub fn shorten(text: &str) -> String {

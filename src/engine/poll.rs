@@ -196,7 +196,7 @@ impl Parcel {
         let draft = task.step(claim.position);
         self.bytes +=
             job.input.0.len() + claim.item_value.as_ref().map_or(0, |value| value.0.len());
-        let unrendered = unrendered(tx, task, draft, claim, attempt)?;
+        let unrendered = unrendered(tx, task, draft, claim, attempt, &job.input)?;
         let mut env = draft.env.clone();
         if unrendered.is_none() && !task.draft.env.is_empty() {
             env = task.draft.env.clone();

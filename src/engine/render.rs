@@ -26,6 +26,7 @@ use crate::language::manifest;
 use crate::language::shell::Program;
 use crate::language::template::{self, Context, TemplateFault};
 use crate::language::values::{Violation, check_values};
+use crate::sealer::Sealer;
 use crate::secret_policy::SecretPolicy;
 use crate::store::{Claim, Ending, Tx};
 
@@ -36,8 +37,10 @@ pub(super) fn unrendered(
     draft: &StepDraft,
     claim: &Claim,
     attempt: u32,
+    input: &Json,
 ) -> Result<Option<Box<Unrendered>>, EngineError> {
-    if !task.is_unrendered(claim.position) {
+    // Version 0.1 could leave sealed values in inputs that are not secret. Such a step fails when its input is opened.
+    if !task.is_unrendered(claim.position) && Sealer::with_reserved_key(&input.0).is_none() {
         return Ok(None);
     }
     let texts = texts_of(&task.draft, draft);
@@ -263,7 +266,8 @@ fn make(
         let value = policy
             .resolve(reference, unrendered.secret_rules)
             .map_err(|why| Failure::new(Reason::PayloadError, format!("secret {name}: {why}")))?;
-        masks.push(value.clone());
+        // First, because the worker does not hide encoded forms of the last ones if there are very many.
+        masks.insert(0, value.clone());
         secrets.insert(name.clone(), Value::String(value));
     }
     context.set("secret", Value::Object(secrets));

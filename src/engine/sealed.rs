@@ -59,18 +59,27 @@ pub(super) fn opened_input<'s>(
         opened.push(value.clone());
         open_names.push(name);
     }
-    // Version 0.1 let a job hand sealed values on inside inputs that are not secret. A step must not run with `***` for a value.
-    let others = values
-        .iter()
-        .filter(|(name, _)| !open_names.contains(&name.as_str()));
-    for (name, value) in others {
+    refuse_sealed_members(&values, |name| open_names.contains(&name)).map_err(|(_, why)| why)?;
+    Ok(values)
+}
+
+/// Refuses sealed values in inputs that are not secret, with the name of the first such input. Version 0.1 let a job hand them on. A
+/// step must not run with `***` or with a ciphertext for a value.
+fn refuse_sealed_members(
+    values: &Map<String, Value>,
+    is_secret: impl Fn(&str) -> bool,
+) -> Result<(), (String, String)> {
+    for (name, value) in values.iter().filter(|(name, _)| !is_secret(name)) {
         if let Some(path) = Sealer::reserved_key_path(name, value) {
-            return Err(format!(
-                "input {path} holds a sealed value, and {name} is not a secret input; add `secret: true` to {name} and submit the job again"
+            return Err((
+                name.clone(),
+                format!(
+                    "input {path} holds a sealed value, and {name} is not a secret input; add `secret: true` to {name} and submit the job again"
+                ),
             ));
         }
     }
-    Ok(values)
+    Ok(())
 }
 
 /// The values as they may be kept: secret ones sealed for this job.
@@ -98,12 +107,14 @@ pub(super) fn resealed_input(
     specs: &[ValueSpec],
     input: &Json,
 ) -> Result<Json, (String, String)> {
-    if !specs.iter().any(|spec| spec.secret) {
+    let is_secret = |name: &str| specs.iter().any(|spec| spec.secret && spec.name == name);
+    if !specs.iter().any(|spec| spec.secret) && Sealer::with_reserved_key(&input.0).is_none() {
         return Ok(input.clone());
     }
     let Value::Object(mut values) = parsed(input) else {
         return Ok(input.clone());
     };
+    refuse_sealed_members(&values, is_secret)?;
     for (name, value) in declared_secrets(specs, &mut values) {
         let at = |seal_id| SealPlace {
             seal_id,

@@ -30,6 +30,9 @@ const PARTIAL_AFTER: Duration = Duration::from_millis(500);
 const DRAIN_BYTES_MAX: usize = 4 << 20;
 const LAST_WORDS_BYTES_MAX: usize = 300;
 const ADD_MASK: &[u8] = b"::add-mask::";
+/// Blanks that may stand before `::add-mask::`.
+const ADD_MASK_INDENT_BYTES_MAX: usize = 64;
+/// Of a longer value only the beginning is hidden.
 const ADDED_MASK_BYTES_MAX: usize = 16 << 10;
 
 /// What is remembered of what was read.
@@ -218,23 +221,29 @@ impl Reader {
         let stream = &mut self.streams[at];
         match &mut stream.line {
             Line::Text => stream.push(&self.masks, text),
-            Line::Beginning(_) if stream.label != LogStream::Stdout => {
+            Line::Beginning(_) if stream.label == LogStream::Worker => {
                 stream.line = Line::Text;
                 stream.push(&self.masks, text);
             }
             Line::Beginning(beginning) => {
                 beginning.extend_from_slice(text);
-                if let Some(mask) = beginning.strip_prefix(ADD_MASK) {
-                    let length = mask.len().min(ADDED_MASK_BYTES_MAX);
-                    stream.line = Line::Mask(mask[..length].to_vec());
-                } else if !ADD_MASK.starts_with(beginning) {
-                    let beginning = std::mem::take(beginning);
-                    stream.line = Line::Text;
-                    stream.push(&self.masks, &beginning);
+                let command = beginning.trim_ascii_start();
+                let is_indented_far = beginning.len() - command.len() > ADD_MASK_INDENT_BYTES_MAX;
+                match command.strip_prefix(ADD_MASK) {
+                    Some(mask) if !is_indented_far => {
+                        let length = mask.len().min(ADDED_MASK_BYTES_MAX + 1);
+                        stream.line = Line::Mask(mask[..length].to_vec());
+                    }
+                    None if !is_indented_far && ADD_MASK.starts_with(command) => {}
+                    _ => {
+                        let beginning = std::mem::take(beginning);
+                        stream.line = Line::Text;
+                        stream.push(&self.masks, &beginning);
+                    }
                 }
             }
             Line::Mask(mask) => {
-                let room = ADDED_MASK_BYTES_MAX - mask.len();
+                let room = ADDED_MASK_BYTES_MAX + 1 - mask.len();
                 mask.extend_from_slice(&text[..text.len().min(room)]);
             }
         }
@@ -263,8 +272,13 @@ impl Reader {
 
     /// For the rest of the attempt, on both streams.
     fn add_mask(&mut self, mask: &[u8]) {
-        let mask = String::from_utf8_lossy(mask);
-        let mask = mask.strip_suffix('\r').unwrap_or(&mask);
+        let is_cut = mask.len() > ADDED_MASK_BYTES_MAX;
+        let mask = String::from_utf8_lossy(&mask[..mask.len().min(ADDED_MASK_BYTES_MAX)]);
+        let mask = match is_cut {
+            // Half of a character.
+            true => mask.trim_end_matches(char::REPLACEMENT_CHARACTER),
+            false => mask.strip_suffix('\r').unwrap_or(&mask),
+        };
         // As other systems write several lines in one.
         let decoded = mask.replace("%0D", "\r").replace("%0A", "\n");
         let decoded = decoded.replace("%25", "%");
@@ -272,13 +286,16 @@ impl Reader {
         if decoded != mask {
             added = self.masks.add(&decoded);
         }
+        if is_cut {
+            added = Added::TooMany;
+        }
         self.log.set_masks(&self.masks);
         if added != Added::Hidden && !self.short_mask_noted {
             self.short_mask_noted = true;
             let sentence = match added {
                 Added::TooMany => "::add-mask:: was used for too much: not every value is hidden",
                 _ => &format!(
-                    "::add-mask:: hides values of at least {SECRET_BYTES_MIN} bytes: a shorter one is not hidden"
+                    "::add-mask:: hides lines of at least {SECRET_BYTES_MIN} bytes: a shorter one is not hidden"
                 ),
             };
             write_note(sentence, &mut self.records);
@@ -333,10 +350,10 @@ struct Stream {
 }
 
 enum Line {
-    /// So far it could be the beginning of `::add-mask::`, and is not shown.
+    /// So far it could be the beginning of `::add-mask::`, perhaps after blanks, and is not shown.
     Beginning(Vec<u8>),
     Text,
-    /// A value to hide.
+    /// A value to hide. One byte more than is taken of a value says that the value is longer.
     Mask(Vec<u8>),
 }
 

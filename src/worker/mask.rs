@@ -5,19 +5,21 @@
 //! with blanks between the bytes. Values of fewer than six bytes are not hidden either: they would hide half of every log and protect
 //! nothing. `docs/security.md` has the whole list.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 /// Shorter values are not hidden.
 pub use crate::domain::limits::SECRET_BYTES_MIN;
+use crate::domain::limits::can_be_masked;
 
-/// All forms of all secrets, once a step adds its own: it might do so without end.
-const FORMS_BYTES_MAX: usize = 1 << 20;
+/// All forms of the values that a step adds while it runs: it might add values without end. Forms of the secrets that it was given do
+/// not count.
+const ADDED_FORMS_BYTES_MAX: usize = 1 << 20;
+/// Further secrets are hidden as they are, but not encoded: a secret JSON value may hold more than 100,000 texts.
+const ENCODED_SECRETS_MAX: usize = 10_000;
 /// What stands for a secret.
 const HIDDEN: &[u8] = b"***";
-/// Every form is longer, so this much of its beginning can be looked up.
-const START_BYTES: usize = 4;
-/// Where `base64` breaks its lines unless it is told otherwise.
-const BASE64_LINE_BYTES: usize = 76;
+/// Line lengths of `openssl base64` and of `base64` by default.
+const BASE64_LINE_BYTES: [usize; 2] = [64, 76];
 /// Line length of `xxd -p` by default.
 const HEX_LINE_BYTES: usize = 60;
 
@@ -26,13 +28,14 @@ const HEX_LINE_BYTES: usize = 60;
 pub struct Masks {
     /// Sorted, once each.
     forms: Vec<Vec<u8>>,
-    /// The forms that begin so, the longest first.
-    by_start: HashMap<[u8; START_BYTES], Vec<usize>>,
+    /// For each form the index of the longest other form that it begins with.
+    shorter: Vec<Option<usize>>,
     /// Which first two bytes any form has: most of a text is dismissed by them.
     pairs: Box<[bool]>,
     longest: usize,
     /// How many were added one by one.
     added: usize,
+    added_forms_bytes: usize,
 }
 
 /// Secrets that a step may name while it runs.
@@ -50,10 +53,11 @@ impl Default for Masks {
     fn default() -> Masks {
         Masks {
             forms: Vec::new(),
-            by_start: HashMap::new(),
+            shorter: Vec::new(),
             pairs: vec![false; 1 << 16].into(),
             longest: 0,
             added: 0,
+            added_forms_bytes: 0,
         }
     }
 }
@@ -61,49 +65,64 @@ impl Default for Masks {
 impl Masks {
     /// With how many of the values are too short to be hidden.
     pub fn new(secrets: &[String]) -> (Masks, usize) {
+        let mut all: BTreeSet<Vec<u8>> = BTreeSet::new();
+        for (index, secret) in secrets.iter().enumerate() {
+            all.extend(match index < ENCODED_SECRETS_MAX {
+                true => forms(secret),
+                false => plain_forms(secret),
+            });
+        }
         let mut masks = Masks::default();
-        let long_enough = |secret: &&String| is_long_enough(secret);
-        let forms = secrets.iter().filter(long_enough).flat_map(|s| forms(s));
-        masks.set(forms.collect());
+        masks.set(all.into_iter().collect());
         let shorter = secrets
             .iter()
-            .filter(|s| !s.is_empty() && !is_long_enough(s));
+            .filter(|secret| !secret.is_empty() && !can_be_masked(secret));
         (masks, shorter.count())
     }
 
     pub fn add(&mut self, secret: &str) -> Added {
-        if !is_long_enough(secret) {
-            return Added::TooShort;
-        }
         // Each one is looked for in every line, and adding it costs as much as all before it.
         if self.added == ADDED_MAX {
             return Added::TooMany;
         }
-        self.added += 1;
-        let mut all: BTreeSet<Vec<u8>> = self.forms.drain(..).collect();
-        let before = all.clone();
-        all.extend(forms(secret));
-        let fits = all.iter().map(Vec::len).sum::<usize>() <= FORMS_BYTES_MAX;
-        self.set(if fits { all } else { before });
-        match fits {
+        let mut new = forms(secret);
+        new.retain(|form| self.forms.binary_search(form).is_err());
+        let bytes = self.added_forms_bytes + new.iter().map(Vec::len).sum::<usize>();
+        if bytes > ADDED_FORMS_BYTES_MAX {
+            return Added::TooMany;
+        }
+        if !new.is_empty() {
+            self.added += 1;
+            self.added_forms_bytes = bytes;
+            let mut all = std::mem::take(&mut self.forms);
+            all.extend(new);
+            all.sort();
+            self.set(all);
+        }
+        match can_be_masked(secret) {
             true => Added::Hidden,
-            false => Added::TooMany,
+            false => Added::TooShort,
         }
     }
 
-    fn set(&mut self, forms: BTreeSet<Vec<u8>>) {
-        self.forms = forms.into_iter().collect();
-        self.longest = self.forms.iter().map(Vec::len).max().unwrap_or(0);
-        self.by_start.clear();
+    /// Takes forms that are sorted and different.
+    fn set(&mut self, forms: Vec<Vec<u8>>) {
+        self.longest = forms.iter().map(Vec::len).max().unwrap_or(0);
+        self.shorter.clear();
         self.pairs.fill(false);
-        for (index, form) in self.forms.iter().enumerate() {
-            let start = *form.first_chunk().expect("a form is longer than its start");
-            self.by_start.entry(start).or_default().push(index);
+        // The forms that the current one begins with. Sorted forms that begin alike follow each other, the shortest first.
+        let mut beginnings: Vec<usize> = Vec::new();
+        for (index, form) in forms.iter().enumerate() {
+            while let Some(&last) = beginnings.last()
+                && !form.starts_with(&forms[last])
+            {
+                beginnings.pop();
+            }
+            self.shorter.push(beginnings.last().copied());
+            beginnings.push(index);
             self.pairs[pair(form)] = true;
         }
-        for indexes in self.by_start.values_mut() {
-            indexes.sort_by_key(|index| std::cmp::Reverse(self.forms[*index].len()));
-        }
+        self.forms = forms;
     }
 
     /// A whole text at once.
@@ -120,20 +139,23 @@ impl Masks {
         String::from_utf8_lossy(&hidden).into_owned()
     }
 
-    /// The length of the longest form that the text begins with.
-    fn longest_at(&self, text: &[u8]) -> Option<usize> {
-        let candidates = self.by_start.get(text.first_chunk::<START_BYTES>()?)?;
-        let mut forms = candidates.iter().map(|index| &self.forms[*index]);
-        forms.find(|form| text.starts_with(form)).map(Vec::len)
+    /// The length of the longest form that the text begins with. `position` is that of the text.
+    fn longest_at(&self, text: &[u8], position: usize) -> Option<usize> {
+        // Every form that the text begins with is also a beginning of the last form that is not sorted after the text.
+        let last = match self.forms.get(position) {
+            Some(form) if form == text => position,
+            _ => position.checked_sub(1)?,
+        };
+        let pairs = self.forms[last].iter().zip(text);
+        let common = pairs.take_while(|(form, text)| form == text).count();
+        std::iter::successors(Some(last), |&form| self.shorter[form])
+            .map(|form| self.forms[form].len())
+            .find(|length| *length <= common)
     }
 
-    /// Whether more text could make a form of it that is longer than the text.
-    fn may_become_one(&self, text: &[u8]) -> bool {
-        if text.len() >= self.longest {
-            return false;
-        }
-        let from = self.forms.partition_point(|form| form.as_slice() < text);
-        let mut following = self.forms[from..].iter().take(2);
+    /// Whether more text could make a form of it that is longer than the text. `position` is that of the text.
+    fn may_become_one(&self, text: &[u8], position: usize) -> bool {
+        let mut following = self.forms[position..].iter().take(2);
         following.any(|form| form.len() > text.len() && form.starts_with(text))
     }
 
@@ -190,10 +212,11 @@ impl Masker {
                 at += plain;
             }
             let rest = &text[at..];
-            if !ends && masks.may_become_one(rest) {
+            let position = position(&masks.forms, rest);
+            if !ends && masks.may_become_one(rest, position) {
                 break;
             }
-            if let Some(length) = masks.longest_at(rest) {
+            if let Some(length) = masks.longest_at(rest, position) {
                 if self.covered == 0 {
                     out.extend_from_slice(HIDDEN);
                 }
@@ -210,8 +233,9 @@ impl Masker {
     }
 }
 
-fn is_long_enough(secret: &str) -> bool {
-    secret.trim().len() >= SECRET_BYTES_MIN
+/// The index of the first of the sorted forms that is not sorted before the text.
+fn position(forms: &[impl AsRef<[u8]>], text: &[u8]) -> usize {
+    forms.partition_point(|form| form.as_ref() < text)
 }
 
 fn pair(text: &[u8]) -> usize {
@@ -220,10 +244,11 @@ fn pair(text: &[u8]) -> usize {
 
 /// How a secret may be printed, line by line.
 fn forms(secret: &str) -> BTreeSet<Vec<u8>> {
-    let mut forms = BTreeSet::new();
+    let mut forms = plain_forms(secret);
+    if is_too_short(secret) {
+        return forms;
+    }
     for secret in [secret, secret.trim()] {
-        forms.extend(secret.lines().map(|line| line.as_bytes().to_vec()));
-        forms.extend(secret.lines().map(|line| line.trim().as_bytes().to_vec()));
         forms.extend(base64_forms(secret.as_bytes()));
         forms.extend(hex_forms(secret.as_bytes()));
         forms.extend(url_forms(secret));
@@ -232,6 +257,21 @@ fn forms(secret: &str) -> BTreeSet<Vec<u8>> {
     }
     forms.retain(|form| form.len() >= SECRET_BYTES_MIN && !form.contains(&b'\n'));
     forms
+}
+
+/// The lines of a secret that are long enough, with and without the blanks around them.
+fn plain_forms(secret: &str) -> BTreeSet<Vec<u8>> {
+    if is_too_short(secret) {
+        return BTreeSet::new();
+    }
+    let lines = secret.lines().chain(secret.trim().lines());
+    let lines = lines.flat_map(|line| [line, line.trim()]);
+    let long_enough = lines.filter(|line| line.len() >= SECRET_BYTES_MIN);
+    long_enough.map(|line| line.as_bytes().to_vec()).collect()
+}
+
+fn is_too_short(secret: &str) -> bool {
+    secret.trim().len() < SECRET_BYTES_MIN
 }
 
 /// What any text that holds the secret has in its base64, wherever in it the secret stands: the characters that are made of the
@@ -250,9 +290,10 @@ fn base64_forms(secret: &[u8]) -> Vec<Vec<u8>> {
         let whole = base64(secret, alphabet);
         // Its last character depends on what follows, such as the newline that `echo` adds.
         let certain = &whole[..secret.len() * 8 / 6];
-        for text in [&whole[..], certain] {
-            if whole.len() > BASE64_LINE_BYTES {
-                forms.extend(text.chunks(BASE64_LINE_BYTES).map(<[u8]>::to_vec));
+        for line_bytes in BASE64_LINE_BYTES {
+            if whole.len() > line_bytes {
+                let lines = whole.chunks(line_bytes).chain(certain.chunks(line_bytes));
+                forms.extend(lines.map(<[u8]>::to_vec));
             }
         }
     }
@@ -306,10 +347,27 @@ fn hex_of(byte: u8, digits: &[u8; 16]) -> [u8; 2] {
     ]
 }
 
+/// What writers of URLs leave as it is, besides letters and digits.
+const URL_SPARED: [&str; 8] = [
+    // RFC 3986, `rawurlencode` of PHP, `url.QueryEscape` of Go, and the `quote` of Python, which spares the slash
+    "-_.~",
+    "-_.~/",
+    // `encodeURIComponent` and `encodeURI` of JavaScript
+    "-_.!~*'()",
+    "-_.!~*'();,/?:@&=+$#",
+    // Forms in browsers and `URLEncoder` of Java
+    "-_.*",
+    // `url.UserPassword` and `url.PathEscape` of Go
+    "-_.~$&+,;=",
+    "-_.~$&+=:@",
+    // A segment of a path in RFC 3986
+    "-_.~!$&'()*+,;=:@",
+];
+
 /// As different languages do it: they disagree about a few characters and about the case of the digits.
 fn url_forms(secret: &str) -> Vec<Vec<u8>> {
     let mut forms = Vec::new();
-    for spared in ["-_.~", "-_.~/", "-_.!~*'()", "-_.*"] {
+    for spared in URL_SPARED {
         for digits in HEX_DIGITS {
             for space in [&b"%20"[..], b"+"] {
                 let mut form = Vec::new();
@@ -392,7 +450,34 @@ fn json_form(
     form
 }
 
-/// The forms of a secret inside HTML or XML. Writers differ in how they escape quotes.
+/// Writers of HTML that escape more than `&`, `<`, `>` and quotes, with what they make of quotes and of the other characters.
+const HTML_ESCAPES_MORE: [&[(char, &str)]; 6] = [
+    // `html/template` of Go
+    &[('"', "&#34;"), ('\'', "&#39;"), ('+', "&#43;")],
+    // Mustache
+    &[
+        ('"', "&quot;"),
+        ('\'', "&#39;"),
+        ('/', "&#x2F;"),
+        ('`', "&#x60;"),
+        ('=', "&#x3D;"),
+    ],
+    // Handlebars
+    &[
+        ('"', "&quot;"),
+        ('\'', "&#x27;"),
+        ('`', "&#x60;"),
+        ('=', "&#x3D;"),
+    ],
+    // Underscore
+    &[('"', "&quot;"), ('\'', "&#x27;"), ('`', "&#x60;")],
+    // OWASP's rules and Tera
+    &[('"', "&quot;"), ('\'', "&#x27;"), ('/', "&#x2F;")],
+    // MiniJinja
+    &[('"', "&quot;"), ('\'', "&#x27;"), ('/', "&#x2f;")],
+];
+
+/// The forms of a secret inside HTML or XML. Writers differ in how they escape quotes, and some escape more characters.
 fn html_forms(secret: &str) -> Vec<Vec<u8>> {
     let base = secret
         .replace('&', "&amp;")
@@ -400,10 +485,100 @@ fn html_forms(secret: &str) -> Vec<Vec<u8>> {
         .replace('>', "&gt;");
     let mut forms = Vec::new();
     for double in ["\"", "&quot;", "&#34;", "&#x22;"] {
-        for single in ["'", "&#39;", "&#x27;", "&apos;"] {
+        for single in ["'", "&#39;", "&#x27;", "&apos;", "&#039;"] {
             let form = base.replace('"', double).replace('\'', single);
             forms.push(form.into_bytes());
         }
     }
+    for escapes in HTML_ESCAPES_MORE {
+        let mut form = String::with_capacity(base.len());
+        for character in base.chars() {
+            match escapes.iter().find(|(escaped, _)| *escaped == character) {
+                Some((_, escape)) => form.push_str(escape),
+                None => form.push(character),
+            }
+        }
+        forms.push(form.into_bytes());
+    }
     forms
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A form that counts how often it is compared.
+    struct Counted<'a>(&'a [u8], &'a Cell<u32>);
+
+    impl AsRef<[u8]> for Counted<'_> {
+        fn as_ref(&self) -> &[u8] {
+            self.1.set(self.1.get() + 1);
+            self.0
+        }
+    }
+
+    #[test]
+    fn many_secrets_that_begin_alike_cost_few_comparisons() {
+        let secrets: Vec<String> = (0..8_000).map(|n| format!("token-{n:06}")).collect();
+        let (masks, _) = Masks::new(&secrets);
+        let line = "a token-999999 and token-00799 are none, token-007999 is one, token-";
+        assert_eq!(masks.hide(line), line.replace("token-007999", "***"));
+        let compared = Cell::new(0);
+        let forms = masks.forms.iter().map(|form| Counted(form, &compared));
+        let forms: Vec<Counted> = forms.collect();
+        let found = position(&forms, b"token-007999 is one");
+        assert_eq!(forms[found - 1].0, b"token-007999");
+        assert!(
+            compared.get() <= masks.forms.len().ilog2() + 2,
+            "{compared:?}"
+        );
+        // Besides these comparisons only forms that one form begins with are looked at.
+        assert!(masks.shorter.iter().all(Option::is_none));
+    }
+
+    #[test]
+    fn the_longest_form_is_found_among_those_that_begin_alike() {
+        let forms = ["abcdef", "abcdefgh", "abcdefghij", "abcdefgz", "abcdeg"];
+        let mut masks = Masks::default();
+        masks.set(forms.map(|form| form.as_bytes().to_vec()).to_vec());
+        assert_eq!(masks.shorter, [None, Some(0), Some(1), Some(0), None]);
+        for (text, length) in [
+            ("abcdef", Some(6)),
+            ("abcdefg", Some(6)),
+            ("abcdefgh", Some(8)),
+            ("abcdefghi", Some(8)),
+            ("abcdefghiz", Some(8)),
+            ("abcdefghij!", Some(10)),
+            ("abcdefgx", Some(6)),
+            ("abcdefgz", Some(8)),
+            ("abcdefz", Some(6)),
+            ("abcdez", None),
+            ("abc", None),
+            ("zzz", None),
+            ("", None),
+        ] {
+            let position = position(&masks.forms, text.as_bytes());
+            assert_eq!(
+                masks.longest_at(text.as_bytes(), position),
+                length,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn after_many_secrets_the_rest_is_hidden_as_it_is() {
+        let secrets: Vec<String> = (0..=ENCODED_SECRETS_MAX)
+            .map(|n| format!("secret-{n:06}"))
+            .collect();
+        let (masks, _) = Masks::new(&secrets);
+        let (first, last) = (&secrets[0], &secrets[ENCODED_SECRETS_MAX]);
+        let hex =
+            |text: &str| -> String { text.bytes().map(|byte| format!("{byte:02x}")).collect() };
+        assert_eq!(masks.hide(&format!("{first} {last}")), "*** ***");
+        assert_eq!(masks.hide(&hex(first)), "***");
+        assert_eq!(masks.hide(&hex(last)), hex(last));
+    }
 }

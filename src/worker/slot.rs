@@ -231,7 +231,7 @@ impl Attempt {
         let log = AttemptLog::open(&self.place.log(), self.settings.log, masks, on_log)?;
         if short > 0 {
             log.note(&format!(
-                "secrets of fewer than {SECRET_BYTES_MIN} bytes are not hidden in this log: there {}",
+                "secrets without a line of at least {SECRET_BYTES_MIN} bytes are not hidden in this log: there {}",
                 match short {
                     1 => "is 1".to_string(),
                     n => format!("are {n}"),

@@ -317,8 +317,8 @@ secrets:
     Rule {
         code: "E073",
         title: "a secret that is too short",
-        text: "Logs show `***` in the place of a secret. A secret of fewer than 6 bytes is not masked, because that would hide \
-               half of every log, so a server does not accept it. Blanks around the secret do not count.",
+        text: "Logs show `***` in the place of a secret. Lines of fewer than 6 bytes are not masked, because that would hide \
+               half of every log, so a server does not accept a secret that has no longer line. Blanks around a line do not count.",
         wrong: r#"tasks:
   hello:
     flow:

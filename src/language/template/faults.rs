@@ -212,6 +212,18 @@ fn shown_path(path: &[String]) -> String {
     shown
 }
 
+/// Whether workflow files declare the names of the members at this path, or viewers see them anyway. Below, the members may be those of a
+/// secret JSON value, and a fault is stored and shown.
+fn may_list_members(path: &[String]) -> bool {
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    matches!(
+        path[..],
+        ["input" | "steps" | "secret" | "env" | "job" | "each" | "hook" | "headers" | "schedule"]
+            | ["steps", _]
+            | ["steps", _, "output"]
+    )
+}
+
 /// Why the path leads nowhere, if it does.
 fn missing(path: &[String], context: &Context) -> Option<String> {
     let (root, rest) = path.split_first()?;
@@ -231,6 +243,9 @@ fn missing(path: &[String], context: &Context) -> Option<String> {
         };
         value = match (found, value) {
             (Some(found), _) => found,
+            (None, _) if !may_list_members(&path[..=at]) => {
+                return Some(format!("{shown} is not defined"));
+            }
             (None, Value::Object(map)) => {
                 let names = map.keys().map(String::as_str);
                 return Some(absent(shown, part, &parent, names));

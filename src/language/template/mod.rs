@@ -426,12 +426,12 @@ mod tests {
             ),
             (
                 "{{ input.count.x }}",
-                "input.count.x is not defined; input.count is a number",
+                "input.count.x is not defined",
                 "input.count.x",
             ),
             (
                 "{{ input.list[7] }}",
-                "input.list[7] is not defined; input.list is a list of 2",
+                "input.list[7] is not defined",
                 "input.list[7]",
             ),
             (
@@ -508,8 +508,19 @@ mod tests {
 
     #[test]
     fn no_fault_tells_a_value() {
-        let context = context().with("input", json!({"s": "hunter2", "n": 777_333, "l": ["hunter2"], "o": {"k": "hunter2"}, "x": "hunter2"}));
+        let context = context().with("input", json!({"s": "hunter2", "n": 777_333, "l": ["hunter2"], "o": {"k": "hunter2"}, "x": "hunter2",
+            "conf": {"hunter2": {"hunter2": 1}, "list": [{"hunter2": 1}], "no": false}}))
+            .with("steps", json!({"ask": {"output": {"code": {"hunter2": {"hunter2": 1}}}, "status": "completed"}}));
         for text in [
+            "{{ input.conf.hunter }}",
+            "{{ input.conf.hunter.x }}",
+            "{{ input.conf.hunter == 1 }}",
+            "{{ input.conf['hunter'].x }}",
+            "{{ input.conf.list[0].hunter.x }}",
+            "{{ steps.ask.output.code.hunter }}",
+            "{{ steps.ask.output.code.hunter.x }}",
+            "{% set c = input.conf %}{{ c.hunter.x }}",
+            "{% for c in input.conf.list %}{{ c.hunter.x }}{% endfor %}",
             "{{ input.s + 1 }}",
             "{{ input.s - 1 }}",
             "{{ input.n ** 999 }}",
@@ -569,6 +580,17 @@ mod tests {
             }
         }
         assert!(!format!("{context:?}").contains("hunter2"));
+        // Nor how many items a list has, and of which kind a value is.
+        for path in ["input.conf.list[7]", "input.conf.no.x"] {
+            let fault = render_text(&format!("{{{{ {path} }}}}"), &context).unwrap_err();
+            assert_eq!(fault.message, format!("{path} is not defined"));
+        }
+        // Names that workflow files declare are listed.
+        let fault = render_text("{{ steps.ask.output.cod }}", &context).unwrap_err();
+        assert!(
+            fault.message.ends_with("steps.ask.output has: code"),
+            "{fault}"
+        );
     }
 
     /// In a debug build too each takes well below a second; what matters is that each ends, without panic or overflow.

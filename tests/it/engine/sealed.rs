@@ -161,6 +161,34 @@ fn a_worker_cannot_report_a_sealed_value() {
 }
 
 #[test]
+fn a_worker_cannot_hide_a_sealed_value_behind_a_member_of_the_same_name() {
+    let house = TestHouse::new();
+    let worker = house.worker("ann", &[], 1);
+    for (output, stored) in [
+        (
+            r#"{"b": 2, "a": {"$sealed": "v2.X"}, "a": 1}"#,
+            r#"{"a":1,"b":2}"#,
+        ),
+        (
+            r#"{"a": {"\u0024s\u0065aled": "v2.X"}, "a": 1}"#,
+            r#"{"a":1}"#,
+        ),
+        (
+            r#"{"b": "\u00e9", "a": 1.0}"#,
+            r#"{"b": "\u00e9", "a": 1.0}"#,
+        ),
+    ] {
+        let job = house.submit(vec![script("give")]);
+        let finished = Finished::Completed {
+            output: Some(Json(output.to_string())),
+            exit_code: Some(0),
+        };
+        worker.finish(worker.begin().attempt, finished);
+        assert_eq!(house.step(job, "give").output.unwrap().0, stored);
+    }
+}
+
+#[test]
 fn a_ciphertext_that_is_copied_to_another_job_or_input_does_not_open() {
     let house = TestHouse::new();
     let victim = submit_pin(&house, vec![vault(vec![ask("")])]);
@@ -208,6 +236,76 @@ fn only_declared_secret_inputs_are_opened() {
     let message = house.step(job, "a").message.unwrap();
     assert!(message.contains("input config.a[0]"), "{message}");
     assert!(!message.contains("hunter2"));
+}
+
+/// Also without any template or secret input, when nothing has to be rendered.
+#[test]
+fn no_worker_is_given_what_version_0_1_left_sealed_in_a_plain_input() {
+    let house = TestHouse::new();
+    let task = TaskDraft {
+        rules: Rules::V1,
+        inputs: vec![ValueSpec::new("config", ValueType::Json)],
+        ..TaskDraft::new("main", vec![script("a")])
+    };
+    let job = house
+        .submission(submission(vec![task], json!({"config": {"pin": 1}})))
+        .unwrap();
+    change(
+        &house,
+        &format!(
+            r#"UPDATE job SET seal_id = NULL, input = '{{"config":{{"pin":{{"$sealed":"v1.AAAA"}}}}}}' WHERE job_id = {job}"#
+        ),
+    );
+    assert_eq!(house.worker("ann", &[], 1).poll(1, &[]).assignments, []);
+    let step = house.step(job, "a");
+    assert_eq!(step.reason, Some(Reason::PayloadError));
+    let message = step.message.unwrap();
+    assert!(
+        message.contains("input config.pin holds a sealed value"),
+        "{message}"
+    );
+    let retry = Retry::of(job, RetryScope::All);
+    let told = refused_at(house.engine.retry(retry, house.now()));
+    assert!(
+        told.contains("input config.pin holds a sealed value"),
+        "{told}"
+    );
+}
+
+#[test]
+fn no_message_tells_a_key_of_a_secret_json_value() {
+    let house = TestHouse::new();
+    let when = |name: &str, when: &str| StepDraft {
+        when: Some(Json(json!(when).to_string())),
+        ..script(name).after(&["ask"])
+    };
+    let steps = vec![
+        ask("code"),
+        when("a", "{{ input.key.nokey == 1 }}"),
+        when("b", "{{ steps.ask.output.code.nokey.x }}"),
+        StepDraft {
+            env: [("K".to_string(), "{{ input.key.in.nokey }}".to_string())].into(),
+            ..script("c").after(&["ask"])
+        },
+    ];
+    let key = json!({"Keyname-Secret": 1, "in": {"Keyname-Secret": 2}});
+    let input = json!({"pin": PIN, "key": key});
+    let job = house
+        .submission(submission(vec![vault(steps)], input))
+        .unwrap();
+    approve(&house, job, json!({"code": key})).unwrap();
+    assert_eq!(house.worker("ann", &[], 1).poll(1, &[]).assignments, []);
+    for (name, path) in [
+        ("a", "input.key.nokey"),
+        ("b", "steps.ask.output.code.nokey"),
+        ("c", "input.key.in.nokey"),
+    ] {
+        let message = house.step(job, name).message.unwrap();
+        assert!(
+            message.ends_with(&format!("{path} is not defined")),
+            "{message}"
+        );
+    }
 }
 
 #[test]

@@ -279,13 +279,57 @@ fn a_step_can_hide_what_it_has_made_itself() {
         assert_eq!(stdout(&log), lines, "{first}");
         assert_eq!(
             notes(&log),
-            ["::add-mask:: hides values of at least 6 bytes: a shorter one is not hidden"]
+            ["::add-mask:: hides lines of at least 6 bytes: a shorter one is not hidden"]
         );
+        assert_eq!(lines_of(&log, LogStream::Stderr), [b"::add-mask::***"]);
+    }
+}
+
+#[test]
+fn a_value_may_be_named_on_either_stream_and_after_blanks() {
+    let text = b"  \t::add-mask::token42\ntoken42\n";
+    for first in 0..text.len() {
+        let mut printer = Printer::new(LogLimits::default(), &[]);
+        let (a, b) = text.split_at(first);
+        printer.stderr.write_all(a).unwrap();
+        printer.stderr.write_all(b).unwrap();
+        until("the value is known", || {
+            let log = std::fs::read(printer.bench.place.log()).unwrap();
+            log.ends_with(b" e ***\n")
+        });
+        printer.print(b"token42\n");
+        let blanks = " ".repeat(64);
+        printer.print(
+            format!("{blanks}::add-mask::other42\n{blanks} ::add-mask::other43\n").as_bytes(),
+        );
+        printer.print(format!("{blanks}  \n other42 other43\n").as_bytes());
+        let (log, _) = printer.finish();
         assert_eq!(
             lines_of(&log, LogStream::Stderr),
-            [b"::add-mask::from-stderr"]
+            [&b"::add-mask::***"[..], b"***"]
         );
+        let lines = [
+            "***".to_string(),
+            "::add-mask::***".to_string(),
+            format!("{blanks} ::add-mask::other43"),
+            format!("{blanks}  "),
+            " *** other43".to_string(),
+        ];
+        assert_eq!(stdout(&log), lines);
     }
+}
+
+#[test]
+fn a_step_is_told_if_a_value_is_too_long_to_be_hidden_whole() {
+    let mut printer = Printer::new(LogLimits::default(), &[]);
+    let value = "0123456789abcdef".repeat(1 << 10);
+    printer.print(format!("::add-mask::{value}\n{value}\n").as_bytes());
+    printer.print(format!("::add-mask::{value}tail\n{value}tail\n").as_bytes());
+    let (log, _) = printer.finish();
+    let lines = ["::add-mask::***", "***", "::add-mask::***", "***tail"];
+    assert_eq!(stdout(&log), lines);
+    let sentence = "::add-mask:: was used for too much: not every value is hidden";
+    assert_eq!(notes(&log), [sentence]);
 }
 
 #[test]

@@ -185,6 +185,88 @@ fn short_values_are_not_hidden_and_counted() {
 }
 
 #[test]
+fn a_value_that_a_step_adds_is_hidden_whatever_the_step_was_given() {
+    let large: String = (0..6_000).map(|n| format!("{n:09}\n")).collect();
+    let long = large.replace('\n', "-");
+    let mut masks = masks(&[&large, &long]);
+    assert_eq!(masks.add("abcdef"), Added::Hidden);
+    assert_eq!(masks.hide("abcdef 000000042"), "*** ***");
+    // What is hidden already takes no room, and other values share a bound.
+    assert_eq!(masks.add(&large), Added::Hidden);
+    let value = |start: u32| {
+        (start..start + 4_000)
+            .map(|n| format!("{n:08}"))
+            .collect::<String>()
+    };
+    let added: Vec<Added> = (0..50).map(|n| masks.add(&value(n * 4_000))).collect();
+    assert_eq!(added[0], Added::Hidden);
+    assert_eq!(added[49], Added::TooMany);
+    assert_eq!(masks.add("ghijkl"), Added::Hidden);
+}
+
+#[test]
+fn a_secret_of_short_lines_counts_as_too_short() {
+    let (mut masks, short) = Masks::new(&["abc\ndef\nghi".to_string()]);
+    assert_eq!(short, 1);
+    assert_eq!(masks.hide(r"abc\ndef\nghi"), "***");
+    assert_eq!(masks.add("jkl\nmno\npqr"), Added::TooShort);
+    assert_eq!(masks.add("jkl\nmnopqr"), Added::Hidden);
+}
+
+#[test]
+fn base64_in_lines_of_64_characters_is_hidden() {
+    let secret: String = ('a'..='z').cycle().take(110).collect();
+    let masks = masks(&[&secret]);
+    let whole = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, &secret);
+    for line in whole.as_bytes().chunks(64) {
+        let line = String::from_utf8(line.to_vec()).unwrap();
+        assert_eq!(masks.hide(&line).trim_end_matches('='), "***");
+    }
+}
+
+#[test]
+fn a_secret_is_hidden_as_the_writers_of_urls_escape_it() {
+    let masks = masks(&["a+b/c=d:e@f,g;h&i$j k"]);
+    for shown in [
+        // `url.UserPassword` of Go
+        "a+b%2Fc=d%3Ae%40f,g;h&i$j%20k",
+        // `url.PathEscape` of Go
+        "a+b%2Fc=d:e@f%2Cg%3Bh&i$j%20k",
+        // A segment of a path in RFC 3986
+        "a+b%2Fc=d:e@f,g;h&i$j%20k",
+        // `encodeURI` of JavaScript
+        "a+b/c=d:e@f,g;h&i$j%20k",
+        // `url.QueryEscape` of Go
+        "a%2Bb%2Fc%3Dd%3Ae%40f%2Cg%3Bh%26i%24j+k",
+    ] {
+        let line = format!("https://u:{shown}@host");
+        assert_eq!(masks.hide(&line), "https://u:***@host", "{shown}");
+    }
+}
+
+#[test]
+fn a_secret_is_hidden_as_the_writers_of_html_escape_more() {
+    let masks = masks(&["a\"b'c+d/e`f=g"]);
+    for shown in [
+        // PHP
+        "a&quot;b&#039;c+d/e`f=g",
+        // `html/template` of Go
+        "a&#34;b&#39;c&#43;d/e`f=g",
+        // Mustache
+        "a&quot;b&#39;c+d&#x2F;e&#x60;f&#x3D;g",
+        // Handlebars
+        "a&quot;b&#x27;c+d/e&#x60;f&#x3D;g",
+        // Underscore
+        "a&quot;b&#x27;c+d/e&#x60;f=g",
+        // Tera, and MiniJinja
+        "a&quot;b&#x27;c+d&#x2F;e`f=g",
+        "a&quot;b&#x27;c+d&#x2f;e`f=g",
+    ] {
+        assert_eq!(masks.hide(shown), "***", "{shown}");
+    }
+}
+
+#[test]
 fn a_secret_is_hidden_as_the_writers_of_json_and_html_escape_it() {
     let masks = masks(&["<a&b>'\"/é\u{1b}x"]);
     let shown = [

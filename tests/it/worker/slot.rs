@@ -260,7 +260,7 @@ fn a_secret_is_seen_neither_in_the_log_nor_in_the_reason() {
     let finished = bench.finish(assignment);
     let sentence = "the program that the script's first line names does not exist: #!/usr/bin/***";
     assert_eq!(failed(&finished), (Reason::SpawnError, sentence));
-    let short = "secrets of fewer than 6 bytes are not hidden in this log: there is 1";
+    let short = "secrets without a line of at least 6 bytes are not hidden in this log: there is 1";
     assert_eq!(bench.notes(), [short, sentence]);
 }
 
