@@ -67,6 +67,13 @@ impl<'a> Word<'a> {
             Word::Template { .. } => None,
         }
     }
+
+    /// The text of the word up to its first template.
+    fn literal(self) -> &'a str {
+        match self {
+            Word::Known(text) | Word::Template { prefix: text } => text,
+        }
+    }
 }
 
 /// The variables with which programs, dynamic linkers and interpreters are told what to load or to run. The list is closed so that
@@ -89,7 +96,7 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "APPDATA",
     // Shells.
     "BASH_ENV",
-    "ENV",
+    "BASH_LOADABLES_PATH",
     "ZDOTDIR",
     "FPATH",
     "IFS",
@@ -99,6 +106,7 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "SHELLOPTS",
     "BASHOPTS",
     "SHELL",
+    "PSModulePath",
     // Python, Perl, Ruby, Node.
     "PYTHONPATH",
     "PYTHONSTARTUP",
@@ -107,6 +115,9 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "PYTHONINSPECT",
     "PYTHONBREAKPOINT",
     "PYTHONPLATLIBDIR",
+    "PYTHONWARNINGS",
+    "PYTEST_ADDOPTS",
+    "PYTEST_PLUGINS",
     "PERL5LIB",
     "PERLLIB",
     "PERL5OPT",
@@ -118,7 +129,7 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "GEM_HOME",
     "NODE_OPTIONS",
     "NODE_PATH",
-    // Java, .NET, PHP, Lua, R, Julia, Erlang, awk, Tcl.
+    // Java, .NET, PHP, R, Julia, Erlang, awk, Tcl. `LUA_*` is complete.
     "JAVA_TOOL_OPTIONS",
     "_JAVA_OPTIONS",
     "JDK_JAVA_OPTIONS",
@@ -130,9 +141,6 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "CORECLR_PROFILER_PATH",
     "PHPRC",
     "PHP_INI_SCAN_DIR",
-    "LUA_PATH",
-    "LUA_CPATH",
-    "LUA_INIT",
     "R_PROFILE",
     "R_PROFILE_USER",
     "R_ENVIRON",
@@ -148,7 +156,7 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "AWKPATH",
     "AWKLIBPATH",
     "TCLLIBPATH",
-    // Programs that other programs start. `GIT_CONFIG*` is complete.
+    // Programs that other programs start. `GIT_CONFIG*`, `TF_CLI_ARGS*` and `ANSIBLE_*` are complete.
     "GIT_SSH",
     "GIT_SSH_COMMAND",
     "GIT_PROXY_COMMAND",
@@ -161,8 +169,15 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "GIT_SEQUENCE_EDITOR",
     "GIT_PAGER",
     "SSH_ASKPASS",
+    "SUDO_ASKPASS",
+    "SUDO_EDITOR",
     "SVN_SSH",
     "RSYNC_RSH",
+    "RSYNC_CONNECT_PROG",
+    "BORG_RSH",
+    "BORG_PASSCOMMAND",
+    "RESTIC_PASSWORD_COMMAND",
+    "RCLONE_PASSWORD_COMMAND",
     "TAR_OPTIONS",
     "EDITOR",
     "VISUAL",
@@ -175,11 +190,11 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "EXINIT",
     "RIPGREP_CONFIG_PATH",
     "KUBECONFIG",
+    "KUBECTL_EXTERNAL_DIFF",
+    "KUBE_EDITOR",
     "AWS_CONFIG_FILE",
     "AWS_SHARED_CREDENTIALS_FILE",
     "TF_CLI_CONFIG_FILE",
-    "TF_CLI_ARGS",
-    "ANSIBLE_CONFIG",
     "HELM_PLUGINS",
     "CURL_HOME",
     "WGETRC",
@@ -195,7 +210,7 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "CONTAINER_HOST",
     "CONTAINERS_CONF",
     "BUILDKIT_HOST",
-    // Compilers and build tools. `NPM_CONFIG_*` and `PIP_*` are complete.
+    // Compilers and build tools. `CARGO_TARGET_*`, `NPM_CONFIG_*` and `PIP_*` are complete.
     "CC",
     "CXX",
     "CPP",
@@ -215,6 +230,7 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "RUSTDOC",
     "RUSTDOCFLAGS",
     "MAKEFLAGS",
+    "GNUMAKEFLAGS",
     "MAKEFILES",
     "RUSTC",
     "RUSTC_WRAPPER",
@@ -226,11 +242,16 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "GOTOOLCHAIN",
     "GOPROXY",
 ];
-const LOADER_PREFIXES: &[&str] = &[
+/// Every variable whose name begins so is one of them.
+pub const LOADER_PREFIXES: &[&str] = &[
     "LD_",
     "DYLD_",
     "GIT_CONFIG",
     "BASH_FUNC_",
+    "LUA_",
+    "TF_CLI_ARGS",
+    "ANSIBLE_",
+    "CARGO_TARGET_",
     "NPM_CONFIG_",
     "npm_config_",
     "PIP_",
@@ -479,12 +500,22 @@ const INTERPRETERS: &[Interpreter] = &[
         ..TOOL
     },
     Interpreter {
-        names: &["su", "runuser", "script", "sg"],
+        names: &["su", "runuser", "script"],
         program: Program::Shell,
         code: "c",
         code_words: &["--command", "--session-command"],
         values: "gGswu",
         knows_letters: false,
+        is_strict: true,
+        ..TOOL
+    },
+    Interpreter {
+        names: &["sg"],
+        program: Program::Shell,
+        code: "",
+        code_words: &[],
+        operand: Operand::DataThenCode,
+        permutes: false,
         is_strict: true,
         ..TOOL
     },
@@ -530,6 +561,32 @@ const INTERPRETERS: &[Interpreter] = &[
         values: "nj",
         operand: Operand::AllCode,
         permutes: false,
+        ..TOOL
+    },
+    Interpreter {
+        names: &["npm", "pnpm"],
+        program: Program::Shell,
+        code: "c",
+        code_words: &["--call"],
+        values: "pwC",
+        ..TOOL
+    },
+    Interpreter {
+        names: &["npx"],
+        program: Program::Shell,
+        code: "c",
+        code_words: &["--call"],
+        values: "pw",
+        flag_words: &["--yes", "--quiet", "--silent", "--offline"],
+        permutes: false,
+        ..TOOL
+    },
+    Interpreter {
+        names: &["nix-shell"],
+        program: Program::Shell,
+        code: "",
+        code_words: &["--run", "--command"],
+        values: "AIp",
         ..TOOL
     },
     // Clients of databases: most of them can also start a shell.
@@ -615,7 +672,6 @@ const WRAPPERS: &[Wrapper] = &[
     wrapper_of(&["busybox", "toybox", "catatonit"], "", "", 0),
     wrapper_of(&["setsid"], "", "cfw", 0),
     wrapper_of(&["command"], "", "pvV", 0),
-    wrapper_of(&["exec"], "a", "cl", 0),
     wrapper_of(&["unbuffer"], "", "p", 0),
     wrapper_of(&["fakeroot"], "lisb", "u", 0),
     wrapper_of(&["firejail", "setpriv", "pkexec", "bwrap"], "", "", 0),
@@ -651,6 +707,10 @@ const WRAPPERS: &[Wrapper] = &[
         code: "c",
         ..wrapper_of(&["flock"], "wE", "enosuxF", 1)
     },
+    Wrapper {
+        code: "c",
+        ..wrapper_of(&["runuser"], "ugGsw", "flmpP", 0)
+    },
 ];
 
 /// Options of several letters of wrappers that have no value, or one in the same word. Any other may have its value in the next word.
@@ -675,28 +735,60 @@ const WRAPPER_FLAGS: &[&str] = &[
     "--wait",
 ];
 
-/// Programs that start another one somewhere among their arguments, at a place that depends on options that are not known here.
-const LAUNCHERS: &[&str] = &[
-    "docker",
-    "podman",
-    "nerdctl",
-    "docker-compose",
-    "kubectl",
-    "oc",
-    "crictl",
-    "find",
-    "poetry",
-    "uv",
-    "pipenv",
-    "conda",
-    "npx",
-    "npm",
-    "pnpm",
-    "yarn",
-    "bundle",
-    "nix",
-    "nix-shell",
-    "ip",
+/// A program that starts another one somewhere among its arguments, at a place that depends on options that are not known here.
+struct Launcher {
+    names: &'static [&'static str],
+    /// The started program stands somewhere behind one of these words. Without any, it stands behind the name.
+    starters: &'static [&'static str],
+}
+
+const LAUNCHERS: &[Launcher] = &[
+    Launcher {
+        names: &["docker", "podman", "nerdctl", "docker-compose"],
+        starters: &["exec", "run", "create", "unshare", "machine"],
+    },
+    Launcher {
+        names: &["kubectl", "oc", "crictl"],
+        starters: &["exec", "run", "debug", "rsh", "--"],
+    },
+    Launcher {
+        names: &["find"],
+        starters: &["-exec", "-execdir", "-ok", "-okdir"],
+    },
+    Launcher {
+        names: &["poetry", "uv", "pipenv", "conda"],
+        starters: &["run"],
+    },
+    Launcher {
+        names: &["npm", "pnpm", "yarn", "bundle", "ip"],
+        starters: &["exec", "x", "dlx"],
+    },
+    Launcher {
+        names: &["nix"],
+        starters: &["run", "shell", "develop"],
+    },
+    Launcher {
+        names: &["npx", "nix-shell"],
+        starters: &[],
+    },
+];
+
+/// Options of programs that start containers. Any other may have its value in the next word.
+const CONTAINER_FLAGS: &[&str] = &[
+    "-i",
+    "-t",
+    "-d",
+    "-T",
+    "-it",
+    "-ti",
+    "--detach",
+    "--init",
+    "--interactive",
+    "--privileged",
+    "--quiet",
+    "--read-only",
+    "--rm",
+    "--tty",
 ];
 
 /// Whether this is an option of several letters that has no value in the next word.
@@ -717,6 +809,11 @@ fn interpreter(word: &str) -> Option<&'static Interpreter> {
 fn wrapper(word: &str) -> Option<&'static Wrapper> {
     let name = base_name(word);
     WRAPPERS.iter().find(|known| known.names.contains(&name))
+}
+
+fn launcher(word: &str) -> Option<&'static Launcher> {
+    let name = base_name(word);
+    LAUNCHERS.iter().find(|known| known.names.contains(&name))
 }
 
 /// PowerShell and `cmd` take everything behind one of their options for the program.
@@ -813,13 +910,26 @@ fn roles_of(
     let mut list = ArgumentList::new(words);
     let begins_with_option = words
         .first()
-        .is_some_and(|word| matches!(word, Word::Known(text) if text.starts_with('-')));
+        .is_some_and(|word| word.literal().starts_with('-'));
     if begins_with_option && entrypoint == 0 {
         if let Some(found) = image.and_then(image_name).and_then(interpreter) {
             list.interpreted(found, 0);
         }
-    } else if !words.is_empty() {
+    } else if entrypoint > 0 && words[0] == Word::Known("") {
+        // An empty entrypoint removes that of the image: the next word is the program.
+        list.program(1);
+    } else {
         list.program(0);
+    }
+    // Many entrypoints only start the program that the command names.
+    let is_literal = matches!(words.get(entrypoint), Some(Word::Known(_)));
+    let mut positions = list.positions.iter();
+    if entrypoint > 0
+        && is_literal
+        && may_scan(entrypoint)
+        && let Some(at) = positions.position(|&position| position == entrypoint)
+    {
+        list.program(at);
     }
     list.scan(may_scan);
     let mut roles = list.roles;
@@ -914,7 +1024,8 @@ impl<'w> ArgumentList<'w> {
             for program in self.wrapped(found, base == "env", at + 1).into_iter().rev() {
                 self.program(program);
             }
-        } else if let Some(shell) = WindowsShell::of(name) {
+        }
+        if let Some(shell) = WindowsShell::of(name) {
             self.rest_behind_option(shell, at + 1);
         } else if let Some(found) = interpreter(name) {
             self.interpreted(found, at + 1);
@@ -922,6 +1033,7 @@ impl<'w> ArgumentList<'w> {
         let subcommand = match base {
             "deno" => Some(("eval", Program::Other)),
             "bun" => Some(("exec", Program::Shell)),
+            "su" => Some(("--", Program::Shell)),
             _ => None,
         };
         if let Some((subcommand, program)) = subcommand {
@@ -1055,10 +1167,7 @@ impl<'w> ArgumentList<'w> {
             if self.is_guess && at - begins > GUESSED_WORDS_MAX {
                 return;
             }
-            let text = match word {
-                Word::Known(text) => text,
-                Word::Template { prefix } => prefix,
-            };
+            let text = word.literal();
             let is_template = word.known().is_none();
             // An operand, or the value of the option in front of it: the options may go on behind it.
             let may_be_value = std::mem::take(&mut is_behind_unknown_option);
@@ -1118,11 +1227,11 @@ impl<'w> ArgumentList<'w> {
                 && interpreter.is_strict
                 && !(has_code && interpreter.operand == Operand::ScriptFile)
             {
-                let choice = match options_end {
-                    true => Choice::ScriptFile,
-                    false => Choice::Option,
-                };
-                self.set(at, Role::Choice(choice));
+                if !options_end {
+                    self.set(at, Role::Choice(Choice::Option));
+                } else if interpreter.operand == Operand::ScriptFile {
+                    self.set(at, Role::Choice(Choice::ScriptFile));
+                }
             }
             at += 1;
             if may_be_value {
@@ -1285,29 +1394,32 @@ impl<'w> ArgumentList<'w> {
     /// interpreter counts.
     fn scan(&mut self, may_scan: &dyn Fn(usize) -> bool) {
         self.is_guess = true;
-        let is_launcher = |word: &Word<'_>| {
-            word.known()
-                .is_some_and(|text| LAUNCHERS.contains(&base_name(text)))
-        };
-        let launcher = self.words.iter().position(is_launcher);
+        let launched = self.launched();
         for at in 0..self.words.len() {
-            let is_launched = launcher.is_some_and(|launcher| launcher < at);
+            let is_launched = launched.is_some_and(|launched| at >= launched);
             if !is_launched && !may_scan(self.positions[at]) {
                 continue;
             }
-            let Some(name) = self.words[at].known() else {
+            if is_launched && let Some((program, begins)) = self.container_entrypoint(at) {
+                if self.container(program, begins) {
+                    return;
+                }
+                continue;
+            }
+            let Some(mut name) = self.words[at].known() else {
                 continue;
             };
             if self.read.contains(&at) {
                 continue;
             }
-            let follows_option = |word: Option<&Word<'_>>| match word {
-                Some(Word::Known(text)) => text.starts_with(['-', '/']),
-                Some(Word::Template { prefix }) => prefix.starts_with('-'),
-                None => false,
-            };
-            if !is_launched && !follows_option(self.words.get(at + 1)) {
+            let next = self.words.get(at + 1);
+            let follows_option = next.is_some_and(|word| word.literal().starts_with(['-', '/']));
+            if !is_launched && !follows_option {
                 continue;
+            }
+            if is_launched {
+                // Official images start their interpreter: `docker run node:20 -e CODE`.
+                name = image_name(name).unwrap_or(name);
             }
             if let Some(shell) = WindowsShell::of(name) {
                 if self.rest_behind_option(shell, at + 1) {
@@ -1319,6 +1431,91 @@ impl<'w> ArgumentList<'w> {
                 self.interpreted(found, at + 1);
             }
         }
+    }
+
+    /// Where the words begin among which a launcher starts a program.
+    fn launched(&self) -> Option<usize> {
+        let mut starters: BTreeSet<&str> = BTreeSet::new();
+        let starts = |word: &Word<'w>| {
+            let Some(text) = word.known() else {
+                return false;
+            };
+            if starters.contains(text) {
+                return true;
+            }
+            let Some(launcher) = launcher(text) else {
+                return false;
+            };
+            starters.extend(launcher.starters);
+            launcher.starters.is_empty()
+        };
+        Some(self.words.iter().position(starts)? + 1)
+    }
+
+    /// Reads `--entrypoint`, with which `docker run` and others replace the program of the image. Returns the program, if it is known,
+    /// and where the next word is.
+    fn container_entrypoint(&self, at: usize) -> Option<(Option<&'w str>, usize)> {
+        let word = self.words[at];
+        let value = word.literal().strip_prefix("--entrypoint")?;
+        if let Some(program) = value.strip_prefix('=') {
+            return Some((word.known().map(|_| program), at + 1));
+        }
+        let program = self.words.get(at + 1).filter(|_| value.is_empty())?;
+        Some((program.known(), at + 2))
+    }
+
+    /// This program reads what stands behind the image of a container. Returns whether all that is left is code.
+    fn container(&mut self, program: Option<&str>, begins: usize) -> bool {
+        // `docker compose` splits the text into words, and `podman` reads JSON.
+        let words = program.unwrap_or_default();
+        let words = words.split([' ', ',', '[', ']', '"', '\'']);
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        let shell = words.iter().find_map(|word| WindowsShell::of(word));
+        let interpreter = match program {
+            Some(_) => words.iter().find_map(|word| interpreter(word)),
+            None => Some(&UNKNOWN),
+        };
+        if words.len() > 1 && (shell.is_some() || interpreter.is_some()) {
+            self.rest_is_code(begins, Program::Unknown);
+            return true;
+        }
+        for behind in self.behind_image(begins) {
+            if let Some(shell) = shell {
+                if self.rest_behind_option(shell, behind) {
+                    return true;
+                }
+            } else if let Some(interpreter) = interpreter {
+                self.interpreted(interpreter, behind);
+            }
+        }
+        false
+    }
+
+    /// The positions behind the words that may be the image of a container. `at` is behind one of the options.
+    fn behind_image(&self, at: usize) -> Vec<usize> {
+        let mut found = Vec::new();
+        let mut may_be_value = false;
+        for (at, word) in self.words.iter().enumerate().skip(at) {
+            let text = word.literal();
+            // What stands behind it is read with this entrypoint.
+            if text.starts_with("--entrypoint") {
+                break;
+            }
+            if text.starts_with('-') {
+                may_be_value = !is_flag_word(text, CONTAINER_FLAGS);
+                continue;
+            }
+            let is_value = std::mem::take(&mut may_be_value);
+            // `-e NAME=VALUE`: no image has this name.
+            if text.contains('=') {
+                continue;
+            }
+            found.push(at + 1);
+            if !is_value {
+                break;
+            }
+        }
+        found
     }
 }
 
@@ -1522,6 +1719,60 @@ mod tests {
             ("deno --quiet eval @", Program::Other),
             ("bun exec @", Program::Shell),
             ("rsync -avze @", Program::Shell),
+            ("yash -c @", Program::Shell),
+            ("posh -c @", Program::Shell),
+            ("lksh -c @", Program::Shell),
+            ("oksh -c @", Program::Shell),
+            // The program that replaces the one of an image reads the words behind the image.
+            ("docker run --entrypoint sh img -c @", Program::Shell),
+            (
+                "docker run --entrypoint=/bin/bash img -lc @",
+                Program::Shell,
+            ),
+            (
+                "docker run --rm --entrypoint sh --name web -e A=b img -c @",
+                Program::Shell,
+            ),
+            (
+                "podman run -it --entrypoint python3 img -c @",
+                Program::Other,
+            ),
+            ("docker run --entrypoint awk img @", Program::Other),
+            ("docker run --entrypoint @ img -c @", Program::Unknown),
+            ("docker run --entrypoint=@ img -c @", Program::Unknown),
+            (
+                "docker run --entrypoint pwsh img -Command @",
+                Program::Interpolating,
+            ),
+            (
+                "docker compose run --entrypoint sh --service-ports web -c @",
+                Program::Shell,
+            ),
+            (
+                "nerdctl run --entrypoint [\"sh\",\"-c\"] img @",
+                Program::Unknown,
+            ),
+            (
+                "sudo docker create --entrypoint sh img -c @",
+                Program::Shell,
+            ),
+            ("docker run --rm node:20 -e @", Program::Other),
+            ("podman run --entrypoint [\"sh\"] img -c @", Program::Shell),
+            ("npx -c @", Program::Shell),
+            ("npx --yes -p cowsay --call=@", Program::Shell),
+            ("npm exec -c @", Program::Shell),
+            ("npm exec --package cowsay --call @", Program::Shell),
+            ("nix-shell -p jq --run @", Program::Shell),
+            ("nix-shell --pure --command @", Program::Shell),
+            ("runuser -u app -- awk @", Program::Other),
+            ("runuser -u app awk @", Program::Other),
+            ("runuser app -c @", Program::Shell),
+            ("su app -- -c @", Program::Shell),
+            ("sg app @", Program::Shell),
+            ("podman machine ssh vm @", Program::Shell),
+            ("kubectl exec -it pod awk @", Program::Other),
+            ("tool kubectl exec pod -- awk @", Program::Other),
+            ("npm exec awk @", Program::Other),
             ("rsync --rsh @", Program::Shell),
             ("ts-node -e @", Program::Interpolating),
         ] {
@@ -1581,6 +1832,24 @@ mod tests {
             "kubectl logs pod -c @",
             "git checkout -- @",
             "find . -name @",
+            "find . -name awk @",
+            "scp -- @",
+            "ssh -- @",
+            "npm run watch -- --env=@",
+            "npm run build -- -c @",
+            "npx --yes eslint -c @",
+            "yarn eval @",
+            "yarn watch --env=@",
+            "kubectl -n ssh get pods @",
+            "kubectl logs awk @",
+            "docker build -t awk @",
+            "docker compose watch @",
+            "docker run --entrypoint sh -e NAME=@",
+            "docker run --entrypoint node -e A=b -e NAME=@",
+            "docker run --entrypoint sh img build.sh @",
+            "docker run --entrypoint sh --rm -e A=b img build.sh -c @",
+            "docker run --entrypoint /app img -c @",
+            "docker run --rm node:20 app.js -e @",
         ] {
             assert_eq!(last(command), Role::Data, "{command}");
         }
@@ -1616,7 +1885,8 @@ mod tests {
             ("sudo --user root @", Choice::Program),
             ("nice --adjustment 5 @", Choice::Program),
             ("flock /lock @", Choice::Program),
-            ("runuser -u app @", Choice::Option),
+            ("runuser -u app @", Choice::Program),
+            ("python -- @", Choice::ScriptFile),
             ("kubectl exec pod -- @", Choice::Program),
             ("find . -exec @", Choice::Program),
             ("make VERSION=@", Choice::Option),
@@ -1650,6 +1920,48 @@ mod tests {
             Role::Code(Program::Other)
         );
         assert_eq!(role_of(Some("app:1"), &[], &["-e", "@"])[1], Role::Data);
+        // A word that begins with `-` is no program.
+        assert_eq!(role_of(Some("app:1"), &[], &["--name=@"]), [Role::Data]);
+        let found = role_of(Some("node:20"), &[], &["--eval=@"]);
+        assert_eq!(found, [Role::Code(Program::Other)]);
+    }
+
+    #[test]
+    fn an_entrypoint_may_start_the_program_of_the_command() {
+        let last = |entrypoint: &[&str], command: &[&str]| {
+            *role_of(None, entrypoint, command).last().unwrap()
+        };
+        // An empty entrypoint is none.
+        let found = role_of(None, &[""], &["@", "-c", "@"]);
+        assert_eq!(found[1], Role::Choice(Choice::Program));
+        assert_eq!(found[3], Role::Code(Program::Unknown));
+        assert_eq!(last(&[""], &["awk", "@"]), Role::Code(Program::Other));
+        for entrypoint in [
+            &["docker-entrypoint.sh"][..],
+            &["/init"],
+            &["tini", "--", "/entry.sh"],
+            &["sh", "/entry.sh"],
+        ] {
+            let role = last(entrypoint, &["awk", "@"]);
+            assert_eq!(role, Role::Code(Program::Other), "{entrypoint:?}");
+            let role = last(entrypoint, &["ssh", "host", "@"]);
+            assert_eq!(role, Role::Code(Program::Shell), "{entrypoint:?}");
+            let role = last(entrypoint, &["python", "@"]);
+            assert_eq!(role, Role::Choice(Choice::Option), "{entrypoint:?}");
+            let role = last(entrypoint, &["serve", "@"]);
+            assert_eq!(role, Role::Data, "{entrypoint:?}");
+        }
+        let role = last(&["env", "-S", "/app -x"], &["awk", "@"]);
+        assert_eq!(role, Role::Code(Program::Other));
+        let role = last(&["ssh", "host"], &["python", "-c", "@"]);
+        assert_eq!(role, Role::Code(Program::Shell));
+        assert_eq!(last(&["/app"], &["@"]), Role::Data);
+        assert_eq!(last(&["docker"], &["exec", "@"]), Role::Data);
+        // A value that turns out to be the name of a program is data.
+        let (entrypoint, written) = (&["/app"][..], &["{{ input.x }}", "{{ input.y }}"][..]);
+        let made = (entrypoint, &["awk", "x"][..]);
+        let roles = rendered_roles(None, (entrypoint, written), made);
+        assert_eq!(roles[1..], [Role::Data, Role::Data]);
     }
 
     #[test]
@@ -1689,6 +2001,15 @@ mod tests {
         let words: Vec<&str> = words.into_iter().chain(["@"]).collect();
         let roles = role_of(None, &[], &words);
         assert_eq!(*roles.last().unwrap(), Role::Code(Program::Unknown));
+        for repeated in [
+            &["docker", "run", "--entrypoint", "sh", "-x", "a"][..],
+            &["docker", "run", "--entrypoint=sh", "@"],
+            &["docker", "run", "--entrypoint", "sh -c", "@"],
+        ] {
+            let words = repeated.iter().copied().cycle();
+            let words: Vec<&str> = words.take(20_000).collect();
+            role_of(None, &[], &words);
+        }
     }
 
     #[test]
@@ -1707,11 +2028,18 @@ mod tests {
             "NPM_CONFIG_SCRIPT_SHELL",
             "npm_config_registry",
             "DOCKER_HOST",
+            "GNUMAKEFLAGS",
+            "LUA_INIT_5_4",
+            "TF_CLI_ARGS_init",
+            "ANSIBLE_LIBRARY",
+            "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER",
+            "PSModulePath",
         ] {
             assert!(is_loader_variable(name), "{name}");
         }
         for name in [
             "NODE_ENV",
+            "ENV",
             "LANG",
             "DOCKER_IMAGE",
             "GIT_AUTHOR_NAME",

@@ -16,7 +16,8 @@ pub enum Program {
 }
 
 pub const SHELLS: &[&str] = &[
-    "sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox", "rbash",
+    "sh", "bash", "dash", "ash", "ksh", "mksh", "zsh", "busybox", "rbash", "yash", "posh", "lksh",
+    "oksh", "loksh", "pdksh", "rksh", "osh", "hush",
 ];
 const INTERPOLATING: &[&str] = &[
     "ruby",

@@ -266,6 +266,8 @@ secrets:
                type that is no text. In the manifest of a pod the same holds for every field but labels, names, resources, \
                deadlines, arguments and values of variables. Items of a list that is written in the file and outputs of steps \
                are trusted. \
+               The first item of `command` counts as a program if there is no `entrypoint`: to give a value to the program of \
+               the image, name that program in `entrypoint` (in a pod: in `command`). \
                `| unsafe` says that whoever gives the value may run anything.",
         wrong: r#"tasks:
   hello:

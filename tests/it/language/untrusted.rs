@@ -56,6 +56,13 @@ fn arguments_are_data_and_trusted_values_decide() {
         "type: docker, image: a, command: [sh, -c, \"echo {{ input.x | sh }}\"]",
         "type: docker, image: a, command: [python, train.py, \"{{ input.x }}\"]",
         "type: docker, image: a, entrypoint: [/app], command: [\"--name={{ input.x }}\"]",
+        "type: docker, image: a, entrypoint: [/app], command: [\"{{ input.x }}\"]",
+        "type: docker, image: ghcr.io/org/job:1, command: [\"--name={{ input.x }}\"]",
+        "type: docker, image: a, command: [scp, --, \"{{ input.x }}\", 'h:/b']",
+        "type: docker, image: a, command: [ssh, --, \"{{ input.x }}\", uptime]",
+        "type: docker, image: a, command: [npm, run, watch, --, \"--env={{ input.x }}\"]",
+        "type: docker, image: a, command: [kubectl, -n, ssh, get, pods, \"{{ input.x }}\"]",
+        "script: 'true', env: { ENV: \"{{ input.x }}\" }",
         "type: docker, image: \"{{ input.x | unsafe }}\"",
         "type: docker, image: \"{{ 'a' if input.x == 'b' else 'c' }}\"",
         "type: docker, for_each: [a, b], image: \"app:{{ each.item }}\"",
@@ -96,6 +103,9 @@ fn untrusted_values_are_followed_to_where_they_decide() {
         "type: docker, image: a, command: [bash, --rcfile, \"{{ input.x }}\", build.sh]",
         "type: docker, image: a, command: [sudo, --user, root, \"{{ input.x }}\"]",
         "type: docker, image: a, command: [make, \"VERSION={{ input.x }}\"]",
+        "type: docker, image: a, entrypoint: '', command: [\"{{ input.x }}\", id]",
+        "type: docker, image: a, entrypoint: [/init], command: [env, \"{{ input.x }}\"]",
+        "script: 'true', env: { TF_CLI_ARGS_init: \"{{ input.x }}\" }",
     ] {
         let checked = check(&task(FREE, step));
         assert_eq!(codes(&checked), ["E070"], "{step}");
@@ -126,6 +136,24 @@ fn an_option_with_its_value_in_the_next_word_hides_no_code() {
         let step = format!("type: docker, image: a, command: [{command}]");
         let checked = check(&task(free, &step));
         assert_eq!(codes(&checked), Vec::<&str>::new(), "{command}");
+    }
+}
+
+#[test]
+fn a_program_that_another_one_starts_hides_no_code() {
+    for step in [
+        "command: [docker, run, --entrypoint, sh, img, -c, \"echo {{ input.x }}\"]",
+        "command: [docker, compose, run, --entrypoint=/bin/bash, web, -lc, \"{{ input.x }}\"]",
+        "command: [npx, -c, \"{{ input.x }}\"]",
+        "command: [npm, exec, -c, \"{{ input.x }}\"]",
+        "command: [nix-shell, --run, \"{{ input.x }}\"]",
+        "command: [runuser, -u, app, --, awk, \"{{ input.x }}\"]",
+        "entrypoint: '', command: [awk, \"{{ input.x }}\"]",
+        "entrypoint: [docker-entrypoint.sh], command: [ssh, h, \"{{ input.x }}\"]",
+        "entrypoint: [/init], command: [awk, \"{{ input.x }}\"]",
+    ] {
+        let step = format!("type: docker, image: a, {step}");
+        assert_eq!(codes(&check(&task(FREE, &step))), ["E045"], "{step}");
     }
 }
 
@@ -392,5 +420,8 @@ fn the_variables_that_load_code_are_documented() {
     let page = std::fs::read_to_string(page).unwrap();
     for name in stepward::language::arguments::LOADER_VARIABLES {
         assert!(page.contains(&format!("`{name}`")), "{name}");
+    }
+    for prefix in stepward::language::arguments::LOADER_PREFIXES {
+        assert!(page.contains(&format!("`{prefix}*`")), "{prefix}");
     }
 }
