@@ -65,8 +65,8 @@ pub struct Told<'a> {
 }
 
 /// What starts a worker of the server at `url`. The file is for whoever types it to name: nobody else knows where a worker's token is.
-pub fn start_worker(url: &str, asks_for_token: bool) -> String {
-    let token = match asks_for_token {
+pub fn start_worker(url: &str, needs_token_file: bool) -> String {
+    let token = match needs_token_file {
         true => " --token-file FILE",
         false => "",
     };

@@ -2,10 +2,13 @@
 //!
 //! Whoever may write workflow files could otherwise read every file and every variable of the server with `{ file: PATH }` and
 //! `{ env: NAME }`. So a server takes such secrets only from the places that its setting `secrets` lists. Files of the server itself,
-//! such as its database, its key and its tokens, are refused to everybody, whatever the setting says.
+//! such as its database, its key and its tokens, are refused to everybody, whatever the setting says. Workflow files and scripts are
+//! opened here as well: a link in the workflows folder could lead to such a file, whose text would then be shown.
 //!
 //! No sentence in here holds a value.
 
+use std::cell::OnceCell;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -77,7 +80,7 @@ impl fmt::Display for SecretFault {
 }
 
 /// Device and inode: the same for all names of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct FileId {
     device: u64,
     inode: u64,
@@ -112,6 +115,57 @@ impl FileId {
 struct RefusedIds {
     folders: Vec<FileId>,
     files: Vec<FileId>,
+    /// The files below the refused folders that have a second name. Only searched for when a file with several names is opened.
+    linked: OnceCell<HashSet<FileId>>,
+}
+
+/// Opens the workflow files and scripts of one workflows folder, which are shown to everybody who may look at workflows.
+#[derive(Debug)]
+pub struct SourceOpener {
+    policy: SecretPolicy,
+    refused: RefusedIds,
+    /// The workflows folder. `None`: it cannot be read.
+    folder: Option<FileId>,
+}
+
+/// A file that was opened, and where it really is after all links were followed.
+#[derive(Debug)]
+pub struct OpenedSource {
+    pub file: File,
+    pub place: SourcePlace,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SourcePlace {
+    InFolder,
+    OutOfFolder,
+    /// The file is one of the server itself.
+    OfServer,
+}
+
+/// Why a file is not opened.
+#[derive(Debug)]
+pub enum OpenFault {
+    Unreadable(io::Error),
+    /// A folder, a device or a pipe.
+    NotRegular,
+    /// Another file took its place while it was opened.
+    Replaced,
+    NotAllowed,
+    /// The file is one of `/proc`.
+    ShowsProcesses,
+}
+
+impl From<io::Error> for OpenFault {
+    fn from(error: io::Error) -> OpenFault {
+        OpenFault::Unreadable(error)
+    }
+}
+
+impl From<rustix::io::Errno> for OpenFault {
+    fn from(error: rustix::io::Errno) -> OpenFault {
+        OpenFault::Unreadable(error.into())
+    }
 }
 
 impl SecretPolicy {
@@ -226,9 +280,7 @@ impl SecretPolicy {
         self.allowed.as_ref().filter(|_| rules > Rules::V1)
     }
 
-    /// Opens the file if it may be a secret. Links are resolved first. The resolved path is then walked folder by folder without
-    /// following any link, and the decision is made about the folders and the file that were really opened: nobody can exchange one of
-    /// them between the check and the use.
+    /// Opens the file if it may be a secret. Links are resolved first.
     fn open(&self, path: &str, rules: Rules) -> Result<File, SecretFault> {
         let place = file_place(path);
         let allowed = self.allowed_under(rules);
@@ -240,75 +292,112 @@ impl SecretPolicy {
             Err(error) => {
                 return Err(match allowed {
                     Some(allowed) if !allowed.may_hold(Path::new(path)) => {
-                        allowed.refusal(&place, path)
+                        allowed.refusal(&place, path, None)
                     }
                     _ => cannot_be_read(error),
                 });
             }
         };
-        let refused = self.refused_ids();
-        let allowed_ids = allowed.map(AllowedPlaces::ids).unwrap_or_default();
-        let is_not_regular = || unreadable(format!("{place} is not a regular file"));
-        let (folder, name) = match (real.parent(), real.file_name()) {
-            (Some(folder), Some(name)) => (folder, name),
-            _ => return Err(is_not_regular()),
+        let allowed_ids = allowed.map(AllowedPlaces::ids);
+        let opened = self.open_real(&real, &self.refused_ids(), None, allowed_ids.as_deref());
+        match opened {
+            Ok(opened) if opened.place == SourcePlace::OfServer => Err(belongs_to_server(&place)),
+            Ok(opened) => Ok(opened.file),
+            Err(OpenFault::Unreadable(error)) => Err(cannot_be_read(error)),
+            Err(OpenFault::NotRegular) => Err(unreadable(format!("{place} is not a regular file"))),
+            Err(OpenFault::Replaced) => {
+                let message = format!("{place} was replaced while it was opened; try again");
+                Err(unreadable(message))
+            }
+            Err(OpenFault::ShowsProcesses) => {
+                let message = format!(
+                    "{place} is never a secret of a workflow file: it is a file of /proc, which shows processes; name another file"
+                );
+                Err(fault(SecretFaultKind::Refused, message))
+            }
+            Err(OpenFault::NotAllowed) => {
+                let allowed = allowed.expect("without a restriction every place is allowed");
+                Err(allowed.refusal(&place, path, Some(&real)))
+            }
+        }
+    }
+
+    /// Prepares to open the workflow files and scripts of a workflows folder, which may itself be below a folder of the server.
+    pub fn source_opener(&self, folder: &Path) -> SourceOpener {
+        SourceOpener {
+            policy: self.clone(),
+            refused: self.refused_ids(),
+            folder: FileId::of_path(folder),
+        }
+    }
+
+    /// Opens a file by a path without links. The path is walked folder by folder without following any link, and the decision is made
+    /// about the folders and the file that were really opened: nobody can exchange one of them between the check and the use.
+    ///
+    /// `folder` is the workflows folder: what is below it is not refused because a folder above it is. `allowed` are the places that
+    /// the file may be in; `None`: every place.
+    fn open_real(
+        &self,
+        real: &Path,
+        refused: &RefusedIds,
+        folder: Option<FileId>,
+        allowed: Option<&[FileId]>,
+    ) -> Result<OpenedSource, OpenFault> {
+        let (parent, name) = match (real.parent(), real.file_name()) {
+            (Some(parent), Some(name)) => (parent, name),
+            _ => return Err(OpenFault::NotRegular),
         };
         let mut is_allowed = allowed.is_none();
+        let mut place = SourcePlace::OutOfFolder;
         let mut at: Option<OwnedFd> = None;
-        for component in folder.components() {
+        for component in parent.components() {
             let part = match component {
                 Component::RootDir => OsStr::new("/"),
                 Component::Normal(part) => part,
-                _ => return Err(is_not_regular()),
+                _ => return Err(OpenFault::NotRegular),
             };
-            let opened = open_folder(at.as_ref(), part).map_err(cannot_be_read)?;
-            let id = FileId::of_stat(
-                &fstat(&opened)
-                    .map_err(io::Error::from)
-                    .map_err(cannot_be_read)?,
-            );
-            if refused.folders.contains(&id) {
-                return Err(belongs_to_server(&place));
+            let opened = open_folder(at.as_ref(), part)?;
+            let id = FileId::of_stat(&fstat(&opened)?);
+            if folder == Some(id) {
+                place = SourcePlace::InFolder;
+            } else if refused.folders.contains(&id) {
+                place = SourcePlace::OfServer;
             }
-            is_allowed |= allowed_ids.contains(&id);
+            is_allowed |= allowed.is_some_and(|allowed| allowed.contains(&id));
             at = Some(opened);
         }
-        let at = at.ok_or_else(is_not_regular)?;
+        let at = at.ok_or(OpenFault::NotRegular)?;
         // A file that is not allowed is not even opened: opening a device may have effects.
-        let seen = statat(&at, name, AtFlags::SYMLINK_NOFOLLOW);
-        let seen = FileId::of_stat(&seen.map_err(io::Error::from).map_err(cannot_be_read)?);
+        let seen = FileId::of_stat(&statat(&at, name, AtFlags::SYMLINK_NOFOLLOW)?);
         if refused.files.contains(&seen) {
-            return Err(belongs_to_server(&place));
+            place = SourcePlace::OfServer;
         }
-        if let Some(allowed) = allowed
-            && !is_allowed
-            && !allowed_ids.contains(&seen)
-        {
-            return Err(allowed.refusal(&place, path));
+        is_allowed |= allowed.is_some_and(|allowed| allowed.contains(&seen));
+        if !is_allowed && place != SourcePlace::OfServer {
+            return Err(OpenFault::NotAllowed);
         }
         // A FIFO would block until somebody writes, so it is opened without waiting and then refused.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW;
         let opened = openat(&at, name, flags | OFlags::CLOEXEC, Mode::empty());
-        let opened = File::from(opened.map_err(io::Error::from).map_err(cannot_be_read)?);
-        let found = opened.metadata().map_err(cannot_be_read)?;
+        let file = File::from(opened?);
+        let found = file.metadata()?;
         if FileId::of_metadata(&found) != seen {
-            let message = format!("{place} was replaced while it was opened; try again");
-            return Err(unreadable(message));
+            return Err(OpenFault::Replaced);
         }
         if !found.is_file() {
-            return Err(is_not_regular());
+            return Err(OpenFault::NotRegular);
         }
-        if is_of_proc(&opened) {
-            let message = format!(
-                "{place} is never a secret of a workflow file: it is a file of /proc, which shows processes; name another file"
-            );
-            return Err(fault(SecretFaultKind::Refused, message));
+        if is_of_proc(&file) {
+            return Err(OpenFault::ShowsProcesses);
         }
         // A second name of a file in the data folder is not below the data folder, and is the same file.
-        if found.nlink() > 1 && self.has_refused_link(&found) {
-            return Err(belongs_to_server(&place));
+        if found.nlink() > 1 {
+            let linked = refused.linked.get_or_init(|| self.linked_files(folder));
+            if linked.contains(&seen) {
+                place = SourcePlace::OfServer;
+            }
         }
-        Ok(opened)
+        Ok(OpenedSource { file, place })
     }
 
     /// The refused folders, the refused files, and what the entries of the refused folders lead to: `secret.key` may be a link.
@@ -333,9 +422,9 @@ impl SecretPolicy {
         ids
     }
 
-    /// Whether a file below a refused folder is this one under another name.
-    fn has_refused_link(&self, found: &Metadata) -> bool {
-        let id = FileId::of_metadata(found);
+    /// The files below the refused folders that have several names, without those in the workflows folder `except`.
+    fn linked_files(&self, except: Option<FileId>) -> HashSet<FileId> {
+        let mut linked = HashSet::new();
         let mut folders = self.refused_folders.clone();
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
@@ -343,14 +432,24 @@ impl SecretPolicy {
                 let Ok(found) = entry.metadata() else {
                     continue;
                 };
-                if found.is_dir() {
+                let id = FileId::of_metadata(&found);
+                if found.is_dir() && Some(id) != except {
                     folders.push(entry.path());
-                } else if FileId::of_metadata(&found) == id {
-                    return true;
+                } else if found.is_file() && found.nlink() > 1 {
+                    linked.insert(id);
                 }
             }
         }
-        false
+        linked
+    }
+}
+
+impl SourceOpener {
+    /// Opens a workflow file or a script. The caller decides what to do with a file that is not in the folder, and must not show
+    /// anything of its text.
+    pub fn open(&self, path: &Path) -> Result<OpenedSource, OpenFault> {
+        let real = path.canonicalize()?;
+        (self.policy).open_real(&real, &self.refused, self.folder, None)
     }
 }
 
@@ -371,8 +470,7 @@ impl AllowedPlaces {
             return false;
         };
         // The allowed folder itself may not be there yet.
-        let is_plain = !path.components().any(|part| part == Component::ParentDir);
-        if is_plain && self.paths().any(|allowed| path.starts_with(allowed)) {
+        if self.has_name(&path) {
             return true;
         }
         let real = path.ancestors().find_map(|at| at.canonicalize().ok());
@@ -383,26 +481,41 @@ impl AllowedPlaces {
         })
     }
 
-    fn refusal(&self, place: &str, path: &str) -> SecretFault {
+    /// Whether the path is in an allowed place as it is written, wherever links lead.
+    fn has_name(&self, path: &Path) -> bool {
+        let is_plain = !path.components().any(|part| part == Component::ParentDir);
+        is_plain && self.paths().any(|allowed| path.starts_with(allowed))
+    }
+
+    /// `real`: the path after all links were followed, if there is such a file.
+    fn refusal(&self, place: &str, path: &str, real: Option<&Path>) -> SecretFault {
         // The setting takes whole paths alone.
-        let whole = std::path::absolute(path);
-        let whole = whole.map_or_else(|_| path.to_string(), |path| path.display().to_string());
-        let whole = limited(&whole);
+        let whole = std::path::absolute(path).unwrap_or_else(|_| PathBuf::from(path));
         let listed: Vec<String> = self
             .files
             .iter()
             .map(|path| path.display().to_string())
             .collect();
-        let message = match listed.first() {
-            Some(first) => format!(
-                "{place} is not allowed as a secret: its path, after symbolic links are followed, is not below {}; move it to {first}, or add {whole} to \
-                 secrets.allow_files in the server's settings",
-                listed.join(" or ")
+        let places = listed.join(" or ");
+        let shown = |path: &Path| limited(&path.display().to_string()).to_string();
+        let why = match (real, listed.first()) {
+            (_, None) => format!(
+                "secrets.allow_files is empty in the server's settings; add {} to it",
+                shown(&whole)
             ),
-            None => format!(
-                "{place} is not allowed as a secret: secrets.allow_files is empty in the server's settings; add {whole} to it"
+            // Of an allowed place alone the answer tells what is there.
+            (Some(real), Some(_)) if self.has_name(&whole) => format!(
+                "it is a link to {0}, which is not below {places}; put the file itself there, or add {0} to secrets.allow_files in the \
+                 server's settings",
+                shown(real)
+            ),
+            (_, Some(first)) => format!(
+                "its path, after symbolic links are followed, is not below {places}; move it to {first}, or add {} to \
+                 secrets.allow_files in the server's settings",
+                shown(&whole)
             ),
         };
+        let message = format!("{place} is not allowed as a secret: {why}");
         fault(SecretFaultKind::NotAllowed, message)
     }
 }
@@ -570,7 +683,9 @@ mod tests {
         symlink(files.path("allowed"), files.path("way-in")).unwrap();
         symlink("loop", files.path("allowed/loop")).unwrap();
         for name in ["allowed/out", "allowed/folder/key"] {
-            files.assert_fault(name, Rules::V2, SecretFaultKind::NotAllowed);
+            let message = files.assert_fault(name, Rules::V2, SecretFaultKind::NotAllowed);
+            let told = format!("it is a link to {}", files.path("elsewhere/key").display());
+            assert!(message.contains(&told), "{message}");
         }
         for name in ["allowed/in", "way-in/key"] {
             assert_eq!(
@@ -646,6 +761,45 @@ mod tests {
         fs::hard_link(files.path("elsewhere/key"), files.path("allowed/second")).unwrap();
         let second = files.resolve("allowed/second", Rules::V2);
         assert_eq!(second.as_deref(), Ok(VALUE));
+    }
+
+    #[test]
+    fn sources_are_told_from_files_of_the_server() {
+        let files = Files::new();
+        let place_of = |folder: &str, name: &str| {
+            let policy = SecretPolicy::of_server(&files.config);
+            let opened = policy
+                .source_opener(&files.path(folder))
+                .open(&files.path(name));
+            opened.map(|opened| opened.place)
+        };
+        // The workflows folder has the data folder in it, and the other way round.
+        for folder in ["", "elsewhere", "data/workflows"] {
+            let path = |name: &str| files.path(folder).join(name);
+            fs::create_dir_all(path("inner")).unwrap();
+            fs::write(path("inner/a.yaml"), "").unwrap();
+            symlink("inner/a.yaml", path("in.yaml")).unwrap();
+            symlink(files.path("allowed/key"), path("out.yaml")).unwrap();
+            symlink(files.path("data/secret.key"), path("server.yaml")).unwrap();
+            fs::hard_link(files.path("elsewhere/token"), path("hard.yaml")).unwrap();
+            fs::hard_link(files.path("data/logs/1/log"), path("log.yaml")).unwrap();
+            fs::hard_link(path("inner/a.yaml"), path("twice.yaml")).unwrap();
+            symlink("/proc/self/environ", path("proc.yaml")).unwrap();
+            let place = |name: &str| place_of(folder, path(name).to_str().unwrap()).unwrap();
+            for name in ["inner/a.yaml", "in.yaml", "twice.yaml"] {
+                assert_eq!(place(name), SourcePlace::InFolder, "{folder} {name}");
+            }
+            for name in ["server.yaml", "hard.yaml", "log.yaml"] {
+                assert_eq!(place(name), SourcePlace::OfServer, "{folder} {name}");
+            }
+            let out = match folder {
+                "" => SourcePlace::InFolder,
+                _ => SourcePlace::OutOfFolder,
+            };
+            assert_eq!(place("out.yaml"), out, "{folder}");
+            let refused = place_of(folder, path("proc.yaml").to_str().unwrap()).unwrap_err();
+            assert!(matches!(refused, OpenFault::ShowsProcesses), "{refused:?}");
+        }
     }
 
     #[test]

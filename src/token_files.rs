@@ -5,7 +5,7 @@
 //! to the user who asks.
 
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -13,6 +13,7 @@ use rustix::fs::OFlags;
 
 use crate::domain::token::TokenText;
 use crate::whole_file;
+use crate::words::shell_path;
 
 /// The file of the token that the commands of the server's user find.
 pub const ADMIN_TOKEN_FILE: &str = "admin.token";
@@ -31,6 +32,19 @@ pub fn write(file: &Path, text: &str) -> io::Result<()> {
     whole_file::write_secret_durably(file, format!("{text}\n").as_bytes())
 }
 
+/// Keeps a new data folder out of version control: it holds tokens and secrets. A file that is there stays as it is. Whoever wants the
+/// folder in a repository removes the file.
+pub fn keep_out_of_repositories(data_dir: &Path) {
+    let file = data_dir.join(".gitignore");
+    let made = OpenOptions::new().write(true).create_new(true).open(&file);
+    let written = made.and_then(|mut file| file.write_all(b"*\n"));
+    if let Err(error) = written
+        && error.kind() != io::ErrorKind::AlreadyExists
+    {
+        log::warn!("{} cannot be written: {error}", file.display());
+    }
+}
+
 /// Reads the token, if the file is one that this user's server wrote.
 ///
 /// `None`: the file is not there, belongs to another user, can be read by others, is a link, or holds no whole token. Then somebody
@@ -42,6 +56,29 @@ pub fn read_own(file: &Path) -> Option<String> {
     let bytes = read_trusted(file, FILE_BYTES_MAX, is_trusted)?;
     let token = std::str::from_utf8(&bytes).ok()?.trim();
     TokenText::read(token).map(|_| token.to_string())
+}
+
+/// Why `read_own` does not read a file that is there, and what to do. `None`: it reads the file, or there is none.
+pub fn why_ignored(file: &Path) -> Option<String> {
+    let found = file.symlink_metadata().ok()?;
+    let shown = file.display();
+    if found.is_file() && found.uid() != rustix::process::geteuid().as_raw() {
+        return Some(format!(
+            "{shown} is ignored, because it belongs to another user"
+        ));
+    }
+    if found.is_file() && found.mode() & OTHERS != 0 {
+        let quoted = shell_path(file);
+        return Some(format!(
+            "{shown} is ignored, because its permissions let other users read it: chmod 600 {quoted}"
+        ));
+    }
+    match read_own(file) {
+        Some(_) => None,
+        None => Some(format!(
+            "{shown} is ignored, because it is not a file with one whole token"
+        )),
+    }
 }
 
 /// Reads a file that says where a token is sent to, if only this user or root can have written it.
@@ -104,8 +141,22 @@ mod tests {
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
         assert_eq!(read_own(&file), Some(token()));
         // Once others can read it, somebody else may have it.
+        assert_eq!(why_ignored(&file), None);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
         assert_eq!(read_own(&file), None);
+        let why = why_ignored(&file).unwrap();
+        assert!(why.contains("chmod 600"), "{why}");
+    }
+
+    #[test]
+    fn a_folder_is_kept_out_of_repositories_and_what_somebody_wrote_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join(".gitignore");
+        keep_out_of_repositories(folder.path());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "*\n");
+        fs::write(&file, "mine").unwrap();
+        keep_out_of_repositories(folder.path());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
     }
 
     #[test]
@@ -142,6 +193,8 @@ mod tests {
         write(&path("real"), &token()).unwrap();
         symlink(path("real"), path("link")).unwrap();
         assert_eq!(read_own(&path("link")), None);
+        assert!(why_ignored(&path("link")).is_some());
+        assert_eq!(why_ignored(&path("missing")), None);
         write(&path("half"), &token()[..40]).unwrap();
         assert_eq!(read_own(&path("half")), None);
         assert_eq!(read_own(&path("missing")), None);

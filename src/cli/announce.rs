@@ -46,6 +46,17 @@ pub enum TokenUse {
     Worker,
 }
 
+impl TokenUse {
+    /// The file of the token, next to the file that announced the server.
+    fn file(self, announced_by: &Path) -> Option<PathBuf> {
+        let name = match self {
+            TokenUse::Command => ADMIN_TOKEN_FILE,
+            TokenUse::Worker => WORKER_TOKEN_FILE,
+        };
+        Some(announced_by.parent()?.join(name))
+    }
+}
+
 /// It is gone when this is dropped. A server that was killed leaves it, and nobody believes it any more.
 pub struct Announcement {
     file: PathBuf,
@@ -163,12 +174,20 @@ impl Announced {
         if !self.takes_first_tokens || !self.may_get_token(file) {
             return None;
         }
-        let folder = file.parent()?;
-        let token_file = folder.join(match token_use {
-            TokenUse::Command => ADMIN_TOKEN_FILE,
-            TokenUse::Worker => WORKER_TOKEN_FILE,
-        });
+        let token_file = token_use.file(file)?;
         Some((token_files::read_own(&token_file)?, token_file))
+    }
+
+    /// Why the file of `first_token` is ignored though it is there. `file` is the file that announced the server.
+    pub fn why_first_token_ignored(&self, file: &Path, token_use: TokenUse) -> Option<String> {
+        let is_sought = self.takes_first_tokens && self.may_get_token(file);
+        token_files::why_ignored(&token_use.file(file).filter(|_| is_sought)?)
+    }
+
+    /// The data folder of this server, if the server asks for a token. `file` is the file that announced the server.
+    pub fn closed_folder(&self, file: &Path) -> Option<PathBuf> {
+        let asks = self.takes_first_tokens || self.token_file.is_some();
+        file.parent().filter(|_| asks).map(Path::to_path_buf)
     }
 
     /// Whether a token that nobody named may be sent to this server. `file` is the file that announced the server.

@@ -65,7 +65,6 @@ struct Outcome {
 }
 
 pub fn run(args: DemoArgs) -> anyhow::Result<Exit> {
-    process::hide_from_steps();
     let signals = process::signals()?;
     let tour = Tour {
         out: args.show.look(),

@@ -15,9 +15,7 @@ use crossbeam_channel::{Receiver, bounded, select};
 use super::announce::{self, Announcement};
 use super::embedded::{self, Embedded, Manner};
 use super::exit::Exit;
-use super::files::{
-    SERVER_CONFIG, config_file, keep_out_of_repositories, with_flag, workflows_folder,
-};
+use super::files::{SERVER_CONFIG, config_file, with_flag, workflows_folder};
 use super::local;
 use super::look::{Ink, Look, LookArgs};
 use super::port_owner::{self, PortOwner};
@@ -32,6 +30,7 @@ use crate::config::{ServerConfig, WorkerConfig};
 use crate::language::{Diagnostic, rules};
 use crate::server::{Server, StartError};
 use crate::store::{DATABASE_FILE, OpenError};
+use crate::token_files::keep_out_of_repositories;
 use crate::wire::api::{Health, List, WorkerJson};
 use crate::worker::Worker;
 use crate::worker::executor::{ask_cluster, ask_docker};
@@ -100,11 +99,10 @@ pub fn run(args: DevArgs) -> anyhow::Result<Exit> {
         check_workflows_dir(folder)?;
     }
     process::begin_logging(config.log.format, LOG);
-    process::hide_from_steps();
     let signals = process::signals()?;
     let token = config.token()?;
     let worker = embedded::settings(&config)?;
-    let is_new = !config.data_dir.exists();
+    let is_new = !config.data_dir.join(DATABASE_FILE).exists();
     let (server, moved) = start(&mut config, file.as_deref(), port_is_named)?;
     if is_new {
         keep_out_of_repositories(&config.data_dir);

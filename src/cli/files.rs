@@ -93,11 +93,3 @@ pub fn with_flag(error: anyhow::Error, flag: &str) -> anyhow::Error {
         None => error,
     }
 }
-
-/// Keeps a new data folder out of version control: it holds tokens and secrets. Whoever wants it in a repository removes the file.
-pub fn keep_out_of_repositories(data_dir: &Path) {
-    let written = std::fs::write(data_dir.join(".gitignore"), "*\n");
-    if let Err(error) = written {
-        log::warn!("{} has no .gitignore: {error}", data_dir.display());
-    }
-}

@@ -215,6 +215,8 @@ pub fn run() -> ExitCode {
     if let Some(code) = started_by_ours() {
         return code;
     }
+    // Before anything is read: every command may have a token in its environment and secrets in its memory.
+    process::hide_from_steps();
     let matches = help::command().try_get_matches();
     let matches = matches.unwrap_or_else(|error| help_and_exit(error));
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

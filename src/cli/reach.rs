@@ -15,7 +15,7 @@ use super::announce::{self, Announced, TokenUse};
 use super::exit::{Exit, Fault};
 use super::files::server_config;
 use super::say::say;
-use super::words::printable;
+use super::words::{printable, shell_path};
 use crate::certificate::Trust;
 use crate::client::{CallError, Client, Silence, UNKNOWN};
 use crate::config::{is_word, leads_to_a_host, read_token};
@@ -57,6 +57,10 @@ pub struct Remote {
     pub named_by: NamedBy,
     /// Where the token comes from that it is sent, if that is known.
     pub token_from: Option<String>,
+    /// Why the token file of the server's data folder is ignored though it is there.
+    pub token_ignored: Option<String>,
+    /// Whether a worker that is started here finds its token without a flag.
+    finds_worker_token: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,13 +109,15 @@ impl Reach {
             Err(_) if self.server.is_some() => None,
             Err(_) => announced(&here()?),
         };
+        let mut token_ignored = None;
+        let mut finds_worker_token = false;
         let (url, named_by) = match (&self.server, found) {
             (Some(url), found) => {
                 let found = found.filter(|(announced, _)| is_same_url(&announced.url, url));
-                if token.is_none()
-                    && let Some((announced, file)) = found
-                {
-                    token = first_token(&announced, &file);
+                if let Some((announced, file)) = found {
+                    token = token.or_else(|| first_token(&announced, &file));
+                    token_ignored = announced.why_first_token_ignored(&file, TokenUse::Command);
+                    finds_worker_token = (announced.first_token(&file, TokenUse::Worker)).is_some();
                 }
                 (url.clone(), NamedBy::Caller)
             }
@@ -122,6 +128,9 @@ impl Reach {
                     token =
                         found.map(|(token, file)| (token, printable(&file.display().to_string())));
                 }
+                token_ignored = announced.why_first_token_ignored(&file, TokenUse::Command);
+                let of_worker = announced.token(&file, TokenUse::Worker);
+                finds_worker_token = of_worker.is_ok_and(|token| token.is_some());
                 if trust.is_none() {
                     trust = announced.trust()?;
                 }
@@ -134,6 +143,8 @@ impl Reach {
         let (token, token_from) = token.unzip();
         Ok(Some(Remote {
             token_from,
+            token_ignored,
+            finds_worker_token,
             ..Remote::trusting(&url, token.as_deref(), trust.as_ref(), named_by)
         }))
     }
@@ -205,9 +216,15 @@ fn say_limit(error: &CallError, wait: Duration) {
 }
 
 impl Remote {
-    /// What starts a worker for it.
+    /// What starts a worker for it, if it is typed here.
     pub fn start_worker(&self) -> String {
-        start_worker(&self.url, self.token_from.is_some())
+        match &self.named_by {
+            NamedBy::Folder(..) if self.finds_worker_token => "stepward worker".to_string(),
+            _ => {
+                let needs_file = self.token_from.is_some() && !self.finds_worker_token;
+                start_worker(&self.url, needs_file)
+            }
+        }
     }
 
     pub fn new(url: &str, token: Option<&str>, named_by: NamedBy) -> Remote {
@@ -225,6 +242,8 @@ impl Remote {
             url: url.trim_end_matches('/').to_string(),
             named_by,
             token_from: None,
+            token_ignored: None,
+            finds_worker_token: false,
         }
     }
 
@@ -369,15 +388,28 @@ impl Remote {
     fn not_let_in(&self) -> String {
         let url = &self.url;
         let how = "name its file with --token-file, or set STEPWARD_TOKEN";
+        let folder = match &self.named_by {
+            NamedBy::Folder(file, _) => file.parent().map(shell_path),
+            NamedBy::Caller | NamedBy::Here => None,
+        };
+        let folder = folder.unwrap_or_else(|| "FOLDER".to_string());
+        let make = format!(
+            "the user that runs the server makes another while the server is stopped: stepward token new NAME --role admin \
+             --data-dir {folder}"
+        );
         match (&self.token_from, self.client.has_token()) {
-            (_, false) => format!(
-                "the server at {url} wants a token: {how}; the user that runs the server finds one in admin.token of the data \
-                 folder, or makes one while the server is stopped: stepward token new NAME --role admin --data-dir FOLDER"
-            ),
+            (_, false) => match &self.token_ignored {
+                Some(why) => format!("the server at {url} wants a token: {why}; or {how}"),
+                None => format!(
+                    "the server at {url} wants a token: {how}; the user that runs the server finds one in admin.token of the data \
+                     folder. If that file is gone, {make}"
+                ),
+            },
             (None, true) => format!("the server at {url} does not take this token: {how}"),
-            (Some(from), true) => {
-                format!("the server at {url} does not take this token (from {from}): {how}")
-            }
+            (Some(from), true) => format!(
+                "the server at {url} does not take this token (from {from}), which was revoked, has expired or is of another \
+                 server: {how}. If there is no other, {make}"
+            ),
         }
     }
 }

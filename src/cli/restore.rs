@@ -13,6 +13,7 @@ use super::say::{answer, answer_json, say};
 use super::words::{shell_path, shown_path};
 use crate::backup::{self, Restore};
 use crate::clock::wall_time;
+use crate::token_files::keep_out_of_repositories;
 
 #[derive(Args)]
 #[command(before_help = "Examples:
@@ -87,6 +88,7 @@ pub fn run(args: RestoreArgs) -> anyhow::Result<Exit> {
         now,
     };
     let restored = backup::restore(source, &asked).map_err(refused)?;
+    keep_out_of_repositories(data_dir);
     let held = HeldJson::verified(&args.file, &restored.contents);
     tell_audit(&restored.contents);
     if args.show.json {

@@ -98,8 +98,6 @@ fn label(text: &str) -> Result<(String, String), String> {
 
 pub fn run(args: RunArgs) -> anyhow::Result<Exit> {
     process::begin_quietly();
-    // Before anything is read: the token of a server, and inputs that are secret.
-    process::hide_from_steps();
     let is_file = found::is_file(&args.target);
     if is_file {
         refuse_server(&args)?;

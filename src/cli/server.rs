@@ -10,7 +10,7 @@ use clap::builder::BoolishValueParser;
 use super::announce::{self, Announcement};
 use super::embedded::{self, Embedded, Manner};
 use super::exit::{Exit, Fault};
-use super::files::{SERVER_CONFIG, config_file, keep_out_of_repositories, unserved};
+use super::files::{SERVER_CONFIG, config_file, unserved};
 use super::own_log::say;
 use super::port_owner;
 use super::process;
@@ -22,7 +22,8 @@ use crate::config::{LogFormat, Origin, ServerConfig, Setting, listen_address};
 use crate::language::render;
 use crate::server::Server;
 use crate::service::ServiceManager;
-use crate::token_files::{ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE};
+use crate::store::DATABASE_FILE;
+use crate::token_files::{ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE, keep_out_of_repositories};
 use crate::words::{count, shell_path};
 
 #[derive(Args)]
@@ -71,7 +72,6 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let file = config_file(args.config.as_deref(), SERVER_CONFIG);
     let (accepts_older, no_auth) = (args.accept_older_database, args.no_auth);
     process::begin_by(file.as_deref(), args.log_format);
-    process::hide_from_steps();
     let config = ServerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
     if no_auth {
         check_no_auth(&config)?;
@@ -88,7 +88,7 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
     let forgotten = has_forgotten_dir(&known);
     let manager = ServiceManager::of_process();
     manager.status("opening the database");
-    let is_new = !config.data_dir.exists();
+    let is_new = !config.data_dir.join(DATABASE_FILE).exists();
     let server = Server::start_watched(&config, known, manager.clone(), accepts_older);
     let mut server = server
         .map_err(|error| port_owner::named(error, "choose another with listen or --listen"))?;
@@ -118,7 +118,8 @@ pub fn run(args: ServerArgs) -> anyhow::Result<Exit> {
             "every user of this machine can read {file}, which opens everything here: chmod o= {file}"
         ));
     }
-    if no_auth || config.auth.required == Some(false) {
+    let is_open_by_choice = no_auth || config.auth.required == Some(false);
+    if is_open_by_choice && !server.asks_for_token() {
         say(open_to_everybody(&announcement.announced().url, no_auth));
     }
     for line in about_tokens(&server, &config, &announcement) {

@@ -52,6 +52,9 @@ pub struct StatusArgs {
 #[derive(Debug, Serialize)]
 pub struct StatusJson {
     server: String,
+    /// What starts a worker here.
+    #[serde(skip)]
+    start_worker: String,
     ready: bool,
     /// The worst first. None: all is well.
     problems: Vec<Problem>,
@@ -151,6 +154,7 @@ pub fn look_at(remote: &Remote) -> anyhow::Result<StatusJson> {
     let (failed, failed_more) = failed_recently(remote)?;
     // A server of a former version has none, and some may not look at them.
     let backups: Option<BackupsJson> = remote.get("/api/backups").ok();
+    let start_worker = remote.start_worker();
     let told = Told {
         backups: backups.as_ref(),
         health: &health,
@@ -161,7 +165,7 @@ pub fn look_at(remote: &Remote) -> anyhow::Result<StatusJson> {
         queued_more,
         failed: &failed,
         failed_more,
-        start_worker: &remote.start_worker(),
+        start_worker: &start_worker,
         now: wall_time(),
     };
     let problems = problems(&told);
@@ -171,6 +175,7 @@ pub fn look_at(remote: &Remote) -> anyhow::Result<StatusJson> {
     }
     Ok(StatusJson {
         server: remote.url.clone(),
+        start_worker,
         ready: health.problems.is_empty(),
         problems,
         jobs: StatusJobsJson {
@@ -370,12 +375,10 @@ fn workers(status: &StatusJson, look: &Look) -> String {
     }
     let mut text = section(look, "Workers", all.len(), false, &table);
     if all.is_empty() {
-        let how = "  start one: stepward worker --server ";
-        let room = look.width.unwrap_or(usize::MAX);
-        let url = printable(&status.server);
+        let how = format!("  start one: {}", printable(&status.start_worker));
         // A command that is cut off is of no use.
-        if width(how) + width(&url) <= room {
-            text.push_str(&format!("{how}{url}\n"));
+        if width(&how) <= look.width.unwrap_or(usize::MAX) {
+            text.push_str(&format!("{how}\n"));
         }
     }
     text

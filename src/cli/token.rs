@@ -32,6 +32,7 @@ use crate::server::api::show;
 use crate::server::api::tokens::Drawn;
 use crate::server::error::ApiError;
 use crate::store::{DATABASE_FILE, LOCK_FILE, Store, StoreOptions};
+use crate::token_files::keep_out_of_repositories;
 use crate::wire::api::{MadeTokenJson, MeJson, NewTokenRequest, TokenJson};
 
 #[derive(Args)]
@@ -399,7 +400,11 @@ impl DataFolder {
                 "{shown} is no data folder: it has files, and no {DATABASE_FILE}"
             )));
         }
+        let is_new = !folder.join(DATABASE_FILE).exists();
         let store = Store::open(folder, options)?;
+        if is_new {
+            keep_out_of_repositories(folder);
+        }
         let settings = Settings::default();
         let now = SystemClock::continuing(store.begun_up(), &settings).now();
         let engine = Engine::new(store, settings).by(CONSOLE);
@@ -569,10 +574,14 @@ fn check(args: CheckArgs) -> anyhow::Result<Exit> {
         (true, false, Some(from)) => answer(format!(
             "the server at {url} does not take the token from {from}: it is not known there, was revoked or has expired"
         )),
-        (true, false, None) => answer(format!(
-            "the server at {url} needs a token, and none is sent: name its file with --token-file or \
-             STEPWARD_TOKEN_FILE"
-        )),
+        (true, false, None) => {
+            let ignored = remote.token_ignored.as_ref();
+            let ignored = ignored.map_or_else(String::new, |why| format!("{why}; or "));
+            answer(format!(
+                "the server at {url} needs a token, and none is sent: {ignored}name its file with --token-file or \
+                 STEPWARD_TOKEN_FILE"
+            ))
+        }
     };
     Ok(exit)
 }

@@ -207,7 +207,7 @@ fn from_input(
     };
     let files = vec![SourceFile { path: name, text }];
     Ok(match root {
-        Some(root) => language::check_among(files, Vec::new(), root, options),
+        Some(root) => language::check_among(files.into(), root, options),
         None => language::check_sources(files, options),
     })
 }

@@ -1,6 +1,7 @@
 //! `stepward worker`: a worker, in the foreground, until it is told to stop.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -68,7 +69,6 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
     }
     let file = config_file(args.config.as_deref(), WORKER_CONFIG);
     process::begin_by(file.as_deref(), args.log_format);
-    process::hide_from_steps();
     let given = GivenToken::of(&args)?;
     let config = WorkerConfig::load_with(file.as_deref(), |config| args.put_over(config))?;
     for unknown in unknown_worker_variables() {
@@ -81,6 +81,9 @@ pub fn run(mut args: WorkerArgs) -> anyhow::Result<Exit> {
         );
     }
     let (config, mut token) = with_server(config, given)?;
+    if let Some(folder) = &token.server_folder {
+        say(steps_read(folder));
+    }
     let signals = process::signals()?;
     let manager = ServiceManager::of_process();
     // Whether its server is there now or not: it waits for one that is away, as it does at any other time.
@@ -129,6 +132,10 @@ const ASK_FOR_ENROLMENT: &str =
 struct Token {
     word: Option<String>,
     from: TokenFrom,
+    /// The data folder of the server, if this user can read it.
+    server_folder: Option<PathBuf>,
+    /// Why the token file of the server's data folder is ignored though it is there.
+    ignored: Option<String>,
 }
 
 enum TokenFrom {
@@ -177,14 +184,22 @@ fn with_server(
     given: GivenToken,
 ) -> anyhow::Result<(WorkerConfig, Token)> {
     let found_token;
+    let mut ignored = None;
+    // The data folder of a server that asks for tokens, if it is this machine's.
+    let mut server_folder = None;
     if let Some(url) = &config.server_url {
         let found = std::env::current_dir()
             .ok()
             .and_then(|here| announced(&here));
         let found = found.filter(|(announced, _)| is_same_url(&announced.url, url));
-        let found = found.filter(|_| !has_own_token(&config));
-        found_token =
-            found.and_then(|(announced, file)| announced.first_token(&file, TokenUse::Worker));
+        found_token = found.and_then(|(announced, file)| {
+            server_folder = announced.closed_folder(&file);
+            if has_own_token(&config) {
+                return None;
+            }
+            ignored = announced.why_first_token_ignored(&file, TokenUse::Worker);
+            announced.first_token(&file, TokenUse::Worker)
+        });
     } else {
         let Some((announced, file)) = announced(&here()?) else {
             let message = "no server is known here: name one with --server URL, STEPWARD_SERVER_URL or server_url in the \
@@ -198,6 +213,8 @@ fn with_server(
             true => announced.token(&file, TokenUse::Worker)?,
             false => None,
         };
+        server_folder = announced.closed_folder(&file);
+        ignored = announced.why_first_token_ignored(&file, TokenUse::Worker);
         config.server_url = Some(announced.url);
         config.ca_file = config.ca_file.or(announced.cert_file);
     }
@@ -217,7 +234,33 @@ fn with_server(
         let fault = format!("the token{from} is cut off or mistyped, copy it once more");
         return Err(Fault::usage(fault));
     }
-    Ok((config, Token { word, from }))
+    let token_folder = match &from {
+        TokenFrom::File(file) => file.parent().map(Path::to_path_buf),
+        TokenFrom::Nobody | TokenFrom::Flag | TokenFrom::Variable => None,
+    };
+    let mut folders = server_folder.into_iter().chain(token_folder);
+    let token = Token {
+        word,
+        from,
+        server_folder: folders.find(|folder| is_readable_server(folder)),
+        ignored,
+    };
+    Ok((config, token))
+}
+
+/// Whether this is the data folder of a server whose database this user can read.
+fn is_readable_server(folder: &Path) -> bool {
+    File::open(folder.join(DATABASE_FILE)).is_ok()
+}
+
+/// What steps of a worker can read that runs as the user of its server.
+fn steps_read(folder: &Path) -> String {
+    let folder = folder.display();
+    format!(
+        "steps of this worker run as the user of the server: they can read its tokens, its database and its secret key in {folder}; \
+         run a worker for steps that you do not trust as another user: stepward token new NAME --role enrolment --to FILE, then \
+         as that user: stepward worker --name NAME --server URL --token-file FILE"
+    )
 }
 
 impl Token {
@@ -228,9 +271,14 @@ impl Token {
             TokenFrom::Variable => "and refuses that of STEPWARD_TOKEN".to_string(),
             TokenFrom::File(file) => format!("and refuses that of {}", file.display()),
         };
+        let ignored = self
+            .ignored
+            .as_ref()
+            .map_or_else(String::new, |why| format!("{why}; or "));
         format!(
-            "the server at {url} wants a token {sent}: name the file that has the right one with --token-file or \
-             token_file in the worker's settings, or set STEPWARD_TOKEN"
+            "the server at {url} wants a token {sent}: {ignored}name the file that has the right one with --token-file or \
+             token_file in the worker's settings, or set STEPWARD_TOKEN; the user that runs the server finds one in worker.token of \
+             its data folder, everybody else should {ASK_FOR_ENROLMENT}"
         )
     }
 }

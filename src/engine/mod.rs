@@ -242,9 +242,13 @@ pub enum EngineError {
     )]
     WorkerDuplicated { name: String },
     #[error(
-        "a worker {name} is there already, with another token: call this one otherwise, with --name or name in its settings"
+        "a worker {name} is there already, with another token: call this one otherwise, with {}",
+        match is_embedded {
+            true => "`embedded_worker: { name: ... }` in the server's settings",
+            false => "--name or name in its settings",
+        }
     )]
-    WorkerNameTaken { name: String },
+    WorkerNameTaken { name: String, is_embedded: bool },
     #[error(
         "worker {worker_id} holds {held} steps: drain it first, or delete it with ?force=true, which fails them"
     )]

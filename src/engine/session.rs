@@ -88,6 +88,7 @@ impl Engine {
             {
                 return Err(EngineError::WorkerNameTaken {
                     name: registration.name.clone(),
+                    is_embedded: owner == OWN_WORKER,
                 });
             }
             let worker_id = match (&known, owner) {

@@ -178,15 +178,15 @@ impl Library {
         let before = self.look();
         let mut faults = Vec::new();
         let found = self.find(&mut faults);
-        let (mut files, unread) = load::read_all(&found.files);
-        faults.extend(unread);
-        self.sort(&mut files);
-        let mut scripts = Scripts::new(Some(&self.folder));
         let options = CheckOptions {
             secret_policy: self.secret_policy.clone(),
             ..self.options()
         };
-        let mut checked = load::checked(&files, faults, &mut scripts, &options);
+        let mut read = load::read_below(&self.folder, &found.files, &options);
+        read.faults.splice(..0, faults);
+        self.sort(&mut read.files);
+        let mut scripts = self.guarded(Scripts::new(Some(&self.folder)));
+        let mut checked = load::checked(&read, &mut scripts, &options);
         load::sort(&mut checked.diagnostics);
         self.sought = scripts.sought().cloned().collect();
         self.sought.append(&mut checked.secret_files);
@@ -203,10 +203,8 @@ impl Library {
         // Seen by nobody else, perhaps, and over by now: then there is something to be read.
         signature.extend(found.unseen.iter().map(|folder| (folder.clone(), None)));
         self.signature = Some(signature);
-        let texts: BTreeMap<PathBuf, String> = files
-            .into_iter()
-            .map(|file| (file.path, file.text))
-            .collect();
+        let files = read.files.into_iter();
+        let texts: BTreeMap<PathBuf, String> = files.map(|file| (file.path, file.text)).collect();
         if checked.errors() == 0 {
             return self.serve(texts, &scripts, checked);
         }
@@ -254,10 +252,10 @@ impl Library {
             }
             // A script of a file that is kept may itself be what is broken.
             let folder = Some(self.folder.as_path());
-            let mut scripts = Scripts::or_kept(folder, good.scripts.clone());
+            let mut scripts = self.guarded(Scripts::or_kept(folder, good.scripts.clone()));
             let mut checked = self.check(&mixed, &mut scripts);
             if checked.errors() > 0 {
-                scripts = Scripts::kept(folder, good.scripts.clone());
+                scripts = self.guarded(Scripts::kept(folder, good.scripts.clone()));
                 checked = self.check(&mixed, &mut scripts);
             }
             if checked.errors() == 0 {
@@ -304,7 +302,7 @@ impl Library {
                 false
             };
             texts.retain(|path, _| !broken.contains(&shown(path)) || leave(path));
-            let mut scripts = Scripts::new(Some(&self.folder));
+            let mut scripts = self.guarded(Scripts::new(Some(&self.folder)));
             let checked = self.check(&texts, &mut scripts);
             if checked.errors() == 0 {
                 let reloaded = self.serve(texts, &scripts, checked);
@@ -336,6 +334,14 @@ impl Library {
         let mut files: Vec<SourceFile> = files.collect();
         self.sort(&mut files);
         check_with(&files, true, scripts, &self.options())
+    }
+
+    /// Files of the server itself are no scripts.
+    fn guarded(&self, scripts: Scripts) -> Scripts {
+        match &self.secret_policy {
+            Some(policy) => scripts.refusing_files_of(policy),
+            None => scripts,
+        }
     }
 
     fn options(&self) -> CheckOptions {

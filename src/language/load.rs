@@ -1,13 +1,16 @@
 //! From a folder to texts: which files there are, and why one cannot be read.
 
 use std::collections::HashSet;
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use super::diagnostic::Diagnostic;
+use super::diagnostic::{Diagnostic, Severity};
 use super::memory::AcceptedTexts;
 use super::scripts::Scripts;
 use super::source::SourceFile;
 use super::{CheckOptions, Checked, check_with};
+use crate::secret_policy::{OpenFault, SecretPolicy, SourceOpener, SourcePlace};
 
 /// A larger file was not written by hand; 10,000 steps fit.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
@@ -24,14 +27,13 @@ pub fn load(folder: &Path) -> Checked {
 pub fn load_accepting(folder: &Path, accepted_by_0_1: AcceptedTexts) -> Checked {
     let mut faults = Vec::new();
     let paths = find(folder, &mut faults);
-    let (files, unread) = read_all(&paths);
-    faults.extend(unread);
-    let mut scripts = Scripts::new(Some(folder));
     let options = CheckOptions {
         accepted_by_0_1,
         ..CheckOptions::default()
     };
-    checked(&files, faults, &mut scripts, &options)
+    let mut read = read_below(folder, &paths, &options);
+    read.faults.splice(..0, faults);
+    checked(&read, &mut Scripts::new(Some(folder)), &options)
 }
 
 /// Files and folders that somebody named; `file:` is looked for in the folder. `root`: the folder, whose other files are known as well.
@@ -41,45 +43,45 @@ pub fn load_files(
     root: Option<&Path>,
     options: &CheckOptions,
 ) -> Checked {
-    let mut faults = Vec::new();
-    let mut found = Vec::new();
-    for path in paths {
-        match path.is_dir() {
-            true => found.extend(find(path, &mut faults)),
-            false => found.push(path.clone()),
-        }
-    }
+    let mut read = ReadFiles::default();
     // One file has many names.
     let mut seen = HashSet::new();
-    found.retain(|path| seen.insert(real(path)));
-    let (files, unread) = read_all(&found);
-    faults.extend(unread);
+    for path in paths {
+        if path.is_dir() {
+            let mut found = find(path, &mut read.faults);
+            found.retain(|path| seen.insert(real(path)));
+            let root = root.filter(|root| real(path).starts_with(real(root)));
+            read.append(read_below(root.unwrap_or(path), &found, options));
+        } else if seen.insert(real(path)) {
+            // Whoever names a file may name a link.
+            read.add(path, read_named(path));
+        }
+    }
     match root {
-        Some(root) => check_among(files, faults, root, options),
-        None => checked(&files, faults, &mut Scripts::new(Some(folder)), options),
+        Some(root) => check_among(read, root, options),
+        None => checked(&read, &mut Scripts::new(Some(folder)), options),
     }
 }
 
 /// What is wrong with these, given all the others of the folder.
-pub fn check_among(
-    files: Vec<SourceFile>,
-    faults: Vec<Diagnostic>,
-    root: &Path,
-    options: &CheckOptions,
-) -> Checked {
-    let named: HashSet<PathBuf> = files.iter().map(|file| real(&file.path)).collect();
-    let shown = files.iter().map(|file| file.path.display().to_string());
+pub fn check_among(asked: ReadFiles, root: &Path, options: &CheckOptions) -> Checked {
+    let named: HashSet<PathBuf> = asked.files.iter().map(|file| real(&file.path)).collect();
+    let shown = asked
+        .files
+        .iter()
+        .map(|file| file.path.display().to_string());
     let mut shown: HashSet<String> = shown.collect();
-    let count = files.len() + faults.len();
-    let mut all_faults = faults;
-    let mut others = find(root, &mut all_faults);
-    shown.extend(all_faults.iter().map(|fault| fault.at.file.clone()));
+    let count = asked.files.len() + asked.faults.len();
+    let mut faults = asked.faults;
+    let mut others = find(root, &mut faults);
+    shown.extend(faults.iter().map(|fault| fault.at.file.clone()));
     others.retain(|path| !named.contains(&real(path)));
-    let (mut all, unread) = read_all(&others);
-    all_faults.extend(unread);
+    let mut all = read_below(root, &others, options);
+    all.faults.splice(..0, faults);
     // Behind the others: of two with one name, the one that was asked about is told.
-    all.extend(files);
-    let mut checked = checked(&all, all_faults, &mut Scripts::new(Some(root)), options);
+    all.files.extend(asked.files);
+    all.warnings.extend(asked.warnings);
+    let mut checked = checked(&all, &mut Scripts::new(Some(root)), options);
     let diagnostics = &mut checked.diagnostics;
     diagnostics.retain(|found| shown.contains(&found.at.file));
     sort(diagnostics);
@@ -94,17 +96,16 @@ fn real(path: &Path) -> PathBuf {
 }
 
 /// What was read, with what could not be.
-pub fn checked(
-    files: &[SourceFile],
-    faults: Vec<Diagnostic>,
-    scripts: &mut Scripts,
-    options: &CheckOptions,
-) -> Checked {
-    let mut checked = check_with(files, faults.is_empty(), scripts, options);
-    checked.files += faults.len();
-    if !faults.is_empty() {
+pub fn checked(read: &ReadFiles, scripts: &mut Scripts, options: &CheckOptions) -> Checked {
+    let all_read = read.faults.is_empty();
+    let mut checked = check_with(&read.files, all_read, scripts, options);
+    checked.files += read.faults.len();
+    if !all_read {
         checked.workflows = super::Workflows::default();
-        checked.diagnostics.extend(faults);
+    }
+    if !all_read || !read.warnings.is_empty() {
+        let found = read.faults.iter().chain(&read.warnings);
+        checked.diagnostics.extend(found.cloned());
         sort(&mut checked.diagnostics);
     }
     checked
@@ -213,36 +214,136 @@ fn find_below(folder: &Path, depth: usize, found: &mut Found, faults: &mut Vec<D
     }
 }
 
-/// Those that can be read, and why the others cannot.
-pub fn read_all(paths: &[PathBuf]) -> (Vec<SourceFile>, Vec<Diagnostic>) {
-    let mut files = Vec::new();
-    let mut faults = Vec::new();
-    for path in paths {
-        match read(path) {
-            Ok(text) => files.push(SourceFile {
-                path: path.clone(),
-                text,
-            }),
-            Err((message, help)) => {
-                let name = path.display().to_string();
-                faults.push(Diagnostic::of_file("E007", &name, message, help));
-            }
+/// The files that could be read, and why the others could not.
+#[derive(Debug, Default)]
+pub struct ReadFiles {
+    pub files: Vec<SourceFile>,
+    pub faults: Vec<Diagnostic>,
+    /// About files that are read only because version 0.1 had accepted their text.
+    warnings: Vec<Diagnostic>,
+}
+
+/// Why a file is not read, and what to do.
+type Unread = (String, &'static str);
+
+impl From<Vec<SourceFile>> for ReadFiles {
+    fn from(files: Vec<SourceFile>) -> ReadFiles {
+        ReadFiles {
+            files,
+            ..ReadFiles::default()
         }
     }
-    (files, faults)
+}
+
+impl ReadFiles {
+    fn add(&mut self, path: &Path, text: Result<String, Unread>) {
+        match text {
+            Ok(text) => self.files.push(SourceFile {
+                path: path.to_path_buf(),
+                text,
+            }),
+            Err(unread) => self.faults.push(of_path(path, unread)),
+        }
+    }
+
+    fn append(&mut self, other: ReadFiles) {
+        self.files.extend(other.files);
+        self.faults.extend(other.faults);
+        self.warnings.extend(other.warnings);
+    }
+}
+
+/// Reads files that were found below a folder. Whoever can put files there may not be allowed to read what links there lead to, and
+/// the text of a workflow file is shown to everybody who may look at workflows. So a file that is not in the folder, or is one of the
+/// server itself, is refused, and nothing of its text is shown. A text that version 0.1 had accepted is no secret: it still loads.
+pub fn read_below(folder: &Path, paths: &[PathBuf], options: &CheckOptions) -> ReadFiles {
+    let opener = match &options.secret_policy {
+        Some(policy) => policy.source_opener(folder),
+        None => SecretPolicy::anything().source_opener(folder),
+    };
+    let mut read = ReadFiles::default();
+    for path in paths {
+        match read_by(&opener, path) {
+            Ok((text, SourcePlace::InFolder)) => read.add(path, Ok(text)),
+            Ok((text, place)) => {
+                let path = path.clone();
+                let file = SourceFile { path, text };
+                let mut found = of_path(&file.path, misplaced(place));
+                if options.accepted_by_0_1.has_file(&file) {
+                    found.severity = Severity::Warning;
+                    found.help.push(TOLERATED.to_string());
+                    read.warnings.push(found);
+                    read.files.push(file);
+                } else {
+                    read.faults.push(found);
+                }
+            }
+            Err(unread) => read.add(path, Err(unread)),
+        }
+    }
+    read
+}
+
+const TOLERATED: &str = "this file still loads because version 0.1 had accepted it; once the file changes this is an error";
+
+fn misplaced(place: SourcePlace) -> Unread {
+    let (message, help) = match place {
+        SourcePlace::OfServer => (
+            "this file belongs to the server itself (its data folder, its backups, its TLS key or a token), so it is not read",
+            "remove it; workflow files do not belong into folders of the server",
+        ),
+        SourcePlace::InFolder | SourcePlace::OutOfFolder => (
+            "this is a link that leads out of the workflows folder, so it is not read",
+            "put the file itself into the folder; links may lead to other files of the folder",
+        ),
+    };
+    (message.to_string(), help)
+}
+
+fn of_path(path: &Path, (message, help): Unread) -> Diagnostic {
+    Diagnostic::of_file("E007", &path.display().to_string(), message, help)
+}
+
+fn cannot_be_read(error: std::io::Error) -> Unread {
+    (
+        format!("the file cannot be read: {error}"),
+        "check its path and its permissions",
+    )
+}
+
+const NO_FILE: (&str, &str) = ("this is not a file", "name a file or a folder");
+
+fn read_by(opener: &SourceOpener, path: &Path) -> Result<(String, SourcePlace), Unread> {
+    let opened = opener.open(path).map_err(|fault| match fault {
+        OpenFault::Unreadable(error) => cannot_be_read(error),
+        OpenFault::NotRegular => (NO_FILE.0.to_string(), NO_FILE.1),
+        OpenFault::Replaced => (
+            "the file was replaced while it was opened".to_string(),
+            "try again",
+        ),
+        OpenFault::NotAllowed | OpenFault::ShowsProcesses => misplaced(SourcePlace::OutOfFolder),
+    })?;
+    match read_file(opened.file) {
+        Ok(text) => Ok((text, opened.place)),
+        // What is wrong with a file that nobody may see is told to nobody.
+        Err(_) if opened.place != SourcePlace::InFolder => Err(misplaced(opened.place)),
+        Err(unread) => Err(unread),
+    }
+}
+
+fn read_named(path: &Path) -> Result<String, Unread> {
+    // To open a pipe would wait for whoever writes to it.
+    if !path.metadata().map_err(cannot_be_read)?.is_file() {
+        return Err((NO_FILE.0.to_string(), NO_FILE.1));
+    }
+    read_file(File::open(path).map_err(cannot_be_read)?)
 }
 
 /// What is larger than allowed is not read at all.
-fn read(path: &Path) -> Result<String, (String, &'static str)> {
-    let why = |error: std::io::Error| {
-        (
-            format!("the file cannot be read: {error}"),
-            "check its path and its permissions",
-        )
-    };
-    let found = std::fs::metadata(path).map_err(why)?;
+fn read_file(file: File) -> Result<String, Unread> {
+    let found = file.metadata().map_err(cannot_be_read)?;
     if !found.is_file() {
-        return Err(("this is not a file".to_string(), "name a file or a folder"));
+        return Err((NO_FILE.0.to_string(), NO_FILE.1));
     }
     let bytes = found.len();
     if bytes > FILE_BYTES_MAX {
@@ -252,20 +353,20 @@ fn read(path: &Path) -> Result<String, (String, &'static str)> {
             "split it; what is not a workflow does not belong into this folder",
         ));
     }
-    let bytes = std::fs::read(path).map_err(why)?;
+    let mut bytes = Vec::new();
+    // It may have grown meanwhile. One byte more than is allowed is enough to know.
+    let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(cannot_be_read)?;
     text(bytes)
 }
 
 /// The text of a file that came from elsewhere than the disk.
 pub fn text_of(bytes: Vec<u8>, name: &Path) -> Result<String, Box<Diagnostic>> {
-    text(bytes).map_err(|(message, help)| {
-        let name = name.display().to_string();
-        Box::new(Diagnostic::of_file("E007", &name, message, help))
-    })
+    text(bytes).map_err(|unread| Box::new(of_path(name, unread)))
 }
 
 /// UTF-8, of bounded length.
-fn text(bytes: Vec<u8>) -> Result<String, (String, &'static str)> {
+fn text(bytes: Vec<u8>) -> Result<String, Unread> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         let message = format!("the file is longer than {FILE_BYTES_MAX} bytes");
         return Err((message, "split it"));

@@ -1,10 +1,14 @@
 //! What people should know about who may come in: a server that asks nobody, tokens that anybody could have made, and steps that can
 //! read tokens.
 
+use std::net::SocketAddr;
+
 use super::App;
 use super::first_start::FirstTokens;
 use crate::clock::wall_time;
 use crate::domain::token::Token;
+use crate::sealer::KEY_FILE;
+use crate::store::DATABASE_FILE;
 use crate::token_files::{ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE};
 use crate::wire::api::{NoticeJson, Severity};
 use crate::words::{count, shell_path, shell_word};
@@ -21,6 +25,8 @@ pub struct Door {
     pub is_folder_closed: bool,
     /// The tokens that this start has written into the data folder.
     pub first_tokens: Option<FirstTokens>,
+    /// Where the server listens: the port that was chosen, if the settings name none.
+    pub address: SocketAddr,
 }
 
 /// Returns the notices about authentication. Names of tokens are included only for callers that may list tokens.
@@ -46,7 +52,7 @@ fn open_folder(app: &App) -> Option<NoticeJson> {
         message: format!(
             "every user and every step on this machine can do everything here: the server at {} asks nobody for a token, because \
              version 0.1 created the data folder and the settings do not have auth.required",
-            config.listen
+            app.door.address
         ),
         fix: format!(
             "write `auth: {{ required: true }}` in the settings of the server and restart it; it then writes a token for you to {}. \
@@ -130,30 +136,41 @@ fn selector(token: &Token, all: &[Token]) -> String {
     }
 }
 
-/// Steps of the worker in the server's own process run as the server's user.
+/// Steps of the worker in the server's own process run as the server's user. Without the token files they can still read the database
+/// and the key, which is enough to make a token.
 fn steps_read_tokens(app: &App) -> Option<NoticeJson> {
     let config = &app.config;
+    let is_so =
+        app.door.is_for_others && app.gate.asks_for_token() && config.embedded_worker.is_some();
+    if !is_so {
+        return None;
+    }
     let folder = &config.data_dir;
-    let has_file = |file: &str| folder.join(file).symlink_metadata().is_ok();
-    let files: Vec<&str> = [ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE]
-        .into_iter()
-        .filter(|file| has_file(file))
-        .collect();
-    let is_so = app.door.is_for_others
-        && app.gate.asks_for_token()
-        && config.embedded_worker.is_some()
-        && !files.is_empty();
-    is_so.then(|| NoticeJson {
+    let mut files = vec![DATABASE_FILE, KEY_FILE];
+    let tokens = [ADMIN_TOKEN_FILE, WORKER_TOKEN_FILE];
+    let has_file = |file: &&str| folder.join(file).symlink_metadata().is_ok();
+    files.extend(tokens.iter().filter(|file| has_file(file)));
+    let token_file = config.auth.token_file.as_ref();
+    let token_file =
+        token_file.map_or_else(String::new, |file| format!(", and {}", file.display()));
+    Some(NoticeJson {
         code: "steps_read_tokens".to_string(),
         severity: Severity::Warning,
         message: format!(
-            "steps of the embedded worker run as the server's user: they can read {} in {}, and the database",
-            files.join(" and "),
-            folder.display()
+            "steps of the embedded worker run as the server's user: they can read {} in {}{token_file}",
+            all_of(&files),
+            folder.display(),
         ),
         fix: "run a worker as another user instead: make an enrolment with `stepward token new NAME --role enrolment --to FILE`, start \
-              `stepward worker --server URL --token-file FILE` as that user, and set embedded_worker: false"
+              `stepward worker --name NAME --server URL --token-file FILE` as that user, and set embedded_worker: false"
             .to_string(),
         page: "/settings".to_string(),
     })
+}
+
+fn all_of(names: &[&str]) -> String {
+    match names {
+        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
+        names => names.concat(),
+    }
 }

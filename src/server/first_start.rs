@@ -51,6 +51,7 @@ pub fn write_tokens(
         });
         secrets.push(secret);
     }
+    token_files::keep_out_of_repositories(data_dir);
     let made = engine.by(FIRST_START).make_first_tokens(tokens, now)?;
     for (((file, ..), token), secret) in TOKENS.iter().zip(&made).zip(&secrets) {
         let file = data_dir.join(file);

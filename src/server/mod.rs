@@ -434,6 +434,7 @@ impl Server {
         let address = config.listen;
         let in_listen = |source| StartError::Listen { address, source };
         let socket = http::bind(address).map_err(in_listen)?;
+        let address = socket.local_addr().map_err(in_listen)?;
 
         let store = Store::finish(opening)?;
         if let Some(identity) = &identity {
@@ -467,6 +468,7 @@ impl Server {
             is_for_others,
             is_folder_closed: folder_door.is_closed,
             first_tokens: written,
+            address,
         };
         gate.load(&engine)?;
         let gate = Arc::new(gate);

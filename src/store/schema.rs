@@ -174,8 +174,16 @@ pub const UPGRADES: &[&str] = &[
     ALTER TABLE server ADD COLUMN first_start_at INTEGER;
     ALTER TABLE token ADD COLUMN is_unasked INTEGER NOT NULL DEFAULT 0 CHECK (is_unasked IN (0, 1));
     CREATE INDEX token_unasked ON token (token_id) WHERE ended_at IS NULL AND is_unasked = 1;
-    UPDATE token SET is_unasked = 1 WHERE made_by = 'local';
-    UPDATE token SET is_unasked = 1 WHERE token_id IN (SELECT made_token_id FROM token WHERE is_unasked = 1);
+    WITH RECURSIVE unasked (token_id, name, role, made_token_id) AS (
+        SELECT token_id, name, role, made_token_id FROM token WHERE made_by = 'local'
+        UNION
+        SELECT t.token_id, t.name, t.role, t.made_token_id
+          FROM unasked AS u JOIN token AS t ON t.made_by = u.name AND t.token_id > u.token_id
+         WHERE u.role = 'admin'
+        UNION
+        SELECT t.token_id, t.name, t.role, t.made_token_id FROM unasked AS u JOIN token AS t ON t.token_id = u.made_token_id
+    )
+    UPDATE token SET is_unasked = 1 WHERE token_id IN (SELECT token_id FROM unasked);
 
     -- Audit log.
     CREATE TABLE audit (

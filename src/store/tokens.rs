@@ -105,6 +105,7 @@ const IS_NAME_OF_ANOTHER: &str = "
      WHERE w.name = :name AND w.state = 'active' AND w.token_id IS NOT NULL
        AND w.token_id <> :token_id
        AND w.instance_key <> :instance_key
+       AND (w.draining = 0 OR EXISTS (SELECT 1 FROM step AS s WHERE s.session_id = w.session_id AND s.ended_at IS NULL))
        AND (w.token_id = 0 OR EXISTS (SELECT 1 FROM token AS t
                                        WHERE t.token_id = w.token_id AND t.ended_at IS NULL
                                          AND (t.expires_at IS NULL OR t.expires_at > :wall)))
@@ -203,7 +204,8 @@ impl Tx<'_> {
         Ok(tokens)
     }
 
-    /// Another worker of that name is there, and came with another token that is good.
+    /// Another worker of that name is there, and came with another token that is good. One that was drained and holds no step has
+    /// left, or is about to.
     pub fn is_name_of_another(
         &self,
         name: &str,

@@ -567,6 +567,11 @@ fn a_folder_of_0_1_stays_open_and_says_how_to_close_it() {
         said.contains("auth: { required: true }") && said.contains("admin.token"),
         "{said}"
     );
+    let address = url.strip_prefix("http://").unwrap();
+    assert!(
+        said.contains(&format!("the server at {address} asks")),
+        "{said}"
+    );
     assert_eq!(
         typed_in(
             folder,
@@ -799,7 +804,7 @@ tasks:
         "{second}"
     );
     // What steps can read is told: files are not hidden from them.
-    let warning = "can read admin.token and worker.token";
+    let warning = "can read stepward.db, secret.key, admin.token and worker.token";
     assert!(server.said().contains(warning), "{}", server.said());
     let doctor = user
         .command(&["doctor", "server", "--json"])
@@ -826,9 +831,9 @@ tasks:
     stop(server);
 }
 
-/// `run` holds the token of the server and inputs that may be secret, also while it only waits for a job.
+/// A command holds the token of the server and inputs that may be secret, also while it only waits for a job.
 #[test]
-fn a_run_cannot_be_looked_into() {
+fn no_command_can_be_looked_into() {
     let user = Unprivileged::new();
     let folder = user.folder.path();
     let started = folder.join("started");
@@ -862,6 +867,31 @@ tasks:
         run.signal(Signal::TERM);
         assert!(!run.wait());
     }
+    // A run that ends leaves its job to the server, whose worker has no other slot.
+    let cancel = || {
+        let cancelled = user.command(&["cancel", "latest"]).output().unwrap();
+        assert!(cancelled.status.success(), "{cancelled:?}");
+    };
+    cancel();
+    let submitted = user.command(&["run", "wait", "--detach"]).output().unwrap();
+    assert!(submitted.status.success(), "{submitted:?}");
+    await_that("the step runs", || started.exists().then_some(()));
+    for words in [
+        &["wait", "latest"][..],
+        &["watch", "latest"],
+        &["logs", "latest", "-f"],
+        &["events", "--follow"],
+    ] {
+        let waits = Process::start("waits", user.command(words));
+        // Its file belongs to this user until it has hidden itself.
+        let environ = format!("/proc/{}/environ", waits.id());
+        await_that("the command hides", || {
+            assert!(waits.is_alive(), "{words:?}: {}", waits.said());
+            (fs::metadata(&environ).unwrap().uid() == 0).then_some(())
+        });
+        waits.kill();
+    }
+    cancel();
     stop(server);
 }
 

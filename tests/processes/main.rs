@@ -59,6 +59,7 @@ mod service;
 mod settings;
 mod stops;
 mod tls;
+mod token_files;
 #[allow(dead_code)] // Stories use what they need of it.
 mod tokens;
 mod typed;

@@ -72,6 +72,7 @@ pub fn check(
         accepted_by_0_1: &options.accepted_by_0_1,
     };
     let uses = untrusted::action_uses(&documents);
+    let command_inputs = command_secrets::command_inputs(&documents);
     for document in &documents {
         for action in &document.actions {
             if checker.problems.is_out_of_time() {
@@ -87,7 +88,7 @@ pub fn check(
             let graph = checker.graph(task);
             checker.templates(task, &graph);
             checker.calls(task);
-            checker.secrets_in_commands(task);
+            checker.secrets_in_commands(task, &command_inputs);
             checker.warnings(task, options);
         }
     }

@@ -202,7 +202,7 @@ secrets:
         code: "W115",
         title: "a secret on a command line",
         text: "Every user of the worker's machine can read command lines with `ps`, and the container engine keeps them. Pass the \
-               secret by `env`, and let the program read it from there.",
+               secret by `env`, and let the program read it from there. In a pod `$(NAME)` puts the variable on the command line.",
         wrong: r#"tasks:
   hello:
     flow:

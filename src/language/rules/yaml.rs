@@ -128,7 +128,9 @@ actions:
         code: "E007",
         title: "the file cannot be read",
         text: "The file or folder is not there, is not allowed to be read, is longer than 4 MiB, or is not \
-               UTF-8. A large file is refused before it is read.",
+               UTF-8. A large file is refused before it is read. A link in the workflows folder has to lead to \
+               a file of that folder, because everybody who may look at workflows sees the text, and files of \
+               the server itself are never read.",
         wrong: r#"# file: not-utf8.yaml
 tasks: {}
 "#,

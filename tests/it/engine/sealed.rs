@@ -243,7 +243,7 @@ fn only_declared_secret_inputs_are_opened() {
 fn no_worker_is_given_what_version_0_1_left_sealed_in_a_plain_input() {
     let house = TestHouse::new();
     let task = TaskDraft {
-        rules: Rules::V1,
+        secret_rules: Rules::V1,
         inputs: vec![ValueSpec::new("config", ValueType::Json)],
         ..TaskDraft::new("main", vec![script("a")])
     };

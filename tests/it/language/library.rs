@@ -1,8 +1,12 @@
 //! A folder over time: what is served while somebody writes in it.
 
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use stepward::language::{FILES_MAX, Library};
+use stepward::config::ServerConfig;
+use stepward::language::{CheckOptions, FILES_MAX, Library, load_files};
+use stepward::secret_policy::SecretPolicy;
 use tempfile::TempDir;
 
 struct Folder {
@@ -309,4 +313,77 @@ fn a_file_is_read_when_nobody_writes_it_any_more() {
         folder.library.has_settled_change()
     });
     assert!(taken);
+}
+
+/// Whoever can put links into the folder may not be allowed to read what they lead to.
+#[test]
+fn links_stay_in_the_folder_and_show_nothing_of_other_files() {
+    let mut folder = Folder::new();
+    let path = folder.folder.path().to_path_buf();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let secret = elsewhere.path().join("secret.yaml");
+    std::fs::write(&secret, "hunter2hunter2").unwrap();
+    // As Kubernetes mounts a ConfigMap.
+    std::fs::create_dir(path.join("..2026")).unwrap();
+    folder.write("..2026/a.yaml", &task("a", "one"));
+    symlink("..2026", path.join("..data")).unwrap();
+    symlink("..data/a.yaml", path.join("a.yaml")).unwrap();
+    symlink(&secret, path.join("out.yaml")).unwrap();
+    symlink("/proc/self/status", path.join("proc.yaml")).unwrap();
+    let reloaded = folder.library.reload();
+    let tasks: Vec<&String> = reloaded.workflows.tasks().map(|(name, _)| name).collect();
+    assert_eq!(tasks, ["a"]);
+    let found = reloaded.diagnostics.iter();
+    let found: Vec<(&str, &str)> = found
+        .map(|found| (found.code, found.message.as_str()))
+        .collect();
+    let told = "this is a link that leads out of the workflows folder, so it is not read";
+    assert_eq!(found, [("E007", told), ("E007", told)]);
+
+    // The same for whoever names the folder; a file that is named may be a link.
+    let options = CheckOptions::default();
+    let checked = load_files(std::slice::from_ref(&path), &path, None, &options);
+    assert_eq!((checked.errors(), checked.files), (2, 3));
+    std::fs::write(&secret, task("b", "one")).unwrap();
+    let named = load_files(&[path.join("out.yaml")], &path, None, &options);
+    assert_eq!(named.errors(), 0, "{:?}", named.diagnostics);
+}
+
+/// A server knows its own files, by whatever name they come.
+#[test]
+fn files_of_the_server_are_neither_workflows_nor_scripts() {
+    const TOKEN: &str = "stepward-1-0123456789abcdef";
+    let mut folder = Folder::new();
+    let path = folder.folder.path().to_path_buf();
+    let data = path.join(".stepward");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("admin.token"), TOKEN).unwrap();
+    let config = ServerConfig {
+        data_dir: data.clone(),
+        ..ServerConfig::default()
+    };
+    let policy = SecretPolicy::of_server(&config);
+    folder.library = Library::new(&path).checking_secrets(Arc::new(policy));
+    std::fs::hard_link(data.join("admin.token"), path.join("hard.yaml")).unwrap();
+    symlink(".stepward/admin.token", path.join("link.yaml")).unwrap();
+    std::fs::hard_link(data.join("admin.token"), path.join("hard.sh")).unwrap();
+    for (name, script) in [("one", "hard.sh"), ("two", ".stepward/admin.token")] {
+        let text = format!("tasks: {{ {name}: {{ flow: {{ s: {{ file: {script} }} }} }} }}\n");
+        folder.write(&format!("{name}.yaml"), &text);
+    }
+    let reloaded = folder.library.reload();
+    assert_eq!(reloaded.workflows.tasks().count(), 0);
+    let codes: Vec<&str> = reloaded
+        .diagnostics
+        .iter()
+        .map(|found| found.code)
+        .collect();
+    assert_eq!(codes, ["E007", "E007", "E028", "E028"]);
+    for found in &reloaded.diagnostics {
+        assert!(
+            found.message.contains("belongs to the server itself"),
+            "{found:?}"
+        );
+        assert!(!format!("{found:?}").contains(TOKEN), "{found:?}");
+    }
 }

@@ -372,6 +372,29 @@ tasks:
     assert_eq!(rules, expected);
 }
 
+/// A link to a file elsewhere worked in 0.1. What 0.1 had accepted is a workflow and no secret.
+#[test]
+fn a_link_out_of_the_folder_loads_while_its_text_is_that_of_0_1() {
+    let plain = "tasks: { former: { flow: { a: { script: x } } } }\n";
+    let upgraded = Upgraded::with(&[("former.yaml", plain)]);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let target = elsewhere.path().join("shared.yaml");
+    std::fs::write(&target, plain).unwrap();
+    let link = upgraded.folder.path().join("former.yaml");
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let former = format!("former {:?}", Rules::V1);
+    for _ in 0..2 {
+        assert_eq!(
+            upgraded.load(),
+            (vec![former.clone()], vec![], vec!["E007"])
+        );
+    }
+    // Any other text is new. The last good text is served.
+    std::fs::write(&target, plain.replace("x", "y")).unwrap();
+    assert_eq!(upgraded.load(), (vec![former], vec!["E007"], vec![]));
+}
+
 #[test]
 fn another_folder_has_no_former_files() {
     let upgraded = Upgraded::with(&[]);

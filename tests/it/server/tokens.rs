@@ -447,6 +447,13 @@ fn a_worker_touches_nothing_but_its_own_sessions_and_attempts() {
     namesake["name"] = json!("ann");
     let posing = guarded.ask(&eve, "POST", "/api/worker/sessions", &namesake);
     assert_eq!(posing.refused(409), "name_taken");
+    // A worker that drains keeps its name while it has a step.
+    let drain = json!({"session": "ann 1"});
+    guarded
+        .ask(&ann, "POST", "/api/worker/drain", &drain)
+        .expect(200);
+    let posing = guarded.ask(&eve, "POST", "/api/worker/sessions", &namesake);
+    assert_eq!(posing.refused(409), "name_taken");
 
     let job = guarded
         .admin("GET", &format!("/api/jobs/{job_id}"), &Value::Null)

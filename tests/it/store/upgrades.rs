@@ -206,7 +206,7 @@ fn an_upgrade_records_the_lost_attempts_of_held_steps() {
     );
 }
 
-/// A folder of version 0.1 stays open, and tokens that anybody could have made there are marked, with what their enrolments made.
+/// A folder of version 0.1 stays open, and tokens that anybody could have made there are marked, with all that was made with them.
 #[test]
 fn an_upgrade_leaves_the_door_open_and_marks_tokens_that_nobody_was_asked_for() {
     let (_, sql) = RELEASED[2];
@@ -221,7 +221,13 @@ fn an_upgrade_leaves_the_door_open_and_marks_tokens_that_nobody_was_asked_for() 
              INSERT INTO token (token_id, name, role, hash, made_by, created_at) VALUES (102, 'edge', 'worker', 'h2', 'enrolment 103', 1);
              INSERT INTO token (token_id, name, role, hash, made_by, created_at, expires_at, ended_at, made_token_id)
              VALUES (103, 'edge', 'enrolment', 'h3', 'local', 1, 2, 2, 102);
-             INSERT INTO token (token_id, name, role, hash, made_by, created_at) VALUES (104, 'ada', 'admin', 'h4', 'console', 1);",
+             INSERT INTO token (token_id, name, role, hash, made_by, created_at) VALUES (104, 'ada', 'admin', 'h4', 'console', 1);
+             INSERT INTO token (token_id, name, role, hash, made_by, created_at) VALUES
+               (105, 'mallory', 'admin', 'h5', 'eve', 1), (106, 'w', 'worker', 'h6', 'mallory', 1),
+               (108, 'grafana', 'viewer', 'h8', 'ada', 1);
+             INSERT INTO token (token_id, name, role, hash, made_by, created_at) VALUES (109, 'gate', 'worker', 'h9', 'enrolment 107', 1);
+             INSERT INTO token (token_id, name, role, hash, made_by, created_at, expires_at, ended_at, made_token_id)
+             VALUES (107, 'gate', 'enrolment', 'h7', 'mallory', 1, 2, 2, 109);",
         )
         .unwrap();
     drop(database);
@@ -236,7 +242,7 @@ fn an_upgrade_leaves_the_door_open_and_marks_tokens_that_nobody_was_asked_for() 
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
-    assert_eq!(marked, [101, 102, 103]);
+    assert_eq!(marked, [101, 102, 103, 105, 106, 107, 109]);
     let door = "SELECT asks_by_default, first_start_at IS NULL FROM server";
     let door = database.query_row(door, [], |row| Ok((row.get(0)?, row.get(1)?)));
     assert_eq!(door, Ok((false, true)));
