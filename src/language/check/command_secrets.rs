@@ -3,12 +3,12 @@
 //! Scripts and variables are safe: a script reaches its container as a file or in a variable, and variables reach it in a file or
 //! through the environment of the container engine's client.
 
-use std::borrow::Cow;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use serde_yaml::Value;
+use serde_json::Value;
 
 use super::super::decode::{ActionParts, Does, Place, SpecParts, StepParts, TaskParts, Text};
+use super::super::manifest;
 use super::super::template;
 use super::super::tree::{Entry, Kind, Node};
 use super::Checker;
@@ -43,6 +43,9 @@ impl<'t> Checker<'_, 't> {
         for step in &task.steps {
             // What a named action says is checked with the action.
             if let Does::Own { action, .. } = &step.does {
+                if self.problems.is_out_of_time() {
+                    return;
+                }
                 let mut names = of_task.clone();
                 names.add_env(&step.policies.env);
                 names.add_given(step);
@@ -52,8 +55,15 @@ impl<'t> Checker<'_, 't> {
     }
 
     fn secrets_in_command(&mut self, action: &Action, texts: &[Text<'t>], names: &SecretNames<'_>) {
+        let pod_words = pod_command_words(action);
         for text in texts {
-            let words = words_of_command_line(action, text);
+            if self.problems.is_out_of_time() {
+                return;
+            }
+            if names.is_empty() && !text.text.contains("secret") {
+                continue;
+            }
+            let words = words_of_command_line(action, &pod_words, text);
             let mut mentions = words
                 .iter()
                 .flat_map(|word| template::mentions(word).unwrap_or_default());
@@ -109,6 +119,11 @@ impl<'s> SecretNames<'s> {
         mentions.iter().any(|mention| self.holds(&mention.path))
     }
 
+    /// Only `secret` itself can be secret then.
+    fn is_empty(&self) -> bool {
+        self.inputs.is_empty() && self.env.is_empty()
+    }
+
     /// A whole `input` or `env` holds a secret if one of its members does.
     fn holds(&self, path: &[String]) -> bool {
         let names = match path.first().map(String::as_str) {
@@ -129,8 +144,13 @@ fn secret_inputs(inputs: &[SpecParts]) -> HashSet<&str> {
     secret.map(|input| input.spec.name.as_str()).collect()
 }
 
-/// The templates in this text that become words of a command line, on the worker's machine or in a container.
-fn words_of_command_line<'x>(action: &Action, text: &'x Text<'_>) -> Vec<Cow<'x, str>> {
+/// The templates in this text that become words of a command line, on the worker's machine or in a container. `pod_words`: those of
+/// the commands of the pod, if the action is one.
+fn words_of_command_line<'x>(
+    action: &Action,
+    pod_words: &'x BTreeSet<String>,
+    text: &'x Text<'_>,
+) -> Vec<&'x str> {
     let is_for_worker = !matches!(
         text.place,
         Place::Script
@@ -149,38 +169,61 @@ fn words_of_command_line<'x>(action: &Action, text: &'x Text<'_>) -> Vec<Cow<'x,
     if !is_for_worker || !is_template(&text.text) {
         return Vec::new();
     }
-    let whole = || vec![Cow::from(&*text.text)];
+    let whole = || vec![&*text.text];
     match action {
         // The image, the working directory, the entry point and the command are words of `docker run`.
         Action::Docker { .. } => whole(),
         Action::Script { runner, .. } if *runner != Runner::Local => whole(),
-        Action::Pod { manifest } => {
-            // A manifest that was written as a tree is JSON by now, and each text of it stands alone.
-            let is_tree = *manifest != text.text;
-            let mut words = Vec::new();
-            if let Ok(tree) = serde_yaml::from_str(manifest) {
-                command_words(&tree, false, &mut words);
-            }
-            words.retain(|word| !is_tree || *word == text.text);
-            words.into_iter().map(Cow::from).collect()
+        Action::Pod { manifest } if *manifest == text.text => {
+            pod_words.iter().map(String::as_str).collect()
         }
+        // A manifest that was written as a tree is JSON by now, and each text of it stands alone.
+        Action::Pod { .. } if pod_words.contains(&*text.text) => whole(),
+        Action::Pod { .. } => Vec::new(),
         Action::Script { .. } | Action::Task { .. } | Action::Approval { .. } => Vec::new(),
     }
 }
 
-/// The words of the commands of all containers of a pod.
-fn command_words(value: &Value, is_command: bool, words: &mut Vec<String>) {
+/// The templates in the commands of all containers of a pod. Many words may be the same, and each is looked at once.
+fn pod_command_words(action: &Action) -> BTreeSet<String> {
+    let mut words = BTreeSet::new();
+    // Aliases may multiply what a manifest says, so only the bounded reader may read it.
+    if let Action::Pod { manifest } = action
+        && let Ok(tree) = manifest::read(manifest)
+    {
+        command_words(&tree, false, &mut words);
+    }
+    words
+}
+
+fn command_words(value: &Value, is_command: bool, words: &mut BTreeSet<String>) {
     match value {
-        Value::String(word) if is_command => words.push(word.clone()),
-        Value::Sequence(items) => items
+        Value::String(word) if is_command && is_template(word) => {
+            words.insert(word.clone());
+        }
+        Value::Array(items) => items
             .iter()
             .for_each(|item| command_words(item, is_command, words)),
-        Value::Mapping(entries) => {
+        Value::Object(entries) => {
             for (key, value) in entries {
-                let is_command = matches!(key.as_str(), Some("command" | "args" | "workingDir"));
+                let is_command = matches!(key.as_str(), "command" | "args" | "workingDir");
                 command_words(value, is_command, words);
             }
         }
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_words_of_a_pod_are_looked_at_once() {
+        let container = "{args: ['{{ input.x }}', plain], image: '{{ input.y }}'}";
+        let containers = [container; 1_000].join(",");
+        let manifest = format!("{{spec: {{containers: [{containers}]}}}}");
+        let words = pod_command_words(&Action::Pod { manifest });
+        assert_eq!(words, BTreeSet::from(["{{ input.x }}".to_string()]));
     }
 }
