@@ -29,6 +29,13 @@ const SHAPES: &[(&str, Shape)] = &[
     ("templates in one script", templates),
     ("unknown names in one line", names),
     ("secrets that do not exist", secrets),
+    ("words of a pod's command", pod_words),
+    ("equal words of a pod's containers", pod_containers),
+    ("a manifest full of aliases", aliases),
+    ("a script in twelve loops", loops),
+    ("a long variable that many steps use", uses),
+    ("branches that set a variable, and its uses", branches),
+    ("many values in many places", values),
 ];
 
 fn main() {
@@ -157,4 +164,63 @@ fn secrets(count: usize) -> String {
     lines(&format!("{known}{head}"), count / 2, |at| {
         format!("          {{{{ secret.l{at} }}}}")
     })
+}
+
+const POD: &str = "secrets: { s: { env: S } }\ntasks:\n  t:\n    flow:\n      a:\n        type: pod\n        manifest:";
+
+/// Many words make the manifest a list of texts, each of which could be looked for in all others.
+fn pod_words(count: usize) -> String {
+    let head = format!(
+        "{POD} |\n          spec:\n            containers:\n            - name: \"{{{{ secret.s }}}}\"\n              args:\n"
+    );
+    lines(&head, count, |at| {
+        format!("              - \"{{{{ job.id }}}} {at}\"")
+    })
+}
+
+fn pod_containers(count: usize) -> String {
+    let head = format!("{POD}\n          spec:\n            containers:\n");
+    lines(&head, count / 4, |_| {
+        "            - name: a\n              image: b\n              args:\n              - '{{ secret.s }}'".to_string()
+    })
+}
+
+/// The manifest would become larger than any memory.
+fn aliases(count: usize) -> String {
+    let (items, aliases) = ("x,".repeat(count), "*a,".repeat(count));
+    format!(
+        "{POD} |\n          a: &a [{items}]\n          b: [{aliases}]\n          c: \"{{{{ job.id }}}}\"\n"
+    )
+}
+
+fn loops(count: usize) -> String {
+    let (begin, end) = ("{% for i in [1] %}".repeat(12), "{% endfor %}".repeat(12));
+    let head = format!("tasks:\n  t:\n    flow:\n      a:\n        script: |\n          {begin}\n");
+    lines(&head, count, |_| "          echo it is long".to_string()) + &format!("          {end}\n")
+}
+
+/// A task has at most 10,000 steps.
+fn uses(count: usize) -> String {
+    let head = "actions:\n  a: { type: docker, image: \"{{ input.i }}\", input: { i: { type: string } } }\n\
+                tasks:\n  t:\n    env:\n      B: |\n";
+    let variable = lines(head, count / 2, |_| "        {{ job.id }}".to_string());
+    lines(&format!("{variable}    flow:\n"), count / 2, |at| {
+        format!("      s{at}: {{ action: a, input: {{ i: \"{{{{ env.B }}}}\" }} }}")
+    })
+}
+
+const SCRIPT: &str =
+    "tasks:\n  t:\n    input: { a: { type: string } }\n    flow:\n      a:\n        script: |\n";
+
+fn branches(count: usize) -> String {
+    let set = lines(SCRIPT, count / 2, |_| {
+        "          {% if 1 %}{% set x = input.a %}{% endif %}".to_string()
+    });
+    lines(&set, count / 2, |_| "          {{ x }}".to_string())
+}
+
+fn values(count: usize) -> String {
+    let (inputs, filters) = ("input.a,".repeat(64), "|capitalize".repeat(31));
+    let head = format!("{SCRIPT}          {{% set x = [{inputs}] %}}{{% set y = x{filters} %}}\n");
+    lines(&head, count, |_| "          {{ y }}".to_string())
 }

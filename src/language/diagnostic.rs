@@ -178,6 +178,11 @@ impl Problems {
         true
     }
 
+    /// The time limit, for what has no access to the problems.
+    pub fn budget(&self) -> CheckBudget {
+        self.budget.clone()
+    }
+
     /// Whether version 0.1 had accepted the text of this file.
     pub fn is_accepted_by_0_1(&self, file: u32) -> bool {
         let accepted = self.accepted_by_0_1.get(file as usize);

@@ -3,6 +3,7 @@
 //! A manifest is read before its templates are rendered. So a value becomes one scalar of the manifest and never a key, a list or
 //! another container. A manifest that version 0.1 accepted as text is rendered as text first (`engine::render`), as 0.1 did.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -20,6 +21,11 @@ const BYTES_MAX: usize = 1 << 20;
 const DEPTH_MAX: usize = 32;
 /// Length up to which references to variables are replaced in one text.
 const EXPANDED_BYTES_MAX: usize = 1 << 16;
+/// All texts in which references were replaced may together be so many times as long as the manifest, and some bytes longer. While a
+/// manifest is rendered, its values decide how long they are.
+const EXPANDED_TIMES_MAX: usize = 16;
+const EXPANDED_SPARE_BYTES: usize = 1 << 14;
+const EXPANDED_RENDERED_BYTES_MAX: usize = 4 * BYTES_MAX;
 
 /// Lists of containers in the specification of a pod.
 const CONTAINERS: &[&str] = &["containers", "initContainers", "ephemeralContainers"];
@@ -86,7 +92,13 @@ fn texts_of(
 ) -> Vec<ManifestText> {
     let mut lists = BTreeMap::new();
     let mut found = Vec::new();
-    for (place, text) in leaves(manifest) {
+    let leaves = leaves(manifest);
+    let written: usize = leaves.iter().map(|(_, text)| text.len()).sum();
+    let left = Cell::new(match rendered {
+        None => EXPANDED_TIMES_MAX * written + EXPANDED_SPARE_BYTES,
+        Some(_) => EXPANDED_RENDERED_BYTES_MAX,
+    });
+    for (place, text) in leaves {
         let path = segments(&place);
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
         let (text, has_references, role) = match argument_place(&path) {
@@ -100,8 +112,8 @@ fn texts_of(
             }
             Some((owner, container)) => {
                 let lists = lists.entry(pointer(owner)).or_insert_with(|| {
-                    let container = pointer(container);
-                    ArgumentRoles::of(manifest, &pointer(owner), &container, variables, rendered)
+                    let places = (pointer(owner), pointer(container));
+                    ArgumentRoles::of(manifest, &places, variables, rendered, &left)
                 });
                 let at = path[owner.len()..].join("/");
                 let Some((expanded, role)) = lists.0.remove(&at) else {
@@ -192,10 +204,10 @@ struct ArgumentRoles(BTreeMap<String, (String, Role)>);
 impl ArgumentRoles {
     fn of(
         manifest: &Value,
-        owner: &str,
-        container: &str,
+        (owner, container): &(String, String),
         variables: &Variables,
         rendered: Option<(&Value, &Variables)>,
+        left: &Cell<usize>,
     ) -> ArgumentRoles {
         let words = |manifest: &Value, variables: &Variables| -> Vec<String> {
             let Some(value) = manifest.pointer(owner) else {
@@ -204,7 +216,7 @@ impl ArgumentRoles {
             let lists = [&value["command"], &value["args"]].map(Value::as_array);
             let items = lists.into_iter().flatten().flatten();
             let items = items.map(|item| item.as_str().unwrap_or_default());
-            let mut expansion = Expansion::of(manifest.pointer(container), variables);
+            let mut expansion = Expansion::of(manifest.pointer(container), variables, left);
             items.map(|word| expansion.expanded(word)).collect()
         };
         let image = |manifest: &Value| -> Option<String> {
@@ -236,17 +248,17 @@ impl ArgumentRoles {
 }
 
 /// The variables of a container, as far as their texts are known: those that the step adds and those that the container sets.
-struct Expansion {
+struct Expansion<'l> {
     variables: Variables,
-    /// Bytes of all texts that were made so far.
-    made: usize,
+    /// Bytes that all texts of the manifest may still become.
+    left: &'l Cell<usize>,
 }
 
-impl Expansion {
-    fn of(container: Option<&Value>, added: &Variables) -> Expansion {
+impl<'l> Expansion<'l> {
+    fn of(container: Option<&Value>, added: &Variables, left: &'l Cell<usize>) -> Expansion<'l> {
         let mut expansion = Expansion {
             variables: added.clone(),
-            made: 0,
+            left,
         };
         let env = container.and_then(|container| container["env"].as_array());
         for variable in env.into_iter().flatten() {
@@ -279,13 +291,11 @@ impl Expansion {
             };
             self.variables.get(name).cloned().or_else(of_step)
         };
-        let expanded = match self.made < BYTES_MAX {
-            true => expand(text, value),
-            false => None,
-        };
+        let left = self.left.get();
+        let expanded = expand(text, value).filter(|expanded| expanded.len() <= left);
         // A text that becomes too long counts as one that anybody may have written.
         let expanded = expanded.unwrap_or_else(|| "{{ input }}".to_string());
-        self.made += expanded.len();
+        self.left.set(left.saturating_sub(expanded.len()));
         expanded
     }
 }
@@ -744,6 +754,22 @@ spec:
         );
         let texts = texts(&read(&manifest).unwrap(), &Variables::new());
         assert_eq!(texts[0].role, Role::Code(Program::Shell));
+    }
+
+    /// Each container has a text of its own that a few variables double again and again.
+    #[test]
+    fn references_of_many_containers_are_bounded_together() {
+        let doubled: String = (1..12)
+            .map(|at| format!(", {{name: V{at}, value: '$(V{0})$(V{0})'}}", at - 1))
+            .collect();
+        let container = format!(
+            "{{env: [{{name: V0, value: '{{{{ job.id }}}}'}}{doubled}], args: [{}]}}",
+            ["$(V11)"; 40].join(", ")
+        );
+        let manifest = format!("spec: {{containers: [{}]}}", [&*container; 50].join(", "));
+        let texts = texts(&read(&manifest).unwrap(), &Variables::new());
+        let bytes: usize = texts.iter().map(|found| found.text.len()).sum();
+        assert!(bytes < 20 * manifest.len(), "{bytes} of {}", manifest.len());
     }
 
     #[test]

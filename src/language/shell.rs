@@ -234,6 +234,17 @@ impl Shell {
         self.word.replace_range(.., "\0");
     }
 
+    /// See `Ways::work`. Every letter looks at all frames.
+    fn work(&self, bytes: usize) -> usize {
+        let ends = self
+            .announced
+            .iter()
+            .filter_map(|document| document.end.as_ref());
+        let kept: usize = ends.chain(&self.line).map(|text| text.len()).sum();
+        let frames = self.frames.len();
+        (bytes * (1 + frames / 16)).saturating_add(64 + 16 * (frames + self.announced.len()) + kept)
+    }
+
     pub fn read(&mut self, text: &str) {
         let mut letters = text.chars().peekable();
         while let Some(letter) = letters.next() {
@@ -471,6 +482,14 @@ impl Ways {
     /// A value stands here.
     pub fn value(&mut self) {
         self.each(Shell::value);
+    }
+
+    /// About what reading so many bytes costs, in bytes: each way reads them, and ways are copied and compared.
+    pub fn work(&self, bytes: usize) -> usize {
+        let count = self.others.len() + 1;
+        let shells = self.others.iter().chain([&self.first]);
+        let work: usize = shells.map(|shell| shell.work(bytes)).sum();
+        work.saturating_add(16 * count * count)
     }
 
     /// What is worst: neither a word nor JSON may stand where it may not by one of the ways.

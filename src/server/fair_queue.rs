@@ -51,8 +51,11 @@ impl<T> FairQueue<T> {
         self.len += 1;
     }
 
-    pub fn pop(&mut self) -> Option<T> {
-        let owner = self.turns.pop_front()?;
+    /// The next item of an owner that is not among these, with its owner. The lines of these keep their turns.
+    pub fn pop(&mut self, busy: &[ShareOwner]) -> Option<(Option<ShareOwner>, T)> {
+        let is_free = |owner: &Option<ShareOwner>| owner.is_none_or(|owner| !busy.contains(&owner));
+        let turn = self.turns.iter().position(is_free)?;
+        let owner = self.turns.remove(turn)?;
         let line = match owner {
             None => Some(&mut self.unowned),
             Some(owner) => self.lines.get_mut(&owner),
@@ -65,7 +68,7 @@ impl<T> FairQueue<T> {
             self.lines.remove(&owner);
         }
         self.len -= 1;
-        item
+        item.map(|item| (owner, item))
     }
 }
 
@@ -90,7 +93,8 @@ mod tests {
             (queue.len(), queue.len_of(ShareOwner::Token(TokenId(1)))),
             (6, 3)
         );
-        let order: Vec<&str> = std::iter::from_fn(|| queue.pop()).collect();
+        let next = || queue.pop(&[]).map(|(_, item)| item);
+        let order: Vec<&str> = std::iter::from_fn(next).collect();
         assert_eq!(
             order,
             ["ann 1", "bob 1", "local 1", "ann 2", "bob 2", "ann 3"]
@@ -103,11 +107,25 @@ mod tests {
         let mut queue = FairQueue::default();
         queue.push(ANN, 1);
         queue.push(BOB, 2);
-        assert_eq!(queue.pop(), Some(1));
+        assert_eq!(queue.pop(&[]), Some((ANN, 1)));
         queue.push(ANN, 3);
         assert_eq!(
-            (queue.pop(), queue.pop(), queue.pop()),
-            (Some(2), Some(3), None)
+            (queue.pop(&[]), queue.pop(&[]), queue.pop(&[])),
+            (Some((BOB, 2)), Some((ANN, 3)), None)
         );
+    }
+
+    #[test]
+    fn the_line_of_a_busy_owner_waits_and_keeps_its_turn() {
+        let mut queue = FairQueue::default();
+        for (owner, item) in [(ANN, 1), (ANN, 2), (BOB, 3), (BOB, 4), (None, 5)] {
+            queue.push(owner, item);
+        }
+        let ann = [ShareOwner::Token(TokenId(1))];
+        assert_eq!(queue.pop(&ann), Some((BOB, 3)));
+        assert_eq!(queue.pop(&ann), Some((None, 5)));
+        assert_eq!(queue.pop(&[]), Some((ANN, 1)));
+        assert_eq!(queue.pop(&ann), Some((BOB, 4)));
+        assert_eq!((queue.pop(&ann), queue.len()), (None, 1));
     }
 }

@@ -32,7 +32,7 @@ use crate::wire::worker::WORKER_TOO_OLD;
 const WORKERS_HANDLERS: usize = 64;
 const PEOPLES_HANDLERS: usize = 16;
 /// Checking the files of one request can take seconds of a processor. Such requests have a few threads of their own and a short queue,
-/// so that no number of them makes anybody else wait.
+/// so that no number of them makes anybody else wait. One caller has at most one of these threads at a time.
 const VALIDATION_HANDLERS: usize = 2;
 const VALIDATIONS_QUEUED_MAX: usize = 32;
 /// Threads for searches in logs. A search reads the whole log, which may have a gigabyte.
@@ -46,12 +46,7 @@ pub struct Handlers {
 impl Handlers {
     /// So many requests may wait for each crew.
     pub fn start(app: &Arc<App>, queued_max: usize) -> std::io::Result<Handlers> {
-        let queue = |queued_max: usize| {
-            Arc::new(Queue {
-                queued_max,
-                state: Mutex::default(),
-            })
-        };
+        let queue = |queued_max: usize| Arc::new(Queue::new(queued_max));
         let door = Arc::new(Door {
             gate: app.gate.clone(),
             epochs: app.epochs.clone(),
@@ -61,7 +56,10 @@ impl Handlers {
             panics: app.engine.store.metrics().panics.clone(),
             workers: queue(queued_max),
             people: queue(queued_max),
-            validations: queue(VALIDATIONS_QUEUED_MAX.min(queued_max)),
+            validations: Arc::new(Queue {
+                is_one_at_a_time: true,
+                ..Queue::new(VALIDATIONS_QUEUED_MAX.min(queued_max))
+            }),
             searches: queue(queued_max),
         });
         let crews = [
@@ -79,9 +77,10 @@ impl Handlers {
             for number in 1..=count {
                 let (app, queue) = (app.clone(), queue.clone());
                 let thread = spawn_essential(format!("{name}-{number}"), move || {
-                    while let Some(exchange) = queue.take() {
+                    while let Some((owner, exchange)) = queue.take() {
                         // An exchange that is dropped without an answer is answered with 500.
                         catch_request(&app, exchange.route, || serve(&app, exchange));
+                        queue.finish(owner);
                     }
                 })?;
                 handlers.threads.push(thread);
@@ -287,14 +286,17 @@ fn announced(headers: &Headers) -> Result<Peer, ApiError> {
 }
 
 /// Requests on their way to a handler. Callers take turns; the requests of one caller keep their order.
-struct Queue {
+struct Queue<T = Exchange> {
     queued_max: usize,
-    state: Mutex<State>,
+    /// Whether requests of one caller are handled one after the other, however many handlers are idle.
+    is_one_at_a_time: bool,
+    state: Mutex<State<T>>,
 }
 
-#[derive(Default)]
-struct State {
-    exchanges: FairQueue<Exchange>,
+struct State<T> {
+    exchanges: FairQueue<T>,
+    /// Callers whose request is being handled, if they have one handler at a time.
+    busy: Vec<ShareOwner>,
     /// Who sleeps here; the last of them worked last.
     idle: Vec<Thread>,
     is_closed: bool,
@@ -311,14 +313,23 @@ pub enum NotQueued {
     Closed,
 }
 
-impl Queue {
+impl<T> Queue<T> {
+    fn new(queued_max: usize) -> Queue<T> {
+        let state = State {
+            exchanges: FairQueue::default(),
+            busy: Vec::new(),
+            idle: Vec::new(),
+            is_closed: false,
+        };
+        Queue {
+            queued_max,
+            is_one_at_a_time: false,
+            state: Mutex::new(state),
+        }
+    }
+
     /// `share`: how many requests of one owner may wait.
-    fn put(
-        &self,
-        exchange: Exchange,
-        owner: Option<ShareOwner>,
-        share: usize,
-    ) -> Result<(), NotQueued> {
+    fn put(&self, exchange: T, owner: Option<ShareOwner>, share: usize) -> Result<(), NotQueued> {
         let mut state = self.state();
         if state.is_closed {
             return Err(NotQueued::Closed);
@@ -343,15 +354,22 @@ impl Queue {
         Ok(())
     }
 
-    /// `None`: it is closed, and everything in it was taken.
-    fn take(&self) -> Option<Exchange> {
+    /// The next request and its caller, who is to be told to `finish`. `None`: it is closed, and everything in it was taken, or is left
+    /// to the handler of the same caller.
+    fn take(&self) -> Option<(Option<ShareOwner>, T)> {
         let thread = std::thread::current();
         let mut state = self.state();
         loop {
-            if let Some(exchange) = state.exchanges.pop() {
+            let State {
+                exchanges, busy, ..
+            } = &mut *state;
+            if let Some((owner, exchange)) = exchanges.pop(busy) {
+                if self.is_one_at_a_time {
+                    busy.extend(owner);
+                }
                 // It may have been woken by something else, or have been faster than who was.
                 state.idle.retain(|idle| idle.id() != thread.id());
-                return Some(exchange);
+                return Some((owner, exchange));
             }
             if state.is_closed {
                 return None;
@@ -365,13 +383,20 @@ impl Queue {
         }
     }
 
+    /// The request of this caller was handled. If another one waits, the handler that calls this takes it next.
+    fn finish(&self, owner: Option<ShareOwner>) {
+        if self.is_one_at_a_time {
+            self.state().busy.retain(|busy| Some(*busy) != owner);
+        }
+    }
+
     fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
         state.idle.drain(..).for_each(|idle| idle.unpark());
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().expect("no panic while it is held")
     }
 }
@@ -431,5 +456,34 @@ fn note_who_came(app: &App, caller: &Caller) {
         if let Err(error) = app.engine.tell(event, now) {
             log::warn!("it could not be written down: {error}");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::TokenId;
+
+    #[test]
+    fn one_caller_has_one_handler_at_a_time() {
+        let ann = Some(ShareOwner::Token(TokenId(1)));
+        let bob = Some(ShareOwner::Token(TokenId(2)));
+        let queue = Queue {
+            is_one_at_a_time: true,
+            ..Queue::new(8)
+        };
+        for (owner, item) in [(ann, 1), (ann, 2), (bob, 3), (None, 4), (None, 5)] {
+            assert!(queue.put(item, owner, 8).is_ok());
+        }
+        assert_eq!(queue.take(), Some((ann, 1)));
+        assert_eq!(queue.take(), Some((bob, 3)));
+        // Callers that are exempt from shares may have all handlers.
+        assert_eq!(queue.take(), Some((None, 4)));
+        assert_eq!(queue.take(), Some((None, 5)));
+        queue.close();
+        // What waits for its turn is left to the handler that finishes before it.
+        assert_eq!(queue.take(), None);
+        queue.finish(ann);
+        assert_eq!(queue.take(), Some((ann, 2)));
     }
 }

@@ -71,8 +71,8 @@ pub fn check(
         suggestions,
         accepted_by_0_1: &options.accepted_by_0_1,
     };
-    let uses = untrusted::action_uses(&documents);
-    let command_inputs = command_secrets::command_inputs(&documents);
+    let uses = untrusted::action_uses(&documents, &options.budget);
+    let command_inputs = checker.command_inputs(&documents);
     for document in &documents {
         for action in &document.actions {
             if checker.problems.is_out_of_time() {
@@ -93,7 +93,8 @@ pub fn check(
         }
     }
     checker.task_cycles(&documents);
-    if checker.problems.errors() > 0 || !checker.copies_fit(&documents) {
+    let is_out_of_time = checker.problems.is_out_of_time();
+    if is_out_of_time || checker.problems.errors() > 0 || !checker.copies_fit(&documents) {
         return None;
     }
     let drafts = checker.assemble(&documents);

@@ -98,7 +98,7 @@ impl<'t> Checker<'_, 't> {
         action: &'d ActionParts<'t>,
         uses: &'d ActionUses<'d, 't>,
     ) {
-        let origins = Origins::of_action(action, uses);
+        let origins = Origins::of_action(action, uses, self.problems.budget());
         let inputs = Inputs::new(&action.inputs);
         let secret_holders = SecretHolders::of(&action.inputs, &[]);
         let scope = Scope {
@@ -130,7 +130,7 @@ impl<'t> Checker<'_, 't> {
             steps,
         };
         let of_task = scope(false, None);
-        let origins = Origins::of_task(task);
+        let origins = Origins::of_task(task, self.problems.budget());
         for text in &task.texts {
             self.text(text, &of_task, &origins);
         }

@@ -13,6 +13,7 @@ use std::rc::Rc;
 use serde_json::Value;
 
 use super::super::arguments::Choice;
+use super::super::budget::CheckBudget;
 use super::super::decode::{
     ActionParts, Document, Does, HookTarget, Place, SpecParts, StepParts, TaskParts, Text,
 };
@@ -45,10 +46,13 @@ pub struct ActionUse<'d, 't> {
 pub type ActionUses<'d, 't> = HashMap<&'t str, Vec<ActionUse<'d, 't>>>;
 
 /// Steps and hooks by the named action that they use.
-pub fn action_uses<'d, 't>(documents: &'d [Document<'t>]) -> ActionUses<'d, 't> {
+pub fn action_uses<'d, 't>(
+    documents: &'d [Document<'t>],
+    budget: &CheckBudget,
+) -> ActionUses<'d, 't> {
     let mut uses: ActionUses<'d, 't> = HashMap::new();
     for task in documents.iter().flat_map(|document| &document.tasks) {
-        let of_task = Origins::of_task(task);
+        let of_task = Origins::of_task(task, budget.clone());
         for step in &task.steps {
             if let Does::Uses { action, span } = step.does {
                 uses.entry(action).or_default().push(ActionUse {
@@ -98,6 +102,10 @@ struct OwnerOrigins<'d> {
     answers: HashMap<&'d str, &'d [SpecParts]>,
     whole_input: OnceCell<Option<UntrustedSource<'d>>>,
     whole_env: OnceCell<Option<UntrustedSource<'d>>>,
+    /// Variables of the task by their names.
+    variables: RefCell<HashMap<String, Option<UntrustedSource<'d>>>>,
+    /// When its time is over, nothing is looked for any more: the check says so and concludes nothing from what was not found.
+    budget: CheckBudget,
 }
 
 /// When a text is rendered, which decides what `input` and `env` are in it.
@@ -123,7 +131,7 @@ struct UntrustedSource<'d> {
 }
 
 impl<'d, 't> Origins<'d, 't> {
-    pub fn of_task(task: &'d TaskParts<'t>) -> Origins<'d, 't> {
+    pub fn of_task(task: &'d TaskParts<'t>, budget: CheckBudget) -> Origins<'d, 't> {
         let answers = task.steps.iter().filter_map(|step| match &step.does {
             Does::Own {
                 action: Action::Approval { .. },
@@ -135,6 +143,7 @@ impl<'d, 't> Origins<'d, 't> {
             owner: Rc::new(OwnerOrigins {
                 inputs: task.inputs.iter().map(|input| &input.spec).collect(),
                 answers: answers.collect(),
+                budget,
                 ..OwnerOrigins::default()
             }),
             task_env: Some(&task.draft.env),
@@ -155,10 +164,15 @@ impl<'d, 't> Origins<'d, 't> {
         }
     }
 
-    pub fn of_action(action: &'d ActionParts<'t>, uses: &'d ActionUses<'d, 't>) -> Origins<'d, 't> {
+    pub fn of_action(
+        action: &'d ActionParts<'t>,
+        uses: &'d ActionUses<'d, 't>,
+        budget: CheckBudget,
+    ) -> Origins<'d, 't> {
         Origins {
             owner: Rc::new(OwnerOrigins {
                 inputs: action.inputs.iter().map(|input| &input.spec).collect(),
+                budget,
                 ..OwnerOrigins::default()
             }),
             step_env: Some(&action.policies.env),
@@ -174,6 +188,8 @@ impl<'d, 't> Origins<'d, 't> {
         if let Some(found) = self.found.borrow().get(&key) {
             return found.clone();
         }
+        // A loop that goes over its own items is wrong, and must not be followed for ever.
+        self.found.borrow_mut().insert(key.clone(), None);
         let found = self.find_anew(path, stage);
         self.found.borrow_mut().insert(key, found.clone());
         found
@@ -252,7 +268,15 @@ impl<'d, 't> Origins<'d, 't> {
     fn find_variable(&self, name: Option<&str>, stage: Stage) -> Option<UntrustedSource<'d>> {
         let of_step = || self.find_in_env(self.step_env?, name, Stage::Step);
         let of_task = || match name {
-            Some(_) => self.find_in_env(self.task_env?, name, Stage::Task),
+            Some(name) => {
+                let known = self.owner.variables.borrow().get(name).cloned();
+                known.unwrap_or_else(|| {
+                    let found = self.find_in_env(self.task_env?, Some(name), Stage::Task);
+                    let mut variables = self.owner.variables.borrow_mut();
+                    variables.insert(name.to_string(), found.clone());
+                    found
+                })
+            }
             None => {
                 let whole = self.owner.whole_env.get_or_init(|| {
                     let env = self.task_env?;
@@ -307,6 +331,9 @@ impl<'d, 't> Origins<'d, 't> {
     }
 
     fn find_in_text(&self, text: &str, stage: Stage) -> Option<UntrustedSource<'d>> {
+        if self.owner.budget.exceeded().is_some() {
+            return None;
+        }
         let exposed = template::exposed(text).ok()?;
         let mut exposed = exposed.iter();
         exposed.find_map(|mention| self.find(&mention.path, stage))
@@ -441,6 +468,9 @@ impl Checker<'_, '_> {
     pub fn chosen(&mut self, text: &Text<'_>, choice: Choice, origins: &Origins<'_, '_>) {
         let exposed = template::exposed(&text.text).unwrap_or_default();
         for mention in &exposed {
+            if self.problems.is_out_of_time() {
+                return;
+            }
             if let Some(source) = origins.find(&mention.path, stage_of(text)) {
                 self.untrusted_choice(text, choice, mention, &source);
             }

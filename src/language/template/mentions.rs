@@ -3,7 +3,8 @@
 //! Values are followed from where they are mentioned through loops, `set`, macros and filters to where they are printed.
 //! Whatever is not certain counts as reaching the output, unfiltered.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 
 use minijinja::machinery::Span;
@@ -13,6 +14,7 @@ use minijinja::machinery::ast::{
 use minijinja::value::Value;
 
 use super::{TemplateFault, engine, faults};
+use crate::domain::limits::clip;
 use crate::language::shell::{Around, Program, Ways};
 
 /// A place where a template speaks of its context.
@@ -41,7 +43,8 @@ pub struct ScriptFault {
     pub around: Around,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The worst comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// Neither `sh` nor `json` nor `unsafe` is its last filter.
     Unfiltered,
@@ -74,7 +77,8 @@ pub fn mentions(text: &str) -> Result<Vec<Mention>, TemplateFault> {
     Ok(walk(text, None)?.mentions)
 }
 
-/// Where something untrusted reaches the text of a script and is not made harmless for who reads it.
+/// Where something untrusted reaches the text of a script and is not made harmless for who reads it: the worst fault of each place,
+/// up to `FAULTS_MAX` of them.
 pub fn script_faults(text: &str, program: Program) -> Result<Vec<ScriptFault>, TemplateFault> {
     Ok(walk(text, Some(program))?.faults)
 }
@@ -93,7 +97,9 @@ fn walk(text: &str, program: Option<Program>) -> Result<Walk<'_>, TemplateFault>
         faults: Vec::new(),
         program,
         shell: Ways::default(),
-        passes: 0,
+        shell_work: Cell::new(0),
+        flow_steps: 0,
+        chains: Chains::new(),
         scopes: vec![BTreeMap::new()],
         branches: 0,
         sinks: Vec::new(),
@@ -104,10 +110,21 @@ fn walk(text: &str, program: Option<Program>) -> Result<Walk<'_>, TemplateFault>
     }
     let template = engine::parsed(text)?;
     walk.statement(&template);
+    if walk.is_exhausted() {
+        return Err(TemplateFault {
+            message: format!(
+                "the template is too intricate: its variables, loops and filters hand values on more than {FLOW_STEPS_MAX} times"
+            ),
+            span: 0..0,
+        });
+    }
+    // Without the paths that begin with another of them, only the last one in front of a path can be its beginning.
+    let mut defined: Vec<Vec<String>> = std::mem::take(&mut walk.defined).into_iter().collect();
+    defined.dedup_by(|path, before| path.starts_with(before));
     for mention in &mut walk.mentions {
-        let path = &mention.path;
-        let tested = (1..=path.len()).any(|length| walk.defined.contains(&path[..length]));
-        mention.has_default |= tested;
+        let behind = defined.partition_point(|path| *path <= mention.path);
+        let before = behind.checked_sub(1).map(|at| &defined[at]);
+        mention.has_default |= before.is_some_and(|before| mention.path.starts_with(before));
     }
     walk.mentions.sort_by_key(|mention| mention.span.start);
     walk.faults.sort_by_key(|fault| fault.mention.span.start);
@@ -116,19 +133,90 @@ fn walk(text: &str, program: Option<Program>) -> Result<Walk<'_>, TemplateFault>
 }
 
 /// A value on its way: which mention it came from, and what was done to it since.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Flow {
     mention: usize,
-    /// Filters by their names; anything else that changes a value by a sign.
-    chain: Vec<String>,
+    /// Number of what was done to it, in `Chains`.
+    chain: usize,
 }
 
 type Flows = BTreeSet<Flow>;
 
+/// What was done to values: filters by their names, anything else that changes a value by a sign. Many values went the same way, so
+/// each chain is kept once. A chain is a shorter chain and one link more; number 0 is the empty chain.
+struct Chains<'t> {
+    all: Vec<Chain<'t>>,
+    numbers: HashMap<(usize, &'t str), usize>,
+}
+
+#[derive(Clone, Copy)]
+struct Chain<'t> {
+    before: usize,
+    last: &'t str,
+    length: usize,
+}
+
+impl<'t> Chains<'t> {
+    fn new() -> Chains<'t> {
+        let empty = Chain {
+            before: 0,
+            last: "",
+            length: 0,
+        };
+        Chains {
+            all: vec![empty],
+            numbers: HashMap::new(),
+        }
+    }
+
+    /// A sign on a value that nothing was done to yet changes nothing. A chain that would be too long, or one too many, begins anew:
+    /// what decides is the last link.
+    fn longer(&mut self, chain: usize, by: &'t str) -> usize {
+        if chain == 0 && !is_name(by) {
+            return 0;
+        }
+        let is_short = self.all[chain].length < CHAIN_MAX && self.all.len() < CHAINS_MAX;
+        let before = if is_short { chain } else { 0 };
+        *self.numbers.entry((before, by)).or_insert_with(|| {
+            self.all.push(Chain {
+                before,
+                last: by,
+                length: self.all[before].length + 1,
+            });
+            self.all.len() - 1
+        })
+    }
+
+    fn last(&self, chain: usize) -> Option<&'t str> {
+        (chain != 0).then(|| self.all[chain].last)
+    }
+
+    /// The names of the filters, inner to outer.
+    fn filters(&self, mut chain: usize) -> Vec<String> {
+        let mut names = Vec::new();
+        while let Some(last) = self.last(chain) {
+            if is_name(last) {
+                names.push(last.to_string());
+            }
+            chain = self.all[chain].before;
+        }
+        names.reverse();
+        names
+    }
+}
+
 const CHAIN_MAX: usize = 32;
+const CHAINS_MAX: usize = 50_000;
 const FLOWS_MAX: usize = 64;
-/// Loops in loops in loops are passed again and again.
-const PASSES_MAX: usize = 10_000;
+/// Faults that are kept of one text. Nobody reads more, and a text may print one value at very many places.
+const FAULTS_MAX: usize = 1_000;
+/// Bytes to which a fault shortens each name of its path.
+const FAULT_NAME_MAX: usize = 200;
+/// How often the values of one text may be handed on, all values together. The bounds of the work are on the text alone and not on time, so
+/// that a text means the same on every machine.
+const FLOW_STEPS_MAX: usize = 4_000_000;
+/// Work of reading one script by all ways through it, about in bytes. Loops in loops are read again and again.
+const SHELL_WORK_MAX: usize = 8 << 20;
 
 #[derive(Clone, Default)]
 struct Bound {
@@ -145,8 +233,11 @@ struct Walk<'t> {
     program: Option<Program>,
     /// What it has read of the script.
     shell: Ways,
-    /// How many statements were passed to learn what loops make of it.
-    passes: usize,
+    /// Work that reading the script has cost so far.
+    shell_work: Cell<usize>,
+    /// How often values were handed on so far.
+    flow_steps: usize,
+    chains: Chains<'t>,
     scopes: Vec<BTreeMap<String, Bound>>,
     /// How many branches we are in, since the innermost scope began.
     branches: usize,
@@ -162,7 +253,28 @@ impl<'t> Walk<'t> {
         }
     }
 
+    fn is_exhausted(&self) -> bool {
+        self.flow_steps > FLOW_STEPS_MAX
+    }
+
+    /// Counts the work of one statement of the script. Returns whether the work so far is within its bound.
+    fn may_read(&self, shell: &Ways, statement: &Stmt<'t>) -> bool {
+        let bytes = match statement {
+            Stmt::EmitRaw(raw) => raw.raw.len(),
+            _ => 0,
+        };
+        let work = self.shell_work.get().saturating_add(shell.work(bytes));
+        self.shell_work.set(work);
+        work <= SHELL_WORK_MAX
+    }
+
     fn statement(&mut self, statement: &Stmt<'t>) {
+        if self.is_exhausted() {
+            return;
+        }
+        if self.program == Some(Program::Shell) && !self.may_read(&self.shell, statement) {
+            self.shell = Ways::lost();
+        }
         match statement {
             Stmt::Template(template) => self.statements(&template.children),
             Stmt::EmitExpr(emit) => {
@@ -176,7 +288,7 @@ impl<'t> Walk<'t> {
             }
             Stmt::ForLoop(each) => {
                 let items = self.expression(&each.iter);
-                let items = changed(items, "for");
+                let items = self.changed(items, "for");
                 let without = self.shell.clone();
                 self.shell = self.around_loop(without.clone(), &each.body);
                 self.scoped(|walk| {
@@ -234,7 +346,8 @@ impl<'t> Walk<'t> {
             Stmt::CallBlock(block) => {
                 let mut flows = self.call(&block.call);
                 let body = self.macro_body(&block.macro_decl);
-                flows.extend(changed(body, "()"));
+                flows.extend(self.changed(body, "()"));
+                self.few(&mut flows);
                 self.print(flows, block.span());
             }
             Stmt::Do(call) => {
@@ -269,8 +382,7 @@ impl<'t> Walk<'t> {
     /// What the script may be behind these statements.
     fn passed(&mut self, mut shell: Ways, statements: &[Stmt<'t>]) -> Ways {
         for statement in statements {
-            self.passes += 1;
-            if self.passes > PASSES_MAX {
+            if !self.may_read(&shell, statement) {
                 return Ways::lost();
             }
             match statement {
@@ -298,7 +410,7 @@ impl<'t> Walk<'t> {
         let mut flows: Flows = Flows::new();
         for default in defaults {
             let given = self.expression(default);
-            flows.extend(changed(given, "()"));
+            flows.extend(self.changed(given, "()"));
         }
         let caught = self.caught(|walk| {
             walk.scoped(|walk| {
@@ -312,6 +424,7 @@ impl<'t> Walk<'t> {
             });
         });
         flows.extend(caught);
+        self.few(&mut flows);
         flows
     }
 
@@ -333,43 +446,54 @@ impl<'t> Walk<'t> {
     }
 
     fn print(&mut self, flows: Flows, at: Span) {
+        self.flow_steps += flows.len();
         if self.program.is_some() {
             self.judge_places(&flows, at);
             self.shell.value();
         }
-        if let Some(sink) = self.sinks.last_mut() {
+        if let Some(mut sink) = self.sinks.pop() {
             sink.extend(flows);
-            few(&self.mentions, sink);
+            self.few(&mut sink);
+            self.sinks.push(sink);
             return;
         }
         for flow in flows {
             let mention = &mut self.mentions[flow.mention];
             mention.printed = true;
-            mention.exposed |= flow.chain.last().is_none_or(|last| last != "unsafe");
-            let names = flow.chain.iter().filter(|link| is_name(link));
+            mention.exposed |= self.chains.last(flow.chain) != Some("unsafe");
             if mention.filters.is_empty() {
-                mention.filters = names.cloned().collect();
+                mention.filters = self.chains.filters(flow.chain);
             }
         }
     }
 
+    /// Keeps the worst fault of each place: a variable may stand for many values.
     fn judge_places(&mut self, flows: &Flows, at: Span) {
         let around = self.shell.around();
-        for flow in flows {
-            let is_kept = !self.sinks.is_empty();
+        let is_kept = !self.sinks.is_empty();
+        let printed_at = faults::bytes(self.text, at);
+        let mut worst: BTreeMap<(usize, usize), (Why, Flow)> = BTreeMap::new();
+        for &flow in flows {
             let Some(why) = self.fault_of(flow, around, is_kept) else {
                 continue;
             };
-            let mut mention = self.mentions[flow.mention].clone();
-            let printed_at = faults::bytes(self.text, at);
-            let in_it =
-                printed_at.start <= mention.span.start && mention.span.end <= printed_at.end;
-            if !in_it {
-                mention.span = printed_at;
+            let span = &self.mentions[flow.mention].span;
+            let in_it = printed_at.start <= span.start && span.end <= printed_at.end;
+            let place = if in_it { span } else { &printed_at };
+            let found = worst.entry((place.start, place.end)).or_insert((why, flow));
+            *found = (*found).min((why, flow));
+        }
+        for ((start, end), (why, flow)) in worst {
+            if self.faults.len() >= FAULTS_MAX {
+                return;
             }
+            let mut mention = self.mentions[flow.mention].clone();
+            for name in &mut mention.path {
+                *name = clip(name, FAULT_NAME_MAX);
+            }
+            mention.span = start..end;
             mention.printed = true;
-            let names = flow.chain.iter().filter(|link| is_name(link));
-            mention.filters = names.cloned().collect();
+            mention.filters = self.chains.filters(flow.chain);
             self.faults.push(ScriptFault {
                 mention,
                 why,
@@ -378,10 +502,10 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn fault_of(&self, flow: &Flow, around: Around, is_kept: bool) -> Option<Why> {
+    fn fault_of(&self, flow: Flow, around: Around, is_kept: bool) -> Option<Why> {
         let program = self.program?;
         let is_untrusted = is_untrusted(&self.mentions[flow.mention].path);
-        match flow.chain.last().map(String::as_str) {
+        match self.chains.last(flow.chain) {
             Some("sh") if program == Program::Shell => {
                 (around != Around::Nothing).then_some(Why::Place)
             }
@@ -393,17 +517,19 @@ impl<'t> Walk<'t> {
                 let looks_inside = matches!(program, Program::Shell | Program::Interpolating);
                 (is_untrusted && looks_inside && !is_kept).then_some(Why::NoJson)
             }
-            _ => (is_untrusted && !is_safe(&flow.chain) && !is_kept).then_some(Why::Unfiltered),
+            last => {
+                (is_untrusted && !last.is_some_and(is_safe) && !is_kept).then_some(Why::Unfiltered)
+            }
         }
     }
 
     /// These decide something, and are not printed.
     fn judge(&mut self, flows: &Flows) {
+        self.flow_steps += flows.len();
         for flow in flows {
             let mention = &mut self.mentions[flow.mention];
             if mention.filters.is_empty() && !mention.printed {
-                let names = flow.chain.iter().filter(|link| is_name(link));
-                mention.filters = names.cloned().collect();
+                mention.filters = self.chains.filters(flow.chain);
             }
         }
     }
@@ -411,7 +537,7 @@ impl<'t> Walk<'t> {
     fn name(&mut self, name: &str, flows: Flows) {
         let scope = self.scopes.last_mut().expect("there is always one");
         let known = scope.get(name).cloned();
-        let bound = match (self.branches > 0, known) {
+        let mut bound = match (self.branches > 0, known) {
             (true, Some(mut bound)) => {
                 bound.flows.extend(flows);
                 bound
@@ -430,6 +556,7 @@ impl<'t> Walk<'t> {
                 or_context: false,
             },
         };
+        self.few(&mut bound.flows);
         let scope = self.scopes.last_mut().expect("there is always one");
         scope.insert(name.to_string(), bound);
     }
@@ -445,7 +572,7 @@ impl<'t> Walk<'t> {
     }
 
     fn bind_each(&mut self, targets: &[Expr<'t>], flows: Flows) {
-        let flows = changed(flows, "[]");
+        let flows = self.changed(flows, "[]");
         for target in targets {
             self.bind(target, flows.clone());
         }
@@ -463,11 +590,14 @@ impl<'t> Walk<'t> {
         for expression in expressions {
             flows.extend(self.expression(expression));
         }
-        few(&self.mentions, &mut flows);
+        self.few(&mut flows);
         flows
     }
 
     fn expression(&mut self, expression: &Expr<'t>) -> Flows {
+        if self.is_exhausted() {
+            return Flows::new();
+        }
         match expression {
             Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_) => self.path(expression),
             Expr::Const(_) => Flows::new(),
@@ -480,12 +610,12 @@ impl<'t> Walk<'t> {
                     let judged = self.expression(bound);
                     self.judge(&judged);
                 }
-                changed(flows, "[:]")
+                self.changed(flows, "[:]")
             }
             Expr::UnaryOp(unary) => {
                 let flows = self.expression(&unary.expr);
                 match unary.op {
-                    UnaryOpKind::Neg => changed(flows, "-"),
+                    UnaryOpKind::Neg => self.changed(flows, "-"),
                     UnaryOpKind::Not => {
                         self.judge(&flows);
                         Flows::new()
@@ -535,9 +665,18 @@ impl<'t> Walk<'t> {
                 Flows::new()
             }
             Expr::Call(call) => self.call(call),
-            Expr::List(list) => changed(self.union(&list.items), "[]"),
-            Expr::Tuple(tuple) => changed(self.union(&tuple.items), "[]"),
-            Expr::Map(map) => changed(self.union(map.keys.iter().chain(&map.values)), "{}"),
+            Expr::List(list) => {
+                let flows = self.union(&list.items);
+                self.changed(flows, "[]")
+            }
+            Expr::Tuple(tuple) => {
+                let flows = self.union(&tuple.items);
+                self.changed(flows, "[]")
+            }
+            Expr::Map(map) => {
+                let flows = self.union(map.keys.iter().chain(&map.values));
+                self.changed(flows, "{}")
+            }
         }
     }
 
@@ -560,8 +699,8 @@ impl<'t> Walk<'t> {
             None => caught,
         };
         flows.extend(self.arguments(&filter.args));
-        let mut flows = changed(flows, filter.name);
-        few(&self.mentions, &mut flows);
+        let mut flows = self.changed(flows, filter.name);
+        self.few(&mut flows);
         flows
     }
 
@@ -582,10 +721,18 @@ impl<'t> Walk<'t> {
                 Some(bound) => bound.flows.clone(),
                 None => Flows::new(),
             },
-            Expr::GetAttr(method) => changed(self.expression(&method.expr), "()"),
-            other => changed(self.expression(other), "()"),
+            Expr::GetAttr(method) => {
+                let flows = self.expression(&method.expr);
+                self.changed(flows, "()")
+            }
+            other => {
+                let flows = self.expression(other);
+                self.changed(flows, "()")
+            }
         };
-        flows.extend(changed(self.arguments(&call.args), "()"));
+        let given = self.arguments(&call.args);
+        flows.extend(self.changed(given, "()"));
+        self.few(&mut flows);
         flows
     }
 
@@ -615,7 +762,7 @@ impl<'t> Walk<'t> {
                 }
                 other => {
                     let flows = self.expression(other);
-                    return changed(flows, ".");
+                    return self.changed(flows, ".");
                 }
             }
         };
@@ -628,8 +775,9 @@ impl<'t> Walk<'t> {
             let or_context = bound.or_context;
             if !counts {
                 flows = bound.flows.clone();
+                self.flow_steps += flows.len();
                 if !parts.is_empty() || !std::ptr::eq(known_to, expression) {
-                    flows = changed(flows, ".");
+                    flows = self.changed(flows, ".");
                 }
             }
             if !or_context {
@@ -647,6 +795,34 @@ impl<'t> Walk<'t> {
         flows
     }
 
+    /// Something was done to all of them.
+    fn changed(&mut self, flows: Flows, by: &'t str) -> Flows {
+        self.flow_steps += flows.len();
+        let longer = flows.into_iter().map(|flow| Flow {
+            chain: self.chains.longer(flow.chain, by),
+            ..flow
+        });
+        longer.collect()
+    }
+
+    /// Keeps the number of them small, and those that matter most.
+    fn few(&mut self, flows: &mut Flows) {
+        self.flow_steps += flows.len();
+        if flows.len() <= FLOWS_MAX {
+            return;
+        }
+        let mut all: Vec<Flow> = std::mem::take(flows).into_iter().collect();
+        all.sort_by_key(|flow| {
+            let untrusted = is_untrusted(&self.mentions[flow.mention].path);
+            (
+                !untrusted,
+                self.chains.last(flow.chain).is_some_and(is_safe),
+            )
+        });
+        all.truncate(FLOWS_MAX);
+        flows.extend(all);
+    }
+
     fn mention(&mut self, path: Vec<String>, span: Range<usize>) -> Flow {
         self.mentions.push(Mention {
             path,
@@ -658,7 +834,7 @@ impl<'t> Walk<'t> {
         });
         Flow {
             mention: self.mentions.len() - 1,
-            chain: Vec::new(),
+            chain: 0,
         }
     }
 }
@@ -688,38 +864,8 @@ fn is_untrusted(path: &[String]) -> bool {
         .is_some_and(|root| UNTRUSTED.contains(&root.as_str()))
 }
 
-fn is_safe(chain: &[String]) -> bool {
-    chain
-        .last()
-        .is_some_and(|last| SAFE_FILTERS.contains(&last.as_str()))
-}
-
-/// Something was done to all of them. A sign on a value that nothing was done to yet changes nothing.
-fn changed(flows: Flows, by: &str) -> Flows {
-    let longer = flows.into_iter().map(|mut flow| {
-        if is_name(by) || !flow.chain.is_empty() {
-            if flow.chain.len() >= CHAIN_MAX {
-                flow.chain.remove(0);
-            }
-            flow.chain.push(by.to_string());
-        }
-        flow
-    });
-    longer.collect()
-}
-
-/// Keeps the number of them small, and those that matter most.
-fn few(mentions: &[Mention], flows: &mut Flows) {
-    if flows.len() <= FLOWS_MAX {
-        return;
-    }
-    let mut all: Vec<Flow> = std::mem::take(flows).into_iter().collect();
-    all.sort_by_key(|flow| {
-        let untrusted = is_untrusted(&mentions[flow.mention].path);
-        (!untrusted, is_safe(&flow.chain))
-    });
-    all.truncate(FLOWS_MAX);
-    flows.extend(all);
+fn is_safe(last_filter: &str) -> bool {
+    SAFE_FILTERS.contains(&last_filter)
 }
 
 /// Refuses what no template may say, before anything of it is compiled.
@@ -1208,6 +1354,103 @@ mod tests {
         // It may be refused for its depth as well.
         let found = script_faults(&text, Program::Shell);
         assert!(found.is_err() || found.is_ok_and(|found| !found.is_empty()));
+    }
+
+    #[test]
+    fn a_long_text_in_loops_is_read_a_bounded_number_of_times() {
+        let text = "echo it is long\n".repeat(3_000);
+        let nested = |depth: usize| {
+            let begin = "{% for i in [1] %}".repeat(depth);
+            let end = "{% endfor %}".repeat(depth);
+            format!("{begin}{text}{{{{ input.a | sh }}}}{end}")
+        };
+        let deep = nested(12);
+        let read = walk(&deep, Some(Program::Shell)).unwrap();
+        // One statement more may be counted by each of the loops.
+        let work = read.shell_work.get();
+        assert!(work < SHELL_WORK_MAX + 20 * deep.len(), "{work}");
+        // Nobody knows what stands around the value then.
+        assert_eq!(read.faults[0].why, Why::Place);
+        assert_eq!(script_faults(&nested(2), Program::Shell), Ok(vec![]));
+    }
+
+    /// A variable that stands for as many values as are followed, each with a long chain of filters.
+    fn many_values() -> String {
+        let inputs: Vec<String> = (0..64).map(|at| format!("input.a{at}")).collect();
+        let filters = "|capitalize".repeat(31);
+        format!(
+            "{{% set x = [{}] %}}{{% set y = x{filters} %}}",
+            inputs.join(",")
+        )
+    }
+
+    #[test]
+    fn a_place_has_one_fault_and_a_text_a_bounded_number() {
+        let faults_of = |prints: usize| {
+            let text = many_values() + &"{{ y }}\n".repeat(prints);
+            script_faults(&text, Program::Shell).unwrap()
+        };
+        assert_eq!(faults_of(10).len(), 10);
+        assert_eq!(faults_of(2 * FAULTS_MAX).len(), FAULTS_MAX);
+        // Those that stand for themselves have places of their own.
+        let two = script_faults("{{ [input.a, input.b] }}", Program::Shell);
+        assert_eq!(two.unwrap().len(), 2);
+        let long = format!(
+            "{{% set x = each.{} %}}{{{{ x }}}}",
+            "a".repeat(FAULT_NAME_MAX * 10)
+        );
+        let long = script_faults(&long, Program::Shell).unwrap();
+        assert!(long[0].mention.path[1].len() <= FAULT_NAME_MAX);
+    }
+
+    #[test]
+    fn the_worst_fault_of_a_place_is_the_one_that_is_kept() {
+        let text = "{% if job.id %}{% set x = input.a | sh %}{% else %}{% set x = input.b %}{% endif %}'{{ x }}'";
+        let found = script_faults(text, Program::Shell).unwrap();
+        let found: Vec<_> = found.iter().map(|f| (f.why, &*f.mention.path[1])).collect();
+        assert_eq!(found, [(Why::Unfiltered, "b")]);
+    }
+
+    /// Thousands of branches may each give a variable one value more, and thousands of places may print it.
+    #[test]
+    fn a_variable_stands_for_a_bounded_number_of_values() {
+        let steps = |times: usize| {
+            let set = "{% if 1 %}{% set x = input.a %}{% endif %}\n".repeat(times);
+            let text = set + &"{{ x }}\n".repeat(times);
+            let walk = walk(&text, None).unwrap();
+            assert!(walk.scopes[0]["x"].flows.len() <= FLOWS_MAX);
+            walk.flow_steps
+        };
+        assert!(steps(4_000) < 5 * steps(1_000));
+    }
+
+    #[test]
+    fn a_text_that_hands_on_too_much_is_refused() {
+        let line = format!("{{{{ [{}] }}}}\n", ["y"; 450].join(","));
+        let text = many_values() + &line.repeat(200);
+        let found = script_faults(&text, Program::Shell);
+        assert_eq!(found.as_ref().err(), mentions(&text).err().as_ref());
+        let why = found.unwrap_err().message;
+        assert!(why.contains("too intricate"), "{why}");
+    }
+
+    #[test]
+    fn a_chain_that_is_too_long_keeps_its_last_link() {
+        let long = format!("{{{{ input.a{} | sh }}}}", "|upper".repeat(3 * CHAIN_MAX));
+        assert_eq!(script_faults(&long, Program::Shell), Ok(vec![]));
+        let long = format!("{{{{ input.a | sh{} }}}}", "|upper".repeat(CHAIN_MAX));
+        assert_eq!(script_faults(&long, Program::Shell).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_tested_path_stands_for_all_that_begin_with_it() {
+        let text = "{{ input.a.b is defined }}{{ input.a.b.c is defined }}{{ input.a.b.z }}{{ input.a }}{{ input.a.bc }}";
+        let defaults: Vec<bool> = mentions(text)
+            .unwrap()
+            .iter()
+            .map(|m| m.has_default)
+            .collect();
+        assert_eq!(defaults, [true, true, true, false, false]);
     }
 
     #[test]

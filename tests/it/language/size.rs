@@ -1,6 +1,8 @@
 //! Large files: everything is linear.
 
 use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use stepward::language::{self, CheckBudget, CheckOptions};
@@ -126,17 +128,20 @@ fn a_large_text_that_is_used_often_is_bounded() {
 
 #[test]
 fn a_check_whose_time_is_over_says_so_and_nothing_wrong() {
-    let text = "# file: a.yaml\ntasks:\n  t:\n    input: { a: { type: string } }\n    flow:\n      \
+    let text = "# file: a.yaml\ntasks:\n  t:\n    input: { a: { type: string } }\n    env: { B: \"{{ job.id }}\" }\n    flow:\n      \
+                used: { action: image, input: { i: \"{{ env.B }}\" } }\n      \
+                pod: { type: pod, manifest: { spec: { containers: [{ args: [\"{{ job.id }}\"] }] } } }\n      \
                 build: { script: \"echo {{ input.a | sh }}\" }\n      \
                 test: { script: \"echo {{ steps.build.output.x | sh }}\", depends_on: [build] }\n  \
                 u:\n    timeout: 5m\n    flow: { call: { type: task, task: t } }\n    \
-                schedules: { daily: { cron: \"@daily\" } }\n# file: b.yaml\nactions: { act: { script: x } }\n";
+                schedules: { daily: { cron: \"@daily\" } }\n# file: b.yaml\nactions:\n  act: { script: x }\n  \
+                image: { type: docker, image: \"{{ input.i }}\", input: { i: { type: string } } }\n";
     assert_eq!(super::codes(&check(text)), [] as [&str; 0]);
     // The time ends at the first question, at the second, and so on, until it does not end any more.
     let mut ended_early = 0;
     for allowed in 0.. {
-        let asked = std::sync::atomic::AtomicUsize::new(0);
-        let is_over = move || asked.fetch_add(1, std::sync::atomic::Ordering::Relaxed) >= allowed;
+        let asked = AtomicUsize::new(0);
+        let is_over = move || asked.fetch_add(1, Ordering::Relaxed) >= allowed;
         let options = CheckOptions {
             budget: CheckBudget::new(Duration::from_secs(2), is_over),
             ..CheckOptions::default()
@@ -155,4 +160,82 @@ fn a_check_whose_time_is_over_says_so_and_nothing_wrong() {
         assert_eq!((found.errors(), found.workflows.tasks().count()), (1, 0));
     }
     assert!(ended_early > 10, "{ended_early}");
+}
+
+/// How often the check of this file asks whether its time is over: about as often as it reads a text.
+fn questions(text: &str) -> usize {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = asked.clone();
+    let is_over = move || {
+        counter.fetch_add(1, Ordering::Relaxed);
+        false
+    };
+    let options = CheckOptions {
+        budget: CheckBudget::new(Duration::from_secs(2), is_over),
+        ..CheckOptions::default()
+    };
+    let found = language::check_sources(super::files(text), &options);
+    assert_eq!(super::codes(&found), [] as [&str; 0]);
+    asked.load(Ordering::Relaxed)
+}
+
+fn pod(words: usize) -> String {
+    let mut text = "tasks:\n  t:\n    flow:\n      a:\n        type: pod\n        \
+                    manifest:\n          spec:\n            containers:\n              - args:\n"
+        .to_string();
+    for at in 0..words {
+        writeln!(text, "                  - \"{{{{ job.id }}}} {at}\"").unwrap();
+    }
+    text
+}
+
+/// The templates are checked, and then the words of the command are searched for secrets: both may end at every word.
+#[test]
+fn the_words_of_a_command_are_checked_one_by_one() {
+    let (one, many) = (questions(&pod(1)), questions(&pod(501)));
+    assert!(many - one >= 2 * 500, "{one} {many}");
+}
+
+#[test]
+fn a_variable_that_many_steps_use_is_read_once() {
+    let uses = |given: &str| {
+        let mut text = "actions:\n  a: { type: docker, image: \"{{ input.i }}\", input: { i: { type: string } } }\n\
+                        tasks:\n  t:\n    env: { B: \"{{ job.id }}\" }\n    flow:\n"
+            .to_string();
+        for at in 0..300 {
+            writeln!(
+                text,
+                "      s{at}: {{ action: a, input: {{ i: \"{given}\" }} }}"
+            )
+            .unwrap();
+        }
+        questions(&text)
+    };
+    let (with_variable, without) = (uses("{{ env.B }}"), uses("{{ job.id }}"));
+    assert!(
+        with_variable <= without + 1,
+        "{with_variable} instead of {without}"
+    );
+}
+
+/// The reader of manifests refuses this manifest, and nobody else may read it: it would be ten times larger than what is written.
+#[test]
+fn a_manifest_that_its_reader_refuses_is_read_by_nobody_else() {
+    let (items, aliases) = ("x,".repeat(1_000), "*a,".repeat(1_000));
+    let text = format!(
+        "secrets: {{ s: {{ env: STEPWARD_SECRET_S }} }}\ntasks:\n  t:\n    flow:\n      a:\n        \
+         type: pod\n        manifest: |\n          a: &a [{items}]\n          b: [{aliases}]\n          \
+         command: [\"{{{{ secret.s }}}}\"]\n"
+    );
+    assert_eq!(super::codes(&check(&text)), ["E071"]);
+}
+
+#[test]
+fn a_loop_over_its_own_items_is_not_followed_for_ever() {
+    for items in ["\"{{ each.item }}\"", "[\"{{ each.item }}\"]"] {
+        let text = format!(
+            "tasks:\n  t:\n    flow:\n      a: {{ type: docker, image: \"{{{{ each.item }}}}\", for_each: {items} }}\n"
+        );
+        assert_eq!(super::codes(&check(&text)), ["E044"], "{items}");
+    }
 }

@@ -83,3 +83,19 @@ fn schedules_that_never_fire_cost_as_much_as_others() {
     assert_eq!(answer["errors"], 200);
     assert_eq!(answer["diagnostics"][0]["code"], "E022");
 }
+
+/// Each of these scripts takes as long as one script may: its loops would be read half a million times if nobody counted.
+#[test]
+fn a_check_that_takes_too_long_ends_and_says_so() {
+    let mut text = "tasks:\n  t:\n    flow:\n".to_string();
+    let begin = "{% for i in [1] %}".repeat(12);
+    let end = "{% endfor %}".repeat(12);
+    let body = "echo it is long enough; ".repeat(20);
+    for at in 0..500 {
+        writeln!(text, "      s{at}: {{ script: \"{begin}{body}{end}\" }}").unwrap();
+    }
+    let house = ServerHouse::new();
+    let answer = house.post("/api/validate", &request(&text)).expect(200);
+    assert_eq!(answer["valid"], false);
+    assert_eq!(answer["diagnostics"][0]["code"], "E065");
+}
