@@ -26,7 +26,7 @@ pub struct Mention {
     pub filters: Vec<String>,
     /// It reaches the output, as opposed to a condition alone.
     pub printed: bool,
-    /// The value reaches the output on at least one path whose last filter is not `unsafe`.
+    /// The value reaches the output on at least one path on which it is not made a number, and whose last filter is not `unsafe`.
     pub exposed: bool,
     /// `default` or `is defined` allows it to be missing.
     pub has_default: bool,
@@ -56,6 +56,8 @@ pub enum Why {
 /// What others decide: in a script it needs a filter. What is in an environment may have come from any of them.
 const UNTRUSTED: &[&str] = &["input", "steps", "each", "body", "headers", "env"];
 const SAFE_FILTERS: &[&str] = &["sh", "json", "unsafe"];
+/// Filters that give a number or a boolean, whatever they are applied to.
+const NUMBER_FILTERS: &[&str] = &["abs", "bool", "count", "float", "int", "length", "round"];
 /// Of `loop`, what is counted and not taken from the items.
 const COUNTERS: &[&str] = &[
     "index",
@@ -79,7 +81,7 @@ pub fn script_faults(text: &str, program: Program) -> Result<Vec<ScriptFault>, T
     Ok(walk(text, Some(program))?.faults)
 }
 
-/// Every mention whose value, or a part of it, can reach the output without `| unsafe` as its last filter.
+/// Every mention whose value, or a part of it, can reach the output as text and without `| unsafe` as its last filter.
 pub fn exposed(text: &str) -> Result<Vec<Mention>, TemplateFault> {
     let mut mentions = mentions(text)?;
     mentions.retain(|mention| mention.exposed);
@@ -345,7 +347,12 @@ impl<'t> Walk<'t> {
         for flow in flows {
             let mention = &mut self.mentions[flow.mention];
             mention.printed = true;
-            mention.exposed |= flow.chain.last().is_none_or(|last| last != "unsafe");
+            let is_accepted = flow.chain.last().is_some_and(|last| last == "unsafe");
+            let is_number = flow
+                .chain
+                .iter()
+                .any(|link| NUMBER_FILTERS.contains(&link.as_str()));
+            mention.exposed |= !is_accepted && !is_number;
             let names = flow.chain.iter().filter(|link| is_name(link));
             if mention.filters.is_empty() {
                 mention.filters = names.cloned().collect();
