@@ -22,6 +22,15 @@ words! {
     }
 }
 
+/// The name of the environment variable in which a step finds an input.
+pub fn input_variable(input: &str) -> String {
+    let upper = input.chars().map(|character| match character {
+        'a'..='z' | 'A'..='Z' | '0'..='9' => character.to_ascii_uppercase(),
+        _ => '_',
+    });
+    "INPUT_".chars().chain(upper).collect()
+}
+
 /// One named value and what it may be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValueSpec {

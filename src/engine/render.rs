@@ -363,10 +363,10 @@ fn make(
                     let tree = manifest::read(&manifest)
                         .map_err(|why| Failure::new(Reason::TemplateError, why))?;
                     let named = unrendered.named_action.iter().map(|named| &named.env);
-                    let added = [&unrendered.task_env, &assignment.env];
-                    let added = manifest::added_variables(added.into_iter().chain(named));
+                    let envs = std::iter::once(&unrendered.task_env).chain(named);
+                    let envs = envs.chain([&assignment.env]);
                     let made =
-                        manifest::render(&tree, &added, &context).map_err(in_key("manifest"))?;
+                        manifest::render(&tree, envs, &context).map_err(in_key("manifest"))?;
                     made.to_string()
                 }
                 Rules::V2 => manifest,

@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Range;
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value, json};
@@ -15,6 +16,7 @@ use super::template::{self, Context, TemplateFault};
 use super::values::kind;
 use crate::domain::limits::shorten;
 use crate::domain::task::is_template;
+use crate::domain::value::input_variable;
 
 const NODES_MAX: usize = 50_000;
 const BYTES_MAX: usize = 1 << 20;
@@ -30,6 +32,90 @@ const EXPANDED_RENDERED_BYTES_MAX: usize = 4 * BYTES_MAX;
 /// Lists of containers in the specification of a pod.
 const CONTAINERS: &[&str] = &["containers", "initContainers", "ephemeralContainers"];
 const PROBES: &[&str] = &["livenessProbe", "readinessProbe", "startupProbe"];
+
+/// Maps whose values are texts.
+const TEXT_MAPS: &[&str] = &[
+    "labels",
+    "annotations",
+    "nodeSelector",
+    "matchLabels",
+    "volumeAttributes",
+];
+/// Lists of texts.
+const TEXT_LISTS: &[&str] = &[
+    "command",
+    "args",
+    "add",
+    "drop",
+    "hostnames",
+    "nameservers",
+    "searches",
+    "values",
+    "namespaces",
+    "accessModes",
+];
+/// Keys of a pod whose values are texts, wherever they stand. A key is missing here if Kubernetes reads a number or a boolean under it,
+/// or both text and a number, such as the port of a probe.
+const TEXTS: &[&str] = &[
+    "name",
+    "generateName",
+    "namespace",
+    "image",
+    "imagePullPolicy",
+    "workingDir",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "value",
+    "key",
+    "prefix",
+    "fieldPath",
+    "containerName",
+    "resource",
+    "resourceName",
+    "protocol",
+    "hostIP",
+    "mountPath",
+    "mountPropagation",
+    "subPath",
+    "subPathExpr",
+    "devicePath",
+    "path",
+    "host",
+    "scheme",
+    "service",
+    "type",
+    "level",
+    "role",
+    "user",
+    "procMount",
+    "localhostProfile",
+    "dnsPolicy",
+    "hostname",
+    "subdomain",
+    "nodeName",
+    "preemptionPolicy",
+    "priorityClassName",
+    "restartPolicy",
+    "schedulerName",
+    "serviceAccount",
+    "serviceAccountName",
+    "operator",
+    "effect",
+    "topologyKey",
+    "whenUnsatisfiable",
+    "ip",
+    "medium",
+    "server",
+    "secretName",
+    "claimName",
+    "driver",
+    "fsType",
+    "volumeName",
+    "volumeMode",
+    "audience",
+];
+/// A template for a value that anybody may have chosen.
+const ANYTHING: &str = "{{ input }}";
 
 /// Reads YAML or JSON. Aliases may multiply what is written: the bounds are on what it becomes.
 pub fn read(text: &str) -> Result<Value, String> {
@@ -49,20 +135,30 @@ pub fn read(text: &str) -> Result<Value, String> {
         .map_err(|error| format!("the manifest cannot be read: {error}"))
 }
 
-/// Variables that Kubernetes knows under `$(NAME)`, each with its text. In a definition the text is a template.
-pub type Variables = BTreeMap<String, String>;
+/// The text of the variable with this name that the step adds to the environment of its container. `None`: it adds none. In a
+/// definition the text may be a template.
+pub type Variable<'v> = dyn Fn(&str) -> Option<String> + 'v;
 
-/// The text of a variable that the step adds.
+/// A template for the variable of an environment.
 pub fn variable_template(name: &str) -> String {
     format!("{{{{ env.{name} }}}}")
 }
 
-/// The variables that a step adds to the environment of its container, if their values are templates.
-pub fn added_variables<'e>(envs: impl Iterator<Item = &'e BTreeMap<String, String>>) -> Variables {
-    let varying = envs.flatten().filter(|(_, text)| is_template(text));
-    varying
-        .map(|(name, _)| (name.clone(), variable_template(name)))
-        .collect()
+/// A template for an input, whose name may contain `-`.
+pub fn input_template(name: &str) -> String {
+    match name.contains('-') {
+        true => format!("{{{{ input[\"{name}\"] }}}}"),
+        false => format!("{{{{ input.{name} }}}}"),
+    }
+}
+
+/// A template for what a loop adds to the environment under this name.
+pub fn loop_template(name: &str) -> Option<&'static str> {
+    match name {
+        "EACH_ITEM" => Some("{{ each.item }}"),
+        "EACH_INDEX" => Some("{{ each.index }}"),
+        _ => None,
+    }
 }
 
 /// A text of a manifest that contains a template, or a reference `$(NAME)` to a variable whose value comes from one.
@@ -70,68 +166,85 @@ pub fn added_variables<'e>(envs: impl Iterator<Item = &'e BTreeMap<String, Strin
 pub struct ManifestText {
     /// Where the text stands: `/spec/containers/0/image`.
     pub place: String,
-    /// The text, with references replaced by the templates of their variables.
+    /// The text, with references replaced by the texts of their variables.
     pub text: String,
     pub role: Role,
-    /// Whether references were replaced.
-    pub has_references: bool,
+    /// The references that were replaced, in their order.
+    pub references: Vec<Reference>,
 }
 
-/// The texts of a manifest that are not fixed, with what each of them becomes. `variables` are those that the step adds to the
-/// environment of the container, if their values are templates.
-pub fn texts(manifest: &Value, variables: &Variables) -> Vec<ManifestText> {
-    texts_of(manifest, variables, None)
+/// A reference `$(NAME)` that was replaced by the text of its variable.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reference {
+    pub name: String,
+    /// Bytes of the reference in the text as it is written.
+    pub written: Range<usize>,
+    /// Bytes of what replaces it.
+    pub made: Range<usize>,
+}
+
+/// The texts of a manifest that are not fixed, with what each of them becomes.
+pub fn texts(manifest: &Value, variable: &Variable<'_>) -> Vec<ManifestText> {
+    texts_of(manifest, variable, None)
 }
 
 /// `rendered` is the same manifest after rendering, with the values of the variables: then the words of commands are what they
 /// really are.
 fn texts_of(
     manifest: &Value,
-    variables: &Variables,
-    rendered: Option<(&Value, &Variables)>,
+    variable: &Variable<'_>,
+    rendered: Option<(&Value, &Variable<'_>)>,
 ) -> Vec<ManifestText> {
     let mut lists = BTreeMap::new();
-    let mut found = Vec::new();
     let leaves = leaves(manifest);
-    let written: usize = leaves.iter().map(|(_, text)| text.len()).sum();
+    let bytes: usize = leaves.iter().map(|(_, text)| text.len()).sum();
     let left = Cell::new(match rendered {
-        None => EXPANDED_TIMES_MAX * written + EXPANDED_SPARE_BYTES,
+        None => EXPANDED_TIMES_MAX * bytes + EXPANDED_SPARE_BYTES,
         Some(_) => EXPANDED_RENDERED_BYTES_MAX,
     });
+    let mut written = Expansions::of(manifest, variable, &left);
+    let mut rendered = rendered.map(|(manifest, values)| Expansions::of(manifest, values, &left));
+    let mut found = Vec::new();
     for (place, text) in leaves {
         let path = segments(&place);
         let path: Vec<&str> = path.iter().map(String::as_str).collect();
-        let (text, has_references, role) = match argument_place(&path) {
-            None if !is_template(text) => continue,
-            None => {
-                let role = match path.split_last() {
-                    Some((&"value", variable)) => variable_role(manifest, variable),
-                    _ => place_role(&path),
-                };
-                (text.to_string(), false, role)
-            }
-            Some((owner, container)) => {
+        let (expanded, role) = match (argument_place(&path), &path[..]) {
+            (Some((owner, container)), _) => {
                 let lists = lists.entry(pointer(owner)).or_insert_with(|| {
-                    let places = (pointer(owner), pointer(container));
-                    ArgumentRoles::of(manifest, &places, variables, rendered, &left)
+                    let container = pointer(container);
+                    ArgumentRoles::of(&pointer(owner), &container, &mut written, &mut rendered)
                 });
                 let at = path[owner.len()..].join("/");
-                let Some((expanded, role)) = lists.0.remove(&at) else {
+                let Some(word) = lists.0.remove(&at) else {
                     continue;
                 };
-                if !is_template(&expanded) {
-                    continue;
-                }
-                let has_references = expanded != text;
-                (expanded, has_references, role)
+                word
+            }
+            (None, [.., "value"]) => {
+                let role = variable_role(manifest, &path[..path.len() - 1]);
+                let value = match is_expanded(&path) {
+                    true => written.variable(&path),
+                    false => None,
+                };
+                let expanded = value.unwrap_or_else(|| Expanded::unchanged(text));
+                (expanded, role)
+            }
+            (None, _) => {
+                let expanded = match is_expanded(&path) {
+                    true => written.container(&pointer(&path[..3])).expanded(text),
+                    false => Expanded::unchanged(text),
+                };
+                (expanded, place_role(&path))
             }
         };
-        found.push(ManifestText {
-            place,
-            text,
-            role,
-            has_references,
-        });
+        if is_template(&expanded.text) {
+            found.push(ManifestText {
+                place,
+                text: expanded.text,
+                role,
+                references: expanded.references,
+            });
+        }
     }
     found
 }
@@ -193,139 +306,232 @@ fn argument_place<'p>(path: &'p [&'p str]) -> Option<(&'p [&'p str], &'p [&'p st
 /// Whether Kubernetes replaces `$(NAME)` in the text at this place.
 fn is_expanded(path: &[&str]) -> bool {
     match path {
-        ["spec", list, _, "env", _, "value"] => CONTAINERS.contains(list),
+        ["spec", list, _, "env", _, "value"]
+        | ["spec", list, _, "volumeMounts", _, "subPathExpr"] => CONTAINERS.contains(list),
         path => argument_place(path).is_some() && path.get(3) != Some(&"lifecycle"),
     }
 }
 
+/// Whether Kubernetes expects text at this place, so that a number or a boolean has to become text. Elsewhere a value keeps its type.
+fn is_text(path: &[&str]) -> bool {
+    match path {
+        ["apiVersion" | "kind"] => true,
+        [.., map, _] if TEXT_MAPS.contains(map) => true,
+        [.., list, at] if TEXT_LISTS.contains(list) => at.parse::<usize>().is_ok(),
+        [.., key] => TEXTS.contains(key),
+        [] => false,
+    }
+}
+
 /// The words of `command` and `args` of a container, which are one argument list, by their places. A probe has only a `command`.
-struct ArgumentRoles(BTreeMap<String, (String, Role)>);
+struct ArgumentRoles(BTreeMap<String, (Expanded, Role)>);
 
 impl ArgumentRoles {
     fn of(
-        manifest: &Value,
-        (owner, container): &(String, String),
-        variables: &Variables,
-        rendered: Option<(&Value, &Variables)>,
-        left: &Cell<usize>,
+        owner: &str,
+        container: &str,
+        written: &mut Expansions<'_>,
+        rendered: &mut Option<Expansions<'_>>,
     ) -> ArgumentRoles {
-        let words = |manifest: &Value, variables: &Variables| -> Vec<String> {
-            let Some(value) = manifest.pointer(owner) else {
-                return Vec::new();
-            };
-            let lists = [&value["command"], &value["args"]].map(Value::as_array);
-            let items = lists.into_iter().flatten().flatten();
-            let items = items.map(|item| item.as_str().unwrap_or_default());
-            let mut expansion = Expansion::of(manifest.pointer(container), variables, left);
-            items.map(|word| expansion.expanded(word)).collect()
-        };
-        let image = |manifest: &Value| -> Option<String> {
-            let image = manifest.pointer(&format!("{container}/image"))?;
-            image.as_str().map(str::to_string)
-        };
-        fn borrowed(words: &[String]) -> Vec<&str> {
-            words.iter().map(String::as_str).collect()
+        fn texts(words: &[Expanded]) -> Vec<&str> {
+            words.iter().map(|word| word.text.as_str()).collect()
         }
-        let written = words(manifest, variables);
+        let words = written.words(owner, container);
         let roles = match rendered {
-            None => arguments::roles(image(manifest).as_deref(), &[], &borrowed(&written)),
-            Some((rendered, values)) => {
-                let made = words(rendered, values);
+            None => arguments::roles(written.image(container), &[], &texts(&words)),
+            Some(rendered) => {
+                let made = rendered.words(owner, container);
                 arguments::rendered_roles(
-                    image(rendered).as_deref(),
-                    (&[], &borrowed(&written)),
-                    (&[], &borrowed(&made)),
+                    rendered.image(container),
+                    (&[], &texts(&words)),
+                    (&[], &texts(&made)),
                 )
             }
         };
         let places = ["command", "args"].into_iter().flat_map(|key| {
-            let list = manifest.pointer(&format!("{owner}/{key}"));
+            let list = written.manifest.pointer(&format!("{owner}/{key}"));
             let count = list.and_then(Value::as_array).map_or(0, Vec::len);
             (0..count).map(move |at| format!("{key}/{at}"))
         });
-        ArgumentRoles(places.zip(written.into_iter().zip(roles)).collect())
+        ArgumentRoles(places.zip(words.into_iter().zip(roles)).collect())
     }
 }
 
-/// The variables of a container, as far as their texts are known: those that the step adds and those that the container sets.
-struct Expansion<'l> {
-    variables: Variables,
+/// A manifest with the variables of its containers.
+struct Expansions<'m> {
+    manifest: &'m Value,
+    added: &'m Variable<'m>,
+    containers: BTreeMap<String, Expansion<'m>>,
     /// Bytes that all texts of the manifest may still become.
-    left: &'l Cell<usize>,
+    left: &'m Cell<usize>,
 }
 
-impl<'l> Expansion<'l> {
-    fn of(container: Option<&Value>, added: &Variables, left: &'l Cell<usize>) -> Expansion<'l> {
+impl<'m> Expansions<'m> {
+    fn of(manifest: &'m Value, added: &'m Variable<'m>, left: &'m Cell<usize>) -> Expansions<'m> {
+        Expansions {
+            manifest,
+            added,
+            containers: BTreeMap::new(),
+            left,
+        }
+    }
+
+    fn container(&mut self, container: &str) -> &mut Expansion<'m> {
+        let (manifest, added, left) = (self.manifest, self.added, self.left);
+        let containers = &mut self.containers;
+        containers
+            .entry(container.to_string())
+            .or_insert_with(|| Expansion::of(manifest.pointer(container), added, left))
+    }
+
+    /// The value of a variable that a container sets.
+    fn variable(&mut self, path: &[&str]) -> Option<Expanded> {
+        let at = path[4].parse::<usize>().ok()?;
+        let container = self.container(&pointer(&path[..3]));
+        container.values.get_mut(at).map(std::mem::take)
+    }
+
+    /// The words of an argument list.
+    fn words(&mut self, owner: &str, container: &str) -> Vec<Expanded> {
+        let Some(value) = self.manifest.pointer(owner) else {
+            return Vec::new();
+        };
+        let expansion = self.container(container);
+        let lists = [&value["command"], &value["args"]].map(Value::as_array);
+        let items = lists.into_iter().flatten().flatten();
+        items
+            .map(|item| expansion.expanded(item.as_str().unwrap_or_default()))
+            .collect()
+    }
+
+    fn image(&self, container: &str) -> Option<&'m str> {
+        let image = self.manifest.pointer(&format!("{container}/image"))?;
+        image.as_str()
+    }
+}
+
+/// The variables of a container, as far as their texts are known: those that the container sets and those that the step adds.
+struct Expansion<'m> {
+    added: &'m Variable<'m>,
+    own: BTreeMap<String, String>,
+    /// Values of variables whose names are known only after rendering.
+    unnamed: String,
+    /// The values of `env`, in their order.
+    values: Vec<Expanded>,
+    /// Bytes that all texts of the manifest may still become.
+    left: &'m Cell<usize>,
+}
+
+/// A text in which references are replaced.
+#[derive(Debug, Default, PartialEq)]
+struct Expanded {
+    text: String,
+    references: Vec<Reference>,
+}
+
+impl Expanded {
+    fn unchanged(text: &str) -> Expanded {
+        Expanded {
+            text: text.to_string(),
+            references: Vec::new(),
+        }
+    }
+}
+
+impl<'m> Expansion<'m> {
+    fn of(
+        container: Option<&Value>,
+        added: &'m Variable<'m>,
+        left: &'m Cell<usize>,
+    ) -> Expansion<'m> {
         let mut expansion = Expansion {
-            variables: added.clone(),
+            added,
+            own: BTreeMap::new(),
+            unnamed: String::new(),
+            values: Vec::new(),
             left,
         };
         let env = container.and_then(|container| container["env"].as_array());
         for variable in env.into_iter().flatten() {
-            if let Some(name) = variable["name"].as_str() {
-                // A variable may refer to those in front of it.
-                let value = variable["value"].as_str().unwrap_or_default();
-                let value = expansion.expanded(value);
-                expansion.variables.insert(name.to_string(), value);
+            let name = variable["name"].as_str().unwrap_or_default();
+            // A variable may refer to those in front of it.
+            let value = variable["value"].as_str().unwrap_or_default();
+            let value = expansion.expanded(value);
+            match is_template(name) {
+                true => expansion.unnamed.push_str(&value.text),
+                false => drop(expansion.own.insert(name.to_string(), value.text.clone())),
             }
+            expansion.values.push(value);
         }
         expansion
     }
 
-    /// The text with references replaced, as far as the variables are known. The value of an input, and the item of a loop, are
-    /// variables of every step.
-    fn expanded(&mut self, text: &str) -> String {
+    /// The text with references replaced, as far as the variables are known.
+    fn expanded(&mut self, text: &str) -> Expanded {
         if !text.contains("$(") {
-            return text.to_string();
+            return Expanded::unchanged(text);
         }
-        let value = |name: &str| {
-            let of_step = || {
-                let input = name.strip_prefix("INPUT_").map(|input| ("input", input));
-                let each = || name.strip_prefix("EACH_").map(|each| ("each", each));
-                let (root, member) = input.or_else(each)?;
-                let is_name = member
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || c == '_');
-                let member = Some(member.to_ascii_lowercase()).filter(|_| is_name)?;
-                Some(format!("{{{{ {root}.{member} }}}}"))
-            };
-            self.variables.get(name).cloned().or_else(of_step)
+        let unnamed = Some(&self.unnamed).filter(|values| !values.is_empty());
+        let value = |name: &str| match is_template(name) {
+            // Any variable may be meant.
+            true => Some(ANYTHING.to_string()),
+            false => {
+                let own = self.own.get(name).cloned();
+                let known = own.or_else(|| (self.added)(name));
+                known.or_else(|| unnamed.cloned())
+            }
         };
         let left = self.left.get();
-        let expanded = expand(text, value).filter(|expanded| expanded.len() <= left);
+        let expanded = expand(text, value).filter(|expanded| expanded.text.len() <= left);
+        // Kubernetes also replaces references inside `{% raw %}`, where a template of ours would not be seen.
+        let has_raw = text.contains("{%") && text.contains("raw");
+        let expanded = expanded.filter(|expanded| {
+            let mut made = expanded.references.iter().map(|reference| &reference.made);
+            !has_raw || !made.any(|made| is_template(&expanded.text[made.clone()]))
+        });
         // A text that becomes too long counts as one that anybody may have written.
-        let expanded = expanded.unwrap_or_else(|| "{{ input }}".to_string());
-        self.left.set(left.saturating_sub(expanded.len()));
+        let expanded = expanded.unwrap_or_else(|| Expanded::unchanged(ANYTHING));
+        self.left.set(left.saturating_sub(expanded.text.len()));
         expanded
     }
 }
 
 /// Reads a text as Kubernetes does and replaces the references for which there is a value. `$$` is a sign and begins no reference.
 /// `None`: the text becomes too long.
-fn expand(text: &str, value: impl Fn(&str) -> Option<String>) -> Option<String> {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at]);
-        let behind = &rest[at + 1..];
+fn expand(text: &str, value: impl Fn(&str) -> Option<String>) -> Option<Expanded> {
+    let mut expanded = Expanded::default();
+    let out = &mut expanded.text;
+    let mut at = 0;
+    while let Some(next) = text[at..].find('$') {
+        out.push_str(&text[at..at + next]);
+        at += next;
+        let behind = &text[at + 1..];
         let reference = behind
             .strip_prefix('(')
             .and_then(|name| name.split_once(')'));
-        let (read, replaced) = match reference {
-            Some((name, _)) => (name.len() + 3, value(name)),
+        let (bytes, replaced) = match reference {
+            Some((name, _)) => (name.len() + 3, value(name).map(|value| (name, value))),
             None if behind.starts_with('$') => (2, None),
             None => (1, None),
         };
         match replaced {
-            Some(value) => out.push_str(&value),
-            None => out.push_str(&rest[at..at + read]),
+            Some((name, value)) => {
+                expanded.references.push(Reference {
+                    name: name.to_string(),
+                    written: at..at + bytes,
+                    made: out.len()..out.len() + value.len(),
+                });
+                out.push_str(&value);
+            }
+            None => out.push_str(&text[at..at + bytes]),
         }
-        rest = &rest[at + read..];
-        if out.len() > EXPANDED_BYTES_MAX {
+        at += bytes;
+        if out.len() > EXPANDED_BYTES_MAX.max(text.len()) {
             return None;
         }
     }
-    Some(out + rest)
+    out.push_str(&text[at..]);
+    Some(expanded)
 }
 
 /// The keys and positions of a JSON pointer.
@@ -393,26 +599,53 @@ fn find_leaves<'v>(value: &'v Value, place: String, found: &mut Vec<(String, &'v
 }
 
 /// The manifest with every scalar rendered. A value that is a list or an object is refused, because it would change the structure of
-/// the manifest, and so is an untrusted value that would be run. `variables` are those that the step adds to the environment of the
-/// container, if their values are templates.
-pub fn render(
+/// the manifest, and so is an untrusted value that would be run. `envs` are those of the definition, of which a later one wins; the
+/// context has their values.
+pub fn render<'e>(
     manifest: &Value,
-    variables: &Variables,
+    envs: impl Iterator<Item = &'e BTreeMap<String, String>>,
     context: &Context,
 ) -> Result<Value, TemplateFault> {
     let rendered = render_scalars(manifest, "", context)?;
-    let mut values = Variables::new();
-    for (name, text) in variables {
-        let value = template::render_text(text, context)?;
-        values.insert(name.clone(), value);
-    }
-    for found in texts_of(manifest, variables, Some((&rendered, &values))) {
+    let added = added_variables(envs, context);
+    let variable = |name: &str| added.get(name).cloned();
+    let value = |name: &str| {
+        let text = added.get(name)?;
+        let value = template::render_text(text, context);
+        Some(value.unwrap_or_else(|_| text.clone()))
+    };
+    for found in texts_of(manifest, &variable, Some((&rendered, &value))) {
         if let Role::Code(program) = found.role {
             template::check_code(&found.text, program)
                 .map_err(|fault| at_place(&found.place, fault))?;
         }
     }
     Ok(rendered)
+}
+
+/// The texts of the variables that the step adds to the environment of its container.
+fn added_variables<'e>(
+    envs: impl Iterator<Item = &'e BTreeMap<String, String>>,
+    context: &Context,
+) -> BTreeMap<String, String> {
+    let mut added = BTreeMap::new();
+    for (name, text) in envs.flatten() {
+        let text = match is_template(text) {
+            true => variable_template(name),
+            false => text.clone(),
+        };
+        added.insert(name.clone(), text);
+    }
+    if context.get("each").is_some() {
+        for name in ["EACH_ITEM", "EACH_INDEX"] {
+            added.extend(loop_template(name).map(|text| (name.to_string(), text.to_string())));
+        }
+    }
+    let inputs = context.get("input").and_then(Value::as_object);
+    for name in inputs.into_iter().flat_map(Map::keys) {
+        added.insert(input_variable(name), input_template(name));
+    }
+    added
 }
 
 fn render_scalars(value: &Value, place: &str, context: &Context) -> Result<Value, TemplateFault> {
@@ -436,7 +669,11 @@ fn render_scalars(value: &Value, place: &str, context: &Context) -> Result<Value
                 };
                 return Err(at_place(place, fault));
             }
-            Ok(value)
+            Ok(match value {
+                Value::Null if is_text(&path) => json!(""),
+                Value::Bool(_) | Value::Number(_) if is_text(&path) => json!(value.to_string()),
+                value => value,
+            })
         }
         Value::Array(items) => {
             let items = items.iter().enumerate();
@@ -604,7 +841,7 @@ mod tests {
     }
 
     fn found(text: &str) -> BTreeMap<String, Role> {
-        let texts = texts(&read(text).unwrap(), &Variables::new());
+        let texts = texts(&read(text).unwrap(), &|_| None);
         let texts = texts.into_iter();
         texts.map(|found| (found.place, found.role)).collect()
     }
@@ -712,9 +949,17 @@ spec:
             let manifest = read(&format!(
                 "spec: {{containers: [{{{env}, command: {words}}}]}}"
             ));
-            let step = Variables::from([("D".to_string(), variable_template("D"))]);
+            let step = |name: &str| match name {
+                "D" => Some(variable_template("D")),
+                "INPUT_MY_TOOL" => Some(input_template("my-tool")),
+                "FIXED" => Some("sh".to_string()),
+                _ => None,
+            };
             let texts = texts(&manifest.unwrap(), &step);
-            let texts = texts.into_iter().filter(|found| found.has_references);
+            let in_arguments = |found: &ManifestText| !found.place.contains("/env/");
+            let texts = texts
+                .into_iter()
+                .filter(|found| !found.references.is_empty() && in_arguments(found));
             texts
                 .map(|found| (found.text, found.role))
                 .collect::<Vec<_>>()
@@ -724,8 +969,8 @@ spec:
             ("A", "echo {{ a }}"),
             ("B", "echo x{{ a }}"),
             ("D", "echo {{ env.D }}"),
-            ("INPUT_NAME", "echo {{ input.name }}"),
-            ("EACH_ITEM", "echo {{ each.item }}"),
+            ("INPUT_MY_TOOL", "echo {{ input[\"my-tool\"] }}"),
+            ("INPUT_{{ a }}", "echo {{ input }}"),
         ] {
             let words = format!("[sh, -c, 'echo $({name})']");
             assert_eq!(roles(&words), [(text.to_string(), shell)], "{name}");
@@ -733,12 +978,25 @@ spec:
         for words in [
             "[sh, -c, 'echo $(C) $(date) $$(A)']",
             "[sh, -c, 'echo $A ${A}']",
+            "[sh, -c, 'echo $(FIXED) $(INPUT_OTHER)']",
         ] {
             assert_eq!(roles(words), [], "{words}");
         }
         let program = Role::Choice(Choice::Program);
         assert_eq!(roles("[$(A)]"), [("{{ a }}".to_string(), program)]);
         assert_eq!(roles("[echo, $(A)]"), [("{{ a }}".to_string(), Role::Data)]);
+        let raw = "[sh, -c, '{% raw %}echo $(A) {{ }}{% endraw %}']";
+        let text = texts(
+            &read(&format!(
+                "spec: {{containers: [{{{env}, command: {raw}}}]}}"
+            ))
+            .unwrap(),
+            &|_| None,
+        );
+        assert!(text.iter().any(|found| found.text == ANYTHING));
+        // A fixed variable may name a shell.
+        let code = roles("[$(FIXED), -c, 'echo $(A)']");
+        assert_eq!(code, [("echo {{ a }}".to_string(), shell)]);
     }
 
     #[test]
@@ -752,8 +1010,16 @@ spec:
         let manifest = format!(
             "spec: {{containers: [{{env: [{{name: V0, value: xxxxxxxx}}, {variables}], command: [sh, -c, $(V199)]}}]}}"
         );
-        let texts = texts(&read(&manifest).unwrap(), &Variables::new());
-        assert_eq!(texts[0].role, Role::Code(Program::Shell));
+        let texts = texts(&read(&manifest).unwrap(), &|_| None);
+        assert!(texts.iter().any(|found| {
+            found.place.ends_with("command/2") && found.role == Role::Code(Program::Shell)
+        }));
+        // A long text without references is no such text.
+        let long = format!("[sh, -c, '{} $(date)']", "x".repeat(EXPANDED_BYTES_MAX));
+        assert_eq!(
+            found(&format!("spec: {{containers: [{{command: {long}}}]}}")),
+            BTreeMap::new()
+        );
     }
 
     /// Each container has a text of its own that a few variables double again and again.
@@ -767,9 +1033,110 @@ spec:
             ["$(V11)"; 40].join(", ")
         );
         let manifest = format!("spec: {{containers: [{}]}}", [&*container; 50].join(", "));
-        let texts = texts(&read(&manifest).unwrap(), &Variables::new());
+        let texts = texts(&read(&manifest).unwrap(), &|_| None);
         let bytes: usize = texts.iter().map(|found| found.text.len()).sum();
         assert!(bytes < 20 * manifest.len(), "{bytes} of {}", manifest.len());
+    }
+
+    #[test]
+    fn a_reference_in_a_variable_or_a_path_is_what_the_variable_is() {
+        let env = "env: [{name: A, value: '{{ a }}'}, {name: LD_PRELOAD, value: '/lib/$(A)'}, \
+                   {name: PATH, value: '$(B):/bin'}, {name: WORDS, value: '$(A)'}, {name: HOME, value: $(LATER)}, \
+                   {name: LATER, value: '{{ a }}'}, {name: '{{ n }}', value: '{{ b }}'}, {name: BASH_ENV, value: $(X)}]";
+        let mounts = "volumeMounts: [{name: v, subPathExpr: 'of/$(A)', subPath: $(A)}]";
+        let manifest = format!("spec: {{containers: [{{{env}, {mounts}}}]}}");
+        let step = |name: &str| (name == "B").then(|| variable_template("B"));
+        let texts = texts(&read(&manifest).unwrap(), &step);
+        let found = texts
+            .iter()
+            .filter(|found| !found.references.is_empty())
+            .map(|found| {
+                let place = found.place.trim_start_matches("/spec/containers/0/");
+                (place, found.text.as_str(), found.role)
+            });
+        let variable = Role::Choice(Choice::Variable);
+        let expected = [
+            ("env/1/value", "/lib/{{ a }}", variable),
+            ("env/2/value", "{{ env.B }}:/bin", variable),
+            ("env/3/value", "{{ a }}", Role::Data),
+            // The name of a variable is known only after rendering.
+            ("env/7/value", "{{ b }}", variable),
+            (
+                "volumeMounts/0/subPathExpr",
+                "of/{{ a }}",
+                Role::Choice(Choice::PodField),
+            ),
+        ];
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+        let reference = &texts
+            .iter()
+            .find(|found| found.place.ends_with("env/1/value"))
+            .unwrap()
+            .references[0];
+        assert_eq!(reference.name, "A");
+        assert_eq!(
+            (reference.written.clone(), reference.made.clone()),
+            (5..9, 5..12)
+        );
+    }
+
+    #[test]
+    fn a_number_becomes_text_where_kubernetes_expects_text() {
+        let context =
+            Context::new().with("input", json!({"n": 3, "b": true, "f": 1.5, "none": null}));
+        let manifest = read(
+            "
+metadata: { name: '{{ input.n }}', labels: { n: '{{ input.n }}' }, annotations: { command: '{{ input.b }}' } }
+spec:
+  activeDeadlineSeconds: '{{ input.n }}'
+  hostname: '{{ input.n }}'
+  hostNetwork: '{{ input.b }}'
+  nodeSelector: { gpus: '{{ input.n }}' }
+  securityContext: { runAsUser: '{{ input.n }}' }
+  tolerations: [{ key: '{{ input.n }}', value: '{{ input.b }}', tolerationSeconds: '{{ input.n }}' }]
+  containers:
+    - name: '{{ input.n }}'
+      image: '{{ input.n }}'
+      workingDir: '{{ input.n }}'
+      command: [echo, '{{ input.f }}']
+      args: ['{{ input.n }}', '{{ input.b }}', '{{ input.none }}']
+      env: [{ name: A, value: '{{ input.n }}' }, { name: B, value: '{{ input.b }}' }, { name: C, value: '{{ input.none }}' }]
+      ports: [{ containerPort: '{{ input.n }}' }]
+      resources: { limits: { cpu: '{{ input.n }}' } }
+      livenessProbe: { exec: { command: [test, '{{ input.n }}'] }, periodSeconds: '{{ input.n }}' }
+      readinessProbe: { httpGet: { path: '{{ input.n }}', port: '{{ input.n }}' } }
+",
+        )
+        .unwrap();
+        let rendered = render(&manifest, std::iter::empty(), &context).unwrap();
+        let expected = json!({
+            "metadata": { "name": "3", "labels": { "n": "3" }, "annotations": { "command": "true" } },
+            "spec": {
+                "activeDeadlineSeconds": 3,
+                "hostname": "3",
+                "hostNetwork": true,
+                "nodeSelector": { "gpus": "3" },
+                "securityContext": { "runAsUser": 3 },
+                "tolerations": [{ "key": "3", "value": "true", "tolerationSeconds": 3 }],
+                "containers": [{
+                    "name": "3",
+                    "image": "3",
+                    "workingDir": "3",
+                    "command": ["echo", "1.5"],
+                    "args": ["3", "true", ""],
+                    "env": [
+                        { "name": "A", "value": "3" },
+                        { "name": "B", "value": "true" },
+                        { "name": "C", "value": "" },
+                    ],
+                    "ports": [{ "containerPort": 3 }],
+                    "resources": { "limits": { "cpu": 3 } },
+                    "livenessProbe": { "exec": { "command": ["test", "3"] }, "periodSeconds": 3 },
+                    "readinessProbe": { "httpGet": { "path": "3", "port": 3 } },
+                }],
+            },
+        });
+        assert_eq!(rendered, expected);
     }
 
     #[test]
@@ -789,7 +1156,7 @@ spec:
 ",
         )
         .unwrap();
-        let rendered = render(&manifest, &Variables::new(), &context).unwrap();
+        let rendered = render(&manifest, std::iter::empty(), &context).unwrap();
         let container = &rendered["spec"]["containers"][0];
         // What Kubernetes makes of it is the value as it was given.
         let escaped = "$$(SECRET) $$$$(SECRET) $$5";
@@ -801,7 +1168,7 @@ spec:
                 "$$(SECRET)",
                 "$$(SECRET)",
                 "$$(SECRET)",
-                7
+                "7"
             ])
         );
         assert_eq!(container["env"][0]["value"], format!("a{escaped}"));
@@ -825,14 +1192,14 @@ spec:
         let manifest =
             read("{ a: '{{ input.evil }}', n: '{{ input.n }}', t: 'n{{ input.n }}' }").unwrap();
         assert_eq!(
-            render(&manifest, &Variables::new(), &context).unwrap(),
+            render(&manifest, std::iter::empty(), &context).unwrap(),
             json!({ "a": "x\nhostPID: true", "n": 7, "t": "n7" })
         );
         for text in [
             "{ a: ['{{ input.list }}'] }",
             "{ a: ['{{ input.object }}'] }",
         ] {
-            let fault = render(&read(text).unwrap(), &Variables::new(), &context).unwrap_err();
+            let fault = render(&read(text).unwrap(), std::iter::empty(), &context).unwrap_err();
             assert!(
                 fault.message.starts_with("a/0: the template gives "),
                 "{fault}"
@@ -841,13 +1208,13 @@ spec:
         let command = "[ '{{ \"sh\" }}', -c, 'echo {{ input.evil }}']";
         let code = format!("{{ spec: {{ containers: [{{ command: {command} }}] }} }}");
         let code = read(&code).unwrap();
-        let fault = render(&code, &Variables::new(), &context).unwrap_err();
+        let fault = render(&code, std::iter::empty(), &context).unwrap_err();
         assert!(fault.message.contains("would become code"), "{fault}");
         // A variable of the step that names the shell, which is known only now.
         let context = context.with("env", json!({"TOOL": "sh"}));
-        let step = Variables::from([("TOOL".to_string(), variable_template("TOOL"))]);
+        let step = BTreeMap::from([("TOOL".to_string(), "{{ input.tool }}".to_string())]);
         let code = "spec: { containers: [{ command: [$(TOOL), -c, 'echo {{ input.evil }}'] }] }";
-        let fault = render(&read(code).unwrap(), &step, &context).unwrap_err();
+        let fault = render(&read(code).unwrap(), [&step].into_iter(), &context).unwrap_err();
         assert!(fault.message.contains("would become code"), "{fault}");
     }
 

@@ -214,9 +214,9 @@ impl<'t> Scope<'t> {
                         let mut part = self.part(step, "manifest", &Json(tree.to_string()))?;
                         if step.rules >= Rules::V2 && part.unknown.is_empty() {
                             let named = step.named_action.iter().map(|named| &named.env);
-                            let added = [&self.task.env, &step.env].into_iter().chain(named);
-                            let added = manifest::added_variables(added);
-                            part.value = manifest::render(&tree, &added, &self.context)
+                            let envs = std::iter::once(&self.task.env).chain(named);
+                            let envs = envs.chain([&step.env]);
+                            part.value = manifest::render(&tree, envs, &self.context)
                                 .map_err(|fault| refused(step, "manifest", &fault.message))?;
                         }
                         part

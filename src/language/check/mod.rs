@@ -5,6 +5,7 @@ mod calls;
 mod command_secrets;
 mod graph;
 mod inside;
+mod manifests;
 mod names;
 mod secret_inputs;
 mod secret_places;
@@ -13,7 +14,9 @@ mod untrusted;
 mod wall;
 mod warnings;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::budget::{CheckBudget, Suggestions};
@@ -25,6 +28,7 @@ use super::source::{Source, Span};
 use super::{TaskPlace, Workflows};
 use crate::domain::task::Definition;
 use crate::secret_policy::SecretPolicy;
+use manifests::PlacedManifest;
 use names::Names;
 
 pub use secret_places::check_secret_places;
@@ -49,6 +53,8 @@ pub struct Checker<'c, 't> {
     pub names: Names<'t>,
     pub suggestions: &'c Suggestions,
     accepted_by_0_1: &'c AcceptedTexts,
+    /// The last text of a manifest in which a place was looked for.
+    placed_manifest: RefCell<Option<(Span, Rc<PlacedManifest>)>>,
 }
 
 /// Looking for what was meant costs as much as there are names; a file with more errors than this was not mistyped.
@@ -70,8 +76,10 @@ pub fn check(
         names,
         suggestions,
         accepted_by_0_1: &options.accepted_by_0_1,
+        placed_manifest: RefCell::default(),
     };
-    let uses = untrusted::action_uses(&documents, &options.budget);
+    let answers = untrusted::TaskAnswers::of(&documents);
+    let uses = untrusted::action_uses(&documents, &answers, &options.budget);
     let command_inputs = checker.command_inputs(&documents);
     for document in &documents {
         for action in &document.actions {
@@ -86,7 +94,7 @@ pub fn check(
                 return None;
             }
             let graph = checker.graph(task);
-            checker.templates(task, &graph);
+            checker.templates(task, &graph, &answers);
             checker.calls(task);
             checker.secrets_in_commands(task, &command_inputs);
             checker.warnings(task, options);

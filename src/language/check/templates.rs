@@ -15,9 +15,9 @@ use super::Checker;
 use super::graph::{Ancestors, Graph};
 use super::inside::inside;
 use super::secret_inputs::SecretHolders;
-use super::untrusted::{ActionUses, Origins};
+use super::untrusted::{ActionUses, Origins, TaskAnswers};
 use crate::domain::task::Action;
-use crate::domain::value::ValueSpec;
+use crate::domain::value::{ValueSpec, input_variable};
 
 const ROOTS: &[&str] = &[
     "input", "steps", "each", "env", "job", "secret", "hook", "body", "headers", "schedule",
@@ -111,12 +111,21 @@ impl<'t> Checker<'_, 't> {
             env: None,
             steps: None,
         };
+        let mut is_readable = true;
         for text in &action.texts {
-            self.text(text, &scope, &origins);
+            is_readable &= self.text(text, &scope, &origins);
+        }
+        if let Some(manifest) = action.manifest.as_ref().filter(|_| is_readable) {
+            self.manifest(manifest, &origins);
         }
     }
 
-    pub fn templates(&mut self, task: &TaskParts<'t>, graph: &Graph<'t>) {
+    pub fn templates<'d>(
+        &mut self,
+        task: &'d TaskParts<'t>,
+        graph: &Graph<'t>,
+        answers: &'d TaskAnswers<'d>,
+    ) {
         let inputs = Inputs::new(&task.inputs);
         let secret_holders = SecretHolders::of(&task.inputs, &task.steps);
         let scope = |looped, steps| Scope {
@@ -130,7 +139,7 @@ impl<'t> Checker<'_, 't> {
             steps,
         };
         let of_task = scope(false, None);
-        let origins = Origins::of_task(task, self.problems.budget());
+        let origins = Origins::of_task(task, answers, self.problems.budget());
         for text in &task.texts {
             self.text(text, &of_task, &origins);
         }
@@ -143,20 +152,19 @@ impl<'t> Checker<'_, 't> {
         };
         let of_hook = scope(false, Some(ended));
         for hook in &task.hooks {
-            let texts = hook.texts.iter();
-            texts.for_each(|text| self.text(text, &of_hook, &origins));
+            for text in &hook.texts {
+                self.text(text, &of_hook, &origins);
+            }
         }
         for schedule in &task.schedules {
-            schedule
-                .texts
-                .iter()
-                .for_each(|text| self.text(text, &of_task, &origins));
+            for text in &schedule.texts {
+                self.text(text, &of_task, &origins);
+            }
         }
         for webhook in &task.webhooks {
-            webhook
-                .texts
-                .iter()
-                .for_each(|text| self.text(text, &of_task, &origins));
+            for text in &webhook.texts {
+                self.text(text, &of_task, &origins);
+            }
         }
         // Only a task whose templates look at other steps needs to know who comes before whom.
         let looks =
@@ -164,7 +172,7 @@ impl<'t> Checker<'_, 't> {
         let needs = graph.sound && task.steps.iter().any(looks);
         let ancestors = needs.then(|| Ancestors::of(&graph.dependencies));
         for (position, step) in task.steps.iter().enumerate() {
-            if step.texts.is_empty() {
+            if step.texts.is_empty() && step.manifest.is_none() {
                 continue;
             }
             let mut scope = scope(
@@ -188,26 +196,37 @@ impl<'t> Checker<'_, 't> {
                 scope.env = Some([&task.draft.env, &step.policies.env]);
             }
             let origins = origins.of_step(step);
+            let mut is_readable = true;
             for text in &step.texts {
-                self.text(text, &scope, &origins);
+                is_readable &= self.text(text, &scope, &origins);
+            }
+            if let Some(manifest) = step.manifest.as_ref().filter(|_| is_readable) {
+                self.manifest(manifest, &origins);
             }
         }
     }
 
-    fn text(&mut self, text: &Text<'t>, scope: &Scope<'_>, origins: &Origins<'_, '_>) {
+    /// Returns whether the templates of the text can be read and speak of nothing unknown.
+    fn text(&mut self, text: &Text<'t>, scope: &Scope<'_>, origins: &Origins<'_, '_>) -> bool {
         if self.problems.is_out_of_time() {
-            return;
+            return false;
         }
         let errors_before = self.problems.errors();
         // Version 0.1 did not look for unknown names in `language`.
         let is_former_language = text.role == Role::Choice(Choice::Language)
             && self.problems.is_accepted_by_0_1(text.node.span.file);
-        if !text.is_part && !is_former_language {
+        if !is_former_language {
             self.text_mentions(text, scope);
         }
         if self.problems.errors() > errors_before {
-            return;
+            return false;
         }
+        self.judge(text, origins);
+        true
+    }
+
+    /// Says what is wrong with the values in a text that becomes code or decides something.
+    pub(super) fn judge(&mut self, text: &Text<'_>, origins: &Origins<'_, '_>) {
         match text.role {
             Role::Data => {}
             Role::Code(program) => self.untrusted(text, program),
@@ -246,26 +265,13 @@ impl<'t> Checker<'_, 't> {
     }
 
     pub(super) fn at(&self, text: &Text<'_>, range: Range<usize>) -> Span {
-        if text.is_part {
-            return self.in_manifest(text, &text.text[range]);
+        if let Some(part) = &text.part {
+            return self.in_manifest(text, part, range);
         }
         match text.from_file {
             true => text.node.span,
             false => inside(self.sources, text, range),
         }
-    }
-
-    /// The first place of this in the manifest that the text is a part of.
-    fn in_manifest(&self, part: &Text<'_>, written: &str) -> Span {
-        // Looking costs as much as the manifest is long.
-        if !self.may_suggest() {
-            return part.node.span;
-        }
-        let whole = part.node.scalar_text().unwrap_or_default();
-        let start = whole.find(written).unwrap_or(0);
-        let end = (start + written.len()).min(whole.len());
-        let whole = Text::new(part.node, whole.into(), part.place, false);
-        inside(self.sources, &whole, start..end)
     }
 
     /// `true` if a name was torn apart by a minus.
@@ -542,6 +548,11 @@ impl<'t> Checker<'_, 't> {
     fn untrusted(&mut self, text: &Text<'_>, program: Program) {
         let faults = template::script_faults(&text.text, program).unwrap_or_default();
         for fault in faults {
+            let part = text.part.as_ref();
+            if let Some(reference) = part.and_then(|part| part.reference(&fault.mention.span)) {
+                self.reference_in_code(text, program, &fault, &reference.name);
+                continue;
+            }
             match fault.why {
                 Why::Unfiltered => self.unfiltered(text, program, &fault),
                 _ => self.misplaced(text, program, &fault),
@@ -560,6 +571,32 @@ impl<'t> Checker<'_, 't> {
         match text.place {
             Place::Script => self.problems.error(code, span, message),
             _ => self.new_rule(code, text, span, message),
+        }
+    }
+
+    /// A reference that Kubernetes replaces before the program reads its text.
+    fn reference_in_code(
+        &mut self,
+        text: &Text<'_>,
+        program: Program,
+        fault: &ScriptFault,
+        name: &str,
+    ) {
+        let span = self.at(text, fault.mention.span.clone());
+        let code = match fault.why {
+            Why::Unfiltered => "E045",
+            _ => "E048",
+        };
+        let source = fault.mention.path.join(".");
+        let message = format!("`$({name})` becomes part of the program");
+        let problem = self.code_fault(code, text, span, message);
+        problem
+            .label("whoever gives this value decides what is run")
+            .help(format!(
+                "Kubernetes replaces `$({name})` before the program starts; the value comes from `{source}`"
+            ));
+        if let Some(help) = read_variable(name, program, fault.around) {
+            problem.help(help);
         }
     }
 
@@ -669,12 +706,16 @@ fn from_environment(fault: &ScriptFault, program: Program) -> Option<String> {
         return None;
     };
     let variable = match root.as_str() {
-        "input" => format!("INPUT_{}", name.to_uppercase().replace('-', "_")),
+        "input" => input_variable(name),
         "each" => format!("EACH_{}", name.to_uppercase()),
         "env" => name.clone(),
         _ => return None,
     };
-    let written = match (program, fault.around) {
+    read_variable(&variable, program, fault.around)
+}
+
+fn read_variable(variable: &str, program: Program, around: Around) -> Option<String> {
+    let written = match (program, around) {
         (Program::Shell, Around::DoubleQuotes | Around::HereDocument) => format!("${variable}"),
         (Program::Shell, Around::SingleQuotes) => {
             format!("end the quotes before it, \"${variable}\", and begin them anew")

@@ -7,7 +7,7 @@
 //! a step, because the step's own program decides it.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 
 use serde_json::Value;
@@ -17,13 +17,19 @@ use super::super::budget::CheckBudget;
 use super::super::decode::{
     ActionParts, Document, Does, HookTarget, Place, SpecParts, StepParts, TaskParts, Text,
 };
+use super::super::manifest;
 use super::super::source::Span;
 use super::super::template::{self, Mention};
 use super::super::tree::{Entry, Kind, Node};
 use super::Checker;
-use crate::domain::task::{Action, ForEach, Items};
-use crate::domain::value::{ValueSpec, ValueType};
+use crate::domain::limits;
+use crate::domain::task::{Action, ForEach, Items, is_template};
+use crate::domain::value::{ValueSpec, ValueType, input_variable};
 
+/// A template that prints nothing of others.
+const FIXED: &str = "{{ \"\" }}";
+/// Length of the longest path that matters: each job adds the name of a step and the number of an item.
+const PATH_MAX: usize = 4 + 2 * limits::NESTING_MAX;
 /// Facts of an ended job that nobody can choose freely.
 const TRUSTED_HOOK_FACTS: &[&str] = &[
     "job",
@@ -48,11 +54,12 @@ pub type ActionUses<'d, 't> = HashMap<&'t str, Vec<ActionUse<'d, 't>>>;
 /// Steps and hooks by the named action that they use.
 pub fn action_uses<'d, 't>(
     documents: &'d [Document<'t>],
+    answers: &'d TaskAnswers<'d>,
     budget: &CheckBudget,
 ) -> ActionUses<'d, 't> {
     let mut uses: ActionUses<'d, 't> = HashMap::new();
     for task in documents.iter().flat_map(|document| &document.tasks) {
-        let of_task = Origins::of_task(task, budget.clone());
+        let of_task = Origins::of_task(task, answers, budget.clone());
         for step in &task.steps {
             if let Does::Uses { action, span } = step.does {
                 uses.entry(action).or_default().push(ActionUse {
@@ -75,6 +82,103 @@ pub fn action_uses<'d, 't>(
     uses
 }
 
+/// What people enter at a step, as far as it is the output of the step.
+enum StepAnswers<'d> {
+    /// The values that an approval asks for.
+    Approval(&'d [SpecParts]),
+    /// The output of a child job, or of a loop of child jobs the list of their outputs.
+    Child { task: &'d str, looped: bool },
+}
+
+impl<'d> StepAnswers<'d> {
+    fn of(step: &'d StepParts<'_>) -> Option<(&'d str, StepAnswers<'d>)> {
+        let answers = match &step.does {
+            Does::Own {
+                action: Action::Approval { .. },
+                asks,
+            } => StepAnswers::Approval(asks),
+            Does::Calls { task, .. } => StepAnswers::Child {
+                task,
+                looped: step.looped,
+            },
+            _ => return None,
+        };
+        Some((&step.key.text, answers))
+    }
+}
+
+/// What people enter at approvals of each task, as far as it is part of the output of its jobs: the outputs of the steps that no other
+/// step depends on.
+pub struct TaskAnswers<'d> {
+    tasks: HashMap<&'d str, BTreeMap<&'d str, StepAnswers<'d>>>,
+    /// The first value without restrictions anywhere in the output of a task.
+    whole: RefCell<HashMap<&'d str, Option<Answer<'d>>>>,
+}
+
+/// A value without restrictions that a person enters: its path inside the output, and its declaration.
+type Answer<'d> = (String, &'d ValueSpec);
+
+impl<'d> TaskAnswers<'d> {
+    pub fn of(documents: &'d [Document<'_>]) -> TaskAnswers<'d> {
+        let tasks = documents.iter().flat_map(|document| &document.tasks);
+        let tasks = tasks.map(|task| {
+            let edges = task.steps.iter().flat_map(|step| &step.edges);
+            let needed: HashSet<&str> = edges.map(|edge| edge.step).collect();
+            let answers = task.steps.iter().filter_map(StepAnswers::of);
+            let answers = answers.filter(|(step, _)| !needed.contains(step));
+            (task.key.text.as_str(), answers.collect())
+        });
+        TaskAnswers {
+            tasks: tasks.collect(),
+            whole: RefCell::default(),
+        }
+    }
+
+    /// Finds a value at this path inside the output of a step, or below it.
+    fn in_step(&self, step: &StepAnswers<'d>, path: &[String], depth: usize) -> Option<Answer<'d>> {
+        match step {
+            StepAnswers::Approval(asks) => {
+                let mut specs = asks.iter().map(|ask| &ask.spec);
+                let is_meant =
+                    |spec: &ValueSpec| path.first().is_none_or(|name| *name == spec.name);
+                let spec = specs.find(|spec| !is_restricted(spec) && is_meant(spec))?;
+                Some((spec.name.clone(), spec))
+            }
+            StepAnswers::Child {
+                task,
+                looped: false,
+            } => self.in_task(task, path, depth),
+            StepAnswers::Child { task, looped: true } => match path {
+                [item, path @ ..] if item.parse::<i64>().is_ok() => self.in_task(task, path, depth),
+                _ => self.in_task(task, &[], depth),
+            },
+        }
+    }
+
+    fn in_task(&self, task: &'d str, path: &[String], depth: usize) -> Option<Answer<'d>> {
+        // Deeper nesting is an error of its own.
+        if depth > limits::NESTING_MAX {
+            return None;
+        }
+        let steps = self.tasks.get(task)?;
+        let below = |name: &str, step, path| {
+            let (member, spec) = self.in_step(step, path, depth + 1)?;
+            Some((format!("{name}.{member}"), spec))
+        };
+        if let [name, path @ ..] = path {
+            return below(name, steps.get(name.as_str())?, path);
+        }
+        if let Some(found) = self.whole.borrow().get(task) {
+            return found.clone();
+        }
+        // Tasks that call each other are an error of its own.
+        self.whole.borrow_mut().insert(task, None);
+        let found = steps.iter().find_map(|(name, step)| below(name, step, &[]));
+        self.whole.borrow_mut().insert(task, found.clone());
+        found
+    }
+}
+
 /// Origins of the values that a text may mention.
 #[derive(Clone, Default)]
 pub struct Origins<'d, 't> {
@@ -89,6 +193,10 @@ pub struct Origins<'d, 't> {
     uses: Option<&'d [ActionUse<'d, 't>]>,
     /// Cache of earlier results: a list may mention the same value thousands of times.
     found: RefCell<FoundSources<'d>>,
+    /// What the steps that use an action add to its environment, by name: whether the value comes from a template.
+    uses_variables: OnceCell<HashMap<&'d str, bool>>,
+    /// Names of the step's own inputs by their variables.
+    step_input_variables: OnceCell<HashMap<String, &'t str>>,
 }
 
 /// The source of each path that was looked for, by when its text is rendered.
@@ -98,8 +206,12 @@ type FoundSources<'d> = HashMap<(Vec<String>, Stage), Option<UntrustedSource<'d>
 #[derive(Default)]
 struct OwnerOrigins<'d> {
     inputs: Vec<&'d ValueSpec>,
-    /// Values that approvals ask for, by the name of the step.
-    answers: HashMap<&'d str, &'d [SpecParts]>,
+    /// Names of the inputs by their variables.
+    input_variables: OnceCell<HashMap<String, &'d str>>,
+    /// Values that people enter, by the name of the step.
+    answers: HashMap<&'d str, StepAnswers<'d>>,
+    /// Values that people enter in child jobs.
+    task_answers: Option<&'d TaskAnswers<'d>>,
     whole_input: OnceCell<Option<UntrustedSource<'d>>>,
     whole_env: OnceCell<Option<UntrustedSource<'d>>>,
     /// Variables of the task by their names.
@@ -131,18 +243,16 @@ struct UntrustedSource<'d> {
 }
 
 impl<'d, 't> Origins<'d, 't> {
-    pub fn of_task(task: &'d TaskParts<'t>, budget: CheckBudget) -> Origins<'d, 't> {
-        let answers = task.steps.iter().filter_map(|step| match &step.does {
-            Does::Own {
-                action: Action::Approval { .. },
-                asks,
-            } => Some((step.key.text.as_str(), asks.as_slice())),
-            _ => None,
-        });
+    pub fn of_task(
+        task: &'d TaskParts<'t>,
+        answers: &'d TaskAnswers<'d>,
+        budget: CheckBudget,
+    ) -> Origins<'d, 't> {
         Origins {
             owner: Rc::new(OwnerOrigins {
                 inputs: task.inputs.iter().map(|input| &input.spec).collect(),
-                answers: answers.collect(),
+                answers: task.steps.iter().filter_map(StepAnswers::of).collect(),
+                task_answers: Some(answers),
                 budget,
                 ..OwnerOrigins::default()
             }),
@@ -181,10 +291,73 @@ impl<'d, 't> Origins<'d, 't> {
         }
     }
 
+    /// The text of a variable that the step adds to the environment of its pod: see `manifest::Variable`.
+    pub fn variable(&self, name: &str) -> Option<String> {
+        if let Some(input) = self.input_of_variable(name) {
+            return Some(manifest::input_template(input));
+        }
+        let of_uses = self.uses_variables().get(name).copied();
+        if let Some(template) = manifest::loop_template(name) {
+            let is_set = self.for_each.is_some() || of_uses.is_some();
+            return is_set.then(|| template.to_string());
+        }
+        let mut envs = self.step_env.into_iter().chain(self.task_env);
+        let own = envs.find_map(|env| env.get(name));
+        match (of_uses, own) {
+            (Some(true), _) => Some(manifest::variable_template(name)),
+            (_, Some(text)) if is_template(text) => Some(manifest::variable_template(name)),
+            // Each step that uses the action may have another text, and none of them comes from people.
+            (Some(false), _) => Some(FIXED.to_string()),
+            (None, own) => own.cloned(),
+        }
+    }
+
+    fn input_of_variable(&self, variable: &str) -> Option<&str> {
+        if !variable.starts_with("INPUT_") {
+            return None;
+        }
+        let of_step = self.step_input_variables.get_or_init(|| {
+            let entries = match self.step_input.map(|entry| &entry.value.kind) {
+                Some(Kind::Map(entries)) => entries.as_slice(),
+                _ => &[],
+            };
+            let names = entries.iter().map(|entry| entry.key.text.as_str());
+            names.map(|name| (input_variable(name), name)).collect()
+        });
+        let of_owner = self.owner.input_variables.get_or_init(|| {
+            let names = self.owner.inputs.iter().map(|spec| spec.name.as_str());
+            names.map(|name| (input_variable(name), name)).collect()
+        });
+        let of_step = of_step.get(variable).copied();
+        of_step.or_else(|| of_owner.get(variable).copied())
+    }
+
+    fn uses_variables(&self) -> &HashMap<&'d str, bool> {
+        self.uses_variables.get_or_init(|| {
+            let mut variables = HashMap::new();
+            let mut last_task_env: Option<&BTreeMap<String, String>> = None;
+            for used in self.uses.into_iter().flatten() {
+                // Steps of one task stand together, and share its environment.
+                let of_task = used.origins.task_env;
+                let of_task = of_task.filter(|env| {
+                    let last = last_task_env.replace(env);
+                    !last.is_some_and(|last| std::ptr::eq(last, *env))
+                });
+                for (name, text) in used.origins.step_env.into_iter().chain(of_task).flatten() {
+                    *variables.entry(name.as_str()).or_insert(false) |= is_template(text);
+                }
+                if used.origins.for_each.is_some() {
+                    variables.extend([("EACH_ITEM", true), ("EACH_INDEX", true)]);
+                }
+            }
+            variables
+        })
+    }
+
     /// The source of what this mention prints, if people decide it.
     fn find(&self, path: &[String], stage: Stage) -> Option<UntrustedSource<'d>> {
-        // No longer part of a path makes a difference.
-        let key = (path[..path.len().min(4)].to_vec(), stage);
+        // No longer part of a path makes a difference: jobs are not nested deeper.
+        let key = (path[..path.len().min(PATH_MAX)].to_vec(), stage);
         if let Some(found) = self.found.borrow().get(&key) {
             return found.clone();
         }
@@ -213,12 +386,17 @@ impl<'d, 't> Origins<'d, 't> {
                     })
                 }
             },
-            "each" if name != Some("index") => match &self.for_each?.items {
-                Items::Template(text) => self.find_in_text(text, Stage::Task),
-                Items::List(items) => items.iter().find_map(|item| {
+            "each" if name != Some("index") => match self.for_each.map(|each| &each.items) {
+                Some(Items::Template(text)) => self.find_in_text(text, Stage::Task),
+                Some(Items::List(items)) => items.iter().find_map(|item| {
                     let item = serde_json::from_str(&item.0).ok()?;
                     self.find_in_value(&item)
                 }),
+                // Kubernetes knows the item of the step that uses an action.
+                None => {
+                    let mut uses = self.uses.into_iter().flatten();
+                    uses.find_map(|used| used.origins.find(path, stage))
+                }
             },
             "env" => self.find_variable(name, stage),
             "steps" => self.find_answer(path),
@@ -309,22 +487,19 @@ impl<'d, 't> Origins<'d, 't> {
         }
     }
 
-    /// What a person enters at an approval is the output of that step.
+    /// What a person enters at an approval is the output of that step, and part of the output of its job.
     fn find_answer(&self, path: &[String]) -> Option<UntrustedSource<'d>> {
         let [_, name, rest @ ..] = path else {
             return None;
         };
-        let asks = self.owner.answers.get(name.as_str())?;
+        let step = self.owner.answers.get(name.as_str())?;
         if rest.first().is_some_and(|member| member != "output") {
             return None;
         }
-        let answer = rest.get(1);
-        let mut specs = asks.iter().map(|ask| &ask.spec);
-        let spec = specs.find(|spec| {
-            !is_restricted(spec) && answer.is_none_or(|answer| *answer == spec.name)
-        })?;
+        let path = rest.get(1..).unwrap_or_default();
+        let (member, spec) = self.owner.task_answers?.in_step(step, path, 0)?;
         Some(UntrustedSource {
-            name: format!("steps.{name}.output.{}", spec.name),
+            name: format!("steps.{name}.output.{member}"),
             spec: Some(spec),
             given_at: None,
         })
@@ -485,7 +660,12 @@ impl Checker<'_, '_> {
         source: &UntrustedSource<'_>,
     ) {
         let span = self.at(text, mention.span.clone());
-        let name = mention.path.join(".");
+        let part = text.part.as_ref();
+        let reference = part.and_then(|part| part.reference(&mention.span));
+        let name = match reference {
+            Some(reference) => format!("$({})", reference.name),
+            None => mention.path.join("."),
+        };
         let message = format!("`{name}` decides {}", choice.decides());
         let problem = self.new_rule("E070", text, span, message);
         problem.label("whoever gives this value can have anything run");
@@ -513,9 +693,13 @@ impl Checker<'_, '_> {
                 problem.help("give it to an input that has `options` or a `pattern`");
             }
         }
-        problem.help(
-            "or write `| unsafe` behind it, if whoever gives the value may have anything run",
-        );
+        let place = match reference {
+            Some(_) => "write a template with `| unsafe` instead of the reference",
+            None => "write `| unsafe` behind it",
+        };
+        problem.help(format!(
+            "or {place}, if whoever gives the value may have anything run"
+        ));
     }
 }
 

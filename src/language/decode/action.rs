@@ -1,7 +1,5 @@
 //! What a step or a named action does: its type, and the keys of that type.
 
-use std::collections::HashMap;
-
 use serde_json::Value;
 
 use super::policies::{self, Policies};
@@ -13,7 +11,7 @@ use crate::domain::task::{Action, Runner, is_template};
 use crate::domain::words;
 use crate::language::arguments::{self, Choice, Role};
 use crate::language::diagnostic::Problem;
-use crate::language::manifest::{self, ManifestText, Variables};
+use crate::language::manifest;
 use crate::language::shell::Program;
 use crate::language::source::Span;
 use crate::language::template;
@@ -98,7 +96,16 @@ pub struct ActionParts<'t> {
     pub inputs: Vec<SpecParts>,
     pub policies: Policies,
     pub texts: Vec<Text<'t>>,
+    pub manifest: Option<ManifestParts<'t>>,
     pub whole: bool,
+}
+
+/// The manifest of a pod. What its texts become depends on the variables that the step adds, so they are judged when all is read.
+#[derive(Debug)]
+pub struct ManifestParts<'t> {
+    /// A map, or a text of YAML.
+    pub node: &'t Node,
+    pub tree: Value,
 }
 
 impl Decoder<'_> {
@@ -113,6 +120,7 @@ impl Decoder<'_> {
             inputs: Vec::new(),
             policies: Policies::default(),
             texts: Vec::new(),
+            manifest: None,
             whole: true,
         };
         if let Some(entries) = self.map(node, &owner) {
@@ -156,7 +164,8 @@ impl Decoder<'_> {
                         .help(format!("write a step of `type: {kind}` where it is needed"));
                 } else {
                     self.keys_of_type(entries, &owner, kind);
-                    parts.action = self.body(entries, &owner, kind, &mut parts.texts);
+                    let (texts, manifest) = (&mut parts.texts, &mut parts.manifest);
+                    parts.action = self.body(entries, &owner, kind, texts, manifest);
                 }
             }
             parts.policies = self.policies(entries, &owner, &mut parts.texts);
@@ -253,6 +262,7 @@ impl Decoder<'_> {
         owner: &Owner,
         kind: StepType,
         texts: &mut Vec<Text<'t>>,
+        manifest: &mut Option<ManifestParts<'t>>,
     ) -> Option<Action> {
         match kind {
             StepType::Script => self.script_body(entries, owner, texts),
@@ -281,22 +291,25 @@ impl Decoder<'_> {
                     self.missing(owner, "manifest", help);
                     return None;
                 };
-                let variables = added_variables(entries);
-                let manifest = match &entry.value.kind {
+                let node = &entry.value;
+                let text = match &node.kind {
                     Kind::Map(_) => {
-                        let tree = self.manifest_tree(&entry.value, &variables, texts)?;
-                        tree.to_string()
+                        let tree = self.manifest_tree(node, texts)?;
+                        let text = tree.to_string();
+                        *manifest = Some(ManifestParts { node, tree });
+                        text
                     }
                     _ => {
                         let text = self.some_text(entry, owner)?;
-                        collect(&entry.value, text, Place::Worker, texts);
+                        collect(node, text, Place::Worker, texts);
                         if is_template(text) || text.contains("$(") {
-                            self.manifest_text(entry, text, &variables, texts);
+                            let tree = self.manifest_text(entry, text);
+                            *manifest = tree.map(|tree| ManifestParts { node, tree });
                         }
                         text.to_string()
                     }
                 };
-                Some(Action::Pod { manifest })
+                Some(Action::Pod { manifest: text })
             }
             StepType::Task => {
                 let Some(entry) = find(entries, "task") else {
@@ -472,54 +485,26 @@ impl Decoder<'_> {
     }
 
     /// A manifest that is written as YAML of the workflow file.
-    fn manifest_tree<'t>(
-        &mut self,
-        node: &'t Node,
-        variables: &Variables,
-        texts: &mut Vec<Text<'t>>,
-    ) -> Option<Value> {
-        let before = texts.len();
+    fn manifest_tree<'t>(&mut self, node: &'t Node, texts: &mut Vec<Text<'t>>) -> Option<Value> {
         let tree = self.json(node, Place::Worker, texts)?;
         if let Some(key) = key_with_template(node) {
             self.structure_fault(key.span, "a key of the manifest contains a template")
                 .label("keys are never rendered");
         }
-        let mut places = Vec::new();
-        template_places(node, String::new(), &mut places);
-        let found = manifest::texts(&tree, variables);
-        let roles: HashMap<&str, Role> = found
-            .iter()
-            .filter(|found| !found.has_references)
-            .map(|found| (found.place.as_str(), found.role))
-            .collect();
-        for (text, place) in texts[before..].iter_mut().zip(places) {
-            text.role = roles.get(place.as_str()).copied().unwrap_or(Role::Data);
-        }
-        for found in found.iter().filter(|found| found.has_references) {
-            if let Some(node) = node_at(node, &found.place) {
-                texts.push(manifest_part(node, found));
-            }
-        }
         Some(tree)
     }
 
     /// A manifest that is written as a text. It is read before its templates are rendered, so each of them stands inside one scalar.
-    fn manifest_text<'t>(
-        &mut self,
-        entry: &'t Entry,
-        text: &'t str,
-        variables: &Variables,
-        texts: &mut Vec<Text<'t>>,
-    ) {
+    fn manifest_text(&mut self, entry: &Entry, text: &str) -> Option<Value> {
         let span = first_line(&entry.value);
         let tree = match manifest::read(text) {
             Ok(tree) if tree.is_object() => tree,
             // The worker says what is wrong with a manifest that has no templates.
-            _ if !is_template(text) => return,
+            _ if !is_template(text) => return None,
             Ok(_) => {
                 self.structure_fault(entry.key.span, "a template decides the whole manifest")
                     .label("the manifest is no map before its templates are rendered");
-                return;
+                return None;
             }
             Err(why) => {
                 self.structure_fault(
@@ -528,29 +513,27 @@ impl Decoder<'_> {
                 )
                 .label("a template stands outside of a quoted text, or spans several keys")
                 .help(why);
-                return;
+                return None;
             }
         };
         if manifest::key_with_template(&tree).is_some() {
             self.structure_fault(entry.key.span, "a key of the manifest contains a template")
                 .label("keys are never rendered");
-            return;
+            return None;
         }
-        let is_whole_readable = template::mentions(text).is_ok();
-        for found in manifest::texts(&tree, variables) {
-            if template::mentions(&found.text).is_err() {
-                if is_whole_readable {
+        if template::mentions(text).is_ok() {
+            for (place, part) in manifest::templates(&tree) {
+                if template::mentions(part).is_err() {
                     let message = format!(
                         "the template at `{}` of the manifest goes beyond one text",
-                        found.place.trim_start_matches('/')
+                        place.trim_start_matches('/')
                     );
                     self.structure_fault(span, message)
                         .label("a block begins in one text and ends in another");
                 }
-                continue;
             }
-            texts.push(manifest_part(&entry.value, &found));
         }
+        Some(tree)
     }
 
     fn structure_fault(&mut self, span: Span, message: impl Into<String>) -> &mut Problem {
@@ -576,63 +559,6 @@ fn collect_arguments<'t>(
     let words = entrypoint.iter().chain(command);
     for ((text, node), role) in words.zip(roles) {
         collect_as(role, node, text, Place::Worker, texts);
-    }
-}
-
-/// A text of a manifest that is checked for its role alone.
-fn manifest_part<'t>(node: &'t Node, found: &ManifestText) -> Text<'t> {
-    let mut part = Text::new(node, found.text.clone().into(), Place::Worker, false);
-    part.role = found.role;
-    part.is_part = true;
-    part
-}
-
-/// The variables that a step or an action adds to the environment of its container, if their values are templates.
-fn added_variables(entries: &[Entry]) -> Variables {
-    let Some(Kind::Map(env)) = find(entries, "env").map(|entry| &entry.value.kind) else {
-        return Variables::new();
-    };
-    let is_varying = |entry: &&Entry| entry.value.scalar_text().is_some_and(is_template);
-    let names = env.iter().filter(is_varying).map(|entry| &entry.key.text);
-    names
-        .map(|name| (name.clone(), manifest::variable_template(name)))
-        .collect()
-}
-
-fn node_at<'t>(node: &'t Node, place: &str) -> Option<&'t Node> {
-    let mut node = node;
-    for segment in place.split('/').skip(1) {
-        node = match &node.kind {
-            Kind::Map(entries) => {
-                let mut entries = entries.iter();
-                &entries
-                    .find(|entry| manifest::escaped(&entry.key.text) == segment)?
-                    .value
-            }
-            Kind::List(members) => members.get(segment.parse::<usize>().ok()?)?,
-            _ => return None,
-        };
-    }
-    Some(node)
-}
-
-/// The places of the texts with templates, in the order in which `Decoder::json` collects them.
-fn template_places(node: &Node, place: String, places: &mut Vec<String>) {
-    match &node.kind {
-        Kind::Broken => {}
-        Kind::Scalar(scalar) if is_template(&scalar.text) => places.push(place),
-        Kind::Scalar(_) => {}
-        Kind::List(members) => {
-            for (at, member) in members.iter().enumerate() {
-                template_places(member, format!("{place}/{at}"), places);
-            }
-        }
-        Kind::Map(entries) => {
-            for entry in entries {
-                let below = format!("{place}/{}", manifest::escaped(&entry.key.text));
-                template_places(&entry.value, below, places);
-            }
-        }
     }
 }
 

@@ -22,6 +22,7 @@ use serde_json::{Map, Value};
 use super::arguments::{self, Choice, Role};
 use super::budget::Suggestions;
 use super::diagnostic::Problems;
+use super::manifest::Reference;
 use super::scalar::{self, Meaning};
 use super::scripts::Scripts;
 use super::shell::Program;
@@ -31,7 +32,7 @@ use super::words::{self, Where};
 use crate::domain::task::is_template;
 use crate::sealer::SEALED_KEY;
 
-pub use action::ActionParts;
+pub use action::{ActionParts, ManifestParts};
 pub use depends::Edge;
 pub use document::Document;
 pub use hooks::{HookParts, HookTarget};
@@ -118,13 +119,22 @@ pub struct Text<'t> {
     pub from_file: bool,
     /// The role of the text: data, code or choice.
     pub role: Role,
-    /// It is one scalar of a manifest that is written as text: the whole text is checked as another `Text`, and this one for its role
-    /// alone.
-    pub is_part: bool,
+    /// It is one text of a manifest, with references `$(NAME)` replaced. It is checked for its role alone, because the text as it is
+    /// written is checked as another `Text`.
+    pub part: Option<ManifestPart>,
     line_starts: OnceCell<Vec<usize>>,
     verbatim_bytes: OnceCell<usize>,
     /// Where lines of a literal text stand in the file, as far as somebody asked: the first byte and the length of each.
     literal_lines: RefCell<HashMap<usize, Option<(usize, usize)>>>,
+}
+
+/// Where a text of a manifest comes from.
+#[derive(Debug)]
+pub struct ManifestPart {
+    /// `/spec/containers/0/image`
+    pub place: String,
+    /// The references that were replaced.
+    pub references: Vec<Reference>,
 }
 
 impl<'t> Text<'t> {
@@ -138,7 +148,7 @@ impl<'t> Text<'t> {
                 Place::Script => Role::Code(Program::Shell),
                 _ => Role::Data,
             },
-            is_part: false,
+            part: None,
             line_starts: OnceCell::new(),
             verbatim_bytes: OnceCell::new(),
             literal_lines: RefCell::default(),

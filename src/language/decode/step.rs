@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::action::{StepType, is_body_key, step_keys};
+use super::action::{ManifestParts, StepType, is_body_key, step_keys};
 use super::policies::Policies;
 use super::{Decoder, Edge, Owner, Place, SpecParts, Text, collect, find};
 use crate::domain::Json;
@@ -40,6 +40,7 @@ pub struct StepParts<'t> {
     pub policies: Policies,
     pub continue_on_failure: bool,
     pub texts: Vec<Text<'t>>,
+    pub manifest: Option<ManifestParts<'t>>,
     pub whole: bool,
 }
 
@@ -82,6 +83,7 @@ impl Decoder<'_> {
             policies: Policies::default(),
             continue_on_failure: false,
             texts: Vec::new(),
+            manifest: None,
             whole: true,
         };
         if let Kind::Scalar(scalar) = &node.kind
@@ -171,7 +173,8 @@ impl Decoder<'_> {
             return Does::Unknown;
         };
         self.keys_of_type(entries, owner, kind);
-        let action = self.body(entries, owner, kind, &mut parts.texts);
+        let (texts, manifest) = (&mut parts.texts, &mut parts.manifest);
+        let action = self.body(entries, owner, kind, texts, manifest);
         let mut asks = Vec::new();
         match find(entries, "input") {
             Some(entry) if kind == StepType::Approval => asks = self.specs(entry, owner, "input"),

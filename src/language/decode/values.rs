@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{Decoder, Owner, Place, find};
 use crate::domain::Json;
-use crate::domain::value::{ValueSpec, ValueType};
+use crate::domain::value::{ValueSpec, ValueType, input_variable};
 use crate::language::scalar;
 use crate::language::tree::{Entry, Key, Kind, Node, Style};
 use crate::language::values;
@@ -59,7 +59,7 @@ impl Decoder<'_> {
             self.value_name(&entry.key, key);
             // What is entered at an approval is in no environment.
             if key == "input" && owner.kind != "step" {
-                let variable = entry.key.text.to_uppercase().replace('-', "_");
+                let variable = input_variable(&entry.key.text);
                 match variables.get(&variable) {
                     Some(first) => self.same_variable(first, &entry.key, &variable),
                     None => drop(variables.insert(variable, &entry.key)),
@@ -76,7 +76,7 @@ impl Decoder<'_> {
 
     fn same_variable(&mut self, first: &Key, second: &Key, variable: &str) {
         let message = format!(
-            "`{}` and `{}` are the same variable, INPUT_{variable}",
+            "`{}` and `{}` are the same variable, {variable}",
             first.text, second.text
         );
         self.problems

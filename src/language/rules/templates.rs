@@ -263,11 +263,12 @@ secrets:
         text: "An image, an entrypoint, a program, a working folder, a language, an option of an interpreter and a variable \
                such as `LD_PRELOAD` or `PATH` decide which code is run. A value that people give may only decide that if its \
                input says what it may be: with `options`, with a `pattern` that begins with `^` and ends with `$`, or with a \
-               type that is no text. In the manifest of a pod the same holds for every field but labels, names, resources, \
-               deadlines, arguments and values of variables. Items of a list that is written in the file and outputs of steps \
-               are trusted. \
-               The first item of `command` counts as a program if there is no `entrypoint`: to give a value to the program of \
-               the image, name that program in `entrypoint` (in a pod: in `command`). \
+                type that is no text. A filter that gives a number, such as `int`, is enough as well. In the manifest of a pod \
+                the same holds for every field but labels, names, resources, deadlines, arguments and values of variables, and a \
+                reference `$(NAME)` counts as the value of its variable. Items of a list that is written in the file and outputs \
+                of steps are trusted, but not what people enter at an approval of this job or of a child job. \
+                The first item of `command` counts as a program if there is no `entrypoint`: to give a value to the program of \
+                the image, name that program in `entrypoint` (in a pod: in `command`). \
                `| unsafe` says that whoever gives the value may run anything.",
         wrong: r#"tasks:
   hello:
@@ -297,8 +298,9 @@ secrets:
         title: "a template that changes the structure of a manifest",
         text: "The manifest of a pod is read first, and then each of its texts is rendered by itself. So a value can never add \
                a key, a container or a right. A template therefore stands inside one quoted text: not in a key, not around \
-               several lines, and not in place of the whole manifest. A text that is exactly one `{{ … }}` keeps the type of \
-               its value, so a number may stand in quotes.",
+               several lines, and not in place of the whole manifest. A text that is exactly one `{{ … }}` becomes \
+               what Kubernetes expects there: text in `args`, `env`, labels and the like, and the type of its value elsewhere, so \
+               a number may stand in quotes.",
         wrong: r#"tasks:
   hello:
     input:

@@ -28,7 +28,7 @@ pub struct Mention {
     pub filters: Vec<String>,
     /// It reaches the output, as opposed to a condition alone.
     pub printed: bool,
-    /// The value reaches the output on at least one path whose last filter is not `unsafe`.
+    /// The value reaches the output on at least one path on which it is not made a number, and whose last filter is not `unsafe`.
     pub exposed: bool,
     /// `default` or `is defined` allows it to be missing.
     pub has_default: bool,
@@ -59,6 +59,8 @@ pub enum Why {
 /// What others decide: in a script it needs a filter. What is in an environment may have come from any of them.
 const UNTRUSTED: &[&str] = &["input", "steps", "each", "body", "headers", "env"];
 const SAFE_FILTERS: &[&str] = &["sh", "json", "unsafe"];
+/// Filters that give a number or a boolean, whatever they are applied to.
+const NUMBER_FILTERS: &[&str] = &["abs", "bool", "count", "float", "int", "length", "round"];
 /// Of `loop`, what is counted and not taken from the items.
 const COUNTERS: &[&str] = &[
     "index",
@@ -83,7 +85,7 @@ pub fn script_faults(text: &str, program: Program) -> Result<Vec<ScriptFault>, T
     Ok(walk(text, Some(program))?.faults)
 }
 
-/// Every mention whose value, or a part of it, can reach the output without `| unsafe` as its last filter.
+/// Every mention whose value, or a part of it, can reach the output as text and without `| unsafe` as its last filter.
 pub fn exposed(text: &str) -> Result<Vec<Mention>, TemplateFault> {
     let mut mentions = mentions(text)?;
     mentions.retain(|mention| mention.exposed);
@@ -189,6 +191,16 @@ impl<'t> Chains<'t> {
 
     fn last(&self, chain: usize) -> Option<&'t str> {
         (chain != 0).then(|| self.all[chain].last)
+    }
+
+    fn gives_number(&self, mut chain: usize) -> bool {
+        while let Some(last) = self.last(chain) {
+            if NUMBER_FILTERS.contains(&last) {
+                return true;
+            }
+            chain = self.all[chain].before;
+        }
+        false
     }
 
     /// The names of the filters, inner to outer.
@@ -460,7 +472,8 @@ impl<'t> Walk<'t> {
         for flow in flows {
             let mention = &mut self.mentions[flow.mention];
             mention.printed = true;
-            mention.exposed |= self.chains.last(flow.chain) != Some("unsafe");
+            let is_accepted = self.chains.last(flow.chain) == Some("unsafe");
+            mention.exposed |= !is_accepted && !self.chains.gives_number(flow.chain);
             if mention.filters.is_empty() {
                 mention.filters = self.chains.filters(flow.chain);
             }

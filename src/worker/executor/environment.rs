@@ -12,6 +12,7 @@ use super::{Place, Tools};
 use crate::domain::Json;
 use crate::domain::limits::shorten;
 use crate::domain::protocol::Assignment;
+use crate::domain::value::input_variable;
 use crate::service;
 use crate::words::rfc3339_ms;
 
@@ -142,7 +143,7 @@ fn inputs(input: &Json) -> Result<BTreeMap<String, String>, String> {
     };
     let mut variables = BTreeMap::new();
     for (name, value) in object {
-        let variable = variable_of(&name);
+        let variable = input_variable(&name);
         if variables
             .insert(variable.clone(), text_of(&value))
             .is_some()
@@ -154,14 +155,6 @@ fn inputs(input: &Json) -> Result<BTreeMap<String, String>, String> {
         }
     }
     Ok(variables)
-}
-
-fn variable_of(input: &str) -> String {
-    let upper = input.chars().map(|character| match character {
-        'a'..='z' | 'A'..='Z' | '0'..='9' => character.to_ascii_uppercase(),
-        _ => '_',
-    });
-    "INPUT_".chars().chain(upper).collect()
 }
 
 /// A text as it is, anything else as JSON.

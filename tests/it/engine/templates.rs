@@ -416,6 +416,48 @@ fn a_value_cannot_change_the_structure_of_a_manifest() {
 }
 
 #[test]
+fn a_pod_is_given_text_where_kubernetes_expects_text() {
+    let house = TestHouse::new();
+    let tree = r#"{"spec":{"activeDeadlineSeconds":"{{ input.count }}","containers":[{"args":["echo","{{ input.count }}"]}]}}"#;
+    let made = given(&house, pod(tree), Rules::V2, r#"{"count": 3}"#).unwrap();
+    let expected = r#"{"spec":{"activeDeadlineSeconds":3,"containers":[{"args":["echo","3"]}]}}"#;
+    assert!(
+        matches!(&made, Action::Pod { manifest } if manifest == expected),
+        "{made:?}"
+    );
+}
+
+#[test]
+fn a_reference_to_a_variable_is_checked_again_with_its_value() {
+    let house = TestHouse::new();
+    let with_env = |name: &str, value: &str, command: &str| {
+        let manifest = format!("spec: {{ containers: [{{ command: {command} }}] }}");
+        let mut step = pod(&manifest);
+        step.env.insert(name.to_string(), value.to_string());
+        given(
+            &house,
+            step,
+            Rules::V2,
+            r#"{"name": "x; id", "list": "sh"}"#,
+        )
+    };
+    let code = "[$(TOOL), -c, 'echo {{ input.name }}']";
+    for (tool, command) in [
+        ("sh", code),
+        ("{{ input.list }}", code),
+        ("tool", "['{{ input.list }}', -c, 'echo $(INPUT_NAME)']"),
+        (
+            "{{ input.name }}",
+            "['{{ input.list }}', -c, 'echo $(TOOL)']",
+        ),
+    ] {
+        let refused = with_env("TOOL", tool, command).unwrap_err();
+        assert!(refused.contains("would become code"), "{refused}");
+    }
+    assert!(with_env("TOOL", "tool", code).is_ok());
+}
+
+#[test]
 fn a_definition_that_0_1_froze_keeps_its_rules_in_a_retry() {
     let house = TestHouse::new();
     let step = docker(

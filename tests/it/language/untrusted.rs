@@ -188,6 +188,148 @@ fn a_variable_that_kubernetes_puts_into_code_is_code() {
     assert_eq!(pod(fixed, "echo $(OWN)"), Vec::<&str>::new());
 }
 
+/// The specification of a pod with one container that has these keys.
+fn container(keys: &str) -> String {
+    let spec = format!("spec: {{ containers: [{{ name: a, image: b, {keys} }}] }}");
+    format!("type: pod, manifest: {{ apiVersion: v1, kind: Pod, {spec} }}")
+}
+
+#[test]
+fn a_reference_is_followed_to_the_variables_of_the_step_and_its_task() {
+    let input = "x: { type: string, required: true }, my-tool: { type: string, required: true }, \
+                 fixed: { type: string, options: [a, b], default: a }";
+    let check_step = |step: &str| {
+        let env = "    env: { TASKVAR: \"{{ input.x }}\", SHELLVAR: sh, PLAIN: a }\n    flow:";
+        codes(&check(&task(input, step).replace("    flow:", env)))
+    };
+    for keys in [
+        "env: [{ name: LD_PRELOAD, value: $(INPUT_X) }]",
+        "env: [{ name: A, value: \"{{ input.x }}\" }, { name: LD_PRELOAD, value: $(A) }]",
+        "env: [{ name: PATH, value: '$(TASKVAR):/bin' }]",
+        "command: [$(TASKVAR)]",
+        "command: [$(INPUT_MY_TOOL)]",
+        "volumeMounts: [{ name: v, mountPath: /v, subPathExpr: $(INPUT_X) }]",
+    ] {
+        assert_eq!(check_step(&container(keys)), ["E070"], "{keys}");
+    }
+    for keys in [
+        "command: [sh, -c, 'echo $(TASKVAR)']",
+        "command: [sh, -c, 'echo $(INPUT_MY_TOOL)']",
+        "command: [$(SHELLVAR), -c, \"echo {{ input.x }}\"]",
+    ] {
+        assert_eq!(check_step(&container(keys)), ["E045"], "{keys}");
+    }
+    for keys in [
+        "command: [$(PLAIN), $(TASKVAR), $(INPUT_X)]",
+        "command: [$(INPUT_FIXED)]",
+        "command: [$(EACH_ITEM)]",
+        "env: [{ name: WORDS, value: '$(TASKVAR)' }, { name: PATH, value: '$(PLAIN):$(OTHER)' }]",
+        "command: [sh, -c, 'echo $(PLAIN) $(INPUT_OTHER) $(TASKVARS)']",
+    ] {
+        assert_eq!(check_step(&container(keys)), Vec::<&str>::new(), "{keys}");
+    }
+    let item = container("command: [$(EACH_ITEM)]");
+    for (items, expected) in [("[a, b]", vec![]), ("\"{{ [input.x] }}\"", vec!["E070"])] {
+        let step = format!("for_each: {items}, {item}");
+        assert_eq!(check_step(&step), expected, "{items}");
+    }
+}
+
+#[test]
+fn a_reference_in_an_action_is_followed_to_the_steps_that_use_it() {
+    let with = |step: &str, keys: &str| {
+        let action = format!("actions:\n  run: {{ {} }}\n", container(keys));
+        codes(&check(&format!("{}{action}", task(FREE, step))))
+    };
+    let choice = "command: [$(STEPVAR)]";
+    let code = "command: [sh, -c, 'echo $(STEPVAR)']";
+    let item = "command: [$(EACH_ITEM)]";
+    let varying = "action: run, env: { STEPVAR: \"{{ input.x }}\" }";
+    assert_eq!(with(varying, choice), ["E070"]);
+    assert_eq!(with(varying, code), ["E045"]);
+    let looped = "action: run, for_each: \"{{ [input.x] }}\"";
+    assert_eq!(with(looped, item), ["E070"]);
+    for step in ["action: run, env: { STEPVAR: fixed }", "action: run"] {
+        for keys in [choice, code, item] {
+            assert_eq!(with(step, keys), Vec::<&str>::new(), "{step} {keys}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_in_a_child_job_is_followed_to_the_parent() {
+    let with = |image: &str, looped: &str, answer: &str| {
+        let text = format!(
+            "tasks:
+  inner: {{ flow: {{ ask: {{ type: approval, input: {{ img: {{ type: string{answer} }} }} }} }} }}
+  outer:
+    flow:
+      before: {{ type: approval, input: {{ img: {{ type: string }} }} }}
+      call: {{ depends_on: [before], type: task, task: inner }}
+      made: {{ script: 'true' }}
+  main:
+    flow:
+      c: {{ type: task, task: inner{looped} }}
+      o: {{ type: task, task: outer{looped} }}
+      run: {{ depends_on: [c, o], type: docker, image: \"{{{{ {image} }}}}\" }}
+"
+        );
+        codes(&check(&text))
+    };
+    for image in [
+        "steps.c.output.ask.img",
+        "steps.c.output | tojson",
+        "steps.o.output.call.ask.img",
+        "steps.o.output['call'].ask['img']",
+        "steps.o.output",
+    ] {
+        assert_eq!(with(image, "", ""), ["E070"], "{image}");
+        let restricted = with(image, "", ", options: [a, b]");
+        assert_eq!(restricted, Vec::<&str>::new(), "{image}");
+    }
+    for image in [
+        "steps.c.output[0].ask.img",
+        "steps.o.output[1].call.ask.img",
+        "steps.c.output | map(attribute='ask.img') | first",
+    ] {
+        let found = with(image, ", for_each: [1, 2]", "");
+        assert_eq!(found, ["E070"], "{image}");
+    }
+    for image in [
+        "steps.o.output.made.image",
+        "steps.o.output.before.img",
+        "steps.c.status",
+    ] {
+        assert_eq!(with(image, "", ""), Vec::<&str>::new(), "{image}");
+    }
+}
+
+#[test]
+fn tasks_that_call_each_other_have_no_answers_without_end() {
+    let text = "tasks:
+  a: { flow: { b: { type: task, task: b }, s: { depends_on: [b], type: docker, image: \"{{ steps.b.output }}\" } } }
+  b: { flow: { a: { type: task, task: a } } }
+";
+    assert_eq!(codes(&check(text)), ["E034"]);
+}
+
+#[test]
+fn a_number_decides_nothing_freely() {
+    for (filters, expected) in [
+        ("int", vec![]),
+        ("float | round", vec![]),
+        ("length", vec![]),
+        ("int | string", vec![]),
+        ("upper", vec!["E070"]),
+        ("default(1)", vec!["E070"]),
+    ] {
+        let step = format!("type: docker, image: \"app:{{{{ input.x | {filters} }}}}\"");
+        assert_eq!(codes(&check(&task(FREE, &step))), expected, "{filters}");
+    }
+    let part = "type: docker, image: \"{{ input.x }}:{{ input.x | int }}\"";
+    assert_eq!(codes(&check(&task(FREE, part))), ["E070"]);
+}
+
 #[test]
 fn a_value_decides_nothing_in_a_manifest_but_what_is_known_to_be_data() {
     let pod = |metadata: &str, spec: &str| {
