@@ -575,7 +575,7 @@ CREATE INDEX logout_by_until ON logout (until_at);
 CREATE TABLE audit (
     seq      INTEGER PRIMARY KEY,                    -- one higher than the row before, without gaps, from 1
     at       INTEGER NOT NULL,                       -- the wall clock in milliseconds
-    actor    TEXT    NOT NULL,                       -- the name of the token, or local, settings, console, server, webhook:NAME, unknown
+    actor    TEXT    NOT NULL,                       -- the name of the token, or local, settings, console, server, first start, webhook:NAME, unknown
     token_id INTEGER,                                -- NULL: no token of the table
     address  TEXT,                                   -- the IP address that the request came from
     action   TEXT    NOT NULL,

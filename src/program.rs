@@ -6,16 +6,26 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, bounded};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 const POLL_INTERVAL_MAX: Duration = Duration::from_millis(100);
 const STDERR_BYTES_MAX: u64 = 4 << 10;
 /// How long to wait for the rest of stderr after the program has ended. A process that it started may still hold the pipe open.
 const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
+const FEED_BYTES: usize = 64 << 10;
+/// How long the thread that feeds a program waits for room in the pipe before it looks whether the program has ended.
+const FEED_POLL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 50_000_000,
+};
 
 /// The variables of the server's environment that a program may see. The others may hold secrets.
 const PASSED_ON: &[&str] = &[
@@ -83,14 +93,17 @@ pub struct Feeder {
 
 /// A feeder at work.
 pub struct Feeding {
-    thread: JoinHandle<io::Result<u64>>,
+    thread: JoinHandle<io::Result<()>>,
     reader: PipeReader,
+    has_ended: Arc<AtomicBool>,
 }
 
 impl Feeder {
     /// Returns the feeder and the stdin for the program.
     pub fn new(file: File) -> io::Result<(Feeder, Stdio)> {
         let (reader, writer) = io::pipe()?;
+        // Only this end: the program reads the other one as it is used to.
+        fcntl_setfl(&writer, fcntl_getfl(&writer)? | OFlags::NONBLOCK)?;
         let stdin = Stdio::from(reader.try_clone()?);
         let feeder = Feeder {
             file,
@@ -102,10 +115,45 @@ impl Feeder {
 
     /// Begins to send the file, once the program was started.
     pub fn start(mut self) -> Feeding {
-        let thread = thread::spawn(move || io::copy(&mut self.file, &mut self.writer));
+        let has_ended = Arc::new(AtomicBool::new(false));
+        let seen = has_ended.clone();
+        let thread = thread::spawn(move || copy(&mut self.file, self.writer, &seen));
         Feeding {
             thread,
             reader: self.reader,
+            has_ended,
+        }
+    }
+}
+
+/// Copies until the file ends, nobody can read the pipe any more, or the program has ended. A process that the program started may
+/// hold the pipe open without reading it, so the end of the readers alone is not enough.
+fn copy(file: &mut File, mut writer: PipeWriter, has_ended: &AtomicBool) -> io::Result<()> {
+    let mut buffer = vec![0; FEED_BYTES];
+    loop {
+        let read = match file.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let mut left = &buffer[..read];
+        while !left.is_empty() {
+            if has_ended.load(Ordering::Acquire) {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+            match writer.write(left) {
+                Ok(written) => left = &left[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    // Whether there is room or not is told by the next write.
+                    let _ = poll(
+                        &mut [PollFd::new(&writer, PollFlags::OUT)],
+                        Some(&FEED_POLL),
+                    );
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
 }
@@ -115,7 +163,7 @@ impl Feeding {
     pub fn finish(self) -> Result<(), FeedError> {
         // Either the pipe has something left, or it gets more from the thread, or the thread has closed it and everything was read.
         let left = (&self.reader).read(&mut [0]);
-        // A thread that still writes gets an error now.
+        self.has_ended.store(true, Ordering::Release);
         drop(self.reader);
         let sent = self.thread.join().expect("copying does not panic");
         match (left, sent) {
@@ -250,6 +298,7 @@ fn await_end(child: &Child, keep_waiting: &mut dyn FnMut(Duration) -> bool) -> b
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Seek;
     use std::os::unix::fs::PermissionsExt;
 
@@ -294,6 +343,30 @@ mod tests {
                 assert!(is_success && fed.is_ok(), "{script}: {fed:?}");
             }
         }
+    }
+
+    /// The process that keeps stdin open is in another session, so it is not killed with the program.
+    #[test]
+    fn a_process_that_keeps_stdin_open_holds_nobody_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let pid_file = folder.path().join("pid");
+        let script = format!(
+            "exec 3<&0; setsid sh -c 'echo $$ > {0}.new; mv {0}.new {0}; exec sleep 600' <&3 >/dev/null 2>&1 & \
+             while ! test -e {0}; do sleep 0.01; done; exit 1",
+            pid_file.display()
+        );
+        let (is_success, fed) = fed(&script, 1_000_000);
+        assert!(
+            !is_success && matches!(fed, Err(FeedError::Unread)),
+            "{fed:?}"
+        );
+        let pid: i32 = fs::read_to_string(pid_file)
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        let pid = Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, Signal::KILL).expect("it still held stdin");
     }
 
     #[test]

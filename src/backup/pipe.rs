@@ -17,6 +17,8 @@ use crate::temporary;
 use crate::words;
 
 const COMPLAINT_CHARS_MAX: usize = 300;
+/// A command that neither reads nor writes anything for this time is killed: without an end to it there would be no further backup.
+const STALL_LIMIT_MS: u64 = 600_000;
 const NO_SUCH_PROGRAM: &str =
     "there is no such program; install it, or correct `backup.pipe` in the settings";
 
@@ -31,6 +33,7 @@ pub struct Pipe {
     words: Vec<String>,
     /// Folder for the backup before it is encrypted. The folder for encrypted backups may be on another machine.
     data_dir: PathBuf,
+    stall_limit_ms: u64,
 }
 
 impl Pipe {
@@ -39,6 +42,7 @@ impl Pipe {
         (!words.is_empty()).then(|| Pipe {
             words: words.to_vec(),
             data_dir: data_dir.into(),
+            stall_limit_ms: STALL_LIMIT_MS,
         })
     }
 
@@ -92,6 +96,8 @@ impl Pipe {
         };
         let unready = |error: io::Error| failed(error.to_string());
         plain.rewind().map_err(unready)?;
+        // Shares its position with the file that the command is fed from.
+        let mut fed_from = plain.try_clone().map_err(unready)?;
         let program = Program {
             words: &self.words,
             variables: &[],
@@ -99,9 +105,17 @@ impl Pipe {
             stdout: Stdio::from(out.try_clone().map_err(unready)?),
         };
         let mut refused = None;
-        let ended = program::run(program, &mut |_| {
+        let (mut progress, mut progress_ms) = ((0, 0), 0);
+        let ended = program::run(program, &mut |waited| {
+            let waited_ms = waited.as_millis() as u64;
             refused = check().err();
-            go_on() && refused.is_none()
+            let read = fed_from.stream_position().unwrap_or_default();
+            let written = out.metadata().map_or(0, |found| found.len());
+            if (read, written) != progress {
+                (progress, progress_ms) = ((read, written), waited_ms);
+            }
+            let is_stalled = waited_ms - progress_ms >= self.stall_limit_ms;
+            go_on() && refused.is_none() && !is_stalled
         });
         let (status, stderr, fed) = match ended {
             ProgramEnd::NotStarted(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -110,9 +124,16 @@ impl Pipe {
             ProgramEnd::NotStarted(error) | ProgramEnd::Unknown(error) => {
                 return Err(unready(error));
             }
+            ProgramEnd::Killed if !go_on() => {
+                return Err(crate::store::CopyError::GivenUp.into());
+            }
             ProgramEnd::Killed => {
-                let stopped = crate::store::CopyError::GivenUp.into();
-                return Err(refused.unwrap_or(stopped));
+                let limit = words::duration(self.stall_limit_ms as i64);
+                return Err(refused.unwrap_or_else(|| {
+                    failed(format!(
+                        "it hung: it read and wrote nothing for {limit} and was killed; run it by hand to see what it waits for"
+                    ))
+                }));
             }
             ProgramEnd::Exited {
                 status,
@@ -163,4 +184,46 @@ pub fn unnamed_file(folder: &Path, prefix: &str) -> io::Result<File> {
     let file = named.reopen()?;
     named.close()?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Sends a megabyte through a shell script. Returns the length of what came out.
+    fn sent(script: &str, stall_limit_ms: u64) -> Result<u64, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = Pipe {
+            words: ["sh", "-c", script].map(str::to_string).to_vec(),
+            data_dir: folder.path().into(),
+            stall_limit_ms,
+        };
+        let mut plain = pipe.plain_file().unwrap();
+        plain.write_all(&vec![b'.'; 1_000_000]).unwrap();
+        let out = tempfile::tempfile().unwrap();
+        let sent = pipe.send(plain, &out, &(Arc::new(|| true) as GoOn), || Ok(()));
+        sent.map_err(|error| error.to_string())?;
+        Ok(out.metadata().unwrap().len())
+    }
+
+    #[test]
+    fn a_command_that_hangs_is_killed_and_told() {
+        for script in ["sleep 600", "head -c 100; sleep 600", "cat; sleep 600"] {
+            let why = sent(script, 300).unwrap_err();
+            assert!(
+                why.contains("through sh: it hung: it read and wrote nothing for"),
+                "{why}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_command_that_is_slow_is_not_killed() {
+        // It takes longer than the limit as a whole, and never so long without reading something.
+        let slow = "for i in 1 2 3 4 5 6 7 8 9 10; do dd bs=100000 count=1 iflag=fullblock status=none; sleep 0.2; done";
+        assert_eq!(sent(slow, 1_500), Ok(1_000_000));
+    }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
 use clap::{Args, Subcommand};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::columns::Columns;
@@ -21,6 +22,7 @@ use super::words::{count, moment, printable, shown_path};
 use crate::clock::wall_time;
 use crate::domain::Timestamp;
 use crate::domain::audit::{AuditAction, AuditRow, ChainFault, ChainLink, ChainWalk};
+use crate::engine::AuditEnds;
 use crate::language::duration;
 use crate::language::words::did_you_mean;
 use crate::store::{AuditFilter, Store, StoreOptions};
@@ -28,7 +30,7 @@ use crate::wire::Time;
 use crate::wire::api::{AuditEndsJson, AuditJson, AuditLinkJson, List};
 
 /// Rows that a list shows unless another number is asked for.
-const NEWEST: usize = 50;
+const NEWEST: u32 = 50;
 /// Rows of one request.
 const PAGE: u32 = 500;
 /// Number of times that a walk over the API begins anew because retention removed rows in front of it.
@@ -86,7 +88,7 @@ struct Place {
     after_help = "Columns: row, time, action, by, object, outcome, token, address, details"
 )]
 struct LsArgs {
-    /// Only what this one did: the name of a token, or local, settings, console, server, webhook:NAME, unknown.
+    /// Only what this one did: the name of a token, or local, settings, console, server, "first start", webhook:NAME, unknown.
     #[arg(long, value_name = "NAME", value_parser = name)]
     actor: Option<String>,
     /// Only this action, such as token_made.
@@ -99,8 +101,8 @@ struct LsArgs {
     #[arg(long, value_name = "SEQ")]
     before: Option<i64>,
     /// Maximum number of rows to list; the default is 50.
-    #[arg(short = 'n', long, value_name = "N")]
-    limit: Option<usize>,
+    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
     #[command(flatten)]
     place: Place,
     #[command(flatten)]
@@ -225,20 +227,19 @@ struct Walked {
 }
 
 impl Walked {
-    fn of(anchor: ChainLink, last: ChainLink, end: Result<(ChainLink, u64), ChainFault>) -> Walked {
-        match end {
-            Ok((head, rows)) => Walked {
-                anchor,
-                head,
-                rows,
-                fault: None,
-            },
-            Err(fault) => Walked {
-                anchor,
-                head: last,
-                rows: (last.seq - anchor.seq).max(0) as u64,
-                fault: Some(fault.to_string()),
-            },
+    /// `last`: the last row that fits, and how many fit until then.
+    fn of(
+        anchor: ChainLink,
+        last: (ChainLink, u64),
+        end: Result<(ChainLink, u64), ChainFault>,
+    ) -> Walked {
+        let fault = end.as_ref().err().map(ChainFault::to_string);
+        let (head, rows) = end.unwrap_or(last);
+        Walked {
+            anchor,
+            head,
+            rows,
+            fault,
         }
     }
 }
@@ -248,9 +249,10 @@ impl Source {
         match self {
             Source::Folder(store) => {
                 let anchor = store.read(|tx| tx.audit_anchor())?;
-                let mut last = anchor;
-                let end = store.read(|tx| tx.walk_audit(expect, |row| last = row.link()))?;
-                Ok(Walked::of(anchor, last, end))
+                let (mut last, mut rows) = (anchor, 0);
+                let count = |row: &AuditRow| (last, rows) = (row.link(), rows + 1);
+                let end = store.read(|tx| tx.walk_audit(expect, count))?;
+                Ok(Walked::of(anchor, (last, rows), end))
             }
             Source::Server(remote) => {
                 for _ in 1..WALKS_MAX {
@@ -265,36 +267,58 @@ impl Source {
     }
 }
 
-fn ends(remote: &Remote) -> anyhow::Result<(ChainLink, ChainLink)> {
+fn ends(remote: &Remote) -> anyhow::Result<AuditEnds> {
     let ends: AuditEndsJson = remote.get("/api/audit/head")?;
     let (anchor, head) = (ends.anchor.link(), ends.head.link());
-    anchor.zip(head).ok_or_else(not_understood)
+    let (anchor, head) = anchor.zip(head).ok_or_else(not_understood)?;
+    Ok(AuditEnds {
+        anchor,
+        head,
+        noted_seq: ends.noted_seq,
+    })
 }
 
 fn not_understood() -> anyhow::Error {
-    anyhow!("the server answered with something that is no hash; it may be of another version")
+    anyhow!(
+        "the server answered with a row whose hash is no hash, or whose time `at` is not the one in `at_ms`; it may be of another \
+         version"
+    )
 }
 
-/// Whether retention removed rows that the walk had not reached is told with the result.
+/// Whether retention removed rows while the walk went on is told with the result.
 fn walk_remote(remote: &Remote, expect: Option<ChainLink>) -> anyhow::Result<(Walked, bool)> {
-    let (anchor, _) = ends(remote)?;
-    let mut walk = ChainWalk::from(anchor).expecting(expect);
-    let stepped = each_remote(remote, anchor.seq, |row| walk.step(row).err());
-    let last = walk.last();
-    if let Some(fault) = stepped? {
-        let is_overtaken = ends(remote)?.0.seq > last.seq;
-        return Ok((Walked::of(anchor, last, Err(fault)), is_overtaken));
-    }
-    Ok((Walked::of(anchor, last, walk.end()), false))
+    let AuditEnds {
+        anchor,
+        head,
+        noted_seq,
+    } = ends(remote)?;
+    // The head that the server names has to be among the rows that it lists.
+    let expected = expect.into_iter().chain([head]);
+    let mut walk = ChainWalk::from(anchor).expecting(expected);
+    let stepped = each_remote(remote, |row| walk.step(row).err());
+    let last = (walk.last(), walk.rows());
+    let end = match stepped? {
+        Some(fault) => Err(fault),
+        None => walk.end(),
+    };
+    let is_overtaken = end.is_err() && ends(remote)?.anchor != anchor;
+    let end = end.and_then(|end| match noted_seq > last.0.seq {
+        true => Err(ChainFault::EndRemoved {
+            noted: noted_seq,
+            last: last.0.seq,
+        }),
+        false => Ok(end),
+    });
+    Ok((Walked::of(anchor, last, end), is_overtaken))
 }
 
-/// Every row after one, page by page, until `visit` returns something.
+/// Every row, page by page, until `visit` returns something. Begins with the lowest number there is: rows that somebody added before
+/// the anchor do not belong there.
 fn each_remote<T>(
     remote: &Remote,
-    after: i64,
     mut visit: impl FnMut(&AuditRow) -> Option<T>,
 ) -> anyhow::Result<Option<T>> {
-    let mut after = after.to_string();
+    let mut after = i64::MIN.to_string();
     loop {
         let path = format!("/api/audit?limit={PAGE}&after={after}");
         let page: List<AuditJson> = remote.get(&path)?;
@@ -312,7 +336,7 @@ fn each_remote<T>(
 }
 
 fn list(args: LsArgs) -> anyhow::Result<Exit> {
-    let limit = args.limit.unwrap_or(NEWEST);
+    let limit = args.limit.unwrap_or(NEWEST) as usize;
     let is_filtered = args.actor.is_some()
         || args.action.is_some()
         || args.since.is_some()
@@ -460,7 +484,7 @@ fn verify(args: VerifyArgs) -> anyhow::Result<Exit> {
                 say(format!(
                     "retention removed the rows up to {}, the chain begins with row {}",
                     walked.anchor.seq,
-                    walked.anchor.seq + 1
+                    walked.anchor.seq.saturating_add(1)
                 ));
             }
         }
@@ -511,9 +535,9 @@ fn export(args: ExportArgs) -> anyhow::Result<Exit> {
             anchor
         }
         Source::Server(remote) => {
-            let (anchor, _) = ends(&remote)?;
+            let anchor = ends(&remote)?.anchor;
             begin(anchor);
-            each_remote(&remote, anchor.seq, &mut put)?;
+            each_remote(&remote, &mut put)?;
             anchor
         }
     };
@@ -545,25 +569,26 @@ fn walk_file(file: &Path, expect: Option<ChainLink>) -> anyhow::Result<Walked> {
         Fault::new(Exit::Invalid, what)
     };
     let header = lines.next()?.ok_or_else(foreign)?;
-    let header: ExportHeader = serde_json::from_str(&header).map_err(|_| foreign())?;
-    if header.format != FORMAT || header.version > FORMAT_VERSION {
+    let read: ExportHeader = serde_json::from_str(&header).map_err(|_| foreign())?;
+    if read.format != FORMAT || read.version > FORMAT_VERSION {
         return Err(Fault::new(
             Exit::Invalid,
             format!(
                 "{shown} has format {} version {}, this program knows {FORMAT} version {FORMAT_VERSION}",
-                printable(&header.format),
-                header.version
+                printable(&read.format),
+                read.version
             ),
         )
         .into());
     }
-    let anchor = header.anchor.link().ok_or_else(foreign)?;
+    let read: Option<ExportHeader> = read_exactly(&header);
+    let anchor = read.and_then(|it| it.anchor.link()).ok_or_else(foreign)?;
     let mut walk = ChainWalk::from(anchor).expecting(expect);
     loop {
         let cut_off = |walk: &ChainWalk, what: String| Walked {
             anchor,
             head: walk.last(),
-            rows: (walk.last().seq - anchor.seq).max(0) as u64,
+            rows: walk.rows(),
             fault: Some(what),
         };
         let Some(line) = lines.next()? else {
@@ -571,28 +596,45 @@ fn walk_file(file: &Path, expect: Option<ChainLink>) -> anyhow::Result<Walked> {
             return Ok(cut_off(&walk, what));
         };
         let number = lines.number;
-        if let Ok(footer) = serde_json::from_str::<ExportFooter>(&line) {
+        if let Some(footer) = read_exactly::<ExportFooter>(&line) {
             if footer.head.link() != Some(walk.last()) {
                 let what = format!("line {number} of {shown} names another head than its last row");
+                return Ok(cut_off(&walk, what));
+            }
+            if footer.rows != walk.rows() {
+                let what = format!(
+                    "line {number} of {shown} says that there are {} rows, and there are {}",
+                    footer.rows,
+                    walk.rows()
+                );
                 return Ok(cut_off(&walk, what));
             }
             if lines.next()?.is_some() {
                 let what = format!("line {} of {shown} comes after its end", number + 1);
                 return Ok(cut_off(&walk, what));
             }
-            let last = walk.last();
+            let last = (walk.last(), walk.rows());
             return Ok(Walked::of(anchor, last, walk.end()));
         }
-        let row: Option<AuditJson> = serde_json::from_str(&line).ok();
+        let row: Option<AuditJson> = read_exactly(&line);
         let Some(row) = row.and_then(AuditJson::into_row) else {
-            let what = format!("line {number} of {shown} is no row of an audit log");
+            let what = format!(
+                "line {number} of {shown} is no row of an audit log, or something was changed in it that its hash does not cover"
+            );
             return Ok(cut_off(&walk, what));
         };
         if let Err(fault) = walk.step(&row) {
-            let last = walk.last();
+            let last = (walk.last(), walk.rows());
             return Ok(Walked::of(anchor, last, Err(fault)));
         }
     }
+}
+
+/// Reads a line that says nothing but what is read of it: no other key, and each value in the form in which an export has it.
+fn read_exactly<T: Serialize + DeserializeOwned>(line: &str) -> Option<T> {
+    let read: T = serde_json::from_str(line).ok()?;
+    let all: serde_json::Value = serde_json::from_str(line).ok()?;
+    (serde_json::to_value(&read).ok()? == all).then_some(read)
 }
 
 struct Lines {

@@ -199,7 +199,7 @@ pub fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     let held = HeldJson::of(&file, &held.manifest);
     for left_out in &held.left_out {
         say(format!(
-            "{left_out} of the workflows folder is left out: it is too large, or no plain file"
+            "{left_out} of the workflows folder is left out: it is too large, no plain file, or a link into the data folder"
         ));
     }
     match (is_stdout, args.show.json) {

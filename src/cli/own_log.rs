@@ -12,13 +12,14 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use env_logger::fmt::Formatter;
 use env_logger::{Target, WriteStyle};
 use log::kv::{self, Key, Value, VisitSource};
-use log::{Level, Record};
+use log::{Level, LevelFilter, Record};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 
 use super::say::{self, spoken};
 use crate::clock::wall_time;
 use crate::config::LogFormat;
+use crate::domain::audit::HEAD_LOG_TARGET;
 use crate::domain::limits::clip;
 use crate::wire::Time;
 use crate::words::{moment, rfc3339_ms, turns_reading};
@@ -57,8 +58,12 @@ pub fn begin(format: LogFormat, filter: &str) {
         true => WriteStyle::Always,
         false => WriteStyle::Never,
     };
-    let _ = env_logger::Builder::new()
-        .parse_filters(&filter)
+    let mut builder = env_logger::Builder::new();
+    builder.parse_filters(&filter);
+    if filter != "off" {
+        builder.filter_module(HEAD_LOG_TARGET, LevelFilter::Info);
+    }
+    let _ = builder
         .format(move |out, record| write_record(out, record, shape))
         .write_style(style)
         .target(Target::Pipe(Box::new(Stderr)))

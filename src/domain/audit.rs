@@ -17,6 +17,9 @@ use super::{JobId, Timestamp, TokenId, words};
 
 /// The name under which the server itself acts, for example when it loads changed workflow files.
 pub const SERVER: &str = "server";
+/// The target of the log lines that name the head of the chain. They are written at every level of the log but `off`, so that a
+/// copy of the head is somewhere else.
+pub const HEAD_LOG_TARGET: &str = "stepward::audit_head";
 /// The name of a caller who showed no valid token.
 pub const UNKNOWN: &str = "unknown";
 /// The beginning of the name under which a webhook makes jobs.
@@ -305,6 +308,8 @@ pub enum ChainFault {
     Gap { expected: i64, found: i64 },
     /// The row, or its hash, was changed.
     Changed { seq: i64 },
+    /// A field of the row holds something that the server never writes, such as a text that is not UTF-8.
+    Unreadable { seq: i64 },
     /// The chain has the expected row, with another hash.
     Differs {
         expected: ChainLink,
@@ -314,6 +319,8 @@ pub enum ChainFault {
     TooShort { expected: ChainLink, last: i64 },
     /// The chain begins after the expected row, so nothing can be said about that row.
     Removed { expected: ChainLink, first: i64 },
+    /// The chain ends before a row that the database itself noted outside of the chain.
+    EndRemoved { noted: i64, last: i64 },
 }
 
 impl fmt::Display for ChainFault {
@@ -327,6 +334,10 @@ impl fmt::Display for ChainFault {
             ChainFault::Changed { seq } => write!(
                 f,
                 "row {seq} does not fit its hash: the row or its hash was changed"
+            ),
+            ChainFault::Unreadable { seq } => write!(
+                f,
+                "row {seq} cannot be read: a field holds something that the server never writes"
             ),
             ChainFault::Differs { expected, found } => write!(
                 f,
@@ -343,6 +354,10 @@ impl fmt::Display for ChainFault {
                 "row {} cannot be compared: retention removed it, the chain begins with row {first}; compare with a newer hash",
                 expected.seq
             ),
+            ChainFault::EndRemoved { noted, last } => write!(
+                f,
+                "row {noted} is missing: the database has noted it, and the chain ends with row {last}; rows were removed from its end"
+            ),
         }
     }
 }
@@ -353,8 +368,8 @@ pub struct ChainWalk {
     last: ChainLink,
     rows: u64,
     anchor: ChainLink,
-    /// A link that the chain must contain, until it was found.
-    expected: Option<ChainLink>,
+    /// Links that the chain must contain, until they are found.
+    expected: Vec<ChainLink>,
 }
 
 impl ChainWalk {
@@ -363,20 +378,20 @@ impl ChainWalk {
             last: anchor,
             rows: 0,
             anchor,
-            expected: None,
+            expected: Vec::new(),
         }
     }
 
-    /// The chain must contain this link, which was logged or exported before.
-    pub fn expecting(self, expected: Option<ChainLink>) -> ChainWalk {
-        ChainWalk { expected, ..self }
+    /// The chain must contain these links, such as one that was logged or exported before.
+    pub fn expecting(mut self, expected: impl IntoIterator<Item = ChainLink>) -> ChainWalk {
+        self.expected.extend(expected);
+        self
     }
 
     pub fn step(&mut self, row: &AuditRow) -> Result<(), ChainFault> {
-        let expected = self.last.seq + 1;
-        if row.seq != expected {
+        if self.last.seq.checked_add(1) != Some(row.seq) {
             return Err(ChainFault::Gap {
-                expected,
+                expected: self.last.seq.saturating_add(1),
                 found: row.seq,
             });
         }
@@ -391,11 +406,11 @@ impl ChainWalk {
     /// Ends the walk. Returns the head and the number of rows.
     pub fn end(mut self) -> Result<(ChainLink, u64), ChainFault> {
         self.compare(self.anchor)?;
-        match self.expected {
+        match self.expected.first().copied() {
             None => Ok((self.last, self.rows)),
             Some(expected) if expected.seq < self.anchor.seq => Err(ChainFault::Removed {
                 expected,
-                first: self.anchor.seq + 1,
+                first: self.anchor.seq.saturating_add(1),
             }),
             Some(expected) => Err(ChainFault::TooShort {
                 expected,
@@ -409,19 +424,21 @@ impl ChainWalk {
         self.last
     }
 
+    /// Number of rows that fit.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
     fn compare(&mut self, link: ChainLink) -> Result<(), ChainFault> {
-        match self.expected {
-            Some(expected) if expected.seq == link.seq => {
-                self.expected = None;
-                match expected.hash == link.hash {
-                    true => Ok(()),
-                    false => Err(ChainFault::Differs {
-                        expected,
-                        found: link.hash,
-                    }),
-                }
-            }
-            _ => Ok(()),
+        let expected = self.expected.iter().copied();
+        let expected: Vec<ChainLink> = expected.filter(|it| it.seq == link.seq).collect();
+        self.expected.retain(|it| it.seq != link.seq);
+        match expected.into_iter().find(|it| it.hash != link.hash) {
+            None => Ok(()),
+            Some(expected) => Err(ChainFault::Differs {
+                expected,
+                found: link.hash,
+            }),
         }
     }
 }
@@ -567,6 +584,43 @@ mod tests {
             first: 3,
         };
         assert_eq!(walk.end(), Err(removed));
+    }
+
+    #[test]
+    fn a_chain_is_compared_with_every_link_that_is_expected() {
+        let rows = chain(3);
+        let other = ChainLink {
+            hash: AuditHash::GENESIS,
+            ..rows[2].link()
+        };
+        let walked = |expected: [ChainLink; 2]| {
+            let mut walk = ChainWalk::from(ChainLink::GENESIS).expecting(expected);
+            rows.iter().try_for_each(|row| walk.step(row))?;
+            walk.end()
+        };
+        let (one, last) = (rows[0].link(), rows[2].link());
+        assert_eq!(walked([one, last]), Ok((last, 3)));
+        for expected in [[last, other], [other, last], [one, other]] {
+            let differs = ChainFault::Differs {
+                expected: other,
+                found: last.hash,
+            };
+            assert_eq!(walked(expected), Err(differs));
+        }
+    }
+
+    #[test]
+    fn no_row_follows_the_last_number_there_is() {
+        let last = ChainLink {
+            seq: i64::MAX,
+            hash: AuditHash::GENESIS,
+        };
+        let gap = ChainFault::Gap {
+            expected: i64::MAX,
+            found: 1,
+        };
+        let first = row(1, &AuditHash::GENESIS);
+        assert_eq!(ChainWalk::from(last).step(&first), Err(gap));
     }
 
     #[test]

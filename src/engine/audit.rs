@@ -24,6 +24,19 @@ pub struct Refusal {
     pub attempts: u64,
     /// Number of addresses that the requests came from, if addresses are not listed one by one.
     pub addresses: Option<u64>,
+    /// The different requests, if there is more than one.
+    pub requests: Vec<String>,
+}
+
+/// Both ends of the audit log, as the database says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditEnds {
+    /// The last row that retention has removed.
+    pub anchor: ChainLink,
+    /// The last row.
+    pub head: ChainLink,
+    /// The highest number of a row that the database has noted outside of the audit log.
+    pub noted_seq: i64,
 }
 
 impl Engine {
@@ -38,6 +51,10 @@ impl Engine {
                 let facts = match refusal.addresses {
                     Some(addresses) => facts.and("addresses", addresses),
                     None => facts,
+                };
+                let facts = match refusal.requests.as_slice() {
+                    [] => facts,
+                    requests => facts.and("requests", requests),
                 };
                 let entry = AuditEntry {
                     object: refusal.object.clone(),
@@ -108,10 +125,14 @@ impl Engine {
         self.store.read(|tx| Ok(tx.audit_head()?))
     }
 
-    /// The last row that retention removed, and the last row.
-    pub fn audit_ends(&self) -> Result<(ChainLink, ChainLink), EngineError> {
-        self.store
-            .read(|tx| Ok((tx.audit_anchor()?, tx.audit_head()?)))
+    pub fn audit_ends(&self) -> Result<AuditEnds, EngineError> {
+        self.store.read(|tx| {
+            Ok(AuditEnds {
+                anchor: tx.audit_anchor()?,
+                head: tx.audit_head()?,
+                noted_seq: tx.audit_noted()?,
+            })
+        })
     }
 
     /// Oldest first.

@@ -101,7 +101,7 @@ pub use crate::domain::protocol::{
 };
 pub use crate::domain::settings::Settings;
 pub use approve::Decision;
-pub use audit::Refusal;
+pub use audit::{AuditEnds, Refusal};
 pub use census::Census;
 pub use fire::FireRound;
 pub use log::LogOwner;

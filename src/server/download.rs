@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::error::ApiError;
 use super::exchange::Response;
 use super::http::Answer;
-use super::shares::{ShareOwner, Shares};
+use super::shares::{HeldShare, ShareOwner, Shares};
 use crate::essential::panic_text;
 
 /// Downloads at a time, a thread each.
@@ -21,6 +21,8 @@ pub struct Download {
     /// Its head.
     response: Response,
     source: Box<dyn Read + Send>,
+    /// Reserved before the answer was made. `None`: it is reserved when the download begins.
+    place: Option<Place>,
 }
 
 impl Download {
@@ -33,6 +35,14 @@ impl Download {
         Download {
             response,
             source: Box::new(source),
+            place: None,
+        }
+    }
+
+    pub fn in_place(self, place: Place) -> Download {
+        Download {
+            place: Some(place),
+            ..self
         }
     }
 }
@@ -43,12 +53,15 @@ pub struct Downloads {
     shares: Arc<Shares>,
 }
 
-/// One of the downloads that may be under way, however it ends.
-struct Place(Arc<AtomicUsize>);
+/// One of the downloads that may be under way, until this value is dropped.
+pub struct Place {
+    count: Arc<AtomicUsize>,
+    _share: Option<HeldShare>,
+}
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -60,22 +73,37 @@ impl Downloads {
         }
     }
 
-    /// `owner`: whose share of the downloads it takes. `None`: of a caller that is exempt.
-    pub fn begin(&self, download: Download, owner: Option<ShareOwner>, answer: Answer) {
-        let share = match self.shares.begin_download(owner, DOWNLOADS_MAX) {
-            Ok(share) => share,
+    /// Reserves a download, or says why there cannot be another one. `owner`: whose share of the downloads it takes. `None`: of a
+    /// caller that is exempt.
+    pub fn reserve(&self, owner: Option<ShareOwner>) -> Result<Place, ApiError> {
+        let share = self.shares.begin_download(owner, DOWNLOADS_MAX)?;
+        let others = self.count.fetch_add(1, Ordering::Relaxed);
+        let place = Place {
+            count: self.count.clone(),
+            _share: share,
+        };
+        match others < DOWNLOADS_MAX {
+            true => Ok(place),
+            false => {
+                let message = format!("{DOWNLOADS_MAX} downloads are under way, try again");
+                Err(ApiError::new(503, "busy", message))
+            }
+        }
+    }
+
+    pub fn begin(&self, mut download: Download, owner: Option<ShareOwner>, answer: Answer) {
+        let place = match download
+            .place
+            .take()
+            .map_or_else(|| self.reserve(owner), Ok)
+        {
+            Ok(place) => place,
             Err(refused) => return answer.give(refused.response()),
         };
-        let others = self.count.fetch_add(1, Ordering::Relaxed);
-        let place = Place(self.count.clone());
-        if others >= DOWNLOADS_MAX {
-            let message = format!("{DOWNLOADS_MAX} downloads are under way, try again");
-            return answer.give(ApiError::new(503, "busy", message).response());
-        }
         let spawned = std::thread::Builder::new()
             .name("download".to_string())
             .spawn(move || {
-                let _held = (place, share);
+                let _place = place;
                 send(download, answer);
             });
         if let Err(error) = spawned {

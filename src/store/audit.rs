@@ -3,8 +3,10 @@
 //! A row is written by the transaction of the change that it records. Transactions that share a commit run one after another, so
 //! each finds the row of the one before it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use rusqlite::types::ValueRef;
 use rusqlite::{OptionalExtension, Row, named_params};
 
 use super::invariants::Breach;
@@ -20,7 +22,7 @@ pub const STATEMENTS: &[&str] = &[
     LAST_LINK,
     ANCHOR,
     APPEND,
-    ROWS_AFTER,
+    ROWS_FROM,
     ROWS_BEFORE,
     LINK_AT,
     LAST_UP_TO,
@@ -28,6 +30,7 @@ pub const STATEMENTS: &[&str] = &[
     SET_ANCHOR,
     KNOWN,
     SET_KNOWN,
+    NOTED_SEQ,
 ];
 
 const LAST_LINK: &str = "
@@ -43,10 +46,10 @@ const APPEND: &str = "
     VALUES (:seq, :at, :actor, :token_id, :address, :action, :object, :outcome, :detail, :hash)
 ";
 
-const ROWS_AFTER: &str = "
+const ROWS_FROM: &str = "
     SELECT seq, at, actor, token_id, address, action, object, outcome, detail, hash
       FROM audit
-     WHERE seq > :after
+     WHERE seq >= :from
      ORDER BY seq
      LIMIT :limit
 ";
@@ -84,6 +87,10 @@ const KNOWN: &str = "
 const SET_KNOWN: &str = "
     INSERT INTO audit_known (subject, value) VALUES (:subject, :value)
     ON CONFLICT (subject) DO UPDATE SET value = excluded.value
+";
+
+const NOTED_SEQ: &str = "
+    SELECT coalesce(max(audit_seq), 0) FROM milestone
 ";
 
 /// Rows that one page of a filtered list looks at. A page with fewer matches than asked for may have a successor.
@@ -166,8 +173,14 @@ impl Tx<'_> {
         last: ChainLink,
         now: Now,
     ) -> Result<ChainLink, StoreError> {
+        // The server never comes to the highest number there is. Somebody who added such a row is told of.
+        let seq = last.seq.checked_add(1);
+        let seq = seq.ok_or_else(|| StoreError::Unreadable {
+            expected: "the number of the last row of the audit log, which is not the highest number there is,",
+            found: last.seq.to_string(),
+        })?;
         let mut row = AuditRow {
-            seq: last.seq + 1,
+            seq,
             at: now.wall,
             actor: clip(&actor.name, NAME_BYTES_MAX),
             token_id: actor.token_id.map(|id| id.0),
@@ -209,12 +222,22 @@ impl Tx<'_> {
         Ok(anchor.unwrap_or(ChainLink::GENESIS))
     }
 
-    /// Oldest first.
+    /// Oldest first. `i64::MIN` stands for the beginning: a row with this number is returned, too.
     pub fn audit_after(&self, after: i64, limit: u32) -> Result<Vec<AuditRow>, StoreError> {
-        let mut statement = self.sql(ROWS_AFTER)?;
-        let params = named_params! {":after": after, ":limit": limit};
+        let from = match after {
+            i64::MIN => after,
+            i64::MAX => return Ok(Vec::new()),
+            after => after + 1,
+        };
+        let mut statement = self.sql(ROWS_FROM)?;
+        let params = named_params! {":from": from, ":limit": limit};
         let rows = statement.query_map(params, audit_row)?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        rows.map(|found| Ok(found?.row)).collect()
+    }
+
+    /// The highest number of a row that the database has noted outside of the audit log. The chain never ends before it.
+    pub fn audit_noted(&self) -> Result<i64, StoreError> {
+        Ok(self.sql(NOTED_SEQ)?.query_row([], |row| row.get(0))?)
     }
 
     /// Newest first. At most `AUDIT_SCAN_MAX` rows are looked at, whether they match or not.
@@ -233,7 +256,7 @@ impl Tx<'_> {
         };
         let mut looked_at = 0;
         while let Some(row) = found.next()? {
-            let row = audit_row(row)?;
+            let row = audit_row(row)?.row;
             looked_at += 1;
             let seq = row.seq;
             if filter.matches(&row) {
@@ -254,17 +277,24 @@ impl Tx<'_> {
         mut each: impl FnMut(&AuditRow),
     ) -> Result<Result<(ChainLink, u64), ChainFault>, StoreError> {
         let mut walk = ChainWalk::from(self.audit_anchor()?).expecting(expected);
-        let mut statement = self.sql(ROWS_AFTER)?;
+        let mut statement = self.sql(ROWS_FROM)?;
         // From the very beginning: a row before the anchor does not belong there.
-        let mut rows = statement.query(named_params! {":after": i64::MIN, ":limit": -1})?;
+        let mut rows = statement.query(named_params! {":from": i64::MIN, ":limit": -1})?;
         while let Some(row) = rows.next()? {
-            let row = audit_row(row)?;
+            let FoundRow { row, is_readable } = audit_row(row)?;
+            if !is_readable {
+                return Ok(Err(ChainFault::Unreadable { seq: row.seq }));
+            }
             if let Err(fault) = walk.step(&row) {
                 return Ok(Err(fault));
             }
             each(&row);
         }
-        Ok(walk.end())
+        let (noted, last) = (self.audit_noted()?, walk.last().seq);
+        Ok(walk.end().and_then(|end| match noted > last {
+            true => Err(ChainFault::EndRemoved { noted, last }),
+            false => Ok(end),
+        }))
     }
 
     /// Returns the faults of the chain, for `db check`.
@@ -322,21 +352,51 @@ impl Tx<'_> {
 pub(super) fn link(row: &Row) -> rusqlite::Result<ChainLink> {
     Ok(ChainLink {
         seq: row.get(0)?,
-        hash: AuditHash(row.get(1)?),
+        hash: hash(row.get_ref(1)?).unwrap_or(AuditHash::GENESIS),
     })
 }
 
-fn audit_row(row: &Row) -> rusqlite::Result<AuditRow> {
-    Ok(AuditRow {
-        seq: row.get(0)?,
-        at: Timestamp(row.get(1)?),
-        actor: row.get(2)?,
-        token_id: row.get(3)?,
-        address: row.get(4)?,
-        action: row.get(5)?,
-        object: row.get(6)?,
-        outcome: row.get(7)?,
-        detail: row.get(8)?,
-        hash: AuditHash(row.get(9)?),
+/// A row as far as it can be read. A row that was tampered with must not keep people from reading the others.
+struct FoundRow {
+    row: AuditRow,
+    /// Whether `row` is exactly what is stored.
+    is_readable: bool,
+}
+
+fn audit_row(row: &Row) -> rusqlite::Result<FoundRow> {
+    let mut is_readable = true;
+    let mut text = |column: usize| -> rusqlite::Result<Option<String>> {
+        let bytes = match row.get_ref(column)? {
+            ValueRef::Null => return Ok(None),
+            ValueRef::Text(bytes) => bytes,
+            _ => b"\xff",
+        };
+        let text = String::from_utf8_lossy(bytes);
+        is_readable &= matches!(text, Cow::Borrowed(_));
+        Ok(Some(text.into_owned()))
+    };
+    let actor = text(2)?;
+    let (address, action, object) = (text(4)?, text(5)?, text(6)?);
+    let (outcome, detail) = (text(7)?, text(8)?);
+    let hash = hash(row.get_ref(9)?);
+    let is_whole = actor.is_some() && action.is_some() && outcome.is_some() && hash.is_some();
+    Ok(FoundRow {
+        is_readable: is_readable && is_whole,
+        row: AuditRow {
+            seq: row.get(0)?,
+            at: Timestamp(row.get(1)?),
+            actor: actor.unwrap_or_default(),
+            token_id: row.get(3)?,
+            address,
+            action: action.unwrap_or_default(),
+            object,
+            outcome: outcome.unwrap_or_default(),
+            detail,
+            hash: hash.unwrap_or(AuditHash::GENESIS),
+        },
     })
+}
+
+fn hash(value: ValueRef) -> Option<AuditHash> {
+    Some(AuditHash(value.as_blob().ok()?.try_into().ok()?))
 }

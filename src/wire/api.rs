@@ -11,6 +11,7 @@ use crate::domain::event::Event;
 use crate::domain::task::{Action, StepDraft, Task};
 use crate::domain::value::ValueSpec;
 use crate::domain::{Json, Timestamp};
+use crate::words::calendar_time;
 
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -509,8 +510,11 @@ impl From<AuditRow> for AuditJson {
 }
 
 impl AuditJson {
-    /// `None`: the hash is not one. The readable time is not looked at, because it is not what is hashed.
+    /// `None`: the hash is not one, or the readable time is not the time that is hashed.
     pub fn into_row(self) -> Option<AuditRow> {
+        if calendar_time(self.at.0) != calendar_time(Timestamp(self.at_ms)) {
+            return None;
+        }
         Some(AuditRow {
             hash: AuditHash::parse(&self.hash)?,
             seq: self.seq,
@@ -561,6 +565,9 @@ pub struct AuditEndsJson {
     pub anchor: AuditLinkJson,
     /// The last row.
     pub head: AuditLinkJson,
+    /// The highest number of a row that the database has noted outside of the audit log. If `head` has a lower number, rows were
+    /// removed from the end of the audit log.
+    pub noted_seq: i64,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

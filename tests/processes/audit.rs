@@ -91,7 +91,26 @@ fn the_log_is_verified_by_the_server_by_its_folder_and_by_its_export() {
             "more after its end",
             format!("{}{}\n", exported.stdout, lines[3]),
         ),
+        (
+            "another time for people",
+            exported.stdout.replacen("\"at\":\"2", "\"at\":\"1", 1),
+        ),
+        (
+            "another field in a row",
+            exported
+                .stdout
+                .replacen("\"actor\"", "\"x\":1,\"actor\"", 1),
+        ),
+        (
+            "another number of rows",
+            exported.stdout.replace("\"rows\":3", "\"rows\":99"),
+        ),
+        (
+            "another field at its end",
+            exported.stdout.replace("\"rows\":3", "\"x\":1,\"rows\":3"),
+        ),
     ] {
+        assert_ne!(tampered, exported.stdout, "{what}");
         let found = verify(&tampered);
         assert_eq!(found.code, Some(1), "{what}: {found:?}");
     }
@@ -143,6 +162,95 @@ fn the_log_is_verified_by_the_server_by_its_folder_and_by_its_export() {
     let still = typed(&house, &["audit", "verify"]);
     assert_eq!(still.code, Some(1), "{still:?}");
     assert!(still.stdout.contains("row 2 does not fit"), "{still:?}");
+}
+
+/// What `db check` finds in the database, a server that runs has to tell as well.
+#[test]
+fn a_running_server_hides_no_forged_row() {
+    let house = House::with(WORK);
+    let job = house.submit("hello");
+    house.cancel(job);
+    let sql = Connection::open(house.path("data/stepward.db")).unwrap();
+    let columns = "at, actor, token_id, address, action, object, outcome, detail, hash";
+    let copy = |seq: i64| {
+        format!(
+            "INSERT INTO audit (seq, {columns}) SELECT {seq}, {columns} FROM audit WHERE seq = 3"
+        )
+    };
+    let undo = |seq: i64| format!("DELETE FROM audit WHERE seq = {seq}");
+    let anchor = |seq: i64| {
+        format!("INSERT INTO audit_anchor SELECT 1, {seq}, hash FROM audit WHERE seq = 3")
+    };
+    let note = "INSERT INTO milestone (age_ms, at, up, owed_ms, job_id, event_seq, outbox_id, session_id, audit_seq)
+                VALUES (-1, 1, 1, 0, 0, 0, 0, 0, 4)";
+    let no_anchor = "DELETE FROM audit_anchor".to_string();
+    for (forge, undo, why) in [
+        (copy(0), undo(0), "row 0 follows"),
+        (copy(-5), undo(-5), "row -5 follows"),
+        (
+            copy(i64::MIN),
+            undo(i64::MIN),
+            "row -9223372036854775808 follows",
+        ),
+        (anchor(3), no_anchor.clone(), "row 1 follows"),
+        (anchor(1000), no_anchor, "row 1 follows"),
+        (
+            note.to_string(),
+            "DELETE FROM milestone WHERE age_ms = -1".to_string(),
+            "row 4 is missing: the database has noted it",
+        ),
+        (
+            "UPDATE audit SET object = cast(x'ff' AS TEXT) WHERE seq = 3".to_string(),
+            format!("UPDATE audit SET object = 'job/{job}' WHERE seq = 3"),
+            "row 3 does not fit",
+        ),
+    ] {
+        sql.execute(&forge, []).unwrap();
+        let verified = typed(&house, &["audit", "verify"]);
+        assert_eq!(verified.code, Some(1), "{forge}: {verified:?}");
+        assert!(verified.stdout.contains(why), "{forge}: {verified:?}");
+        let listed = typed(&house, &["audit", "ls"]);
+        assert_eq!(listed.code, Some(0), "{forge}: {listed:?}");
+        if !forge.contains("milestone") {
+            let exported = typed(&house, &["audit", "export"]);
+            fs::write(house.path("audit.jsonl"), exported.stdout).unwrap();
+            let file = ["audit", "verify", "--file", "audit.jsonl"];
+            let verified = typed_in(house.folder.path(), &file);
+            assert_eq!(verified.code, Some(1), "{forge}: {verified:?}");
+        }
+        sql.execute(&undo, []).unwrap();
+        let verified = typed(&house, &["audit", "verify"]);
+        assert_eq!(verified.code, Some(0), "{undo}: {verified:?}");
+    }
+}
+
+#[test]
+fn a_backup_with_an_unreadable_row_says_so_and_can_be_restored() {
+    let mut house = House::with(WORK);
+    house.submit("hello");
+    let sql = Connection::open(house.path("data/stepward.db")).unwrap();
+    let forge = "UPDATE audit SET object = cast(x'ff' AS TEXT) WHERE seq = 2";
+    sql.execute(forge, []).unwrap();
+    drop(sql);
+    let taken = typed(&house, &["backup", "one.tar"]);
+    assert_eq!(taken.code, Some(0), "{taken:?}");
+    let verify = ["backup", "verify", "one.tar", "--json"];
+    let verified = typed_in(house.folder.path(), &verify);
+    assert_eq!(verified.json()["audit_fits"], false, "{verified:?}");
+    assert!(
+        verified.stderr.contains("row 2 cannot be read"),
+        "{verified:?}"
+    );
+    assert!(house.stop_server());
+    let restored = typed_in(
+        house.folder.path(),
+        &["restore", "one.tar", "--data-dir", "data", "--force"],
+    );
+    assert_eq!(restored.code, Some(0), "{restored:?}");
+    assert!(
+        restored.stderr.contains("row 2 cannot be read"),
+        "{restored:?}"
+    );
 }
 
 #[test]

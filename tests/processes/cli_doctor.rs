@@ -196,6 +196,7 @@ fn variables_that_mean_nothing_are_told_with_what_was_meant() {
     let told: Typed = command(folder.path(), &["doctor", "configuration", "--json"])
         .env("STEPWARD_LITSEN", "127.0.0.1:1")
         .env("STEPWARD_LOG", "debug")
+        .env("STEPWARD_SECRET_PUSH", "a secret that is long enough")
         .output()
         .unwrap()
         .into();
@@ -208,6 +209,8 @@ fn variables_that_mean_nothing_are_told_with_what_was_meant() {
     let text = told.stdout;
     assert!(text.contains("did you mean STEPWARD_LISTEN?"), "{text}");
     assert!(!text.contains("STEPWARD_LOG"), "{text}");
+    // Workflow files name it by `secrets.allow_env_prefix`.
+    assert!(!text.contains("STEPWARD_SECRET_PUSH"), "{text}");
 }
 
 #[test]

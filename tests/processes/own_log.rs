@@ -80,7 +80,11 @@ fn for_a_collector_every_line_is_an_object() {
             let at = line["at"].as_str().unwrap();
             assert!(at.len() == 24 && at.ends_with('Z'), "{line}");
             assert_eq!(line["level"], "info", "{line}");
-            assert_eq!(line["target"], "stepward", "{line}");
+            let target = match line["message"] == "audit head" {
+                true => "stepward::audit_head",
+                false => "stepward",
+            };
+            assert_eq!(line["target"], target, "{line}");
         }
         let messages: Vec<&str> = lines
             .iter()
@@ -89,6 +93,19 @@ fn for_a_collector_every_line_is_an_object() {
         assert!(messages[0].starts_with("listening on http://"), "{said}");
         let last = &messages[messages.len() - 2..];
         assert_eq!(last, ["stopping", "audit head"]);
+    }
+}
+
+#[test]
+fn the_head_of_the_audit_log_is_logged_at_every_level_but_off() {
+    for level in ["error", "warn", "info", "off"] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("server.yaml");
+        std::fs::write(&file, format!("log: {{ level: {level} }}\n")).unwrap();
+        let args = ["--config", file.to_str().unwrap()];
+        let said = life(&args, &[], pipe().unwrap());
+        let is_logged = said.contains("audit head seq=");
+        assert_eq!(is_logged, level != "off", "{level}: {said}");
     }
 }
 
@@ -170,10 +187,10 @@ fn the_journal_is_told_how_bad_it_is_and_not_when() {
         text.starts_with("<6>stepward: listening on http://127.0.0.1:"),
         "{text}"
     );
-    assert!(
-        text.lines().all(|line| line.starts_with("<6>stepward: ")),
-        "{text}"
-    );
+    let beginnings = ["<6>stepward: ", "<6>stepward::audit_head: audit head "];
+    for line in text.lines() {
+        assert!(beginnings.iter().any(|it| line.starts_with(it)), "{text}");
+    }
 
     // A variable that speaks of another stream says nothing of this one.
     let stream = ("JOURNAL_STREAM", "1:2".to_string());

@@ -70,7 +70,12 @@ pub fn look(case: &Case) -> Looked {
             }
         }
     }
-    found.extend(variables());
+    let prefix = match &case.server {
+        Ok(known) => known.config.secrets.allow_env_prefix.clone(),
+        // Whoever cannot read the settings must not tell anybody to remove a secret.
+        Err(_) => ServerConfig::default().secrets.allow_env_prefix,
+    };
+    found.extend(variables(prefix.as_deref()));
     Ok(found)
 }
 
@@ -130,8 +135,9 @@ fn certificate(config: &ServerConfig) -> Option<Finding> {
     })
 }
 
-/// A name that means nothing was meant to mean something.
-fn variables() -> Vec<Finding> {
+/// A name that means nothing was meant to mean something. `secrets_prefix`: workflow files may name variables that begin with it, so
+/// they mean something.
+fn variables(secrets_prefix: Option<&str>) -> Vec<Finding> {
     let mut known: BTreeSet<String> = OTHERS.iter().map(|name| name.to_string()).collect();
     collect(&Arguments::command(), &mut known);
     known.extend(FIRST_NAMES.iter().map(|(_, first)| first.to_string()));
@@ -139,7 +145,9 @@ fn variables() -> Vec<Finding> {
     known.extend(of_settings.map(|variable| variable.name));
     let set = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let ours = set.filter(|name| name.starts_with("STEPWARD_"));
-    let unknown: BTreeSet<String> = ours.filter(|name| !known.contains(name)).collect();
+    let is_secret = |name: &str| secrets_prefix.is_some_and(|prefix| name.starts_with(prefix));
+    let unknown = ours.filter(|name| !known.contains(name) && !is_secret(name));
+    let unknown: BTreeSet<String> = unknown.collect();
     let told = |name: String| {
         let finding = Finding::warning(format!("the variable {name} means nothing to stepward"));
         match nearest(&name, known.iter().map(String::as_str)) {

@@ -62,10 +62,11 @@ pub fn filter(request: &Request) -> Result<AuditFilter, ApiError> {
 /// Both ends of the chain: whoever verifies it begins with the anchor.
 pub fn ends(app: &App, request: &Request) -> Result<Reply, ApiError> {
     request.says_no_more()?;
-    let (anchor, head) = app.engine.audit_ends()?;
+    let ends = app.engine.audit_ends()?;
     let json = AuditEndsJson {
-        anchor: anchor.into(),
-        head: head.into(),
+        anchor: ends.anchor.into(),
+        head: ends.head.into(),
+        noted_seq: ends.noted_seq,
     };
     Ok(Response::json(200, &json).into())
 }

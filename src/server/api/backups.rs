@@ -22,6 +22,8 @@ pub fn take(app: &App, request: &Request) -> Result<Reply, ApiError> {
     if request.method == Method::Head {
         return Ok(response.into());
     }
+    // A refused request must not leave a row that says a backup was taken.
+    let place = app.downloads.reserve(app.share_owner(request))?;
     let handed = app.backups.begin().map_err(|refusal| match refusal {
         Refusal::Busy => {
             ApiError::new(503, "busy", "another backup is being handed out, try again")
@@ -34,7 +36,9 @@ pub fn take(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let entry = AuditEntry::of(AuditAction::BackupTaken);
     app.engine_for(request)
         .tell_audited(event, entry, app.clock.now())?;
-    Ok(Reply::Download(Download::of(response, handed)))
+    Ok(Reply::Download(
+        Download::of(response, handed).in_place(place),
+    ))
 }
 
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 
-use super::refusals::Untold;
+use super::refusals::{ADDRESS_ROWS_MAX, ROW_INTERVAL_MS, Untold};
 use crate::metrics::Counter;
 use crate::server::error::ApiError;
 use crate::server::shares::network;
@@ -28,6 +28,14 @@ struct State {
     by_address: HashMap<IpAddr, Count>,
     /// Addresses that went too far since somebody last asked.
     alarms: Vec<IpAddr>,
+    rows: RecentRows,
+}
+
+/// Rows of the audit log about single addresses. The count begins anew after a minute without any.
+#[derive(Default)]
+struct RecentRows {
+    count: usize,
+    last_ms: i64,
 }
 
 struct Count {
@@ -53,7 +61,7 @@ impl Guesses {
         let is_new = !state.by_address.contains_key(&address);
         if is_new && state.by_address.len() >= ADDRESSES_MAX {
             let is_over = |count: &Count| now_ms - count.since_ms > WITHIN_MS;
-            state.by_address.retain(|_, count| !is_over(count));
+            (state.by_address).retain(|_, count| !is_over(count) || count.untold.is_pending());
         }
         let address = match is_new && state.by_address.len() >= ADDRESSES_MAX {
             true => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
@@ -91,12 +99,31 @@ impl Guesses {
         self.refused.count()
     }
 
-    /// Returns the addresses that the audit log is to be told about now: each at most once a minute, with everything since then.
-    pub fn take_untold(&self, now_ms: i64) -> Vec<WrongTokens> {
+    /// Returns the addresses that the audit log is to be told about now: each at most once a minute, with everything since then. If
+    /// there are more addresses than a minute has rows for, all of them wait until the minute is over, so that the rows name those
+    /// that tried most. The last round before the server stops waits for nothing.
+    pub fn take_untold(&self, now_ms: i64, is_last: bool) -> Vec<WrongTokens> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let counts = state.by_address.values_mut();
-        counts
-            .filter_map(|count| count.untold.take(now_ms))
+        let State {
+            by_address, rows, ..
+        } = &mut *state;
+        let due = by_address.values_mut().map(|count| &mut count.untold);
+        let due: Vec<&mut Untold> = due.filter(|it| it.is_due(now_ms, is_last)).collect();
+        if due.is_empty() {
+            return Vec::new();
+        }
+        if now_ms - rows.last_ms >= ROW_INTERVAL_MS {
+            rows.count = 0;
+        }
+        if !is_last && rows.count > 0 && rows.count + due.len() > ADDRESS_ROWS_MAX {
+            return Vec::new();
+        }
+        *rows = RecentRows {
+            count: rows.count + due.len(),
+            last_ms: now_ms,
+        };
+        let told = due.into_iter();
+        told.filter_map(|untold| untold.take(now_ms, is_last))
             .collect()
     }
 
@@ -109,6 +136,7 @@ impl Guesses {
 
 #[cfg(test)]
 mod tests {
+    use super::super::refusals::of_wrong_tokens;
     use super::*;
 
     #[test]
@@ -140,6 +168,51 @@ mod tests {
         guesses
             .count("2001:db8:0:1::1".parse().unwrap(), 0)
             .unwrap();
+    }
+
+    #[test]
+    fn a_flood_from_many_addresses_makes_a_bounded_number_of_rows_a_minute() {
+        let guesses = Guesses::default();
+        let peer = |number: u32| IpAddr::from(number.to_be_bytes());
+        let loud = peer(u32::MAX);
+        let (mut attempts, mut told) = (0, Vec::new());
+        // Ten minutes, a round a second. Every second five addresses that nobody has seen before, and one that comes again and again.
+        for second in 0..600_u32 {
+            let now_ms = i64::from(second) * 1_000;
+            for number in 0..5 {
+                let _ = guesses.count(peer(second * 5 + number), now_ms);
+            }
+            let _ = guesses.count(loud, now_ms);
+            attempts += 6;
+            let rows = of_wrong_tokens(guesses.take_untold(now_ms, second == 599));
+            told.extend(rows.into_iter().map(|row| (now_ms, row)));
+        }
+        for (begin_ms, _) in &told {
+            let minute = *begin_ms..begin_ms + ROW_INTERVAL_MS;
+            let rows = told.iter().filter(|(at_ms, _)| minute.contains(at_ms));
+            let is_last = minute.end > 599_000;
+            let most = (ADDRESS_ROWS_MAX + 1) * if is_last { 2 } else { 1 };
+            assert!(rows.count() <= most, "from {begin_ms} ms on");
+        }
+        assert_eq!(
+            told.iter().map(|(_, row)| row.attempts).sum::<u64>(),
+            attempts
+        );
+        let loud = Some(loud.to_string());
+        let named = told.iter().filter(|(_, row)| row.actor.address == loud);
+        assert!(named.count() >= 5, "who tries most is named");
+    }
+
+    #[test]
+    fn single_addresses_are_told_at_once() {
+        let guesses = Guesses::default();
+        for number in 0..3_u32 {
+            let now_ms = i64::from(number) * 1_000;
+            guesses
+                .count(IpAddr::from(number.to_be_bytes()), now_ms)
+                .unwrap();
+            assert_eq!(guesses.take_untold(now_ms, false).len(), 1);
+        }
     }
 
     #[test]

@@ -211,11 +211,11 @@ impl Gate {
         self.refused_callers.add(caller, peer, request);
     }
 
-    /// Refused requests that the audit log is to be told about now.
-    pub fn take_refusals(&self) -> Vec<Refusal> {
+    /// Refused requests that the audit log is to be told about now. `is_last`: the server stops, so all of them.
+    pub fn take_refusals(&self, is_last: bool) -> Vec<Refusal> {
         let now_ms = monotonic_ms();
-        let mut refusals = refusals::of_wrong_tokens(self.guesses.take_untold(now_ms));
-        refusals.extend(self.refused_callers.take_untold(now_ms));
+        let mut refusals = refusals::of_wrong_tokens(self.guesses.take_untold(now_ms, is_last));
+        refusals.extend(self.refused_callers.take_untold(now_ms, is_last));
         refusals
     }
 

@@ -27,7 +27,11 @@ pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let main = html! {
         div.title { h1 { "Audit log" } span.note { "what people and tokens did" } }
         section.box aria-label="Audit log" {
-            @if page.rows.is_empty() { div.empty { "No rows match." } } @else { (table(&page.rows, view.now)) }
+            @if !page.rows.is_empty() { (table(&page.rows, view.now)) }
+            @else if let Some(next) = &next {
+                div.empty { "No row from number " (next) " on matches. Older rows have not been searched yet." }
+            }
+            @else { div.empty { "No rows match." } }
             (parts::paging(
                 request.query("before").map(|_| ("newest", links::with_query(HERE, &own))),
                 next.as_deref().map(|next| ("older", links::with_query(HERE, &[own[0], own[1], ("before", Some(next))]))),

@@ -12,13 +12,17 @@ const PIDS_MAX: u32 = 4096;
 /// NET_RAW forges packets of other machines on the same network, MKNOD makes device files.
 const DROPPED: [&str; 2] = ["NET_RAW", "MKNOD"];
 const ALL: &str = "ALL";
+/// What docker and podman read as true.
+const TRUE: [&str; 6] = ["1", "t", "T", "true", "TRUE", "True"];
 
 /// The flags for `docker run` that come before `args`, the worker's own.
 pub(super) fn flags(hardened: bool, args: &[String]) -> Vec<String> {
-    let is_privileged = args.iter().any(|arg| {
-        let value = arg.strip_prefix("--privileged");
-        value.is_some_and(|value| value.is_empty() || value == "=true" || value == "=1")
+    let mut from_last = args.iter().rev();
+    let privileged = from_last.find_map(|arg| match arg.strip_prefix("--privileged")? {
+        "" => Some("true"),
+        value => value.strip_prefix('='),
     });
+    let is_privileged = privileged.is_some_and(|value| TRUE.contains(&value));
     let mut flags = Vec::new();
     let mut security = values("--security-opt", args);
     if !is_privileged && !security.any(|option| option.starts_with("no-new-privileges")) {
@@ -27,7 +31,8 @@ pub(super) fn flags(hardened: bool, args: &[String]) -> Vec<String> {
     if values("--pids-limit", args).next().is_none() {
         flags.push(format!("--pids-limit={PIDS_MAX}"));
     }
-    let added: Vec<String> = values("--cap-add", args).map(capability).collect();
+    let added = values("--cap-add", args).flat_map(|value| value.split(','));
+    let added: Vec<String> = added.map(capability).collect();
     let is_added = |capability: &str| added.iter().any(|added| added == capability);
     if is_privileged || is_added(ALL) {
         return flags;
@@ -105,13 +110,32 @@ mod tests {
             let hardened = format!("{NO_NEW} --pids-limit=4096 --cap-drop=ALL");
             assert_eq!(of(true, args), hardened, "docker adds it to nothing");
         }
-        for args in [&["--cap-add=ALL"][..], &["--cap-add", "all"]] {
+        for args in [
+            &["--cap-add=NET_RAW,MKNOD"][..],
+            &["--cap-add", "cap_mknod,cap_net_raw"],
+        ] {
+            let left = format!("{NO_NEW} --pids-limit=4096");
+            assert_eq!(of(false, args), left, "{args:?}");
+        }
+        for args in [
+            &["--cap-add=ALL"][..],
+            &["--cap-add", "all"],
+            &["--cap-add=CHOWN,ALL"],
+        ] {
             let left = format!("{NO_NEW} --pids-limit=4096");
             assert_eq!((of(false, args), of(true, args)), (left.clone(), left));
         }
-        for args in [&["--privileged"][..], &["--privileged=true"]] {
-            assert_eq!(of(false, args), "--pids-limit=4096", "{args:?}");
+        for value in TRUE {
+            let args = [&*format!("--privileged={value}")];
+            assert_eq!(of(false, &args), "--pids-limit=4096", "{args:?}");
         }
-        assert!(of(false, &["--privileged=false"]).contains(NO_NEW));
+        assert_eq!(of(false, &["--privileged"]), "--pids-limit=4096");
+        for args in [
+            &["--privileged=false"][..],
+            &["--privileged=0"],
+            &["--privileged", "--privileged=false"],
+        ] {
+            assert!(of(false, args).contains(NO_NEW), "{args:?}");
+        }
     }
 }

@@ -213,7 +213,11 @@ fn the_oldest_rows_of_the_audit_log_go_and_the_rest_can_be_verified() {
     let removed = attic.pass(2 * DAY);
     assert_eq!(removed.get(&Kind::Audit), Some(&251));
     assert_eq!(verified(), 1);
-    assert_eq!(house.engine.audit_ends().unwrap().0, noted, "the anchor");
+    assert_eq!(
+        house.engine.audit_ends().unwrap().anchor,
+        noted,
+        "the anchor"
+    );
     attic.pass(10 * DAY);
     assert_eq!(verified(), 0);
     act();

@@ -617,6 +617,26 @@ fn what_changes_between_two_starts_and_at_a_reload_is_recorded_as_the_server() {
 }
 
 #[test]
+fn a_page_that_searched_only_a_part_of_the_log_says_so() {
+    let house = ServerHouse::new();
+    let sql = Connection::open(house.database()).unwrap();
+    let insert = "
+        WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < 20010)
+        INSERT INTO audit (seq, at, actor, action, outcome, hash)
+        SELECT n, 1, 'ada', 'job_submitted', 'allowed', zeroblob(32) FROM number
+    ";
+    sql.execute(insert, []).unwrap();
+    let shown = |query: &str| {
+        let path = format!("/settings/audit?action=job_kept{query}");
+        house.get(&path).text()
+    };
+    let part = "No row from number 11 on matches. Older rows have not been searched yet.";
+    let first = shown("");
+    assert!(first.contains(part) && first.contains("older"), "{first}");
+    assert!(shown("&before=11").contains("No rows match."));
+}
+
+#[test]
 fn the_list_is_filtered_and_comes_in_pages() {
     let house = ServerHouse::new();
     for _ in 0..7 {

@@ -258,6 +258,21 @@ fn a_token_has_a_quarter_of_the_downloads() {
     assert_eq!(refused(&guarded, "downloads"), 1);
     held.pop();
     until("there is room again", || begin("viewer").0 == 200);
+
+    // A backup that is refused for this reason was not taken, and the audit log does not say so.
+    let mut of_admin: Vec<Line> = Vec::new();
+    until("the admin has its share", || {
+        let (status, line) = begin("admin");
+        of_admin.extend((status == 200).then_some(line));
+        of_admin.len() == 4
+    });
+    for _ in 0..2 {
+        let refused = guarded.as_role("admin", "POST", "/api/backup", &Value::Null);
+        assert_eq!(refused.refused(429), "too_many_downloads");
+    }
+    let taken = "SELECT count(*) FROM audit WHERE action = 'backup_taken'";
+    let taken: i64 = sql.query_row(taken, [], |row| row.get(0)).unwrap();
+    assert_eq!(taken, 0);
 }
 
 #[test]

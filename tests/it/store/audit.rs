@@ -54,7 +54,10 @@ fn tamper(house: &TestHouse, sql: &str) {
 
 /// A house looks at its database when it goes: the story was about a chain that does not fit.
 fn clear(house: &TestHouse) {
-    tamper(house, "DELETE FROM audit; DELETE FROM audit_anchor");
+    tamper(
+        house,
+        "DELETE FROM audit; DELETE FROM audit_anchor; DELETE FROM milestone",
+    );
 }
 
 #[test]
@@ -156,6 +159,89 @@ fn a_row_that_was_added_before_the_anchor_is_found() {
             found: 2
         })
     );
+    clear(&house);
+}
+
+#[test]
+fn rows_with_impossible_numbers_are_found() {
+    for found in [0, -5, i64::MIN] {
+        let house = house();
+        tamper(
+            &house,
+            &format!(
+                "INSERT INTO audit (seq, at, actor, action, outcome, hash)
+                 SELECT {found}, at, actor, action, outcome, hash FROM audit WHERE seq = 3"
+            ),
+        );
+        let gap = ChainFault::Gap { expected: 1, found };
+        assert_eq!(walk(&house, None), Err(gap));
+        let first = house.engine.audit_after(i64::MIN, 1).unwrap().remove(0);
+        assert_eq!(first.seq, found);
+        clear(&house);
+    }
+    let house = house();
+    tamper(
+        &house,
+        "UPDATE audit SET seq = 9223372036854775807 WHERE seq = 6",
+    );
+    let found = i64::MAX;
+    let gap = ChainFault::Gap { expected: 6, found };
+    assert_eq!(walk(&house, None), Err(gap));
+    assert!(house.engine.audit_after(i64::MAX, 1).unwrap().is_empty());
+    let now = house.now();
+    let entry = AuditEntry::of(AuditAction::JobKept);
+    let store = &house.engine.store;
+    let refused = store.write(move |tx| tx.audit_as(&Actor::named("ada"), &entry, now));
+    let why = refused.unwrap_err().to_string();
+    assert!(
+        why.contains("9223372036854775807") && why.contains("audit log"),
+        "{why}"
+    );
+    clear(&house);
+}
+
+#[test]
+fn a_row_that_cannot_be_read_is_named_and_hides_no_other_row() {
+    for change in [
+        "actor = cast(x'ff' AS TEXT)",
+        "address = cast(x'61ff' AS TEXT)",
+        "detail = cast(x'ff61' AS TEXT)",
+    ] {
+        let house = house();
+        tamper(&house, &format!("UPDATE audit SET {change} WHERE seq = 5"));
+        assert_eq!(
+            walk(&house, None),
+            Err(ChainFault::Unreadable { seq: 5 }),
+            "{change}"
+        );
+        let breaches = house.breaches();
+        assert!(breaches[0].contains("row 5 cannot be read"), "{breaches:?}");
+        assert_eq!(
+            house.engine.audit_after(0, 100).unwrap().len(),
+            ROWS as usize
+        );
+        let newest = (house.engine).audit_before(i64::MAX, &AuditFilter::default(), 100);
+        assert_eq!(newest.unwrap().rows.len(), ROWS as usize);
+        clear(&house);
+    }
+}
+
+#[test]
+fn an_emptied_log_that_begins_anew_is_found_with_what_the_database_noted() {
+    let house = house();
+    tamper(
+        &house,
+        "INSERT INTO milestone (age_ms, at, up, owed_ms, job_id, event_seq, outbox_id, session_id, audit_seq)
+         VALUES (0, 1, 1, 0, 0, 0, 0, 0, (SELECT max(seq) FROM audit))",
+    );
+    assert_eq!(walk(&house, None), Ok(ROWS as u64));
+    tamper(&house, "DELETE FROM audit; DELETE FROM audit_anchor");
+    for last in [0, 2] {
+        let noted = ROWS;
+        let fault = ChainFault::EndRemoved { noted, last };
+        assert_eq!(walk(&house, None), Err(fault));
+        act(&house, 99);
+    }
     clear(&house);
 }
 
