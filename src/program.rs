@@ -42,7 +42,7 @@ pub struct Program<'a> {
 }
 
 pub enum Input {
-    /// The program need not read them.
+    /// The program may end without reading these bytes.
     Bytes(Vec<u8>),
     /// From its current position. The program has to read the file to its end.
     File(File),
@@ -234,7 +234,7 @@ pub fn run(program: Program, keep_waiting: &mut dyn FnMut(Duration) -> bool) -> 
     let stderr = listen(&mut child);
     let has_ended = await_end(&child, keep_waiting);
     let group = Pid::from_child(&child);
-    // Before the child is waited for, so that its number is nobody else's. If nobody is left of the group, all the better.
+    // Kill the group before reaping the child: until then its process id cannot be reused. The group may be empty already.
     let _ = kill_process_group(group, Signal::KILL);
     let ended = child.wait();
     let fed = feeding.map_or(Ok(()), Feeding::finish);
@@ -259,7 +259,7 @@ pub fn run(program: Program, keep_waiting: &mut dyn FnMut(Duration) -> bool) -> 
 fn feed(child: &mut Child, input: Vec<u8>) {
     let mut stdin = child.stdin.take().expect("it is piped");
     thread::spawn(move || {
-        // A program that does not want to know is told nothing; how it ends says whether that was right.
+        // A program may ignore its input; its exit status decides.
         let _ = stdin.write_all(&input);
     });
 }
@@ -270,7 +270,7 @@ fn listen(child: &mut Child) -> Receiver<Vec<u8>> {
     let (said_tx, said_rx) = bounded(1);
     thread::spawn(move || {
         let mut said = Vec::new();
-        // A pipe that breaks has said all it will.
+        // If the pipe breaks, keep what was read.
         let _ = (&mut stderr).take(STDERR_BYTES_MAX).read_to_end(&mut said);
         let _ = io::copy(&mut stderr, &mut io::sink());
         let _ = said_tx.send(said);
@@ -278,7 +278,8 @@ fn listen(child: &mut Child) -> Receiver<Vec<u8>> {
     said_rx
 }
 
-/// The naps add up to the time that was waited, so no clock is needed. The child stays to be waited for. `false`: it still runs.
+/// Waits until the child has ended, without reaping it. Returns false if `keep_waiting` said no. Adds up the sleeps instead of
+/// reading a clock.
 fn await_end(child: &Child, keep_waiting: &mut dyn FnMut(Duration) -> bool) -> bool {
     let pid = Pid::from_child(child);
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;

@@ -83,7 +83,7 @@ impl Sealer {
         let key = match read_key(&file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 make_key(folder, &file)?;
-                // Whoever came first has made it.
+                // Another process may have made the key first.
                 read_key(&file)?
             }
             known => known?,
@@ -93,7 +93,7 @@ impl Sealer {
         Ok(sealer)
     }
 
-    /// Opens nothing that others sealed, and touches no file: for whoever only looks.
+    /// A sealer without the real key, for commands that only read. It opens no sealed value.
     pub fn of_nothing() -> Sealer {
         Sealer::with_key(&[0; KEY_BYTES])
     }
@@ -159,7 +159,7 @@ impl Sealer {
         )
     }
 
-    /// Two texts have the same one if they are the same; without the key nobody can try which text it is of.
+    /// Equal texts have equal fingerprints. Without the key nobody can test a guess.
     pub fn fingerprint(&self, text: &str) -> String {
         let tag = hmac::sign(&self.fingerprints, &[FINGERPRINT, text.as_bytes()].concat());
         BASE64.encode(tag)

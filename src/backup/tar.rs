@@ -90,7 +90,9 @@ pub fn next_entry(source: &mut impl Read) -> Result<Option<Entry>, BackupError> 
     }
     if octal(&block[148..156]) != Some(u64::from(checksum(&block))) || &block[257..262] != b"ustar"
     {
-        return Err(damaged("the head of a file is not sound"));
+        return Err(damaged(
+            "the head of a file is not sound; if the backup went through backup.pipe or --pipe, undo that first",
+        ));
     }
     let (prefix, name) = (text(&block[345..500]), text(&block[..100]));
     let (Some(prefix), Some(name)) = (prefix, name) else {

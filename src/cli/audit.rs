@@ -71,7 +71,7 @@ enum AuditVerb {
 
 /// A server that runs, or the data folder of one that does not.
 #[derive(Args)]
-struct Place {
+struct AuditLocation {
     /// The data folder of a server that does not run.
     #[arg(long, value_name = "FOLDER")]
     data_dir: Option<PathBuf>,
@@ -88,7 +88,7 @@ struct Place {
     after_help = "Columns: row, time, action, by, object, outcome, token, address, details"
 )]
 struct LsArgs {
-    /// Only what this one did: the name of a token, or local, settings, console, server, "first start", webhook:NAME, unknown.
+    /// Only rows of this actor: the name of a token, or local, settings, console, server, "first start", webhook:NAME, unknown.
     #[arg(long, value_name = "NAME", value_parser = name)]
     actor: Option<String>,
     /// Only this action, such as token_made.
@@ -104,7 +104,7 @@ struct LsArgs {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     #[command(flatten)]
-    place: Place,
+    place: AuditLocation,
     #[command(flatten)]
     show: Show,
 }
@@ -122,7 +122,7 @@ struct VerifyArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "data_dir")]
     file: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    place: AuditLocation,
     #[command(flatten)]
     show: Show,
 }
@@ -133,7 +133,7 @@ struct VerifyArgs {
     stepward audit export --data-dir /var/lib/stepward > audit.jsonl")]
 struct ExportArgs {
     #[command(flatten)]
-    place: Place,
+    place: AuditLocation,
 }
 
 /// Name of the format, in the first line of an export.
@@ -199,19 +199,19 @@ fn expected(text: &str) -> Result<ChainLink, String> {
 }
 
 /// The source that the audit log is read from.
-enum Source {
+enum OpenedAudit {
     Server(Box<Remote>),
     Folder(Store),
 }
 
-impl Place {
-    fn source(&self) -> anyhow::Result<Source> {
+impl AuditLocation {
+    fn source(&self) -> anyhow::Result<OpenedAudit> {
         let Some(folder) = &self.data_dir else {
-            return Ok(Source::Server(Box::new(self.reach.server()?)));
+            return Ok(OpenedAudit::Server(Box::new(self.reach.server()?)));
         };
         self.reach.or_folder(folder)?;
         refuse_no_database(folder)?;
-        Ok(Source::Folder(Store::open(
+        Ok(OpenedAudit::Folder(Store::open(
             folder,
             StoreOptions::looking(),
         )?))
@@ -244,17 +244,17 @@ impl Walked {
     }
 }
 
-impl Source {
+impl OpenedAudit {
     fn walk(&self, expect: Option<ChainLink>) -> anyhow::Result<Walked> {
         match self {
-            Source::Folder(store) => {
+            OpenedAudit::Folder(store) => {
                 let anchor = store.read(|tx| tx.audit_anchor())?;
                 let (mut last, mut rows) = (anchor, 0);
                 let count = |row: &AuditRow| (last, rows) = (row.link(), rows + 1);
                 let end = store.read(|tx| tx.walk_audit(expect, count))?;
                 Ok(Walked::of(anchor, (last, rows), end))
             }
-            Source::Server(remote) => {
+            OpenedAudit::Server(remote) => {
                 for _ in 1..WALKS_MAX {
                     let (walked, is_overtaken) = walk_remote(remote, expect)?;
                     if !is_overtaken {
@@ -347,8 +347,8 @@ fn list(args: LsArgs) -> anyhow::Result<Exit> {
         since: args.since,
     };
     let rows = match args.place.source()? {
-        Source::Folder(store) => local_rows(&store, &filter, args.before, limit)?,
-        Source::Server(remote) => remote_rows(&remote, &filter, args.before, limit)?,
+        OpenedAudit::Folder(store) => local_rows(&store, &filter, args.before, limit)?,
+        OpenedAudit::Server(remote) => remote_rows(&remote, &filter, args.before, limit)?,
     };
     if args.show.json {
         answer_json_list(rows);
@@ -515,7 +515,7 @@ fn export(args: ExportArgs) -> anyhow::Result<Exit> {
         (!is_read).then_some(())
     };
     let anchor = match args.place.source()? {
-        Source::Folder(store) => {
+        OpenedAudit::Folder(store) => {
             let mut anchor = ChainLink::GENESIS;
             store.read(|tx| {
                 anchor = tx.audit_anchor()?;
@@ -534,7 +534,7 @@ fn export(args: ExportArgs) -> anyhow::Result<Exit> {
             })?;
             anchor
         }
-        Source::Server(remote) => {
+        OpenedAudit::Server(remote) => {
             let anchor = ends(&remote)?.anchor;
             begin(anchor);
             each_remote(&remote, &mut put)?;

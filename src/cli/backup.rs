@@ -189,7 +189,7 @@ pub fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     };
     let secret = match held.manifest.has_key() {
         true if args.pipe.is_some() => {
-            "it holds the key of the server's secrets; who cannot undo what the command did to it cannot restore it either"
+            "it holds the key of the server's secrets; make sure that you can undo what the command did to it, because else nobody can restore it"
         }
         true => "it holds the key of the server's secrets: keep it as safe as the data folder",
         false => {

@@ -189,7 +189,10 @@ pub fn run(args: DbCheckArgs) -> anyhow::Result<Exit> {
     }
     if breaches.is_empty() {
         let audit = match audit_rows {
-            Some(rows @ 1..) => format!(", {} of the audit log fit", count(rows as usize, "row")),
+            Some(rows @ 1..) => {
+                let rows = count(rows as usize, "row");
+                format!("; audit log: {rows}, every row fits")
+            }
             _ => String::new(),
         };
         answer(format!("{}: every rule holds{audit}", shown_path(&folder)));

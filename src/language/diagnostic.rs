@@ -123,8 +123,8 @@ pub struct Problems {
     counted: HashMap<u32, (usize, usize)>,
     /// Of each file, by its number: whether version 0.1 had accepted its text.
     accepted_by_0_1: Vec<bool>,
-    /// Places of tolerated violations that would keep an action from being rendered by the newer rules.
-    unrenderable: Vec<Span>,
+    /// Codes and places of violations that are warnings because version 0.1 had accepted the file.
+    tolerated: Vec<(&'static str, Span)>,
     budget: CheckBudget,
     is_out_of_time: bool,
 }
@@ -200,13 +200,19 @@ impl Problems {
     /// The rules for rendering an action that is written at `span`: those of version 0.1 only if the newer ones would refuse an action
     /// that 0.1 had accepted. That was reported as a warning.
     pub fn action_rules(&self, span: Span) -> Rules {
-        let is_inside = |found: &&Span| {
-            found.file == span.file && (span.start..span.end).contains(&found.start)
-        };
-        match self.unrenderable.iter().find(is_inside) {
-            Some(_) => Rules::V1,
-            None => Rules::V2,
+        let mut tolerated = self.tolerated_in(span);
+        match tolerated.any(|(code, _)| UNRENDERABLE.contains(&code)) {
+            true => Rules::V1,
+            false => Rules::V2,
         }
+    }
+
+    /// Returns the violations at `span` that are warnings because version 0.1 had accepted the file.
+    pub fn tolerated_in(&self, span: Span) -> impl Iterator<Item = (&'static str, Span)> {
+        let all = self.tolerated.iter().copied();
+        all.filter(move |(_, found)| {
+            found.file == span.file && (span.start..span.end).contains(&found.start)
+        })
     }
 
     /// A violation of a rule that version 0.1 did not have. Use this instead of `error` for every such rule, so that an upgrade breaks
@@ -221,8 +227,8 @@ impl Problems {
         if !self.is_accepted_by_0_1(span.file) {
             return self.error(code, span, message);
         }
-        if UNRENDERABLE.contains(&code) && self.unrenderable.last() != Some(&span) {
-            self.unrenderable.push(span);
+        if self.tolerated.last() != Some(&(code, span)) {
+            self.tolerated.push((code, span));
         }
         let problem = self.push(code, span, message.into(), Severity::Warning);
         problem.help("this file still loads because version 0.1 had accepted it; once the file changes this is an error")

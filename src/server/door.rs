@@ -68,7 +68,7 @@ fn unasked_tokens(app: &App, may_list_tokens: bool) -> Option<NoticeJson> {
     if !app.gate.asks_for_token() {
         return None;
     }
-    // What the database cannot tell now, the health of the store says.
+    // If the database cannot be read, this says nothing: the health of the store reports that.
     let tokens = app.engine.unasked_tokens(wall_time()).ok()?;
     if tokens.is_empty() {
         return None;
@@ -85,7 +85,8 @@ fn unasked_tokens(app: &App, may_list_tokens: bool) -> Option<NoticeJson> {
                 |token: &Token| format!("stepward token revoke {}", selector(token, &tokens));
             let commands = tokens.iter().take(NAMES_MAX).map(revoke);
             let commands = commands.collect::<Vec<_>>().join(" && ");
-            // A token that is made with one of these is marked as well. What the database cannot tell now, the health of the store says.
+            // A token that is made with one of these is marked as well. If the database cannot be read, this says nothing: the health
+            // of the store reports that.
             let is_admin_trusted = app.engine.has_trusted_admin(wall_time()).unwrap_or(true);
             match is_admin_trusted {
                 true => format!("make new tokens for whoever needs them, then: {commands}"),

@@ -137,7 +137,7 @@ fn the_log_is_verified_by_the_server_by_its_folder_and_by_its_export() {
     assert_eq!(copy.stdout, exported.stdout);
     let check = typed_in(house.folder.path(), &["db", "check", "data"]);
     assert!(
-        check.stdout.contains("3 rows of the audit log fit"),
+        check.stdout.contains("audit log: 3 rows, every row fits"),
         "{check:?}"
     );
 

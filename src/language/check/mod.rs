@@ -100,6 +100,7 @@ pub fn check(
             checker.warnings(task, options);
         }
     }
+    checker.former_actions(&documents, &uses);
     checker.task_cycles(&documents);
     let is_out_of_time = checker.problems.is_out_of_time();
     if is_out_of_time || checker.problems.errors() > 0 || !checker.copies_fit(&documents) {

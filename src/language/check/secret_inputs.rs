@@ -118,7 +118,7 @@ impl Checker<'_, '_> {
             };
             let span = self.at(text, mention.span.clone());
             self.secret_leak(text, span, &leak, label)
-                .help("use it in `script`, `env` or `command` alone, or not at all");
+                .help("use it in `script` or `env` only");
         }
     }
 

@@ -30,6 +30,8 @@ use crate::domain::value::{ValueSpec, ValueType, input_variable};
 const FIXED: &str = "{{ \"\" }}";
 /// Length of the longest path that matters: each job adds the name of a step and the number of an item.
 const PATH_MAX: usize = 4 + 2 * limits::NESTING_MAX;
+/// Rules about values that become code or decide which code is run.
+const CODE_RULES: &[&str] = &["E045", "E048", "E070", "E071"];
 /// Facts of an ended job that nobody can choose freely.
 const TRUSTED_HOOK_FACTS: &[&str] = &[
     "job",
@@ -652,6 +654,41 @@ impl Checker<'_, '_> {
         }
     }
 
+    /// Says which steps and hooks of new files give a value that people decide to an action of a file that version 0.1 had accepted,
+    /// and that breaks newer rules. The violation is a warning in the file of the action, so nothing else would refuse these uses.
+    pub fn former_actions(&mut self, documents: &[Document<'_>], uses: &ActionUses<'_, '_>) {
+        for action in documents.iter().flat_map(|document| &document.actions) {
+            let mut tolerated = self.problems.tolerated_in(action.span);
+            let broken = tolerated.find(|(code, _)| CODE_RULES.contains(code));
+            let name = action.key.text.as_str();
+            let (Some((code, broken_at)), Some(uses)) = (broken, uses.get(name)) else {
+                continue;
+            };
+            drop(tolerated);
+            for used in uses {
+                if self.problems.is_out_of_time() {
+                    return;
+                }
+                let given = used.input.map(|entry| &entry.value);
+                let is_untrusted = |node| used.origins.find_in_node(node, Stage::Step).is_some();
+                let is_new = !self.problems.is_accepted_by_0_1(used.span.file);
+                if is_new && given.is_some_and(is_untrusted) {
+                    let message = format!(
+                        "a value that people decide is given to action `{name}`, which is not safe for it"
+                    );
+                    self.problems
+                        .error(code, used.span, message)
+                        .label("this file is new, so the rule holds here")
+                        .also(
+                            broken_at,
+                            "only a warning here: version 0.1 had accepted this file",
+                        )
+                        .help(format!("correct the action `{name}` first"));
+                }
+            }
+        }
+    }
+
     fn untrusted_choice(
         &mut self,
         text: &Text<'_>,
@@ -692,6 +729,11 @@ impl Checker<'_, '_> {
             None => {
                 problem.help("give it to an input that has `options` or a `pattern`");
             }
+        }
+        if choice == Choice::Program {
+            problem.help(
+                "if it is an argument for the program of the image, name that program in `entrypoint` (in a pod: in `command`)",
+            );
         }
         let place = match reference {
             Some(_) => "write a template with `| unsafe` instead of the reference",

@@ -512,7 +512,9 @@ impl Decoder<'_> {
                     "the manifest cannot be read before its templates are rendered",
                 )
                 .label("a template stands outside of a quoted text, or spans several keys")
-                .help(why);
+                .help(format!(
+                    "{why} (counted from the beginning of the manifest)"
+                ));
                 return None;
             }
         };
@@ -539,8 +541,8 @@ impl Decoder<'_> {
     fn structure_fault(&mut self, span: Span, message: impl Into<String>) -> &mut Problem {
         let problem = self.problems.new_rule("E071", span, message);
         problem.help(
-            "put each template into one quoted text, such as `image: \"{{ input.image }}\"`, and write what varies with \
-             `{% if … %}` inside of that text; a number keeps its type in quotes",
+            "put each template into one quoted text, such as `image: \"{{ input.image }}\"`, and `{% if … %}` inside such a \
+             text; a quoted template that gives a number stays a number where one belongs",
         )
     }
 }

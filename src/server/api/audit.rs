@@ -19,11 +19,10 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let page = match request.query_number::<i64>("after")? {
         None => app.engine.audit_before(before, &filter, limit)?,
         Some(_) if request.query("before").is_some() => {
-            return Err(ApiError::invalid("ask for after, or for before, not both"));
+            return Err(ApiError::invalid("after and before cannot be combined"));
         }
         Some(_) if filter != AuditFilter::default() => {
-            let message =
-                "actor, action and since are for lists that are newest first, ask for before";
+            let message = "actor, action and since cannot be combined with after; use before, which lists the newest rows first";
             return Err(ApiError::invalid(message));
         }
         Some(after) => {
@@ -43,8 +42,11 @@ pub fn list(app: &App, request: &Request) -> Result<Reply, ApiError> {
 pub fn filter(request: &Request) -> Result<AuditFilter, ApiError> {
     let given = |key: &str| request.query(key).filter(|value| !value.is_empty());
     let action = given("action").map(|word| {
-        AuditAction::from_word(word)
-            .ok_or_else(|| ApiError::invalid(format!("action is {word:?}, which is none")))
+        AuditAction::from_word(word).ok_or_else(|| {
+            ApiError::invalid(format!(
+                "unknown action {word:?}; an action is a word such as token_made"
+            ))
+        })
     });
     let since = given("since").map(|text| {
         let time = text.parse::<jiff::Timestamp>();

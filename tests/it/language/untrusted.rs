@@ -538,6 +538,35 @@ fn a_link_out_of_the_folder_loads_while_its_text_is_that_of_0_1() {
 }
 
 #[test]
+fn a_new_file_gives_no_untrusted_value_to_an_action_that_breaks_newer_rules() {
+    let former = r#"
+actions:
+  run: { type: docker, input: { image: { type: string } }, image: "{{ input.image }}" }
+  say: { type: docker, image: busybox, input: { text: { type: string } }, command: [sh, -c, "echo {{ input.text }}"] }
+tasks:
+  former:
+    input: { x: { type: string } }
+    flow: { run: { action: run, input: { image: "{{ input.x }}" } } }
+"#;
+    let upgraded = Upgraded::with(&[("former.yaml", former)]);
+    let load_with = |flow: &str| {
+        let new = format!(
+            "tasks: {{ new: {{ input: {{ x: {{ type: string }} }}, flow: {{ a: {{ {flow} }} }} }} }}\n"
+        );
+        std::fs::write(upgraded.folder.path().join("new.yaml"), new).unwrap();
+        let (tasks, errors, tolerated) = upgraded.load();
+        assert_eq!(tolerated, ["E070", "E045"]);
+        (tasks.len(), errors)
+    };
+    let fixed = "action: run, input: { image: busybox }";
+    assert_eq!(load_with(fixed), (2, vec![]));
+    let untrusted = "action: run, input: { image: \"{{ input.x }}\" }";
+    assert_eq!(load_with(untrusted).1, ["E070"]);
+    let code = "action: say, input: { text: \"{{ input.x }}\" }";
+    assert_eq!(load_with(code).1, ["E045"]);
+}
+
+#[test]
 fn another_folder_has_no_former_files() {
     let upgraded = Upgraded::with(&[]);
     std::fs::write(upgraded.folder.path().join("former.yaml"), FORMER).unwrap();
