@@ -177,6 +177,10 @@ fn broken_files(workflows: &ServedWorkflows) -> Vec<Problem> {
             message: format!("{file} line {line}: {message} [{code}]{more}{so}"),
             fix: match is_about_secrets(first) {
                 true => SEE_SECRETS.to_string(),
+                // Only a check of the whole folder finds that a file is not in the folder.
+                false if first.code == "E007" => {
+                    "stepward validate FOLDER, with the whole workflows folder".to_string()
+                }
                 false => format!("stepward validate {file}"),
             },
             page: "/tasks".to_string(),

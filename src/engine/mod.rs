@@ -133,6 +133,8 @@ pub struct Engine {
     secret_policy: Arc<SecretPolicy>,
     /// Owner of the idempotency keys that the calls use.
     key_owner: KeyOwner,
+    /// Whether this process may run a worker of its own. Otherwise such a worker of an earlier process has ended.
+    has_own_worker: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -286,6 +288,14 @@ impl Engine {
             actor: None,
             secret_policy: Arc::new(SecretPolicy::nothing()),
             key_owner: KeyOwner::Anyone,
+            has_own_worker: true,
+        }
+    }
+
+    pub fn with_own_worker(self, has_own_worker: bool) -> Engine {
+        Engine {
+            has_own_worker,
+            ..self
         }
     }
 

@@ -53,7 +53,7 @@ impl Engine {
         let withheld = withhold(&mut registration, owner.as_ref());
         let told = withheld.clone();
         let owner = owner.map(|owner| owner.token_id);
-        let settings = self.settings;
+        let (settings, has_own_worker) = (self.settings, self.has_own_worker);
         let name = registration.name.clone();
         let opened = self.write_contact(registration.session_key.clone(), now, move |tx| {
             if let Some(session) = tx.session(&registration.session_key)? {
@@ -83,6 +83,7 @@ impl Engine {
                     &registration.name,
                     &registration.instance_key,
                     owner,
+                    has_own_worker,
                     now,
                 )?
             {

@@ -591,7 +591,7 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     // Clients of databases: most of them can also start a shell.
     Interpreter {
-        names: &["psql", "duckdb", "snowsql"],
+        names: &["psql", "duckdb"],
         code: "c",
         code_words: &["--command"],
         values: "dfFhLopPRTUv",
@@ -604,7 +604,7 @@ const INTERPRETERS: &[Interpreter] = &[
         ..TOOL
     },
     Interpreter {
-        names: &["clickhouse-client"],
+        names: &["clickhouse-client", "clickhouse", "snowsql"],
         code: "q",
         code_words: &["--query"],
         values: "hudmf",
@@ -1134,12 +1134,12 @@ impl<'w> ArgumentList<'w> {
             true => (self.words.get(at + 1).and_then(|word| word.known()), 2),
         };
         self.splits += 1;
-        let Some(text) = text.filter(|_| self.splits <= SPLITS_MAX) else {
+        let Some(text) = text else {
             self.set(at + 1, Role::Choice(Choice::Program));
             return self.words.len();
         };
         // Quotes, escapes, variables and comments of `env -S` are not read here.
-        if text.contains(['\'', '"', '\\', '$', '#']) {
+        if self.splits > SPLITS_MAX || text.contains(['\'', '"', '\\', '$', '#']) {
             self.rest_is_code(at, Program::Unknown);
             return self.words.len();
         }

@@ -294,7 +294,9 @@ impl Library {
         let mut errors = first.errors();
         let mut broken = with_errors(&first.diagnostics);
         let mut diagnostics = first.diagnostics;
-        let mut left_out = Vec::new();
+        // Files that could not even be read.
+        let read: BTreeSet<String> = texts.keys().map(|path| shown(path)).collect();
+        let mut left_out: Vec<PathBuf> = broken.difference(&read).map(PathBuf::from).collect();
         loop {
             let count_before = texts.len();
             let mut leave = |path: &PathBuf| {

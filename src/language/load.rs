@@ -271,6 +271,8 @@ pub fn read_below(folder: &Path, paths: &[PathBuf], options: &CheckOptions) -> R
                 let mut found = of_path(&file.path, misplaced(place));
                 if options.accepted_by_0_1.has_file(&file) {
                     found.severity = Severity::Warning;
+                    found.message =
+                        "this is a link that leads out of the workflows folder".to_string();
                     found.help.push(TOLERATED.to_string());
                     read.warnings.push(found);
                     read.files.push(file);

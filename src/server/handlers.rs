@@ -57,10 +57,13 @@ impl Handlers {
             workers: queue(queued_max),
             people: queue(queued_max),
             validations: Arc::new(Queue {
-                is_one_at_a_time: true,
+                handlers_per_caller: VALIDATION_HANDLERS / 2,
                 ..Queue::new(VALIDATIONS_QUEUED_MAX.min(queued_max))
             }),
-            searches: queue(queued_max),
+            searches: Arc::new(Queue {
+                handlers_per_caller: SEARCH_HANDLERS / 2,
+                ..Queue::new(queued_max)
+            }),
         });
         let crews = [
             ("workers", door.workers.clone(), WORKERS_HANDLERS),
@@ -288,14 +291,14 @@ fn announced(headers: &Headers) -> Result<Peer, ApiError> {
 /// Requests on their way to a handler. Callers take turns; the requests of one caller keep their order.
 struct Queue<T = Exchange> {
     queued_max: usize,
-    /// Whether requests of one caller are handled one after the other, however many handlers are idle.
-    is_one_at_a_time: bool,
+    /// So many requests of one caller are handled at a time, however many handlers are idle.
+    handlers_per_caller: usize,
     state: Mutex<State<T>>,
 }
 
 struct State<T> {
     exchanges: FairQueue<T>,
-    /// Callers whose request is being handled, if they have one handler at a time.
+    /// The caller of each request that is being handled, if callers may not have all handlers.
     busy: Vec<ShareOwner>,
     /// Who sleeps here; the last of them worked last.
     idle: Vec<Thread>,
@@ -323,7 +326,7 @@ impl<T> Queue<T> {
         };
         Queue {
             queued_max,
-            is_one_at_a_time: false,
+            handlers_per_caller: usize::MAX,
             state: Mutex::new(state),
         }
     }
@@ -363,8 +366,10 @@ impl<T> Queue<T> {
             let State {
                 exchanges, busy, ..
             } = &mut *state;
-            if let Some((owner, exchange)) = exchanges.pop(busy) {
-                if self.is_one_at_a_time {
+            let handlers_of = |owner| busy.iter().filter(|busy| **busy == owner).count();
+            let is_free = |owner| handlers_of(owner) < self.handlers_per_caller;
+            if let Some((owner, exchange)) = exchanges.pop(is_free) {
+                if self.handlers_per_caller < usize::MAX {
                     busy.extend(owner);
                 }
                 // It may have been woken by something else, or have been faster than who was.
@@ -385,8 +390,11 @@ impl<T> Queue<T> {
 
     /// The request of this caller was handled. If another one waits, the handler that calls this takes it next.
     fn finish(&self, owner: Option<ShareOwner>) {
-        if self.is_one_at_a_time {
-            self.state().busy.retain(|busy| Some(*busy) != owner);
+        if self.handlers_per_caller < usize::MAX {
+            let busy = &mut self.state().busy;
+            if let Some(at) = busy.iter().position(|busy| Some(*busy) == owner) {
+                busy.swap_remove(at);
+            }
         }
     }
 
@@ -465,25 +473,26 @@ mod tests {
     use crate::domain::TokenId;
 
     #[test]
-    fn one_caller_has_one_handler_at_a_time() {
+    fn one_caller_has_a_part_of_the_handlers() {
         let ann = Some(ShareOwner::Token(TokenId(1)));
         let bob = Some(ShareOwner::Token(TokenId(2)));
         let queue = Queue {
-            is_one_at_a_time: true,
+            handlers_per_caller: 2,
             ..Queue::new(8)
         };
-        for (owner, item) in [(ann, 1), (ann, 2), (bob, 3), (None, 4), (None, 5)] {
+        for (owner, item) in [(ann, 1), (ann, 2), (ann, 3), (bob, 4), (None, 5), (None, 6)] {
             assert!(queue.put(item, owner, 8).is_ok());
         }
-        assert_eq!(queue.take(), Some((ann, 1)));
-        assert_eq!(queue.take(), Some((bob, 3)));
+        let next = || queue.take().map(|(_, item)| item);
         // Callers that are exempt from shares may have all handlers.
-        assert_eq!(queue.take(), Some((None, 4)));
-        assert_eq!(queue.take(), Some((None, 5)));
+        assert_eq!(
+            [next(), next(), next(), next(), next()],
+            [1, 4, 5, 2, 6].map(Some)
+        );
         queue.close();
         // What waits for its turn is left to the handler that finishes before it.
         assert_eq!(queue.take(), None);
         queue.finish(ann);
-        assert_eq!(queue.take(), Some((ann, 2)));
+        assert_eq!(queue.take(), Some((ann, 3)));
     }
 }

@@ -459,7 +459,9 @@ impl Server {
             true => SecretPolicy::of_user(config),
             false => SecretPolicy::of_server(config),
         });
-        let engine = Engine::new(store, settings).with_secret_policy(secret_policy.clone());
+        let engine = Engine::new(store, settings)
+            .with_secret_policy(secret_policy.clone())
+            .with_own_worker(config.embedded_worker.is_some());
         let written = match is_first_start {
             true => first_start::write_tokens(&engine, &config.data_dir, clock.now())?,
             false => None,

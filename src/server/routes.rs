@@ -91,12 +91,21 @@ impl Route {
             {
                 Some(CostlyWork::LogSearch)
             }
+            // Until enough lines fit, the whole log may have to be read.
+            LOG_WINDOW
+                if ["only", "stream", "skip"]
+                    .iter()
+                    .any(|key| request.query(key).is_some()) =>
+            {
+                Some(CostlyWork::LogSearch)
+            }
             _ => self.reads_whole_log.then_some(CostlyWork::LogSearch),
         }
     }
 }
 
 const VALIDATE: &str = "/api/validate";
+const LOG_WINDOW: &str = "/jobs/{job}/steps/{step}/log";
 const STEP_LOGS: &str = "/api/jobs/{job}/steps/{step}/logs";
 
 #[rustfmt::skip]
@@ -182,7 +191,7 @@ const ROUTES: &[Route] = &[
     route(Post,   "/jobs/{job}/steps/{step}/approve",                                Pages(Operator),   web::acts::approve),
     route(Get,    "/jobs/{job}/steps/{step}/reject",                                 Pages(Operator),   web::acts::ask_reject),
     route(Post,   "/jobs/{job}/steps/{step}/reject",                                 Pages(Operator),   web::acts::reject),
-    route(Get,    "/jobs/{job}/steps/{step}/log",                                    Pages(Viewer),     web::log::window),
+    route(Get,    LOG_WINDOW,                                                        Pages(Viewer),     web::log::window),
     whole_log("/jobs/{job}/steps/{step}/log/marks", web::log::marks),
     whole_log("/jobs/{job}/steps/{step}/log/find", web::log::find),
     whole_log("/jobs/{job}/steps/{step}/log/place", web::log::place_of),

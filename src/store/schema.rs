@@ -174,14 +174,17 @@ pub const UPGRADES: &[&str] = &[
     ALTER TABLE server ADD COLUMN first_start_at INTEGER;
     ALTER TABLE token ADD COLUMN is_unasked INTEGER NOT NULL DEFAULT 0 CHECK (is_unasked IN (0, 1));
     CREATE INDEX token_unasked ON token (token_id) WHERE ended_at IS NULL AND is_unasked = 1;
-    WITH RECURSIVE unasked (token_id, name, role, made_token_id) AS (
-        SELECT token_id, name, role, made_token_id FROM token WHERE made_by = 'local'
+    -- Two tokens may have had the same name, one after the other: only the one that was good at the time has made a token.
+    WITH RECURSIVE unasked (token_id, name, role, made_token_id, good_until) AS (
+        SELECT token_id, name, role, made_token_id, min(coalesce(ended_at, 9223372036854775807), coalesce(expires_at, 9223372036854775807))
+          FROM token WHERE made_by = 'local'
         UNION
-        SELECT t.token_id, t.name, t.role, t.made_token_id
-          FROM unasked AS u JOIN token AS t ON t.made_by = u.name AND t.token_id > u.token_id
+        SELECT t.token_id, t.name, t.role, t.made_token_id, min(coalesce(t.ended_at, 9223372036854775807), coalesce(t.expires_at, 9223372036854775807))
+          FROM unasked AS u JOIN token AS t ON t.made_by = u.name AND t.token_id > u.token_id AND t.created_at <= u.good_until
          WHERE u.role = 'admin'
         UNION
-        SELECT t.token_id, t.name, t.role, t.made_token_id FROM unasked AS u JOIN token AS t ON t.token_id = u.made_token_id
+        SELECT t.token_id, t.name, t.role, t.made_token_id, min(coalesce(t.ended_at, 9223372036854775807), coalesce(t.expires_at, 9223372036854775807))
+          FROM unasked AS u JOIN token AS t ON t.token_id = u.made_token_id
     )
     UPDATE token SET is_unasked = 1 WHERE token_id IN (SELECT token_id FROM unasked);
 

@@ -106,7 +106,7 @@ const IS_NAME_OF_ANOTHER: &str = "
        AND w.token_id <> :token_id
        AND w.instance_key <> :instance_key
        AND (w.draining = 0 OR EXISTS (SELECT 1 FROM step AS s WHERE s.session_id = w.session_id AND s.ended_at IS NULL))
-       AND (w.token_id = 0 OR EXISTS (SELECT 1 FROM token AS t
+       AND (w.token_id = 0 AND :has_own_worker OR EXISTS (SELECT 1 FROM token AS t
                                        WHERE t.token_id = w.token_id AND t.ended_at IS NULL
                                          AND (t.expires_at IS NULL OR t.expires_at > :wall)))
 ";
@@ -211,12 +211,14 @@ impl Tx<'_> {
         name: &str,
         instance_key: &str,
         token_id: TokenId,
+        has_own_worker: bool,
         now: Now,
     ) -> Result<bool, StoreError> {
         Ok(self.sql(IS_NAME_OF_ANOTHER)?.exists(named_params! {
             ":name": name,
             ":instance_key": instance_key,
             ":token_id": token_id.0,
+            ":has_own_worker": has_own_worker,
             ":wall": now.wall.0,
         })?)
     }

@@ -35,7 +35,7 @@ fn project() -> tempfile::TempDir {
 }
 
 /// A server of this folder, when it has announced itself, and its address.
-fn serve(folder: &Path, words: &[&str]) -> (Process, String) {
+pub fn serve(folder: &Path, words: &[&str]) -> (Process, String) {
     let all = [&["server", "--listen", "127.0.0.1:0"], words].concat();
     await_announced(Process::start("server", command(folder, &all)))
 }
@@ -56,7 +56,7 @@ fn await_announced(server: Process) -> (Process, String) {
     (server, url)
 }
 
-fn stop(server: Process) {
+pub fn stop(server: Process) {
     server.signal(Signal::TERM);
     assert!(server.wait());
 }

@@ -55,6 +55,7 @@ impl Manager {
     }
 
     /// The last of its signs of life is long ago, by what it was promised.
+    #[cfg(feature = "faults")]
     fn await_silence(&self, watchdog: Duration) {
         await_that("it is silent", || {
             let before = self.heard("WATCHDOG=1");

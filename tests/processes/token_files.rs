@@ -4,33 +4,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use rustix::process::Signal;
 use stepward::client::Client;
 
+use crate::door::{serve, stop};
 use crate::house::{Process, await_that};
 use crate::typed::{Typed, command, typed_in};
-
-fn start(folder: &Path, words: &[&str]) -> (Process, String) {
-    let all = [&["server", "--listen", "127.0.0.1:0"], words].concat();
-    let server = Process::start("server", command(folder, &all));
-    let url = await_that("the server listens", || {
-        assert!(server.is_alive(), "{}", server.said());
-        let said = server.said();
-        said.contains("a worker is marked inactive").then_some(())?;
-        let line = said.lines().find(|line| line.contains("listening on"))?;
-        line.split_whitespace().last().map(str::to_string)
-    });
-    let client = Client::new(&url, None);
-    await_that("the server is ready", || {
-        client.ready(std::time::Duration::from_secs(5)).ok()
-    });
-    (server, url)
-}
-
-fn stop(process: Process) {
-    process.signal(Signal::TERM);
-    assert!(process.wait());
-}
 
 fn await_said(process: &Process, text: &str) {
     await_that(text, || {
@@ -50,7 +28,7 @@ fn links_in_the_workflows_folder_show_no_token() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     fs::create_dir(folder.join("wf")).unwrap();
-    let (server, _) = start(folder, &[]);
+    let (server, _) = serve(folder, &[]);
     let words = [
         "token",
         "new",
@@ -77,7 +55,7 @@ fn links_in_the_workflows_folder_show_no_token() {
     fs::hard_link(&admin, folder.join("wf/hard.sh")).unwrap();
     let script = "tasks: { t: { flow: { s: { file: hard.sh } } } }\n";
     fs::write(folder.join("wf/script.yaml"), script).unwrap();
-    let (server, url) = start(folder, &["--workflows-dir", "wf"]);
+    let (server, url) = serve(folder, &["--workflows-dir", "wf"]);
     await_said(&server, "[E028]");
     let client = fs::read_to_string(folder.join("vera.token")).unwrap();
     let client = Client::new(&url, Some(client.trim()));
@@ -111,16 +89,18 @@ fn a_worker_that_has_left_leaves_its_name() {
     };
     let embedded = "embedded_worker: { name: vm }\n";
     let settings = folder.join("server-config.yaml");
-    for _ in 0..2 {
+    // An embedded worker also ends with a server that is killed.
+    for end in [stop, stop, Process::kill] {
         fs::write(&settings, embedded).unwrap();
-        let (server, _) = start(folder, &[]);
+        let (server, _) = serve(folder, &[]);
         await_active();
-        stop(server);
+        end(server);
 
         fs::remove_file(&settings).unwrap();
-        let (server, _) = start(folder, &[]);
+        let (server, _) = serve(folder, &[]);
         let words = ["worker", "--name", "vm", "--data-dir", "w"];
         let worker = Process::start("worker", command(folder, &words));
+        await_said(&worker, "session opened");
         await_active();
         stop(worker);
         stop(server);
@@ -128,13 +108,13 @@ fn a_worker_that_has_left_leaves_its_name() {
 
     // A worker that is there keeps its name, and the embedded one says how to have another.
     fs::write(&settings, embedded).unwrap();
-    let (server, _) = start(folder, &["--embedded-worker=false"]);
+    let (server, _) = serve(folder, &["--embedded-worker=false"]);
     let words = ["worker", "--name", "vm", "--data-dir", "w"];
     let worker = Process::start("worker", command(folder, &words));
-    await_active();
+    await_said(&worker, "session opened");
     server.kill();
     worker.kill();
-    let (server, _) = start(folder, &[]);
+    let (server, _) = serve(folder, &[]);
     await_said(&server, "with `embedded_worker: { name: ... }`");
     stop(server);
 }
@@ -144,7 +124,7 @@ fn a_worker_whose_steps_can_read_the_servers_files_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let told = "steps of this worker run as the user of the server";
-    let (server, url) = start(folder, &[]);
+    let (server, url) = serve(folder, &[]);
     let file = folder.join(".stepward/worker.token");
     let file = file.to_str().unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
@@ -163,7 +143,7 @@ fn a_worker_whose_steps_can_read_the_servers_files_says_so() {
     for token in ["admin.token", "worker.token"] {
         fs::remove_file(folder.join(".stepward").join(token)).unwrap();
     }
-    let (server, _) = start(folder, &["--embedded-worker"]);
+    let (server, _) = serve(folder, &["--embedded-worker"]);
     await_said(
         &server,
         "they can read stepward.db and secret.key in .stepward;",
@@ -172,7 +152,7 @@ fn a_worker_whose_steps_can_read_the_servers_files_says_so() {
     fs::write(folder.join("tok"), "0123456789abcdef0123456789abcdef").unwrap();
     let settings = "auth: { required: false, token_file: tok }\n";
     fs::write(folder.join("server-config.yaml"), settings).unwrap();
-    let (server, _) = start(folder, &["--embedded-worker"]);
+    let (server, _) = serve(folder, &["--embedded-worker"]);
     await_said(&server, "in .stepward, and tok;");
     // It asks, whatever `required` says.
     assert!(!server.said().contains("everybody who can reach"));
@@ -201,7 +181,7 @@ fn no_data_folder_puts_tokens_into_a_repository() {
     );
     is_ignored("made");
     fs::create_dir(folder.join(".stepward")).unwrap();
-    let (server, _) = start(folder, &[]);
+    let (server, _) = serve(folder, &[]);
     is_ignored(".stepward");
     typed(folder, &["backup", "b.tar.gz"]);
     stop(server);
@@ -209,11 +189,11 @@ fn no_data_folder_puts_tokens_into_a_repository() {
     is_ignored("restored");
     // A database that was made before, whose server has not had its first start.
     fs::create_dir(folder.join("open")).unwrap();
-    let (server, _) = start(folder, &["--data-dir", "open", "--no-auth"]);
+    let (server, _) = serve(folder, &["--data-dir", "open", "--no-auth"]);
     is_ignored("open");
     stop(server);
     fs::remove_file(folder.join("open/.gitignore")).unwrap();
-    let (server, _) = start(folder, &["--data-dir", "open"]);
+    let (server, _) = serve(folder, &["--data-dir", "open"]);
     assert!(folder.join("open/admin.token").exists());
     is_ignored("open");
     stop(server);
@@ -225,7 +205,7 @@ fn commands_say_why_a_token_file_is_of_no_use() {
 
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let (server, _) = start(folder, &[]);
+    let (server, _) = serve(folder, &[]);
     // With nothing there yet, every place names the same command.
     let status = typed(folder, &["status"]).stdout;
     assert!(!status.contains("--token-file FILE"), "{status}");

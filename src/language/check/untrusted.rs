@@ -281,6 +281,15 @@ impl<'d, 't> Origins<'d, 't> {
         uses: &'d ActionUses<'d, 't>,
         budget: CheckBudget,
     ) -> Origins<'d, 't> {
+        let uses = uses.get(action.key.text.as_str()).map(Vec::as_slice);
+        Origins::of_uses(action, uses, budget)
+    }
+
+    fn of_uses(
+        action: &'d ActionParts<'t>,
+        uses: Option<&'d [ActionUse<'d, 't>]>,
+        budget: CheckBudget,
+    ) -> Origins<'d, 't> {
         Origins {
             owner: Rc::new(OwnerOrigins {
                 inputs: action.inputs.iter().map(|input| &input.spec).collect(),
@@ -288,7 +297,7 @@ impl<'d, 't> Origins<'d, 't> {
                 ..OwnerOrigins::default()
             }),
             step_env: Some(&action.policies.env),
-            uses: uses.get(action.key.text.as_str()).map(Vec::as_slice),
+            uses,
             ..Origins::default()
         }
     }
@@ -656,23 +665,29 @@ impl Checker<'_, '_> {
 
     /// Says which steps and hooks of new files give a value that people decide to an action of a file that version 0.1 had accepted,
     /// and that breaks newer rules. The violation is a warning in the file of the action, so nothing else would refuse these uses.
-    pub fn former_actions(&mut self, documents: &[Document<'_>], uses: &ActionUses<'_, '_>) {
+    pub fn former_actions<'d, 't>(
+        &mut self,
+        documents: &'d [Document<'t>],
+        uses: &'d ActionUses<'d, 't>,
+    ) {
         for action in documents.iter().flat_map(|document| &document.actions) {
-            let mut tolerated = self.problems.tolerated_in(action.span);
-            let broken = tolerated.find(|(code, _)| CODE_RULES.contains(code));
+            let tolerated = self.problems.tolerated_in(action.span);
+            let tolerated = tolerated.filter(|(code, _)| CODE_RULES.contains(code));
+            let tolerated: Vec<(&'static str, Span)> = tolerated.collect();
             let name = action.key.text.as_str();
-            let (Some((code, broken_at)), Some(uses)) = (broken, uses.get(name)) else {
-                continue;
-            };
-            drop(tolerated);
+            let uses = uses.get(name).map_or(&[][..], Vec::as_slice);
             for used in uses {
-                if self.problems.is_out_of_time() {
-                    return;
+                if tolerated.is_empty() || self.problems.is_out_of_time() {
+                    break;
                 }
-                let given = used.input.map(|entry| &entry.value);
-                let is_untrusted = |node| used.origins.find_in_node(node, Stage::Step).is_some();
-                let is_new = !self.problems.is_accepted_by_0_1(used.span.file);
-                if is_new && given.is_some_and(is_untrusted) {
+                if self.problems.is_accepted_by_0_1(used.span.file) {
+                    continue;
+                }
+                let only_this = Some(std::slice::from_ref(used));
+                let origins = Origins::of_uses(action, only_this, self.problems.budget());
+                let mut tolerated = tolerated.iter().copied();
+                let broken = tolerated.find(|(_, at)| gives_untrusted(action, used, &origins, *at));
+                if let Some((code, broken_at)) = broken {
                     let message = format!(
                         "a value that people decide is given to action `{name}`, which is not safe for it"
                     );
@@ -743,6 +758,37 @@ impl Checker<'_, '_> {
             "or {place}, if whoever gives the value may have anything run"
         ));
     }
+}
+
+/// Whether a value that people decide comes from this use into the text of the action in which a violation stands.
+fn gives_untrusted<'d, 't>(
+    action: &'d ActionParts<'t>,
+    used: &'d ActionUse<'d, 't>,
+    origins: &Origins<'d, 't>,
+    broken_at: Span,
+) -> bool {
+    let has_violation = |node: &Node| {
+        let span = node.span;
+        span.file == broken_at.file && (span.start..span.end).contains(&broken_at.start)
+    };
+    let mut texts = action.texts.iter().filter(|text| has_violation(text.node));
+    let mut is_found = false;
+    let in_texts = texts.any(|text| {
+        is_found = true;
+        origins.find_in_text(&text.text, stage_of(text)).is_some()
+    });
+    if in_texts {
+        return true;
+    }
+    let manifest = action.manifest.as_ref();
+    if let Some(manifest) = manifest.filter(|manifest| has_violation(manifest.node)) {
+        let variable = |name: &str| origins.variable(name);
+        let mut texts = manifest::texts(&manifest.tree, &variable).into_iter();
+        return texts.any(|found| origins.find_in_text(&found.text, Stage::Worker).is_some());
+    }
+    // The structure of a manifest that cannot be read depends on every value.
+    let given = used.input.map(|entry| &entry.value);
+    !is_found && given.is_some_and(|node| used.origins.find_in_node(node, Stage::Step).is_some())
 }
 
 fn stage_of(text: &Text<'_>) -> Stage {

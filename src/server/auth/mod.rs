@@ -2,8 +2,8 @@
 //!
 //! Every request but those about health, those to webhooks, which have secrets of their own, and the page that asks for a token must
 //! show one: programs with each request, browsers once, for a cookie. On loopback, settings and data folders of version 0.1 may say
-//! that nobody is asked (`ServerConfig::asks_for_token`). A token is looked up (`keyring.rs`), whoever shows it becomes a `Caller`, and the caller's role is held against that of
-//! the route. Wrong ones are counted (`guesses.rs`).
+//! that nobody is asked (`ServerConfig::asks_for_token`). A token is looked up (`keyring.rs`), the one who shows it becomes a
+//! `Caller`, and the caller's role is compared with that of the route. Wrong tokens are counted (`guesses.rs`).
 //!
 //! A browser also carries requests that no person at it meant to make: `origin.rs` refuses them, and what a page of ours sends shows a
 //! proof that only a page of ours can have.

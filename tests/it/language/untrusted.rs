@@ -543,10 +543,14 @@ fn a_new_file_gives_no_untrusted_value_to_an_action_that_breaks_newer_rules() {
 actions:
   run: { type: docker, input: { image: { type: string } }, image: "{{ input.image }}" }
   say: { type: docker, image: busybox, input: { text: { type: string } }, command: [sh, -c, "echo {{ input.text }}"] }
+  show: { type: docker, image: "{{ input.image }}", input: { image: { type: string }, text: { type: string } }, command: [echo, "{{ input.text }}"] }
+  env: { type: docker, image: busybox, command: [sh, -c, "echo {{ env.X }}"] }
 tasks:
   former:
     input: { x: { type: string } }
-    flow: { run: { action: run, input: { image: "{{ input.x }}" } } }
+    flow:
+      run: { action: run, input: { image: "{{ input.x }}" } }
+      show: { action: show, input: { image: "{{ input.x }}" } }
 "#;
     let upgraded = Upgraded::with(&[("former.yaml", former)]);
     let load_with = |flow: &str| {
@@ -555,7 +559,7 @@ tasks:
         );
         std::fs::write(upgraded.folder.path().join("new.yaml"), new).unwrap();
         let (tasks, errors, tolerated) = upgraded.load();
-        assert_eq!(tolerated, ["E070", "E045"]);
+        assert_eq!(tolerated, ["E070", "E045", "E070", "E045"]);
         (tasks.len(), errors)
     };
     let fixed = "action: run, input: { image: busybox }";
@@ -564,6 +568,11 @@ tasks:
     assert_eq!(load_with(untrusted).1, ["E070"]);
     let code = "action: say, input: { text: \"{{ input.x }}\" }";
     assert_eq!(load_with(code).1, ["E045"]);
+    let by_variable = "action: env, env: { X: \"{{ input.x }}\" }";
+    assert_eq!(load_with(by_variable).1, ["E045"]);
+    // Only what the violation is about counts.
+    let data = "action: show, input: { image: busybox, text: \"{{ input.x }}\" }";
+    assert_eq!(load_with(data), (2, vec![]));
 }
 
 #[test]

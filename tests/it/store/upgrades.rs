@@ -227,7 +227,10 @@ fn an_upgrade_leaves_the_door_open_and_marks_tokens_that_nobody_was_asked_for() 
                (108, 'grafana', 'viewer', 'h8', 'ada', 1);
              INSERT INTO token (token_id, name, role, hash, made_by, created_at) VALUES (109, 'gate', 'worker', 'h9', 'enrolment 107', 1);
              INSERT INTO token (token_id, name, role, hash, made_by, created_at, expires_at, ended_at, made_token_id)
-             VALUES (107, 'gate', 'enrolment', 'h7', 'mallory', 1, 2, 2, 109);",
+             VALUES (107, 'gate', 'enrolment', 'h7', 'mallory', 1, 2, 2, 109);
+             INSERT INTO token (token_id, name, role, hash, made_by, created_at, ended_at) VALUES (110, 'cy', 'admin', 'h10', 'local', 1, 2);
+             INSERT INTO token (token_id, name, role, hash, made_by, created_at) VALUES
+               (111, 'cy', 'admin', 'h11', 'settings', 3), (112, 'ci', 'operator', 'h12', 'cy', 4);",
         )
         .unwrap();
     drop(database);
@@ -242,7 +245,8 @@ fn an_upgrade_leaves_the_door_open_and_marks_tokens_that_nobody_was_asked_for() 
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
-    assert_eq!(marked, [101, 102, 103, 105, 106, 107, 109]);
+    // Token 112 was made by the second cy: the first one had ended.
+    assert_eq!(marked, [101, 102, 103, 105, 106, 107, 109, 110]);
     let door = "SELECT asks_by_default, first_start_at IS NULL FROM server";
     let door = database.query_row(door, [], |row| Ok((row.get(0)?, row.get(1)?)));
     assert_eq!(door, Ok((false, true)));
