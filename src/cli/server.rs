@@ -196,22 +196,21 @@ fn about_tokens(
     match server.first_tokens() {
         Some(tokens) => {
             lines.push(format!(
-                "everybody who comes must show a token: {admin} has one of role admin ({}), {worker} one of role worker ({})",
+                "every request needs a token. This start wrote two: {admin} (role admin, named {}) and {worker} (role worker, named {})",
                 tokens.admin, tokens.worker
             ));
             lines.push(format!(
-                "{}; for the pages: cat {admin}",
+                "{}; to log in to the pages, use the token in {admin}",
                 how_tokens_are_found(announcement)
             ));
         }
         None if takes_first_tokens => lines.push(match config.data_dir.join(ADMIN_TOKEN_FILE).exists() {
             true => format!(
-                "everybody who comes must show a token; {}",
+                "every request needs a token; {}",
                 how_tokens_are_found(announcement)
             ),
             false => format!(
-                "everybody who comes must show a token, and {admin} is not there: whoever has none makes one while the server is \
-                 stopped: {}",
+                "every request needs a token, and {admin} does not exist. If you have no token, stop the server and run: {}",
                 config.first_token()
             ),
         }),

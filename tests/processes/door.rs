@@ -85,7 +85,10 @@ fn a_new_server_asks_everybody_and_its_user_needs_no_flag() {
     let (server, url) = serve(folder, &["--workflows-dir", "workflows"]);
     assert_eq!(status_for_strangers(&url), 401);
     await_that("the server says where the tokens are", || {
-        server.said().contains("for the pages: cat").then_some(())
+        server
+            .said()
+            .contains("to log in to the pages")
+            .then_some(())
     });
     let said = server.said();
     for (file, role) in [("admin.token", "admin"), ("worker.token", "worker")] {
@@ -94,10 +97,7 @@ fn a_new_server_asks_everybody_and_its_user_needs_no_flag() {
         assert_eq!(found.mode() & 0o777, 0o600, "{file}");
         let text = fs::read_to_string(&path).unwrap();
         assert!(!said.contains(text.trim()), "the text of a token is logged");
-        let told = format!(
-            "{file} {} of role {role}",
-            if role == "admin" { "has one" } else { "one" }
-        );
+        let told = format!("{file} (role {role}, named ");
         assert!(said.contains(&told), "{told}: {said}");
     }
     assert_eq!(
@@ -193,7 +193,9 @@ fn the_start_says_how_the_token_files_are_found() {
     let line_of = |server: &Process| {
         await_that("the server says how its tokens are found", || {
             let said = server.said();
-            let line = said.lines().find(|line| line.contains("for the pages:"))?;
+            let line = said
+                .lines()
+                .find(|line| line.contains("to log in to the pages"))?;
             Some(line.to_string())
         })
     };

@@ -99,12 +99,13 @@ impl<'t> Checker<'_, 't> {
             };
             if let Some(action) = used {
                 let name = action.key.text.as_str();
-                if seen.insert(name)
-                    && let Some(of_action) = action_secrets.get(name)
+                let of_action = action_secrets.get(name);
+                if let Some(of_action) = of_action.filter(|secrets| !secrets.is_empty())
+                    && seen.insert(name)
                 {
                     secrets.extend(of_action.clone());
+                    secret_rules = secret_rules.min(self.secret_rules(action.key));
                 }
-                secret_rules = secret_rules.min(self.secret_rules(action.key));
             }
             let written_at = used.map_or(step.span, |action| action.span);
             steps.push(StepDraft {

@@ -512,6 +512,10 @@ tasks:
     ];
     let expected = expected.map(|(step, rules)| (step.to_string(), rules));
     assert_eq!(rules, expected);
+    // Its secrets follow the newer rules: the actions that it uses name none.
+    let mut tasks = reloaded.workflows.tasks();
+    let (_, new) = tasks.find(|(name, _)| *name == "new").unwrap();
+    assert_eq!(new.root().draft.secret_rules, Rules::V2);
 }
 
 /// A link to a file elsewhere worked in 0.1. What 0.1 had accepted is a workflow and no secret.
