@@ -4,11 +4,13 @@ use std::process::Command;
 
 use libtest_mimic::Failed;
 
-use crate::{in_a_world_of_its_own, project, release_binary, said};
+use crate::{as_from_a_shell, in_a_world_of_its_own, project, release_binary, said};
 
 pub fn story() -> Result<(), Failed> {
     release_binary();
-    let built = Command::new(project().join("packaging/build-deb")).output()?;
+    let mut build = Command::new(project().join("packaging/build-deb"));
+    as_from_a_shell(&mut build);
+    let built = build.output()?;
     let path = said(&built)?;
     let package = project().join(path.lines().last().unwrap_or_default());
     let size = std::fs::metadata(&package)?.len();

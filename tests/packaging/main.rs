@@ -51,7 +51,8 @@ fn is_there(tool: &str) -> bool {
 fn release_binary() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
-        let built = Command::new(env!("CARGO"))
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo
             .args([
                 "build",
                 "--quiet",
@@ -60,8 +61,9 @@ fn release_binary() -> PathBuf {
                 "--bin",
                 "stepward",
             ])
-            .current_dir(project())
-            .status();
+            .current_dir(project());
+        as_from_a_shell(&mut cargo);
+        let built = cargo.status();
         assert!(
             built.is_ok_and(|built| built.success()),
             "it does not build"
@@ -69,6 +71,17 @@ fn release_binary() -> PathBuf {
         project().join("target/release/stepward")
     };
     BUILT.get_or_init(build).clone()
+}
+
+/// Removes the variables that `cargo test` sets for a test. The build script of a dependency depends on one of them:
+/// with it, a build that is up to date would be done again.
+fn as_from_a_shell(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_MANIFEST") || name.starts_with("CARGO_PKG_") {
+            command.env_remove(name.as_ref());
+        }
+    }
 }
 
 fn project() -> &'static Path {
