@@ -60,7 +60,9 @@ tasks:
         (Some(0), all),
         "{live:?}"
     );
-    let said: Vec<&str> = live.stderr.lines().collect();
+    // Where a busy machine is slow to begin the next try, the follower is told what the step waits for.
+    let waits = |line: &&str| line.starts_with("stepward: step try waits: try ");
+    let said: Vec<&str> = live.stderr.lines().filter(|line| !waits(line)).collect();
     assert_eq!(
         &said[..2],
         [
