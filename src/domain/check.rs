@@ -1,14 +1,16 @@
 //! What is wrong with a definition: all of it at once, each with its place.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 use super::Json;
 use super::cycle::cycles;
 use super::depends::{Accept, DependsOn};
 use super::limits::{self, shorten};
 use super::task::{
-    Action, Definition, HookDoes, Items, Runner, StepDraft, Task, TaskDraft, is_template,
+    Action, Definition, HookDoes, Items, Runner, StepDraft, StepGraph, Task, TaskDraft, is_template,
 };
 
 impl Definition {
@@ -25,98 +27,207 @@ impl Definition {
                 drafts_by_name.insert(draft.name.clone(), draft);
             }
         }
-        let Some(root_draft) = drafts_by_name.remove(root) else {
-            problems.push(Place::task(root).problem(Fault::UnknownTask {
-                task: shorten(root),
-            }));
-            return Err(Problems(problems));
-        };
-
-        Definition::check_reached(
-            root,
-            root_draft,
-            |name| drafts_by_name.remove(name),
-            problems,
-        )
-    }
-
-    /// The same, with drafts that others use as well: only those that are called are copied.
-    pub fn check_among(
-        root: &str,
-        drafts: &HashMap<String, TaskDraft>,
-    ) -> Result<Definition, Problems> {
-        let Some(root_draft) = drafts.get(root) else {
-            let task = shorten(root);
-            let problem = Place::task(root).problem(Fault::UnknownTask { task });
-            return Err(Problems(vec![problem]));
-        };
-        let draft_of = |name: &str| drafts.get(name).cloned();
-        Definition::check_reached(root, root_draft.clone(), draft_of, Vec::new())
-    }
-
-    fn check_reached(
-        root: &str,
-        root_draft: TaskDraft,
-        mut draft_of: impl FnMut(&str) -> Option<TaskDraft>,
-        mut problems: Vec<Problem>,
-    ) -> Result<Definition, Problems> {
-        // Breadth first from the root: its index is 0, and each task that is called comes once.
-        let mut reached = vec![root_draft];
-        let mut indexes: HashMap<String, u32> = HashMap::from([(root.to_string(), 0)]);
-        let mut next = 0;
-        // One too many is enough to know that there are too many.
-        while next < reached.len() && reached.len() <= limits::TASKS_MAX {
-            let mut called = Vec::new();
-            for task in calls_of(&reached[next]) {
-                if reached.len() + called.len() <= limits::TASKS_MAX
-                    && !indexes.contains_key(task)
-                    && let Some(draft) = draft_of(task)
-                {
-                    indexes.insert(task.to_string(), (reached.len() + called.len()) as u32);
-                    called.push(draft);
-                }
+        let tasks = TaskSet::new(drafts_by_name.into_values());
+        match tasks.definition(root) {
+            Ok(definition) if problems.is_empty() => Ok(definition),
+            Ok(_) => Err(Problems(problems)),
+            Err(found) => {
+                problems.extend(found.0);
+                Err(Problems(problems))
             }
-            reached.extend(called);
-            next += 1;
         }
+    }
+}
+
+/// Tasks that may call each other. Each task is checked once, however many others call it, and all definitions share the result.
+pub struct TaskSet {
+    indexes: HashMap<String, u32>,
+    tasks: Vec<CheckedTask>,
+    /// For each task the length of the longest chain of steps that call tasks. `None`: the chain leads into a cycle and has no end.
+    heights: Vec<Option<usize>>,
+    /// For each task whether the task itself, or a task that it calls directly or indirectly, has a problem.
+    are_faulty: Vec<bool>,
+}
+
+struct CheckedTask {
+    draft: Arc<TaskDraft>,
+    steps: Arc<StepGraph>,
+    problems: Vec<Problem>,
+    /// The tasks of the set that its steps and its hooks call.
+    calls: Vec<Option<u32>>,
+    hook_calls: Vec<Option<u32>>,
+}
+
+impl CheckedTask {
+    /// The tasks that this task calls: first those of its steps, then those of its hooks.
+    fn called(&self) -> impl Iterator<Item = u32> {
+        let all = self.calls.iter().chain(&self.hook_calls);
+        all.flatten().copied()
+    }
+}
+
+impl TaskSet {
+    /// The drafts have different names.
+    pub fn new(drafts: impl IntoIterator<Item = TaskDraft>) -> TaskSet {
+        let drafts: Vec<TaskDraft> = drafts.into_iter().collect();
+        let names = drafts.iter().zip(0..);
+        let indexes: HashMap<String, u32> = names
+            .map(|(draft, index)| (draft.name.clone(), index))
+            .collect();
+        let tasks = drafts.into_iter().map(|draft| check_task(draft, &indexes));
+        let tasks: Vec<CheckedTask> = tasks.collect();
+        TaskSet {
+            heights: heights(&tasks),
+            are_faulty: are_faulty(&tasks),
+            indexes,
+            tasks,
+        }
+    }
+
+    /// Returns the definition of `root`: the task itself and all tasks that it calls, directly or indirectly.
+    pub fn definition(&self, root: &str) -> Result<Definition, Problems> {
+        let place = Place::task(root);
+        let Some(&root) = self.indexes.get(root) else {
+            let task = shorten(root);
+            return Err(place.problem(Fault::UnknownTask { task }).into());
+        };
+        let is_faulty = self.are_faulty[root as usize];
+        if !is_faulty && self.is_too_deep(root) {
+            let tasks = self.deepest_chain(root);
+            return Err(place.problem(Fault::NestingTooDeep { tasks }).into());
+        }
+        let (reached, local) = self.reached(root);
         if reached.len() > limits::TASKS_MAX {
             let fault = Fault::TooMany {
                 what: "tasks",
                 count: reached.len(),
                 max: limits::TASKS_MAX,
             };
-            problems.push(Place::task(root).problem(fault));
-            return Err(Problems(problems));
+            return Err(place.problem(fault).into());
         }
+        let tasks = reached.iter().map(|&index| &self.tasks[index as usize]);
+        if is_faulty {
+            let problems = tasks.flat_map(|task| task.problems.iter().cloned());
+            return Err(Problems(problems.collect()));
+        }
+        let calls_of = |calls: &[Option<u32>]| -> Vec<Option<u32>> {
+            let calls = calls.iter();
+            calls.map(|call| call.map(|index| local[&index])).collect()
+        };
+        let tasks: Vec<Task> = tasks
+            .map(|task| Task {
+                draft: task.draft.clone(),
+                steps: task.steps.clone(),
+                calls: calls_of(&task.calls),
+                hook_calls: calls_of(&task.hook_calls),
+            })
+            .collect();
+        if reached
+            .iter()
+            .any(|&index| self.heights[index as usize].is_none())
+        {
+            return Err(cycle_problem(&tasks).into());
+        }
+        Ok(Definition { tasks })
+    }
 
-        let mut tasks = Vec::new();
-        for draft in reached {
-            if let Some(task) = check_task(draft, &indexes, &mut problems) {
-                tasks.push(task);
+    /// Lists `root` and all tasks that it calls, breadth first, each once, and maps each task to its position in this list. The
+    /// search stops as soon as the list exceeds `TASKS_MAX`.
+    fn reached(&self, root: u32) -> (Vec<u32>, HashMap<u32, u32>) {
+        let mut reached = vec![root];
+        let mut local = HashMap::from([(root, 0)]);
+        let mut next = 0;
+        while next < reached.len() {
+            for called in self.tasks[reached[next] as usize].called() {
+                if reached.len() > limits::TASKS_MAX {
+                    return (reached, local);
+                }
+                if let Entry::Vacant(entry) = local.entry(called) {
+                    entry.insert(reached.len() as u32);
+                    reached.push(called);
+                }
+            }
+            next += 1;
+        }
+        (reached, local)
+    }
+
+    fn is_too_deep(&self, task: u32) -> bool {
+        self.heights[task as usize].is_some_and(|height| height > limits::NESTING_MAX)
+    }
+
+    /// The names of the tasks in the longest chain of calls from `root`, up to the first task that is nested too deep.
+    fn deepest_chain(&self, root: u32) -> Vec<String> {
+        let mut chain = vec![root];
+        while chain.len() <= limits::NESTING_MAX + 1 {
+            let last = &self.tasks[chain[chain.len() - 1] as usize];
+            let calls = last.calls.iter().flatten().copied();
+            match calls.max_by_key(|&called| self.heights[called as usize]) {
+                Some(deepest) => chain.push(deepest),
+                None => break,
             }
         }
-        if problems.is_empty() {
-            check_nesting(&tasks, &mut problems);
-        }
-        if problems.is_empty() {
-            Ok(Definition { tasks })
-        } else {
-            Err(Problems(problems))
-        }
+        let names = chain.into_iter();
+        names
+            .map(|index| self.tasks[index as usize].draft.name.clone())
+            .collect()
     }
 }
 
-/// The tasks that a task names: in its steps, then in its hooks.
-fn calls_of(task: &TaskDraft) -> impl Iterator<Item = &str> {
-    let steps = task.steps.iter().filter_map(|step| match &step.action {
-        Action::Task { task, .. } => Some(task.as_str()),
-        _ => None,
-    });
-    let hooks = task.hooks.iter().filter_map(|hook| match &hook.does {
-        HookDoes::Job { task, .. } => Some(task.as_str()),
-        HookDoes::Notify { .. } => None,
-    });
-    steps.chain(hooks)
+/// For each task the length of the longest chain of steps that call tasks. `None`: the chain leads into a cycle and has no end.
+fn heights(tasks: &[CheckedTask]) -> Vec<Option<usize>> {
+    let mut callers = vec![Vec::new(); tasks.len()];
+    let mut open_calls = vec![0; tasks.len()];
+    for (task, caller) in tasks.iter().zip(0..) {
+        for &called in task.calls.iter().flatten() {
+            callers[called as usize].push(caller);
+            open_calls[caller as usize] += 1;
+        }
+    }
+    // Tasks whose callees all have a height, beginning with the tasks that call nothing. A task in a cycle never gets one.
+    let mut known: Vec<u32> = (0..tasks.len() as u32)
+        .filter(|&task| open_calls[task as usize] == 0)
+        .collect();
+    let mut so_far = vec![0; tasks.len()];
+    let mut heights = vec![None; tasks.len()];
+    while let Some(task) = known.pop() {
+        let height = so_far[task as usize];
+        heights[task as usize] = Some(height);
+        for &caller in &callers[task as usize] {
+            let caller = caller as usize;
+            so_far[caller] = so_far[caller].max(height + 1);
+            open_calls[caller] -= 1;
+            if open_calls[caller] == 0 {
+                known.push(caller as u32);
+            }
+        }
+    }
+    heights
+}
+
+/// For each task whether the task itself, or a task that it calls directly or indirectly, has a problem.
+fn are_faulty(tasks: &[CheckedTask]) -> Vec<bool> {
+    let mut are_faulty: Vec<bool> = tasks.iter().map(|task| !task.problems.is_empty()).collect();
+    let mut unvisited: Vec<u32> = (0..tasks.len() as u32)
+        .filter(|&task| are_faulty[task as usize])
+        .collect();
+    if unvisited.is_empty() {
+        return are_faulty;
+    }
+    let mut callers = vec![Vec::new(); tasks.len()];
+    for (task, caller) in tasks.iter().zip(0u32..) {
+        for called in task.called() {
+            callers[called as usize].push(caller);
+        }
+    }
+    while let Some(task) = unvisited.pop() {
+        for &caller in &callers[task as usize] {
+            if !std::mem::replace(&mut are_faulty[caller as usize], true) {
+                unvisited.push(caller);
+            }
+        }
+    }
+    are_faulty
 }
 
 /// Everything that is wrong with a definition.
@@ -140,6 +251,12 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Problems {
+        Problems(vec![problem])
+    }
+}
 
 /// One thing that is wrong with a definition, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -296,12 +413,24 @@ impl fmt::Display for Problem {
     }
 }
 
-fn check_task(
-    draft: TaskDraft,
+fn check_task(draft: TaskDraft, indexes: &HashMap<String, u32>) -> CheckedTask {
+    let mut problems = Vec::new();
+    let (calls, hook_calls, steps) = check_parts(&draft, indexes, &mut problems);
+    CheckedTask {
+        draft: Arc::new(draft),
+        steps: Arc::new(steps),
+        problems,
+        calls,
+        hook_calls,
+    }
+}
+
+/// Returns the tasks that the steps call, the tasks that the hooks call, and the graph of the steps.
+fn check_parts(
+    draft: &TaskDraft,
     indexes: &HashMap<String, u32>,
     problems: &mut Vec<Problem>,
-) -> Option<Task> {
-    let problems_before = problems.len();
+) -> (Vec<Option<u32>>, Vec<Option<u32>>, StepGraph) {
     let place = Place::task(&draft.name);
     check_name(&place, &draft.name, problems);
     check_duration(&place.key("timeout"), draft.timeout_ms, problems);
@@ -347,7 +476,7 @@ fn check_task(
                 max: steps_max,
             };
             problems.push(place.problem(fault));
-            return None;
+            return (Vec::new(), hook_calls, StepGraph::default());
         }
         _ => {}
     }
@@ -382,7 +511,7 @@ fn check_task(
             dependents[dependency as usize].push(position as u32);
         }
     }
-    if problems.len() == problems_before
+    if problems.is_empty()
         && let Some(cycle) = find_cycle(&dependencies)
     {
         let steps = cycle
@@ -392,17 +521,15 @@ fn check_task(
         problems.push(place.problem(Fault::Cycle { steps }));
     }
     let steps = draft.steps.iter();
-    let unrendered = steps.map(|step| is_unrendered(&draft, step)).collect();
-    Some(Task {
-        draft,
+    let unrendered = steps.map(|step| is_unrendered(draft, step)).collect();
+    let steps = StepGraph {
         depends_on,
         dependencies,
         dependents,
         positions,
-        calls,
-        hook_calls,
         unrendered,
-    })
+    };
+    (calls, hook_calls, steps)
 }
 
 /// Whether there is anything in a step that is not yet what a worker may see.
@@ -613,46 +740,16 @@ fn find_cycle(arrows: &[Vec<u32>]) -> Option<Vec<u32>> {
     Some(cycle)
 }
 
-/// No task calls itself through others, and the longest chain of calls is bounded.
-fn check_nesting(tasks: &[Task], problems: &mut Vec<Problem>) {
+/// Reports a cycle of tasks that call each other. There must be one.
+fn cycle_problem(tasks: &[Task]) -> Problem {
     let name = |index: u32| tasks[index as usize].draft.name.clone();
     let calls: Vec<Vec<u32>> = tasks
         .iter()
         .map(|task| task.calls.iter().flatten().copied().collect())
         .collect();
-    if let Some(cycle) = find_cycle(&calls) {
-        let fault = Fault::TaskCycle {
-            tasks: cycle.iter().map(|&index| name(index)).collect(),
-        };
-        problems.push(Place::task(&name(cycle[0])).problem(fault));
-        return;
-    }
-    // Longest path from the root, level by level; a chain longer than allowed ends the search.
-    let mut chain_to: Vec<Option<Vec<u32>>> = vec![None; tasks.len()];
-    chain_to[0] = Some(vec![0]);
-    let mut level = BTreeSet::from([0u32]);
-    for _ in 0..=limits::NESTING_MAX {
-        let mut below = BTreeSet::new();
-        for &index in &level {
-            let chain = chain_to[index as usize]
-                .clone()
-                .expect("set when the level was made");
-            for &called in &calls[index as usize] {
-                let mut longer = chain.clone();
-                longer.push(called);
-                chain_to[called as usize] = Some(longer);
-                below.insert(called);
-            }
-        }
-        level = below;
-    }
-    if let Some(&deepest) = level.first() {
-        let chain = chain_to[deepest as usize]
-            .clone()
-            .expect("set when the level was made");
-        let tasks = chain.into_iter().map(name).collect();
-        problems.push(Place::task(&name(0)).problem(Fault::NestingTooDeep { tasks }));
-    }
+    let cycle = find_cycle(&calls).expect("the caller knows that there is one");
+    let tasks = cycle.iter().map(|&index| name(index)).collect();
+    Place::task(&name(cycle[0])).problem(Fault::TaskCycle { tasks })
 }
 
 /// What a name of a task or step may not be. `[` and `]` are for loop instances, `/` and `@` for selectors.

@@ -1,6 +1,7 @@
 //! Definitions: a task, its steps and what each does, as they were written and once `check.rs` has checked them.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use super::depends::DependsOn;
 use super::retry::{OnWorkerLoss, RetryPolicy};
@@ -393,18 +394,25 @@ pub struct Definition {
 /// A checked task: its draft, and the graph that its names stand for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
-    pub draft: TaskDraft,
-    pub(super) depends_on: Vec<DependsOn<u32>>,
-    /// The distinct steps that each step names, and those that name it.
-    pub(super) dependencies: Vec<Vec<u32>>,
-    pub(super) dependents: Vec<Vec<u32>>,
-    pub(super) positions: HashMap<String, u32>,
+    /// All definitions that this task is in share it, and its steps.
+    pub draft: Arc<TaskDraft>,
+    pub(super) steps: Arc<StepGraph>,
     /// The task in the definition that each step calls.
     pub(super) calls: Vec<Option<u32>>,
     /// The task in the definition that each hook makes a job of.
     pub(super) hook_calls: Vec<Option<u32>>,
+}
+
+/// The steps of a task and who waits for whom, by their positions in the task.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct StepGraph {
+    pub depends_on: Vec<DependsOn<u32>>,
+    /// The distinct steps that each step names, and those that name it.
+    pub dependencies: Vec<Vec<u32>>,
+    pub dependents: Vec<Vec<u32>>,
+    pub positions: HashMap<String, u32>,
     /// What each step says has to be made before a worker may see it.
-    pub(super) unrendered: Vec<bool>,
+    pub unrendered: Vec<bool>,
 }
 
 impl Task {
@@ -413,16 +421,16 @@ impl Task {
     }
 
     pub fn depends_on(&self, position: u32) -> &DependsOn<u32> {
-        &self.depends_on[position as usize]
+        &self.steps.depends_on[position as usize]
     }
 
     /// The distinct steps that a step waits for.
     pub fn dependencies(&self, position: u32) -> &[u32] {
-        &self.dependencies[position as usize]
+        &self.steps.dependencies[position as usize]
     }
 
     pub fn dependents(&self, position: u32) -> &[u32] {
-        &self.dependents[position as usize]
+        &self.steps.dependents[position as usize]
     }
 
     /// The task that a `task` step calls.
@@ -437,11 +445,11 @@ impl Task {
 
     /// Whether what a step says has to be made before a worker may see it: templates rendered, secrets looked up.
     pub fn is_unrendered(&self, position: u32) -> bool {
-        self.unrendered[position as usize]
+        self.steps.unrendered[position as usize]
     }
 
     pub fn position(&self, name: &str) -> Option<u32> {
-        self.positions.get(name).copied()
+        self.steps.positions.get(name).copied()
     }
 
     /// What people call a step: `test`, or `test[2]` for an instance of a loop.

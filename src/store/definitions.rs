@@ -34,7 +34,7 @@ impl Frozen {
         let tasks: Vec<TaskJson> = definition
             .tasks()
             .iter()
-            .map(|task| TaskJson::from(&task.draft))
+            .map(|task| TaskJson::from(&*task.draft))
             .collect();
         let body = serde_json::to_string(&tasks).expect("plain data has a JSON form");
         let hash = hex_sha256(body.as_bytes());

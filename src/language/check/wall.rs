@@ -7,15 +7,16 @@ use super::super::source::Span;
 use super::super::{TaskPlace, Workflows};
 use super::Checker;
 use super::assemble::draft_bytes;
-use crate::domain::check::{Fault, Problem};
+use crate::domain::check::{Fault, Problem, TaskSet};
 use crate::domain::limits::{self, shorten};
-use crate::domain::task::{Definition, TaskDraft};
+use crate::domain::task::TaskDraft;
 
-/// All tasks with all that they call, taken together. Each definition has copies of its own.
+/// Maximum number of steps in all tasks together. A task counts again for each task that calls it, because each job stores all tasks
+/// that it may need.
 const STEPS_MAX: usize = 200_000;
-/// Maximum bytes of text in all tasks with all that they call.
+/// Maximum bytes of text in all tasks together. A task counts again for each task that calls it.
 const BYTES_MAX: usize = 256 << 20;
-/// Errors after which no further task is looked at: each costs as much as all that it calls.
+/// Number of errors after which no further task is checked: finding the problems of one task takes as long as listing all that it calls.
 const ERRORS_MAX: usize = 1_000;
 
 impl<'t> Checker<'_, 't> {
@@ -27,17 +28,18 @@ impl<'t> Checker<'_, 't> {
         let errors_before = self.problems.errors();
         let mut workflows = Workflows::default();
         let mut steps = 0;
-        let weights: HashMap<&str, usize> = drafts
+        let weights: HashMap<String, usize> = drafts
             .iter()
-            .map(|(name, draft)| (name.as_str(), draft_bytes(draft)))
+            .map(|(name, draft)| (name.clone(), draft_bytes(draft)))
             .collect();
+        let tasks = TaskSet::new(drafts.into_values());
         let (mut bytes, mut is_size_told) = (0, false);
         for task in documents.iter().flat_map(|document| &document.tasks) {
             let is_bad_enough = self.problems.errors() - errors_before >= ERRORS_MAX;
             if is_bad_enough || self.problems.is_out_of_time() {
                 return None;
             }
-            let definition = match Definition::check_among(&task.key.text, &drafts) {
+            let definition = match tasks.definition(&task.key.text) {
                 Ok(definition) => definition,
                 Err(problems) => {
                     // A task that another calls has its problems told with itself.

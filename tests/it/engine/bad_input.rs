@@ -1,11 +1,15 @@
 //! Bad input gets a typed error that names the place, and nothing is written.
 
-use stepward::domain::check::Fault;
+use std::sync::Arc;
+
+use stepward::domain::check::{Fault, TaskSet};
 use stepward::domain::depends::{Accept, DependsOn};
 use stepward::domain::limits;
 use stepward::domain::reason::Reason;
 use stepward::domain::retry::RetryPolicy;
-use stepward::domain::task::{Concurrency, ForEach, Items, StepDraft, TaskDraft, WhenFull};
+use stepward::domain::task::{
+    Concurrency, ForEach, Hook, HookDoes, HookOn, Items, StepDraft, TaskDraft, WhenFull,
+};
 use stepward::domain::{JobId, Json};
 use stepward::engine::{EngineError, Finished, Submission, Verdict};
 
@@ -222,6 +226,57 @@ fn tasks_that_call_each_other_in_a_circle_are_refused() {
         problem_of(tasks),
         r#"task "b": tasks call each other: b → c → b"#
     );
+}
+
+#[test]
+fn a_hook_that_leads_into_a_circle_of_tasks_is_refused() {
+    let hook = Hook {
+        on: HookOn::Error,
+        does: HookDoes::Job {
+            task: "a".to_string(),
+            input: Json::empty_object(),
+        },
+    };
+    let main = TaskDraft {
+        hooks: vec![hook],
+        ..TaskDraft::new("main", vec![script("x")])
+    };
+    let tasks = vec![
+        main,
+        TaskDraft::new("a", vec![StepDraft::task("go", "b")]),
+        TaskDraft::new("b", vec![StepDraft::task("go", "a")]),
+    ];
+    assert_eq!(
+        problem_of(tasks),
+        r#"task "a": tasks call each other: a → b → a"#
+    );
+}
+
+/// A file can have thousands of tasks that call each other in one chain: each of them is checked once, not once for each caller.
+#[test]
+fn all_definitions_share_the_tasks_of_a_chain() {
+    let tasks = 5_000;
+    let task = |at: usize| {
+        let steps = match at + 1 < tasks {
+            true => vec![StepDraft::task("go", &format!("t{}", at + 1))],
+            false => vec![script("end")],
+        };
+        TaskDraft::new(&format!("t{at}"), steps)
+    };
+    let set = TaskSet::new((0..tasks).map(task));
+    let allowed = tasks - 1 - limits::NESTING_MAX;
+    for at in 0..allowed {
+        let refused = set.definition(&format!("t{at}")).unwrap_err();
+        assert_eq!(refused.0.len(), 1);
+        assert!(
+            matches!(&refused.0[0].fault, Fault::NestingTooDeep { tasks } if tasks[0] == format!("t{at}"))
+        );
+    }
+    let definition = |at: usize| set.definition(&format!("t{at}")).unwrap();
+    let (all, end) = (definition(allowed), definition(tasks - 1));
+    assert_eq!(all.tasks().len(), limits::NESTING_MAX + 1);
+    let last = &all.tasks()[limits::NESTING_MAX];
+    assert!(Arc::ptr_eq(&last.draft, &end.root().draft));
 }
 
 #[test]
