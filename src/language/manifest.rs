@@ -303,6 +303,15 @@ fn argument_place<'p>(path: &'p [&'p str]) -> Option<(&'p [&'p str], &'p [&'p st
     is_list.then(|| (&path[..path.len() - 2], &path[..3]))
 }
 
+/// Whether the text at this place is a word of a command line, or the folder in which a container starts.
+pub fn is_on_command_line(place: &str) -> bool {
+    let path = segments(place);
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let is_folder =
+        matches!(path[..], ["spec", list, _, "workingDir"] if CONTAINERS.contains(&list));
+    is_folder || argument_place(&path).is_some()
+}
+
 /// Whether Kubernetes replaces `$(NAME)` in the text at this place.
 fn is_expanded(path: &[&str]) -> bool {
     match path {

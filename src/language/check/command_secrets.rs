@@ -3,19 +3,19 @@
 //! Scripts and variables are safe: a script reaches its container as a file or in a variable, and variables reach it in a file or
 //! through the environment of the container engine's client.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Deref;
 use std::rc::Rc;
 
-use serde_json::Value;
-
 use super::super::decode::{
-    ActionParts, Document, Does, Place, SpecParts, StepParts, TaskParts, Text,
+    ActionParts, Document, Does, ManifestParts, Place, SpecParts, StepParts, TaskParts, Text,
 };
 use super::super::manifest;
 use super::super::source::Span;
 use super::super::template;
 use super::super::tree::{Entry, Kind, Node};
 use super::Checker;
+use super::untrusted::{ActionUses, Origins, TaskAnswers};
 use crate::domain::task::{Action, Runner, is_template};
 
 /// The names that hold secrets in the templates of one step or action.
@@ -27,41 +27,73 @@ struct SecretNames<'s> {
     approvals: Rc<HashMap<&'s str, HashSet<&'s str>>>,
 }
 
-/// The inputs that are not secret themselves and that a named action puts on a command line, by the name of the action.
-pub type CommandInputs<'t> = HashMap<&'t str, HashSet<String>>;
+/// The values of a using step that a named action puts on a command line.
+#[derive(Default)]
+pub struct CommandValues {
+    /// Inputs that the action does not declare secret.
+    inputs: NameSet,
+    /// Variables that the step may set.
+    step_env: NameSet,
+    /// Variables that the task of the step may set.
+    task_env: NameSet,
+}
+
+/// `CommandValues` by the name of the action.
+pub type ActionCommandValues<'t> = HashMap<&'t str, CommandValues>;
+
+#[derive(Default)]
+struct NameSet {
+    /// The set contains every name.
+    is_all: bool,
+    names: HashSet<String>,
+}
+
+impl NameSet {
+    fn insert(&mut self, name: Option<&String>) {
+        match name {
+            Some(name) => {
+                self.names.insert(name.clone());
+            }
+            None => self.is_all = true,
+        }
+    }
+
+    fn contains(&self, name: &str) -> bool {
+        self.is_all || self.names.contains(name)
+    }
+}
 
 impl<'t> Checker<'_, 't> {
-    /// Finds the inputs of named actions that become words of a command line.
-    pub fn command_inputs(&mut self, documents: &[Document<'t>]) -> CommandInputs<'t> {
-        let mut with_inputs = CommandInputs::new();
+    /// Finds what each named action puts on a command line.
+    pub fn action_command_values<'d>(
+        &mut self,
+        documents: &'d [Document<'t>],
+        uses: &'d ActionUses<'d, 't>,
+    ) -> ActionCommandValues<'t> {
+        let mut by_action = ActionCommandValues::new();
         for action in documents.iter().flat_map(|document| &document.actions) {
             let Some(body) = &action.action else {
                 continue;
             };
-            let secret = secret_inputs(&action.inputs);
-            let words = CommandWords::of(body);
-            let mut inputs = HashSet::new();
-            for text in &action.texts {
+            let origins = Origins::of_action(action, uses, self.problems.budget());
+            let words = command_words(body, &action.texts, action.manifest.as_ref(), &origins);
+            let mut values = CommandValues::default();
+            for word in words {
                 if self.problems.is_out_of_time() {
-                    return with_inputs;
+                    return by_action;
                 }
-                let words = words.of_text(text).into_iter();
-                let mentions = words.flat_map(|word| template::mentions(word).unwrap_or_default());
-                inputs.extend(
-                    mentions.filter_map(|mention| match mention.path.as_slice() {
-                        [root, name, ..] if root == "input" && !secret.contains(name.as_str()) => {
-                            Some(name.clone())
-                        }
-                        _ => None,
-                    }),
-                );
+                values.add_word(&word.text, action);
             }
-            with_inputs.insert(action.key.text.as_str(), inputs);
+            by_action.insert(action.key.text.as_str(), values);
         }
-        with_inputs
+        by_action
     }
 
-    pub fn secrets_in_action_command(&mut self, action: &ActionParts<'t>) {
+    pub fn secrets_in_action_command<'d>(
+        &mut self,
+        action: &'d ActionParts<'t>,
+        uses: &'d ActionUses<'d, 't>,
+    ) {
         let Some(body) = &action.action else {
             return;
         };
@@ -70,16 +102,24 @@ impl<'t> Checker<'_, 't> {
             ..SecretNames::default()
         };
         names.add_env(&action.policies.env);
-        self.secrets_in_command(body, &action.texts, &names);
+        let origins = Origins::of_action(action, uses, self.problems.budget());
+        let words = command_words(body, &action.texts, action.manifest.as_ref(), &origins);
+        self.secrets_in_words(words, &names);
     }
 
-    pub fn secrets_in_commands(&mut self, task: &TaskParts<'t>, of_actions: &CommandInputs<'_>) {
+    pub fn secrets_in_commands<'d>(
+        &mut self,
+        task: &'d TaskParts<'t>,
+        of_actions: &ActionCommandValues<'_>,
+        answers: &'d TaskAnswers<'d>,
+    ) {
         let mut of_task = SecretNames {
             inputs: secret_inputs(&task.inputs),
             approvals: Rc::new(secret_answers(&task.steps)),
             ..SecretNames::default()
         };
         of_task.add_env(&task.draft.env);
+        let origins = Origins::of_task(task, answers, self.problems.budget());
         for step in &task.steps {
             if self.problems.is_out_of_time() {
                 return;
@@ -89,12 +129,16 @@ impl<'t> Checker<'_, 't> {
             match &step.does {
                 Does::Own { action, .. } => {
                     names.add_given(step);
-                    self.secrets_in_command(action, &step.texts, &names);
+                    let origins = origins.of_step(step);
+                    let manifest = step.manifest.as_ref();
+                    let words = command_words(action, &step.texts, manifest, &origins);
+                    self.secrets_in_words(words, &names);
                 }
                 // What the action says of its own secrets is checked with the action.
-                Does::Uses { action, .. } => {
-                    if let Some(inputs) = of_actions.get(action) {
-                        self.secrets_given_to_command(step, inputs, &names);
+                Does::Uses { action, span } => {
+                    if let Some(values) = of_actions.get(action) {
+                        self.secrets_given_to_command(step, values, &names);
+                        self.secrets_of_task_in_command(task, step, *span, values, &names);
                     }
                 }
                 Does::Calls { .. } | Does::Unknown => {}
@@ -102,35 +146,69 @@ impl<'t> Checker<'_, 't> {
         }
     }
 
-    fn secrets_in_command(&mut self, action: &Action, texts: &[Text<'t>], names: &SecretNames<'_>) {
-        let words = CommandWords::of(action);
-        for text in texts {
+    fn secrets_in_words(&mut self, words: Vec<CommandWord<'_, 't>>, names: &SecretNames<'_>) {
+        let mut seen = HashSet::new();
+        for word in &words {
             if self.problems.is_out_of_time() {
                 return;
             }
-            if names.is_empty() && !text.text.contains("secret") {
+            // Aliases may repeat the same word of a manifest thousands of times.
+            let is_repeated = word.part.is_some() && !seen.insert(&word.text);
+            if is_repeated || (names.is_empty() && !word.text.contains("secret")) {
                 continue;
             }
-            let mut words = words.of_text(text).into_iter();
-            if let Some(secret) = words.find_map(|word| names.first_in(word)) {
-                self.secret_on_command_line(&secret, text.node.span);
+            if let Some(secret) = names.first_in(&word.text) {
+                let span = match &word.part {
+                    Some(part) => self.in_manifest(word, part, 0..word.text.len()),
+                    None => word.node.span,
+                };
+                self.secret_on_command_line(&secret, span);
             }
         }
     }
 
-    /// Secrets that a step gives to inputs that a named action puts on a command line.
+    /// Secrets that a step puts on the command line of a named action, through inputs and variables.
     fn secrets_given_to_command(
         &mut self,
         step: &StepParts<'t>,
-        inputs: &HashSet<String>,
+        values: &CommandValues,
         names: &SecretNames<'_>,
     ) {
         for entry in step.input_entries() {
-            if inputs.contains(&entry.key.text)
+            if values.inputs.contains(&entry.key.text)
                 && let Some(secret) = names.first_below(&entry.value)
             {
                 self.secret_on_command_line(&secret, entry.value.span);
             }
+        }
+        let texts = step.texts.iter();
+        let texts: Vec<&Text<'_>> = texts.filter(|text| text.place == Place::StepEnv).collect();
+        for (name, value) in &step.policies.env {
+            if values.step_env.contains(name)
+                && let Some(secret) = names.first_in(value)
+            {
+                let text = texts.iter().find(|text| *text.text == *value);
+                let span = text.map_or(step.key.span, |text| text.node.span);
+                self.secret_on_command_line(&secret, span);
+            }
+        }
+    }
+
+    /// Secrets in variables of the task that a named action puts on its command line. They are reported at the step that uses the action.
+    fn secrets_of_task_in_command(
+        &mut self,
+        task: &TaskParts<'t>,
+        step: &StepParts<'t>,
+        span: Span,
+        values: &CommandValues,
+        names: &SecretNames<'_>,
+    ) {
+        let mut variables = task.draft.env.keys().filter(|name| {
+            let is_replaced = step.policies.env.contains_key(*name);
+            values.task_env.contains(name) && !is_replaced && names.env.contains(name.as_str())
+        });
+        if let Some(name) = variables.next() {
+            self.secret_on_command_line(&format!("env.{name}"), span);
         }
     }
 
@@ -140,6 +218,59 @@ impl<'t> Checker<'_, 't> {
             .error("W115", span, message)
             .label("every user of the worker's machine can see it with `ps`")
             .help("pass it by `env`, and let the program read the variable");
+    }
+}
+
+impl CommandValues {
+    /// Adds the values that one word of a command line of the action mentions.
+    fn add_word(&mut self, word: &str, action: &ActionParts<'_>) {
+        let env = &action.policies.env;
+        for mention in template::mentions(word).unwrap_or_default() {
+            match mention.path.as_slice() {
+                [root, rest @ ..] if root == "input" => self.add_input(rest.first(), action),
+                [root, rest @ ..] if root == "env" => {
+                    let name = rest.first();
+                    self.step_env.insert(name);
+                    let of_action: Vec<&String> = match name {
+                        Some(name) => env.get(name).into_iter().collect(),
+                        None => env.values().collect(),
+                    };
+                    if name.is_none() || of_action.is_empty() {
+                        self.task_env.insert(name);
+                    }
+                    for text in of_action {
+                        self.add_variable(text, action);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds the values that a variable of the action is made of. Its text sees the variables of the task, but not those of the step.
+    fn add_variable(&mut self, text: &str, action: &ActionParts<'_>) {
+        for mention in template::mentions(text).unwrap_or_default() {
+            match mention.path.as_slice() {
+                [root, rest @ ..] if root == "input" => self.add_input(rest.first(), action),
+                [root, rest @ ..] if root == "env" => self.task_env.insert(rest.first()),
+                _ => {}
+            }
+        }
+    }
+
+    /// Adds an input, or all of them. Inputs that the action itself declares secret are reported at the action.
+    fn add_input(&mut self, name: Option<&String>, action: &ActionParts<'_>) {
+        let secret = secret_inputs(&action.inputs);
+        match name {
+            Some(name) if secret.contains(name.as_str()) => {}
+            Some(name) => self.inputs.insert(Some(name)),
+            None => {
+                let declared = action.inputs.iter().map(|input| &input.spec.name);
+                for name in declared.filter(|name| !secret.contains(name.as_str())) {
+                    self.inputs.insert(Some(name));
+                }
+            }
+        }
     }
 }
 
@@ -231,135 +362,47 @@ fn secret_inputs(inputs: &[SpecParts]) -> HashSet<&str> {
     secret.map(|input| input.spec.name.as_str()).collect()
 }
 
-/// The texts of an action that become words of a command line, on the worker's machine or in a container.
-enum CommandWords<'a> {
-    None,
-    /// The image, the working directory, the entry point and the command are words of `docker run`.
-    All,
-    /// The words of a manifest.
-    Pod {
-        manifest: &'a str,
-        words: BTreeSet<String>,
-    },
+/// A text that becomes a word of a command line, on the worker's machine or in a container.
+enum CommandWord<'x, 't> {
+    Written(&'x Text<'t>),
+    /// A text of a pod's manifest in which references `$(NAME)` are replaced by what they stand for.
+    OfManifest(Text<'t>),
 }
 
-impl<'a> CommandWords<'a> {
-    fn of(action: &'a Action) -> CommandWords<'a> {
-        match action {
-            Action::Docker { .. } => CommandWords::All,
-            Action::Script { runner, .. } if *runner != Runner::Local => CommandWords::All,
-            Action::Pod { manifest } => {
-                let mut words = Vec::new();
-                // Aliases may multiply what a manifest says, so only the bounded reader may read it.
-                if let Ok(tree) = manifest::read(manifest) {
-                    command_words(&tree, false, &mut words);
-                }
-                CommandWords::Pod {
-                    manifest,
-                    words: words.into_iter().collect(),
-                }
-            }
-            Action::Script { .. } | Action::Task { .. } | Action::Approval { .. } => {
-                CommandWords::None
-            }
-        }
-    }
+impl<'t> Deref for CommandWord<'_, 't> {
+    type Target = Text<'t>;
 
-    fn of_text<'x>(&'x self, text: &'x Text<'_>) -> Vec<&'x str> {
-        let is_for_worker = !matches!(
-            text.place,
-            Place::Script
-                | Place::StepEnv
-                | Place::TaskEnv
-                | Place::When
-                | Place::ForEach
-                | Place::WorkInput
-                | Place::CallInput
-                | Place::Message
-                | Place::Concurrency
-                | Place::HookInput
-                | Place::ScheduleInput
-                | Place::WebhookInput
-        );
-        if !is_for_worker || !is_template(&text.text) {
-            return Vec::new();
-        }
-        let whole: &str = &text.text;
+    fn deref(&self) -> &Text<'t> {
         match self {
-            CommandWords::None => Vec::new(),
-            CommandWords::All => vec![whole],
-            CommandWords::Pod { manifest, words } if *manifest == whole => {
-                words.iter().map(String::as_str).collect()
-            }
-            // A manifest that was written as a tree is JSON by now, and each text of it stands alone.
-            CommandWords::Pod { words, .. } => {
-                words.get(whole).map(String::as_str).into_iter().collect()
-            }
+            CommandWord::Written(text) => text,
+            CommandWord::OfManifest(text) => text,
         }
     }
 }
 
-/// The words of the commands of all containers of a pod, with the values of the variables that they name.
-fn command_words(value: &Value, is_command: bool, words: &mut Vec<String>) {
-    match value {
-        Value::String(word) if is_command => words.push(word.clone()),
-        Value::Array(items) => items
+/// Lists the templates that become words of a command line. The image, the working directory, the entrypoint and the command of a
+/// container are words of `docker run`.
+fn command_words<'x, 't>(
+    action: &Action,
+    texts: &'x [Text<'t>],
+    manifest: Option<&ManifestParts<'t>>,
+    origins: &Origins<'_, '_>,
+) -> Vec<CommandWord<'x, 't>> {
+    let is_container = match action {
+        Action::Docker { .. } => true,
+        Action::Script { runner, .. } => *runner != Runner::Local,
+        Action::Pod { .. } | Action::Task { .. } | Action::Approval { .. } => false,
+    };
+    if is_container {
+        let words = texts
             .iter()
-            .for_each(|item| command_words(item, is_command, words)),
-        Value::Object(entries) => {
-            let others = words.len();
-            for (key, value) in entries {
-                let is_command = matches!(key.as_str(), "command" | "args" | "workingDir");
-                command_words(value, is_command, words);
-            }
-            let named: HashSet<&str> = words[others..]
-                .iter()
-                .flat_map(|word| named_in(word))
-                .collect();
-            let variables = entries.get("env").and_then(Value::as_array);
-            let variables = variables.into_iter().flatten().filter(|variable| {
-                let name = variable.get("name").and_then(Value::as_str);
-                name.is_some_and(|name| named.contains(name))
-            });
-            let values = variables.filter_map(|variable| variable.get("value")?.as_str());
-            let values: Vec<String> = values.map(str::to_string).collect();
-            words.extend(values);
-        }
-        _ => {}
+            .filter(|text| matches!(text.place, Place::Worker) && is_template(&text.text));
+        return words.map(CommandWord::Written).collect();
     }
-}
-
-/// The variables that Kubernetes puts into this word in the place of `$(NAME)`. `$$` is a sign and begins no reference.
-fn named_in(word: &str) -> Vec<&str> {
-    let mut names = Vec::new();
-    let mut rest = word;
-    while let Some(at) = rest.find('$') {
-        rest = &rest[at + 1..];
-        if let Some(behind) = rest.strip_prefix('$') {
-            rest = behind;
-        } else if let Some(reference) = rest.strip_prefix('(')
-            && let Some((name, behind)) = reference.split_once(')')
-        {
-            names.push(name);
-            rest = behind;
-        }
-    }
-    names
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn equal_words_of_a_pod_are_looked_at_once() {
-        let container = "{args: ['{{ input.x }}', plain], image: '{{ input.y }}'}";
-        let containers = [container; 1_000].join(",");
-        let manifest = format!("{{spec: {{containers: [{containers}]}}}}");
-        let pod = Action::Pod { manifest };
-        let CommandWords::Pod { words, .. } = CommandWords::of(&pod) else {
-            panic!("a pod has words");
-        };
-        assert!(words.len() <= 2, "{words:?}");
-    }
+    let texts = manifest.map(|manifest| manifest.texts(origins));
+    let words = texts.into_iter().flatten().filter(|text| {
+        let part = text.part.as_ref();
+        part.is_some_and(|part| manifest::is_on_command_line(&part.place))
+    });
+    words.map(CommandWord::OfManifest).collect()
 }

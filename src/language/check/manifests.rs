@@ -22,17 +22,10 @@ pub struct PlacedManifest {
 impl<'t> Checker<'_, 't> {
     /// Says which texts of a manifest become code or decide something.
     pub fn manifest(&mut self, manifest: &ManifestParts<'t>, origins: &Origins<'_, '_>) {
-        let variable = |name: &str| origins.variable(name);
-        for found in manifest::texts(&manifest.tree, &variable) {
+        for text in manifest.texts(origins) {
             if self.problems.is_out_of_time() {
                 return;
             }
-            let mut text = Text::new(manifest.node, found.text.into(), Place::Worker, false);
-            text.role = found.role;
-            text.part = Some(ManifestPart {
-                place: found.place,
-                references: found.references,
-            });
             self.judge(&text, origins);
         }
     }
@@ -78,6 +71,23 @@ impl<'t> Checker<'_, 't> {
         let placed = Rc::new(PlacedManifest { source, root });
         *last = Some((span, placed.clone()));
         placed
+    }
+}
+
+impl<'t> ManifestParts<'t> {
+    /// The texts that contain a template or a reference to a variable with one, with references replaced.
+    pub fn texts(&self, origins: &Origins<'_, '_>) -> impl Iterator<Item = Text<'t>> {
+        let variable = |name: &str| origins.variable(name);
+        let texts = manifest::texts(&self.tree, &variable).into_iter();
+        texts.map(|found| {
+            let mut text = Text::new(self.node, found.text.into(), Place::Worker, false);
+            text.role = found.role;
+            text.part = Some(ManifestPart {
+                place: found.place,
+                references: found.references,
+            });
+            text
+        })
     }
 }
 

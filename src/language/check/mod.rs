@@ -80,14 +80,14 @@ pub fn check(
     };
     let answers = untrusted::TaskAnswers::of(&documents);
     let uses = untrusted::action_uses(&documents, &answers, &options.budget);
-    let command_inputs = checker.command_inputs(&documents);
+    let command_values = checker.action_command_values(&documents, &uses);
     for document in &documents {
         for action in &document.actions {
             if checker.problems.is_out_of_time() {
                 return None;
             }
             checker.action_templates(action, &uses);
-            checker.secrets_in_action_command(action);
+            checker.secrets_in_action_command(action, &uses);
         }
         for task in &document.tasks {
             if checker.problems.is_out_of_time() {
@@ -96,7 +96,7 @@ pub fn check(
             let graph = checker.graph(task);
             checker.templates(task, &graph, &answers);
             checker.calls(task);
-            checker.secrets_in_commands(task, &command_inputs);
+            checker.secrets_in_commands(task, &command_values, &answers);
             checker.warnings(task, options);
         }
     }
