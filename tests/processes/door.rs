@@ -700,7 +700,12 @@ impl Unprivileged {
         let folder = project();
         let is_root = rustix::process::geteuid().is_root();
         let binary = folder.path().join("stepward");
-        fs::copy(BINARY, &binary).unwrap();
+        // Another thread may start a process while this one copies, and that process would keep the copy open for writing for a
+        // moment, in which nobody can run it. `cp` opens it in a process of its own.
+        let copied = Command::new("cp")
+            .args([BINARY.as_ref(), binary.as_os_str()])
+            .status();
+        assert!(copied.unwrap().success());
         fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
         if is_root {
             let all = ["", "workflows", "workflows/all.yaml"];

@@ -117,7 +117,7 @@ fn a_worker_notices_that_the_database_was_rolled_back_and_keeps_its_result() {
 }
 
 /// Starts a server once with `--accept-older-database`.
-fn accept(data: &Path) {
+pub fn accept(data: &Path) {
     let mut command = Command::new(BINARY);
     command.args(["server", "--listen", "127.0.0.1:0"]);
     command.arg("--accept-older-database");

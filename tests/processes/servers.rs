@@ -345,6 +345,9 @@ fn a_server_whose_database_is_taken_away_ends_and_does_not_begin_anew() {
     });
     house.kill_server();
     std::fs::copy(&aside, &file).unwrap();
+    // SQLite deletes the write-ahead log if a connection is opened while the database file is empty. Then the copy lacks the commits
+    // of the last start, and the server refuses it.
+    crate::rollback::accept(&data);
     house.start_server();
     assert_eq!(house.job(job).id, job);
     house.check();
