@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use super::peer::Features;
 use super::reason::Reason;
-use super::secret::SecretRef;
 use super::settings::Settings;
-use super::task::{Action, NamedAction, Rules};
+use super::task::{Action, NamedAction, Rules, TaskSecret};
 use super::{AttemptRef, JobId, Json, SealId, SessionId, Timestamp, WorkerId};
 
 /// What a worker says of itself when it opens a session.
@@ -151,14 +150,12 @@ pub struct LogDigest {
 pub struct Unrendered {
     /// The rules that the action of the step was accepted under.
     pub rules: Rules,
-    /// The rules that the secrets of its task were accepted under.
-    pub secret_rules: Rules,
     pub task_env: BTreeMap<String, String>,
     pub named_action: Option<NamedAction>,
     /// What the action is given, or what is added to the job's inputs.
     pub input: Json,
-    /// Those that the templates name.
-    pub secrets: BTreeMap<String, SecretRef>,
+    /// The secrets that the templates name.
+    pub secrets: BTreeMap<String, TaskSecret>,
     /// A JSON object: the job, the steps that the templates name, the item of a loop.
     pub scope: Json,
     /// The job's inputs that are kept sealed, by name.

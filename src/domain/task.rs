@@ -26,10 +26,17 @@ pub struct TaskDraft {
     pub priority: i32,
     pub concurrency: Option<Concurrency>,
     pub hooks: Vec<Hook>,
-    /// Those that its templates name.
-    pub secrets: BTreeMap<String, SecretRef>,
-    /// The rules that its secrets were accepted under.
-    pub secret_rules: Rules,
+    /// The secrets that its templates name.
+    pub secrets: BTreeMap<String, TaskSecret>,
+}
+
+/// A secret that a task or one of its actions uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskSecret {
+    pub reference: SecretRef,
+    /// The rules that the secret was accepted under: those of version 0.1 only if 0.1 had accepted both the text that declares the
+    /// secret and a text that uses it.
+    pub rules: Rules,
 }
 
 /// A version of the rules for templates and secrets. A step keeps the version it was accepted under: when the step is rendered, the
@@ -73,7 +80,6 @@ impl TaskDraft {
             concurrency: None,
             hooks: Vec::new(),
             secrets: BTreeMap::new(),
-            secret_rules: Rules::V2,
         }
     }
 }

@@ -72,7 +72,6 @@ pub(super) fn unrendered(
     });
     Ok(Some(Box::new(Unrendered {
         rules: draft.rules,
-        secret_rules: task.draft.secret_rules,
         task_env: task.draft.env.clone(),
         named_action: draft.named_action.clone(),
         input: draft.input.clone(),
@@ -262,9 +261,9 @@ fn make(
     }
     let mut context = context_of(scope);
     let mut secrets = Map::new();
-    for (name, reference) in &unrendered.secrets {
+    for (name, secret) in &unrendered.secrets {
         let value = policy
-            .resolve(reference, unrendered.secret_rules)
+            .resolve(&secret.reference, secret.rules)
             .map_err(|why| Failure::new(Reason::PayloadError, format!("secret {name}: {why}")))?;
         // First, because the worker does not hide encoded forms of the last ones if there are very many.
         masks.insert(0, value.clone());

@@ -14,7 +14,7 @@ use crate::domain::retry::{Backoff, OnWorkerLoss, RetryPolicy};
 use crate::domain::secret::SecretRef;
 use crate::domain::task::{
     Action, Concurrency, Definition, ForEach, Hook, HookDoes, HookOn, Items, NamedAction, Rules,
-    Runner, StepDraft, TaskDraft, Unmatched, WhenFull,
+    Runner, StepDraft, TaskDraft, TaskSecret, Unmatched, WhenFull,
 };
 use crate::domain::value::{ValueSpec, ValueType};
 use crate::domain::{DefinitionId, Json};
@@ -161,8 +161,7 @@ struct TaskJson {
     env: BTreeMap<String, String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     secrets: BTreeMap<String, SecretJson>,
-    /// The version of the rules for its secrets, and for every step that does not say another. Absent: 1. Version 0.1 wrote no such
-    /// field.
+    /// The version of the rules for every secret and every step that does not say another. Absent: 1. Version 0.1 wrote no such field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rules: Option<u32>,
 }
@@ -268,9 +267,18 @@ struct ValueJson {
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum SecretJson {
+enum SecretPlaceJson {
     Env(String),
     File(String),
+}
+
+#[derive(Serialize, Deserialize)]
+struct SecretJson {
+    #[serde(flatten)]
+    place: SecretPlaceJson,
+    /// Absent: the rules of the task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rules: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -340,9 +348,17 @@ fn known_rules(number: u32) -> Result<Rules, String> {
 
 impl From<&TaskDraft> for TaskJson {
     fn from(draft: &TaskDraft) -> TaskJson {
+        let of_secrets = draft.secrets.values().map(|secret| secret.rules);
+        let of_steps = draft.steps.iter().map(|step| step.rules);
+        let rules = of_secrets.chain(of_steps).max().unwrap_or(Rules::V2);
+        let unless_same = |other: Rules| (other != rules).then(|| other.number());
         let step = |step: &StepDraft| StepJson {
-            rules: (step.rules != draft.secret_rules).then(|| step.rules.number()),
+            rules: unless_same(step.rules),
             ..StepJson::from(step)
+        };
+        let secret = |secret: &TaskSecret| SecretJson {
+            place: SecretPlaceJson::from(&secret.reference),
+            rules: unless_same(secret.rules),
         };
         TaskJson {
             name: draft.name.clone(),
@@ -376,9 +392,9 @@ impl From<&TaskDraft> for TaskJson {
             inputs: draft.inputs.iter().map(ValueJson::from).collect(),
             env: draft.env.clone(),
             secrets: (draft.secrets.iter())
-                .map(|(name, secret)| (name.clone(), SecretJson::from(secret)))
+                .map(|(name, used)| (name.clone(), secret(used)))
                 .collect(),
-            rules: (draft.secret_rules != Rules::V1).then(|| draft.secret_rules.number()),
+            rules: (rules != Rules::V1).then(|| rules.number()),
         }
     }
 }
@@ -405,11 +421,18 @@ impl TryFrom<TaskJson> for TaskDraft {
             };
             Ok::<_, String>(Hook { on, does })
         });
-        let secret_rules = json.rules.map_or(Ok(Rules::V1), known_rules)?;
+        let rules = json.rules.map_or(Ok(Rules::V1), known_rules)?;
         let steps = json.steps.into_iter().map(|step| {
-            let rules = step.rules.map_or(Ok(secret_rules), known_rules)?;
+            let rules = step.rules.map_or(Ok(rules), known_rules)?;
             let step = StepDraft::try_from(step)?;
             Ok::<_, String>(StepDraft { rules, ..step })
+        });
+        let secrets = json.secrets.into_iter().map(|(name, secret)| {
+            let secret = TaskSecret {
+                reference: SecretRef::from(secret.place),
+                rules: secret.rules.map_or(Ok(rules), known_rules)?,
+            };
+            Ok::<_, String>((name, secret))
         });
         Ok(TaskDraft {
             name: json.name,
@@ -422,10 +445,7 @@ impl TryFrom<TaskJson> for TaskDraft {
             description: json.description,
             inputs: values(json.inputs)?,
             env: json.env,
-            secrets: (json.secrets.into_iter())
-                .map(|(name, secret)| (name, SecretRef::from(secret)))
-                .collect(),
-            secret_rules,
+            secrets: secrets.collect::<Result<_, _>>()?,
         })
     }
 }
@@ -557,20 +577,20 @@ impl TryFrom<ValueJson> for ValueSpec {
     }
 }
 
-impl From<&SecretRef> for SecretJson {
-    fn from(secret: &SecretRef) -> SecretJson {
+impl From<&SecretRef> for SecretPlaceJson {
+    fn from(secret: &SecretRef) -> SecretPlaceJson {
         match secret.clone() {
-            SecretRef::Env(name) => SecretJson::Env(name),
-            SecretRef::File(path) => SecretJson::File(path),
+            SecretRef::Env(name) => SecretPlaceJson::Env(name),
+            SecretRef::File(path) => SecretPlaceJson::File(path),
         }
     }
 }
 
-impl From<SecretJson> for SecretRef {
-    fn from(json: SecretJson) -> SecretRef {
+impl From<SecretPlaceJson> for SecretRef {
+    fn from(json: SecretPlaceJson) -> SecretRef {
         match json {
-            SecretJson::Env(name) => SecretRef::Env(name),
-            SecretJson::File(path) => SecretRef::File(path),
+            SecretPlaceJson::Env(name) => SecretRef::Env(name),
+            SecretPlaceJson::File(path) => SecretRef::File(path),
         }
     }
 }

@@ -180,9 +180,9 @@ pub fn secrets(case: &Case) -> Looked {
     if let Some(checked) = checked {
         for (_, definition) in checked.workflows.tasks() {
             for task in definition.tasks() {
-                for reference in task.draft.secrets.values() {
+                for secret in task.draft.secrets.values() {
                     let user = format!("task {}", task.draft.name);
-                    add_user(&mut of_workflows, reference, task.draft.secret_rules, user);
+                    add_user(&mut of_workflows, &secret.reference, secret.rules, user);
                 }
             }
         }

@@ -6,13 +6,11 @@ use super::super::decode::{
     ActionParts, Document, Does, HookTarget, Policies, StepParts, TaskParts, Text,
 };
 use super::super::template;
-use super::super::tree::Key;
 use super::Checker;
 use crate::domain::Json;
 use crate::domain::retry::{OnWorkerLoss, RetryPolicy};
-use crate::domain::secret::SecretRef;
 use crate::domain::task::{
-    Action, HOOK_TASK_PREFIX, Hook, HookDoes, Items, NamedAction, Rules, StepDraft, TaskDraft,
+    Action, HOOK_TASK_PREFIX, Hook, HookDoes, Items, NamedAction, StepDraft, TaskDraft, TaskSecret,
     Unmatched,
 };
 use crate::domain::value::ValueSpec;
@@ -57,7 +55,7 @@ impl<'t> Checker<'_, 't> {
             .map(|action| (action.key.text.as_str(), action))
             .collect();
         let of_actions = documents.iter().flat_map(|document| &document.actions);
-        let action_secrets: HashMap<&str, BTreeMap<String, SecretRef>> = of_actions
+        let action_secrets: HashMap<&str, BTreeMap<String, TaskSecret>> = of_actions
             .map(|action| {
                 let mut secrets = BTreeMap::new();
                 self.secrets_of(&action.texts, &mut secrets);
@@ -84,11 +82,10 @@ impl<'t> Checker<'_, 't> {
         &self,
         task: &TaskParts<'t>,
         actions: &HashMap<&str, &ActionParts<'t>>,
-        action_secrets: &HashMap<&str, BTreeMap<String, SecretRef>>,
+        action_secrets: &HashMap<&str, BTreeMap<String, TaskSecret>>,
     ) -> TaskDraft {
         let mut secrets = BTreeMap::new();
         self.secrets_of(&task.texts, &mut secrets);
-        let mut secret_rules = self.secret_rules(task.key);
         let mut steps = Vec::with_capacity(task.steps.len());
         let mut seen: HashSet<&str> = HashSet::new();
         for step in &task.steps {
@@ -99,12 +96,12 @@ impl<'t> Checker<'_, 't> {
             };
             if let Some(action) = used {
                 let name = action.key.text.as_str();
-                let of_action = action_secrets.get(name);
-                if let Some(of_action) = of_action.filter(|secrets| !secrets.is_empty())
+                if let Some(of_action) = action_secrets.get(name)
                     && seen.insert(name)
                 {
-                    secrets.extend(of_action.clone());
-                    secret_rules = secret_rules.min(self.secret_rules(action.key));
+                    for (name, secret) in of_action {
+                        add_secret(&mut secrets, name, secret.clone());
+                    }
                 }
             }
             let written_at = used.map_or(step.span, |action| action.span);
@@ -134,14 +131,8 @@ impl<'t> Checker<'_, 't> {
             steps,
             hooks: hooks.collect(),
             secrets,
-            secret_rules,
             ..task.draft.clone()
         }
-    }
-
-    /// The rules for the secrets of what is defined at `key`.
-    fn secret_rules(&self, key: &Key) -> Rules {
-        self.problems.rules_of(key.span.file)
     }
 
     /// A task of one step: its inputs are the action's.
@@ -164,7 +155,6 @@ impl<'t> Checker<'_, 't> {
                 .map(|input| input.spec.clone())
                 .collect(),
             secrets,
-            secret_rules: self.secret_rules(action.key),
             ..TaskDraft::new(
                 &format!("{HOOK_TASK_PREFIX}{}", action.key.text),
                 vec![step],
@@ -172,18 +162,33 @@ impl<'t> Checker<'_, 't> {
         }
     }
 
-    fn secrets_of(&self, texts: &[Text<'t>], secrets: &mut BTreeMap<String, SecretRef>) {
+    /// Adds the secrets that these texts use.
+    fn secrets_of(&self, texts: &[Text<'t>], secrets: &mut BTreeMap<String, TaskSecret>) {
         for text in texts.iter().filter(|text| text.text.contains("secret")) {
             for mention in template::mentions(&text.text).unwrap_or_default() {
                 if let [root, name, ..] = mention.path.as_slice()
                     && root == "secret"
-                    && let Some(Some(reference)) = self.names.secrets.get(name.as_str())
+                    && let Some(declared) = self.names.secrets.get(name.as_str())
+                    && let Some(reference) = &declared.reference
                 {
-                    secrets.insert(name.clone(), reference.clone());
+                    let of_use = self.problems.rules_of(text.node.span.file);
+                    let secret = TaskSecret {
+                        reference: reference.clone(),
+                        rules: of_use.max(self.problems.rules_of(declared.span.file)),
+                    };
+                    add_secret(secrets, name, secret);
                 }
             }
         }
     }
+}
+
+/// Adds a secret to those of a task. If several texts use it, the oldest rules hold: 0.1 had accepted one of these texts.
+fn add_secret(secrets: &mut BTreeMap<String, TaskSecret>, name: &str, secret: TaskSecret) {
+    let known = secrets
+        .entry(name.to_string())
+        .or_insert_with(|| secret.clone());
+    known.rules = known.rules.min(secret.rules);
 }
 
 /// About what a copy of this action takes.

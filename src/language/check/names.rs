@@ -13,9 +13,16 @@ use crate::domain::value::ValueSpec;
 pub struct Names<'t> {
     pub tasks: HashMap<&'t str, Takes>,
     pub actions: HashMap<&'t str, Takes>,
-    pub secrets: HashMap<&'t str, Option<SecretRef>>,
+    pub secrets: HashMap<&'t str, DeclaredSecret>,
     /// `false`: a file could not be read, and what is missing may be in it.
     pub all_known: bool,
+}
+
+/// An entry under `secrets:`.
+pub struct DeclaredSecret {
+    pub span: Span,
+    /// `None`: the entry is not well-formed.
+    pub reference: Option<SecretRef>,
 }
 
 /// What a task or action takes.
@@ -66,7 +73,6 @@ impl<'t> Names<'t> {
             secrets: HashMap::new(),
             all_known,
         };
-        let mut secret_spans: HashMap<&str, Span> = HashMap::new();
         let mut webhooks: HashMap<&str, Span> = HashMap::new();
         for document in documents {
             for task in &mut document.tasks {
@@ -94,12 +100,14 @@ impl<'t> Names<'t> {
                 }
             }
             for secret in &document.secrets {
-                if let Some(&first) = secret_spans.get(secret.key.text.as_str()) {
-                    taken(problems, "secret", secret.key, first);
+                if let Some(first) = names.secrets.get(secret.key.text.as_str()) {
+                    taken(problems, "secret", secret.key, first.span);
                 } else {
-                    secret_spans.insert(&secret.key.text, secret.key.span);
-                    let reference = secret.reference.clone();
-                    names.secrets.insert(&secret.key.text, reference);
+                    let declared = DeclaredSecret {
+                        span: secret.key.span,
+                        reference: secret.reference.clone(),
+                    };
+                    names.secrets.insert(&secret.key.text, declared);
                 }
             }
         }

@@ -4,8 +4,7 @@ use rusqlite::Connection;
 use serde_json::{Value, json};
 use stepward::domain::reason::Reason;
 use stepward::domain::task::{
-    Action, Concurrency, ForEach, Hook, HookDoes, HookOn, Items, Rules, StepDraft, TaskDraft,
-    WhenFull,
+    Action, Concurrency, ForEach, Hook, HookDoes, HookOn, Items, StepDraft, TaskDraft, WhenFull,
 };
 use stepward::domain::value::{ValueSpec, ValueType};
 use stepward::domain::{JobId, Json};
@@ -243,7 +242,6 @@ fn only_declared_secret_inputs_are_opened() {
 fn no_worker_is_given_what_version_0_1_left_sealed_in_a_plain_input() {
     let house = TestHouse::new();
     let task = TaskDraft {
-        secret_rules: Rules::V1,
         inputs: vec![ValueSpec::new("config", ValueType::Json)],
         ..TaskDraft::new("main", vec![script("a")])
     };
@@ -494,12 +492,10 @@ fn no_stored_text_holds_a_secret_or_what_it_was_sealed_to() {
         };
         let steps = [told, called, looped, listed].map(|step| step.after(&["ask"]));
         let inner = TaskDraft {
-            secret_rules: Rules::V1,
             inputs: vec![ValueSpec::new("config", ValueType::Json)],
             ..TaskDraft::new("inner", vec![script("a")])
         };
         let main = TaskDraft {
-            secret_rules: Rules::V1,
             concurrency: (!leak.contains("steps")).then(|| Concurrency {
                 group: format!("group {leak}"),
                 limit: 1,

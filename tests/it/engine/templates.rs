@@ -4,7 +4,8 @@ use stepward::domain::Json;
 use stepward::domain::reason::Reason;
 use stepward::domain::secret::SecretRef;
 use stepward::domain::task::{
-    Action, Concurrency, ForEach, Items, NamedAction, Rules, StepDraft, TaskDraft, WhenFull,
+    Action, Concurrency, ForEach, Items, NamedAction, Rules, StepDraft, TaskDraft, TaskSecret,
+    WhenFull,
 };
 use stepward::domain::value::{ValueSpec, ValueType};
 use stepward::engine::{Assignment, Finished, Retry, RetryScope, Submission};
@@ -251,8 +252,12 @@ fn a_secret_is_looked_up_for_the_assignment_and_masked() {
     let path = file.path().to_str().unwrap().to_string();
     let mut step = script("a");
     step.env = [("KEY".to_string(), "{{ secret.deploy_key }}".to_string())].into();
+    let secret = TaskSecret {
+        reference: SecretRef::File(path),
+        rules: Rules::V2,
+    };
     let main = TaskDraft {
-        secrets: [("deploy_key".to_string(), SecretRef::File(path))].into(),
+        secrets: [("deploy_key".to_string(), secret)].into(),
         ..task(vec![step])
     };
     let worker = house.worker("ann", &[], 1);

@@ -4,7 +4,9 @@ use stepward::domain::depends::DependsOn;
 use stepward::domain::reason::Reason;
 use stepward::domain::schedule::{CatchUp, Overlap};
 use stepward::domain::secret::SecretRef;
-use stepward::domain::task::{Action, HookDoes, HookOn, Items, Runner, WhenFull};
+use stepward::domain::task::{
+    Action, HookDoes, HookOn, Items, Rules, Runner, TaskSecret, WhenFull,
+};
 use stepward::domain::webhook::WebhookScheme;
 use stepward::language::{Checked, render};
 
@@ -124,7 +126,10 @@ fn the_whole_language_becomes_a_definition() {
     assert_eq!(inputs, ["version", "channel", "token"]);
     assert!(task.inputs[0].required && task.inputs[2].secret);
     assert_eq!(task.inputs[1].default.as_ref().unwrap().0, "\"beta\"");
-    let key = SecretRef::File("/etc/stepward/deploy.key".to_string());
+    let key = TaskSecret {
+        reference: SecretRef::File("/etc/stepward/deploy.key".to_string()),
+        rules: Rules::V2,
+    };
     assert_eq!(
         task.secrets.iter().collect::<Vec<_>>(),
         [(&"deploy_key".to_string(), &key)]
