@@ -50,12 +50,17 @@ pub fn keep_out_of_repositories(data_dir: &Path) {
 /// `None`: the file is not there, belongs to another user, can be read by others, is a link, or holds no whole token. Then somebody
 /// else may have put it there, or may know its content, and nothing is sent.
 pub fn read_own(file: &Path) -> Option<String> {
+    let bytes = read_private(file)?;
+    let token = std::str::from_utf8(&bytes).ok()?.trim();
+    TokenText::read(token).map(|_| token.to_string())
+}
+
+/// Reads a short file that only this user can have written and can read.
+pub fn read_private(file: &Path) -> Option<Vec<u8>> {
     let is_trusted = |found: &Metadata| {
         found.uid() == rustix::process::geteuid().as_raw() && found.mode() & OTHERS == 0
     };
-    let bytes = read_trusted(file, FILE_BYTES_MAX, is_trusted)?;
-    let token = std::str::from_utf8(&bytes).ok()?.trim();
-    TokenText::read(token).map(|_| token.to_string())
+    read_trusted(file, FILE_BYTES_MAX, is_trusted)
 }
 
 /// Why `read_own` does not read a file that is there, and what to do. `None`: it reads the file, or there is none.

@@ -441,7 +441,8 @@ impl Server {
             identity.tell_in(&config.data_dir);
         }
         let public_url = config.public_url.as_deref();
-        let key = store.fingerprint("key of the pages");
+        let key = auth::load_or_create_session_key(&config.data_dir);
+        let key = key.map_err(StartError::Randomness)?;
         let gate = Gate::new(&GateOptions {
             token: token.as_deref(),
             asks,

@@ -14,6 +14,7 @@ mod keyring;
 mod origin;
 mod refusals;
 mod session;
+mod session_key;
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -38,6 +39,7 @@ use session::{RENEWED_MS, SESSION_MS, Session};
 
 pub use caller::{Caller, From as CallerSource};
 pub use keyring::same;
+pub use session_key::load_or_create as load_or_create_session_key;
 
 /// What a browser shows instead of a token. Over TLS its name keeps others from setting one in our place.
 const COOKIE: &str = "stepward_session";
@@ -56,7 +58,7 @@ pub struct GateOptions<'a> {
     pub public_url: Option<&'a str>,
     /// Whether this server itself speaks TLS.
     pub speaks_tls: bool,
-    /// What only this installation can sign with.
+    /// The key that signs cookies and forms.
     pub key: &'a str,
 }
 

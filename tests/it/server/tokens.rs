@@ -586,6 +586,24 @@ fn a_revoked_token_lets_nobody_in_from_that_moment_on() {
     assert_eq!(guarded.events("token_revoked").len(), 2);
 }
 
+/// Whoever has a backup has the database and `secret.key`, but not the key that cookies are signed with.
+#[test]
+fn a_cookie_outlives_a_restart_but_is_nothing_that_a_backup_could_make() {
+    let mut guarded = Guarded::new();
+    let (_, token) = guarded.make(json!({"name": "ada", "role": "admin"}));
+    let cookie = guarded.log_in(&token);
+    guarded.house.restart();
+    assert_eq!(guarded.house.ask("GET", "/jobs", &cookie, b"").status, 200);
+
+    guarded.house.server.stop();
+    let key = guarded.house.config.data_dir.join("session.key");
+    let former = std::fs::read(&key).unwrap();
+    std::fs::remove_file(&key).unwrap();
+    guarded.house.restart();
+    assert_ne!(std::fs::read(&key).unwrap(), former);
+    assert_eq!(guarded.house.ask("GET", "/jobs", &cookie, b"").status, 303);
+}
+
 #[test]
 fn whoever_listens_is_sent_away_when_the_token_has_expired() {
     let guarded = Guarded::new();
