@@ -77,6 +77,7 @@ pub struct Headers {
     /// What for: `navigate`, `cors`, …
     pub fetch_mode: Option<String>,
     pub origin: Option<String>,
+    pub referer: Option<String>,
     pub cookie: Option<String>,
     /// `Stepward-Lineage`: the last epoch that a worker has seen, see `domain/lineage.rs`.
     pub lineage: Option<String>,

@@ -879,6 +879,7 @@ async fn read(
         fetch_site: text("sec-fetch-site")?,
         fetch_mode: text("sec-fetch-mode")?,
         origin: text("origin")?,
+        referer: joined(&head.headers, "referer", ", "),
         cookie: joined(&head.headers, "cookie", "; "),
         lineage: text(LINEAGE_HEADER)?,
         protocol: text(PROTOCOL_HEADER)?,

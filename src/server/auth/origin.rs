@@ -43,20 +43,24 @@ impl OwnNames {
         // A person may follow a link from another site to a page. A link to anything else would let that site start downloads, and
         // what a page of another site fetches here it could not read, but it would cost us.
         let is_navigation = headers.fetch_mode.as_deref() == Some("navigate");
-        let is_visit = is_linkable && is_navigation;
-        if method.is_safe() && (is_visit || headers.fetch_site.is_none()) {
+        let is_visit = is_linkable && (is_navigation || headers.fetch_site.is_none());
+        if method.is_safe() && is_visit {
             return Ok(());
         }
-        let is_own = match (&headers.fetch_site, &headers.origin) {
-            (Some(site), _) => matches!(site.as_str(), "same-origin" | "none"),
-            (None, Some(origin)) => origin.split("://").nth(1) == Some(host),
-            // No browser.
-            (None, None) => true,
+        let is_own = match (&headers.fetch_site, &headers.origin, &headers.referer) {
+            (Some(site), ..) => matches!(site.as_str(), "same-origin" | "none"),
+            (None, Some(origin), _) => authority(origin) == Some(host),
+            // Browsers send `Sec-Fetch-Site` over TLS and to this machine only. Elsewhere `Referer` names the page with the link, unless
+            // that page keeps the browser from it. A proxy may have put another name into `Host`.
+            (None, None, Some(referer)) => authority(referer)
+                .is_none_or(|sender| sender == host || self.is_ours(host_name(sender))),
+            // No browser, or an address that somebody typed.
+            (None, None, None) => true,
         };
         if is_own {
             return Ok(());
         }
-        let message = match is_navigation && method.is_safe() {
+        let message = match method.is_safe() && (is_navigation || headers.fetch_site.is_none()) {
             true => {
                 "another site led the browser to this address, which is no page: open it from a page of this server, or type it in"
             }
@@ -68,6 +72,12 @@ impl OwnNames {
     fn is_ours(&self, name: &str) -> bool {
         is_local(name) || (self.names.iter()).any(|known| known.eq_ignore_ascii_case(name))
     }
+}
+
+/// The host and the port in a URL.
+fn authority(url: &str) -> Option<&str> {
+    let (_, rest) = url.split_once("://")?;
+    rest.split(['/', '?', '#']).next()
 }
 
 /// A name of this machine, to itself.
