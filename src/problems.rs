@@ -403,8 +403,14 @@ fn failed_backup(backups: &BackupsJson, now: Timestamp) -> Option<Problem> {
             "no backup could be made for {since}: {} ({last})",
             failed.message
         ),
-        fix: "mend what it says, it is tried again every ten minutes; or by hand: stepward backup FILE"
-            .to_string(),
+        fix: match backups.pipe {
+            None => "correct what the message says: the server tries again every ten minutes. Or make one by hand: stepward backup FILE",
+            Some(_) => {
+                "correct what the message says: the server tries again every ten minutes. Or make one by hand, encrypted as in \
+                 backup.pipe: stepward backup FILE --pipe COMMAND"
+            }
+        }
+        .to_string(),
         page: "/events".to_string(),
     })
 }

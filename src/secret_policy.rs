@@ -28,7 +28,7 @@ use crate::secrets::{from_environment, from_opened};
 /// The variable with which systemd names the folder of `LoadCredential=`.
 const CREDENTIALS_DIRECTORY: &str = "CREDENTIALS_DIRECTORY";
 /// The variable that holds a token for a Stepward server. It is never a secret of a workflow file.
-const TOKEN_VARIABLE: &str = "STEPWARD_TOKEN";
+pub const TOKEN_VARIABLE: &str = "STEPWARD_TOKEN";
 /// The variable that names a file with such a token.
 const TOKEN_FILE_VARIABLE: &str = "STEPWARD_TOKEN_FILE";
 

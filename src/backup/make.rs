@@ -22,6 +22,7 @@ use crate::domain::lineage::LogTag;
 use crate::domain::{AttemptRef, JobId, Timestamp};
 use crate::logs::{log_file_name, parse_log_file_name};
 use crate::sealer::KEY_FILE;
+use crate::secret_policy::{OpenFault, SecretPolicy, SourceOpener, SourcePlace};
 use crate::store::{Copy, DATABASE_FILE, GoOn, Stopped, Store};
 use crate::temporary;
 use crate::wire::Time;
@@ -48,6 +49,8 @@ pub struct Sources {
     pub staging: Staging,
     /// Folders that are not looked into, should they be below that of the workflows.
     pub apart: Vec<PathBuf>,
+    /// Knows the files of the server itself. Tokens and keys are not part of a backup, under no name.
+    pub policy: SecretPolicy,
 }
 
 /// Where the database is copied to for a while.
@@ -106,6 +109,8 @@ pub struct Backup {
     logs: LogSums,
     /// What comes next, in order; then the logs, a job at a time; then the manifest.
     planned: VecDeque<(String, Planned)>,
+    /// For the files of the workflows folder. `None`: there is no such folder.
+    workflow_opener: Option<SourceOpener>,
     jobs: VecDeque<i64>,
     reading: Option<Reading>,
     /// Bytes that are to be handed out before anything else, and how far they are.
@@ -117,6 +122,7 @@ pub struct Backup {
 enum Planned {
     Open(File),
     Path(PathBuf),
+    Workflow(PathBuf),
 }
 
 struct Reading {
@@ -163,9 +169,12 @@ pub fn begin(
         apart.extend(sources.apart.iter().map(|folder| real(folder)));
         collect(folder, "", 0, &apart, &mut found, &mut left_out);
         let named = found.into_iter();
-        planned
-            .extend(named.map(|(name, path)| (format!("{WORKFLOWS}{name}"), Planned::Path(path))));
+        planned.extend(
+            named.map(|(name, path)| (format!("{WORKFLOWS}{name}"), Planned::Workflow(path))),
+        );
     }
+    let folder = sources.workflows_dir.as_ref();
+    let workflow_opener = folder.map(|folder| sources.policy.source_opener(folder));
     let jobs = job_folders(&sources.data_dir.join(LOGS_FOLDER))?;
     Ok(Backup {
         manifest: Manifest {
@@ -185,6 +194,7 @@ pub fn begin(
         sources,
         copy,
         planned,
+        workflow_opener,
         jobs,
         reading: None,
         ready: (Vec::new(), 0),
@@ -248,8 +258,6 @@ fn collect(
             Ok(found_there)
                 if found_there.is_file()
                     && is_text
-                    // A link must not bring in what the data folder keeps to itself, such as its tokens.
-                    && !(path.is_symlink() && apart.iter().any(|kept| real(&path).starts_with(kept)))
                     && found_there.len() <= FILE_BYTES_MAX
                     && found.len() < FILES_MAX
                     && super::open::is_file_name(&name)
@@ -349,6 +357,14 @@ impl Backup {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(error) => return Err(BackupError::Source(path, error)),
             },
+            Planned::Workflow(path) => match self.open_workflow(&path)? {
+                Some(file) => (file, path),
+                None => {
+                    let name = name.trim_start_matches(WORKFLOWS).to_string();
+                    self.manifest.left_out.push(name);
+                    return Ok(());
+                }
+            },
         };
         let unreadable = |error| BackupError::Source(path.clone(), error);
         let found = file.metadata().map_err(unreadable)?;
@@ -365,6 +381,20 @@ impl Backup {
             sum: Sha256::new(),
         });
         Ok(())
+    }
+
+    /// Opens a file of the workflows folder. `None`: it is a file of the server itself, such as a token, or is no plain file any more.
+    fn open_workflow(&self, path: &Path) -> Result<Option<File>, BackupError> {
+        let opener = self.workflow_opener.as_ref();
+        let opener = opener.expect("a folder with a file was looked into");
+        match opener.open(path) {
+            Ok(opened) if opened.place == SourcePlace::OfServer => Ok(None),
+            Ok(opened) => Ok(Some(opened.file)),
+            Err(OpenFault::Unreadable(error)) if error.kind() != io::ErrorKind::NotFound => {
+                Err(BackupError::Source(path.into(), error))
+            }
+            Err(_) => Ok(None),
+        }
     }
 
     fn end_file(&mut self, reading: Reading) -> Result<(), BackupError> {

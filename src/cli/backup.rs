@@ -25,15 +25,18 @@ use crate::backup::{self, Backup, BackupError, Contents, Manifest, Noted, Source
 use crate::certificate::Trust;
 use crate::client::CallError;
 use crate::clock::wall_time;
-use crate::config::read_token;
+use crate::config::{ServerConfig, read_token};
 use crate::program::Feeder;
+use crate::secret_policy::{SecretPolicy, TOKEN_VARIABLE};
 use crate::store::{DATABASE_FILE, GoOn, OpenError, Stopped};
 use crate::temporary;
 use crate::wire::Time;
-use crate::wire::api::AuditLinkJson;
+use crate::wire::api::{AuditLinkJson, BackupsJson};
 
 /// The database is copied before the first byte comes.
 const PATIENCE: Duration = Duration::from_secs(3_600);
+const BACKUPS_PATH: &str = "/api/backups";
+const SETTINGS_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Args)]
 #[command(
@@ -168,8 +171,15 @@ pub fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     }
     // Held until the end: no server may start meanwhile.
     let stopped;
-    let held = match source(&args)? {
-        Source::Server(remote) => write(of_server(&remote)?, &file, &args)?,
+    let (held, piped_by_settings) = match source(&args)? {
+        Source::Server(remote) => {
+            let held = write(of_server(&remote)?, &file, &args)?;
+            let settings = remote
+                .client
+                .get::<BackupsJson>(BACKUPS_PATH, SETTINGS_TIMEOUT);
+            // A server that does not answer this has given the backup all the same.
+            (held, settings.ok().and_then(|settings| settings.pipe))
+        }
         Source::Folder(folder) => {
             stopped = Stopped::take(&folder).map_err(|error| match error {
                 OpenError::InUse { .. } => {
@@ -177,14 +187,16 @@ pub fn run(args: BackupArgs) -> anyhow::Result<Exit> {
                 }
                 error => error.into(),
             })?;
-            let mut backup = of_folder(&stopped, args.config.as_deref())?;
+            let settings = server_config(args.config.as_deref())?;
+            let program = settings.backup.pipe.first().cloned();
+            let mut backup = of_folder(&stopped, args.config.as_deref(), settings)?;
             let held = write(&mut backup, &file, &args)?;
             let noted = Noted {
                 made_at: backup.manifest().made_at,
                 bytes: backup.bytes_read(),
             };
             backup::note(&folder, noted);
-            held
+            (held, program)
         }
     };
     let secret = match held.manifest.has_key() {
@@ -199,7 +211,13 @@ pub fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     let held = HeldJson::of(&file, &held.manifest);
     for left_out in &held.left_out {
         say(format!(
-            "{left_out} of the workflows folder is left out: it is too large, no plain file, or a link into the data folder"
+            "{left_out} of the workflows folder is left out: it is too large, no plain file, or a file of the server itself, such as a token"
+        ));
+    }
+    if let (Some(program), None) = (&piped_by_settings, &args.pipe) {
+        say(format!(
+            "this backup is not encrypted: backup.pipe of the settings sends only the backups that the server makes by itself through \
+             `{program}`; for this one use --pipe COMMAND"
         ));
     }
     match (is_stdout, args.show.json) {
@@ -277,9 +295,12 @@ fn of_server(remote: &Remote) -> anyhow::Result<Box<dyn Read>> {
 }
 
 /// With the settings and the workflows that a server would have if it were started here with this folder.
-fn of_folder(stopped: &Stopped, config: Option<&Path>) -> anyhow::Result<Backup> {
+fn of_folder(
+    stopped: &Stopped,
+    config: Option<&Path>,
+    settings: ServerConfig,
+) -> anyhow::Result<Backup> {
     let file = config_file(config, SERVER_CONFIG);
-    let settings = server_config(config)?;
     let is_its_own = config.is_some() || same(&settings.data_dir, stopped.folder());
     let sources = Sources {
         data_dir: stopped.folder().to_path_buf(),
@@ -287,6 +308,10 @@ fn of_folder(stopped: &Stopped, config: Option<&Path>) -> anyhow::Result<Backup>
         settings_file: file.filter(|_| is_its_own),
         staging: Staging::in_data(stopped.folder()),
         apart: settings.backup.dir.iter().cloned().collect(),
+        policy: SecretPolicy::of_user(&ServerConfig {
+            data_dir: stopped.folder().to_path_buf(),
+            ..settings
+        }),
     };
     if !is_its_own {
         say(
@@ -427,11 +452,13 @@ fn verified(stream: impl Read, squeeze: bool) -> anyhow::Result<(File, Contents)
     Ok((plain, contents))
 }
 
-/// Runs the command of `--pipe` as if it had been typed: it sees the terminal and the environment of whoever typed it.
+/// Runs the command of `--pipe` as if it had been typed: it sees the terminal and the environment of whoever typed it, but not the token,
+/// which other processes of the same user could read there.
 fn run_pipe(command: &str, plain: File, out: Stdio) -> anyhow::Result<()> {
     let (feeder, stdin) = Feeder::new(plain).context("no pipe can be made")?;
     let mut child = Command::new("sh")
         .args(["-c", command])
+        .env_remove(TOKEN_VARIABLE)
         .stdin(stdin)
         .stdout(out)
         .spawn()

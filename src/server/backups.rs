@@ -22,6 +22,7 @@ use crate::domain::event::{EventKind, NewEvent};
 use crate::engine::Engine;
 use crate::essential::{catch_and_count, spawn_essential};
 use crate::metrics::PanicPlace;
+use crate::secret_policy::SecretPolicy;
 use crate::store::GoOn;
 use crate::wire::api::{BackupFailureJson, BackupJson, BackupsJson};
 use crate::words;
@@ -206,6 +207,7 @@ impl Maker {
             settings_file: self.settings_file.clone(),
             staging,
             apart: self.config.backup.dir.iter().cloned().collect(),
+            policy: SecretPolicy::of_user(&self.config),
         };
         let from = backup::From::Running(&self.engine.store);
         backup::begin(from, sources, self.clock.now().wall, &self.go_on())

@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use stepward::backup::{self, BackupError, From, Restore, Restored, Shelf, Sources, Staging};
+use stepward::config::ServerConfig;
 use stepward::domain::Timestamp;
+use stepward::secret_policy::SecretPolicy;
 use stepward::store::{CopyError, GoOn, SCHEMA_VERSION, Store, StoreOptions};
 use tempfile::TempDir;
 
@@ -34,6 +36,7 @@ fn small() -> Vec<u8> {
         settings_file: None,
         staging: Staging::in_data(&data),
         apart: Vec::new(),
+        policy: SecretPolicy::nothing(),
     };
     // A log of an attempt that no step is in: whoever gets that number next must not find it.
     fs::create_dir_all(data.join("logs/7")).unwrap();
@@ -70,6 +73,7 @@ fn two_installations_that_share_a_folder_leave_each_others_copies_alone() {
         settings_file: None,
         staging: Shelf::new(folder.path(), "1a2b3c4d5e6f", 1).staging(),
         apart: Vec::new(),
+        policy: SecretPolicy::nothing(),
     };
     let go_on: GoOn = Arc::new(|| true);
     backup::begin(From::Running(&store), sources, NOW, &go_on).unwrap();
@@ -467,6 +471,7 @@ fn with_logs(most: usize) -> (Vec<u8>, usize) {
         workflows_dir: None,
         settings_file: None,
         apart: Vec::new(),
+        policy: SecretPolicy::nothing(),
     };
     let go_on: GoOn = Arc::new(|| true);
     let mut backup = backup::begin(From::Running(&store), sources, NOW, &go_on).unwrap();
@@ -835,14 +840,27 @@ fn a_backup_holds_no_token_of_the_data_folder() {
     for name in [
         "admin.token",
         "worker.token",
+        "session.key",
         "anything-else",
         "secret.key.old",
     ] {
         fs::write(data.join(name), TOKEN).unwrap();
     }
+    let mut config = ServerConfig {
+        data_dir: data.clone(),
+        ..ServerConfig::default()
+    };
     // Not by a detour either.
     std::os::unix::fs::symlink(data.join("admin.token"), workflows.join("a.yaml")).unwrap();
     std::os::unix::fs::symlink(&data, workflows.join("data")).unwrap();
+    fs::hard_link(data.join("admin.token"), workflows.join("hard.yaml")).unwrap();
+    for (name, file) in [
+        ("token", &mut config.auth.token_file),
+        ("tls.key", &mut config.tls.key_file),
+    ] {
+        fs::write(workflows.join(name), TOKEN).unwrap();
+        *file = Some(workflows.join(name));
+    }
     fs::write(workflows.join("b.yaml"), "tasks: {}\n").unwrap();
     for workflows_dir in [&workflows, &data, &folder.path().to_path_buf()] {
         let sources = Sources {
@@ -851,6 +869,7 @@ fn a_backup_holds_no_token_of_the_data_folder() {
             settings_file: None,
             staging: Staging::in_data(&data),
             apart: Vec::new(),
+            policy: SecretPolicy::of_user(&config),
         };
         let go_on: GoOn = Arc::new(|| true);
         let mut backup = backup::begin(From::Running(&store), sources, NOW, &go_on).unwrap();
@@ -862,5 +881,12 @@ fn a_backup_holds_no_token_of_the_data_folder() {
                 .any(|part| part == TOKEN.as_bytes());
             assert!(!holds, "{name} of {}", workflows_dir.display());
         }
+        let left_out = &backup.manifest().left_out;
+        let is_left_out = |name: &str| left_out.iter().any(|left| left.ends_with(name));
+        assert_eq!(
+            ["a.yaml", "hard.yaml", "token", "tls.key"].map(is_left_out),
+            [workflows_dir != &data; 4],
+            "{left_out:?}"
+        );
     }
 }

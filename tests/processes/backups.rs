@@ -11,7 +11,7 @@ use stepward::client::Client;
 use stepward::wire::api::{BackupsJson, JobJson, List};
 
 use crate::house::{House, PATIENT, SETTINGS, await_that, check_database};
-use crate::typed::{Typed, typed, typed_in};
+use crate::typed::{Typed, command, typed, typed_in};
 
 const WORK: &str = "
 tasks:
@@ -588,6 +588,15 @@ fn backups_are_encrypted_once_the_settings_name_a_command() {
     house.start_server();
     house.await_sweep();
     assert_eq!(shelf(&folder), [name]);
+
+    // By hand nothing is encrypted unless that is asked for.
+    let by_hand = typed(&house, &["backup", "by-hand.tar.gz"]);
+    assert_eq!(by_hand.code, Some(0), "{by_hand:?}");
+    let told = "this backup is not encrypted: backup.pipe of the settings";
+    assert!(by_hand.stderr.contains(told), "{by_hand:?}");
+    let encrypted = typed(&house, &["backup", "by-hand.age", "--pipe", CIPHER]);
+    assert_eq!(encrypted.code, Some(0), "{encrypted:?}");
+    assert!(!encrypted.stderr.contains(told), "{encrypted:?}");
     let path = file.to_str().unwrap();
     for words in [
         &["backup", "verify", path][..],
@@ -729,6 +738,22 @@ fn one_types_a_backup_that_a_command_encrypts() {
     fs::write(house.path("plain"), plain).unwrap();
     let verified = typed(&house, &["backup", "verify", "plain"]);
     assert_eq!(verified.code, Some(0), "{verified:?}");
+
+    // Other processes of the same user could read the token in the environment of the command.
+    let listing = "cat >/dev/null; env";
+    let mut list = command(
+        house.folder.path(),
+        &["backup", "environment", "--pipe", listing],
+    );
+    list.env("STEPWARD_SERVER_URL", house.url());
+    list.env("STEPWARD_TOKEN", "0123456789abcdef0123");
+    let listed: Typed = list.output().unwrap().into();
+    assert_eq!(listed.code, Some(0), "{listed:?}");
+    let listed = fs::read_to_string(house.path("environment")).unwrap();
+    assert!(
+        listed.contains("PATH=") && !listed.contains("STEPWARD_TOKEN"),
+        "{listed}"
+    );
 
     for (command, why) in [
         ("cat; exit 3", "exit status: 3"),

@@ -34,7 +34,7 @@ pub fn look(case: &Case, folder: &Path) -> Vec<Finding> {
             "the server could make no backup, first {since}: {}",
             failed.message
         );
-        let fix = "mend what it says: it is tried again every ten minutes";
+        let fix = "correct what the message says: the server tries again every ten minutes";
         found.push(Finding::problem(message).fix(fix));
     }
     if let Some(ahead) = &backups.ahead {
