@@ -1,7 +1,8 @@
-//! What people should know about who may come in: a server that asks nobody, tokens that anybody could have made, and steps that can
-//! read tokens.
+//! What people should know about who may come in: a server that asks nobody, tokens that anybody could have made, steps that can read
+//! tokens, and a data folder that other users can change.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 
 use super::App;
 use super::first_start::FirstTokens;
@@ -35,6 +36,7 @@ pub fn notices(app: &App, may_list_tokens: bool) -> Vec<NoticeJson> {
         open_folder(app),
         unasked_tokens(app, may_list_tokens),
         steps_read_tokens(app),
+        writable_folder(app),
     ];
     notices.into_iter().flatten().collect()
 }
@@ -165,6 +167,45 @@ fn steps_read_tokens(app: &App) -> Option<NoticeJson> {
         fix: "run a worker as another user instead: make an enrolment with `stepward token new NAME --role enrolment --to FILE`, start \
               `stepward worker --name NAME --server URL --token-file FILE` as that user, and set embedded_worker: false"
             .to_string(),
+        page: "/settings".to_string(),
+    })
+}
+
+/// The permission of everybody to write.
+const WRITTEN_BY_ALL: u32 = 0o002;
+
+/// Whoever can change the data folder can replace the database and the files in it. A folder that this server made has mode 0700. A group
+/// that may write is no problem: it may have no other member, as in a container whose volume has a group of its own.
+fn writable_folder(app: &App) -> Option<NoticeJson> {
+    let folder = &app.config.data_dir;
+    let found = folder.metadata().ok()?;
+    let is_own = [0, rustix::process::geteuid().as_raw()].contains(&found.uid());
+    let shown = folder.display();
+    let quoted = shell_path(folder);
+    let (message, fix) = match (is_own, found.mode() & WRITTEN_BY_ALL) {
+        (true, 0) => return None,
+        (true, _) => (
+            format!(
+                "every user can change the data folder {shown} (mode {:04o})",
+                found.mode() & 0o7777
+            ),
+            format!("chmod 700 {quoted}"),
+        ),
+        (false, _) => (
+            format!(
+                "the data folder {shown} belongs to another user (uid {}), who can change it and read what is in it",
+                found.uid()
+            ),
+            format!(
+                "stop the server, and give it a folder of its own: chown -R \"$(id -u)\" {quoted}"
+            ),
+        ),
+    };
+    Some(NoticeJson {
+        code: "data_folder_not_private".to_string(),
+        severity: Severity::Problem,
+        message,
+        fix,
         page: "/settings".to_string(),
     })
 }

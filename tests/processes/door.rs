@@ -902,6 +902,27 @@ tasks:
     stop(server);
 }
 
+/// Whoever can change the folder can put another database there.
+#[test]
+fn a_data_folder_that_others_can_change_is_a_problem() {
+    let folder = project();
+    let data = folder.path().join(".stepward");
+    fs::create_dir(&data).unwrap();
+    for (mode, is_told) in [
+        (0o777, true),
+        (0o770, false),
+        (0o755, false),
+        (0o700, false),
+    ] {
+        fs::set_permissions(&data, fs::Permissions::from_mode(mode)).unwrap();
+        let (server, _) = serve(folder.path(), &[]);
+        let codes = problem_codes(folder.path());
+        let is_there = codes.contains(&"data_folder_not_private".to_string());
+        assert_eq!(is_there, is_told, "{mode:o}: {codes:?}");
+        stop(server);
+    }
+}
+
 /// Another user of the machine finds nothing, wherever they stand.
 #[test]
 fn another_user_is_a_stranger() {
