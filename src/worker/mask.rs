@@ -16,6 +16,10 @@ use crate::domain::limits::can_be_masked;
 const ADDED_FORMS_BYTES_MAX: usize = 1 << 20;
 /// Further secrets are hidden as they are, but not encoded: a secret JSON value may hold more than 100,000 texts.
 const ENCODED_SECRETS_MAX: usize = 10_000;
+/// Lines of one secret, and of all secrets, that are hidden encoded each by itself: a step may read a key or a password file line by
+/// line. Further lines are hidden as they are, and in the encoded forms of the whole secret.
+const ENCODED_LINES_MAX: usize = 200;
+const ENCODED_LINES_OF_ALL_MAX: usize = 10_000;
 /// What stands for a secret.
 const HIDDEN: &[u8] = b"***";
 /// Line lengths of `openssl base64` and of `base64` by default.
@@ -66,11 +70,15 @@ impl Masks {
     /// With how many of the values are too short to be hidden.
     pub fn new(secrets: &[String]) -> (Masks, usize) {
         let mut all: BTreeSet<Vec<u8>> = BTreeSet::new();
+        let mut lines_left = ENCODED_LINES_OF_ALL_MAX;
         for (index, secret) in secrets.iter().enumerate() {
-            all.extend(match index < ENCODED_SECRETS_MAX {
-                true => forms(secret),
-                false => plain_forms(secret),
-            });
+            if index < ENCODED_SECRETS_MAX {
+                let lines = encoded_lines(secret, lines_left);
+                lines_left -= lines.len();
+                all.extend(forms(secret, &lines));
+            } else {
+                all.extend(plain_forms(secret));
+            }
         }
         let mut masks = Masks::default();
         masks.set(all.into_iter().collect());
@@ -85,7 +93,7 @@ impl Masks {
         if self.added == ADDED_MAX {
             return Added::TooMany;
         }
-        let mut new = forms(secret);
+        let mut new = forms(secret, &encoded_lines(secret, ENCODED_LINES_MAX));
         new.retain(|form| self.forms.binary_search(form).is_err());
         let bytes = self.added_forms_bytes + new.iter().map(Vec::len).sum::<usize>();
         if bytes > ADDED_FORMS_BYTES_MAX {
@@ -242,18 +250,25 @@ fn pair(text: &[u8]) -> usize {
     usize::from(text[0]) << 8 | usize::from(text[1])
 }
 
+/// The lines of a secret of several lines that are hidden in encoded forms as well, at most `max`.
+fn encoded_lines(secret: &str, max: usize) -> Vec<&str> {
+    let lines = secret.trim().lines().map(str::trim);
+    let lines = lines.filter(|line| line.len() >= SECRET_BYTES_MIN && *line != secret.trim());
+    lines.take(max.min(ENCODED_LINES_MAX)).collect()
+}
+
 /// How a secret may be printed, line by line.
-fn forms(secret: &str) -> BTreeSet<Vec<u8>> {
+fn forms(secret: &str, lines: &[&str]) -> BTreeSet<Vec<u8>> {
     let mut forms = plain_forms(secret);
     if is_too_short(secret) {
         return forms;
     }
-    for secret in [secret, secret.trim()] {
-        forms.extend(base64_forms(secret.as_bytes()));
-        forms.extend(hex_forms(secret.as_bytes()));
-        forms.extend(url_forms(secret));
-        forms.extend(json_forms(secret));
-        forms.extend(html_forms(secret));
+    for text in [secret, secret.trim()].iter().chain(lines) {
+        forms.extend(base64_forms(text.as_bytes()));
+        forms.extend(hex_forms(text.as_bytes()));
+        forms.extend(url_forms(text));
+        forms.extend(json_forms(text));
+        forms.extend(html_forms(text));
     }
     forms.retain(|form| form.len() >= SECRET_BYTES_MIN && !form.contains(&b'\n'));
     forms
@@ -389,13 +404,13 @@ fn url_forms(secret: &str) -> Vec<Vec<u8>> {
 }
 
 /// The forms of a secret inside a JSON text, without the quotes. Writers of JSON differ in four ways: characters other than ASCII may be
-/// escaped, `<`, `>`, `&` and `'` may be escaped so that the text is safe in HTML, the digits of an escape have either case, and a
+/// escaped, `<`, `>`, `&`, `'` and `=` may be escaped so that the text is safe in HTML, the digits of an escape have either case, and a
 /// slash may have a backslash before it.
 fn json_forms(secret: &str) -> Vec<Vec<u8>> {
     let quoted = serde_json::to_string(secret).expect("a text is JSON");
     let plain = &quoted[1..quoted.len() - 1];
     let mut forms = Vec::new();
-    for escapes_html in ["", "<>&", "<>&'"] {
+    for escapes_html in ["", "<>&", "<>&'", "<>&'="] {
         for escapes_other_than_ascii in [false, true] {
             let lower = json_form(plain, escapes_html, escapes_other_than_ascii, false);
             let upper = json_form(plain, escapes_html, escapes_other_than_ascii, true);

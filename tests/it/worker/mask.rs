@@ -159,6 +159,23 @@ fn each_line_of_a_secret_is_hidden_and_the_whole_in_one_line() {
 }
 
 #[test]
+fn each_line_of_a_secret_is_hidden_where_a_step_encodes_it_by_itself() {
+    let masks = masks(&["admin-user\nabc/def=ghi\n"]);
+    for shown in [
+        // base64, base64 with the newline that `echo` adds, `xxd -p`, `jq @uri`, `jq @html` and Gson
+        "YWRtaW4tdXNlcg==",
+        "YWJjL2RlZj1naGkK",
+        "6162632f6465663d676869",
+        "abc%2Fdef%3Dghi",
+        "abc/def\\u003dghi",
+    ] {
+        let hidden = masks.hide(shown);
+        // The last character of base64 depends on what follows.
+        assert!(hidden.starts_with("***") && hidden.len() <= 6, "{hidden}");
+    }
+}
+
+#[test]
 fn what_cannot_be_part_of_a_secret_is_not_held_back() {
     let masks = masks(&["hunter2-hunter2"]);
     let mut masker = Masker::default();
