@@ -75,6 +75,7 @@ bash -c '. /usr/share/bash-completion/completions/stepward && complete -p stepwa
 [ -s /usr/share/fish/vendor_completions.d/stepward.fish ]
 [ -e /usr/share/doc/stepward/copyright ]
 [ -e /usr/share/doc/stepward/examples/server-config.example.yaml ]
+[ -e /usr/share/doc/stepward/docs/security.md ]
 
 cp /usr/share/doc/stepward/examples/hello.yaml /etc/stepward/workflows/
 grep -q /var/lib/stepward/admin.token dpkg.log || fail "the installation does not say where the token is: $(cat dpkg.log)"

@@ -258,7 +258,8 @@ fn refused(reference: &SecretRef, users: &[String], fault: &SecretFault) -> Opti
         SecretFaultKind::NotAllowed if is_credential(reference) => return None,
         // `stepward dev` and a local run allow it.
         SecretFaultKind::NotAllowed => Finding::warning(message()).fix(
-            "correct it as the message says; `stepward dev` and a local run are not restricted",
+            "correct it as the message says; `stepward dev` and a local run are not restricted. A credential that systemd gives to \
+             the server is allowed, but this command knows of it only where CREDENTIALS_DIRECTORY is set as for the server",
         ),
         SecretFaultKind::Refused | SecretFaultKind::TooShort => {
             Finding::problem(message()).fix("correct it as the message says")

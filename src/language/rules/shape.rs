@@ -290,7 +290,8 @@ tasks:
         code: "E072",
         title: "a secret from a place that is not allowed",
         text: "A server takes secrets of workflow files only from the places that its setting `secrets` lists: files below \
-               `allow_files`, and variables whose names begin with `allow_env_prefix`. Links are followed first. Files of the \
+               `allow_files`, credentials that systemd gives to the server, and variables whose names begin with `allow_env_prefix`. Links \
+               are followed first. Files of the \
                server itself are always refused. `stepward dev` and `stepward run` without a server allow what you can read, \
                and `stepward validate` does not know the server's setting.",
         wrong: r#"tasks:
