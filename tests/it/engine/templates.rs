@@ -487,3 +487,34 @@ fn a_definition_that_0_1_froze_keeps_its_rules_in_a_retry() {
     );
     assert!(given(&house, step, Rules::V2, input).is_err());
 }
+
+#[test]
+fn each_secret_of_a_task_keeps_the_rules_that_it_was_accepted_under() {
+    let house = TestHouse::new();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "1234").unwrap();
+    let secret = |rules| TaskSecret {
+        reference: SecretRef::File(file.path().to_str().unwrap().to_string()),
+        rules,
+    };
+    let using = |name: &str| {
+        let mut step = script(name);
+        step.env = [("PIN".to_string(), format!("{{{{ secret.{name} }}}}"))].into();
+        step
+    };
+    let draft = TaskDraft {
+        secrets: [
+            ("former".to_string(), secret(Rules::V1)),
+            ("new".to_string(), secret(Rules::V2)),
+        ]
+        .into(),
+        ..task(vec![using("former"), using("new")])
+    };
+    let worker = house.worker("ann", &[], 2);
+    let job = submit(&house, draft, "{}");
+    let given = worker.poll(2, &[]).assignments;
+    assert_eq!(given.len(), 1);
+    assert_eq!(given[0].env["PIN"], "1234");
+    let message = house.step(job, "new").message.unwrap();
+    assert!(message.contains("too short to be masked"), "{message}");
+}
