@@ -430,10 +430,12 @@ fn serve(app: &App, exchange: Exchange) {
         return;
     }
     note_who_came(app, &request.caller);
-    let handled = catch_request(app, route, || (route.handler)(app, request));
-    let handled = handled.unwrap_or_else(|| {
-        let message = "the server met a fault of its own, its log says which";
-        Err(ApiError::new(500, "internal", message))
+    let handled = answer.check_budget().and_then(|()| {
+        let handled = catch_request(app, route, || (route.handler)(app, request));
+        handled.unwrap_or_else(|| {
+            let message = "the server met a fault of its own, its log says which";
+            Err(ApiError::new(500, "internal", message))
+        })
     });
     let handled = handled.map_err(|error| {
         error.clipped(match route.access.is_checked() {
