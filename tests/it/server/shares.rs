@@ -553,3 +553,43 @@ fn a_job_that_was_made_is_answered_also_without_room_for_the_answer() {
     let cancelled = guarded.as_role("operator", "POST", &format!("{path}/cancel"), &Value::Null);
     assert_eq!(cancelled.status, 200, "{}", cancelled.text());
 }
+
+#[test]
+fn a_page_does_not_repeat_a_long_text_that_it_refuses() {
+    let guarded = Guarded::with(Limits::default(), |_| ());
+    let cookie = guarded.log_in(&guarded.tokens["operator"]);
+    let headers = format!("{FORM}{cookie}");
+    let page = guarded.house.ask("GET", "/tasks/hello", &cookie, b"");
+    let proof = field(&page, "page");
+    let run = |fields: &str| {
+        let form = format!("page={proof}&{fields}");
+        let answer = (guarded.house).ask("POST", "/tasks/hello/run", &headers, form.as_bytes());
+        assert_eq!(answer.status, 422, "{}", answer.text());
+        answer
+    };
+    let usual = run("input.name=x").body.len();
+    let long = "\"".repeat(900_000);
+    for field in ["input.name", "labels", "priority", "not_before"] {
+        let page = run(&format!("input.n=x&{field}={long}"));
+        assert!(
+            page.body.len() < usual + 8_000,
+            "{field}: {}",
+            page.body.len()
+        );
+        assert!(
+            page.text().contains("too long to be shown again"),
+            "{field}"
+        );
+    }
+    // Many lines that each are a fault.
+    let page = run(&format!("labels={}", "a%0A".repeat(200_000)));
+    assert!(page.body.len() < usual + 8_000, "{}", page.body.len());
+    assert!(page.text().contains("199990 more labels have no value"));
+    // What fits is shown again, as long as all of it is not too long.
+    let short = "x".repeat(60_000);
+    let names = ["name", "deep", "n", "a", "to"];
+    let all = names.map(|name| format!("input.{name}={short}")).join("&");
+    let page = run(&all).text();
+    assert_eq!(page.matches(&short).count(), 4);
+    assert_eq!(page.matches("too long to be shown again").count(), 1);
+}
