@@ -237,10 +237,20 @@ fn a_backup_with_an_unreadable_row_says_so_and_can_be_restored() {
     let verify = ["backup", "verify", "one.tar", "--json"];
     let verified = typed_in(house.folder.path(), &verify);
     assert_eq!(verified.json()["audit_fits"], false, "{verified:?}");
+    assert_eq!(verified.code, Some(1), "{verified:?}");
     assert!(
         verified.stderr.contains("row 2 cannot be read"),
         "{verified:?}"
     );
+    let verified = typed_in(house.folder.path(), &verify[..3]);
+    assert_eq!(verified.code, Some(1), "{verified:?}");
+    let told = &verified.stdout;
+    assert!(told.contains("the audit log in it was changed"), "{told}");
+    assert!(told.contains("row 2 cannot be read"), "{told}");
+    assert!(!told.contains("every rule holds"), "{told}");
+    let tried = typed_in(house.folder.path(), &["restore", "one.tar", "--dry-run"]);
+    assert_eq!(tried.code, Some(0), "{tried:?}");
+    assert!(tried.stdout.contains("but for its audit log"), "{tried:?}");
     assert!(house.stop_server());
     let restored = typed_in(
         house.folder.path(),
@@ -249,6 +259,12 @@ fn a_backup_with_an_unreadable_row_says_so_and_can_be_restored() {
     assert_eq!(restored.code, Some(0), "{restored:?}");
     assert!(
         restored.stderr.contains("row 2 cannot be read"),
+        "{restored:?}"
+    );
+    assert!(
+        restored
+            .stdout
+            .contains("with an audit log that was changed"),
         "{restored:?}"
     );
 }
