@@ -63,7 +63,8 @@ enum AuditVerb {
     /// Checks that no row was changed, removed or added, from the first row to the last.
     ///
     /// Exits with 0 if every row fits, with 1 otherwise. Who can write the database could rebuild all of it: compare it with a head
-    /// from the server's log or from a backup by --expect.
+    /// from the server's log or from a backup by --expect. Exits with 5 if every row fits, but retention has removed the row of
+    /// --expect, so that nobody can compare it.
     Verify(VerifyArgs),
     /// Prints every row as a line of JSON, with its hash.
     Export(ExportArgs),
@@ -224,6 +225,8 @@ struct Walked {
     head: ChainLink,
     rows: u64,
     fault: Option<String>,
+    /// Whether the fault is only that retention has removed the row to compare with. Every row fits.
+    is_incomparable: bool,
 }
 
 impl Walked {
@@ -234,12 +237,14 @@ impl Walked {
         end: Result<(ChainLink, u64), ChainFault>,
     ) -> Walked {
         let fault = end.as_ref().err().map(ChainFault::to_string);
+        let is_incomparable = matches!(end, Err(ChainFault::Removed { .. }));
         let (head, rows) = end.unwrap_or(last);
         Walked {
             anchor,
             head,
             rows,
             fault,
+            is_incomparable,
         }
     }
 }
@@ -299,16 +304,9 @@ fn walk_remote(remote: &Remote, expect: Option<ChainLink>) -> anyhow::Result<(Wa
     let last = (walk.last(), walk.rows());
     let end = match stepped? {
         Some(fault) => Err(fault),
-        None => walk.end(),
+        None => walk.end_with_noted(noted_seq),
     };
     let is_overtaken = end.is_err() && ends(remote)?.anchor != anchor;
-    let end = end.and_then(|end| match noted_seq > last.0.seq {
-        true => Err(ChainFault::EndRemoved {
-            noted: noted_seq,
-            last: last.0.seq,
-        }),
-        false => Ok(end),
-    });
     Ok((Walked::of(anchor, last, end), is_overtaken))
 }
 
@@ -461,6 +459,7 @@ fn verify(args: VerifyArgs) -> anyhow::Result<Exit> {
     };
     let exit = match walked.fault {
         None => Exit::Success,
+        Some(_) if walked.is_incomparable => Exit::NotFound,
         Some(_) => Exit::Error,
     };
     if args.show.json {
@@ -487,6 +486,14 @@ fn verify(args: VerifyArgs) -> anyhow::Result<Exit> {
                     walked.anchor.seq.saturating_add(1)
                 ));
             }
+        }
+        Some(fault) if walked.is_incomparable => {
+            answer(printable(fault));
+            say(format!(
+                "every row that is left fits: {}, the head is {}",
+                count(walked.rows as usize, "row"),
+                walked.head
+            ));
         }
         Some(fault) => {
             answer(printable(fault));
@@ -590,6 +597,7 @@ fn walk_file(file: &Path, expect: Option<ChainLink>) -> anyhow::Result<Walked> {
             head: walk.last(),
             rows: walk.rows(),
             fault: Some(what),
+            is_incomparable: false,
         };
         let Some(line) = lines.next()? else {
             let what = format!("{shown} was cut off: it ends without the line that names the head");

@@ -290,11 +290,7 @@ impl Tx<'_> {
             }
             each(&row);
         }
-        let (noted, last) = (self.audit_noted()?, walk.last().seq);
-        Ok(walk.end().and_then(|end| match noted > last {
-            true => Err(ChainFault::EndRemoved { noted, last }),
-            false => Ok(end),
-        }))
+        Ok(walk.end_with_noted(self.audit_noted()?))
     }
 
     /// Returns the faults of the chain, for `db check`.

@@ -270,6 +270,42 @@ fn a_backup_with_an_unreadable_row_says_so_and_can_be_restored() {
 }
 
 #[test]
+fn a_row_that_retention_removed_cannot_be_compared_and_nothing_more() {
+    let mut house = House::with(WORK);
+    let job = house.submit("hello");
+    house.cancel(job);
+    assert!(house.stop_server());
+    let sql = Connection::open(house.path("data/stepward.db")).unwrap();
+    let hash = "SELECT lower(hex(hash)) FROM audit WHERE seq = 1";
+    let hash: String = sql.query_row(hash, [], |row| row.get(0)).unwrap();
+    // As retention does it.
+    sql.execute_batch(
+        "INSERT INTO audit_anchor SELECT 1, seq, hash FROM audit WHERE seq = 2;
+         DELETE FROM audit WHERE seq <= 2",
+    )
+    .unwrap();
+    let compare = format!("1:{hash}");
+    let verify = [
+        "audit",
+        "verify",
+        "--data-dir",
+        "data",
+        "--expect",
+        &compare,
+    ];
+    let offline = typed_in(house.folder.path(), &verify);
+    house.start_server();
+    let online = typed(&house, &["audit", "verify", "--expect", &compare]);
+    for verified in [offline, online] {
+        assert_eq!(verified.code, Some(5), "{verified:?}");
+        let told = format!("{}{}", verified.stdout, verified.stderr);
+        assert!(told.contains("row 1 cannot be compared"), "{told}");
+        assert!(told.contains("every row that is left fits"), "{told}");
+        assert!(!told.contains("was changed"), "{told}");
+    }
+}
+
+#[test]
 fn a_backup_names_the_head_and_a_restore_goes_on_from_it() {
     let mut house = House::with(WORK);
     house.submit("hello");
