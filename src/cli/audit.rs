@@ -21,7 +21,7 @@ use super::table::Cell;
 use super::words::{count, moment, printable, shown_path};
 use crate::clock::wall_time;
 use crate::domain::Timestamp;
-use crate::domain::audit::{AuditAction, AuditRow, ChainFault, ChainLink, ChainWalk};
+use crate::domain::audit::{AnchorFault, AuditAction, AuditRow, ChainFault, ChainLink, ChainWalk};
 use crate::engine::AuditEnds;
 use crate::language::duration;
 use crate::language::words::did_you_mean;
@@ -274,10 +274,14 @@ impl OpenedAudit {
 
 fn ends(remote: &Remote) -> anyhow::Result<AuditEnds> {
     let ends: AuditEndsJson = remote.get("/api/audit/head")?;
+    // A fault of a newer server that this program does not know is a fault, too.
+    let anchor_fault = (ends.anchor_fault.as_deref())
+        .map(|word| AnchorFault::from_word(word).unwrap_or(AnchorFault::Unreadable));
     let (anchor, head) = (ends.anchor.link(), ends.head.link());
     let (anchor, head) = anchor.zip(head).ok_or_else(not_understood)?;
     Ok(AuditEnds {
         anchor,
+        anchor_fault,
         head,
         noted_seq: ends.noted_seq,
     })
@@ -294,9 +298,14 @@ fn not_understood() -> anyhow::Error {
 fn walk_remote(remote: &Remote, expect: Option<ChainLink>) -> anyhow::Result<(Walked, bool)> {
     let AuditEnds {
         anchor,
+        anchor_fault,
         head,
         noted_seq,
     } = ends(remote)?;
+    if let Some(fault) = anchor_fault {
+        let walked = Walked::of(anchor, (anchor, 0), Err(ChainFault::Anchor(fault)));
+        return Ok((walked, false));
+    }
     // The head that the server names has to be among the rows that it lists.
     let expected = expect.into_iter().chain([head]);
     let mut walk = ChainWalk::from(anchor).expecting(expected);
@@ -521,12 +530,12 @@ fn export(args: ExportArgs) -> anyhow::Result<Exit> {
         head = row.link();
         (!is_read).then_some(())
     };
-    let anchor = match args.place.source()? {
+    let (anchor, anchor_fault) = match args.place.source()? {
         OpenedAudit::Folder(store) => {
-            let mut anchor = ChainLink::GENESIS;
+            let mut anchor = (ChainLink::GENESIS, None);
             store.read(|tx| {
-                anchor = tx.audit_anchor()?;
-                begin(anchor);
+                anchor = tx.checked_audit_anchor()?;
+                begin(anchor.0);
                 let mut after = i64::MIN;
                 loop {
                     let page = tx.audit_after(after, PAGE)?;
@@ -542,10 +551,10 @@ fn export(args: ExportArgs) -> anyhow::Result<Exit> {
             anchor
         }
         OpenedAudit::Server(remote) => {
-            let anchor = ends(&remote)?.anchor;
-            begin(anchor);
+            let ends = ends(&remote)?;
+            begin(ends.anchor);
             each_remote(&remote, &mut put)?;
-            anchor
+            (ends.anchor, ends.anchor_fault)
         }
     };
     if is_read {
@@ -554,6 +563,12 @@ fn export(args: ExportArgs) -> anyhow::Result<Exit> {
             head: head.into(),
             rows,
         });
+    }
+    if let Some(fault) = anchor_fault {
+        let fault = ChainFault::Anchor(fault);
+        return Err(anyhow!(
+            "{fault}; the export has all rows, but a wrong anchor in its first line"
+        ));
     }
     Ok(Exit::Success)
 }

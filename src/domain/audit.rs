@@ -301,9 +301,21 @@ impl AuditRow {
     }
 }
 
+words! {
+    /// What is wrong with the anchor of a chain.
+    pub enum AnchorFault {
+        /// Its number or its hash is something that the server never writes.
+        Unreadable = "unreadable",
+        /// There is another row where the server writes at most one.
+        Additional = "additional",
+    }
+}
+
 /// The first place at which a chain does not fit together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChainFault {
+    /// The anchor, from which the first row is verified, was changed.
+    Anchor(AnchorFault),
     /// The number of a row is not one higher than that of the row before.
     Gap { expected: i64, found: i64 },
     /// The row, or its hash, was changed.
@@ -326,6 +338,14 @@ pub enum ChainFault {
 impl fmt::Display for ChainFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ChainFault::Anchor(AnchorFault::Unreadable) => write!(
+                f,
+                "the anchor of the chain cannot be read: its number or its hash is something that the server never writes"
+            ),
+            ChainFault::Anchor(AnchorFault::Additional) => write!(
+                f,
+                "the chain has an additional anchor: the server writes at most one, and another row was added"
+            ),
             ChainFault::Gap { expected, found } => write!(
                 f,
                 "row {expected} is missing: row {found} follows row {}",

@@ -303,6 +303,26 @@ fn a_row_that_retention_removed_cannot_be_compared_and_nothing_more() {
         assert!(told.contains("every row that is left fits"), "{told}");
         assert!(!told.contains("was changed"), "{told}");
     }
+
+    // A changed anchor is told by a running server, too, and by an export.
+    let change = "PRAGMA ignore_check_constraints = on; UPDATE audit_anchor SET hash = x'00'";
+    sql.execute_batch(change).unwrap();
+    let verified = typed(&house, &["audit", "verify"]);
+    assert_eq!(verified.code, Some(1), "{verified:?}");
+    assert!(
+        verified
+            .stdout
+            .contains("the anchor of the chain cannot be read"),
+        "{verified:?}"
+    );
+    let exported = typed(&house, &["audit", "export"]);
+    assert_eq!(exported.code, Some(1), "{exported:?}");
+    assert!(exported.stderr.contains("anchor"), "{exported:?}");
+    drop(sql);
+    assert!(house.stop_server());
+    let check = typed_in(house.folder.path(), &["db", "check", "data"]);
+    assert_eq!(check.code, Some(1), "{check:?}");
+    assert!(check.stdout.contains("anchor of the chain"), "{check:?}");
 }
 
 #[test]
