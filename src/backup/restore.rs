@@ -156,8 +156,17 @@ impl AuditState {
                 "the audit log fits together and ends as the backup says: {head}"
             )),
             AuditState::Faulty(fault) => Some(format!(
-                "warning: the audit log was changed: {fault}; compare it with logged heads: stepward audit verify --expect SEQ:HASH"
+                "warning: the audit log in the backup was changed, or is not whole: {fault}; compare it with logged heads: \
+                 stepward audit verify --expect SEQ:HASH"
             )),
+        }
+    }
+
+    /// What is wrong with the audit log.
+    pub fn fault(&self) -> Option<&str> {
+        match self {
+            AuditState::Unknown | AuditState::Fits(_) => None,
+            AuditState::Faulty(fault) => Some(fault),
         }
     }
 

@@ -21,7 +21,7 @@ use super::table::Cell;
 use super::words::{count, moment, printable, shown_path};
 use crate::clock::wall_time;
 use crate::domain::Timestamp;
-use crate::domain::audit::{AuditAction, AuditRow, ChainFault, ChainLink, ChainWalk};
+use crate::domain::audit::{AnchorFault, AuditAction, AuditRow, ChainFault, ChainLink, ChainWalk};
 use crate::engine::AuditEnds;
 use crate::language::duration;
 use crate::language::words::did_you_mean;
@@ -63,7 +63,8 @@ enum AuditVerb {
     /// Checks that no row was changed, removed or added, from the first row to the last.
     ///
     /// Exits with 0 if every row fits, with 1 otherwise. Who can write the database could rebuild all of it: compare it with a head
-    /// from the server's log or from a backup by --expect.
+    /// from the server's log or from a backup by --expect. Exits with 5 if every row fits, but retention has removed the row of
+    /// --expect, so that nobody can compare it.
     Verify(VerifyArgs),
     /// Prints every row as a line of JSON, with its hash.
     Export(ExportArgs),
@@ -224,6 +225,8 @@ struct Walked {
     head: ChainLink,
     rows: u64,
     fault: Option<String>,
+    /// Whether the fault is only that retention has removed the row to compare with. Every row fits.
+    is_incomparable: bool,
 }
 
 impl Walked {
@@ -234,12 +237,14 @@ impl Walked {
         end: Result<(ChainLink, u64), ChainFault>,
     ) -> Walked {
         let fault = end.as_ref().err().map(ChainFault::to_string);
+        let is_incomparable = matches!(end, Err(ChainFault::Removed { .. }));
         let (head, rows) = end.unwrap_or(last);
         Walked {
             anchor,
             head,
             rows,
             fault,
+            is_incomparable,
         }
     }
 }
@@ -269,10 +274,14 @@ impl OpenedAudit {
 
 fn ends(remote: &Remote) -> anyhow::Result<AuditEnds> {
     let ends: AuditEndsJson = remote.get("/api/audit/head")?;
+    // A fault of a newer server that this program does not know is a fault, too.
+    let anchor_fault = (ends.anchor_fault.as_deref())
+        .map(|word| AnchorFault::from_word(word).unwrap_or(AnchorFault::Unreadable));
     let (anchor, head) = (ends.anchor.link(), ends.head.link());
     let (anchor, head) = anchor.zip(head).ok_or_else(not_understood)?;
     Ok(AuditEnds {
         anchor,
+        anchor_fault,
         head,
         noted_seq: ends.noted_seq,
     })
@@ -289,9 +298,14 @@ fn not_understood() -> anyhow::Error {
 fn walk_remote(remote: &Remote, expect: Option<ChainLink>) -> anyhow::Result<(Walked, bool)> {
     let AuditEnds {
         anchor,
+        anchor_fault,
         head,
         noted_seq,
     } = ends(remote)?;
+    if let Some(fault) = anchor_fault {
+        let walked = Walked::of(anchor, (anchor, 0), Err(ChainFault::Anchor(fault)));
+        return Ok((walked, false));
+    }
     // The head that the server names has to be among the rows that it lists.
     let expected = expect.into_iter().chain([head]);
     let mut walk = ChainWalk::from(anchor).expecting(expected);
@@ -299,16 +313,9 @@ fn walk_remote(remote: &Remote, expect: Option<ChainLink>) -> anyhow::Result<(Wa
     let last = (walk.last(), walk.rows());
     let end = match stepped? {
         Some(fault) => Err(fault),
-        None => walk.end(),
+        None => walk.end_with_noted(noted_seq),
     };
     let is_overtaken = end.is_err() && ends(remote)?.anchor != anchor;
-    let end = end.and_then(|end| match noted_seq > last.0.seq {
-        true => Err(ChainFault::EndRemoved {
-            noted: noted_seq,
-            last: last.0.seq,
-        }),
-        false => Ok(end),
-    });
     Ok((Walked::of(anchor, last, end), is_overtaken))
 }
 
@@ -461,6 +468,7 @@ fn verify(args: VerifyArgs) -> anyhow::Result<Exit> {
     };
     let exit = match walked.fault {
         None => Exit::Success,
+        Some(_) if walked.is_incomparable => Exit::NotFound,
         Some(_) => Exit::Error,
     };
     if args.show.json {
@@ -488,6 +496,14 @@ fn verify(args: VerifyArgs) -> anyhow::Result<Exit> {
                 ));
             }
         }
+        Some(fault) if walked.is_incomparable => {
+            answer(printable(fault));
+            say(format!(
+                "every row that is left fits: {}, the head is {}",
+                count(walked.rows as usize, "row"),
+                walked.head
+            ));
+        }
         Some(fault) => {
             answer(printable(fault));
             say(format!(
@@ -514,12 +530,12 @@ fn export(args: ExportArgs) -> anyhow::Result<Exit> {
         head = row.link();
         (!is_read).then_some(())
     };
-    let anchor = match args.place.source()? {
+    let (anchor, anchor_fault) = match args.place.source()? {
         OpenedAudit::Folder(store) => {
-            let mut anchor = ChainLink::GENESIS;
+            let mut anchor = (ChainLink::GENESIS, None);
             store.read(|tx| {
-                anchor = tx.audit_anchor()?;
-                begin(anchor);
+                anchor = tx.checked_audit_anchor()?;
+                begin(anchor.0);
                 let mut after = i64::MIN;
                 loop {
                     let page = tx.audit_after(after, PAGE)?;
@@ -535,10 +551,10 @@ fn export(args: ExportArgs) -> anyhow::Result<Exit> {
             anchor
         }
         OpenedAudit::Server(remote) => {
-            let anchor = ends(&remote)?.anchor;
-            begin(anchor);
+            let ends = ends(&remote)?;
+            begin(ends.anchor);
             each_remote(&remote, &mut put)?;
-            anchor
+            (ends.anchor, ends.anchor_fault)
         }
     };
     if is_read {
@@ -547,6 +563,12 @@ fn export(args: ExportArgs) -> anyhow::Result<Exit> {
             head: head.into(),
             rows,
         });
+    }
+    if let Some(fault) = anchor_fault {
+        let fault = ChainFault::Anchor(fault);
+        return Err(anyhow!(
+            "{fault}; the export has all rows, but a wrong anchor in its first line"
+        ));
     }
     Ok(Exit::Success)
 }
@@ -590,6 +612,7 @@ fn walk_file(file: &Path, expect: Option<ChainLink>) -> anyhow::Result<Walked> {
             head: walk.last(),
             rows: walk.rows(),
             fault: Some(what),
+            is_incomparable: false,
         };
         let Some(line) = lines.next()? else {
             let what = format!("{shown} was cut off: it ends without the line that names the head");

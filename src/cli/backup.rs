@@ -20,7 +20,7 @@ use super::files::{SERVER_CONFIG, config_file, server_config, workflows_folder};
 use super::look::Show;
 use super::reach::{NamedBy, Reach, Remote, token_variable};
 use super::say::{answer, answer_json, is_written, say};
-use super::words::{bytes, count, moment, shown_path};
+use super::words::{bytes, count, moment, printable, shown_path};
 use crate::backup::{self, Backup, BackupError, Contents, Manifest, Noted, Sources, Staging};
 use crate::certificate::Trust;
 use crate::client::CallError;
@@ -76,6 +76,8 @@ pub struct BackupArgs {
 #[derive(Subcommand)]
 enum BackupVerb {
     /// Says what is in a backup, and that it is whole: every file, every page, every rule.
+    ///
+    /// Exits with 1 if the audit log in the backup was changed, or does not end as the backup says. Such a backup can be restored.
     Verify(VerifyArgs),
 }
 
@@ -500,15 +502,28 @@ fn verify(args: &VerifyArgs) -> anyhow::Result<Exit> {
     let contents = backup::verify(opened(&args.file)?, wall_time()).map_err(refused)?;
     let held = HeldJson::verified(&args.file, &contents);
     tell_audit(&contents);
-    match args.show.json {
-        true => answer_json(&held),
-        false => answer(format!(
-            "{}: whole, every rule holds; backup {}",
-            held.file,
-            held.in_words()
-        )),
+    if args.show.json {
+        answer_json(&held);
+    }
+    let Some(fault) = contents.audit.fault() else {
+        if !args.show.json {
+            answer(format!(
+                "{}: whole, every rule holds; backup {}",
+                held.file,
+                held.in_words()
+            ));
+        }
+        return Ok(Exit::Success);
     };
-    Ok(Exit::Success)
+    if !args.show.json {
+        answer(format!(
+            "{}: not as it was made: the audit log in it was changed, or is not whole: {}; all else is whole and can be restored; backup {}",
+            held.file,
+            printable(fault),
+            held.in_words()
+        ));
+    }
+    Ok(Exit::Error)
 }
 
 /// Says whether the audit log in a backup is the one that the backup's manifest names.

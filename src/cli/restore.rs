@@ -58,8 +58,12 @@ pub fn run(args: RestoreArgs) -> anyhow::Result<Exit> {
         let contents = backup::verify(source, now).map_err(refused)?;
         let held = HeldJson::verified(&args.file, &contents);
         tell_audit(&contents);
+        let state = match contents.audit.fault() {
+            None => "whole, every rule holds",
+            Some(_) => "whole, but for its audit log",
+        };
         let text = format!(
-            "{}: whole, every rule holds, nothing was written; backup {}",
+            "{}: {state}, nothing was written; backup {}",
             held.file,
             held.in_words()
         );
@@ -102,8 +106,12 @@ pub fn run(args: RestoreArgs) -> anyhow::Result<Exit> {
         });
         return Ok(Exit::Success);
     }
+    let but = match restored.contents.audit.fault() {
+        None => "",
+        Some(_) => " with an audit log that was changed or is not whole",
+    };
     answer(format!(
-        "{}: restored, backup {}",
+        "{}: restored{but}, backup {}",
         shown_path(data_dir),
         held.in_words()
     ));

@@ -301,9 +301,21 @@ impl AuditRow {
     }
 }
 
+words! {
+    /// What is wrong with the anchor of a chain.
+    pub enum AnchorFault {
+        /// Its number or its hash is something that the server never writes.
+        Unreadable = "unreadable",
+        /// There is another row where the server writes at most one.
+        Additional = "additional",
+    }
+}
+
 /// The first place at which a chain does not fit together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChainFault {
+    /// The anchor, from which the first row is verified, was changed.
+    Anchor(AnchorFault),
     /// The number of a row is not one higher than that of the row before.
     Gap { expected: i64, found: i64 },
     /// The row, or its hash, was changed.
@@ -326,6 +338,14 @@ pub enum ChainFault {
 impl fmt::Display for ChainFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            ChainFault::Anchor(AnchorFault::Unreadable) => write!(
+                f,
+                "the anchor of the chain cannot be read: its number or its hash is something that the server never writes"
+            ),
+            ChainFault::Anchor(AnchorFault::Additional) => write!(
+                f,
+                "the chain has an additional anchor: the server writes at most one, and another row was added"
+            ),
             ChainFault::Gap { expected, found } => write!(
                 f,
                 "row {expected} is missing: row {found} follows row {}",
@@ -406,16 +426,32 @@ impl ChainWalk {
     /// Ends the walk. Returns the head and the number of rows.
     pub fn end(mut self) -> Result<(ChainLink, u64), ChainFault> {
         self.compare(self.anchor)?;
-        match self.expected.first().copied() {
-            None => Ok((self.last, self.rows)),
-            Some(expected) if expected.seq < self.anchor.seq => Err(ChainFault::Removed {
-                expected,
-                first: self.anchor.seq.saturating_add(1),
-            }),
-            Some(expected) => Err(ChainFault::TooShort {
+        let anchor_seq = self.anchor.seq;
+        let mut expected = self.expected.iter().copied();
+        // That a row cannot be compared says nothing about the chain, so a fault of the chain comes first.
+        if let Some(expected) = expected.clone().find(|it| it.seq > anchor_seq) {
+            return Err(ChainFault::TooShort {
                 expected,
                 last: self.last.seq,
+            });
+        }
+        match expected.next() {
+            None => Ok((self.last, self.rows)),
+            Some(expected) => Err(ChainFault::Removed {
+                expected,
+                first: anchor_seq.saturating_add(1),
             }),
+        }
+    }
+
+    /// Ends the walk along a chain of which the database has noted, outside of the chain, that it had this row.
+    pub fn end_with_noted(self, noted: i64) -> Result<(ChainLink, u64), ChainFault> {
+        let last = self.last.seq;
+        match self.end() {
+            Ok(_) | Err(ChainFault::Removed { .. }) if noted > last => {
+                Err(ChainFault::EndRemoved { noted, last })
+            }
+            end => end,
         }
     }
 
@@ -583,7 +619,17 @@ mod tests {
             expected: rows[0].link(),
             first: 3,
         };
-        assert_eq!(walk.end(), Err(removed));
+        assert_eq!(walk.clone().end(), Err(removed.clone()));
+        assert_eq!(walk.clone().end_with_noted(5), Err(removed));
+        // A fault of the chain is more than a row that cannot be compared.
+        let end_removed = ChainFault::EndRemoved { noted: 6, last: 5 };
+        assert_eq!(walk.clone().end_with_noted(6), Err(end_removed));
+        let expected = ChainLink {
+            seq: 6,
+            ..rows[4].link()
+        };
+        let too_short = ChainFault::TooShort { expected, last: 5 };
+        assert_eq!(walk.expecting([expected]).end(), Err(too_short));
     }
 
     #[test]

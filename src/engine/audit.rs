@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::facts::Facts;
 use super::{Engine, EngineError};
 use crate::domain::Now;
-use crate::domain::audit::{Actor, AuditAction, AuditEntry, AuditRow, ChainLink};
+use crate::domain::audit::{Actor, AnchorFault, AuditAction, AuditEntry, AuditRow, ChainLink};
 use crate::store::{AuditFilter, AuditPage, AuditSubject};
 
 /// Names that one row lists. Of more, the row tells how many there are.
@@ -33,6 +33,8 @@ pub struct Refusal {
 pub struct AuditEnds {
     /// The last row that retention has removed.
     pub anchor: ChainLink,
+    /// What is wrong with the anchor. No row can be verified from such an anchor.
+    pub anchor_fault: Option<AnchorFault>,
     /// The last row.
     pub head: ChainLink,
     /// The highest number of a row that the database has noted outside of the audit log.
@@ -127,8 +129,10 @@ impl Engine {
 
     pub fn audit_ends(&self) -> Result<AuditEnds, EngineError> {
         self.store.read(|tx| {
+            let (anchor, anchor_fault) = tx.checked_audit_anchor()?;
             Ok(AuditEnds {
-                anchor: tx.audit_anchor()?,
+                anchor,
+                anchor_fault,
                 head: tx.audit_head()?,
                 noted_seq: tx.audit_noted()?,
             })

@@ -12,7 +12,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
 use super::auth::Gate;
 use crate::clock::{Deadline, SystemClock};
-use crate::domain::audit::{ChainLink, HEAD_LOG_TARGET};
+use crate::domain::audit::{ChainFault, ChainLink, HEAD_LOG_TARGET};
 use crate::engine::Engine;
 use crate::essential::{catch_and_count, spawn_essential};
 use crate::metrics::PanicPlace;
@@ -98,6 +98,12 @@ impl Trail {
             log::warn!("the head of the audit log could not be read: {error}");
         });
         let ends = ends.ok()?;
+        if let Some(fault) = ends.anchor_fault {
+            log::warn!(
+                "the audit log was changed: {}; compare the audit log with a backup or an export",
+                ChainFault::Anchor(fault)
+            );
+        }
         if ends.noted_seq > ends.head.seq {
             log::warn!(
                 "rows were removed from the end of the audit log: its last row is {}, and the database has noted row {}; compare the \

@@ -1,9 +1,18 @@
 //! From an error to a status: the only such place.
 
 use super::exchange::Response;
+use crate::domain::limits::clip;
 use crate::engine::EngineError;
 use crate::store::StoreError;
 use crate::wire::INVALID;
+
+/// Bytes of text in an error for a caller that may use the route.
+pub const ERROR_BYTES_MAX: usize = 64 << 10;
+/// Bytes of text in an error for a stranger. Escaped for JSON or HTML, which makes a text up to six times as long, the answer is still
+/// short enough that it takes no room of others, see `unread_answers.rs`.
+pub const STRANGERS_ERROR_BYTES_MAX: usize = 8 << 10;
+/// Bytes that the detail takes which says how many others are left out.
+const MORE_DETAILS_BYTES_MAX: usize = 32;
 
 /// Why a request is not carried out. One clear sentence: what is wrong, where, what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +46,33 @@ impl ApiError {
     /// Something in a request that breaks a rule.
     pub fn invalid(message: impl Into<String>) -> ApiError {
         ApiError::new(422, INVALID, message)
+    }
+
+    /// The server cannot take the request now. Nothing was done.
+    pub fn busy() -> ApiError {
+        let message = "the server has more to do than it can take, try again";
+        ApiError::new(503, "busy", message)
+    }
+
+    /// The same error with at most so many bytes of text: a message can repeat what was sent, which may be long.
+    pub fn clipped(self, bytes_max: usize) -> ApiError {
+        let message = clip(&self.message, bytes_max / 2);
+        let mut left = bytes_max - message.len();
+        let all = self.details.len();
+        let mut details = Vec::new();
+        for detail in self.details {
+            if detail.len() + MORE_DETAILS_BYTES_MAX > left {
+                details.push(format!("… {} more", all - details.len()));
+                break;
+            }
+            left -= detail.len();
+            details.push(detail);
+        }
+        ApiError {
+            message,
+            details,
+            ..self
+        }
     }
 
     pub fn response(&self) -> Response {
@@ -126,4 +162,28 @@ fn store_error(error: &StoreError) -> ApiError {
         }
     };
     ApiError::new(status, code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_error_is_cut_and_says_how_much_is_left_out() {
+        let error = ApiError {
+            details: vec!["d".repeat(100); 100],
+            ..ApiError::invalid("é".repeat(10_000))
+        };
+        let cut = error.clone().clipped(1_000);
+        let bytes = cut.message.len() + cut.details.iter().map(String::len).sum::<usize>();
+        assert!(bytes <= 1_000, "{bytes}");
+        assert!(cut.message.ends_with('…'), "{}", cut.message);
+        assert_eq!(cut.details.last().unwrap(), "… 96 more");
+        assert_eq!(cut.details.len(), 5);
+        let short = ApiError {
+            details: vec!["one".to_string(); 5],
+            ..ApiError::invalid("short")
+        };
+        assert_eq!(short.clone().clipped(1_000), short);
+    }
 }

@@ -11,7 +11,7 @@ use std::thread::{JoinHandle, Thread};
 
 use super::App;
 use super::auth::{self, Caller, Gate};
-use super::error::ApiError;
+use super::error::{ApiError, ERROR_BYTES_MAX, STRANGERS_ERROR_BYTES_MAX};
 use super::exchange::{Headers, Method, Reply, Request, Response};
 use super::fair_queue::FairQueue;
 use super::http::Exchange;
@@ -152,14 +152,17 @@ impl Door {
             .as_ref()
             .map_or(Access::People(Role::Viewer), |(route, _)| route.access);
         let is_page = access.is_page() || (found.is_err() && web::wants_page(path, headers));
-        let refused = |error: ApiError| match is_page {
-            // What was sent cannot be sent again from there.
-            true if error.status == 401 && !method.is_safe() => {
-                Response::see_other(web::login_address("/"))
+        let refused = |error: ApiError| {
+            let error = error.clipped(STRANGERS_ERROR_BYTES_MAX);
+            match is_page {
+                // What was sent cannot be sent again from there.
+                true if error.status == 401 && !method.is_safe() => {
+                    Response::see_other(web::login_address("/"))
+                }
+                true if error.status == 401 => Response::see_other(web::login_address(target)),
+                true => web::refusal(&error),
+                false => error.response(),
             }
-            true if error.status == 401 => Response::see_other(web::login_address(target)),
-            true => web::refusal(&error),
-            false => error.response(),
         };
         if !matches!(access, Access::Everyone | Access::Signed) {
             let is_linkable = found.as_ref().map_or(true, |(route, _)| route.is_linkable);
@@ -427,10 +430,18 @@ fn serve(app: &App, exchange: Exchange) {
         return;
     }
     note_who_came(app, &request.caller);
-    let handled = catch_request(app, route, || (route.handler)(app, request));
-    let handled = handled.unwrap_or_else(|| {
-        let message = "the server met a fault of its own, its log says which";
-        Err(ApiError::new(500, "internal", message))
+    let handled = answer.check_budget().and_then(|()| {
+        let handled = catch_request(app, route, || (route.handler)(app, request));
+        handled.unwrap_or_else(|| {
+            let message = "the server met a fault of its own, its log says which";
+            Err(ApiError::new(500, "internal", message))
+        })
+    });
+    let handled = handled.map_err(|error| {
+        error.clipped(match route.access.is_checked() {
+            true => ERROR_BYTES_MAX,
+            false => STRANGERS_ERROR_BYTES_MAX,
+        })
     });
     let share_owner = app.share_owner(request);
     let (answer, route_access) = (exchange.answer, exchange.route.access);

@@ -32,13 +32,15 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::rustls::server::Acceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::error::ApiError;
 use super::exchange::{Headers, Method, Request, Response};
 use super::framing::Framing;
 use super::handlers::{Admitted, Door, NotQueued};
 use super::places::{Busy, Place, PlaceLimits, Places};
 use super::routes::{self, Access, Route};
-use super::shares::{HeldShare, Limit, ShareOwner, Shares};
+use super::shares::{HeldShare, Limit, ShareOwner};
 use super::tls::Identity;
+use super::unread_answers::{AnswerBudget, AnswerRooms};
 use crate::clock::{Stopwatch, wall_time};
 use crate::domain::lineage::LINEAGE_HEADER;
 use crate::domain::peer::{Features, PROTOCOL_HEADER, Peer};
@@ -138,6 +140,8 @@ pub struct Exchange {
 /// Where the answer goes. Dropping it without one is an error of ours, and the client is told so.
 pub struct Answer {
     sender: oneshot::Sender<Outgoing>,
+    /// Limits for a long answer that is not read. `None`: there are none, because a worker must hear of what it was given.
+    budget: Option<AnswerBudget>,
 }
 
 struct Outgoing {
@@ -149,7 +153,16 @@ struct Outgoing {
 type Piece = Result<Bytes, io::Error>;
 
 impl Answer {
+    /// Whether the request may be carried out, although its caller may not have read earlier answers yet.
+    pub fn check_budget(&self) -> Result<(), ApiError> {
+        self.budget.as_ref().map_or(Ok(()), AnswerBudget::check)
+    }
+
     pub fn give(self, response: Response) {
+        let response = match &self.budget {
+            Some(budget) => budget.count(response),
+            None => response,
+        };
         // Nobody is there any more: whatever was given is asked for again.
         let _ = self.sender.send(Outgoing {
             response,
@@ -220,8 +233,8 @@ struct Desk {
     door: Arc<Door>,
     limits: Limits,
     rooms: Rooms,
-    /// Bytes of long answers that may still lie in front of whoever asked.
-    answers: ByteRoom,
+    /// Memory for long answers that are not read yet.
+    answers: AnswerRooms,
     /// Handshakes go one after the other, see `greet`.
     greeting: Arc<Semaphore>,
     /// `None`: it speaks plain HTTP.
@@ -301,7 +314,7 @@ impl Front {
             door,
             limits,
             rooms: Rooms::new(limits.bodies_bytes_max),
-            answers: ByteRoom::new(limits.answers_bytes_max),
+            answers: AnswerRooms::new(limits.answers_bytes_max),
             greeting: Arc::new(Semaphore::new(1)),
             identity,
             stopping,
@@ -683,21 +696,8 @@ async fn serve(
     let mut route = None;
     let (outgoing, busy) = match read(request, peer, desk, &mut route).await {
         Ok(received) => {
-            let access = received.route.access;
-            let busy = has_shown_itself(access).then(|| place.busy());
-            // A refusal for a limit promises that nothing was done, so only answers to requests that change nothing are limited.
-            let is_safe = received.request.method.is_safe();
-            let owner = desk.door.share_owner(received.route, &received.request);
-            let owner = owner.filter(|_| is_safe);
-            let outgoing = hand_over(received, desk).await;
-            // What a worker was given it must hear of.
-            match access {
-                Access::Workers => (outgoing, busy),
-                _ => (
-                    outgoing.within(&desk.answers, &desk.door.shares, owner),
-                    busy,
-                ),
-            }
+            let busy = (received.route.access.is_checked()).then(|| place.busy());
+            (hand_over(received, desk).await, busy)
         }
         Err(refused) => (refused.into(), None),
     };
@@ -724,14 +724,6 @@ async fn serve(
     response
 }
 
-/// Whether only those come to such a route who may.
-fn has_shown_itself(access: Access) -> bool {
-    match access {
-        Access::Everyone | Access::Signed | Access::Public | Access::Enrolment => false,
-        Access::People(_) | Access::Pages(_) | Access::Workers => true,
-    }
-}
-
 /// A browser that learnt it for this name would reach nothing else on its own machine.
 fn is_localhost(host: &[u8]) -> bool {
     const NAME: &[u8] = b"localhost";
@@ -746,10 +738,20 @@ async fn hand_over(received: Received, desk: &Desk) -> Outgoing {
         route,
         room,
     } = received;
+    let door = &desk.door;
+    let budget = match route.access {
+        Access::Workers => None,
+        access => Some(desk.answers.budget(
+            !access.is_checked(),
+            !request.method.is_safe(),
+            door.share_owner(route, &request),
+            &door.shares,
+        )),
+    };
     let exchange = Exchange {
         request,
         route,
-        answer: Answer { sender },
+        answer: Answer { sender, budget },
         _room: room,
     };
     match desk.door.put(exchange) {
@@ -801,8 +803,7 @@ fn stopping() -> Outgoing {
 }
 
 fn busy() -> Response {
-    let message = "the server has more to do than it can take, try again";
-    Response::error(503, "busy", message, Vec::new()).header("retry-after", "1")
+    ApiError::busy().response()
 }
 
 /// A request that is there as a whole.
@@ -1106,30 +1107,6 @@ impl From<Response> for Outgoing {
 }
 
 impl Outgoing {
-    /// Long ones take room until they are sent, or whoever asked is gone.
-    fn within(mut self, room: &ByteRoom, shares: &Shares, owner: Option<ShareOwner>) -> Outgoing {
-        const SHORT: usize = 64 << 10;
-        let body = &mut self.response.body;
-        if body.len() <= SHORT {
-            return self;
-        }
-        let bytes = body.len();
-        let mut share = shares.begin_answer(owner);
-        // One long answer is always allowed.
-        let grown = shares.grow(Limit::AnswerBytes, &mut share, bytes, room.bytes, bytes);
-        if let Err(over_share) = grown {
-            return over_share.response().into();
-        }
-        let Ok(taken) = room.free.clone().try_acquire_many_owned(bytes as u32) else {
-            return busy().into();
-        };
-        *body = Bytes::from_owner(HeldBytes {
-            bytes: std::mem::take(body),
-            _taken: (taken, share),
-        });
-        self
-    }
-
     /// `busy`: its connection is, until all of it is sent.
     fn into_hyper(self, busy: Option<Busy>) -> hyper::Response<OutBody> {
         let Response {
@@ -1176,18 +1153,6 @@ struct OutBody {
     _busy: Option<Busy>,
 }
 
-/// What gives its room back when nobody holds it any more, the library included.
-struct HeldBytes {
-    bytes: Bytes,
-    _taken: (OwnedSemaphorePermit, Option<HeldShare>),
-}
-
-impl AsRef<[u8]> for HeldBytes {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
 /// What is sent: in one piece, or as it comes.
 enum Content {
     Whole(Option<Bytes>),
@@ -1232,39 +1197,6 @@ impl Body for OutBody {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::ServerLimits;
-    use crate::domain::TokenId;
-
-    #[test]
-    fn long_answers_that_nobody_has_read_have_a_bound() {
-        let (room, shares) = (ByteRoom::new(100_000), Shares::new(ServerLimits::default()));
-        let answer = |bytes: usize| {
-            let outgoing: Outgoing = Response::text(vec![b'x'; bytes]).into();
-            outgoing.within(&room, &shares, None).response
-        };
-        let unread = answer(80_000);
-        assert_eq!((unread.status, unread.body.len()), (200, 80_000));
-        assert_eq!(answer(80_000).status, 503);
-        assert_eq!(answer(60_000).status, 200, "short ones take none");
-        drop(unread);
-        assert_eq!(answer(80_000).status, 200);
-    }
-
-    #[test]
-    fn one_caller_leaves_room_for_the_long_answers_of_others() {
-        let (room, shares) = (ByteRoom::new(400_000), Shares::new(ServerLimits::default()));
-        let answer = |owner: ShareOwner| {
-            let outgoing: Outgoing = Response::text(vec![b'x'; 90_000]).into();
-            outgoing.within(&room, &shares, Some(owner)).response
-        };
-        let (ann, bob) = (ShareOwner::Token(TokenId(1)), ShareOwner::Settings);
-        let unread = answer(ann);
-        assert_eq!(unread.status, 200);
-        assert_eq!(answer(ann).status, 429);
-        assert_eq!(answer(bob).status, 200);
-        drop(unread);
-        assert_eq!(answer(ann).status, 200);
-    }
 
     #[test]
     fn a_request_that_panics_is_counted_and_its_connection_goes_on() {

@@ -52,6 +52,7 @@ mod shares;
 mod signed;
 mod streams;
 pub mod tls;
+mod unread_answers;
 mod waiting;
 pub mod web;
 mod worker_api;

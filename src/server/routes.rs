@@ -48,6 +48,11 @@ impl Access {
         }
     }
 
+    /// Whether a request gets to the handler only if its caller has shown that it may use the route. All other callers are strangers.
+    pub fn is_checked(self) -> bool {
+        self.needed_role().is_some()
+    }
+
     /// Whether workers call it, each of which announces what it understands.
     pub fn is_for_workers(self) -> bool {
         matches!(self, Workers | Enrolment)

@@ -252,6 +252,24 @@ impl Shares {
         owner.map(|owner| HeldShare::new(&self.answer_bytes, owner))
     }
 
+    /// Whether this caller may still make requests whose answers have to be sent, of whatever length: it holds less than its share of
+    /// the `total` bytes of unread answers.
+    pub fn check_answers(&self, owner: Option<ShareOwner>, total: usize) -> Result<(), ApiError> {
+        match owner {
+            Some(owner) if self.answer_bytes.held_by(owner) >= self.share_of(total) => {
+                Err(self.over_share(Limit::AnswerBytes, owner, total))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Counts the bytes of an answer that has to be sent, even if its caller then holds more than its share.
+    pub fn hold_answer(&self, owner: Option<ShareOwner>, bytes: usize) -> Option<HeldShare> {
+        let mut held = self.begin_answer(owner)?;
+        held.grow(bytes, usize::MAX);
+        Some(held)
+    }
+
     /// Takes more bytes of `total` that all callers together may have. `largest`: so many are allowed in any case, since one request
     /// may need them.
     pub fn grow(
@@ -358,6 +376,10 @@ impl HeldShare {
 }
 
 impl HeldShares {
+    fn held_by(&self, owner: ShareOwner) -> usize {
+        self.by_owner().get(&owner).copied().unwrap_or(0)
+    }
+
     fn by_owner(&self) -> MutexGuard<'_, HashMap<ShareOwner, usize>> {
         self.by_owner.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -12,8 +12,8 @@ use rusqlite::{OptionalExtension, Row, named_params};
 use super::invariants::Breach;
 use super::{StoreError, Tx};
 use crate::domain::audit::{
-    Actor, AuditAction, AuditEntry, AuditHash, AuditRow, ChainFault, ChainLink, ChainWalk,
-    NAME_BYTES_MAX,
+    Actor, AnchorFault, AuditAction, AuditEntry, AuditHash, AuditRow, ChainFault, ChainLink,
+    ChainWalk, NAME_BYTES_MAX,
 };
 use crate::domain::limits::clip;
 use crate::domain::{Now, Timestamp};
@@ -21,6 +21,7 @@ use crate::domain::{Now, Timestamp};
 pub const STATEMENTS: &[&str] = &[
     LAST_LINK,
     ANCHOR,
+    HAS_ADDITIONAL_ANCHOR,
     APPEND,
     ROWS_FROM,
     ROWS_BEFORE,
@@ -39,6 +40,11 @@ const LAST_LINK: &str = "
 
 const ANCHOR: &str = "
     SELECT seq, hash FROM audit_anchor WHERE only_row = 1
+";
+
+const HAS_ADDITIONAL_ANCHOR: &str = "
+    SELECT EXISTS (SELECT 1 FROM audit_anchor WHERE only_row < 1)
+        OR EXISTS (SELECT 1 FROM audit_anchor WHERE only_row > 1)
 ";
 
 const APPEND: &str = "
@@ -216,10 +222,34 @@ impl Tx<'_> {
         }
     }
 
-    /// The last row that retention has removed.
+    /// The last row that retention has removed, as far as it can be read.
     pub fn audit_anchor(&self) -> Result<ChainLink, StoreError> {
-        let anchor = self.sql(ANCHOR)?.query_row([], link).optional()?;
-        Ok(anchor.unwrap_or(ChainLink::GENESIS))
+        Ok(self.checked_audit_anchor()?.0)
+    }
+
+    /// The last row that retention has removed, as far as it can be read, and what is wrong with it.
+    pub fn checked_audit_anchor(&self) -> Result<(ChainLink, Option<AnchorFault>), StoreError> {
+        let has_additional = (self.sql(HAS_ADDITIONAL_ANCHOR)?).query_row([], |row| row.get(0))?;
+        let mut statement = self.sql(ANCHOR)?;
+        let mut rows = statement.query([])?;
+        let (anchor, is_readable) = match rows.next()? {
+            None => (ChainLink::GENESIS, true),
+            Some(row) => {
+                let seq = row.get_ref(0)?.as_i64().ok().filter(|seq| *seq > 0);
+                let hash = hash(row.get_ref(1)?);
+                let anchor = ChainLink {
+                    seq: seq.unwrap_or(ChainLink::GENESIS.seq),
+                    hash: hash.unwrap_or(ChainLink::GENESIS.hash),
+                };
+                (anchor, seq.is_some() && hash.is_some())
+            }
+        };
+        let fault = match has_additional {
+            true => Some(AnchorFault::Additional),
+            false if !is_readable => Some(AnchorFault::Unreadable),
+            false => None,
+        };
+        Ok((anchor, fault))
     }
 
     /// Oldest first. `i64::MIN` stands for the beginning: a row with this number is returned, too.
@@ -276,7 +306,11 @@ impl Tx<'_> {
         expected: Option<ChainLink>,
         mut each: impl FnMut(&AuditRow),
     ) -> Result<Result<(ChainLink, u64), ChainFault>, StoreError> {
-        let mut walk = ChainWalk::from(self.audit_anchor()?).expecting(expected);
+        let (anchor, fault) = self.checked_audit_anchor()?;
+        if let Some(fault) = fault {
+            return Ok(Err(ChainFault::Anchor(fault)));
+        }
+        let mut walk = ChainWalk::from(anchor).expecting(expected);
         let mut statement = self.sql(ROWS_FROM)?;
         // From the very beginning: a row before the anchor does not belong there.
         let mut rows = statement.query(named_params! {":from": i64::MIN, ":limit": -1})?;
@@ -290,11 +324,7 @@ impl Tx<'_> {
             }
             each(&row);
         }
-        let (noted, last) = (self.audit_noted()?, walk.last().seq);
-        Ok(walk.end().and_then(|end| match noted > last {
-            true => Err(ChainFault::EndRemoved { noted, last }),
-            false => Ok(end),
-        }))
+        Ok(walk.end_with_noted(self.audit_noted()?))
     }
 
     /// Returns the faults of the chain, for `db check`.

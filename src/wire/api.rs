@@ -563,6 +563,9 @@ impl AuditLinkJson {
 pub struct AuditEndsJson {
     /// The last row that retention has removed; `seq` 0 and a hash of zeros if it has removed none.
     pub anchor: AuditLinkJson,
+    /// `unreadable` or `additional` if the anchor was changed, so that no row can be verified from it; `null` otherwise.
+    #[serde(default)]
+    pub anchor_fault: Option<String>,
     /// The last row.
     pub head: AuditLinkJson,
     /// The highest number of a row that the database has noted outside of the audit log. If `head` has a lower number, rows were

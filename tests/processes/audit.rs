@@ -237,10 +237,20 @@ fn a_backup_with_an_unreadable_row_says_so_and_can_be_restored() {
     let verify = ["backup", "verify", "one.tar", "--json"];
     let verified = typed_in(house.folder.path(), &verify);
     assert_eq!(verified.json()["audit_fits"], false, "{verified:?}");
+    assert_eq!(verified.code, Some(1), "{verified:?}");
     assert!(
         verified.stderr.contains("row 2 cannot be read"),
         "{verified:?}"
     );
+    let verified = typed_in(house.folder.path(), &verify[..3]);
+    assert_eq!(verified.code, Some(1), "{verified:?}");
+    let told = &verified.stdout;
+    assert!(told.contains("the audit log in it was changed"), "{told}");
+    assert!(told.contains("row 2 cannot be read"), "{told}");
+    assert!(!told.contains("every rule holds"), "{told}");
+    let tried = typed_in(house.folder.path(), &["restore", "one.tar", "--dry-run"]);
+    assert_eq!(tried.code, Some(0), "{tried:?}");
+    assert!(tried.stdout.contains("but for its audit log"), "{tried:?}");
     assert!(house.stop_server());
     let restored = typed_in(
         house.folder.path(),
@@ -251,6 +261,68 @@ fn a_backup_with_an_unreadable_row_says_so_and_can_be_restored() {
         restored.stderr.contains("row 2 cannot be read"),
         "{restored:?}"
     );
+    assert!(
+        restored
+            .stdout
+            .contains("with an audit log that was changed"),
+        "{restored:?}"
+    );
+}
+
+#[test]
+fn a_row_that_retention_removed_cannot_be_compared_and_nothing_more() {
+    let mut house = House::with(WORK);
+    let job = house.submit("hello");
+    house.cancel(job);
+    assert!(house.stop_server());
+    let sql = Connection::open(house.path("data/stepward.db")).unwrap();
+    let hash = "SELECT lower(hex(hash)) FROM audit WHERE seq = 1";
+    let hash: String = sql.query_row(hash, [], |row| row.get(0)).unwrap();
+    // As retention does it.
+    sql.execute_batch(
+        "INSERT INTO audit_anchor SELECT 1, seq, hash FROM audit WHERE seq = 2;
+         DELETE FROM audit WHERE seq <= 2",
+    )
+    .unwrap();
+    let compare = format!("1:{hash}");
+    let verify = [
+        "audit",
+        "verify",
+        "--data-dir",
+        "data",
+        "--expect",
+        &compare,
+    ];
+    let offline = typed_in(house.folder.path(), &verify);
+    house.start_server();
+    let online = typed(&house, &["audit", "verify", "--expect", &compare]);
+    for verified in [offline, online] {
+        assert_eq!(verified.code, Some(5), "{verified:?}");
+        let told = format!("{}{}", verified.stdout, verified.stderr);
+        assert!(told.contains("row 1 cannot be compared"), "{told}");
+        assert!(told.contains("every row that is left fits"), "{told}");
+        assert!(!told.contains("was changed"), "{told}");
+    }
+
+    // A changed anchor is told by a running server, too, and by an export.
+    let change = "PRAGMA ignore_check_constraints = on; UPDATE audit_anchor SET hash = x'00'";
+    sql.execute_batch(change).unwrap();
+    let verified = typed(&house, &["audit", "verify"]);
+    assert_eq!(verified.code, Some(1), "{verified:?}");
+    assert!(
+        verified
+            .stdout
+            .contains("the anchor of the chain cannot be read"),
+        "{verified:?}"
+    );
+    let exported = typed(&house, &["audit", "export"]);
+    assert_eq!(exported.code, Some(1), "{exported:?}");
+    assert!(exported.stderr.contains("anchor"), "{exported:?}");
+    drop(sql);
+    assert!(house.stop_server());
+    let check = typed_in(house.folder.path(), &["db", "check", "data"]);
+    assert_eq!(check.code, Some(1), "{check:?}");
+    assert!(check.stdout.contains("anchor of the chain"), "{check:?}");
 }
 
 #[test]

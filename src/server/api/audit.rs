@@ -67,6 +67,7 @@ pub fn ends(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let ends = app.engine.audit_ends()?;
     let json = AuditEndsJson {
         anchor: ends.anchor.into(),
+        anchor_fault: ends.anchor_fault.map(|fault| fault.to_string()),
         head: ends.head.into(),
         noted_seq: ends.noted_seq,
     };

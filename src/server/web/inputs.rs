@@ -7,10 +7,15 @@ use serde_json::{Map, Value};
 
 use super::form::Form;
 use crate::domain::value::{ValueSpec, ValueType};
-use crate::language::values::Violation;
+use crate::language::values::{VALUE_BYTES_MAX, Violation};
 
 /// Before the name of every field, so that no input can be called as something else that a form has.
 const PREFIX: &str = "input.";
+
+/// A longer text in a field is not shown again when its form is refused. No single value may be longer.
+pub const SHOWN_AGAIN_BYTES_MAX: usize = VALUE_BYTES_MAX;
+/// All texts of a refused form together that are shown again.
+const ALL_SHOWN_AGAIN_BYTES_MAX: usize = 4 * SHOWN_AGAIN_BYTES_MAX;
 
 /// Options up to this many are all shown.
 const CHOICES_MAX: usize = 6;
@@ -19,6 +24,8 @@ const CHOICES_MAX: usize = 6;
 #[derive(Debug, Default)]
 pub struct Typed {
     texts: Vec<(String, String)>,
+    /// Fields that are empty because what was typed into them is too long to be shown again.
+    too_long: Vec<String>,
 }
 
 impl Typed {
@@ -30,19 +37,31 @@ impl Typed {
         });
         Typed {
             texts: pairs.collect(),
+            too_long: Vec::new(),
         }
     }
 
-    /// As it was sent, to be shown again with what is wrong about it.
+    /// As it was sent, to be shown again with what is wrong about it. A page is several times as long as the texts that it shows, so
+    /// long texts are left out.
     pub fn of_form(form: &Form, specs: &[ValueSpec]) -> Typed {
-        let mut texts = Vec::new();
+        let mut typed = Typed::default();
+        let mut left = ALL_SHOWN_AGAIN_BYTES_MAX;
         for spec in specs {
-            let name = format!("{PREFIX}{}", spec.name);
-            for text in form.all(&name) {
-                texts.push((spec.name.clone(), text.to_string()));
+            let field = format!("{PREFIX}{}", spec.name);
+            // An item costs more than its text.
+            let bytes: usize = form.all(&field).map(|text| text.len() + 1).sum();
+            if bytes > left.min(SHOWN_AGAIN_BYTES_MAX + 1) {
+                typed.too_long.push(spec.name.clone());
+                // Without any text the field would show its default.
+                typed.texts.push((spec.name.clone(), String::new()));
+                continue;
+            }
+            left -= bytes;
+            for text in form.all(&field) {
+                typed.texts.push((spec.name.clone(), text.to_string()));
             }
         }
-        Typed { texts }
+        typed
     }
 
     /// What an earlier job was given. What was secret is not known here.
@@ -60,7 +79,10 @@ impl Typed {
                 Some(value) => texts.push((spec.name.clone(), in_field(spec, value))),
             }
         }
-        Typed { texts }
+        Typed {
+            texts,
+            too_long: Vec::new(),
+        }
     }
 
     fn all<'t>(&'t self, name: &'t str) -> impl Iterator<Item = &'t str> {
@@ -176,7 +198,10 @@ pub fn field(spec: &ValueSpec, typed: &Typed, faults: &[Violation]) -> Markup {
                 (control(spec, typed, &id, &described, !faults.is_empty()))
             }
             div.note id={ (id) "-help" } { (help(spec)) }
-            div.fault id={ (id) "-fault" } role="alert" { @for fault in &faults { div { (fault) } } }
+            div.fault id={ (id) "-fault" } role="alert" {
+                @for fault in &faults { div { (fault) } }
+                @if typed.too_long.contains(&spec.name) { div { "What you entered is too long to be shown again. Enter it again." } }
+            }
         }
     }
 }

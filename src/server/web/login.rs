@@ -37,7 +37,7 @@ pub fn log_in(app: &App, request: &Request) -> Result<Reply, ApiError> {
                 AuditEntry::of(AuditAction::LoggedIn),
                 app.clock.now(),
             )?;
-            Response::see_other(within(next)).header("set-cookie", cookie)
+            Response::see_other(local_address(next).unwrap_or("/")).header("set-cookie", cookie)
         }
         Err(error) => {
             let refused = page(error.status, next, Some(&error.message));
@@ -77,18 +77,20 @@ pub fn log_out(app: &App, request: &Request) -> Result<Reply, ApiError> {
         .into())
 }
 
-/// An address of ours and of nobody else: one slash, and nothing that a browser takes for another.
-fn within(next: &str) -> &str {
+/// Length of an address to go on to after the login. Strangers choose the address, and the page repeats it.
+pub const NEXT_BYTES_MAX: usize = 2 << 10;
+
+/// The address, if it is one of this server and not too long: it begins with one slash, and with nothing that a browser takes for
+/// another slash.
+fn local_address(next: &str) -> Option<&str> {
     let mut letters = next.chars();
     let is_ours = letters.next() == Some('/') && !matches!(letters.next(), Some('/' | '\\'));
     let is_plain = next.bytes().all(|byte| (0x21..0x7f).contains(&byte));
-    match is_ours && is_plain {
-        true => next,
-        false => "/",
-    }
+    (is_ours && is_plain && next.len() <= NEXT_BYTES_MAX).then_some(next)
 }
 
 fn page(status: u16, next: &str, fault: Option<&str>) -> Response {
+    let next = local_address(next).unwrap_or_default();
     let main = html! {
         form.login method="post" action="/login" {
             h1 { "Log in" }
@@ -106,11 +108,12 @@ fn page(status: u16, next: &str, fault: Option<&str>) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::within;
+    use super::{NEXT_BYTES_MAX, local_address, page};
 
     #[test]
     fn nobody_is_sent_elsewhere_after_logging_in() {
-        assert_eq!(within("/jobs/4?step=unit"), "/jobs/4?step=unit");
+        let address = "/jobs/4?step=unit";
+        assert_eq!(local_address(address), Some(address));
         for odd in [
             "",
             "//evil.example",
@@ -119,7 +122,19 @@ mod tests {
             "/\t/evil.example",
             "jobs",
         ] {
-            assert_eq!(within(odd), "/", "{odd:?}");
+            assert_eq!(local_address(odd), None, "{odd:?}");
         }
+    }
+
+    #[test]
+    fn the_page_repeats_no_long_address() {
+        let longest = format!("/{}", "\"".repeat(NEXT_BYTES_MAX - 1));
+        assert_eq!(local_address(&longest), Some(longest.as_str()));
+        assert!(page(200, &longest, None).body.len() < 32 << 10);
+        let too_long = format!("{longest}x");
+        assert_eq!(local_address(&too_long), None);
+        let page = page(200, &too_long, None);
+        let page = String::from_utf8_lossy(&page.body);
+        assert!(page.contains("name=\"next\" value=\"\""), "{page}");
     }
 }

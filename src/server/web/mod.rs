@@ -58,6 +58,7 @@ pub fn wants_page(path: &[String], headers: &Headers) -> bool {
 pub fn login_address(target: &str) -> String {
     match target {
         "/" => "/login".to_string(),
+        target if target.len() > login::NEXT_BYTES_MAX => "/login".to_string(),
         target => format!("/login?next={}", links::escaped(target)),
     }
 }

@@ -7,6 +7,7 @@ use super::form::Form;
 use super::frame::{Here, Live, View};
 use super::inputs::{self, Typed};
 use super::{links, outcomes, parts, schedules, source};
+use crate::domain::limits::{clip, shorten};
 use crate::domain::task::Task;
 use crate::domain::{Json, ScheduleId, Timestamp};
 use crate::engine::{EngineError, Submission};
@@ -25,6 +26,10 @@ use crate::words::shell_word;
 const PAST: u32 = 50;
 const SHOWN: usize = 10;
 const SCHEDULES: u32 = 1_000;
+/// Labels without a value that a refusal names.
+const LABEL_FAULTS_MAX: usize = 10;
+/// Length of one reason why a form was refused.
+const FAULT_BYTES_MAX: usize = 4 << 10;
 
 pub fn show(app: &App, request: &Request) -> Result<Reply, ApiError> {
     let frozen = find(app, request.param(0))?;
@@ -82,17 +87,32 @@ pub fn run(app: &App, request: &Request) -> Result<Reply, ApiError> {
             },
             Err(error @ EngineError::Store(_)) => return Err(error.into()),
             Err(error) => Refused {
-                others: vec![error.to_string()],
+                others: vec![clip(&error.to_string(), FAULT_BYTES_MAX)],
                 ..Refused::default()
             },
         },
     };
     let typed = Typed::of_form(&form, specs);
-    let text = |name: &str| form.text(name).unwrap_or_default().to_string();
+    let mut refused = refused;
+    let mut text = |name: &str, title: &str| {
+        let text = form.text(name).unwrap_or_default();
+        if text.len() <= inputs::SHOWN_AGAIN_BYTES_MAX {
+            return text.to_string();
+        }
+        refused.others.push(format!(
+            "What you entered in {title} is too long to be shown again. Enter it again."
+        ));
+        String::new()
+    };
+    let (priority, not_before, labels) = (
+        text("priority", "Priority"),
+        text("not_before", "Not before"),
+        text("labels", "Labels"),
+    );
     let refused = Refused {
-        priority: text("priority"),
-        not_before: text("not_before"),
-        labels: text("labels"),
+        priority,
+        not_before,
+        labels,
         ..refused
     };
     page(app, request, &frozen, &typed, &refused)
@@ -132,6 +152,7 @@ fn submission(form: &Form, frozen: &Frozen) -> Result<Submission, Refused> {
         idempotency_key: form.said("once").map(|key| format!("page {key}")),
         ..Submission::of(frozen)
     };
+    let mut unread_labels = 0;
     for line in form.said("labels").unwrap_or_default().lines() {
         match line.split_once('=') {
             Some((label, value)) => {
@@ -139,10 +160,20 @@ fn submission(form: &Form, frozen: &Frozen) -> Result<Submission, Refused> {
                 submission.labels.insert(label, value);
             }
             None if line.trim().is_empty() => {}
-            None => say(format!(
-                "the label {line:?} has no value, write label=value"
-            )),
+            None => {
+                unread_labels += 1;
+                if unread_labels <= LABEL_FAULTS_MAX {
+                    say(format!(
+                        "the label {} has no value, write label=value",
+                        shorten(line)
+                    ));
+                }
+            }
         }
+    }
+    if unread_labels > LABEL_FAULTS_MAX {
+        let more = unread_labels - LABEL_FAULTS_MAX;
+        say(format!("{more} more labels have no value"));
     }
     match refused.is_empty() {
         true => Ok(submission),

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use super::tokens::{FORM, Guarded};
 use super::*;
 
 /// A small house: places for few, and for fewer of those that nobody knows.
@@ -266,4 +267,62 @@ fn bodies_of_others_take_no_room_of_workers() {
     });
     let long = house.ask("POST", "/login", "", &[b'x'; 17_000]);
     assert_eq!(long.status, 413, "nobody knows yet who that is");
+}
+
+#[test]
+fn no_stranger_gets_a_long_answer() {
+    let open = ServerHouse::new();
+    let guarded = Guarded::with(Limits::default(), |_| ());
+    let long = "\"".repeat(15_000);
+    let address = "%22".repeat(2_600);
+    let login = format!("token=x&next={long}");
+    let local = format!("token=x&next=/{long}");
+    let form = "content-type: application/x-www-form-urlencoded\r\n";
+    let host = format!("x-host: x\r\norigin: http://{long}\r\n");
+    let kind = format!("content-type: {long}\r\n");
+    let html = "accept: text/html\r\n";
+    let next = format!("/login?next=/{address}");
+    let query = format!("/login?next=/&{address}=1");
+    let [nothing, hook, task, id, key] = ["/", "/hooks/", "/api/tasks/", "/jobs/", "/api/jobs?"]
+        .map(|begin| format!("{begin}{address}"));
+    let asked: &[(&str, &str, &str, &[u8])] = &[
+        ("POST", "/login", form, login.as_bytes()),
+        ("POST", "/login", form, local.as_bytes()),
+        ("POST", "/login", &kind, b"x"),
+        ("POST", "/logout", &host, b""),
+        ("GET", &next, "", b""),
+        ("GET", &query, "", b""),
+        ("GET", &nothing, html, b""),
+        ("GET", &nothing, "", b""),
+        ("POST", &hook, &kind, b"x"),
+        ("GET", &task, "", b""),
+        ("GET", &id, html, b""),
+        ("GET", &key, "", b""),
+        ("POST", "/api/worker/enrol", &kind, long.as_bytes()),
+        ("GET", "/api/jobs", &host, b""),
+    ];
+    for house in [&open, &guarded.house] {
+        for (method, path, headers, body) in asked {
+            let answer = house.ask(method, path, headers, body);
+            let (bytes, status) = (answer.body.len(), answer.status);
+            assert!(
+                bytes < 64 << 10,
+                "{method} {path:.40}: {status}, {bytes} bytes"
+            );
+        }
+        // A name that is not this server's is repeated.
+        let mut line = house.line();
+        line.send(format!("GET /api/jobs HTTP/1.1\r\nhost: {long}\r\n\r\n"));
+        let answer = line.answer();
+        assert!(answer.body.len() < 64 << 10, "{}", answer.body.len());
+    }
+    let too_many: Vec<Answer> = (0..20)
+        .map(|_| {
+            let form = format!("token=wrong&next=/{long}");
+            guarded.house.ask("POST", "/login", FORM, form.as_bytes())
+        })
+        .collect();
+    let too_many = too_many.last().unwrap();
+    assert_eq!(too_many.status, 429);
+    assert!(too_many.body.len() < 32 << 10, "{}", too_many.body.len());
 }

@@ -78,6 +78,11 @@ impl Line {
         }
     }
 
+    /// Leaves as little room as possible for what the server sends and nobody reads.
+    pub fn narrow(&self) {
+        rustix::net::sockopt::set_socket_recv_buffer_size(&self.stream, 2_048).unwrap();
+    }
+
     /// What is refused by a connection that has gone is nothing to its sender.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) -> bool {
         self.stream.write_all(bytes.as_ref()).is_ok()

@@ -466,3 +466,130 @@ fn a_client_that_waits_at_limits_comes_back_when_it_is_told_to() {
         assert!(refused.is_about_token() && refused.limited_for().is_none());
     }
 }
+
+/// A body for `POST /api/validate` whose answer is several times as long.
+fn faulty_files() -> Value {
+    let key = "k".repeat(150);
+    let tasks =
+        (0..50).map(|n| format!("  t{n}: {{ flow: {{ a: {{ script: x, {key}: 1 }} }} }}\n"));
+    let text = format!("tasks:\n{}", tasks.collect::<String>());
+    let files = (0..80).map(|n| json!({ "path": format!("f{n}.yaml"), "text": text }));
+    json!({ "files": files.collect::<Vec<Value>>() })
+}
+
+#[test]
+fn unread_answers_of_one_token_take_a_quarter_of_the_room_whatever_it_asked_for() {
+    let limits = Limits {
+        answers_bytes_max: 8_000_000,
+        ..Limits::default()
+    };
+    let guarded = Guarded::with(limits, |_| ());
+    let body = faulty_files().to_string();
+    let begin = || {
+        let token = &guarded.tokens["operator"];
+        let headers =
+            format!("authorization: Bearer {token}\r\ncontent-type: application/json\r\n");
+        let mut line = guarded.house.line();
+        line.narrow();
+        // The first answer may fit into what lies between; the second one does not.
+        for _ in 0..2 {
+            line.ask("POST", "/api/validate", &headers, body.as_bytes());
+        }
+        line
+    };
+    let mut held = Vec::new();
+    let refused_answer = loop {
+        let mut line = begin();
+        let head = line.bare_head();
+        match head.status {
+            200 => held.push(line),
+            _ => break (head, line),
+        }
+        assert!(held.len() < 8, "it holds more than its share");
+    };
+    assert_eq!(refused_answer.0.status, 429);
+    assert_eq!(refused_answer.0.header("retry-after"), Some("1"));
+    // The token may not change anything either, and nothing was changed when it is told so.
+    let not_made = submit(&guarded, "operator");
+    assert_limited(&not_made, "too_many_answer_bytes", "limits.share_percent");
+    let sql = rusqlite::Connection::open(guarded.house.database()).unwrap();
+    let jobs = || -> i64 {
+        let count = "SELECT count(*) FROM job";
+        sql.query_row(count, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!(jobs(), 0);
+    // Short answers to requests that change nothing are not limited, and neither is anybody else.
+    let me = guarded.as_role("operator", "GET", "/api/me", &Value::Null);
+    me.expect(200);
+    submit(&guarded, "admin").expect(201);
+    let checked = guarded.as_role("viewer", "POST", "/api/validate", &faulty_files());
+    checked.expect(200);
+    assert!(refused(&guarded, "answer_bytes") >= 2);
+    held.clear();
+    until("its answers are gone", || {
+        submit(&guarded, "operator").status == 201
+    });
+}
+
+#[test]
+fn a_job_that_was_made_is_answered_also_without_room_for_the_answer() {
+    let limits = Limits {
+        answers_bytes_max: 1_000,
+        ..Limits::default()
+    };
+    let guarded = Guarded::with(limits, |config| {
+        let steps = (0..700).map(|n| format!("      step{n}: {{ script: echo }}\n"));
+        let big = format!("tasks:\n  big:\n    flow:\n{}", steps.collect::<String>());
+        let folder = config.workflows_dir.as_ref().unwrap();
+        std::fs::write(folder.join("big.yaml"), big).unwrap();
+    });
+    let made = guarded.as_role("operator", "POST", "/api/tasks/big/jobs", &Value::Null);
+    assert!(made.body.len() > 64 << 10, "{}", made.body.len());
+    let job = made.expect(201)["id"].clone();
+    let path = format!("/api/jobs/{job}");
+    // The same to look at is refused, because nothing is lost by that.
+    let shown = guarded.as_role("operator", "GET", &path, &Value::Null);
+    assert_eq!(shown.refused(503), "busy");
+    let cancelled = guarded.as_role("operator", "POST", &format!("{path}/cancel"), &Value::Null);
+    assert_eq!(cancelled.status, 200, "{}", cancelled.text());
+}
+
+#[test]
+fn a_page_does_not_repeat_a_long_text_that_it_refuses() {
+    let guarded = Guarded::with(Limits::default(), |_| ());
+    let cookie = guarded.log_in(&guarded.tokens["operator"]);
+    let headers = format!("{FORM}{cookie}");
+    let page = guarded.house.ask("GET", "/tasks/hello", &cookie, b"");
+    let proof = field(&page, "page");
+    let run = |fields: &str| {
+        let form = format!("page={proof}&{fields}");
+        let answer = (guarded.house).ask("POST", "/tasks/hello/run", &headers, form.as_bytes());
+        assert_eq!(answer.status, 422, "{}", answer.text());
+        answer
+    };
+    let usual = run("input.name=x").body.len();
+    let long = "\"".repeat(900_000);
+    for field in ["input.name", "labels", "priority", "not_before"] {
+        let page = run(&format!("input.n=x&{field}={long}"));
+        assert!(
+            page.body.len() < usual + 8_000,
+            "{field}: {}",
+            page.body.len()
+        );
+        assert!(
+            page.text().contains("too long to be shown again"),
+            "{field}"
+        );
+    }
+    // Many lines that each are a fault.
+    let page = run(&format!("labels={}", "a%0A".repeat(200_000)));
+    assert!(page.body.len() < usual + 8_000, "{}", page.body.len());
+    assert!(page.text().contains("199990 more labels have no value"));
+    // What fits is shown again, as long as all of it is not too long.
+    let short = "x".repeat(60_000);
+    let names = ["name", "deep", "n", "a", "to"];
+    let all = names.map(|name| format!("input.{name}={short}")).join("&");
+    let page = run(&all).text();
+    assert_eq!(page.matches(&short).count(), 4);
+    assert_eq!(page.matches("too long to be shown again").count(), 1);
+}

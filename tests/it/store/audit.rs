@@ -2,7 +2,7 @@
 
 use rusqlite::Connection;
 use stepward::domain::Now;
-use stepward::domain::audit::{Actor, AuditAction, AuditEntry, ChainFault, ChainLink};
+use stepward::domain::audit::{Actor, AnchorFault, AuditAction, AuditEntry, ChainFault, ChainLink};
 use stepward::engine::EngineError;
 use stepward::store::{AuditFilter, Store, StoreError, StoreOptions};
 use tempfile::TempDir;
@@ -160,6 +160,54 @@ fn a_row_that_was_added_before_the_anchor_is_found() {
         })
     );
     clear(&house);
+}
+
+#[test]
+fn a_changed_and_an_additional_anchor_are_found() {
+    const UNCHECKED: &str = "PRAGMA ignore_check_constraints = on;";
+    let anchor = "SELECT 2, seq, hash FROM audit WHERE seq = 5";
+    for (fault, change) in [
+        (
+            AnchorFault::Unreadable,
+            "UPDATE audit_anchor SET hash = x'00'".to_string(),
+        ),
+        (
+            AnchorFault::Unreadable,
+            "UPDATE audit_anchor SET seq = -3".to_string(),
+        ),
+        (
+            AnchorFault::Additional,
+            format!("INSERT INTO audit_anchor {anchor}"),
+        ),
+        (
+            AnchorFault::Additional,
+            "UPDATE audit_anchor SET only_row = 2".to_string(),
+        ),
+        // No row is left, so that there is none that could not fit.
+        (
+            AnchorFault::Unreadable,
+            "DELETE FROM audit; UPDATE audit_anchor SET hash = x'00'".to_string(),
+        ),
+        (
+            AnchorFault::Additional,
+            "DELETE FROM audit; DELETE FROM audit_anchor;
+             INSERT INTO audit_anchor VALUES (7, 3, zeroblob(32))"
+                .to_string(),
+        ),
+    ] {
+        let house = house();
+        let store = &house.engine.store;
+        assert_eq!(store.write(|tx| tx.remove_audit(3, 100)).unwrap(), 3);
+        assert_eq!(walk(&house, None), Ok(ROWS as u64 - 3));
+        tamper(&house, &format!("{UNCHECKED} {change}"));
+        let expected = Err(ChainFault::Anchor(fault));
+        assert_eq!(walk(&house, None), expected, "{change}");
+        let ends = house.engine.audit_ends().unwrap();
+        assert_eq!(ends.anchor_fault, Some(fault), "{change}");
+        let breaches = house.breaches();
+        assert!(breaches[0].contains("anchor"), "{breaches:?}");
+        clear(&house);
+    }
 }
 
 #[test]
