@@ -59,7 +59,8 @@ pub enum Why {
 /// What others decide: in a script it needs a filter. What is in an environment may have come from any of them.
 const UNTRUSTED: &[&str] = &["input", "steps", "each", "body", "headers", "env"];
 const SAFE_FILTERS: &[&str] = &["sh", "json", "unsafe"];
-/// Filters that give a number or a boolean, whatever they are applied to.
+/// Filters that give a number or a boolean, whatever they are applied to. What they are given as an argument may come out as it is:
+/// `int(default=input.x)`.
 const NUMBER_FILTERS: &[&str] = &["abs", "bool", "count", "float", "int", "length", "round"];
 /// Of `loop`, what is counted and not taken from the items.
 const COUNTERS: &[&str] = &[
@@ -698,7 +699,7 @@ impl<'t> Walk<'t> {
         let Expr::Filter(filter) = expression else {
             return self.expression(expression);
         };
-        let mut flows = match &filter.expr {
+        let flows = match &filter.expr {
             Some(inner @ Expr::Filter(_)) => self.filtered(inner, caught),
             Some(inner) => {
                 let flows = self.expression(inner);
@@ -711,8 +712,14 @@ impl<'t> Walk<'t> {
             }
             None => caught,
         };
-        flows.extend(self.arguments(&filter.args));
+        let arguments = self.arguments(&filter.args);
+        // Only the value in front of such a filter becomes a number.
+        let by = match NUMBER_FILTERS.contains(&filter.name) {
+            true => "()",
+            false => filter.name,
+        };
         let mut flows = self.changed(flows, filter.name);
+        flows.extend(self.changed(arguments, by));
         self.few(&mut flows);
         flows
     }

@@ -330,6 +330,46 @@ fn a_number_decides_nothing_freely() {
     assert_eq!(codes(&check(&task(FREE, part))), ["E070"]);
 }
 
+/// Only the value in front of such a filter becomes a number. An argument of the filter may come out as it is.
+#[test]
+fn an_argument_of_a_filter_for_numbers_stays_a_text() {
+    let free = "x: { type: string, required: true }, y: { type: string, required: true }, n: { type: integer, default: 1 }";
+    for (value, expected) in [
+        ("{{ input.x | int(default=input.y) }}", vec!["E070"]),
+        ("{{ input.x | int(input.y) }}", vec!["E070"]),
+        ("{{ input.n | int(input.y | upper) }}", vec!["E070"]),
+        ("{{ input.x | float(default=input.y) }}", vec!["E070"]),
+        ("{{ input.x | int(input.y) | string }}", vec!["E070"]),
+        ("{{ (input.x | int) | default(input.y) }}", vec!["E070"]),
+        ("{{ (input.x | int) or input.y }}", vec!["E070"]),
+        ("{{ input.x | int if input.n else input.y }}", vec!["E070"]),
+        (
+            "{% set y %}{% filter int(input.y) %}a{% endfilter %}{% endset %}{{ y }}",
+            vec!["E070"],
+        ),
+        (
+            "{% set y | int(default=input.y) %}a{% endset %}{{ y }}",
+            vec!["E070"],
+        ),
+        ("{{ ['a'] | map('int', input.y) | first }}", vec!["E070"]),
+        ("{{ input.x | int(default=3) }}", vec![]),
+        ("{{ input.x | int(default=input.n) }}", vec![]),
+        ("{{ input.x | int(default=(input.y | int)) }}", vec![]),
+        ("{{ input.x | int(input.y) | int }}", vec![]),
+        ("{{ (input.x ~ input.y) | length }}", vec![]),
+        ("{{ input.x | float | round(input.n) }}", vec![]),
+        (
+            "{{ input.x | int(default=input.y | unsafe) }}",
+            vec!["E070"],
+        ),
+        ("{{ input.x | int(default=input.y) | unsafe }}", vec![]),
+        ("{% for i in [1, 2] %}{{ loop.index }}{% endfor %}", vec![]),
+    ] {
+        let step = format!("type: docker, image: \"app:{value}\"");
+        assert_eq!(codes(&check(&task(free, &step))), expected, "{value}");
+    }
+}
+
 #[test]
 fn a_value_decides_nothing_in_a_manifest_but_what_is_known_to_be_data() {
     let pod = |metadata: &str, spec: &str| {
@@ -606,6 +646,11 @@ tasks:
     assert_eq!(load_with(code).1, ["E045"]);
     let by_variable = "action: env, env: { X: \"{{ input.x }}\" }";
     assert_eq!(load_with(by_variable).1, ["E045"]);
+    let fallback =
+        "action: run, input: { image: \"{{ input.x | length | default(1) | int(input.x) }}\" }";
+    assert_eq!(load_with(fallback).1, ["E070"]);
+    let fallback = "action: say, input: { text: \"{{ input.x | int(default=input.x) }}\" }";
+    assert_eq!(load_with(fallback).1, ["E045"]);
     // Only what the violation is about counts.
     let data = "action: show, input: { image: busybox, text: \"{{ input.x }}\" }";
     assert_eq!(load_with(data), (2, vec![]));
