@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::program_quotes::Syntax;
 use super::shell::{Program, SHELLS, base_name};
 use super::template::{self, TemplateFault};
 use crate::domain::task::is_template;
@@ -312,7 +313,7 @@ struct Interpreter {
 
 const LANGUAGE: Interpreter = Interpreter {
     names: &[],
-    program: Program::Other,
+    program: Program::Other(Syntax::Any),
     code: "e",
     code_words: &["--eval"],
     values: "",
@@ -360,6 +361,7 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     Interpreter {
         names: &["python", "pypy", "ipython", "jython", "micropython", "hy"],
+        program: Program::Other(Syntax::Python),
         code: "c",
         code_words: &["--command"],
         values: "WX",
@@ -384,6 +386,7 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     Interpreter {
         names: &["node", "nodejs", "bun", "iojs"],
+        program: Program::Other(Syntax::JavaScript),
         code: "ep",
         code_words: &["--eval", "--print"],
         values: "rC",
@@ -422,6 +425,7 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     Interpreter {
         names: &["lua", "luajit", "texlua"],
+        program: Program::Other(Syntax::Lua),
         values: "l",
         ..LANGUAGE
     },
@@ -462,12 +466,14 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     Interpreter {
         names: &["Rscript", "R"],
+        program: Program::Other(Syntax::R),
         values: "gfd",
         flag_words: &["--vanilla", "--slave", "--quiet", "--silent", "--verbose"],
         ..LANGUAGE
     },
     Interpreter {
         names: &["awk", "gawk", "mawk", "nawk"],
+        program: Program::Other(Syntax::Awk),
         code_words: &["--source"],
         values: "vFilW",
         files: "fE",
@@ -1031,7 +1037,7 @@ impl<'w> ArgumentList<'w> {
             self.interpreted(found, at + 1);
         }
         let subcommand = match base {
-            "deno" => Some(("eval", Program::Other)),
+            "deno" => Some(("eval", Program::Other(Syntax::JavaScript))),
             "bun" => Some(("exec", Program::Shell)),
             "su" => Some(("--", Program::Shell)),
             _ => None,
@@ -1635,26 +1641,29 @@ mod tests {
             ("docker run --rm alpine sh -c @", Program::Shell),
             ("su deploy -c @", Program::Shell),
             ("su -c @", Program::Shell),
-            ("python -c @", Program::Other),
-            ("python3.12 -I -c @", Program::Other),
-            ("/usr/local/bin/python3 -Ic @", Program::Other),
-            ("python3 -c@", Program::Other),
+            ("python -c @", Program::Other(Syntax::Python)),
+            ("python3.12 -I -c @", Program::Other(Syntax::Python)),
+            (
+                "/usr/local/bin/python3 -Ic @",
+                Program::Other(Syntax::Python),
+            ),
+            ("python3 -c@", Program::Other(Syntax::Python)),
             ("perl -e @", Program::Interpolating),
             ("perl -lane @", Program::Interpolating),
             ("perl -MJSON -e @", Program::Interpolating),
             ("perl -e1 -e @", Program::Interpolating),
             ("perl -e@", Program::Interpolating),
             ("ruby -rjson -ne @", Program::Interpolating),
-            ("node -e @", Program::Other),
-            ("node -pe @", Program::Other),
-            ("node --eval @", Program::Other),
-            ("node --eval=@", Program::Other),
-            ("deno eval @", Program::Other),
+            ("node -e @", Program::Other(Syntax::JavaScript)),
+            ("node -pe @", Program::Other(Syntax::JavaScript)),
+            ("node --eval @", Program::Other(Syntax::JavaScript)),
+            ("node --eval=@", Program::Other(Syntax::JavaScript)),
+            ("deno eval @", Program::Other(Syntax::JavaScript)),
             ("php -r @", Program::Interpolating),
             ("php8.2 -d a=b -r @", Program::Interpolating),
-            ("lua5.4 -e @", Program::Other),
-            ("awk @", Program::Other),
-            ("awk -F: -v a=b @", Program::Other),
+            ("lua5.4 -e @", Program::Other(Syntax::Lua)),
+            ("awk @", Program::Other(Syntax::Awk)),
+            ("awk -F: -v a=b @", Program::Other(Syntax::Awk)),
             ("sed @", Program::Interpolating),
             ("sed -n -e @", Program::Interpolating),
             ("sed --expression=@", Program::Interpolating),
@@ -1668,23 +1677,32 @@ mod tests {
             ("ssh host python -c @", Program::Shell),
             ("psql -d shop -c @", Program::Interpolating),
             ("mysql shop -e @", Program::Interpolating),
-            ("Rscript -e @", Program::Other),
+            ("Rscript -e @", Program::Other(Syntax::R)),
             ("julia --eval @", Program::Interpolating),
             ("@ -c @", Program::Unknown),
             // The value of an option that is not known does not end the options.
             ("bash --rcfile /etc/x -c @", Program::Shell),
             ("bash --init-file /etc/x --norc -ec @", Program::Shell),
-            ("node --require a.js -e @", Program::Other),
-            ("node --import a.js --eval @", Program::Other),
+            (
+                "node --require a.js -e @",
+                Program::Other(Syntax::JavaScript),
+            ),
+            (
+                "node --import a.js --eval @",
+                Program::Other(Syntax::JavaScript),
+            ),
             (
                 "python3 --check-hash-based-pycs always -c @",
-                Program::Other,
+                Program::Other(Syntax::Python),
             ),
             ("julia -L setup.jl -e @", Program::Interpolating),
             ("raku -M JSON -e @", Program::Interpolating),
             ("perl -CSDne @", Program::Interpolating),
-            ("awk --field-separator : @", Program::Other),
-            ("awk --assign a=b --field-separator : @", Program::Other),
+            ("awk --field-separator : @", Program::Other(Syntax::Awk)),
+            (
+                "awk --assign a=b --field-separator : @",
+                Program::Other(Syntax::Awk),
+            ),
             ("sed --line-length 5 @", Program::Interpolating),
             ("sed -i  @", Program::Interpolating),
             ("sed --expr @", Program::Interpolating),
@@ -1703,20 +1721,20 @@ mod tests {
             ("xargs --replace R @ -c @", Program::Unknown),
             ("timeout --signal KILL 5 @ -c @", Program::Unknown),
             ("unshare -R /root @ -c @", Program::Unknown),
-            ("sudo --user root awk @", Program::Other),
-            ("sudo --user root env -S awk @", Program::Other),
-            ("env --unset A awk @", Program::Other),
-            ("env -0S awk @", Program::Other),
+            ("sudo --user root awk @", Program::Other(Syntax::Awk)),
+            ("sudo --user root env -S awk @", Program::Other(Syntax::Awk)),
+            ("env --unset A awk @", Program::Other(Syntax::Awk)),
+            ("env -0S awk @", Program::Other(Syntax::Awk)),
             ("env -S 'awk' @", Program::Unknown),
             ("chroot --userspec 1:1 / sh -c @", Program::Shell),
             ("nohup setsid stdbuf -oL unshare -r sh -c @", Program::Shell),
             ("flock -w 5 /lock -c @", Program::Shell),
             ("sshpass -p x ssh host @", Program::Shell),
-            ("docker exec web awk @", Program::Other),
+            ("docker exec web awk @", Program::Other(Syntax::Awk)),
             ("docker run --rm alpine sed @", Program::Interpolating),
-            ("find . -exec awk @", Program::Other),
+            ("find . -exec awk @", Program::Other(Syntax::Awk)),
             ("kubectl exec pod -- ssh host @", Program::Shell),
-            ("deno --quiet eval @", Program::Other),
+            ("deno --quiet eval @", Program::Other(Syntax::JavaScript)),
             ("bun exec @", Program::Shell),
             ("rsync -avze @", Program::Shell),
             ("yash -c @", Program::Shell),
@@ -1735,9 +1753,12 @@ mod tests {
             ),
             (
                 "podman run -it --entrypoint python3 img -c @",
-                Program::Other,
+                Program::Other(Syntax::Python),
             ),
-            ("docker run --entrypoint awk img @", Program::Other),
+            (
+                "docker run --entrypoint awk img @",
+                Program::Other(Syntax::Awk),
+            ),
             ("docker run --entrypoint @ img -c @", Program::Unknown),
             ("docker run --entrypoint=@ img -c @", Program::Unknown),
             (
@@ -1756,7 +1777,10 @@ mod tests {
                 "sudo docker create --entrypoint sh img -c @",
                 Program::Shell,
             ),
-            ("docker run --rm node:20 -e @", Program::Other),
+            (
+                "docker run --rm node:20 -e @",
+                Program::Other(Syntax::JavaScript),
+            ),
             ("podman run --entrypoint [\"sh\"] img -c @", Program::Shell),
             ("npx -c @", Program::Shell),
             ("npx --yes -p cowsay --call=@", Program::Shell),
@@ -1764,15 +1788,18 @@ mod tests {
             ("npm exec --package cowsay --call @", Program::Shell),
             ("nix-shell -p jq --run @", Program::Shell),
             ("nix-shell --pure --command @", Program::Shell),
-            ("runuser -u app -- awk @", Program::Other),
-            ("runuser -u app awk @", Program::Other),
+            ("runuser -u app -- awk @", Program::Other(Syntax::Awk)),
+            ("runuser -u app awk @", Program::Other(Syntax::Awk)),
             ("runuser app -c @", Program::Shell),
             ("su app -- -c @", Program::Shell),
             ("sg app @", Program::Shell),
             ("podman machine ssh vm @", Program::Shell),
-            ("kubectl exec -it pod awk @", Program::Other),
-            ("tool kubectl exec pod -- awk @", Program::Other),
-            ("npm exec awk @", Program::Other),
+            ("kubectl exec -it pod awk @", Program::Other(Syntax::Awk)),
+            (
+                "tool kubectl exec pod -- awk @",
+                Program::Other(Syntax::Awk),
+            ),
+            ("npm exec awk @", Program::Other(Syntax::Awk)),
             ("rsync --rsh @", Program::Shell),
             ("ts-node -e @", Program::Interpolating),
         ] {
@@ -1902,7 +1929,7 @@ mod tests {
         let found = role_of(None, &["sh", "-c"], &["@", "@"]);
         assert_eq!(found[2..], [Role::Code(Program::Shell), Role::Data]);
         let found = role_of(None, &["/usr/bin/env", "python3"], &["-c", "@"]);
-        assert_eq!(found[3], Role::Code(Program::Other));
+        assert_eq!(found[3], Role::Code(Program::Other(Syntax::Python)));
         // The words of an entrypoint are a choice, its code is code, and the program of an image is not known.
         let found = role_of(None, &["@"], &["@"]);
         assert_eq!(found[0], Role::Choice(Choice::Program));
@@ -1917,13 +1944,13 @@ mod tests {
         );
         assert_eq!(
             role_of(Some("docker.io/library/node:20"), &[], &["-e", "@"])[1],
-            Role::Code(Program::Other)
+            Role::Code(Program::Other(Syntax::JavaScript))
         );
         assert_eq!(role_of(Some("app:1"), &[], &["-e", "@"])[1], Role::Data);
         // A word that begins with `-` is no program.
         assert_eq!(role_of(Some("app:1"), &[], &["--name=@"]), [Role::Data]);
         let found = role_of(Some("node:20"), &[], &["--eval=@"]);
-        assert_eq!(found, [Role::Code(Program::Other)]);
+        assert_eq!(found, [Role::Code(Program::Other(Syntax::JavaScript))]);
     }
 
     #[test]
@@ -1935,7 +1962,10 @@ mod tests {
         let found = role_of(None, &[""], &["@", "-c", "@"]);
         assert_eq!(found[1], Role::Choice(Choice::Program));
         assert_eq!(found[3], Role::Code(Program::Unknown));
-        assert_eq!(last(&[""], &["awk", "@"]), Role::Code(Program::Other));
+        assert_eq!(
+            last(&[""], &["awk", "@"]),
+            Role::Code(Program::Other(Syntax::Awk))
+        );
         for entrypoint in [
             &["docker-entrypoint.sh"][..],
             &["/init"],
@@ -1943,7 +1973,11 @@ mod tests {
             &["sh", "/entry.sh"],
         ] {
             let role = last(entrypoint, &["awk", "@"]);
-            assert_eq!(role, Role::Code(Program::Other), "{entrypoint:?}");
+            assert_eq!(
+                role,
+                Role::Code(Program::Other(Syntax::Awk)),
+                "{entrypoint:?}"
+            );
             let role = last(entrypoint, &["ssh", "host", "@"]);
             assert_eq!(role, Role::Code(Program::Shell), "{entrypoint:?}");
             let role = last(entrypoint, &["python", "@"]);
@@ -1952,7 +1986,7 @@ mod tests {
             assert_eq!(role, Role::Data, "{entrypoint:?}");
         }
         let role = last(&["env", "-S", "/app -x"], &["awk", "@"]);
-        assert_eq!(role, Role::Code(Program::Other));
+        assert_eq!(role, Role::Code(Program::Other(Syntax::Awk)));
         let role = last(&["ssh", "host"], &["python", "-c", "@"]);
         assert_eq!(role, Role::Code(Program::Shell));
         assert_eq!(last(&["/app"], &["@"]), Role::Data);

@@ -370,6 +370,90 @@ fn an_argument_of_a_filter_for_numbers_stays_a_text() {
     }
 }
 
+/// The quotes of JSON do not hold inside of others.
+#[test]
+fn json_is_a_literal_only_outside_of_quotes() {
+    let script = |language: &str, text: &str| format!("script: {text:?}, language: {language}");
+    let command = |words: &str| format!("type: docker, image: a, command: [{words}]");
+    let pod = |words: &str| {
+        let container = format!("{{ name: a, image: b, command: [{words}] }}");
+        format!("type: pod, manifest: {{ spec: {{ containers: [{container}] }} }}")
+    };
+    for step in [
+        script(
+            "python",
+            "import json\nd = json.loads('{{ input.x | json }}')",
+        ),
+        script("python3", "d = \"{{ input.x | json }}\""),
+        script("python", "d = '''\n{{ input.x | json }}'''"),
+        script("node", "f(`got {{ input.x | json }}`)"),
+        script("deno", "f(/{{ input.x | json }}/)"),
+        script("lua", "f([[{{ input.x | json }}]])"),
+        script("Rscript", "f('a\n{{ input.x | json }}')"),
+        script("coffee", "f({{ input.x | json }})"),
+        script("unknown", "f('{{ input.x | json }}')"),
+        command("node, -e, \"const d = JSON.parse('{{ input.x | json }}')\""),
+        command("python3, -c, \"x='{{ input.x | json }}'\""),
+        command("deno, eval, \"`{{ input.x | json }}`\""),
+        pod("python3, -c, \"x='{{ input.x | json }}'\""),
+        "script: \"#!/usr/bin/env python3\\nd = '{{ input.x | json }}'\"".to_string(),
+    ] {
+        let checked = check(&task(FREE, &step));
+        let shown = render::human(&checked.diagnostics, false);
+        assert_eq!(codes(&checked), ["E048"], "{step}\n{shown}");
+    }
+    for step in [
+        script(
+            "python",
+            "# it's\nd = {{ input.x | json }} # it's {{ input.x | json }}",
+        ),
+        script(
+            "python",
+            "d = 'a', {{ input.x | json }}, '{{ input.x | json | unsafe }}'",
+        ),
+        script(
+            "node",
+            "f(`a ${ {{ input.x | json }} }`, s.replace(/'/g, ''), {{ input.x | json }})",
+        ),
+        script("unknown", "# it's\nf('a', {{ input.x | json }})"),
+        script("lua", "-- it's\nf([[it's]], {{ input.x | json }})"),
+        command("python3, -c, \"x={{ input.x | json }}\""),
+        command("awk, \"BEGIN { x = {{ input.x | json }} } /'/\""),
+        pod("node, -e, \"f({{ input.x | json }})\""),
+    ] {
+        let checked = check(&task(FREE, &step));
+        let shown = render::human(&checked.diagnostics, false);
+        assert_eq!(codes(&checked), Vec::<&str>::new(), "{step}\n{shown}");
+    }
+}
+
+#[test]
+fn json_in_quotes_of_a_former_script_is_tolerated_and_rendered_as_0_1_did() {
+    let former = r#"
+actions:
+  say: { language: python, input: { x: { type: string } }, script: "print('{{ input.x | json }}')" }
+tasks:
+  former:
+    input: { x: { type: string } }
+    flow:
+      own: { language: python, script: "print('{{ input.x | json }}')" }
+      said: { action: say, input: { x: a } }
+      sound: { language: python, script: "print({{ input.x | json }})" }
+"#;
+    let upgraded = Upgraded::with(&[("former.yaml", former)]);
+    let former_task = vec!["former".to_string()];
+    assert_eq!(upgraded.load(), (former_task, vec![], vec!["E048", "E048"]));
+    let mut library = Library::remembering(upgraded.folder.path(), &upgraded.memory());
+    let reloaded = library.reload();
+    let tasks = reloaded.workflows.tasks();
+    let steps = tasks.flat_map(|(_, task)| task.root().draft.steps.clone());
+    let rules: Vec<Rules> = steps.map(|step| step.rules).collect();
+    assert_eq!(rules, [Rules::V1, Rules::V1, Rules::V2]);
+    let new = "tasks: { new: { input: { x: { type: string } }, flow: { a: { action: say, input: { x: \"{{ input.x }}\" } } } } }\n";
+    std::fs::write(upgraded.folder.path().join("new.yaml"), new).unwrap();
+    assert_eq!(upgraded.load().1, ["E048"]);
+}
+
 #[test]
 fn a_value_decides_nothing_in_a_manifest_but_what_is_known_to_be_data() {
     let pod = |metadata: &str, spec: &str| {
