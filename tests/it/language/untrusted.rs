@@ -304,6 +304,58 @@ fn an_answer_in_a_child_job_is_followed_to_the_parent() {
     }
 }
 
+/// Who rejects a step writes its error, and who approves one that asks for nothing may give anything.
+#[test]
+fn texts_of_people_at_an_approval_are_untrusted() {
+    let with = |step: &str| {
+        let text = format!(
+            "tasks:
+  t:
+    flow:
+      ask: {{ type: approval, message: m, input: {{ a: {{ type: string }}, o: {{ type: string, options: [a, b] }} }} }}
+      plain: {{ type: approval, message: m }}
+      build: {{ script: 'true' }}
+      child: {{ type: task, task: child }}
+      s: {{ depends_on: [ask, plain, build, child], {step} }}
+  child: {{ flow: {{ plain: {{ type: approval, message: m }} }} }}
+"
+        );
+        let checked = check(&text);
+        codes(&checked)
+    };
+    for value in [
+        "steps.ask.error",
+        "steps.ask['error'] | upper",
+        "steps.build.error",
+        "steps.child.error",
+        "steps.ask",
+        "steps.plain",
+        "steps.plain.output",
+        "steps.plain.output.image",
+        "steps.child.output.plain.image",
+        "steps.child.output",
+    ] {
+        let image = format!("type: docker, image: \"{{{{ {value} }}}}\"");
+        assert_eq!(with(&image), ["E070"], "{value}");
+        let variable = format!("script: 'true', env: {{ LD_PRELOAD: \"{{{{ {value} }}}}\" }}");
+        assert_eq!(with(&variable), ["E070"], "{value}");
+    }
+    for value in [
+        "steps.ask.output.o",
+        "steps.ask.status",
+        "steps.build.output.image",
+        "steps.ask.error | length",
+        "steps.plain.output.image | unsafe",
+    ] {
+        let image = format!("type: docker, image: \"{{{{ {value} }}}}\"");
+        assert_eq!(with(&image), Vec::<&str>::new(), "{value}");
+    }
+    let data = "type: docker, image: a, command: [echo, \"{{ steps.ask.error }}\"]";
+    assert_eq!(with(data), Vec::<&str>::new());
+    let code = "type: docker, image: a, command: [sh, -c, \"echo {{ steps.ask.error }}\"]";
+    assert_eq!(with(code), ["E045"]);
+}
+
 #[test]
 fn tasks_that_call_each_other_have_no_answers_without_end() {
     let text = "tasks:
