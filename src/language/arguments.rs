@@ -35,6 +35,8 @@ pub enum Choice {
     ScriptFile,
     /// The value of a variable in `LOADER_VARIABLES`.
     Variable,
+    /// The name of a variable in a reference `$(NAME)`, which Kubernetes replaces.
+    Reference,
     /// A field of a pod's manifest that decides with which rights the pod runs and what it can reach.
     PodField,
 }

@@ -658,6 +658,7 @@ impl Choice {
             Choice::Option => "with which options a program that runs code is started",
             Choice::ScriptFile => "which file is run",
             Choice::Variable => "which code is loaded",
+            Choice::Reference => "which variable Kubernetes puts in place of `$(…)`",
             Choice::PodField => "what the pod may do and reach",
         }
     }
@@ -734,7 +735,10 @@ impl Checker<'_, '_> {
         };
         let message = format!("`{name}` decides {}", choice.decides());
         let problem = self.new_rule("E070", text, span, message);
-        problem.label("whoever gives this value can have anything run");
+        problem.label(match choice {
+            Choice::Reference => "whoever gives this value can read any variable of the container",
+            _ => "whoever gives this value can have anything run",
+        });
         if let Some(given_at) = source.given_at {
             problem.also(given_at, "used here with a value that people decide");
         } else if source.name != name {
@@ -768,9 +772,14 @@ impl Checker<'_, '_> {
             Some(_) => "write a template with `| unsafe` instead of the reference",
             None => "write `| unsafe` behind it",
         };
-        problem.help(format!(
-            "or {place}, if whoever gives the value may have anything run"
-        ));
+        if choice == Choice::Reference {
+            problem.help("or write `$$(` instead of `$(`, if no variable is meant");
+        }
+        let may = match choice {
+            Choice::Reference => "read any variable",
+            _ => "have anything run",
+        };
+        problem.help(format!("or {place}, if whoever gives the value may {may}"));
     }
 }
 

@@ -256,6 +256,43 @@ fn a_reference_in_an_action_is_followed_to_the_steps_that_use_it() {
     }
 }
 
+/// A value may decide which variable Kubernetes reads only if its input says what it may be.
+#[test]
+fn a_value_in_the_name_of_a_reference_is_a_choice() {
+    let free =
+        "y: { type: string, required: true }, o: { type: string, options: [A, B], default: A }";
+    let pod = |container: &str| {
+        let spec = format!("spec: {{ containers: [{{ name: a, image: b, {container} }}] }}");
+        task(free, &format!("type: pod, manifest: {{ {spec} }}"))
+    };
+    for container in [
+        "command: [echo, \"$(S{{ input.y }})\"]",
+        "command: [echo, \"$({{ input.y }})\"]",
+        // The value may have the end of the reference.
+        "command: [echo, \"$(S{{ input.y }}\"]",
+        "command: [echo, \"$({{ input.o }}{{ input.y | upper }})\"]",
+        "command: [echo, \"$({% if input.o %}{{ input.y }}{% endif %})\"]",
+        "command: [echo, \"{% set z = input.y %}$$$({{ z }})\"]",
+        "env: [{ name: OUT, value: \"$({{ input.y }})\" }]",
+    ] {
+        let checked = check(&pod(container));
+        let shown = render::human(&checked.diagnostics, false);
+        assert_eq!(codes(&checked), ["E070"], "{container}\n{shown}");
+    }
+    for container in [
+        "command: [echo, \"$(S{{ input.o }})\"]",
+        "command: [echo, \"$(S{{ input.y | unsafe }})\"]",
+        "command: [echo, \"$$(S{{ input.y }})\"]",
+        "command: [echo, \"$(S) {{ input.y }} $(T)\"]",
+        "command: [echo, \"${{ input.y }})\"]",
+        "env: [{ name: OUT, value: \"{{ input.y }} $(A)\" }]",
+    ] {
+        let checked = check(&pod(container));
+        let shown = render::human(&checked.diagnostics, false);
+        assert_eq!(codes(&checked), Vec::<&str>::new(), "{container}\n{shown}");
+    }
+}
+
 #[test]
 fn an_answer_in_a_child_job_is_followed_to_the_parent() {
     let with = |image: &str, looped: &str, answer: &str| {
