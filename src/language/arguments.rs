@@ -799,6 +799,87 @@ const CONTAINER_FLAGS: &[&str] = &[
     "--tty",
 ];
 
+/// Options of `docker exec` and the like whose value is the next word. `-l` of `podman exec` has none.
+const CONTAINER_EXEC_VALUES: &[&str] = &[
+    "-e",
+    "-u",
+    "-w",
+    "--detach-keys",
+    "--env",
+    "--env-file",
+    "--user",
+    "--workdir",
+];
+
+/// Options of `docker run` and `docker create` and the like whose value is the next word.
+const CONTAINER_RUN_VALUES: &[&str] = &[
+    "-a",
+    "-c",
+    "-e",
+    "-h",
+    "-l",
+    "-m",
+    "-p",
+    "-u",
+    "-v",
+    "-w",
+    "--add-host",
+    "--annotation",
+    "--attach",
+    "--cap-add",
+    "--cap-drop",
+    "--cgroup-parent",
+    "--cgroupns",
+    "--cidfile",
+    "--cpu-shares",
+    "--cpus",
+    "--cpuset-cpus",
+    "--detach-keys",
+    "--device",
+    "--dns",
+    "--dns-search",
+    "--entrypoint",
+    "--env",
+    "--env-file",
+    "--expose",
+    "--gpus",
+    "--group-add",
+    "--health-cmd",
+    "--hostname",
+    "--ip",
+    "--ipc",
+    "--label",
+    "--label-file",
+    "--link",
+    "--log-driver",
+    "--log-opt",
+    "--mac-address",
+    "--memory",
+    "--mount",
+    "--name",
+    "--net",
+    "--network",
+    "--network-alias",
+    "--pid",
+    "--pids-limit",
+    "--platform",
+    "--publish",
+    "--restart",
+    "--runtime",
+    "--security-opt",
+    "--shm-size",
+    "--stop-signal",
+    "--stop-timeout",
+    "--sysctl",
+    "--tmpfs",
+    "--ulimit",
+    "--user",
+    "--userns",
+    "--volume",
+    "--volumes-from",
+    "--workdir",
+];
+
 /// Whether this is an option of several letters that has no value in the next word.
 fn is_flag_word(option: &str, flags: &[&str]) -> bool {
     option.contains('=') || option.starts_with("--no") || flags.contains(&option)
@@ -1403,7 +1484,11 @@ impl<'w> ArgumentList<'w> {
     fn scan(&mut self, may_scan: &dyn Fn(usize) -> bool) {
         self.is_guess = true;
         let launched = self.launched();
+        let values = launched.map_or(BTreeSet::new(), |launched| self.container_values(launched));
         for at in 0..self.words.len() {
+            if values.contains(&at) {
+                continue;
+            }
             let is_launched = launched.is_some_and(|launched| at >= launched);
             if !is_launched && !may_scan(self.positions[at]) {
                 continue;
@@ -1458,6 +1543,47 @@ impl<'w> ArgumentList<'w> {
             launcher.starters.is_empty()
         };
         Some(self.words.iter().position(starts)? + 1)
+    }
+
+    /// Values of options in front of the image of a container, and the name of the container in which `exec` starts a program: none of
+    /// them is a program. Behind an option that is not known, nothing is certain any more.
+    fn container_values(&self, launched: usize) -> BTreeSet<usize> {
+        let mut found = BTreeSet::new();
+        let known = |at: usize| self.words.get(at).and_then(|word| word.known());
+        let starter = known(launched.saturating_sub(1)).unwrap_or_default();
+        // `launched` is behind the word that starts the program.
+        let mut before = (0..launched.saturating_sub(1)).filter_map(known);
+        let is_container = ["run", "create", "exec"].contains(&starter)
+            && before.any(|word| {
+                let name = base_name(word);
+                ["docker", "podman", "nerdctl", "docker-compose"].contains(&name)
+            });
+        if !is_container {
+            return found;
+        }
+        let values = match starter {
+            "exec" => CONTAINER_EXEC_VALUES,
+            _ => CONTAINER_RUN_VALUES,
+        };
+        let mut at = launched;
+        while let Some(&word) = self.words.get(at) {
+            let text = word.literal();
+            if !text.starts_with('-') {
+                if starter == "exec" {
+                    found.insert(at);
+                }
+                break;
+            }
+            if is_flag_word(text, CONTAINER_FLAGS) {
+                at += 1;
+            } else if word.known().is_some() && values.contains(&text) {
+                found.insert(at + 1);
+                at += 2;
+            } else {
+                break;
+            }
+        }
+        found
     }
 
     /// Reads `--entrypoint`, with which `docker run` and others replace the program of the image. Returns the program, if it is known,
@@ -1783,6 +1909,20 @@ mod tests {
                 "docker run --rm node:20 -e @",
                 Program::Other(Syntax::JavaScript),
             ),
+            (
+                "docker run --name node -e A=b node -e @",
+                Program::Other(Syntax::JavaScript),
+            ),
+            (
+                "docker run --my-flag node -e @",
+                Program::Other(Syntax::JavaScript),
+            ),
+            ("docker exec node sh -c @", Program::Shell),
+            ("podman exec -l sh -c @", Program::Shell),
+            (
+                "docker exec -e A=b web node -e @",
+                Program::Other(Syntax::JavaScript),
+            ),
             ("podman run --entrypoint [\"sh\"] img -c @", Program::Shell),
             ("npx -c @", Program::Shell),
             ("npx --yes -p cowsay --call=@", Program::Shell),
@@ -1879,6 +2019,14 @@ mod tests {
             "docker run --entrypoint sh --rm -e A=b img build.sh -c @",
             "docker run --entrypoint /app img -c @",
             "docker run --rm node:20 app.js -e @",
+            "docker run --name node -e A=@ img",
+            "docker run --name node -e A=@",
+            "docker run --rm -it --network=web --name node -e B=1 -e A=@",
+            "sudo podman create --hostname python3 -e A=@",
+            "docker exec -e A=b node tool -p @",
+            "docker exec node tool -p @",
+            "docker compose exec python tool -c @",
+            "docker run -v ruby:/x --name ruby -e A=@",
         ] {
             assert_eq!(last(command), Role::Data, "{command}");
         }

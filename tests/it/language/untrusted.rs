@@ -62,6 +62,7 @@ fn arguments_are_data_and_trusted_values_decide() {
         "type: docker, image: a, command: [ssh, --, \"{{ input.x }}\", uptime]",
         "type: docker, image: a, command: [npm, run, watch, --, \"--env={{ input.x }}\"]",
         "type: docker, image: a, command: [kubectl, -n, ssh, get, pods, \"{{ input.x }}\"]",
+        "type: docker, image: a, command: [docker, run, --name, node, -e, \"A={{ input.x }}\", img]",
         "script: 'true', env: { ENV: \"{{ input.x }}\" }",
         "type: docker, image: \"{{ input.x | unsafe }}\"",
         "type: docker, image: \"{{ 'a' if input.x == 'b' else 'c' }}\"",
