@@ -89,6 +89,8 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "OPENSSL_CONF",
     "OPENSSL_ENGINES",
     "OPENSSL_MODULES",
+    "GTK_MODULES",
+    "QT_PLUGIN_PATH",
     // The folders in which programs find their settings.
     "HOME",
     "XDG_CONFIG_HOME",
@@ -125,6 +127,7 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "PERLLIB",
     "PERL5OPT",
     "PERL5DB",
+    "PERL5SHELL",
     "RUBYOPT",
     "RUBYLIB",
     "BUNDLE_GEMFILE",
@@ -139,9 +142,22 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "JAVA_OPTS",
     "MAVEN_OPTS",
     "GRADLE_OPTS",
+    "GRADLE_USER_HOME",
+    "MAVEN_ARGS",
+    "SBT_OPTS",
+    "ANT_OPTS",
+    "JAVA_HOME",
     "CLASSPATH",
     "DOTNET_STARTUP_HOOKS",
     "CORECLR_PROFILER_PATH",
+    "CORECLR_PROFILER_PATH_32",
+    "CORECLR_PROFILER_PATH_64",
+    "COR_PROFILER_PATH",
+    "COR_PROFILER_PATH_32",
+    "COR_PROFILER_PATH_64",
+    "DOTNET_ADDITIONAL_DEPS",
+    "GUILE_LOAD_PATH",
+    "CAML_LD_LIBRARY_PATH",
     "PHPRC",
     "PHP_INI_SCAN_DIR",
     "R_PROFILE",
@@ -171,6 +187,7 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "GIT_EDITOR",
     "GIT_SEQUENCE_EDITOR",
     "GIT_PAGER",
+    "HGRCPATH",
     "SSH_ASKPASS",
     "SUDO_ASKPASS",
     "SUDO_EDITOR",
@@ -186,6 +203,11 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "VISUAL",
     "PAGER",
     "MANPAGER",
+    "SYSTEMD_PAGER",
+    "AWS_PAGER",
+    "GH_PAGER",
+    "PSQL_PAGER",
+    "PSQL_EDITOR",
     "BROWSER",
     "LESSOPEN",
     "LESSCLOSE",
@@ -219,6 +241,8 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "CPP",
     "LD",
     "AR",
+    "GCC_EXEC_PREFIX",
+    "COMPILER_PATH",
     "CFLAGS",
     "CXXFLAGS",
     "CPPFLAGS",
@@ -244,6 +268,9 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "GOROOT",
     "GOTOOLCHAIN",
     "GOPROXY",
+    "YARN_RC_FILENAME",
+    "UV_INDEX_URL",
+    "CONDARC",
 ];
 /// Every variable whose name begins so is one of them.
 pub const LOADER_PREFIXES: &[&str] = &[
@@ -352,7 +379,10 @@ const INTERPRETERS: &[Interpreter] = &[
         ..LANGUAGE
     },
     Interpreter {
-        names: &["fish", "csh", "tcsh", "nu", "xonsh", "elvish"],
+        names: &[
+            "fish", "csh", "tcsh", "nu", "xonsh", "elvish", "ysh", "rc", "es", "ion", "scsh",
+            "sash", "toysh",
+        ],
         program: Program::Interpolating,
         code: "cC",
         code_words: &["--command", "--commands", "--init-command"],
@@ -362,7 +392,15 @@ const INTERPRETERS: &[Interpreter] = &[
         ..LANGUAGE
     },
     Interpreter {
-        names: &["python", "pypy", "ipython", "jython", "micropython", "hy"],
+        names: &[
+            "python",
+            "pypy",
+            "ipython",
+            "bpython",
+            "jython",
+            "micropython",
+            "hy",
+        ],
         program: Program::Other(Syntax::Python),
         code: "c",
         code_words: &["--command"],
@@ -387,7 +425,7 @@ const INTERPRETERS: &[Interpreter] = &[
         ..LANGUAGE
     },
     Interpreter {
-        names: &["node", "nodejs", "bun", "iojs"],
+        names: &["node", "nodejs", "bun", "iojs", "qjs", "mujs", "rhino"],
         program: Program::Other(Syntax::JavaScript),
         code: "ep",
         code_words: &["--eval", "--print"],
@@ -459,6 +497,8 @@ const INTERPRETERS: &[Interpreter] = &[
             "octave",
             "gnuplot",
             "sage",
+            "ocaml",
+            "csi",
         ],
         program: Program::Interpolating,
         code: "eEcp",
@@ -597,6 +637,53 @@ const INTERPRETERS: &[Interpreter] = &[
         values: "AIp",
         ..TOOL
     },
+    Interpreter {
+        names: &["nix", "nix-build", "nix-instantiate"],
+        code: "E",
+        code_words: &["--expr"],
+        values: "AI",
+        ..TOOL
+    },
+    Interpreter {
+        names: &["nodemon"],
+        program: Program::Shell,
+        code: "x",
+        code_words: &["--exec"],
+        values: "eiwd",
+        ..TOOL
+    },
+    Interpreter {
+        names: &["ncat", "nc", "netcat"],
+        program: Program::Shell,
+        code: "ce",
+        code_words: &["--sh-exec", "--exec", "--lua-exec"],
+        values: "dgGimpqswx",
+        ..TOOL
+    },
+    Interpreter {
+        names: &["tar", "gtar", "bsdtar"],
+        program: Program::Shell,
+        code: "IF",
+        code_words: &[
+            "--use-compress-program",
+            "--to-command",
+            "--checkpoint-action",
+            "--rsh-command",
+            "--info-script",
+            "--new-volume-script",
+        ],
+        values: "bCfgHKLNTVX",
+        flag_words: &["--checkpoint"],
+        ..TOOL
+    },
+    Interpreter {
+        names: &["split", "sort"],
+        program: Program::Shell,
+        code: "",
+        code_words: &["--filter", "--compress-program"],
+        values: "",
+        ..TOOL
+    },
     // Clients of databases: most of them can also start a shell.
     Interpreter {
         names: &["psql", "duckdb"],
@@ -632,6 +719,80 @@ const INTERPRETERS: &[Interpreter] = &[
         code_words: &["--cmd", "-ex", "--eval", "-eval-command", "--eval-command"],
         ..TOOL
     },
+];
+
+/// Programs that take code only behind one of their subcommands.
+const SUBCOMMANDS: &[(&str, &str, Interpreter)] = &[
+    (
+        "git",
+        "rebase",
+        Interpreter {
+            program: Program::Shell,
+            code: "x",
+            code_words: &["--exec"],
+            values: "sX",
+            ..TOOL
+        },
+    ),
+    (
+        "vagrant",
+        "ssh",
+        Interpreter {
+            program: Program::Shell,
+            code: "c",
+            code_words: &["--command"],
+            ..TOOL
+        },
+    ),
+];
+
+/// A program that runs the file, the class or the package that its first operand names.
+struct FileRunner {
+    name: &'static str,
+    /// The first operand, if the file stands behind it.
+    subcommand: Option<&'static str>,
+    /// Options that name more files, packages or settings, in the next word.
+    values: &'static [&'static str],
+}
+
+const fn file_runner(
+    name: &'static str,
+    subcommand: Option<&'static str>,
+    values: &'static [&'static str],
+) -> FileRunner {
+    FileRunner {
+        name,
+        subcommand,
+        values,
+    }
+}
+
+const FILE_RUNNERS: &[FileRunner] = &[
+    file_runner(
+        "java",
+        None,
+        &[
+            "-cp",
+            "-classpath",
+            "--class-path",
+            "-p",
+            "--module-path",
+            "-m",
+            "--module",
+            "--add-modules",
+        ],
+    ),
+    file_runner(
+        "deno",
+        Some("run"),
+        &["-c", "--config", "--import-map", "--preload"],
+    ),
+    file_runner("bun", Some("run"), &[]),
+    file_runner("bun", Some("x"), &[]),
+    file_runner("bunx", None, &[]),
+    file_runner("npx", None, &["-p", "--package"]),
+    file_runner("pipx", Some("run"), &["--spec", "--index-url", "--python"]),
+    file_runner("uvx", None, &["--from", "--with", "--index-url"]),
 ];
 
 /// An interpreter of which nothing is known but that it may be one.
@@ -1122,6 +1283,8 @@ impl<'w> ArgumentList<'w> {
         let subcommand = match base {
             "deno" => Some(("eval", Program::Other(Syntax::JavaScript))),
             "bun" => Some(("exec", Program::Shell)),
+            "crystal" => Some(("eval", Program::Interpolating)),
+            "git" => Some(("foreach", Program::Shell)),
             "su" => Some(("--", Program::Shell)),
             _ => None,
         };
@@ -1131,6 +1294,22 @@ impl<'w> ArgumentList<'w> {
                 self.rest_is_code(at + 2 + found, program);
             }
         }
+        for (program, subcommand, interpreter) in SUBCOMMANDS {
+            if base == *program
+                && let Some(found) = self.find_word(at + 1, subcommand)
+            {
+                self.interpreted(interpreter, found + 1);
+            }
+        }
+        if base == "capsh"
+            && let Some(found) = self.find_word(at + 1, "--")
+            && let Some(shell) = interpreter("sh")
+        {
+            self.interpreted(shell, found + 1);
+        }
+        for runner in FILE_RUNNERS.iter().filter(|runner| runner.name == base) {
+            self.run_file(runner, at + 1);
+        }
         let starts_program = |word: &Word<'_>| match (base, word) {
             ("kubectl" | "oc", Word::Known(text)) => *text == "--",
             ("find", Word::Known(text)) => ["-exec", "-execdir", "-ok", "-okdir"].contains(text),
@@ -1139,6 +1318,40 @@ impl<'w> ArgumentList<'w> {
         for found in (at + 1..self.words.len()).rev() {
             if starts_program(&self.words[found]) {
                 self.program(found + 1);
+            }
+        }
+    }
+
+    fn find_word(&self, begins: usize, text: &str) -> Option<usize> {
+        let mut words = self.words.iter().enumerate().skip(begins);
+        let (at, _) = words.find(|(_, word)| word.known() == Some(text))?;
+        Some(at)
+    }
+
+    /// Finds the file or the package that is run. Other options than those of the runner count as options without a value.
+    fn run_file(&mut self, runner: &FileRunner, mut at: usize) {
+        let mut subcommand = runner.subcommand;
+        while let Some(&word) = self.words.get(at) {
+            match word {
+                Word::Known(option) if option.starts_with('-') => {
+                    at += 1;
+                    if runner.values.contains(&option) {
+                        if let Some(Word::Template { .. }) = self.words.get(at) {
+                            self.set(at, Role::Choice(Choice::Option));
+                        }
+                        at += 1;
+                    }
+                }
+                Word::Known(text) if subcommand == Some(text) => {
+                    subcommand = None;
+                    at += 1;
+                }
+                Word::Template { prefix: "" } if subcommand.is_none() => {
+                    self.set(at, Role::Choice(Choice::ScriptFile));
+                    return;
+                }
+                Word::Template { prefix } if prefix.starts_with('-') => at += 1,
+                _ => return,
             }
         }
     }
@@ -1944,6 +2157,30 @@ mod tests {
             ("npm exec awk @", Program::Other(Syntax::Awk)),
             ("rsync --rsh @", Program::Shell),
             ("ts-node -e @", Program::Interpolating),
+            ("qjs -e @", Program::Other(Syntax::JavaScript)),
+            ("mujs -e @", Program::Other(Syntax::JavaScript)),
+            ("rhino -e @", Program::Other(Syntax::JavaScript)),
+            ("bpython -c @", Program::Other(Syntax::Python)),
+            ("ocaml -e @", Program::Interpolating),
+            ("csi -e @", Program::Interpolating),
+            ("ysh -c @", Program::Interpolating),
+            ("rc -c @", Program::Interpolating),
+            ("toysh -c @", Program::Interpolating),
+            ("crystal eval @", Program::Interpolating),
+            ("capsh --user=a -- -c @", Program::Shell),
+            ("nix eval --expr @", Program::Interpolating),
+            ("nix-build -E @", Program::Interpolating),
+            ("nodemon --exec @", Program::Shell),
+            ("ncat -l 80 --sh-exec @", Program::Shell),
+            ("nc -e @", Program::Shell),
+            ("tar -xf a.tar -I @", Program::Shell),
+            ("tar --use-compress-program=@", Program::Shell),
+            ("tar -cf a.tar --checkpoint-action=exec=@", Program::Shell),
+            ("split --filter=@", Program::Shell),
+            ("git rebase -x @", Program::Shell),
+            ("git rebase --exec @", Program::Shell),
+            ("git submodule foreach --recursive @", Program::Shell),
+            ("vagrant ssh web -c @", Program::Shell),
         ] {
             assert_eq!(last(command), Role::Code(program), "{command}");
         }
@@ -2019,6 +2256,23 @@ mod tests {
             "docker run --entrypoint sh --rm -e A=b img build.sh -c @",
             "docker run --entrypoint /app img -c @",
             "docker run --rm node:20 app.js -e @",
+            "java -jar app.jar @",
+            "java -Xmx1g -Dname=@",
+            "java -cp /lib Main @",
+            "deno run a.ts @",
+            "bun run a.ts @",
+            "npx prisma migrate @",
+            "pipx run cowsay @",
+            "tar -czf @",
+            "tar --checkpoint=@",
+            "tar -xf a.tar -C @",
+            "sort -k @",
+            "git clean -x @",
+            "git rebase @",
+            "vagrant up @",
+            "nc -z -w 5 host @",
+            "nix build @",
+            "crystal build @",
             "docker run --name node -e A=@ img",
             "docker run --name node -e A=@",
             "docker run --rm -it --network=web --name node -e B=1 -e A=@",
@@ -2069,6 +2323,19 @@ mod tests {
             ("make VERSION=@", Choice::Option),
             ("make deploy @", Choice::Option),
             ("scp -S @", Choice::Option),
+            ("deno run @", Choice::ScriptFile),
+            ("deno run --allow-net @", Choice::ScriptFile),
+            ("deno run --import-map @", Choice::Option),
+            ("npx @", Choice::ScriptFile),
+            ("npx --yes @", Choice::ScriptFile),
+            ("npx -p @", Choice::Option),
+            ("bun x @", Choice::ScriptFile),
+            ("bun run @", Choice::ScriptFile),
+            ("pipx run @", Choice::ScriptFile),
+            ("java @", Choice::ScriptFile),
+            ("java -jar @", Choice::ScriptFile),
+            ("java -cp @", Choice::Option),
+            ("java -cp /lib @", Choice::ScriptFile),
         ] {
             assert_eq!(last(command), Role::Choice(choice), "{command}");
         }

@@ -107,6 +107,11 @@ fn untrusted_values_are_followed_to_where_they_decide() {
         "type: docker, image: a, entrypoint: '', command: [\"{{ input.x }}\", id]",
         "type: docker, image: a, entrypoint: [/init], command: [env, \"{{ input.x }}\"]",
         "script: 'true', env: { TF_CLI_ARGS_init: \"{{ input.x }}\" }",
+        "script: 'true', env: { AWS_PAGER: \"{{ input.x }}\" }",
+        "script: 'true', env: { JAVA_HOME: \"{{ input.x }}\" }",
+        "type: docker, image: a, command: [deno, run, \"{{ input.x }}\"]",
+        "type: docker, image: a, command: [npx, \"{{ input.x }}\"]",
+        "type: docker, image: a, command: [java, -cp, \"{{ input.x }}\", Main]",
     ] {
         let checked = check(&task(FREE, step));
         assert_eq!(codes(&checked), ["E070"], "{step}");
@@ -148,6 +153,10 @@ fn a_program_that_another_one_starts_hides_no_code() {
         "command: [npx, -c, \"{{ input.x }}\"]",
         "command: [npm, exec, -c, \"{{ input.x }}\"]",
         "command: [nix-shell, --run, \"{{ input.x }}\"]",
+        "command: [nodemon, --exec, \"{{ input.x }}\"]",
+        "command: [tar, -cf, a.tar, --to-command, \"{{ input.x }}\"]",
+        "command: [git, submodule, foreach, \"{{ input.x }}\"]",
+        "command: [crystal, eval, \"{{ input.x }}\"]",
         "command: [runuser, -u, app, --, awk, \"{{ input.x }}\"]",
         "entrypoint: '', command: [awk, \"{{ input.x }}\"]",
         "entrypoint: [docker-entrypoint.sh], command: [ssh, h, \"{{ input.x }}\"]",
