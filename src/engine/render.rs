@@ -327,8 +327,11 @@ fn make(
                 runner,
                 image: image.map(|image| text("image", &image)).transpose()?,
                 language,
-                script: template::render_script(&script, program, &context)
-                    .map_err(in_key("script"))?,
+                script: match unrendered.rules {
+                    Rules::V1 => template::render_script_as_0_1(&script, program, &context),
+                    Rules::V2 => template::render_script(&script, program, &context),
+                }
+                .map_err(in_key("script"))?,
             }
         }
         Action::Docker {

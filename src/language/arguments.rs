@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::program_quotes::Syntax;
 use super::shell::{Program, SHELLS, base_name};
 use super::template::{self, TemplateFault};
 use crate::domain::task::is_template;
@@ -34,6 +35,8 @@ pub enum Choice {
     ScriptFile,
     /// The value of a variable in `LOADER_VARIABLES`.
     Variable,
+    /// The name of a variable in a reference `$(NAME)`, which Kubernetes replaces.
+    Reference,
     /// A field of a pod's manifest that decides with which rights the pod runs and what it can reach.
     PodField,
 }
@@ -86,6 +89,8 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "OPENSSL_CONF",
     "OPENSSL_ENGINES",
     "OPENSSL_MODULES",
+    "GTK_MODULES",
+    "QT_PLUGIN_PATH",
     // The folders in which programs find their settings.
     "HOME",
     "XDG_CONFIG_HOME",
@@ -122,6 +127,7 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "PERLLIB",
     "PERL5OPT",
     "PERL5DB",
+    "PERL5SHELL",
     "RUBYOPT",
     "RUBYLIB",
     "BUNDLE_GEMFILE",
@@ -136,9 +142,22 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "JAVA_OPTS",
     "MAVEN_OPTS",
     "GRADLE_OPTS",
+    "GRADLE_USER_HOME",
+    "MAVEN_ARGS",
+    "SBT_OPTS",
+    "ANT_OPTS",
+    "JAVA_HOME",
     "CLASSPATH",
     "DOTNET_STARTUP_HOOKS",
     "CORECLR_PROFILER_PATH",
+    "CORECLR_PROFILER_PATH_32",
+    "CORECLR_PROFILER_PATH_64",
+    "COR_PROFILER_PATH",
+    "COR_PROFILER_PATH_32",
+    "COR_PROFILER_PATH_64",
+    "DOTNET_ADDITIONAL_DEPS",
+    "GUILE_LOAD_PATH",
+    "CAML_LD_LIBRARY_PATH",
     "PHPRC",
     "PHP_INI_SCAN_DIR",
     "R_PROFILE",
@@ -168,6 +187,7 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "GIT_EDITOR",
     "GIT_SEQUENCE_EDITOR",
     "GIT_PAGER",
+    "HGRCPATH",
     "SSH_ASKPASS",
     "SUDO_ASKPASS",
     "SUDO_EDITOR",
@@ -183,6 +203,11 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "VISUAL",
     "PAGER",
     "MANPAGER",
+    "SYSTEMD_PAGER",
+    "AWS_PAGER",
+    "GH_PAGER",
+    "PSQL_PAGER",
+    "PSQL_EDITOR",
     "BROWSER",
     "LESSOPEN",
     "LESSCLOSE",
@@ -216,6 +241,8 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "CPP",
     "LD",
     "AR",
+    "GCC_EXEC_PREFIX",
+    "COMPILER_PATH",
     "CFLAGS",
     "CXXFLAGS",
     "CPPFLAGS",
@@ -241,6 +268,9 @@ pub const LOADER_VARIABLES: &[&str] = &[
     "GOROOT",
     "GOTOOLCHAIN",
     "GOPROXY",
+    "YARN_RC_FILENAME",
+    "UV_INDEX_URL",
+    "CONDARC",
 ];
 /// Every variable whose name begins so is one of them.
 pub const LOADER_PREFIXES: &[&str] = &[
@@ -312,7 +342,7 @@ struct Interpreter {
 
 const LANGUAGE: Interpreter = Interpreter {
     names: &[],
-    program: Program::Other,
+    program: Program::Other(Syntax::Any),
     code: "e",
     code_words: &["--eval"],
     values: "",
@@ -349,7 +379,10 @@ const INTERPRETERS: &[Interpreter] = &[
         ..LANGUAGE
     },
     Interpreter {
-        names: &["fish", "csh", "tcsh", "nu", "xonsh", "elvish"],
+        names: &[
+            "fish", "csh", "tcsh", "nu", "xonsh", "elvish", "ysh", "rc", "es", "ion", "scsh",
+            "sash", "toysh",
+        ],
         program: Program::Interpolating,
         code: "cC",
         code_words: &["--command", "--commands", "--init-command"],
@@ -359,7 +392,16 @@ const INTERPRETERS: &[Interpreter] = &[
         ..LANGUAGE
     },
     Interpreter {
-        names: &["python", "pypy", "ipython", "jython", "micropython", "hy"],
+        names: &[
+            "python",
+            "pypy",
+            "ipython",
+            "bpython",
+            "jython",
+            "micropython",
+            "hy",
+        ],
+        program: Program::Other(Syntax::Python),
         code: "c",
         code_words: &["--command"],
         values: "WX",
@@ -383,7 +425,8 @@ const INTERPRETERS: &[Interpreter] = &[
         ..LANGUAGE
     },
     Interpreter {
-        names: &["node", "nodejs", "bun", "iojs"],
+        names: &["node", "nodejs", "bun", "iojs", "qjs", "mujs", "rhino"],
+        program: Program::Other(Syntax::JavaScript),
         code: "ep",
         code_words: &["--eval", "--print"],
         values: "rC",
@@ -422,6 +465,7 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     Interpreter {
         names: &["lua", "luajit", "texlua"],
+        program: Program::Other(Syntax::Lua),
         values: "l",
         ..LANGUAGE
     },
@@ -453,6 +497,8 @@ const INTERPRETERS: &[Interpreter] = &[
             "octave",
             "gnuplot",
             "sage",
+            "ocaml",
+            "csi",
         ],
         program: Program::Interpolating,
         code: "eEcp",
@@ -462,12 +508,14 @@ const INTERPRETERS: &[Interpreter] = &[
     },
     Interpreter {
         names: &["Rscript", "R"],
+        program: Program::Other(Syntax::R),
         values: "gfd",
         flag_words: &["--vanilla", "--slave", "--quiet", "--silent", "--verbose"],
         ..LANGUAGE
     },
     Interpreter {
         names: &["awk", "gawk", "mawk", "nawk"],
+        program: Program::Other(Syntax::Awk),
         code_words: &["--source"],
         values: "vFilW",
         files: "fE",
@@ -589,6 +637,53 @@ const INTERPRETERS: &[Interpreter] = &[
         values: "AIp",
         ..TOOL
     },
+    Interpreter {
+        names: &["nix", "nix-build", "nix-instantiate"],
+        code: "E",
+        code_words: &["--expr"],
+        values: "AI",
+        ..TOOL
+    },
+    Interpreter {
+        names: &["nodemon"],
+        program: Program::Shell,
+        code: "x",
+        code_words: &["--exec"],
+        values: "eiwd",
+        ..TOOL
+    },
+    Interpreter {
+        names: &["ncat", "nc", "netcat"],
+        program: Program::Shell,
+        code: "ce",
+        code_words: &["--sh-exec", "--exec", "--lua-exec"],
+        values: "dgGimpqswx",
+        ..TOOL
+    },
+    Interpreter {
+        names: &["tar", "gtar", "bsdtar"],
+        program: Program::Shell,
+        code: "IF",
+        code_words: &[
+            "--use-compress-program",
+            "--to-command",
+            "--checkpoint-action",
+            "--rsh-command",
+            "--info-script",
+            "--new-volume-script",
+        ],
+        values: "bCfgHKLNTVX",
+        flag_words: &["--checkpoint"],
+        ..TOOL
+    },
+    Interpreter {
+        names: &["split", "sort"],
+        program: Program::Shell,
+        code: "",
+        code_words: &["--filter", "--compress-program"],
+        values: "",
+        ..TOOL
+    },
     // Clients of databases: most of them can also start a shell.
     Interpreter {
         names: &["psql", "duckdb"],
@@ -624,6 +719,80 @@ const INTERPRETERS: &[Interpreter] = &[
         code_words: &["--cmd", "-ex", "--eval", "-eval-command", "--eval-command"],
         ..TOOL
     },
+];
+
+/// Programs that take code only behind one of their subcommands.
+const SUBCOMMANDS: &[(&str, &str, Interpreter)] = &[
+    (
+        "git",
+        "rebase",
+        Interpreter {
+            program: Program::Shell,
+            code: "x",
+            code_words: &["--exec"],
+            values: "sX",
+            ..TOOL
+        },
+    ),
+    (
+        "vagrant",
+        "ssh",
+        Interpreter {
+            program: Program::Shell,
+            code: "c",
+            code_words: &["--command"],
+            ..TOOL
+        },
+    ),
+];
+
+/// A program that runs the file, the class or the package that its first operand names.
+struct FileRunner {
+    name: &'static str,
+    /// The first operand, if the file stands behind it.
+    subcommand: Option<&'static str>,
+    /// Options that name more files, packages or settings, in the next word.
+    values: &'static [&'static str],
+}
+
+const fn file_runner(
+    name: &'static str,
+    subcommand: Option<&'static str>,
+    values: &'static [&'static str],
+) -> FileRunner {
+    FileRunner {
+        name,
+        subcommand,
+        values,
+    }
+}
+
+const FILE_RUNNERS: &[FileRunner] = &[
+    file_runner(
+        "java",
+        None,
+        &[
+            "-cp",
+            "-classpath",
+            "--class-path",
+            "-p",
+            "--module-path",
+            "-m",
+            "--module",
+            "--add-modules",
+        ],
+    ),
+    file_runner(
+        "deno",
+        Some("run"),
+        &["-c", "--config", "--import-map", "--preload"],
+    ),
+    file_runner("bun", Some("run"), &[]),
+    file_runner("bun", Some("x"), &[]),
+    file_runner("bunx", None, &[]),
+    file_runner("npx", None, &["-p", "--package"]),
+    file_runner("pipx", Some("run"), &["--spec", "--index-url", "--python"]),
+    file_runner("uvx", None, &["--from", "--with", "--index-url"]),
 ];
 
 /// An interpreter of which nothing is known but that it may be one.
@@ -789,6 +958,87 @@ const CONTAINER_FLAGS: &[&str] = &[
     "--read-only",
     "--rm",
     "--tty",
+];
+
+/// Options of `docker exec` and the like whose value is the next word. `-l` of `podman exec` has none.
+const CONTAINER_EXEC_VALUES: &[&str] = &[
+    "-e",
+    "-u",
+    "-w",
+    "--detach-keys",
+    "--env",
+    "--env-file",
+    "--user",
+    "--workdir",
+];
+
+/// Options of `docker run` and `docker create` and the like whose value is the next word.
+const CONTAINER_RUN_VALUES: &[&str] = &[
+    "-a",
+    "-c",
+    "-e",
+    "-h",
+    "-l",
+    "-m",
+    "-p",
+    "-u",
+    "-v",
+    "-w",
+    "--add-host",
+    "--annotation",
+    "--attach",
+    "--cap-add",
+    "--cap-drop",
+    "--cgroup-parent",
+    "--cgroupns",
+    "--cidfile",
+    "--cpu-shares",
+    "--cpus",
+    "--cpuset-cpus",
+    "--detach-keys",
+    "--device",
+    "--dns",
+    "--dns-search",
+    "--entrypoint",
+    "--env",
+    "--env-file",
+    "--expose",
+    "--gpus",
+    "--group-add",
+    "--health-cmd",
+    "--hostname",
+    "--ip",
+    "--ipc",
+    "--label",
+    "--label-file",
+    "--link",
+    "--log-driver",
+    "--log-opt",
+    "--mac-address",
+    "--memory",
+    "--mount",
+    "--name",
+    "--net",
+    "--network",
+    "--network-alias",
+    "--pid",
+    "--pids-limit",
+    "--platform",
+    "--publish",
+    "--restart",
+    "--runtime",
+    "--security-opt",
+    "--shm-size",
+    "--stop-signal",
+    "--stop-timeout",
+    "--sysctl",
+    "--tmpfs",
+    "--ulimit",
+    "--user",
+    "--userns",
+    "--volume",
+    "--volumes-from",
+    "--workdir",
 ];
 
 /// Whether this is an option of several letters that has no value in the next word.
@@ -1031,8 +1281,10 @@ impl<'w> ArgumentList<'w> {
             self.interpreted(found, at + 1);
         }
         let subcommand = match base {
-            "deno" => Some(("eval", Program::Other)),
+            "deno" => Some(("eval", Program::Other(Syntax::JavaScript))),
             "bun" => Some(("exec", Program::Shell)),
+            "crystal" => Some(("eval", Program::Interpolating)),
+            "git" => Some(("foreach", Program::Shell)),
             "su" => Some(("--", Program::Shell)),
             _ => None,
         };
@@ -1042,6 +1294,22 @@ impl<'w> ArgumentList<'w> {
                 self.rest_is_code(at + 2 + found, program);
             }
         }
+        for (program, subcommand, interpreter) in SUBCOMMANDS {
+            if base == *program
+                && let Some(found) = self.find_word(at + 1, subcommand)
+            {
+                self.interpreted(interpreter, found + 1);
+            }
+        }
+        if base == "capsh"
+            && let Some(found) = self.find_word(at + 1, "--")
+            && let Some(shell) = interpreter("sh")
+        {
+            self.interpreted(shell, found + 1);
+        }
+        for runner in FILE_RUNNERS.iter().filter(|runner| runner.name == base) {
+            self.run_file(runner, at + 1);
+        }
         let starts_program = |word: &Word<'_>| match (base, word) {
             ("kubectl" | "oc", Word::Known(text)) => *text == "--",
             ("find", Word::Known(text)) => ["-exec", "-execdir", "-ok", "-okdir"].contains(text),
@@ -1050,6 +1318,40 @@ impl<'w> ArgumentList<'w> {
         for found in (at + 1..self.words.len()).rev() {
             if starts_program(&self.words[found]) {
                 self.program(found + 1);
+            }
+        }
+    }
+
+    fn find_word(&self, begins: usize, text: &str) -> Option<usize> {
+        let mut words = self.words.iter().enumerate().skip(begins);
+        let (at, _) = words.find(|(_, word)| word.known() == Some(text))?;
+        Some(at)
+    }
+
+    /// Finds the file or the package that is run. Other options than those of the runner count as options without a value.
+    fn run_file(&mut self, runner: &FileRunner, mut at: usize) {
+        let mut subcommand = runner.subcommand;
+        while let Some(&word) = self.words.get(at) {
+            match word {
+                Word::Known(option) if option.starts_with('-') => {
+                    at += 1;
+                    if runner.values.contains(&option) {
+                        if let Some(Word::Template { .. }) = self.words.get(at) {
+                            self.set(at, Role::Choice(Choice::Option));
+                        }
+                        at += 1;
+                    }
+                }
+                Word::Known(text) if subcommand == Some(text) => {
+                    subcommand = None;
+                    at += 1;
+                }
+                Word::Template { prefix: "" } if subcommand.is_none() => {
+                    self.set(at, Role::Choice(Choice::ScriptFile));
+                    return;
+                }
+                Word::Template { prefix } if prefix.starts_with('-') => at += 1,
+                _ => return,
             }
         }
     }
@@ -1395,7 +1697,11 @@ impl<'w> ArgumentList<'w> {
     fn scan(&mut self, may_scan: &dyn Fn(usize) -> bool) {
         self.is_guess = true;
         let launched = self.launched();
+        let values = launched.map_or(BTreeSet::new(), |launched| self.container_values(launched));
         for at in 0..self.words.len() {
+            if values.contains(&at) {
+                continue;
+            }
             let is_launched = launched.is_some_and(|launched| at >= launched);
             if !is_launched && !may_scan(self.positions[at]) {
                 continue;
@@ -1450,6 +1756,47 @@ impl<'w> ArgumentList<'w> {
             launcher.starters.is_empty()
         };
         Some(self.words.iter().position(starts)? + 1)
+    }
+
+    /// Values of options in front of the image of a container, and the name of the container in which `exec` starts a program: none of
+    /// them is a program. Behind an option that is not known, nothing is certain any more.
+    fn container_values(&self, launched: usize) -> BTreeSet<usize> {
+        let mut found = BTreeSet::new();
+        let known = |at: usize| self.words.get(at).and_then(|word| word.known());
+        let starter = known(launched.saturating_sub(1)).unwrap_or_default();
+        // `launched` is behind the word that starts the program.
+        let mut before = (0..launched.saturating_sub(1)).filter_map(known);
+        let is_container = ["run", "create", "exec"].contains(&starter)
+            && before.any(|word| {
+                let name = base_name(word);
+                ["docker", "podman", "nerdctl", "docker-compose"].contains(&name)
+            });
+        if !is_container {
+            return found;
+        }
+        let values = match starter {
+            "exec" => CONTAINER_EXEC_VALUES,
+            _ => CONTAINER_RUN_VALUES,
+        };
+        let mut at = launched;
+        while let Some(&word) = self.words.get(at) {
+            let text = word.literal();
+            if !text.starts_with('-') {
+                if starter == "exec" {
+                    found.insert(at);
+                }
+                break;
+            }
+            if is_flag_word(text, CONTAINER_FLAGS) {
+                at += 1;
+            } else if word.known().is_some() && values.contains(&text) {
+                found.insert(at + 1);
+                at += 2;
+            } else {
+                break;
+            }
+        }
+        found
     }
 
     /// Reads `--entrypoint`, with which `docker run` and others replace the program of the image. Returns the program, if it is known,
@@ -1635,26 +1982,29 @@ mod tests {
             ("docker run --rm alpine sh -c @", Program::Shell),
             ("su deploy -c @", Program::Shell),
             ("su -c @", Program::Shell),
-            ("python -c @", Program::Other),
-            ("python3.12 -I -c @", Program::Other),
-            ("/usr/local/bin/python3 -Ic @", Program::Other),
-            ("python3 -c@", Program::Other),
+            ("python -c @", Program::Other(Syntax::Python)),
+            ("python3.12 -I -c @", Program::Other(Syntax::Python)),
+            (
+                "/usr/local/bin/python3 -Ic @",
+                Program::Other(Syntax::Python),
+            ),
+            ("python3 -c@", Program::Other(Syntax::Python)),
             ("perl -e @", Program::Interpolating),
             ("perl -lane @", Program::Interpolating),
             ("perl -MJSON -e @", Program::Interpolating),
             ("perl -e1 -e @", Program::Interpolating),
             ("perl -e@", Program::Interpolating),
             ("ruby -rjson -ne @", Program::Interpolating),
-            ("node -e @", Program::Other),
-            ("node -pe @", Program::Other),
-            ("node --eval @", Program::Other),
-            ("node --eval=@", Program::Other),
-            ("deno eval @", Program::Other),
+            ("node -e @", Program::Other(Syntax::JavaScript)),
+            ("node -pe @", Program::Other(Syntax::JavaScript)),
+            ("node --eval @", Program::Other(Syntax::JavaScript)),
+            ("node --eval=@", Program::Other(Syntax::JavaScript)),
+            ("deno eval @", Program::Other(Syntax::JavaScript)),
             ("php -r @", Program::Interpolating),
             ("php8.2 -d a=b -r @", Program::Interpolating),
-            ("lua5.4 -e @", Program::Other),
-            ("awk @", Program::Other),
-            ("awk -F: -v a=b @", Program::Other),
+            ("lua5.4 -e @", Program::Other(Syntax::Lua)),
+            ("awk @", Program::Other(Syntax::Awk)),
+            ("awk -F: -v a=b @", Program::Other(Syntax::Awk)),
             ("sed @", Program::Interpolating),
             ("sed -n -e @", Program::Interpolating),
             ("sed --expression=@", Program::Interpolating),
@@ -1668,23 +2018,32 @@ mod tests {
             ("ssh host python -c @", Program::Shell),
             ("psql -d shop -c @", Program::Interpolating),
             ("mysql shop -e @", Program::Interpolating),
-            ("Rscript -e @", Program::Other),
+            ("Rscript -e @", Program::Other(Syntax::R)),
             ("julia --eval @", Program::Interpolating),
             ("@ -c @", Program::Unknown),
             // The value of an option that is not known does not end the options.
             ("bash --rcfile /etc/x -c @", Program::Shell),
             ("bash --init-file /etc/x --norc -ec @", Program::Shell),
-            ("node --require a.js -e @", Program::Other),
-            ("node --import a.js --eval @", Program::Other),
+            (
+                "node --require a.js -e @",
+                Program::Other(Syntax::JavaScript),
+            ),
+            (
+                "node --import a.js --eval @",
+                Program::Other(Syntax::JavaScript),
+            ),
             (
                 "python3 --check-hash-based-pycs always -c @",
-                Program::Other,
+                Program::Other(Syntax::Python),
             ),
             ("julia -L setup.jl -e @", Program::Interpolating),
             ("raku -M JSON -e @", Program::Interpolating),
             ("perl -CSDne @", Program::Interpolating),
-            ("awk --field-separator : @", Program::Other),
-            ("awk --assign a=b --field-separator : @", Program::Other),
+            ("awk --field-separator : @", Program::Other(Syntax::Awk)),
+            (
+                "awk --assign a=b --field-separator : @",
+                Program::Other(Syntax::Awk),
+            ),
             ("sed --line-length 5 @", Program::Interpolating),
             ("sed -i  @", Program::Interpolating),
             ("sed --expr @", Program::Interpolating),
@@ -1703,20 +2062,20 @@ mod tests {
             ("xargs --replace R @ -c @", Program::Unknown),
             ("timeout --signal KILL 5 @ -c @", Program::Unknown),
             ("unshare -R /root @ -c @", Program::Unknown),
-            ("sudo --user root awk @", Program::Other),
-            ("sudo --user root env -S awk @", Program::Other),
-            ("env --unset A awk @", Program::Other),
-            ("env -0S awk @", Program::Other),
+            ("sudo --user root awk @", Program::Other(Syntax::Awk)),
+            ("sudo --user root env -S awk @", Program::Other(Syntax::Awk)),
+            ("env --unset A awk @", Program::Other(Syntax::Awk)),
+            ("env -0S awk @", Program::Other(Syntax::Awk)),
             ("env -S 'awk' @", Program::Unknown),
             ("chroot --userspec 1:1 / sh -c @", Program::Shell),
             ("nohup setsid stdbuf -oL unshare -r sh -c @", Program::Shell),
             ("flock -w 5 /lock -c @", Program::Shell),
             ("sshpass -p x ssh host @", Program::Shell),
-            ("docker exec web awk @", Program::Other),
+            ("docker exec web awk @", Program::Other(Syntax::Awk)),
             ("docker run --rm alpine sed @", Program::Interpolating),
-            ("find . -exec awk @", Program::Other),
+            ("find . -exec awk @", Program::Other(Syntax::Awk)),
             ("kubectl exec pod -- ssh host @", Program::Shell),
-            ("deno --quiet eval @", Program::Other),
+            ("deno --quiet eval @", Program::Other(Syntax::JavaScript)),
             ("bun exec @", Program::Shell),
             ("rsync -avze @", Program::Shell),
             ("yash -c @", Program::Shell),
@@ -1735,9 +2094,12 @@ mod tests {
             ),
             (
                 "podman run -it --entrypoint python3 img -c @",
-                Program::Other,
+                Program::Other(Syntax::Python),
             ),
-            ("docker run --entrypoint awk img @", Program::Other),
+            (
+                "docker run --entrypoint awk img @",
+                Program::Other(Syntax::Awk),
+            ),
             ("docker run --entrypoint @ img -c @", Program::Unknown),
             ("docker run --entrypoint=@ img -c @", Program::Unknown),
             (
@@ -1756,7 +2118,24 @@ mod tests {
                 "sudo docker create --entrypoint sh img -c @",
                 Program::Shell,
             ),
-            ("docker run --rm node:20 -e @", Program::Other),
+            (
+                "docker run --rm node:20 -e @",
+                Program::Other(Syntax::JavaScript),
+            ),
+            (
+                "docker run --name node -e A=b node -e @",
+                Program::Other(Syntax::JavaScript),
+            ),
+            (
+                "docker run --my-flag node -e @",
+                Program::Other(Syntax::JavaScript),
+            ),
+            ("docker exec node sh -c @", Program::Shell),
+            ("podman exec -l sh -c @", Program::Shell),
+            (
+                "docker exec -e A=b web node -e @",
+                Program::Other(Syntax::JavaScript),
+            ),
             ("podman run --entrypoint [\"sh\"] img -c @", Program::Shell),
             ("npx -c @", Program::Shell),
             ("npx --yes -p cowsay --call=@", Program::Shell),
@@ -1764,17 +2143,44 @@ mod tests {
             ("npm exec --package cowsay --call @", Program::Shell),
             ("nix-shell -p jq --run @", Program::Shell),
             ("nix-shell --pure --command @", Program::Shell),
-            ("runuser -u app -- awk @", Program::Other),
-            ("runuser -u app awk @", Program::Other),
+            ("runuser -u app -- awk @", Program::Other(Syntax::Awk)),
+            ("runuser -u app awk @", Program::Other(Syntax::Awk)),
             ("runuser app -c @", Program::Shell),
             ("su app -- -c @", Program::Shell),
             ("sg app @", Program::Shell),
             ("podman machine ssh vm @", Program::Shell),
-            ("kubectl exec -it pod awk @", Program::Other),
-            ("tool kubectl exec pod -- awk @", Program::Other),
-            ("npm exec awk @", Program::Other),
+            ("kubectl exec -it pod awk @", Program::Other(Syntax::Awk)),
+            (
+                "tool kubectl exec pod -- awk @",
+                Program::Other(Syntax::Awk),
+            ),
+            ("npm exec awk @", Program::Other(Syntax::Awk)),
             ("rsync --rsh @", Program::Shell),
             ("ts-node -e @", Program::Interpolating),
+            ("qjs -e @", Program::Other(Syntax::JavaScript)),
+            ("mujs -e @", Program::Other(Syntax::JavaScript)),
+            ("rhino -e @", Program::Other(Syntax::JavaScript)),
+            ("bpython -c @", Program::Other(Syntax::Python)),
+            ("ocaml -e @", Program::Interpolating),
+            ("csi -e @", Program::Interpolating),
+            ("ysh -c @", Program::Interpolating),
+            ("rc -c @", Program::Interpolating),
+            ("toysh -c @", Program::Interpolating),
+            ("crystal eval @", Program::Interpolating),
+            ("capsh --user=a -- -c @", Program::Shell),
+            ("nix eval --expr @", Program::Interpolating),
+            ("nix-build -E @", Program::Interpolating),
+            ("nodemon --exec @", Program::Shell),
+            ("ncat -l 80 --sh-exec @", Program::Shell),
+            ("nc -e @", Program::Shell),
+            ("tar -xf a.tar -I @", Program::Shell),
+            ("tar --use-compress-program=@", Program::Shell),
+            ("tar -cf a.tar --checkpoint-action=exec=@", Program::Shell),
+            ("split --filter=@", Program::Shell),
+            ("git rebase -x @", Program::Shell),
+            ("git rebase --exec @", Program::Shell),
+            ("git submodule foreach --recursive @", Program::Shell),
+            ("vagrant ssh web -c @", Program::Shell),
         ] {
             assert_eq!(last(command), Role::Code(program), "{command}");
         }
@@ -1850,6 +2256,31 @@ mod tests {
             "docker run --entrypoint sh --rm -e A=b img build.sh -c @",
             "docker run --entrypoint /app img -c @",
             "docker run --rm node:20 app.js -e @",
+            "java -jar app.jar @",
+            "java -Xmx1g -Dname=@",
+            "java -cp /lib Main @",
+            "deno run a.ts @",
+            "bun run a.ts @",
+            "npx prisma migrate @",
+            "pipx run cowsay @",
+            "tar -czf @",
+            "tar --checkpoint=@",
+            "tar -xf a.tar -C @",
+            "sort -k @",
+            "git clean -x @",
+            "git rebase @",
+            "vagrant up @",
+            "nc -z -w 5 host @",
+            "nix build @",
+            "crystal build @",
+            "docker run --name node -e A=@ img",
+            "docker run --name node -e A=@",
+            "docker run --rm -it --network=web --name node -e B=1 -e A=@",
+            "sudo podman create --hostname python3 -e A=@",
+            "docker exec -e A=b node tool -p @",
+            "docker exec node tool -p @",
+            "docker compose exec python tool -c @",
+            "docker run -v ruby:/x --name ruby -e A=@",
         ] {
             assert_eq!(last(command), Role::Data, "{command}");
         }
@@ -1892,6 +2323,19 @@ mod tests {
             ("make VERSION=@", Choice::Option),
             ("make deploy @", Choice::Option),
             ("scp -S @", Choice::Option),
+            ("deno run @", Choice::ScriptFile),
+            ("deno run --allow-net @", Choice::ScriptFile),
+            ("deno run --import-map @", Choice::Option),
+            ("npx @", Choice::ScriptFile),
+            ("npx --yes @", Choice::ScriptFile),
+            ("npx -p @", Choice::Option),
+            ("bun x @", Choice::ScriptFile),
+            ("bun run @", Choice::ScriptFile),
+            ("pipx run @", Choice::ScriptFile),
+            ("java @", Choice::ScriptFile),
+            ("java -jar @", Choice::ScriptFile),
+            ("java -cp @", Choice::Option),
+            ("java -cp /lib @", Choice::ScriptFile),
         ] {
             assert_eq!(last(command), Role::Choice(choice), "{command}");
         }
@@ -1902,7 +2346,7 @@ mod tests {
         let found = role_of(None, &["sh", "-c"], &["@", "@"]);
         assert_eq!(found[2..], [Role::Code(Program::Shell), Role::Data]);
         let found = role_of(None, &["/usr/bin/env", "python3"], &["-c", "@"]);
-        assert_eq!(found[3], Role::Code(Program::Other));
+        assert_eq!(found[3], Role::Code(Program::Other(Syntax::Python)));
         // The words of an entrypoint are a choice, its code is code, and the program of an image is not known.
         let found = role_of(None, &["@"], &["@"]);
         assert_eq!(found[0], Role::Choice(Choice::Program));
@@ -1917,13 +2361,13 @@ mod tests {
         );
         assert_eq!(
             role_of(Some("docker.io/library/node:20"), &[], &["-e", "@"])[1],
-            Role::Code(Program::Other)
+            Role::Code(Program::Other(Syntax::JavaScript))
         );
         assert_eq!(role_of(Some("app:1"), &[], &["-e", "@"])[1], Role::Data);
         // A word that begins with `-` is no program.
         assert_eq!(role_of(Some("app:1"), &[], &["--name=@"]), [Role::Data]);
         let found = role_of(Some("node:20"), &[], &["--eval=@"]);
-        assert_eq!(found, [Role::Code(Program::Other)]);
+        assert_eq!(found, [Role::Code(Program::Other(Syntax::JavaScript))]);
     }
 
     #[test]
@@ -1935,7 +2379,10 @@ mod tests {
         let found = role_of(None, &[""], &["@", "-c", "@"]);
         assert_eq!(found[1], Role::Choice(Choice::Program));
         assert_eq!(found[3], Role::Code(Program::Unknown));
-        assert_eq!(last(&[""], &["awk", "@"]), Role::Code(Program::Other));
+        assert_eq!(
+            last(&[""], &["awk", "@"]),
+            Role::Code(Program::Other(Syntax::Awk))
+        );
         for entrypoint in [
             &["docker-entrypoint.sh"][..],
             &["/init"],
@@ -1943,7 +2390,11 @@ mod tests {
             &["sh", "/entry.sh"],
         ] {
             let role = last(entrypoint, &["awk", "@"]);
-            assert_eq!(role, Role::Code(Program::Other), "{entrypoint:?}");
+            assert_eq!(
+                role,
+                Role::Code(Program::Other(Syntax::Awk)),
+                "{entrypoint:?}"
+            );
             let role = last(entrypoint, &["ssh", "host", "@"]);
             assert_eq!(role, Role::Code(Program::Shell), "{entrypoint:?}");
             let role = last(entrypoint, &["python", "@"]);
@@ -1952,7 +2403,7 @@ mod tests {
             assert_eq!(role, Role::Data, "{entrypoint:?}");
         }
         let role = last(&["env", "-S", "/app -x"], &["awk", "@"]);
-        assert_eq!(role, Role::Code(Program::Other));
+        assert_eq!(role, Role::Code(Program::Other(Syntax::Awk)));
         let role = last(&["ssh", "host"], &["python", "-c", "@"]);
         assert_eq!(role, Role::Code(Program::Shell));
         assert_eq!(last(&["/app"], &["@"]), Role::Data);

@@ -237,6 +237,13 @@ fn texts_of(
                 (expanded, place_role(&path))
             }
         };
+        // Text that is only data may still say which variable is read.
+        let (expanded, role) = match role {
+            Role::Data if is_expanded(&path) && has_value_in_reference(text) => {
+                (Expanded::unchanged(text), Role::Choice(Choice::Reference))
+            }
+            role => (expanded, role),
+        };
         if is_template(&expanded.text) {
             found.push(ManifestText {
                 place,
@@ -541,6 +548,39 @@ fn expand(text: &str, value: impl Fn(&str) -> Option<String>) -> Option<Expanded
     }
     out.push_str(&text[at..]);
     Some(expanded)
+}
+
+/// Whether a template stands behind a `$(` and in front of the `)` that ends it: its value is part of the name of a variable. The value
+/// may also have the `)`, so it does not matter whether the text has one.
+fn has_value_in_reference(text: &str) -> bool {
+    let mut rest = text;
+    let mut is_open = false;
+    while !rest.is_empty() {
+        let tag = ["{{", "{%"].iter().filter_map(|begin| rest.find(begin));
+        let (literal, tag) = rest.split_at(tag.min().unwrap_or(rest.len()));
+        let mut letters = literal.chars().peekable();
+        while let Some(letter) = letters.next() {
+            match letter {
+                '$' if !is_open && letters.peek() == Some(&'$') => drop(letters.next()),
+                '$' if !is_open && letters.peek() == Some(&'(') => is_open = true,
+                ')' => is_open = false,
+                _ => {}
+            }
+        }
+        let inner = tag.get(2..).unwrap_or_default();
+        let inner = inner.trim_start_matches(['-', '+']).trim_start();
+        let prints = ["call", "filter"];
+        let is_printed = tag.starts_with("{{") || prints.iter().any(|word| inner.starts_with(word));
+        if is_open && is_printed {
+            return true;
+        }
+        let end = if tag.starts_with("{{") { "}}" } else { "%}" };
+        rest = match tag.find(end) {
+            Some(at) => &tag[at + end.len()..],
+            None => "",
+        };
+    }
+    false
 }
 
 /// The keys and positions of a JSON pointer.

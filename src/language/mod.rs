@@ -16,6 +16,7 @@ mod library;
 mod load;
 pub mod manifest;
 mod memory;
+pub mod program_quotes;
 pub mod render;
 pub mod rules;
 mod scalar;

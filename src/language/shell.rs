@@ -3,6 +3,8 @@
 //! A value that `sh` quotes is one word only where a word may stand. Anywhere else its quotes are letters, or end what is around
 //! them. Whatever is not certain counts as such a place.
 
+use super::program_quotes::{ProgramQuotes, Syntax};
+
 /// Who reads a script, as far as it decides how a value is written in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
@@ -10,7 +12,8 @@ pub enum Program {
     Shell,
     /// Its texts in double quotes run or look up what stands in them, so that JSON is no literal.
     Interpolating,
-    Other,
+    /// One in whose texts JSON is a literal, outside of quotes.
+    Other(Syntax),
     /// A template says it.
     Unknown,
 }
@@ -58,7 +61,7 @@ impl Program {
         match name {
             name if SHELLS.contains(&name) => Program::Shell,
             name if INTERPOLATING.contains(&name) => Program::Interpolating,
-            _ => Program::Other,
+            name => Program::Other(Syntax::of(name)),
         }
     }
 }
@@ -100,6 +103,12 @@ pub enum Around {
     Dollar,
     /// Directly behind a `\`.
     Backslash,
+    /// A regular expression between slashes.
+    RegularExpression,
+    /// A text between long brackets, or another text that is taken as it is.
+    LongText,
+    /// Anywhere in a language that looks for code in texts in double quotes.
+    Interpolation,
 }
 
 impl Around {
@@ -115,6 +124,9 @@ impl Around {
             Around::HereDocument | Around::QuotedHereDocument => "in a here-document",
             Around::Dollar => "behind a `$`",
             Around::Backslash => "behind a `\\`",
+            Around::RegularExpression => "in a regular expression",
+            Around::LongText => "in a text of several lines",
+            Around::Interpolation => "in a language that looks for code in texts in double quotes",
         }
     }
 }
@@ -451,51 +463,103 @@ impl Shell {
     }
 }
 
+/// Reads a script piece by piece, as the language of the script wants it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Reader {
+    Shell(Shell),
+    Quotes(ProgramQuotes),
+    /// Nobody can tell any more.
+    Lost,
+}
+
+impl Reader {
+    fn around(&self) -> Around {
+        match self {
+            Reader::Shell(shell) => shell.around(),
+            Reader::Quotes(quotes) => quotes.around(),
+            Reader::Lost => Around::DoubleQuotes,
+        }
+    }
+
+    fn read(&mut self, text: &str) {
+        match self {
+            Reader::Shell(shell) => shell.read(text),
+            Reader::Quotes(quotes) => quotes.read(text),
+            Reader::Lost => {}
+        }
+    }
+
+    fn value(&mut self) {
+        match self {
+            Reader::Shell(shell) => shell.value(),
+            Reader::Quotes(quotes) => quotes.value(),
+            Reader::Lost => {}
+        }
+    }
+
+    fn work(&self, bytes: usize) -> usize {
+        match self {
+            Reader::Shell(shell) => shell.work(bytes),
+            Reader::Quotes(quotes) => quotes.work(bytes),
+            Reader::Lost => 64,
+        }
+    }
+}
+
 /// What a script may be at one place, by each of the ways through its template that lead there. A quote that one of them opens
 /// is closed by what another takes for the beginning of one.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ways {
-    first: Shell,
+    first: Reader,
     /// None of them is the first, or another.
-    others: Vec<Shell>,
+    others: Vec<Reader>,
 }
 
 /// Ways that do not meet again are not what anybody writes.
 const WAYS_MAX: usize = 32;
 
 impl Ways {
+    /// The beginning of a script. Of a program whose quotes do not matter, the script is read as that of a shell.
+    pub fn new(program: Program) -> Ways {
+        let first = match program {
+            Program::Other(syntax) => Reader::Quotes(ProgramQuotes::new(syntax)),
+            _ => Reader::Shell(Shell::default()),
+        };
+        Ways {
+            first,
+            others: Vec::new(),
+        }
+    }
+
     /// Nobody can tell any more.
     pub fn lost() -> Ways {
         Ways {
-            first: Shell {
-                lost: true,
-                ..Shell::default()
-            },
+            first: Reader::Lost,
             others: Vec::new(),
         }
     }
 
     pub fn read(&mut self, text: &str) {
-        self.each(|shell| shell.read(text));
+        self.each(|reader| reader.read(text));
     }
 
     /// A value stands here.
     pub fn value(&mut self) {
-        self.each(Shell::value);
+        self.each(Reader::value);
     }
 
     /// About what reading so many bytes costs, in bytes: each way reads them, and ways are copied and compared.
     pub fn work(&self, bytes: usize) -> usize {
         let count = self.others.len() + 1;
-        let shells = self.others.iter().chain([&self.first]);
-        let work: usize = shells.map(|shell| shell.work(bytes)).sum();
+        let readers = self.others.iter().chain([&self.first]);
+        let work: usize = readers.map(|reader| reader.work(bytes)).sum();
         work.saturating_add(16 * count * count)
     }
 
     /// What is worst: neither a word nor JSON may stand where it may not by one of the ways.
     pub fn around(&self) -> Around {
         let first = self.first.around();
-        let mut others = self.others.iter().map(Shell::around);
+        let mut others = self.others.iter().map(Reader::around);
         if others.clone().all(|other| other == first) {
             return first;
         }
@@ -508,8 +572,8 @@ impl Ways {
     /// Whatever the script may be by the one or by the other.
     pub fn or(mut self, other: Ways) -> Ways {
         self.add(other.first);
-        for shell in other.others {
-            self.add(shell);
+        for reader in other.others {
+            self.add(reader);
         }
         match self.others.len() < WAYS_MAX {
             true => self,
@@ -519,21 +583,21 @@ impl Ways {
 
     /// Whether all of these ways are among ours.
     pub fn contains(&self, other: &Ways) -> bool {
-        let mut shells = other.others.iter().chain([&other.first]);
-        shells.all(|shell| self.first == *shell || self.others.contains(shell))
+        let mut readers = other.others.iter().chain([&other.first]);
+        readers.all(|reader| self.first == *reader || self.others.contains(reader))
     }
 
-    fn each(&mut self, change: impl Fn(&mut Shell)) {
+    fn each(&mut self, change: impl Fn(&mut Reader)) {
         change(&mut self.first);
-        for mut shell in std::mem::take(&mut self.others) {
-            change(&mut shell);
-            self.add(shell);
+        for mut reader in std::mem::take(&mut self.others) {
+            change(&mut reader);
+            self.add(reader);
         }
     }
 
-    fn add(&mut self, shell: Shell) {
-        if self.first != shell && !self.others.contains(&shell) {
-            self.others.push(shell);
+    fn add(&mut self, reader: Reader) {
+        if self.first != reader && !self.others.contains(&reader) {
+            self.others.push(reader);
         }
     }
 }
@@ -639,11 +703,17 @@ mod tests {
             (None, "echo", Program::Shell),
             (None, "#!/bin/sh -e\n", Program::Shell),
             (None, "#!/usr/bin/env -S bash -eu\n", Program::Shell),
-            (None, "#! /usr/bin/env A=b python3\n", Program::Other),
+            (
+                None,
+                "#! /usr/bin/env A=b python3\n",
+                Program::Other(Syntax::Python),
+            ),
             (None, "#!/usr/bin/perl5.36 -w\n", Program::Interpolating),
             (Some("bash"), "#!/usr/bin/python3", Program::Shell),
-            (Some("python"), "", Program::Other),
+            (Some("python"), "", Program::Other(Syntax::Python)),
             (Some("ruby3.3"), "", Program::Interpolating),
+            (Some("node"), "", Program::Other(Syntax::JavaScript)),
+            (Some("cobol"), "", Program::Other(Syntax::Any)),
             (Some("{{ input.language }}"), "", Program::Unknown),
         ] {
             assert_eq!(

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use stepward::domain::Json;
+use stepward::language::program_quotes::Syntax;
 use stepward::language::shell::Program;
 use stepward::language::template::{
     Context, TemplateFault, evaluate, is_single_expression, mentions, render_script, render_text,
@@ -179,7 +180,9 @@ fn examine(text: &str, context: &Context, tried: &Tried) {
     for program in [
         Program::Shell,
         Program::Interpolating,
-        Program::Other,
+        Program::Other(Syntax::Python),
+        Program::Other(Syntax::JavaScript),
+        Program::Other(Syntax::Any),
         Program::Unknown,
     ] {
         let faults = script_faults(text, program).map(|faults| faults.len());

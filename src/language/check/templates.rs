@@ -560,16 +560,19 @@ impl<'t> Checker<'_, 't> {
         }
     }
 
-    /// Version 0.1 looked at scripts only, and not at the code in argument lists.
+    /// Version 0.1 looked at scripts only, and not at the code in argument lists. In scripts it did not look at what stands around JSON.
     fn code_fault(
         &mut self,
         code: &'static str,
         text: &Text<'_>,
-        span: Span,
+        fault: &ScriptFault,
         message: String,
     ) -> &mut Problem {
+        let span = self.at(text, fault.mention.span.clone());
         match text.place {
-            Place::Script => self.problems.error(code, span, message),
+            Place::Script if fault.why != Why::JsonPlace => {
+                self.problems.error(code, span, message)
+            }
             _ => self.new_rule(code, text, span, message),
         }
     }
@@ -582,14 +585,13 @@ impl<'t> Checker<'_, 't> {
         fault: &ScriptFault,
         name: &str,
     ) {
-        let span = self.at(text, fault.mention.span.clone());
         let code = match fault.why {
             Why::Unfiltered => "E045",
             _ => "E048",
         };
         let source = fault.mention.path.join(".");
         let message = format!("`$({name})` becomes part of the program");
-        let problem = self.code_fault(code, text, span, message);
+        let problem = self.code_fault(code, text, fault, message);
         problem
             .label("whoever gives this value decides what is run")
             .help(format!(
@@ -613,7 +615,7 @@ impl<'t> Checker<'_, 't> {
         };
         let is_shown = self.sources[span.file as usize].slice(span) == written;
         let message = format!("`{expression}` becomes part of the program");
-        let problem = self.code_fault("E045", text, span, message);
+        let problem = self.code_fault("E045", text, fault, message);
         problem.label("whoever gives this value decides what is run");
         let mut or = "";
         if is_itself && let Some(help) = from_environment(fault, program) {
@@ -622,7 +624,17 @@ impl<'t> Checker<'_, 't> {
         }
         let filter = match (program, fault.around) {
             (Program::Shell, Around::Nothing) => "sh",
-            (Program::Shell, Around::QuotedHereDocument) | (Program::Other, _) => "json",
+            (Program::Shell, Around::QuotedHereDocument) | (Program::Other(_), Around::Nothing) => {
+                "json"
+            }
+            (Program::Other(_), Around::Interpolation) => return,
+            (Program::Other(_), around) => {
+                problem.help(format!(
+                    "`| json` does not help {}: it makes a literal of its own",
+                    around.words()
+                ));
+                return;
+            }
             (Program::Shell, around) => {
                 problem.help(format!(
                     "`| sh` does not help {}: it makes a quoted word of its own",
@@ -652,9 +664,7 @@ impl<'t> Checker<'_, 't> {
 
     /// A filter that is right elsewhere.
     fn misplaced(&mut self, text: &Text<'_>, program: Program, fault: &ScriptFault) {
-        let mention = &fault.mention;
-        let span = self.at(text, mention.span.clone());
-        let name = mention.path.join(".");
+        let name = fault.mention.path.join(".");
         let (message, label) = match fault.why {
             Why::NoShell => (
                 format!("`{name} | sh` is quoted for a shell"),
@@ -663,7 +673,15 @@ impl<'t> Checker<'_, 't> {
                     _ => "no shell runs this program".to_string(),
                 },
             ),
-            Why::NoJson => (
+            Why::JsonPlace if fault.around != Around::Interpolation => (
+                format!(
+                    "`{name} | json` is not one literal {}",
+                    fault.around.words()
+                ),
+                "its quotes do not hold here: whoever gives this value may decide what is run"
+                    .to_string(),
+            ),
+            Why::NoJson | Why::JsonPlace => (
                 format!("`{name} | json` becomes part of the program"),
                 "what stands in double quotes is run here".to_string(),
             ),
@@ -673,20 +691,28 @@ impl<'t> Checker<'_, 't> {
                     .to_string(),
             ),
         };
-        let problem = self.code_fault("E048", text, span, message);
+        let problem = self.code_fault("E048", text, fault, message);
         problem.label(label);
         if let Some(help) = from_environment(fault, program) {
             problem.help(help);
         }
         match (fault.why, fault.around) {
-            (Why::NoShell, _) if program == Program::Other => {
+            (Why::NoShell, Around::Nothing) if matches!(program, Program::Other(_)) => {
                 problem.help("or write it as JSON: `| json`");
             }
             (Why::NoShell, _) => {}
             (Why::NoJson, Around::Nothing) if program == Program::Shell => {
                 problem.help("or make one quoted word of the JSON: `| json | sh`");
             }
-            (Why::NoJson, _) => {}
+            (Why::NoJson, _) | (Why::JsonPlace, Around::Interpolation) => {}
+            (
+                Why::JsonPlace,
+                Around::SingleQuotes | Around::DoubleQuotes | Around::Backquotes | Around::LongText,
+            ) => {
+                problem.help(
+                    "or take away the quotes around it: JSON brings its own, and is a whole literal",
+                );
+            }
             (_, Around::Dollar) => {
                 problem.help("`${{ … }}` is an expression of GitHub Actions: leave the `$` out");
             }

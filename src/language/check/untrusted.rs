@@ -86,7 +86,7 @@ pub fn action_uses<'d, 't>(
 
 /// What people enter at a step, as far as it is the output of the step.
 enum StepAnswers<'d> {
-    /// The values that an approval asks for.
+    /// The values that an approval asks for. Who approves may give anything if it asks for nothing.
     Approval(&'d [SpecParts]),
     /// The output of a child job, or of a loop of child jobs the list of their outputs.
     Child { task: &'d str, looped: bool },
@@ -117,8 +117,8 @@ pub struct TaskAnswers<'d> {
     whole: RefCell<HashMap<&'d str, Option<Answer<'d>>>>,
 }
 
-/// A value without restrictions that a person enters: its path inside the output, and its declaration.
-type Answer<'d> = (String, &'d ValueSpec);
+/// A value without restrictions that a person enters: its path inside the output, and its declaration, if it has one.
+type Answer<'d> = (Vec<String>, Option<&'d ValueSpec>);
 
 impl<'d> TaskAnswers<'d> {
     pub fn of(documents: &'d [Document<'_>]) -> TaskAnswers<'d> {
@@ -139,12 +139,13 @@ impl<'d> TaskAnswers<'d> {
     /// Finds a value at this path inside the output of a step, or below it.
     fn in_step(&self, step: &StepAnswers<'d>, path: &[String], depth: usize) -> Option<Answer<'d>> {
         match step {
+            StepAnswers::Approval([]) => Some((path.first().cloned().into_iter().collect(), None)),
             StepAnswers::Approval(asks) => {
                 let mut specs = asks.iter().map(|ask| &ask.spec);
                 let is_meant =
                     |spec: &ValueSpec| path.first().is_none_or(|name| *name == spec.name);
                 let spec = specs.find(|spec| !is_restricted(spec) && is_meant(spec))?;
-                Some((spec.name.clone(), spec))
+                Some((vec![spec.name.clone()], Some(spec)))
             }
             StepAnswers::Child {
                 task,
@@ -164,8 +165,9 @@ impl<'d> TaskAnswers<'d> {
         }
         let steps = self.tasks.get(task)?;
         let below = |name: &str, step, path| {
-            let (member, spec) = self.in_step(step, path, depth + 1)?;
-            Some((format!("{name}.{member}"), spec))
+            let (mut member, spec) = self.in_step(step, path, depth + 1)?;
+            member.insert(0, name.to_string());
+            Some((member, spec))
         };
         if let [name, path @ ..] = path {
             return below(name, steps.get(name.as_str())?, path);
@@ -498,22 +500,34 @@ impl<'d, 't> Origins<'d, 't> {
         }
     }
 
-    /// What a person enters at an approval is the output of that step, and part of the output of its job.
+    /// What a person enters at an approval is the output of that step, and part of the output of its job. What a person writes who
+    /// rejects a step is its error. Every step may be rejected, because any step may be suspended when its worker is lost.
     fn find_answer(&self, path: &[String]) -> Option<UntrustedSource<'d>> {
         let [_, name, rest @ ..] = path else {
             return None;
         };
+        let member = rest.first().map(String::as_str);
+        if member == Some("error") {
+            return Some(unspecified(&path[..3]));
+        }
         let step = self.owner.answers.get(name.as_str())?;
-        if rest.first().is_some_and(|member| member != "output") {
+        if member.is_some_and(|member| member != "output") {
             return None;
         }
-        let path = rest.get(1..).unwrap_or_default();
-        let (member, spec) = self.owner.task_answers?.in_step(step, path, 0)?;
-        Some(UntrustedSource {
-            name: format!("steps.{name}.output.{member}"),
-            spec: Some(spec),
-            given_at: None,
-        })
+        let below = rest.get(1..).unwrap_or_default();
+        let answer = self.owner.task_answers?.in_step(step, below, 0);
+        match (answer, step) {
+            (Some((members, spec)), _) => Some(UntrustedSource {
+                name: [&path[..2], &["output".to_string()], &members]
+                    .concat()
+                    .join("."),
+                spec,
+                given_at: None,
+            }),
+            // The step as a whole has its error.
+            (None, StepAnswers::Approval(_)) if member.is_none() => Some(unspecified(path)),
+            (None, _) => None,
+        }
     }
 
     fn find_in_text(&self, text: &str, stage: Stage) -> Option<UntrustedSource<'d>> {
@@ -644,6 +658,7 @@ impl Choice {
             Choice::Option => "with which options a program that runs code is started",
             Choice::ScriptFile => "which file is run",
             Choice::Variable => "which code is loaded",
+            Choice::Reference => "which variable Kubernetes puts in place of `$(…)`",
             Choice::PodField => "what the pod may do and reach",
         }
     }
@@ -720,7 +735,10 @@ impl Checker<'_, '_> {
         };
         let message = format!("`{name}` decides {}", choice.decides());
         let problem = self.new_rule("E070", text, span, message);
-        problem.label("whoever gives this value can have anything run");
+        problem.label(match choice {
+            Choice::Reference => "whoever gives this value can read any variable of the container",
+            _ => "whoever gives this value can have anything run",
+        });
         if let Some(given_at) = source.given_at {
             problem.also(given_at, "used here with a value that people decide");
         } else if source.name != name {
@@ -754,9 +772,14 @@ impl Checker<'_, '_> {
             Some(_) => "write a template with `| unsafe` instead of the reference",
             None => "write `| unsafe` behind it",
         };
-        problem.help(format!(
-            "or {place}, if whoever gives the value may have anything run"
-        ));
+        if choice == Choice::Reference {
+            problem.help("or write `$$(` instead of `$(`, if no variable is meant");
+        }
+        let may = match choice {
+            Choice::Reference => "read any variable",
+            _ => "have anything run",
+        };
+        problem.help(format!("or {place}, if whoever gives the value may {may}"));
     }
 }
 

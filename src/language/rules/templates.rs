@@ -208,7 +208,9 @@ secrets:
         text: "`| sh` makes one quoted word for a shell. Inside quotes, comments, backquotes and here-documents, \
                or behind a `$`, its own quotes are letters or end those around it, and the value is run. `| json` \
                in a shell stands in double quotes, where `$(…)` is run; in a language that is no shell it is right, \
-               and `| sh` is not. Best read the value from the environment.",
+               and `| sh` is not. JSON is a whole literal and brings its own quotes: inside quotes, template \
+               literals, regular expressions and block comments of a program its text may end what is around it. \
+               Take away the quotes around it, or best read the value from the environment.",
         wrong: r#"tasks:
   hello:
     input:

@@ -778,7 +778,23 @@ fn json(value: &Value, indent: Option<usize>) -> Result<Value, Error> {
             String::from_utf8(bytes).expect("JSON is text")
         }
     };
-    made(Value::from(text))
+    made(Value::from(without_line_separators(text)))
+}
+
+/// Escapes what some languages take for the end of a line, so that JSON never ends a comment. In JSON these characters stand in
+/// texts only.
+fn without_line_separators(json: String) -> String {
+    let mut json = json;
+    for (separator, escaped) in [
+        ('\u{85}', "\\u0085"),
+        ('\u{2028}', "\\u2028"),
+        ('\u{2029}', "\\u2029"),
+    ] {
+        if json.contains(separator) {
+            json = json.replace(separator, escaped);
+        }
+    }
+    json
 }
 
 fn join(list: &Value, between: Option<&Value>) -> Result<Value, Error> {

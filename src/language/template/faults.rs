@@ -118,6 +118,11 @@ pub(super) fn in_script(found: &ScriptFault) -> TemplateFault {
                 "{path} | json is no word: this program is read by a language that runs what stands in double quotes"
             )
         }
+        Why::JsonPlace => format!(
+            "{path} | json is one literal, and it stands {}, where its quotes do not hold; read it from the environment, or write it where \
+             nothing is around it",
+            found.around.words()
+        ),
     };
     fault(message, found.mention.span.clone())
 }

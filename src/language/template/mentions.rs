@@ -54,12 +54,15 @@ pub enum Why {
     NoShell,
     /// JSON where the program looks into texts in double quotes.
     NoJson,
+    /// JSON where no literal may stand. Version 0.1 did not look at the quotes of languages other than shells.
+    JsonPlace,
 }
 
 /// What others decide: in a script it needs a filter. What is in an environment may have come from any of them.
 const UNTRUSTED: &[&str] = &["input", "steps", "each", "body", "headers", "env"];
 const SAFE_FILTERS: &[&str] = &["sh", "json", "unsafe"];
-/// Filters that give a number or a boolean, whatever they are applied to.
+/// Filters that give a number or a boolean, whatever they are applied to. What they are given as an argument may come out as it is:
+/// `int(default=input.x)`.
 const NUMBER_FILTERS: &[&str] = &["abs", "bool", "count", "float", "int", "length", "round"];
 /// Of `loop`, what is counted and not taken from the items.
 const COUNTERS: &[&str] = &[
@@ -98,7 +101,7 @@ fn walk(text: &str, program: Option<Program>) -> Result<Walk<'_>, TemplateFault>
         mentions: Vec::new(),
         faults: Vec::new(),
         program,
-        shell: Ways::default(),
+        shell: Ways::new(program.unwrap_or(Program::Unknown)),
         shell_work: Cell::new(0),
         flow_steps: 0,
         chains: Chains::new(),
@@ -243,7 +246,7 @@ struct Walk<'t> {
     faults: Vec<ScriptFault>,
     /// Who reads the script. `None`: it is no script, and nobody asks for faults.
     program: Option<Program>,
-    /// What it has read of the script.
+    /// What it has read of the script, if a shell or a language with known quotes reads it.
     shell: Ways,
     /// Work that reading the script has cost so far.
     shell_work: Cell<usize>,
@@ -269,6 +272,15 @@ impl<'t> Walk<'t> {
         self.flow_steps > FLOW_STEPS_MAX
     }
 
+    /// Whether it matters what stands around the values.
+    fn is_read(&self) -> bool {
+        matches!(self.program, Some(Program::Shell | Program::Other(_)))
+    }
+
+    fn beginning(&self) -> Ways {
+        Ways::new(self.program.unwrap_or(Program::Unknown))
+    }
+
     /// Counts the work of one statement of the script. Returns whether the work so far is within its bound.
     fn may_read(&self, shell: &Ways, statement: &Stmt<'t>) -> bool {
         let bytes = match statement {
@@ -284,7 +296,7 @@ impl<'t> Walk<'t> {
         if self.is_exhausted() {
             return;
         }
-        if self.program == Some(Program::Shell) && !self.may_read(&self.shell, statement) {
+        if self.is_read() && !self.may_read(&self.shell, statement) {
             self.shell = Ways::lost();
         }
         match statement {
@@ -294,7 +306,7 @@ impl<'t> Walk<'t> {
                 self.print(flows, emit.span());
             }
             Stmt::EmitRaw(raw) => {
-                if self.program == Some(Program::Shell) {
+                if self.is_read() {
                     self.shell.read(raw.raw);
                 }
             }
@@ -314,7 +326,8 @@ impl<'t> Walk<'t> {
                 });
                 let after = std::mem::replace(&mut self.shell, without);
                 self.scoped(|walk| walk.statements(&each.else_body));
-                self.shell = after.or(std::mem::take(&mut self.shell));
+                let other = std::mem::replace(&mut self.shell, Ways::lost());
+                self.shell = after.or(other);
             }
             Stmt::IfCond(condition) => {
                 let judged = self.expression(&condition.expr);
@@ -324,7 +337,8 @@ impl<'t> Walk<'t> {
                 self.statements(&condition.true_body);
                 let after = std::mem::replace(&mut self.shell, before);
                 self.statements(&condition.false_body);
-                self.shell = after.or(std::mem::take(&mut self.shell));
+                let other = std::mem::replace(&mut self.shell, Ways::lost());
+                self.shell = after.or(other);
                 self.branches -= 1;
             }
             Stmt::WithBlock(with) => self.scoped(|walk| {
@@ -378,7 +392,7 @@ impl<'t> Walk<'t> {
 
     /// What the script may be at the beginning of a loop's body: the first time, or after any number of times.
     fn around_loop(&mut self, before: Ways, body: &[Stmt<'t>]) -> Ways {
-        if self.program != Some(Program::Shell) {
+        if !self.is_read() {
             return before;
         }
         let mut around = before;
@@ -451,7 +465,8 @@ impl<'t> Walk<'t> {
     fn caught(&mut self, inner: impl FnOnce(&mut Self)) -> Flows {
         self.sinks.push(Flows::new());
         // What is kept is read from its own beginning, and once more as a whole where it is printed.
-        let shell = std::mem::take(&mut self.shell);
+        let own = self.beginning();
+        let shell = std::mem::replace(&mut self.shell, own);
         inner(self);
         self.shell = shell;
         self.sinks.pop().expect("pushed above")
@@ -461,7 +476,9 @@ impl<'t> Walk<'t> {
         self.flow_steps += flows.len();
         if self.program.is_some() {
             self.judge_places(&flows, at);
-            self.shell.value();
+            if self.is_read() {
+                self.shell.value();
+            }
         }
         if let Some(mut sink) = self.sinks.pop() {
             sink.extend(flows);
@@ -526,10 +543,12 @@ impl<'t> Walk<'t> {
             Some("sh") => (is_untrusted && !is_kept).then_some(Why::NoShell),
             // Of one line, so that it does not end a text which the shell leaves alone.
             Some("json") if around == Around::QuotedHereDocument => None,
-            Some("json") => {
-                let looks_inside = matches!(program, Program::Shell | Program::Interpolating);
-                (is_untrusted && looks_inside && !is_kept).then_some(Why::NoJson)
-            }
+            Some("json") if !is_untrusted => None,
+            Some("json") => match program {
+                Program::Shell | Program::Interpolating => (!is_kept).then_some(Why::NoJson),
+                Program::Other(_) => (around != Around::Nothing).then_some(Why::JsonPlace),
+                Program::Unknown => None,
+            },
             last => {
                 (is_untrusted && !last.is_some_and(is_safe) && !is_kept).then_some(Why::Unfiltered)
             }
@@ -698,7 +717,7 @@ impl<'t> Walk<'t> {
         let Expr::Filter(filter) = expression else {
             return self.expression(expression);
         };
-        let mut flows = match &filter.expr {
+        let flows = match &filter.expr {
             Some(inner @ Expr::Filter(_)) => self.filtered(inner, caught),
             Some(inner) => {
                 let flows = self.expression(inner);
@@ -711,8 +730,14 @@ impl<'t> Walk<'t> {
             }
             None => caught,
         };
-        flows.extend(self.arguments(&filter.args));
+        let arguments = self.arguments(&filter.args);
+        // Only the value in front of such a filter becomes a number.
+        let by = match NUMBER_FILTERS.contains(&filter.name) {
+            true => "()",
+            false => filter.name,
+        };
         let mut flows = self.changed(flows, filter.name);
+        flows.extend(self.changed(arguments, by));
         self.few(&mut flows);
         flows
     }
@@ -1107,6 +1132,7 @@ pub(super) fn longest_repeated_raw(template: &Stmt<'_>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::language::program_quotes::Syntax;
 
     /// `path` or `path|filters`, `?` for what has a default, `(…)` for what is not printed.
     fn told(text: &str) -> Vec<String> {
@@ -1333,7 +1359,8 @@ mod tests {
             assert_eq!(found[0].why, Why::Unfiltered, "{text}");
             let shown = &text[found[0].mention.span.clone()];
             assert!(shown.contains(place), "{text}: {shown}");
-            for program in [Program::Shell, Program::Other, Program::Unknown] {
+            let other = Program::Other(Syntax::Python);
+            for program in [Program::Shell, other, Program::Unknown] {
                 assert!(
                     super::super::render_script(text, program, &super::super::Context::new())
                         .is_err()
@@ -1468,7 +1495,9 @@ mod tests {
 
     #[test]
     fn a_filter_helps_only_where_it_fits() {
-        use Program::{Interpolating, Other, Shell};
+        use Program::{Interpolating, Shell};
+        const OTHER: Program = Program::Other(Syntax::Python);
+        const NODE: Program = Program::Other(Syntax::JavaScript);
         for (text, program, why) in [
             ("echo \"a {{ input.a | sh }}\"", Shell, Why::Place),
             ("echo 'a {{ input.a | sh }}'", Shell, Why::Place),
@@ -1524,7 +1553,36 @@ mod tests {
             ("echo {{ input.a | json }}", Shell, Why::NoJson),
             ("cat <<EOF\n{{ input.a | json }}\nEOF", Shell, Why::NoJson),
             ("puts {{ input.a | json }}", Interpolating, Why::NoJson),
-            ("print({{ input.a | sh }})", Other, Why::NoShell),
+            ("print({{ input.a | sh }})", OTHER, Why::NoShell),
+            ("print('{{ input.a | json }}')", OTHER, Why::JsonPlace),
+            (
+                "{% set x = input.a | json %}print(\"{{ x }}\")",
+                OTHER,
+                Why::JsonPlace,
+            ),
+            (
+                "{% set x %}'{{ input.a | json }}'{% endset %}print({{ x }})",
+                OTHER,
+                Why::JsonPlace,
+            ),
+            // A quote of one way that is open at the value, and one that the second time round is open.
+            (
+                "print({% if job.id %}'{% endif %}{{ input.a | json }})",
+                OTHER,
+                Why::JsonPlace,
+            ),
+            (
+                "{% for i in [1, 2] %}f({{ input.a | json }}, '''{% endfor %}",
+                OTHER,
+                Why::JsonPlace,
+            ),
+            ("f(`a {{ input.a | json }}`)", NODE, Why::JsonPlace),
+            ("/* {{ input.a | json }} */", NODE, Why::JsonPlace),
+            (
+                "puts {{ input.a | json }}",
+                Program::Other(Syntax::Interpolating),
+                Why::JsonPlace,
+            ),
         ] {
             let found = script_faults(text, program).unwrap();
             let whys: Vec<Why> = found.iter().map(|fault| fault.why).collect();
@@ -1532,9 +1590,34 @@ mod tests {
             let context = super::super::Context::new();
             assert!(super::super::render_script(text, program, &context).is_err());
         }
-        assert_eq!(
-            script_faults("print({{ input.a | json }})", Other),
-            Ok(vec![])
-        );
+        for (text, program) in [
+            ("print({{ input.a | json }})", OTHER),
+            (
+                "# it's\nprint({{ input.a | json }}) # {{ input.a | json }}",
+                OTHER,
+            ),
+            (
+                "print('{{ input.a | json | unsafe }}', '{{ secret.a | json }}')",
+                OTHER,
+            ),
+            (
+                "{% for i in input.l %}f({{ i | json }}, 'a') # it's\n{% endfor %}g({{ input.a | json }})",
+                OTHER,
+            ),
+            (
+                "f({% if job.id %}'a'{% else %}\"b\"{% endif %}, {{ input.a | json }})",
+                OTHER,
+            ),
+            (
+                "x = f({% if job.id %}'a',{% endif %} {% if env.b %}'b',{% endif %} {{ input.a | json }})",
+                OTHER,
+            ),
+            (
+                "f(`a ${ {{ input.a | json }} }`) // it's {{ input.a | json }}",
+                NODE,
+            ),
+        ] {
+            assert_eq!(script_faults(text, program), Ok(vec![]), "{text}");
+        }
     }
 }

@@ -86,6 +86,19 @@ pub fn render_script(
     render_text(text, context)
 }
 
+/// The same for a definition of version 0.1, by the rules that 0.1 had.
+pub fn render_script_as_0_1(
+    text: &str,
+    program: Program,
+    context: &Context,
+) -> Result<String, TemplateFault> {
+    let mut found = script_faults(text, program)?.into_iter();
+    match found.find(|fault| fault.why != Why::JsonPlace) {
+        Some(fault) => Err(faults::in_script(&fault)),
+        None => render_text(text, context),
+    }
+}
+
 /// Refuses a template that would put an untrusted value into the text of a program.
 pub fn check_code(text: &str, program: Program) -> Result<(), TemplateFault> {
     match script_faults(text, program)?.first() {
@@ -289,6 +302,10 @@ mod tests {
                 r#""<a & b>" "<""#,
             ),
             ("{{ input.deep.a | json | sh }}", r#"'{"b":"x"}'"#),
+            (
+                "{{ 'a\u{2028}b\u{2029}c\u{85}' | json }}",
+                r#""a\u2028b\u2029c\u0085""#,
+            ),
             (
                 "{{ 2 * 3 + 1 }} {{ 'a' ~ 1 ~ 'b' }} {{ 'a' + 'b' }} {{ [1] + [2] }}",
                 "7 a1b ab [1,2]",

@@ -4,8 +4,8 @@ use stepward::domain::Json;
 use stepward::domain::reason::Reason;
 use stepward::domain::secret::SecretRef;
 use stepward::domain::task::{
-    Action, Concurrency, ForEach, Items, NamedAction, Rules, StepDraft, TaskDraft, TaskSecret,
-    WhenFull,
+    Action, Concurrency, ForEach, Items, NamedAction, Rules, Runner, StepDraft, TaskDraft,
+    TaskSecret, WhenFull,
 };
 use stepward::domain::value::{ValueSpec, ValueType};
 use stepward::engine::{Assignment, Finished, Retry, RetryScope, Submission};
@@ -383,6 +383,32 @@ fn code_in_a_command_is_checked_again_with_the_words_as_they_are() {
         matches!(&given, Action::Docker { command, .. } if command[..] == ["sh", "-c", "x; id"]),
         "{given:?}"
     );
+}
+
+#[test]
+fn json_in_quotes_is_refused_except_in_what_0_1_froze() {
+    let house = TestHouse::new();
+    let step = |text: &str| {
+        let mut step = docker("a", &[], &[]);
+        step.action = Action::Script {
+            runner: Runner::Docker,
+            image: Some("python:3".to_string()),
+            language: Some("python".to_string()),
+            script: text.to_string(),
+        };
+        step
+    };
+    let given = |text: &str, rules| match given(&house, step(text), rules, r#"{"name": "a"}"#) {
+        Ok(Action::Script { script, .. }) => Ok(script),
+        Ok(other) => panic!("{other:?}"),
+        Err(message) => Err(message),
+    };
+    let quoted = "print('{{ input.name | json }}')";
+    let refused = given(quoted, Rules::V2).unwrap_err();
+    assert!(refused.contains("inside single quotes"), "{refused}");
+    assert_eq!(given(quoted, Rules::V1).unwrap(), "print('\"a\"')");
+    let refused = given("print('{{ input.name }}')", Rules::V1).unwrap_err();
+    assert!(refused.contains("would become code"), "{refused}");
 }
 
 #[test]

@@ -62,6 +62,7 @@ fn arguments_are_data_and_trusted_values_decide() {
         "type: docker, image: a, command: [ssh, --, \"{{ input.x }}\", uptime]",
         "type: docker, image: a, command: [npm, run, watch, --, \"--env={{ input.x }}\"]",
         "type: docker, image: a, command: [kubectl, -n, ssh, get, pods, \"{{ input.x }}\"]",
+        "type: docker, image: a, command: [docker, run, --name, node, -e, \"A={{ input.x }}\", img]",
         "script: 'true', env: { ENV: \"{{ input.x }}\" }",
         "type: docker, image: \"{{ input.x | unsafe }}\"",
         "type: docker, image: \"{{ 'a' if input.x == 'b' else 'c' }}\"",
@@ -106,6 +107,11 @@ fn untrusted_values_are_followed_to_where_they_decide() {
         "type: docker, image: a, entrypoint: '', command: [\"{{ input.x }}\", id]",
         "type: docker, image: a, entrypoint: [/init], command: [env, \"{{ input.x }}\"]",
         "script: 'true', env: { TF_CLI_ARGS_init: \"{{ input.x }}\" }",
+        "script: 'true', env: { AWS_PAGER: \"{{ input.x }}\" }",
+        "script: 'true', env: { JAVA_HOME: \"{{ input.x }}\" }",
+        "type: docker, image: a, command: [deno, run, \"{{ input.x }}\"]",
+        "type: docker, image: a, command: [npx, \"{{ input.x }}\"]",
+        "type: docker, image: a, command: [java, -cp, \"{{ input.x }}\", Main]",
     ] {
         let checked = check(&task(FREE, step));
         assert_eq!(codes(&checked), ["E070"], "{step}");
@@ -147,6 +153,10 @@ fn a_program_that_another_one_starts_hides_no_code() {
         "command: [npx, -c, \"{{ input.x }}\"]",
         "command: [npm, exec, -c, \"{{ input.x }}\"]",
         "command: [nix-shell, --run, \"{{ input.x }}\"]",
+        "command: [nodemon, --exec, \"{{ input.x }}\"]",
+        "command: [tar, -cf, a.tar, --to-command, \"{{ input.x }}\"]",
+        "command: [git, submodule, foreach, \"{{ input.x }}\"]",
+        "command: [crystal, eval, \"{{ input.x }}\"]",
         "command: [runuser, -u, app, --, awk, \"{{ input.x }}\"]",
         "entrypoint: '', command: [awk, \"{{ input.x }}\"]",
         "entrypoint: [docker-entrypoint.sh], command: [ssh, h, \"{{ input.x }}\"]",
@@ -256,6 +266,43 @@ fn a_reference_in_an_action_is_followed_to_the_steps_that_use_it() {
     }
 }
 
+/// A value may decide which variable Kubernetes reads only if its input says what it may be.
+#[test]
+fn a_value_in_the_name_of_a_reference_is_a_choice() {
+    let free =
+        "y: { type: string, required: true }, o: { type: string, options: [A, B], default: A }";
+    let pod = |container: &str| {
+        let spec = format!("spec: {{ containers: [{{ name: a, image: b, {container} }}] }}");
+        task(free, &format!("type: pod, manifest: {{ {spec} }}"))
+    };
+    for container in [
+        "command: [echo, \"$(S{{ input.y }})\"]",
+        "command: [echo, \"$({{ input.y }})\"]",
+        // The value may have the end of the reference.
+        "command: [echo, \"$(S{{ input.y }}\"]",
+        "command: [echo, \"$({{ input.o }}{{ input.y | upper }})\"]",
+        "command: [echo, \"$({% if input.o %}{{ input.y }}{% endif %})\"]",
+        "command: [echo, \"{% set z = input.y %}$$$({{ z }})\"]",
+        "env: [{ name: OUT, value: \"$({{ input.y }})\" }]",
+    ] {
+        let checked = check(&pod(container));
+        let shown = render::human(&checked.diagnostics, false);
+        assert_eq!(codes(&checked), ["E070"], "{container}\n{shown}");
+    }
+    for container in [
+        "command: [echo, \"$(S{{ input.o }})\"]",
+        "command: [echo, \"$(S{{ input.y | unsafe }})\"]",
+        "command: [echo, \"$$(S{{ input.y }})\"]",
+        "command: [echo, \"$(S) {{ input.y }} $(T)\"]",
+        "command: [echo, \"${{ input.y }})\"]",
+        "env: [{ name: OUT, value: \"{{ input.y }} $(A)\" }]",
+    ] {
+        let checked = check(&pod(container));
+        let shown = render::human(&checked.diagnostics, false);
+        assert_eq!(codes(&checked), Vec::<&str>::new(), "{container}\n{shown}");
+    }
+}
+
 #[test]
 fn an_answer_in_a_child_job_is_followed_to_the_parent() {
     let with = |image: &str, looped: &str, answer: &str| {
@@ -304,6 +351,58 @@ fn an_answer_in_a_child_job_is_followed_to_the_parent() {
     }
 }
 
+/// Who rejects a step writes its error, and who approves one that asks for nothing may give anything.
+#[test]
+fn texts_of_people_at_an_approval_are_untrusted() {
+    let with = |step: &str| {
+        let text = format!(
+            "tasks:
+  t:
+    flow:
+      ask: {{ type: approval, message: m, input: {{ a: {{ type: string }}, o: {{ type: string, options: [a, b] }} }} }}
+      plain: {{ type: approval, message: m }}
+      build: {{ script: 'true' }}
+      child: {{ type: task, task: child }}
+      s: {{ depends_on: [ask, plain, build, child], {step} }}
+  child: {{ flow: {{ plain: {{ type: approval, message: m }} }} }}
+"
+        );
+        let checked = check(&text);
+        codes(&checked)
+    };
+    for value in [
+        "steps.ask.error",
+        "steps.ask['error'] | upper",
+        "steps.build.error",
+        "steps.child.error",
+        "steps.ask",
+        "steps.plain",
+        "steps.plain.output",
+        "steps.plain.output.image",
+        "steps.child.output.plain.image",
+        "steps.child.output",
+    ] {
+        let image = format!("type: docker, image: \"{{{{ {value} }}}}\"");
+        assert_eq!(with(&image), ["E070"], "{value}");
+        let variable = format!("script: 'true', env: {{ LD_PRELOAD: \"{{{{ {value} }}}}\" }}");
+        assert_eq!(with(&variable), ["E070"], "{value}");
+    }
+    for value in [
+        "steps.ask.output.o",
+        "steps.ask.status",
+        "steps.build.output.image",
+        "steps.ask.error | length",
+        "steps.plain.output.image | unsafe",
+    ] {
+        let image = format!("type: docker, image: \"{{{{ {value} }}}}\"");
+        assert_eq!(with(&image), Vec::<&str>::new(), "{value}");
+    }
+    let data = "type: docker, image: a, command: [echo, \"{{ steps.ask.error }}\"]";
+    assert_eq!(with(data), Vec::<&str>::new());
+    let code = "type: docker, image: a, command: [sh, -c, \"echo {{ steps.ask.error }}\"]";
+    assert_eq!(with(code), ["E045"]);
+}
+
 #[test]
 fn tasks_that_call_each_other_have_no_answers_without_end() {
     let text = "tasks:
@@ -328,6 +427,130 @@ fn a_number_decides_nothing_freely() {
     }
     let part = "type: docker, image: \"{{ input.x }}:{{ input.x | int }}\"";
     assert_eq!(codes(&check(&task(FREE, part))), ["E070"]);
+}
+
+/// Only the value in front of such a filter becomes a number. An argument of the filter may come out as it is.
+#[test]
+fn an_argument_of_a_filter_for_numbers_stays_a_text() {
+    let free = "x: { type: string, required: true }, y: { type: string, required: true }, n: { type: integer, default: 1 }";
+    for (value, expected) in [
+        ("{{ input.x | int(default=input.y) }}", vec!["E070"]),
+        ("{{ input.x | int(input.y) }}", vec!["E070"]),
+        ("{{ input.n | int(input.y | upper) }}", vec!["E070"]),
+        ("{{ input.x | float(default=input.y) }}", vec!["E070"]),
+        ("{{ input.x | int(input.y) | string }}", vec!["E070"]),
+        ("{{ (input.x | int) | default(input.y) }}", vec!["E070"]),
+        ("{{ (input.x | int) or input.y }}", vec!["E070"]),
+        ("{{ input.x | int if input.n else input.y }}", vec!["E070"]),
+        (
+            "{% set y %}{% filter int(input.y) %}a{% endfilter %}{% endset %}{{ y }}",
+            vec!["E070"],
+        ),
+        (
+            "{% set y | int(default=input.y) %}a{% endset %}{{ y }}",
+            vec!["E070"],
+        ),
+        ("{{ ['a'] | map('int', input.y) | first }}", vec!["E070"]),
+        ("{{ input.x | int(default=3) }}", vec![]),
+        ("{{ input.x | int(default=input.n) }}", vec![]),
+        ("{{ input.x | int(default=(input.y | int)) }}", vec![]),
+        ("{{ input.x | int(input.y) | int }}", vec![]),
+        ("{{ (input.x ~ input.y) | length }}", vec![]),
+        ("{{ input.x | float | round(input.n) }}", vec![]),
+        (
+            "{{ input.x | int(default=input.y | unsafe) }}",
+            vec!["E070"],
+        ),
+        ("{{ input.x | int(default=input.y) | unsafe }}", vec![]),
+        ("{% for i in [1, 2] %}{{ loop.index }}{% endfor %}", vec![]),
+    ] {
+        let step = format!("type: docker, image: \"app:{value}\"");
+        assert_eq!(codes(&check(&task(free, &step))), expected, "{value}");
+    }
+}
+
+/// The quotes of JSON do not hold inside of others.
+#[test]
+fn json_is_a_literal_only_outside_of_quotes() {
+    let script = |language: &str, text: &str| format!("script: {text:?}, language: {language}");
+    let command = |words: &str| format!("type: docker, image: a, command: [{words}]");
+    let pod = |words: &str| {
+        let container = format!("{{ name: a, image: b, command: [{words}] }}");
+        format!("type: pod, manifest: {{ spec: {{ containers: [{container}] }} }}")
+    };
+    for step in [
+        script(
+            "python",
+            "import json\nd = json.loads('{{ input.x | json }}')",
+        ),
+        script("python3", "d = \"{{ input.x | json }}\""),
+        script("python", "d = '''\n{{ input.x | json }}'''"),
+        script("node", "f(`got {{ input.x | json }}`)"),
+        script("deno", "f(/{{ input.x | json }}/)"),
+        script("lua", "f([[{{ input.x | json }}]])"),
+        script("Rscript", "f('a\n{{ input.x | json }}')"),
+        script("coffee", "f({{ input.x | json }})"),
+        script("unknown", "f('{{ input.x | json }}')"),
+        command("node, -e, \"const d = JSON.parse('{{ input.x | json }}')\""),
+        command("python3, -c, \"x='{{ input.x | json }}'\""),
+        command("deno, eval, \"`{{ input.x | json }}`\""),
+        pod("python3, -c, \"x='{{ input.x | json }}'\""),
+        "script: \"#!/usr/bin/env python3\\nd = '{{ input.x | json }}'\"".to_string(),
+    ] {
+        let checked = check(&task(FREE, &step));
+        let shown = render::human(&checked.diagnostics, false);
+        assert_eq!(codes(&checked), ["E048"], "{step}\n{shown}");
+    }
+    for step in [
+        script(
+            "python",
+            "# it's\nd = {{ input.x | json }} # it's {{ input.x | json }}",
+        ),
+        script(
+            "python",
+            "d = 'a', {{ input.x | json }}, '{{ input.x | json | unsafe }}'",
+        ),
+        script(
+            "node",
+            "f(`a ${ {{ input.x | json }} }`, s.replace(/'/g, ''), {{ input.x | json }})",
+        ),
+        script("unknown", "# it's\nf('a', {{ input.x | json }})"),
+        script("lua", "-- it's\nf([[it's]], {{ input.x | json }})"),
+        command("python3, -c, \"x={{ input.x | json }}\""),
+        command("awk, \"BEGIN { x = {{ input.x | json }} } /'/\""),
+        pod("node, -e, \"f({{ input.x | json }})\""),
+    ] {
+        let checked = check(&task(FREE, &step));
+        let shown = render::human(&checked.diagnostics, false);
+        assert_eq!(codes(&checked), Vec::<&str>::new(), "{step}\n{shown}");
+    }
+}
+
+#[test]
+fn json_in_quotes_of_a_former_script_is_tolerated_and_rendered_as_0_1_did() {
+    let former = r#"
+actions:
+  say: { language: python, input: { x: { type: string } }, script: "print('{{ input.x | json }}')" }
+tasks:
+  former:
+    input: { x: { type: string } }
+    flow:
+      own: { language: python, script: "print('{{ input.x | json }}')" }
+      said: { action: say, input: { x: a } }
+      sound: { language: python, script: "print({{ input.x | json }})" }
+"#;
+    let upgraded = Upgraded::with(&[("former.yaml", former)]);
+    let former_task = vec!["former".to_string()];
+    assert_eq!(upgraded.load(), (former_task, vec![], vec!["E048", "E048"]));
+    let mut library = Library::remembering(upgraded.folder.path(), &upgraded.memory());
+    let reloaded = library.reload();
+    let tasks = reloaded.workflows.tasks();
+    let steps = tasks.flat_map(|(_, task)| task.root().draft.steps.clone());
+    let rules: Vec<Rules> = steps.map(|step| step.rules).collect();
+    assert_eq!(rules, [Rules::V1, Rules::V1, Rules::V2]);
+    let new = "tasks: { new: { input: { x: { type: string } }, flow: { a: { action: say, input: { x: \"{{ input.x }}\" } } } } }\n";
+    std::fs::write(upgraded.folder.path().join("new.yaml"), new).unwrap();
+    assert_eq!(upgraded.load().1, ["E048"]);
 }
 
 #[test]
@@ -606,6 +829,11 @@ tasks:
     assert_eq!(load_with(code).1, ["E045"]);
     let by_variable = "action: env, env: { X: \"{{ input.x }}\" }";
     assert_eq!(load_with(by_variable).1, ["E045"]);
+    let fallback =
+        "action: run, input: { image: \"{{ input.x | length | default(1) | int(input.x) }}\" }";
+    assert_eq!(load_with(fallback).1, ["E070"]);
+    let fallback = "action: say, input: { text: \"{{ input.x | int(default=input.x) }}\" }";
+    assert_eq!(load_with(fallback).1, ["E045"]);
     // Only what the violation is about counts.
     let data = "action: show, input: { image: busybox, text: \"{{ input.x }}\" }";
     assert_eq!(load_with(data), (2, vec![]));
