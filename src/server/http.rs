@@ -1056,7 +1056,7 @@ fn swallow(mut body: Incoming, limits: &Limits) {
 }
 
 /// Taken apart first: a slash that is written as `%2F` belongs to the name that it is in. `None`: an address that nothing of ours can have.
-fn decode_path(path: &str) -> Option<Vec<String>> {
+pub fn decode_path(path: &str) -> Option<Vec<String>> {
     let path = path.strip_prefix('/')?;
     if path.is_empty() {
         return Some(Vec::new());

@@ -11,7 +11,9 @@ use crate::domain::event::{EventKind, NewEvent};
 use crate::server::App;
 use crate::server::auth::Caller;
 use crate::server::error::ApiError;
-use crate::server::exchange::{Reply, Request, Response};
+use crate::server::exchange::{Method, Reply, Request, Response};
+use crate::server::http::decode_path;
+use crate::server::routes;
 use crate::server::shares::ShareOwner;
 use crate::token_files::ADMIN_TOKEN_FILE;
 
@@ -37,7 +39,7 @@ pub fn log_in(app: &App, request: &Request) -> Result<Reply, ApiError> {
                 AuditEntry::of(AuditAction::LoggedIn),
                 app.clock.now(),
             )?;
-            Response::see_other(local_address(next).unwrap_or("/")).header("set-cookie", cookie)
+            Response::see_other(page_address(next).unwrap_or("/")).header("set-cookie", cookie)
         }
         Err(error) => {
             let refused = page(error.status, next, Some(&error.message));
@@ -89,8 +91,17 @@ fn local_address(next: &str) -> Option<&str> {
     (is_ours && is_plain && next.len() <= NEXT_BYTES_MAX).then_some(next)
 }
 
+/// The address, if a page of this server is there. A link on another site may lead to the login, and from there to pages alone, as
+/// such a link may without a login (`Gate::check_origin`).
+fn page_address(next: &str) -> Option<&str> {
+    let address = local_address(next)?;
+    let path = address.split(['?', '#']).next()?;
+    let (route, _) = routes::find(Method::Get, &decode_path(path)?).ok()?;
+    route.is_linkable.then_some(address)
+}
+
 fn page(status: u16, next: &str, fault: Option<&str>) -> Response {
-    let next = local_address(next).unwrap_or_default();
+    let next = page_address(next).unwrap_or_default();
     let main = html! {
         form.login method="post" action="/login" {
             h1 { "Log in" }
@@ -108,7 +119,7 @@ fn page(status: u16, next: &str, fault: Option<&str>) -> Response {
 
 #[cfg(test)]
 mod tests {
-    use super::{NEXT_BYTES_MAX, local_address, page};
+    use super::{NEXT_BYTES_MAX, local_address, page, page_address};
 
     #[test]
     fn nobody_is_sent_elsewhere_after_logging_in() {
@@ -123,6 +134,22 @@ mod tests {
             "jobs",
         ] {
             assert_eq!(local_address(odd), None, "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn the_login_leads_to_pages_alone() {
+        for address in ["/", "/jobs", "/jobs/4?step=unit", "/tasks/a%20b"] {
+            assert_eq!(page_address(address), Some(address));
+        }
+        for file in [
+            "/metrics",
+            "/api/jobs",
+            "/%61pi/jobs",
+            "/jobs/4/graph.svg",
+            "/nowhere/at/all",
+        ] {
+            assert_eq!(page_address(file), None, "{file}");
         }
     }
 
