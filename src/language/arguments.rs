@@ -476,6 +476,7 @@ const INTERPRETERS: &[Interpreter] = &[
             "groovy",
             "scala",
             "kotlin",
+            "kotlinc",
             "swift",
             "clojure",
             "clj",

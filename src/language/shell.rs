@@ -37,6 +37,7 @@ const INTERPOLATING: &[&str] = &[
     "groovy",
     "julia",
     "kotlin",
+    "kotlinc",
     "dart",
     "swift",
     "nu",
