@@ -191,6 +191,7 @@ pub fn run(args: BackupArgs) -> anyhow::Result<Exit> {
             })?;
             let settings = server_config(args.config.as_deref())?;
             let program = settings.backup.pipe.first().cloned();
+            let program = program.filter(|_| same(&settings.data_dir, &folder));
             let mut backup = of_folder(&stopped, args.config.as_deref(), settings)?;
             let held = write(&mut backup, &file, &args)?;
             let noted = Noted {

@@ -768,6 +768,33 @@ const fn file_runner(
     }
 }
 
+impl FileRunner {
+    /// Whether a value behind this text is in an option of the runner that names code, or decides which option it is.
+    fn is_value_of_option(&self, prefix: &str) -> bool {
+        let mut options = self.values.iter();
+        let is_joined = options.any(|option| {
+            let rest = prefix.strip_prefix(option);
+            rest.is_some_and(|rest| rest.starts_with('=') || (rest.is_empty() && option.len() == 2))
+        });
+        let mut agents = JAVA_AGENT_OPTIONS.iter();
+        is_joined
+            || matches!(prefix, "-" | "--")
+            || (self.name == "java" && agents.any(|agent| prefix.starts_with(agent)))
+    }
+}
+
+/// Names of interpreters and tools that are often something else among arguments: a language, a container, a subcommand. They count
+/// only where a program has to stand.
+const USUAL_WORDS: &[&str] = &["es", "rc", "ion", "nc", "tar", "sort", "split"];
+
+/// Beginnings of options of `java` that name code, with the value in the same word.
+const JAVA_AGENT_OPTIONS: &[&str] = &[
+    "-javaagent:",
+    "-agentpath:",
+    "-agentlib:",
+    "-Xbootclasspath",
+];
+
 const FILE_RUNNERS: &[FileRunner] = &[
     file_runner(
         "java",
@@ -781,6 +808,11 @@ const FILE_RUNNERS: &[FileRunner] = &[
             "-m",
             "--module",
             "--add-modules",
+            "--limit-modules",
+            "--patch-module",
+            "--add-opens",
+            "--add-exports",
+            "--add-reads",
         ],
     ),
     file_runner(
@@ -1347,11 +1379,17 @@ impl<'w> ArgumentList<'w> {
                     subcommand = None;
                     at += 1;
                 }
-                Word::Template { prefix: "" } if subcommand.is_none() => {
+                Word::Template { prefix } if prefix.starts_with('-') => {
+                    if runner.is_value_of_option(prefix) {
+                        self.set(at, Role::Choice(Choice::Option));
+                    }
+                    at += 1;
+                }
+                // Also a part of it, such as the version of a package.
+                Word::Template { .. } if subcommand.is_none() => {
                     self.set(at, Role::Choice(Choice::ScriptFile));
                     return;
                 }
-                Word::Template { prefix } if prefix.starts_with('-') => at += 1,
                 _ => return,
             }
         }
@@ -1727,6 +1765,9 @@ impl<'w> ArgumentList<'w> {
             if is_launched {
                 // Official images start their interpreter: `docker run node:20 -e CODE`.
                 name = image_name(name).unwrap_or(name);
+            }
+            if USUAL_WORDS.contains(&base_name(name)) {
+                continue;
             }
             if let Some(shell) = WindowsShell::of(name) {
                 if self.rest_behind_option(shell, at + 1) {
@@ -2282,6 +2323,12 @@ mod tests {
             "docker exec node tool -p @",
             "docker compose exec python tool -c @",
             "docker run -v ruby:/x --name ruby -e A=@",
+            "kubectl logs es -c @",
+            "kubectl exec deploy/es -c @ -- ls /",
+            "systemctl restart es -c @",
+            "app --lang es -c @",
+            "app nc -c @",
+            "java -cp /lib Main --class-path=@",
         ] {
             assert_eq!(last(command), Role::Data, "{command}");
         }
@@ -2337,6 +2384,15 @@ mod tests {
             ("java -jar @", Choice::ScriptFile),
             ("java -cp @", Choice::Option),
             ("java -cp /lib @", Choice::ScriptFile),
+            ("java --class-path=@", Choice::Option),
+            ("java -javaagent:@", Choice::Option),
+            ("java --add-opens a/b=ALL -jar @", Choice::ScriptFile),
+            ("npx --package=@", Choice::Option),
+            ("npx -p@", Choice::Option),
+            ("npx cowsay@@", Choice::ScriptFile),
+            ("uvx --from=@", Choice::Option),
+            ("pipx run --spec=@", Choice::Option),
+            ("deno run --import-map=@", Choice::Option),
         ] {
             assert_eq!(last(command), Role::Choice(choice), "{command}");
         }

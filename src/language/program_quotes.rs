@@ -17,9 +17,10 @@ pub enum Syntax {
     Awk,
     /// Lisp and Scheme: `'` begins no text.
     Lisp,
-    /// Go, Java, Rust, Scala and others with `//` and `/* … */`.
+    /// Go, Java and others with `//` and `/* … */`.
     Slashes,
-    /// Texts in double quotes are searched for code, so that JSON is a literal nowhere.
+    /// Texts in double quotes are searched for code, so that JSON is a literal nowhere. Also languages with raw texts, whose quotes this
+    /// scanner does not follow.
     Interpolating,
     /// A language of which nothing is known.
     Any,
@@ -65,24 +66,21 @@ const SYNTAXES: &[(Syntax, &[&str])] = &[
             "guile", "racket", "sbcl", "clojure", "clj", "bb", "janet", "scsh", "hy",
         ],
     ),
+    (Syntax::Slashes, &["go", "yaegi", "java", "jshell", "tcc"]),
     (
-        Syntax::Slashes,
+        Syntax::Interpolating,
         &[
-            "go",
-            "yaegi",
-            "java",
-            "jshell",
+            "coffee",
+            "crystal",
+            "raku",
+            "jruby",
+            "irb",
+            "xonsh",
+            "gnuplot",
             "scala",
             "csi",
             "dotnet-script",
             "rust-script",
-            "tcc",
-        ],
-    ),
-    (
-        Syntax::Interpolating,
-        &[
-            "coffee", "crystal", "raku", "jruby", "irb", "xonsh", "gnuplot",
         ],
     ),
 ];
@@ -162,6 +160,8 @@ enum Frame {
         is_class: bool,
     },
     LineComment,
+    /// The rest of a line behind a `/` that divides or begins a regular expression: only the grammar could tell.
+    UnclearSlash,
     /// A comment or a long text, and what ends it.
     Until {
         end: String,
@@ -230,7 +230,9 @@ impl ProgramQuotes {
             Some(Frame::Quoted { quote: '\'', .. }) => Around::SingleQuotes,
             Some(Frame::Quoted { quote: '`', .. }) => Around::Backquotes,
             Some(Frame::Quoted { .. }) => Around::DoubleQuotes,
-            Some(Frame::RegularExpression { .. }) => Around::RegularExpression,
+            Some(Frame::RegularExpression { .. } | Frame::UnclearSlash) => {
+                Around::RegularExpression
+            }
             Some(Frame::Until {
                 is_comment: true, ..
             }) => Around::Comment,
@@ -260,7 +262,7 @@ impl ProgramQuotes {
             }
             let bytes = match self.frames.last_mut() {
                 None | Some(Frame::Substitution { .. }) => self.code(letter, rest),
-                Some(Frame::LineComment) => {
+                Some(Frame::LineComment | Frame::UnclearSlash) => {
                     if letter == '\n' {
                         self.frames.pop();
                     }
@@ -325,6 +327,10 @@ impl ProgramQuotes {
 
     /// Reads outside of quotes and comments. Returns the number of bytes that were read.
     fn code(&mut self, letter: char, rest: &str) -> usize {
+        // A letter of Lisp, such as `#\"`.
+        if self.syntax == Syntax::Lisp && rest.starts_with("#\\") {
+            return rest.chars().take(3).map(char::len_utf8).sum();
+        }
         if let Some((frame, bytes)) = self.begun(letter, rest) {
             self.enter(frame);
             return bytes;
@@ -381,8 +387,13 @@ impl ProgramQuotes {
         if syntax == Syntax::Lisp && rest.starts_with("#|") {
             return Some((until("|#".to_string(), true), 2));
         }
-        if letter == '/' && syntax.has_regular_expressions() && !self.is_behind_value() {
-            return Some((Frame::RegularExpression { is_class: false }, 1));
+        if letter == '/' && syntax.has_regular_expressions() {
+            if self.is_unclear_slash(rest) {
+                return Some((Frame::UnclearSlash, 1));
+            }
+            if !self.is_behind_value() {
+                return Some((Frame::RegularExpression { is_class: false }, 1));
+            }
         }
         if !matches!(letter, '\'' | '"' | '`') || !syntax.has_quote(letter) {
             return None;
@@ -407,6 +418,15 @@ impl ProgramQuotes {
             is_triple,
         };
         Some((frame, if is_triple { 3 } else { 1 }))
+    }
+
+    /// Whether this `/` may divide as well as begin a regular expression: behind the `)` of a condition or of a call, the `}` of a block
+    /// or of an object, and `++`. If no other `/` is on the line, it divides.
+    fn is_unclear_slash(&self, rest: &str) -> bool {
+        let ends = self.word.trim_end().chars().next_back();
+        let line_end = rest.find('\n');
+        let line = &rest[1..line_end.unwrap_or(rest.len())];
+        matches!(ends, Some(')' | '}' | '+' | '-')) && (line_end.is_none() || line.contains('/'))
     }
 
     /// Whether the code so far ends with a value, so that `/` divides it.
@@ -458,6 +478,9 @@ fn is_word(letter: char) -> bool {
 
 /// The length of a backslash and of what it escapes.
 fn escaped_bytes(rest: &str) -> usize {
+    if rest.starts_with("\\\r\n") {
+        return 3;
+    }
     rest.chars().take(2).map(char::len_utf8).sum()
 }
 
@@ -546,11 +569,14 @@ mod tests {
                     "x = a\n  / b / @",
                     "x = a / b; y = c / d; z = @",
                     "x = @ / 2; y = 'a' / @",
-                    "x = (a) / 2 + \"'\" / @",
+                    "x = a[0] / 2 + \"'\" / @",
                     "x = `\\`${'`'}`; y = @",
                     "#!/usr/bin/env node\nx = @",
                     "// it's @",
                     "f(a, /it's/, @",
+                    "x = (a) / 2;\ny = @",
+                    "if (x) /'/.test(y);\nz = @",
+                    "x = 'a\\\r\nb'; y = @",
                 ],
             ),
             (
@@ -594,6 +620,7 @@ mod tests {
                     "; it's \"\n(f @",
                     "(f \"a\n'\" 'b @",
                     "#| \" |# (f @",
+                    "(f #\\\" @",
                 ],
             ),
             (
@@ -654,6 +681,11 @@ mod tests {
             (Syntax::JavaScript, "x = /[/]@", RegularExpression),
             (Syntax::JavaScript, "return /a@", RegularExpression),
             (Syntax::JavaScript, "x = /'/; y = '@", SingleQuotes),
+            // Whether this `/` divides, only the grammar could tell.
+            (Syntax::JavaScript, "if (x) /'/.test('@", RegularExpression),
+            (Syntax::JavaScript, "i++ / 2; s = '/@", RegularExpression),
+            (Syntax::JavaScript, "x = 'a\\\r\nb @", SingleQuotes),
+            (Syntax::Lisp, "(f #\\\" \"@", DoubleQuotes),
             (Syntax::Lua, "x = [[@", LongText),
             (Syntax::Lua, "x = [=[ ]] @", LongText),
             (Syntax::Lua, "--[[ @", Comment),

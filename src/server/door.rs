@@ -179,31 +179,33 @@ const WRITTEN_BY_ALL: u32 = 0o002;
 fn writable_folder(app: &App) -> Option<NoticeJson> {
     let folder = &app.config.data_dir;
     let found = folder.metadata().ok()?;
-    let is_own = [0, rustix::process::geteuid().as_raw()].contains(&found.uid());
+    let own = rustix::process::geteuid().as_raw();
+    let is_own = [0, own].contains(&found.uid());
     let shown = folder.display();
     let quoted = shell_path(folder);
-    let (message, fix) = match (is_own, found.mode() & WRITTEN_BY_ALL) {
+    let (severity, message, fix) = match (is_own, found.mode() & WRITTEN_BY_ALL) {
         (true, 0) => return None,
-        (true, _) => (
+        (_, mode) if mode != 0 => (
+            Severity::Problem,
             format!(
                 "every user can change the data folder {shown} (mode {:04o})",
                 found.mode() & 0o7777
             ),
             format!("chmod 700 {quoted}"),
         ),
-        (false, _) => (
+        // Usual for a container whose volume belongs to a user of the machine.
+        _ => (
+            Severity::Warning,
             format!(
                 "the data folder {shown} belongs to another user (uid {}), who can change it and read what is in it",
                 found.uid()
             ),
-            format!(
-                "stop the server, and give it a folder of its own: chown -R \"$(id -u)\" {quoted}"
-            ),
+            format!("stop the server, and give it the folder: chown -R {own} {quoted}"),
         ),
     };
     Some(NoticeJson {
         code: "data_folder_not_private".to_string(),
-        severity: Severity::Problem,
+        severity,
         message,
         fix,
         page: "/settings".to_string(),

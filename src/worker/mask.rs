@@ -19,7 +19,7 @@ const ENCODED_SECRETS_MAX: usize = 10_000;
 /// Lines of one secret, and of all secrets, that are hidden encoded each by itself: a step may read a key or a password file line by
 /// line. Further lines are hidden as they are, and in the encoded forms of the whole secret.
 const ENCODED_LINES_MAX: usize = 200;
-const ENCODED_LINES_OF_ALL_MAX: usize = 10_000;
+const ENCODED_LINES_OF_ALL_MAX: usize = 2_000;
 /// What stands for a secret.
 const HIDDEN: &[u8] = b"***";
 /// Line lengths of `openssl base64` and of `base64` by default.

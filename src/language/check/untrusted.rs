@@ -504,29 +504,30 @@ impl<'d, 't> Origins<'d, 't> {
     /// rejects a step is its error. Every step may be rejected, because any step may be suspended when its worker is lost.
     fn find_answer(&self, path: &[String]) -> Option<UntrustedSource<'d>> {
         let [_, name, rest @ ..] = path else {
-            return None;
+            return Some(unspecified(path));
         };
         let member = rest.first().map(String::as_str);
         if member == Some("error") {
             return Some(unspecified(&path[..3]));
         }
-        let step = self.owner.answers.get(name.as_str())?;
+        let Some(step) = self.owner.answers.get(name.as_str()) else {
+            // The step as a whole has its error.
+            return member.is_none().then(|| unspecified(path));
+        };
         if member.is_some_and(|member| member != "output") {
             return None;
         }
         let below = rest.get(1..).unwrap_or_default();
         let answer = self.owner.task_answers?.in_step(step, below, 0);
-        match (answer, step) {
-            (Some((members, spec)), _) => Some(UntrustedSource {
+        match answer {
+            Some((members, spec)) => Some(UntrustedSource {
                 name: [&path[..2], &["output".to_string()], &members]
                     .concat()
                     .join("."),
                 spec,
                 given_at: None,
             }),
-            // The step as a whole has its error.
-            (None, StepAnswers::Approval(_)) if member.is_none() => Some(unspecified(path)),
-            (None, _) => None,
+            None => member.is_none().then(|| unspecified(path)),
         }
     }
 

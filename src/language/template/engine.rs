@@ -778,7 +778,17 @@ fn json(value: &Value, indent: Option<usize>) -> Result<Value, Error> {
             String::from_utf8(bytes).expect("JSON is text")
         }
     };
-    made(Value::from(without_line_separators(text)))
+    made(Value::from(without_double_bracket(
+        without_line_separators(text),
+    )))
+}
+
+/// Puts a blank into `[[` at the beginning of a list of lists: in Lua `[[` begins a text, and `--[[` a comment, which the value could end.
+fn without_double_bracket(json: String) -> String {
+    match json.strip_prefix("[[") {
+        Some(rest) => format!("[ [{rest}"),
+        None => json,
+    }
 }
 
 /// Escapes what some languages take for the end of a line, so that JSON never ends a comment. In JSON these characters stand in

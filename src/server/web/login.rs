@@ -155,9 +155,10 @@ mod tests {
 
     #[test]
     fn the_page_repeats_no_long_address() {
-        let longest = format!("/{}", "\"".repeat(NEXT_BYTES_MAX - 1));
+        let longest = format!("/jobs?{}", "\"".repeat(NEXT_BYTES_MAX - 6));
         assert_eq!(local_address(&longest), Some(longest.as_str()));
-        assert!(page(200, &longest, None).body.len() < 32 << 10);
+        let repeated = page(200, &longest, None).body;
+        assert!((10 << 10..32 << 10).contains(&repeated.len()));
         let too_long = format!("{longest}x");
         assert_eq!(local_address(&too_long), None);
         let page = page(200, &too_long, None);

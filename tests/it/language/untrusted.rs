@@ -381,6 +381,9 @@ fn texts_of_people_at_an_approval_are_untrusted() {
         "steps.plain.output.image",
         "steps.child.output.plain.image",
         "steps.child.output",
+        "steps.build",
+        "steps.child",
+        "[steps.build] | map(attribute='error') | join",
     ] {
         let image = format!("type: docker, image: \"{{{{ {value} }}}}\"");
         assert_eq!(with(&image), ["E070"], "{value}");
@@ -397,6 +400,8 @@ fn texts_of_people_at_an_approval_are_untrusted() {
         let image = format!("type: docker, image: \"{{{{ {value} }}}}\"");
         assert_eq!(with(&image), Vec::<&str>::new(), "{value}");
     }
+    let aliased = "type: docker, image: \"{% set s = steps.build %}{{ s.error }}\"";
+    assert_eq!(with(aliased), ["E070"]);
     let data = "type: docker, image: a, command: [echo, \"{{ steps.ask.error }}\"]";
     assert_eq!(with(data), Vec::<&str>::new());
     let code = "type: docker, image: a, command: [sh, -c, \"echo {{ steps.ask.error }}\"]";

@@ -276,12 +276,12 @@ fn no_stranger_gets_a_long_answer() {
     let long = "\"".repeat(15_000);
     let address = "%22".repeat(2_600);
     let login = format!("token=x&next={long}");
-    let local = format!("token=x&next=/{long}");
+    let local = format!("token=x&next=/jobs?{long}");
     let form = "content-type: application/x-www-form-urlencoded\r\n";
     let host = format!("x-host: x\r\norigin: http://{long}\r\n");
     let kind = format!("content-type: {long}\r\n");
     let html = "accept: text/html\r\n";
-    let next = format!("/login?next=/{address}");
+    let next = format!("/login?next=/jobs%3F{address}");
     let query = format!("/login?next=/&{address}=1");
     let [nothing, hook, task, id, key] = ["/", "/hooks/", "/api/tasks/", "/jobs/", "/api/jobs?"]
         .map(|begin| format!("{begin}{address}"));
@@ -318,7 +318,7 @@ fn no_stranger_gets_a_long_answer() {
     }
     let too_many: Vec<Answer> = (0..20)
         .map(|_| {
-            let form = format!("token=wrong&next=/{long}");
+            let form = format!("token=wrong&next=/jobs?{long}");
             guarded.house.ask("POST", "/login", FORM, form.as_bytes())
         })
         .collect();
