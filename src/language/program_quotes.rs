@@ -177,7 +177,7 @@ pub struct ProgramQuotes {
     /// The end of the last word, or the last sign, as far as it decides what `/` and `'` are.
     word: String,
     is_beginning: bool,
-    /// Nobody nests like this.
+    /// The scanner cannot tell any more what stands around the next letter.
     is_lost: bool,
 }
 
@@ -262,6 +262,11 @@ impl ProgramQuotes {
             }
             let bytes = match self.frames.last_mut() {
                 None | Some(Frame::Substitution { .. }) => self.code(letter, rest),
+                Some(Frame::UnclearSlash) if letter == '`' || rest.starts_with("/*") => {
+                    // What may begin here does not end with the line.
+                    self.is_lost = true;
+                    return;
+                }
                 Some(Frame::LineComment | Frame::UnclearSlash) => {
                     if letter == '\n' {
                         self.frames.pop();
@@ -684,6 +689,7 @@ mod tests {
             // Whether this `/` divides, only the grammar could tell.
             (Syntax::JavaScript, "if (x) /'/.test('@", RegularExpression),
             (Syntax::JavaScript, "i++ / 2; s = '/@", RegularExpression),
+            (Syntax::JavaScript, "f(x) /2/ 1; s = `\n@", DoubleQuotes),
             (Syntax::JavaScript, "x = 'a\\\r\nb @", SingleQuotes),
             (Syntax::Lisp, "(f #\\\" \"@", DoubleQuotes),
             (Syntax::Lua, "x = [[@", LongText),
