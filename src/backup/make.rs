@@ -109,7 +109,7 @@ pub struct Backup {
     logs: LogSums,
     /// What comes next, in order; then the logs, a job at a time; then the manifest.
     planned: VecDeque<(String, Planned)>,
-    /// For the files of the workflows folder. `None`: there is no such folder.
+    /// Opens the files of the workflows folder. `None`: the server has no such folder.
     workflow_opener: Option<SourceOpener>,
     jobs: VecDeque<i64>,
     reading: Option<Reading>,
@@ -360,8 +360,8 @@ impl Backup {
             Planned::Workflow(path) => match self.open_workflow(&path)? {
                 Some(file) => (file, path),
                 None => {
-                    let name = name.trim_start_matches(WORKFLOWS).to_string();
-                    self.manifest.left_out.push(name);
+                    let left_out = name.strip_prefix(WORKFLOWS).unwrap_or(&name);
+                    self.manifest.left_out.push(left_out.to_string());
                     return Ok(());
                 }
             },

@@ -162,7 +162,7 @@ impl AuditState {
         }
     }
 
-    /// What is wrong with the audit log.
+    /// Returns why the audit log in the backup is not whole. `None`: the log is whole, or nobody has looked at it.
     pub fn fault(&self) -> Option<&str> {
         match self {
             AuditState::Unknown | AuditState::Fits(_) => None,

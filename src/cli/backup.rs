@@ -176,11 +176,15 @@ pub fn run(args: BackupArgs) -> anyhow::Result<Exit> {
     let (held, piped_by_settings) = match source(&args)? {
         Source::Server(remote) => {
             let held = write(of_server(&remote)?, &file, &args)?;
-            let settings = remote
-                .client
-                .get::<BackupsJson>(BACKUPS_PATH, SETTINGS_TIMEOUT);
             // A server that does not answer this has given the backup all the same.
-            (held, settings.ok().and_then(|settings| settings.pipe))
+            let program = || {
+                let settings = remote.client.get(BACKUPS_PATH, SETTINGS_TIMEOUT);
+                settings
+                    .ok()
+                    .and_then(|settings: BackupsJson| settings.pipe)
+            };
+            let is_plain = args.pipe.is_none();
+            (held, is_plain.then(program).flatten())
         }
         Source::Folder(folder) => {
             stopped = Stopped::take(&folder).map_err(|error| match error {

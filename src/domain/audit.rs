@@ -302,7 +302,7 @@ impl AuditRow {
 }
 
 words! {
-    /// What is wrong with the anchor of a chain.
+    /// Why no row can be verified from the anchor of a chain.
     pub enum AnchorFault {
         /// Its number or its hash is something that the server never writes.
         Unreadable = "unreadable",
@@ -444,7 +444,7 @@ impl ChainWalk {
         }
     }
 
-    /// Ends the walk along a chain of which the database has noted, outside of the chain, that it had this row.
+    /// Ends the walk. The database has noted, outside of the chain, that the chain had a row with the number `noted`.
     pub fn end_with_noted(self, noted: i64) -> Result<(ChainLink, u64), ChainFault> {
         let last = self.last.seq;
         match self.end() {

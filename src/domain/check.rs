@@ -67,7 +67,7 @@ impl CheckedTask {
 }
 
 impl TaskSet {
-    /// The drafts have different names.
+    /// Checks each task. All drafts must have different names.
     pub fn new(drafts: impl IntoIterator<Item = TaskDraft>) -> TaskSet {
         let drafts: Vec<TaskDraft> = drafts.into_iter().collect();
         let names = drafts.iter().zip(0..);
@@ -740,7 +740,7 @@ fn find_cycle(arrows: &[Vec<u32>]) -> Option<Vec<u32>> {
     Some(cycle)
 }
 
-/// Reports a cycle of tasks that call each other. There must be one.
+/// Returns the problem of tasks that call each other in a cycle. The caller has made sure that there is a cycle.
 fn cycle_problem(tasks: &[Task]) -> Problem {
     let name = |index: u32| tasks[index as usize].draft.name.clone();
     let calls: Vec<Vec<u32>> = tasks

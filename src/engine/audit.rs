@@ -33,7 +33,7 @@ pub struct Refusal {
 pub struct AuditEnds {
     /// The last row that retention has removed.
     pub anchor: ChainLink,
-    /// What is wrong with the anchor. No row can be verified from such an anchor.
+    /// Why no row can be verified from the anchor. `None`: rows can.
     pub anchor_fault: Option<AnchorFault>,
     /// The last row.
     pub head: ChainLink,

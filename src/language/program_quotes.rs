@@ -1,4 +1,5 @@
-//! What stands around a place in the text of a program that no shell reads: quotes, a comment, a regular expression.
+//! Finds out whether a place in the text of a program is inside quotes, a comment or a regular expression. `shell.rs` does the same for
+//! programs that a shell reads.
 //!
 //! A value that `json` writes is one literal only where a literal may stand. Inside of quotes its own quotes end those around it. The
 //! scanner follows only what it needs for that: it knows the quotes and comments of a few families of languages, and no grammar. A
@@ -19,8 +20,8 @@ pub enum Syntax {
     Lisp,
     /// Go, Java and others with `//` and `/* … */`.
     Slashes,
-    /// Texts in double quotes are searched for code, so that JSON is a literal nowhere. Also languages with raw texts, whose quotes this
-    /// scanner does not follow.
+    /// The language looks for code in texts in double quotes, so that JSON is a literal nowhere. Also languages with raw texts, whose
+    /// quotes this scanner does not follow. Version 0.1 accepted JSON in these languages, unlike those of `Program::Interpolating`.
     Interpolating,
     /// A language of which nothing is known.
     Any,
@@ -216,7 +217,7 @@ impl ProgramQuotes {
         }
     }
 
-    /// What stands around the next letter. `Nothing`: a literal may stand here. JSON has no line break, so it does not end the
+    /// Returns what the next letter stands in. `Nothing`: a literal may stand there. JSON has no line break, so it does not end the
     /// comment of one line either.
     pub fn around(&self) -> Around {
         if self.syntax == Syntax::Interpolating {
@@ -230,9 +231,8 @@ impl ProgramQuotes {
             Some(Frame::Quoted { quote: '\'', .. }) => Around::SingleQuotes,
             Some(Frame::Quoted { quote: '`', .. }) => Around::Backquotes,
             Some(Frame::Quoted { .. }) => Around::DoubleQuotes,
-            Some(Frame::RegularExpression { .. } | Frame::UnclearSlash) => {
-                Around::RegularExpression
-            }
+            Some(Frame::RegularExpression { .. }) => Around::RegularExpression,
+            Some(Frame::UnclearSlash) => Around::UnclearSlash,
             Some(Frame::Until {
                 is_comment: true, ..
             }) => Around::Comment,
@@ -240,13 +240,13 @@ impl ProgramQuotes {
         }
     }
 
-    /// A value stands here.
+    /// Notes that a value of a template stands between the text so far and the next piece of text.
     pub fn value(&mut self) {
         self.is_beginning = false;
         self.word.replace_range(.., "0");
     }
 
-    /// About what reading so many bytes costs, in bytes.
+    /// Estimates what reading so many bytes costs, as a number of bytes.
     pub fn work(&self, bytes: usize) -> usize {
         bytes.saturating_add(64 + 16 * self.frames.len())
     }
@@ -369,7 +369,8 @@ impl ProgramQuotes {
         letter.len_utf8()
     }
 
-    /// What this letter begins, and the length of its beginning.
+    /// Returns the frame that begins at this letter, such as quotes or a comment, and the number of bytes that begin the frame. `None`:
+    /// no frame begins here.
     fn begun(&self, letter: char, rest: &str) -> Option<(Frame, usize)> {
         let syntax = self.syntax;
         let until = |end: String, is_comment: bool| Frame::Until { end, is_comment };
@@ -518,7 +519,7 @@ fn raw_text_of_r(rest: &str) -> Option<(String, usize)> {
 mod tests {
     use super::*;
 
-    /// What is around the last letter, a `@`. Every other `@` is a value.
+    /// Returns what the last letter of the text, a `@`, stands in. Every other `@` stands for a value of a template.
     fn around(syntax: Syntax, text: &str) -> Around {
         let mut quotes = ProgramQuotes::new(syntax);
         let pieces: Vec<&str> = text.strip_suffix('@').unwrap().split('@').collect();
@@ -662,7 +663,7 @@ mod tests {
     fn nowhere_else_may_one_stand() {
         use Around::{
             Backquotes, Comment, DoubleQuotes, Interpolation, LongText, RegularExpression,
-            SingleQuotes,
+            SingleQuotes, UnclearSlash,
         };
         for (syntax, text, expected) in [
             (Syntax::Python, "d = json.loads('@", SingleQuotes),
@@ -687,8 +688,8 @@ mod tests {
             (Syntax::JavaScript, "return /a@", RegularExpression),
             (Syntax::JavaScript, "x = /'/; y = '@", SingleQuotes),
             // Whether this `/` divides, only the grammar could tell.
-            (Syntax::JavaScript, "if (x) /'/.test('@", RegularExpression),
-            (Syntax::JavaScript, "i++ / 2; s = '/@", RegularExpression),
+            (Syntax::JavaScript, "if (x) /'/.test('@", UnclearSlash),
+            (Syntax::JavaScript, "i++ / 2; s = '/@", UnclearSlash),
             (Syntax::JavaScript, "f(x) /2/ 1; s = `\n@", DoubleQuotes),
             (Syntax::JavaScript, "x = 'a\\\r\nb @", SingleQuotes),
             (Syntax::Lisp, "(f #\\\" \"@", DoubleQuotes),

@@ -12,7 +12,7 @@ pub enum Program {
     Shell,
     /// Its texts in double quotes run or look up what stands in them, so that JSON is no literal.
     Interpolating,
-    /// One in whose texts JSON is a literal, outside of quotes.
+    /// A language in which JSON is a literal outside of quotes.
     Other(Syntax),
     /// A template says it.
     Unknown,
@@ -108,7 +108,9 @@ pub enum Around {
     RegularExpression,
     /// A text between long brackets, or another text that is taken as it is.
     LongText,
-    /// Anywhere in a language that looks for code in texts in double quotes.
+    /// On one line behind a `/` that divides or begins a regular expression.
+    UnclearSlash,
+    /// Any place in a program whose language looks for code in texts in double quotes.
     Interpolation,
 }
 
@@ -127,6 +129,7 @@ impl Around {
             Around::Backslash => "behind a `\\`",
             Around::RegularExpression => "in a regular expression",
             Around::LongText => "in a text of several lines",
+            Around::UnclearSlash => "behind a `/` that may begin a regular expression",
             Around::Interpolation => "in a language that looks for code in texts in double quotes",
         }
     }
@@ -464,12 +467,12 @@ impl Shell {
     }
 }
 
-/// Reads a script piece by piece, as the language of the script wants it.
+/// Reads a script piece by piece, by the rules of the language of the script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Reader {
     Shell(Shell),
     Quotes(ProgramQuotes),
-    /// Nobody can tell any more.
+    /// The script cannot be followed any more, so every place counts as quoted.
     Lost,
 }
 
@@ -520,7 +523,7 @@ pub struct Ways {
 const WAYS_MAX: usize = 32;
 
 impl Ways {
-    /// The beginning of a script. Of a program whose quotes do not matter, the script is read as that of a shell.
+    /// Begins to read a script. The script of a program whose quotes do not matter is read as a shell would read it.
     pub fn new(program: Program) -> Ways {
         let first = match program {
             Program::Other(syntax) => Reader::Quotes(ProgramQuotes::new(syntax)),
@@ -532,7 +535,7 @@ impl Ways {
         }
     }
 
-    /// Nobody can tell any more.
+    /// Stands for a script that cannot be followed any more.
     pub fn lost() -> Ways {
         Ways {
             first: Reader::Lost,

@@ -171,7 +171,7 @@ fn steps_read_tokens(app: &App) -> Option<NoticeJson> {
     })
 }
 
-/// The permission of everybody to write.
+/// The mode bit that lets every user write.
 const WRITTEN_BY_ALL: u32 = 0o002;
 
 /// Whoever can change the data folder can replace the database and the files in it. A folder that this server made has mode 0700. A group
@@ -183,25 +183,25 @@ fn writable_folder(app: &App) -> Option<NoticeJson> {
     let is_own = [0, own].contains(&found.uid());
     let shown = folder.display();
     let quoted = shell_path(folder);
-    let (severity, message, fix) = match (is_own, found.mode() & WRITTEN_BY_ALL) {
-        (true, 0) => return None,
-        (_, mode) if mode != 0 => (
+    let (severity, message, fix) = if found.mode() & WRITTEN_BY_ALL != 0 {
+        let mode = found.mode() & 0o7777;
+        (
             Severity::Problem,
-            format!(
-                "every user can change the data folder {shown} (mode {:04o})",
-                found.mode() & 0o7777
-            ),
+            format!("every user can change the data folder {shown} (mode {mode:04o})"),
             format!("chmod 700 {quoted}"),
-        ),
-        // Usual for a container whose volume belongs to a user of the machine.
-        _ => (
+        )
+    } else if !is_own {
+        // A warning only: this is usual for a container whose volume belongs to a user of the machine.
+        let owner = found.uid();
+        (
             Severity::Warning,
             format!(
-                "the data folder {shown} belongs to another user (uid {}), who can change it and read what is in it",
-                found.uid()
+                "the data folder {shown} belongs to another user (uid {owner}), who can change it and read what is in it"
             ),
             format!("stop the server, and give it the folder: chown -R {own} {quoted}"),
-        ),
+        )
+    } else {
+        return None;
     };
     Some(NoticeJson {
         code: "data_folder_not_private".to_string(),

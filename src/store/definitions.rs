@@ -276,7 +276,7 @@ enum SecretPlaceJson {
 struct SecretJson {
     #[serde(flatten)]
     place: SecretPlaceJson,
-    /// Absent: the rules of the task.
+    /// The version of the rules for this secret. Absent: the version in the `rules` of the task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     rules: Option<u32>,
 }

@@ -921,6 +921,14 @@ fn a_data_folder_that_others_can_change_is_a_problem() {
         assert_eq!(is_there, is_told, "{mode:o}: {codes:?}");
         stop(server);
     }
+    if rustix::process::geteuid().is_root() {
+        chown(&data, Some(NOBODY), None).unwrap();
+        let (server, _) = serve(folder.path(), &[]);
+        let told = typed_in(folder.path(), &["doctor"]).stdout;
+        assert!(told.contains("belongs to another user"), "{told}");
+        assert!(told.contains("chown -R 0 "), "{told}");
+        stop(server);
+    }
 }
 
 /// Another user of the machine finds nothing, wherever they stand.

@@ -504,6 +504,7 @@ impl<'d, 't> Origins<'d, 't> {
     /// rejects a step is its error. Every step may be rejected, because any step may be suspended when its worker is lost.
     fn find_answer(&self, path: &[String]) -> Option<UntrustedSource<'d>> {
         let [_, name, rest @ ..] = path else {
+            // All steps together have all errors.
             return Some(unspecified(path));
         };
         let member = rest.first().map(String::as_str);

@@ -246,7 +246,7 @@ struct Walk<'t> {
     faults: Vec<ScriptFault>,
     /// Who reads the script. `None`: it is no script, and nobody asks for faults.
     program: Option<Program>,
-    /// What it has read of the script, if a shell or a language with known quotes reads it.
+    /// The script as far as it was read. Only scripts are read in which the place of a value matters (`is_read`).
     shell: Ways,
     /// Work that reading the script has cost so far.
     shell_work: Cell<usize>,
@@ -272,7 +272,7 @@ impl<'t> Walk<'t> {
         self.flow_steps > FLOW_STEPS_MAX
     }
 
-    /// Whether it matters what stands around the values.
+    /// Whether the place of a value in the script matters: the program is a shell, or a language in which JSON is a literal.
     fn is_read(&self) -> bool {
         matches!(self.program, Some(Program::Shell | Program::Other(_)))
     }

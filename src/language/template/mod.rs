@@ -86,7 +86,7 @@ pub fn render_script(
     render_text(text, context)
 }
 
-/// The same for a definition of version 0.1, by the rules that 0.1 had.
+/// Renders a script as version 0.1 did, which did not look at the quotes around JSON.
 pub fn render_script_as_0_1(
     text: &str,
     program: Program,

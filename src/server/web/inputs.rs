@@ -41,14 +41,14 @@ impl Typed {
         }
     }
 
-    /// As it was sent, to be shown again with what is wrong about it. A page is several times as long as the texts that it shows, so
-    /// long texts are left out.
+    /// Takes the texts of a refused form, to show them again beside the reasons. Long texts are left out, because the page is several
+    /// times as long as the texts that it shows.
     pub fn of_form(form: &Form, specs: &[ValueSpec]) -> Typed {
         let mut typed = Typed::default();
         let mut left = ALL_SHOWN_AGAIN_BYTES_MAX;
         for spec in specs {
             let field = format!("{PREFIX}{}", spec.name);
-            // An item costs more than its text.
+            // One byte more for each text: the page repeats its markup for each.
             let bytes: usize = form.all(&field).map(|text| text.len() + 1).sum();
             if bytes > left.min(SHOWN_AGAIN_BYTES_MAX + 1) {
                 typed.too_long.push(spec.name.clone());
